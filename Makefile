@@ -1,0 +1,46 @@
+# Everything a contributor types. `make demo` and `make test` work on a machine that has only
+# Python 3.11+, make and git: each sets up .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check fmt lint types bench clean
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+setup: $(READY) ## make .venv and install Nightjar with its development tools
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else "Nightjar needs Python 3.11 or newer, found %d.%d: run make PYTHON=python3.12" % v[:2])'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(READY) ## run the main job on a local model server: no key, no network
+	@$(BIN)/nightjar demo
+
+test: $(READY) ## run all tests
+	$(BIN)/python -m pytest
+
+check: $(READY) lint types test ## all that CI runs
+
+fmt: $(READY) ## format the code
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+lint: $(READY) ## style and layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+
+types: $(READY) ## mypy, strict
+	$(BIN)/mypy
+
+bench: $(READY) ## print the performance table (several minutes)
+	$(BIN)/python tests/performance/benchmark.py
+
+clean: ## remove .venv and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist
