@@ -1,0 +1,56 @@
+r"""Arithmetic: problems that are generated, so it needs no download. The demo runs it.
+
+Run it::
+
+    nightjar model-server --solver arithmetic &
+    nightjar eval run arithmetic -m local -b http://127.0.0.1:8000/v1 -n 100
+
+One example::
+
+    question: What is (17 + 4) * 3?
+    answer:   63
+"""
+
+from __future__ import annotations
+
+import operator
+import random
+from typing import Any
+
+from nightjar.benchmarks.gsm8k import correct_answer, extract_answer
+from nightjar.envs import SingleTurnEnv
+from nightjar.parsers import Parser
+from nightjar.rubrics import Rubric
+
+SYSTEM_PROMPT = "Compute the result. Give it inside \\boxed{}."
+OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+
+
+def load_environment(num_problems: int = 1000, seed: int = 0, largest: int = 99) -> SingleTurnEnv:
+    """Loads generated problems.
+
+    Args:
+        num_problems: how many.
+        seed: equal seeds give equal problems; a longer list begins like a shorter one.
+        largest: the largest number in a problem.
+    """
+    parser = Parser(extract_answer)
+    return SingleTurnEnv(
+        eval_dataset=lambda: make_problems(num_problems, seed, largest),
+        system_prompt=SYSTEM_PROMPT,
+        parser=parser,
+        rubric=Rubric(funcs=[correct_answer], parser=parser),
+    )
+
+
+def make_problems(num_problems: int, seed: int, largest: int) -> list[dict[str, Any]]:
+    """Returns problems of the form ``(a ? b) ? c``."""
+    generator = random.Random(seed)  # noqa: S311 - no secret is made of it
+    return [_make_problem(generator, largest) for _ in range(num_problems)]
+
+
+def _make_problem(generator: random.Random, largest: int) -> dict[str, Any]:
+    a, b, c = (generator.randint(1, largest) for _ in range(3))
+    inner, outer = (generator.choice(list(OPERATIONS)) for _ in range(2))
+    answer = OPERATIONS[outer](OPERATIONS[inner](a, b), c)
+    return {"question": f"What is ({a} {inner} {b}) {outer} {c}?", "answer": str(answer)}

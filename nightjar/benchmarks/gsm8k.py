@@ -1,0 +1,99 @@
+r"""GSM8K: 1,319 grade school math word problems (Cobbe et al., 2021, "Training Verifiers to Solve Math Word Problems").
+
+Run it::
+
+    nightjar eval run gsm8k -m gpt-4.1-mini -p openai -n 100
+    nightjar eval run gsm8k -m my-model -b http://127.0.0.1:8000/v1 -n -1 -r 1 -a '{"dataset": "test.jsonl"}'
+
+One example::
+
+    question: Natalia sold clips to 48 of her friends in April, and then she sold half as many clips in May. How
+              many clips did Natalia sell altogether in April and May?
+    answer:   72                      (in the dataset: "… #### 72")
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from nightjar.data import load_hub_dataset, read_jsonl
+from nightjar.envs import SingleTurnEnv
+from nightjar.parsers import Parser, extract_boxed_answer, extract_hash_answer
+from nightjar.rubrics import Rubric
+
+SYSTEM_PROMPT = (
+    "Solve the problem step by step. Give the final answer, a number, inside \\boxed{}."
+)
+NUMBER = re.compile(r"-?\$?\s?(?:\d[\d,]*(?:\.\d+)?|\.\d+)")
+ANSWER_LINE = re.compile(r"(?:^|\b)(?:A|Answer|answer|ANSWER)\s*:\s*([^\n]*)")
+
+
+def load_environment(
+    dataset: str | None = None,
+    split: str = "test",
+    system_prompt: str | None = SYSTEM_PROMPT,
+) -> SingleTurnEnv:
+    """Loads GSM8K.
+
+    Args:
+        dataset: a JSONL file with ``question`` and ``answer``; None for ``openai/gsm8k`` from the Hugging Face Hub.
+        split: of the hub's dataset, ``test`` or ``train``.
+        system_prompt: None for none.
+    """
+    parser = Parser(extract_answer)
+    return SingleTurnEnv(
+        eval_dataset=lambda: load_examples(dataset, split),
+        system_prompt=system_prompt,
+        parser=parser,
+        rubric=Rubric(funcs=[correct_answer], parser=parser),
+    )
+
+
+def load_examples(dataset: str | None, split: str) -> Any:
+    """Returns the questions with their bare answers."""
+    if dataset is None:
+        rows = load_hub_dataset("openai/gsm8k", "main", split)
+        return rows.map(lambda row: {"answer": reference_answer(row["answer"])})
+    rows = read_jsonl(dataset, required=("question", "answer"))
+    return [{**row, "answer": reference_answer(row["answer"])} for row in rows]
+
+
+def reference_answer(answer: Any) -> str:
+    """Returns what stands after ``####`` in a reference solution, or all of it where there is none."""
+    text = str(answer)
+    return extract_hash_answer(text) or text
+
+
+def extract_answer(text: str) -> str:
+    r"""Finds the final answer: in ``\boxed{}``, else after ``####``, else after the last ``A:`` or ``Answer:``, else the last number."""
+    boxed = extract_boxed_answer(text, strict=True)
+    if boxed:
+        return boxed
+    hashed = extract_hash_answer(text)
+    if hashed:
+        return hashed
+    lines = ANSWER_LINE.findall(text)
+    if lines:
+        return str(lines[-1])
+    numbers = NUMBER.findall(text)
+    return numbers[-1] if numbers else ""
+
+
+def to_number(text: str) -> Decimal | None:
+    """Reads a number as people write it (``$1,234.50``, ``25%``, ``7.``, ``12 eggs``); None where there is none."""
+    found = NUMBER.search(text)
+    if found is None:
+        return None
+    digits = re.sub(r"[$,\s]", "", found.group())
+    try:
+        return Decimal(digits)
+    except InvalidOperation:
+        return None
+
+
+def correct_answer(completion: Any, answer: str, parser: Parser) -> float:
+    """1.0 where the answer given and the reference are the same number, else 0.0."""
+    given = to_number(parser.parse_answer(completion) or "")
+    return float(given is not None and given == to_number(answer))

@@ -1,0 +1,54 @@
+"""All commands in one tree. Slow imports happen inside the commands."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from nightjar import __version__
+from nightjar.cli.demo import demo
+from nightjar.cli.env_list import env_list
+from nightjar.cli.eval_run import eval_run
+from nightjar.cli.model_server import model_server
+from nightjar.cli.publish import publish
+from nightjar.cli.services import down, up
+from nightjar.cli.sql import sql
+
+app = typer.Typer(
+    name="nightjar",
+    help="LLM evaluations as Prefect flows, every result in DuckDB.",
+    epilog="Start with: nightjar demo",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+eval_app = typer.Typer(help="Run evaluations.", no_args_is_help=True)
+env_app = typer.Typer(help="Look at environments.", no_args_is_help=True)
+
+app.command("demo")(demo)
+app.add_typer(eval_app, name="eval")
+eval_app.command("run")(eval_run)
+app.command("sql")(sql)
+app.command("publish")(publish)
+app.add_typer(env_app, name="env")
+env_app.command("list")(env_list)
+app.command("up")(up)
+app.command("down")(down)
+app.command("model-server")(model_server)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"nightjar {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """LLM evaluations as Prefect flows, every result in DuckDB."""

@@ -1,0 +1,151 @@
+"""What is on the screen while a run goes on, and when it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.panel import Panel
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+from rich.table import Table
+
+from nightjar.evaluation import Outcome, Run
+from nightjar.runs import Summary
+from nightjar.warehouse import resolve_warehouse
+
+_FRAME_SECONDS = 0.25
+_LINE_SECONDS = 10.0
+
+
+class RunDisplay:
+    """Shows how far a run is, on stderr: a live bar on a terminal, a line now and then elsewhere.
+
+    A context manager; ``watch`` is told the run when it is open.
+    """
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._task: asyncio.Task[None] | None = None
+        self._run: Run | None = None
+
+    def watch(self, run: Run) -> None:
+        """Starts to show a run."""
+        self._run = run
+        show = self._show_live if self._console.is_terminal else self._show_lines
+        self._task = asyncio.get_running_loop().create_task(show(run))
+
+    def __enter__(self) -> Self:
+        """Shows nothing until there is a run."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stops showing."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _show_live(self, run: Run) -> None:
+        bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[status]}"),
+            console=self._console,
+            auto_refresh=False,
+        )
+        entry = bar.add_task(_title(run), total=run.progress.total, status="")
+        with bar:
+            try:
+                while True:
+                    bar.update(entry, completed=run.progress.done, status=_status(run))
+                    bar.refresh()
+                    await asyncio.sleep(_FRAME_SECONDS)
+            finally:
+                bar.update(entry, completed=run.progress.done, status=_status(run))
+
+    async def _show_lines(self, run: Run) -> None:
+        self._print_line(f"{_title(run)}: {run.progress.total} rollouts, run {run.run_id}")
+        if run.progress.already_done:
+            self._print_line(f"{run.progress.already_done} of them are done already")
+        while True:
+            await asyncio.sleep(_LINE_SECONDS)
+            self._print_line(f"{run.progress.done}/{run.progress.total} {_status(run)}")
+
+    def _print_line(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _title(run: Run) -> str:
+    return f"{run.config.env_id} | {run.config.model}"
+
+
+def _status(run: Run) -> str:
+    progress = run.progress
+    reward = "–" if progress.avg_reward is None else f"{progress.avg_reward:.3f}"
+    parts = [f"reward {reward}", f"{progress.failed} errors", f"{progress.rate:.1f}/s"]
+    if progress.retries:
+        parts.insert(2, f"{progress.retries} retries")
+    if progress.seconds_left is not None:
+        parts.append(f"{timedelta(seconds=round(progress.seconds_left))} left")
+    return " · ".join(parts)
+
+
+def show_outcome(outcome: Outcome) -> None:
+    """Prints the closing panel and the next command to type, on stdout."""
+    console = Console()
+    metadata = outcome.metadata
+    panel = Panel(
+        _facts(outcome.summary, metadata["time_ms"]),
+        title=f"{metadata['env_id']} | {metadata['model']}",
+        subtitle=f"run {outcome.run_id}: {outcome.status}",
+        expand=False,
+        padding=(1, 2),
+    )
+    console.print(panel)
+    for label, text in (("Results", outcome.path), ("Warehouse", outcome.warehouse), ("Next", _next_command(outcome))):
+        console.print(f"{label + ':':<11}{text}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _facts(summary: Summary, time_ms: int) -> Table:
+    table = Table.grid(padding=(0, 3))
+    table.add_row("Rollouts", f"{summary.scored} of {summary.rollouts} scored")
+    table.add_row("Avg reward", _with_error(summary.avg_reward, summary.stderr))
+    for name, value in summary.avg_metrics.items():
+        table.add_row(f"  {name}", f"{value:.4g}")
+    for label, curve in (("pass@k", summary.pass_at_k), ("pass^k", summary.pass_all_k)):
+        if curve:
+            table.add_row(label, "  ".join(f"{k}: {value:.3f}" for k, value in curve.items()))
+    table.add_row("Errors", _counts(summary.errors) or "none")
+    if summary.truncated:
+        table.add_row("Truncated", str(summary.truncated))
+    if summary.usage:
+        table.add_row("Tokens", f"{summary.usage['input_tokens']:,.0f} in, {summary.usage['output_tokens']:,.0f} out")
+    table.add_row("Runtime", f"{time_ms / 1000:.1f} s")
+    return table
+
+
+def _with_error(mean: float | None, stderr: float | None) -> str:
+    if mean is None:
+        return "– (nothing scored)"
+    return f"{mean:.4f}" + ("" if stderr is None else f" ± {stderr:.4f}")
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} × {name}" for name, count in counts.items())
+
+
+def _next_command(outcome: Outcome) -> str:
+    if outcome.status != "completed":
+        return f"the same command with --resume {shlex.quote(str(outcome.path))}"
+    is_default = outcome.warehouse == resolve_warehouse()
+    option = "" if is_default else f" --warehouse {shlex.quote(str(outcome.warehouse))}"
+    return f'nightjar sql "SELECT * FROM leaderboard"{option}'

@@ -1,0 +1,112 @@
+"""``nightjar model-server``: a model on loopback that answers from a recording or a script.
+
+::
+
+    nightjar model-server --recording recorded.jsonl --latency-ms 200 --rate-429 0.05
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from nightjar.testing import Answerer
+
+
+def model_server(
+    *,
+    recording: Annotated[
+        Path | None,
+        typer.Option(help="Answer from this JSONL file: a question and a completion a line."),
+    ] = None,
+    answer: Annotated[str | None, typer.Option(help="Answer everything with this text.")] = None,
+    error_rate: Annotated[
+        float, typer.Option(help="Share of wrong answers of the arithmetic solver.")
+    ] = 0.0,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")
+    ] = 8000,
+    latency_ms: Annotated[float, typer.Option(help="How long an answer takes.")] = 0,
+    jitter_ms: Annotated[float, typer.Option(help="Up to so much longer, at random.")] = 0,
+    rate_429: Annotated[float, typer.Option(help="Share answered with status 429.")] = 0,
+    retry_after: Annotated[
+        int | None, typer.Option(help="Seconds in the Retry-After header of a 429.")
+    ] = None,
+    rate_500: Annotated[float, typer.Option(help="Share answered with status 500.")] = 0,
+    rate_dropped: Annotated[float, typer.Option(help="Share disconnected unanswered.")] = 0,
+    rate_malformed: Annotated[float, typer.Option(help="Share answered with broken JSON.")] = 0,
+    rate_slow: Annotated[float, typer.Option(help="Share answered with a slow body.")] = 0,
+    slow_seconds: Annotated[float, typer.Option(help="How long a slow body takes.")] = 10,
+    seed: Annotated[int, typer.Option(help="Repeats the same faults and wrong answers.")] = 0,
+    require_key: Annotated[
+        str | None, typer.Option(help="Refuse requests without this API key.")
+    ] = None,
+    only_model: Annotated[
+        str | None, typer.Option(help="Refuse requests for any other model.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the URL as JSON.")] = False,
+) -> None:
+    """Serve a local model over HTTP until Ctrl-C.
+
+    It speaks OpenAI chat completions. Without --recording or --answer it solves arithmetic.
+    """
+    from nightjar.testing import Faults, ModelServer
+
+    faults = Faults(
+        latency_ms=latency_ms,
+        jitter_ms=jitter_ms,
+        rate_429=rate_429,
+        retry_after_seconds=retry_after,
+        rate_500=rate_500,
+        rate_dropped=rate_dropped,
+        rate_malformed=rate_malformed,
+        rate_slow=rate_slow,
+        slow_seconds=slow_seconds,
+        seed=seed,
+    )
+    answerer, name = _choose_answerer(recording, answer, error_rate, seed)
+    _allow_many_connections()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    server = ModelServer(
+        answerer, faults=faults, require_key=require_key, only_model=only_model, port=port
+    )
+    with suppress(KeyboardInterrupt), server:
+        typer.echo(
+            json.dumps({"url": server.url}) if as_json else f"Serving {name} on {server.url}"
+        )
+        model = only_model or "local"
+        typer.echo(f"Try: nightjar eval run gsm8k -m {model} -b {server.url}", err=True)
+        threading.Event().wait()
+
+
+def _choose_answerer(
+    recording: Path | None, answer: str | None, error_rate: float, seed: int
+) -> tuple[Answerer, str]:
+    from nightjar.testing import ArithmeticSolver, FixedAnswer, Recording
+
+    if recording is not None and answer is not None:
+        raise typer.BadParameter("Choose one of --recording and --answer.")
+    if error_rate and (recording is not None or answer is not None):
+        raise typer.BadParameter("--error-rate is for the arithmetic solver only.")
+    if recording is not None:
+        loaded = Recording.load(recording)
+        return loaded, f"recording {loaded.name} ({len(loaded):,} questions)"
+    if answer is not None:
+        return FixedAnswer(answer), "a fixed answer"
+    return ArithmeticSolver(error_rate, seed), "an arithmetic solver"
+
+
+def _allow_many_connections() -> None:
+    """Lets this process open as many files as the system allows: one for each connection."""
+    with suppress(ImportError, ValueError, OSError):  # there is no such limit on Windows
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,0 +1,253 @@
+"""The options that commands share: each is a type with its flags and its help."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+_MODEL, _SCOPE, _PACE, _OUTPUT = "Model", "What to run", "Pace", "Results"
+
+
+def json_object(text: str | dict[str, Any]) -> dict[str, Any]:
+    """Parses the value of an option that takes a JSON object."""
+    if isinstance(text, dict):
+        return text
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        place = f"at character {error.pos + 1} of {text!r}"
+        raise typer.BadParameter(f"not valid JSON: {error.msg} {place}") from None
+    if not isinstance(value, dict):
+        raise typer.BadParameter(f"expected a JSON object such as '{{\"key\": 1}}', found {text!r}")
+    return value
+
+
+def _check_num_examples(value: int) -> int:
+    if value < 1 and value != -1:
+        raise typer.BadParameter(f"must be 1 or more, or -1 for all examples, found {value}")
+    return value
+
+
+def _check_headers(entries: list[str]) -> list[str]:
+    for entry in entries:
+        if ":" not in entry.lstrip(":"):
+            raise typer.BadParameter(f"must be 'Name: Value', found {entry!r}")
+    return entries
+
+
+def _option(*flags: str, help: str, panel: str, **kwargs: Any) -> Any:  # noqa: A002 - typer's own word
+    return typer.Option(*flags, help=help, rich_help_panel=panel, **kwargs)
+
+
+EnvId = Annotated[
+    str, typer.Argument(metavar="ENV", help="Environment: name or owner/name.", show_default=False)
+]
+Model = Annotated[
+    str, _option("--model", "-m", help="Model, as the endpoint names it.", panel=_MODEL)
+]
+Provider = Annotated[
+    str,
+    _option(
+        "--provider",
+        "-p",
+        help="prime, openai, anthropic, openrouter, deepseek, minimax, glm, local or vllm.",
+        panel=_MODEL,
+    ),
+]
+BaseUrl = Annotated[
+    str | None,
+    _option(
+        "--api-base-url",
+        "-b",
+        help="Base URL of the endpoint.  [default: the provider's]",
+        panel=_MODEL,
+    ),
+]
+ApiKeyVar = Annotated[
+    str | None,
+    _option(
+        "--api-key-var",
+        "-k",
+        help="Name of the environment variable with the key; an endpoint on this machine needs "
+        "none.  [default: the provider's]",
+        panel=_MODEL,
+    ),
+]
+ApiClientType = Annotated[
+    str | None,
+    _option("--api-client-type", help="Protocol.  [default: the provider's]", panel=_MODEL),
+]
+Header = Annotated[
+    list[str],
+    _option(
+        "--header",
+        help="Extra HTTP header, 'Name: Value'. Repeatable.",
+        panel=_MODEL,
+        callback=_check_headers,
+    ),
+]
+MaxTokens = Annotated[
+    int | None,
+    _option("--max-tokens", "-t", min=1, help="Tokens to generate at the most.", panel=_MODEL),
+]
+Temperature = Annotated[
+    float | None,
+    _option("--temperature", "-T", min=0.0, help="Sampling temperature.", panel=_MODEL),
+]
+SamplingArgs = Annotated[
+    dict[str, Any],
+    _option(
+        "--sampling-args",
+        "-S",
+        parser=json_object,
+        metavar="JSON",
+        help="Further sampling parameters; they win over -t and -T.",
+        panel=_MODEL,
+    ),
+]
+EnvArgs = Annotated[
+    dict[str, Any],
+    _option(
+        "--env-args",
+        "-a",
+        parser=json_object,
+        metavar="JSON",
+        help="Arguments of the environment.",
+        panel=_SCOPE,
+    ),
+]
+NumExamples = Annotated[
+    int,
+    _option(
+        "--num-examples",
+        "-n",
+        callback=_check_num_examples,
+        help="Examples; -1 for all.",
+        panel=_SCOPE,
+    ),
+]
+RolloutsPerExample = Annotated[
+    int,
+    _option("--rollouts-per-example", "-r", min=1, help="Rollouts of each.", panel=_SCOPE),
+]
+ShuffleSeed = Annotated[
+    int | None,
+    _option("--shuffle-seed", help="Draw examples in random order with this seed.", panel=_SCOPE),
+]
+MaxConcurrent = Annotated[
+    int,
+    _option(
+        "--max-concurrent",
+        "-c",
+        min=1,
+        help="Requests in flight at the most; fewer while the endpoint is overloaded.",
+        panel=_PACE,
+    ),
+]
+MaxConcurrentGeneration = Annotated[
+    int | None,
+    _option(
+        "--max-concurrent-generation", min=1, help="The same for generation alone.", panel=_PACE
+    ),
+]
+MaxConcurrentScoring = Annotated[
+    int | None,
+    _option("--max-concurrent-scoring", min=1, help="Groups scored at once.", panel=_PACE),
+]
+MaxRetries = Annotated[
+    int,
+    _option(
+        "--max-retries",
+        min=0,
+        help="Further attempts at a rollout after errors that can heal: rate limits, server "
+        "errors, lost connections.",
+        panel=_PACE,
+    ),
+]
+RequestTimeout = Annotated[
+    float, _option("--request-timeout", min=0.001, help="Seconds for one request.", panel=_PACE)
+]
+ScoringTimeout = Annotated[
+    float,
+    _option(
+        "--scoring-timeout",
+        min=0.001,
+        help="Seconds for one call of a reward function.",
+        panel=_PACE,
+    ),
+]
+NoInterleaveScoring = Annotated[
+    bool,
+    _option(
+        "--no-interleave-scoring", "-N", help="Score after all is generated.", panel=_PACE
+    ),
+]
+IndependentScoring = Annotated[
+    bool,
+    _option(
+        "--independent-scoring",
+        "-i",
+        help="Score each rollout by itself, not in its group.",
+        panel=_PACE,
+    ),
+]
+StateColumns = Annotated[
+    str,
+    _option(
+        "--state-columns",
+        "-C",
+        help="Further columns of the state to keep, separated by commas.",
+        panel=_OUTPUT,
+    ),
+]
+SaveResults = Annotated[
+    bool,
+    _option(
+        "--save-results",
+        "-s",
+        help="Accepted for compatibility: results are always saved.",
+        panel=_OUTPUT,
+    ),
+]
+Resume = Annotated[
+    str | None,
+    _option(
+        "--resume",
+        "-R",
+        metavar="[PATH]",
+        help="Go on with a run: a run directory, or without PATH the newest run of these settings "
+        "that is not complete.",
+        panel=_OUTPUT,
+    ),
+]
+OutputDir = Annotated[
+    Path | None,
+    _option("--output-dir", "-o", help="Folder of run directories.  [./outputs]", panel=_OUTPUT),
+]
+WarehouseFolder = Annotated[
+    str | None,
+    typer.Option(
+        "--warehouse",
+        help="Folder of the warehouse.  [NIGHTJAR_WAREHOUSE, else ./outputs/warehouse]",
+        rich_help_panel=_OUTPUT,
+    ),
+]
+Direct = Annotated[
+    bool,
+    _option("--direct", help="Run in this process, without Prefect.", panel=_OUTPUT),
+]
+Prefect = Annotated[
+    bool,
+    _option(
+        "--prefect",
+        help="Run as a Prefect flow, with a temporary server where there is none.",
+        panel=_OUTPUT,
+    ),
+]
+AsJson = Annotated[
+    bool, _option("--json", help="Print the outcome as JSON.", panel=_OUTPUT)
+]
+Verbose = Annotated[bool, _option("--verbose", "-v", help="Log more.", panel=_OUTPUT)]

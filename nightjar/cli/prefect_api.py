@@ -1,0 +1,45 @@
+"""Finds Prefect's server without importing Prefect, which takes seconds."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+LOCAL_API = "http://127.0.0.1:4200/api"
+_TIMEOUT_SECONDS = 2.0
+
+
+def configured_prefect_api() -> str | None:
+    """Returns the URL in ``PREFECT_API_URL`` or in Prefect's active profile; None where there is none."""
+    if url := os.environ.get("PREFECT_API_URL"):
+        return url
+    home = Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser()
+    path = Path(os.environ.get("PREFECT_PROFILES_PATH", home / "profiles.toml"))
+    try:
+        profiles = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError):
+        return None
+    name = os.environ.get("PREFECT_PROFILE") or profiles.get("active")
+    url = profiles.get("profiles", {}).get(name, {}).get("PREFECT_API_URL")
+    return str(url) if url else None
+
+
+def prefect_answers(api_url: str) -> bool:
+    """Says whether a Prefect server answers at this URL."""
+    headers = {}
+    if key := os.environ.get("PREFECT_API_KEY"):
+        headers["Authorization"] = f"Bearer {key}"
+    try:
+        with urlopen(Request(f"{api_url}/health", headers=headers), timeout=_TIMEOUT_SECONDS) as reply:  # noqa: S310 - the URL is the user's own
+            return bool(reply.status == 200)  # noqa: PLR2004
+    except (URLError, OSError, ValueError):
+        return False
+
+
+def find_prefect_api() -> str | None:
+    """Returns the URL of the server that is configured, or that runs on this machine, if it answers."""
+    url = configured_prefect_api() or LOCAL_API
+    return url if prefect_answers(url) else None

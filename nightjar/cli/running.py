@@ -1,0 +1,97 @@
+"""Runs an evaluation from the command line: where, with what on the screen, and with which exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import typer
+
+from nightjar.cli.display import RunDisplay, show_outcome
+from nightjar.config import RunConfig
+from nightjar.errors import RunError
+from nightjar.evaluation import Outcome, evaluate, watcher
+from nightjar.rubrics import threads
+from nightjar.warehouse import Warehouse, resolve_warehouse
+
+Mode: TypeAlias = Literal["auto", "prefect", "direct"]
+
+
+def set_up_logging(verbose: bool) -> None:
+    """Sends Nightjar's log to stderr: warnings, or everything with ``verbose``."""
+    logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(message)s")
+    logging.getLogger("nightjar").setLevel(logging.DEBUG if verbose else logging.WARNING)
+
+
+def run(
+    config: RunConfig,
+    mode: Mode,
+    output_dir: Path | None,
+    resume: str | None,
+    warehouse: str | None,
+) -> Outcome:
+    """Runs an evaluation as a Prefect flow or in this process, and shows how far it is.
+
+    Args:
+        config: what to run.
+        mode: ``auto`` takes Prefect where its server answers.
+        output_dir, resume: as for ``stages.load_env``.
+        warehouse: a folder; None for the default.
+    """
+    folder = resolve_warehouse(warehouse)
+    if mode == "prefect" or (mode == "auto" and _prefect_answers()):
+        from nightjar.cli.prefect_mode import evaluate_as_flow
+
+        return _watched(lambda: evaluate_as_flow(config, folder, output_dir, resume))
+    if mode == "auto":
+        typer.echo(
+            "No Prefect server answers: running in this process ('nightjar up' starts one).", err=True
+        )
+    return _watched(
+        lambda: evaluate(config, warehouse=Warehouse(folder), output_dir=output_dir, resume=resume)
+    )
+
+
+def _prefect_answers() -> bool:
+    from nightjar.cli.prefect_api import find_prefect_api
+
+    return find_prefect_api() is not None
+
+
+def _watched(evaluation: Callable[[], Awaitable[Outcome]]) -> Outcome:
+    async def body() -> Outcome:
+        task = asyncio.current_task()
+        assert task is not None, "a coroutine that runs is a task"  # noqa: S101
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        with RunDisplay() as display:
+            watcher.set(display.watch)
+            return await evaluation()
+
+    return asyncio.run(body())
+
+
+def finish(outcome: Outcome, as_json: bool) -> None:
+    """Shows how a run ended, and leaves the process with its exit code: 0 when all is scored.
+
+    Raises:
+        RunError: what stopped the run.
+    """
+    if as_json:
+        typer.echo(json.dumps({**outcome.metadata, "path": str(outcome.path)}, indent=2))
+    else:
+        show_outcome(outcome)
+    if isinstance(outcome.error, RunError):
+        typer.echo(f"Error: {outcome.error}", err=True)
+    code = 130 if outcome.status == "cancelled" else int(outcome.status != "completed")
+    if threads.has_stuck:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)  # a reward function that hangs in its thread would keep the process alive
+    raise typer.Exit(code)

@@ -1,0 +1,128 @@
+"""``Client``: one protocol for every kind of model endpoint.
+
+A client turns Nightjar's messages into the provider's format, calls its SDK, and turns the answer back.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Generic, TypeVar
+
+from nightjar.clients.config import ClientConfig
+from nightjar.errors import Error, ModelError
+from nightjar.messages import Messages, Response, Tool
+from nightjar.state import SamplingArgs
+
+ClientT = TypeVar("ClientT")
+MessagesT = TypeVar("MessagesT")
+ResponseT = TypeVar("ResponseT")
+ToolT = TypeVar("ToolT")
+
+_REJECTED_CREDENTIALS = frozenset({"AuthenticationError", "PermissionDeniedError"})
+
+
+class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
+    """A model endpoint.
+
+    Type parameters are the provider's: its SDK client, its prompt, its response, its tool.
+
+    Args:
+        client_or_config: a configuration, from which the SDK client is made, or an SDK client.
+
+    Attributes:
+        config: the configuration; None where an SDK client was given.
+        client: the SDK client.
+    """
+
+    def __init__(self, client_or_config: ClientT | ClientConfig) -> None:
+        self.config: ClientConfig | None = None
+        if isinstance(client_or_config, ClientConfig):
+            self.config = client_or_config
+            self._client = self.setup_client(client_or_config)
+        else:
+            self._client = client_or_config
+
+    @property
+    def client(self) -> ClientT:
+        """The SDK client."""
+        return self._client
+
+    @abstractmethod
+    def setup_client(self, config: ClientConfig) -> ClientT:
+        """Makes the SDK client. Raises ``MissingKeyError`` where its key is not set."""
+
+    @abstractmethod
+    async def to_native_prompt(self, messages: Messages) -> tuple[MessagesT, dict[str, Any]]:
+        """Returns the provider's prompt, and further arguments for ``get_native_response``."""
+
+    @abstractmethod
+    async def to_native_tool(self, tool: Tool) -> ToolT:
+        """Returns the provider's form of a tool."""
+
+    @abstractmethod
+    async def get_native_response(
+        self,
+        prompt: MessagesT,
+        model: str,
+        sampling_args: SamplingArgs,
+        tools: list[ToolT] | None = None,
+        **kwargs: Any,
+    ) -> ResponseT:
+        """Calls the provider once."""
+
+    @abstractmethod
+    async def raise_from_native_response(self, response: ResponseT) -> None:
+        """Raises a ``ModelError`` for an answer that cannot be used."""
+
+    @abstractmethod
+    async def from_native_response(self, response: ResponseT) -> Response:
+        """Returns the answer in Nightjar's form."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Closes the connections."""
+
+    async def to_native_tools(self, tools: list[Tool] | None) -> list[ToolT] | None:
+        """Returns the provider's form of all tools; None where there are none."""
+        return [await self.to_native_tool(tool) for tool in tools] if tools else None
+
+    async def get_response(
+        self,
+        prompt: Messages,
+        model: str,
+        sampling_args: SamplingArgs,
+        tools: list[Tool] | None = None,
+        **kwargs: Any,
+    ) -> Response:
+        """Asks the model once.
+
+        Args:
+            prompt: the conversation so far.
+            model: the name of the model, as the endpoint knows it.
+            sampling_args: ``temperature``, ``max_tokens`` and so on; None values are left out.
+            tools: what the model may call.
+            **kwargs: passed on to ``get_native_response``: ``extra_headers``, for example.
+
+        Raises:
+            Error: what a client raises of its own accord, such as ``OverlongPromptError``.
+            ModelError: anything else that went wrong; the provider's error is its cause. Rejected credentials
+                are raised as the SDK's own error, as no further request can succeed.
+        """
+        try:
+            native_prompt, extra = await self.to_native_prompt(prompt)
+            native = await self.get_native_response(
+                native_prompt,
+                model,
+                sampling_args,
+                await self.to_native_tools(tools),
+                **extra,
+                **kwargs,
+            )
+            await self.raise_from_native_response(native)
+            return await self.from_native_response(native)
+        except Error:
+            raise
+        except Exception as error:
+            if type(error).__name__ in _REJECTED_CREDENTIALS:
+                raise
+            raise ModelError(f"Model {model!r}: {error}") from error

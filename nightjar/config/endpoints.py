@@ -1,0 +1,50 @@
+"""Model providers by name: where they are, which variable holds their key, which protocol they speak."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nightjar.clients import ClientType
+from nightjar.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """A provider's defaults.
+
+    Attributes:
+        base_url: where requests go.
+        key_var: the environment variable with the key.
+        client_type: the protocol.
+    """
+
+    base_url: str
+    key_var: str
+    client_type: ClientType = "openai_chat_completions"
+
+
+_LOCAL = Provider("http://localhost:8000/v1", "VLLM_API_KEY")
+
+PROVIDERS: dict[str, Provider] = {
+    "prime": Provider("https://api.pinference.ai/api/v1", "PRIME_API_KEY"),
+    "openai": Provider("https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "anthropic": Provider("https://api.anthropic.com", "ANTHROPIC_API_KEY", "anthropic_messages"),
+    "openrouter": Provider("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    "deepseek": Provider("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    "minimax": Provider("https://api.minimax.chat/v1", "MINIMAX_API_KEY"),
+    "glm": Provider("https://open.bigmodel.cn/api/paas/v4", "GLM_API_KEY"),
+    "local": _LOCAL,
+    "vllm": _LOCAL,
+}
+"""The providers that ``--provider`` knows."""
+
+
+def find_provider(name: str) -> Provider:
+    """Returns a provider by name.
+
+    Raises:
+        ConfigError: there is none of that name; the choices are listed.
+    """
+    if name not in PROVIDERS:
+        raise ConfigError(f"Unknown provider {name!r}. Choose one of: {', '.join(sorted(PROVIDERS))}")
+    return PROVIDERS[name]

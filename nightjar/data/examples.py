@@ -1,0 +1,123 @@
+"""Examples: the rows of a dataset in the form that rollouts take, one at a time.
+
+A dataset is a list of dicts, a ``datasets.Dataset``, or a function that builds either. Rows are formatted
+when they are read, so a large dataset costs no more than the examples that are evaluated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, TypeAlias
+
+import orjson
+
+from nightjar.errors import DatasetError
+from nightjar.messages import dump_messages, normalize_messages
+
+DatasetBuilder: TypeAlias = Callable[[], Any]
+Rows: TypeAlias = Sequence[Mapping[str, Any]]
+
+_BLOCK = 256
+_HASH_CHARACTERS = 16
+
+
+class Examples:
+    """The examples of an environment, formatted on reading.
+
+    Args:
+        dataset: rows with ``prompt``, or with ``question``; and with ``answer``, ``info``, ``task`` and any others.
+            A list of dicts, a ``datasets.Dataset``, or a function that returns one.
+        system_prompt: put first, unless a row's ``prompt`` already starts with a system message.
+        few_shot: messages between the system prompt and the question; not used with ``prompt`` rows.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        system_prompt: str | None = None,
+        few_shot: Sequence[Any] | None = None,
+    ) -> None:
+        self._dataset = dataset
+        self._rows: Any = None
+        self._system = [{"role": "system", "content": system_prompt}] if system_prompt else []
+        self._few_shot = dump_messages(normalize_messages(few_shot or [], field_name="few_shot"))
+        self._block: tuple[int, list[dict[str, Any]]] = (-1, [])
+
+    @property
+    def rows(self) -> Any:
+        """The dataset as it was given, built on first use."""
+        if self._rows is None:
+            built = self._dataset() if callable(self._dataset) else self._dataset
+            if not hasattr(built, "__len__") or not hasattr(built, "__getitem__"):
+                raise DatasetError(f"A dataset must be a list of dicts or a Dataset, found {type(built).__name__}")
+            self._rows = built
+        return self._rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, example_id: int) -> dict[str, Any]:
+        """Returns one example as a rollout's input: ``prompt`` (dicts), ``example_id`` and the other columns.
+
+        It is the caller's own: nothing in it is shared with another rollout.
+
+        Raises:
+            DatasetError: the row has neither ``prompt`` nor ``question``.
+        """
+        row = {key: _own(value) for key, value in self._row(example_id).items() if value is not None}
+        if "example_id" in row:
+            row["src_id"] = row.pop("example_id")
+        row["prompt"] = self._prompt(row, example_id)
+        row["example_id"] = example_id
+        if isinstance(row.get("info"), str):
+            row["info"] = orjson.loads(row["info"])
+        return row
+
+    def _row(self, example_id: int) -> Mapping[str, Any]:
+        if isinstance(self.rows, list):
+            return self._checked(self.rows[example_id], example_id)
+        number, place = divmod(example_id, _BLOCK)
+        if self._block[0] != number:
+            columns = self.rows[number * _BLOCK : (number + 1) * _BLOCK]
+            names = list(columns)
+            rows = [dict(zip(names, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+            self._block = (number, rows)
+        return self._block[1][place]
+
+    def _checked(self, row: Any, example_id: int) -> Mapping[str, Any]:
+        if not isinstance(row, Mapping):
+            raise DatasetError(f"Example {example_id} of the dataset is not a dict: {row!r}")
+        return row
+
+    def _prompt(self, row: Mapping[str, Any], example_id: int) -> list[Any]:
+        if "prompt" in row:
+            prompt = dump_messages(normalize_messages(row["prompt"], field_name="prompt"))
+            starts_with_system = bool(prompt) and prompt[0]["role"] == "system"
+            return prompt if starts_with_system else [*deepcopy(self._system), *prompt]
+        if "question" not in row:
+            raise DatasetError(
+                f"Example {example_id} has neither 'prompt' nor 'question'; its columns are {sorted(row)}"
+            )
+        question = {"role": "user", "content": row["question"]}
+        return [*deepcopy(self._system), *deepcopy(self._few_shot), question]
+
+
+def _own(value: Any) -> Any:
+    return deepcopy(value) if isinstance(value, dict | list) else value
+
+
+def example_hash(example: Mapping[str, Any]) -> str:
+    """Returns 16 hex digits that identify an example by its content: prompt, answer and info.
+
+    Equal for equal content, wherever the example stands in whatever dataset.
+    """
+    content = [example["prompt"], example.get("answer", ""), example.get("info", {})]
+    encoded = orjson.dumps(content, option=orjson.OPT_SORT_KEYS, default=str)
+    return hashlib.sha256(encoded).hexdigest()[:_HASH_CHARACTERS]
+
+
+def fingerprint(hashes: Iterable[str]) -> str:
+    """Returns 16 hex digits that identify a sequence of examples by their hashes, order included."""
+    return hashlib.sha256("".join(hashes).encode()).hexdigest()[:_HASH_CHARACTERS]

@@ -1,0 +1,68 @@
+"""Where datasets come from: a file on this machine, or the Hugging Face Hub."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from nightjar.errors import DatasetError
+
+logger = logging.getLogger(__name__)
+
+
+def read_jsonl(path: str | Path, required: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    """Reads a file with one JSON object a line; empty lines are passed over.
+
+    Args:
+        path: the file.
+        required: columns that every line must have.
+
+    Raises:
+        DatasetError: the file is missing, empty or broken; file and line are named.
+    """
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise DatasetError(f"Cannot read dataset {str(path)!r}: {error.strerror}") from error
+    rows = [
+        _parse_row(line, f"{path}, line {number}", required)
+        for number, line in enumerate(content.split(b"\n"), start=1)
+        if line.strip()
+    ]
+    if not rows:
+        raise DatasetError(f"Dataset {str(path)!r} is empty")
+    return rows
+
+
+def _parse_row(line: bytes, place: str, required: tuple[str, ...]) -> dict[str, Any]:
+    try:
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise DatasetError(f"{place}: not valid JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise DatasetError(f"{place}: expected a JSON object, found {type(row).__name__}")
+    missing = [column for column in required if column not in row]
+    if missing:
+        raise DatasetError(f"{place}: no {' and no '.join(map(repr, missing))}; found {sorted(row)}")
+    return row
+
+
+def load_hub_dataset(name: str, config: str | None, split: str) -> Any:
+    """Loads a split of a dataset from the Hugging Face Hub, or from its local cache.
+
+    Returns:
+        A ``datasets.Dataset``.
+
+    Raises:
+        DatasetError: it cannot be had; what the hub said is in the message.
+    """
+    import datasets
+
+    try:
+        return datasets.load_dataset(name, config, split=split)
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise DatasetError(f"Cannot load dataset {name!r}, split {split!r}, from the Hugging Face Hub: {reason}") from error

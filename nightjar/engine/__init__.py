@@ -1,0 +1,21 @@
+"""The engine: what happens to groups and rollouts between being owed and being recorded."""
+
+from nightjar.engine.engine import Engine, EngineOptions, Group, GroupQueue, Recorder, Rollouts
+from nightjar.engine.failures import Failure, classify
+from nightjar.engine.progress import Progress
+from nightjar.engine.retry import RetryPolicy
+from nightjar.engine.tasks import task_group
+
+__all__ = [
+    "Engine",
+    "EngineOptions",
+    "Failure",
+    "Group",
+    "GroupQueue",
+    "Progress",
+    "Recorder",
+    "RetryPolicy",
+    "Rollouts",
+    "classify",
+    "task_group",
+]

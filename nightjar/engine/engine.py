@@ -1,0 +1,238 @@
+"""``Engine``: generates and scores the rollouts of groups, many at once, within limits.
+
+Generation and scoring are two stages joined by a queue, so that a group is scored as soon as it is generated.
+Several shards of a run may share one engine: they take turns in starting rollouts, the first one first.
+Memory holds what is under way; what is finished goes to the recorder and is forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+from nightjar.engine.failures import Failure, classify
+from nightjar.engine.guard import FailureGuard
+from nightjar.engine.limits import AdaptiveLimit
+from nightjar.engine.progress import Progress
+from nightjar.engine.retry import Retrier, RetryPolicy
+from nightjar.engine.tasks import task_group
+from nightjar.errors import ScoringError
+from nightjar.rubrics import Rubric
+from nightjar.state import RolloutInput, State
+
+_BACKLOG_PER_PLACE = 4
+
+
+@dataclass(slots=True)
+class Group:
+    """What is owed of the rollouts of one example.
+
+    Attributes:
+        example_id: the example.
+        to_generate: indexes of the rollouts that the model is asked for.
+        to_restore: indexes of rollouts that were generated before and are scored, or scored again, with them.
+        states: by rollout index, filled while the group is under way.
+    """
+
+    example_id: int
+    to_generate: tuple[int, ...]
+    to_restore: tuple[int, ...] = ()
+    states: dict[int, State] = field(default_factory=dict)
+
+
+GroupQueue: TypeAlias = "asyncio.Queue[Group | None]"
+"""Generated groups on their way to scoring; None after the last."""
+
+
+class Rollouts(Protocol):
+    """Makes attempts at rollouts."""
+
+    def input(self, example_id: int, rollout_index: int) -> RolloutInput:
+        """Returns a fresh input, which nothing else shares."""
+
+    async def new_state(self, rollout_input: RolloutInput) -> State:
+        """Returns a state in which nothing has happened yet."""
+
+    async def attempt(self, rollout_input: RolloutInput) -> State:
+        """Makes one attempt. What it raises becomes the rollout's error."""
+
+
+class Recorder(Protocol):
+    """Keeps what is finished."""
+
+    def attempted(self, state: State) -> None:
+        """Keeps a finished attempt; ``state["error"]`` says whether it failed."""
+
+    def scored(self, states: Sequence[State]) -> None:
+        """Keeps the results of a group."""
+
+    def restore(self, state: State) -> State:
+        """Fills a fresh state with a rollout that was generated before, and returns it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """Limits of an engine.
+
+    Attributes:
+        max_generating: rollouts generated at once; 0 or less for no limit.
+        max_scoring: groups scored at once; 0 or less for no limit.
+        is_interleaved: scoring runs beside generation, so generation may wait for it.
+        score_rollouts: False records rollouts without a reward.
+        retry: when to try again.
+    """
+
+    max_generating: int = 32
+    max_scoring: int = 32
+    is_interleaved: bool = True
+    score_rollouts: bool = True
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+
+
+class Engine:
+    """Runs groups.
+
+    Args:
+        rollouts: makes the attempts.
+        rubric: scores the groups.
+        recorder: keeps what is finished.
+        options: limits.
+        progress: counters to keep up to date.
+    """
+
+    def __init__(
+        self,
+        *,
+        rollouts: Rollouts,
+        rubric: Rubric,
+        recorder: Recorder,
+        options: EngineOptions,
+        progress: Progress | None = None,
+    ) -> None:
+        self._rollouts = rollouts
+        self._rubric = rubric
+        self._recorder = recorder
+        self._options = options
+        self.progress = progress or Progress()
+        self._generating = AdaptiveLimit(options.max_generating)
+        self._scoring = AdaptiveLimit(options.max_scoring)
+        backlog = _BACKLOG_PER_PLACE * options.max_generating if options.is_interleaved else 0
+        self._backlog = AdaptiveLimit(backlog)
+        self._turn = asyncio.Lock()
+        self._guard = FailureGuard()
+        self._retrier = Retrier(options.retry, _failure_of, self._count_retry)
+
+    async def generate(self, groups: Iterable[Group], ready: GroupQueue) -> None:
+        """Generates groups, and puts each into ``ready`` when its last rollout has ended, then None.
+
+        Raises:
+            RunAbortedError: the endpoint refuses everything.
+        """
+        try:
+            async with task_group() as tasks, self._turn:
+                for group in groups:
+                    await self._start(group, ready, tasks)
+        finally:
+            ready.put_nowait(None)
+
+    async def score(self, ready: GroupQueue) -> None:
+        """Scores and records groups as they come, until None comes."""
+        async with task_group() as tasks:
+            while (group := await ready.get()) is not None:
+                await self._scoring.acquire()
+                tasks.create_task(self._score(group))
+
+    async def _start(self, group: Group, ready: GroupQueue, tasks: asyncio.TaskGroup) -> None:
+        await self._backlog.acquire()
+        self._guard.check()
+        if not group.to_generate:
+            ready.put_nowait(group)
+        for rollout_index in group.to_generate:
+            await self._generating.acquire()
+            tasks.create_task(self._generate(group, rollout_index, ready))
+
+    async def _generate(self, group: Group, rollout_index: int, ready: GroupQueue) -> None:
+        try:
+            state = await self._retrier.run(lambda: self._attempt(group.example_id, rollout_index))
+        finally:
+            self._generating.release()
+        group.states[rollout_index] = state
+        self.progress.generated += 1
+        if len(group.states) == len(group.to_generate):
+            ready.put_nowait(group)
+        failure = _failure_of(state)
+        if failure is not None:
+            self._guard.failed(failure)
+
+    async def _attempt(self, example_id: int, rollout_index: int) -> State:
+        rollout_input = self._rollouts.input(example_id, rollout_index)
+        try:
+            state = await self._rollouts.attempt(rollout_input)
+        except Exception as error:  # noqa: BLE001 - environments are user code
+            state = await self._rollouts.new_state(rollout_input)
+            state["error"] = error
+        self._recorder.attempted(state)
+        failure = _failure_of(state)
+        if failure is None:
+            self._guard.succeeded()
+            self._generating.raise_limit()
+        elif failure.is_overload or failure.is_connection:
+            self._generating.lower_limit()
+        return state
+
+    async def _score(self, group: Group) -> None:
+        try:
+            for rollout_index in group.to_restore:
+                rollout_input = self._rollouts.input(group.example_id, rollout_index)
+                state = await self._rollouts.new_state(rollout_input)
+                group.states[rollout_index] = self._recorder.restore(state)
+            states = [group.states[index] for index in sorted(group.states)]
+            await self._apply_rubric(states)
+            self._recorder.scored(states)
+            self._count(states)
+        finally:
+            self._scoring.release()
+            self._backlog.release()
+
+    async def _apply_rubric(self, states: list[State]) -> None:
+        if not self._options.score_rollouts:
+            return
+        start = time.time()
+        try:
+            await self._rubric.score_group(states)
+            for state in states:
+                await self._rubric.cleanup(state)
+        except Exception as error:  # noqa: BLE001 - rubrics are user code
+            for state in states:
+                _fail_scoring(state, error)
+        for state in states:
+            state["timing"].add_scoring(start)
+
+    def _count_retry(self) -> None:
+        self.progress.retries += 1
+
+    def _count(self, states: Sequence[State]) -> None:
+        for state in states:
+            if state["error"] is not None:
+                self.progress.failed += 1
+                continue
+            self.progress.scored += 1
+            if state["reward"] is not None:
+                self.progress.reward_sum += state["reward"]
+                self.progress.reward_count += 1
+
+
+def _failure_of(state: Any) -> Failure | None:
+    error = state["error"]
+    return None if error is None else classify(error)
+
+
+def _fail_scoring(state: State, error: Exception) -> None:
+    if state["error"] is None:
+        failure = ScoringError(f"The rubric failed: {error or type(error).__name__}")
+        failure.__cause__ = error
+        state.update(error=failure, reward=None, metrics={}, advantage=None)
+

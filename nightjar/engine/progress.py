@@ -1,0 +1,58 @@
+"""How far a run is: plain counters that displays read when they like."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Progress:
+    """Counters of one run. Nothing is called per rollout: who shows them polls.
+
+    Attributes:
+        total: rollouts that the run consists of.
+        already_done: of these, scored before this session (a resume).
+        generated: rollouts whose generation ended in this session.
+        scored: rollouts scored in this session.
+        failed: rollouts that ended with an error in this session.
+        retries: attempts after the first.
+        reward_sum: of the rollouts scored in this session and before.
+        reward_count: how many these are.
+        started_at: Unix time in seconds.
+    """
+
+    total: int = 0
+    already_done: int = 0
+    generated: int = 0
+    scored: int = 0
+    failed: int = 0
+    retries: int = 0
+    reward_sum: float = 0.0
+    reward_count: int = 0
+    started_at: float = field(default_factory=time.time)
+
+    @property
+    def done(self) -> int:
+        """Rollouts with a result, good or bad."""
+        return self.already_done + self.scored + self.failed
+
+    @property
+    def avg_reward(self) -> float | None:
+        """The mean reward so far; None before the first."""
+        return self.reward_sum / self.reward_count if self.reward_count else None
+
+    @property
+    def elapsed_seconds(self) -> float:
+        """How long this session runs."""
+        return max(1e-9, time.time() - self.started_at)
+
+    @property
+    def rate(self) -> float:
+        """Rollouts a second in this session."""
+        return (self.scored + self.failed) / self.elapsed_seconds
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long the rest takes at this rate; None while that cannot be said."""
+        return (self.total - self.done) / self.rate if self.scored + self.failed else None

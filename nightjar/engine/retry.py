@@ -1,0 +1,82 @@
+"""When and how long to wait before another attempt at a rollout."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from nightjar.engine.failures import Failure
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Bounded, exponential, with jitter; what the endpoint asks for is honoured up to a limit.
+
+    Attributes:
+        max_retries: further attempts at a rollout after the first; 0 turns retries off.
+        initial_seconds: wait before the first retry; doubled for each further one.
+        max_seconds: the longest wait, also where ``Retry-After`` asks for more.
+        outage_seconds: with retries on, an endpoint that has answered before and stops answering is waited for
+            this long, whatever ``max_retries`` says.
+    """
+
+    max_retries: int = 0
+    initial_seconds: float = 1.0
+    max_seconds: float = 60.0
+    outage_seconds: float = 300.0
+
+    def wait_seconds(self, attempts: int, failure: Failure) -> float:
+        """Returns how long to wait after so many attempts: what was asked for, or the backoff, and some jitter."""
+        backoff = self.initial_seconds * 2.0 ** min(attempts - 1, 30)
+        wanted = backoff if failure.retry_after_seconds is None else failure.retry_after_seconds
+        jitter = random.uniform(0.0, self.initial_seconds)  # noqa: S311 - no secret is made of it
+        return min(wanted + jitter, self.max_seconds)
+
+
+class Retrier:
+    """Repeats attempts as a policy says; one for all rollouts of a run, so that it knows of outages.
+
+    Args:
+        policy: when to try again.
+        failure_of: how an attempt's result failed; None for a success.
+        on_retry: called before each wait for another attempt.
+    """
+
+    def __init__(
+        self,
+        policy: RetryPolicy,
+        failure_of: Callable[[Any], Failure | None],
+        on_retry: Callable[[], None],
+    ) -> None:
+        self._policy = policy
+        self._failure_of = failure_of
+        self._on_retry = on_retry
+        self._answered_at: float | None = None
+
+    async def run(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Returns the result of the first attempt that succeeds or fails for good, or of the last."""
+        for attempts in itertools.count(1):
+            result = await attempt()
+            failure = self._failure_of(result)
+            if failure is None or not failure.is_connection:
+                self._answered_at = time.monotonic()
+            if failure is None or not failure.is_retryable or self._is_exhausted(attempts, failure):
+                break
+            self._on_retry()
+            await asyncio.sleep(self._policy.wait_seconds(attempts, failure))
+        return result
+
+    def _is_exhausted(self, attempts: int, failure: Failure) -> bool:
+        return attempts > self._policy.max_retries and not self._is_waited_for(failure)
+
+    def _is_waited_for(self, failure: Failure) -> bool:
+        if not (self._policy.max_retries and failure.is_connection and self._answered_at):
+            return False
+        return time.monotonic() - self._answered_at < self._policy.outage_seconds

@@ -1,0 +1,54 @@
+"""``EnvironmentRollouts``: an environment and a model as the engine drives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nightjar.clients import Client
+from nightjar.envs.environment import Environment
+from nightjar.state import RolloutInput, SamplingArgs, State
+
+
+class EnvironmentRollouts:
+    """Attempts of one model at the examples of one environment.
+
+    Args:
+        env: the environment.
+        client: where the model is.
+        model: its name there.
+        sampling_args: override the environment's, key by key.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        client: Client[Any, Any, Any, Any],
+        model: str,
+        sampling_args: SamplingArgs,
+    ) -> None:
+        self._env = env
+        self._client = client
+        self._model = model
+        self._sampling_args = sampling_args
+
+    def input(self, example_id: int, rollout_index: int) -> RolloutInput:
+        """Returns a fresh input, which nothing else shares."""
+        return RolloutInput(**self._env.examples[example_id], rollout_index=rollout_index)
+
+    async def new_state(self, rollout_input: RolloutInput) -> State:
+        """Returns a state in which nothing has happened yet."""
+        return await self._env.init_state(
+            rollout_input, self._client, self._model, self._sampling_args
+        )
+
+    async def attempt(self, rollout_input: RolloutInput) -> State:
+        """Makes one attempt and cleans up after it, whatever happened."""
+        state = await self._env.rollout(
+            rollout_input, self._client, self._model, self._sampling_args
+        )
+        try:
+            await self._env.cleanup(state)
+        except Exception as error:  # noqa: BLE001 - environments are user code
+            state["error"] = state["error"] or error
+        state["timing"].end_generation()
+        return state

@@ -1,0 +1,110 @@
+"""Direct mode: the five stages in this process, without Prefect."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nightjar.config import RunConfig
+from nightjar.engine import task_group
+from nightjar.errors import RunError
+from nightjar.evaluation import stages
+from nightjar.evaluation.plan import Shard
+from nightjar.evaluation.run import Run
+from nightjar.runs import Summary
+from nightjar.warehouse import Warehouse
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended.
+
+    Attributes:
+        path: its run directory.
+        metadata: the content of its ``metadata.json``.
+        summary: its aggregates.
+        warehouse: the folder it is published in.
+        error: what stopped it before its end; None where it came to its end.
+    """
+
+    path: Path
+    metadata: dict[str, Any]
+    summary: Summary
+    warehouse: Path
+    error: BaseException | None = None
+
+    @property
+    def run_id(self) -> str:
+        """Its id."""
+        return self.path.name
+
+    @property
+    def status(self) -> str:
+        """``completed``, ``incomplete``, ``failed`` or ``cancelled``."""
+        return str(self.metadata["status"])
+
+
+async def evaluate(
+    config: RunConfig,
+    *,
+    warehouse: Warehouse,
+    output_dir: Path | None = None,
+    resume: str | None = None,
+) -> Outcome:
+    """Runs an evaluation to its end and publishes it, also when an error or somebody stops it.
+
+    Args:
+        config: what to run.
+        warehouse: where to publish.
+        output_dir, resume: as for ``stages.load_env``.
+
+    Raises:
+        ConfigError: the run cannot be started as asked for.
+        RunError: the run directory cannot be used.
+        WarehouseError: the results are on disk and could not be published.
+    """
+    run = stages.load_env(config, output_dir=output_dir, resume=resume)
+    try:
+        error = await run_shards(run, stages.generate, stages.score)
+        summary = stages.aggregate(run, error)
+    finally:
+        await run.close()
+    stages.publish(run.directory, warehouse)
+    metadata = run.directory.read_metadata()
+    return Outcome(run.directory.path, metadata, summary, warehouse.folder, error)
+
+
+async def run_shards(
+    run: Run,
+    generate: Callable[[Run, Shard], Awaitable[object]],
+    score: Callable[[Run, Shard], Awaitable[object]],
+) -> BaseException | None:
+    """Generates and scores all shards, side by side or, without interleaving, one after the other.
+
+    Args:
+        run: an open run.
+        generate, score: the stages, bare or as Prefect tasks.
+
+    Returns:
+        What stopped the run before its end: an error that concerns all of it, or its cancellation.
+    """
+    try:
+        async with task_group() as tasks:
+            for shard in run.shards:
+                tasks.create_task(_wrapped(generate(run, shard)))
+                if run.config.interleave_scoring:
+                    tasks.create_task(_wrapped(score(run, shard)))
+        if not run.config.interleave_scoring:
+            async with task_group() as tasks:
+                for shard in run.shards:
+                    tasks.create_task(_wrapped(score(run, shard)))
+    except (asyncio.CancelledError, RunError) as error:
+        return error
+    return None
+
+
+async def _wrapped(stage: Awaitable[object]) -> None:
+    await stage

@@ -1,0 +1,80 @@
+"""What is owed: which rollouts of which groups, cut into shards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from nightjar.engine import Group
+from nightjar.runs import Journal, Key
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A block of whole groups: one Prefect task for their generation and one for their scoring.
+
+    Attributes:
+        number: 0, 1, 2, …
+        first, last: positions of its examples among those the run takes.
+        owed: example ids with something left to do.
+    """
+
+    number: int
+    first: int
+    last: int
+    owed: tuple[int, ...]
+
+    @property
+    def label(self) -> str:
+        """Says which groups these are, counted from 1."""
+        return f"groups {self.first + 1} to {self.last + 1}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a run's rollouts form groups.
+
+    Attributes:
+        rollouts_per_example: r.
+        is_independent: each rollout is scored by itself.
+        scores_whole_groups: a reward function needs all rollouts of an example at once.
+    """
+
+    rollouts_per_example: int
+    is_independent: bool
+    scores_whole_groups: bool
+
+    def owed(self, journal: Journal, example_id: int) -> list[Group]:
+        """Returns what is left to do of an example's rollouts; nothing where all are scored."""
+        keys = [Key(example_id, index) for index in range(self.rollouts_per_example)]
+        missing = [key for key in keys if not journal.is_scored(key)]
+        if not missing:
+            return []
+        members = keys if self.scores_whole_groups else missing
+        parts = [[key] for key in members] if self.is_independent else [members]
+        return [_group(part, journal) for part in parts]
+
+    def shards(self, journal: Journal, example_ids: Sequence[int], max_shards: int) -> list[Shard]:
+        """Cuts a run's examples into at most ``max_shards`` blocks of equal size; finished blocks are left out."""
+        size = max(1, -(-len(example_ids) // max_shards))
+        blocks = (
+            (number, start, example_ids[start : start + size])
+            for number, start in enumerate(range(0, len(example_ids), size))
+        )
+        shards = (
+            Shard(number, start, start + len(block) - 1, self._with_something_owed(journal, block))
+            for number, start, block in blocks
+        )
+        return [shard for shard in shards if shard.owed]
+
+    def _with_something_owed(self, journal: Journal, block: Iterable[int]) -> tuple[int, ...]:
+        return tuple(example_id for example_id in block if self.owed(journal, example_id))
+
+
+def _group(keys: Sequence[Key], journal: Journal) -> Group:
+    generated = [key.rollout_index for key in keys if journal.is_generated(key)]
+    return Group(
+        example_id=keys[0].example_id,
+        to_generate=tuple(k.rollout_index for k in keys if not journal.is_generated(k)),
+        to_restore=tuple(generated),
+    )

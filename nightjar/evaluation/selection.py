@@ -1,0 +1,111 @@
+"""Which examples a run takes, and what makes it the same run when it is resumed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nightjar.config import ALL_EXAMPLES, RunConfig
+from nightjar.data import Examples, example_hash, fingerprint
+from nightjar.errors import ResumeMismatchError, RunDirectoryError
+from nightjar.runs import RunDirectory, runs_folder
+
+IDENTITY = (
+    "env_id",
+    "env_args",
+    "model",
+    "base_url",
+    "api_client_type",
+    "sampling_args",
+    "rollouts_per_example",
+    "shuffle_seed",
+)
+"""The fields of a configuration that change results."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The examples of a run.
+
+    Attributes:
+        hashes: example_id to content hash, in the order in which the examples are taken.
+    """
+
+    hashes: dict[int, str]
+
+    def fingerprint(self, count: int | None = None) -> str:
+        """Identifies the first ``count`` examples, or all of them, order included."""
+        return fingerprint(list(self.hashes.values())[:count])
+
+
+def select_examples(examples: Examples, config: RunConfig) -> Selection:
+    """Takes the first ``num_examples`` examples, in the order of the dataset or shuffled with a seed.
+
+    Raises:
+        DatasetError: the dataset is broken.
+    """
+    order = list(range(len(examples)))
+    if config.shuffle_seed is not None:
+        random.Random(config.shuffle_seed).shuffle(order)  # noqa: S311 - no secret is made of it
+    if config.num_examples != ALL_EXAMPLES:
+        order = order[: config.num_examples]
+    return Selection({example_id: example_hash(examples[example_id]) for example_id in order})
+
+
+def check_resumable(
+    directory: RunDirectory, config: RunConfig, selection: Selection, env_version: str | None
+) -> None:
+    """Compares a run on disk with the run that was asked for.
+
+    Raises:
+        ResumeMismatchError: they differ in something that changes results.
+        RunDirectoryError: the run on disk is damaged.
+    """
+    saved = directory.read_config()
+    asked = config.model_dump(mode="json")
+    differences = {
+        name: (saved.get(name), asked[name]) for name in IDENTITY if saved.get(name) != asked[name]
+    }
+    count = saved["selected_examples"]
+    current = {
+        "env_version": env_version,
+        "dataset_fingerprint": selection.fingerprint(count),
+    }
+    differences |= {
+        name: (saved.get(name), value) for name, value in current.items() if saved.get(name) != value
+    }
+    if len(selection.hashes) < count:
+        differences["num_examples"] = (count, len(selection.hashes))
+        differences.pop("dataset_fingerprint", None)
+    if differences:
+        raise ResumeMismatchError(str(directory.path), differences)
+
+
+def find_resumable(config: RunConfig, output_dir: Path | None) -> RunDirectory | None:
+    """Returns the newest run of the same identity that is not complete; None where there is none."""
+    asked = config.model_dump(mode="json")
+    for directory in _newest_first(runs_folder(config.env_id, config.model, output_dir)):
+        try:
+            saved, metadata = directory.read_config(), directory.read_metadata()
+        except RunDirectoryError:
+            continue
+        is_same = all(saved.get(name) == asked[name] for name in IDENTITY)
+        if is_same and not _is_covered(metadata, saved, config):
+            return directory
+    return None
+
+
+def _is_covered(metadata: dict[str, Any], saved: dict[str, Any], config: RunConfig) -> bool:
+    wants_more = config.num_examples == ALL_EXAMPLES or config.num_examples > saved["selected_examples"]
+    return metadata.get("status") == "completed" and not wants_more
+
+
+def _newest_first(folder: Path) -> Iterable[RunDirectory]:
+    if not folder.is_dir():
+        return []
+    found = [path for path in folder.iterdir() if (path / "config.json").is_file()]
+    found.sort(key=lambda path: (path / "config.json").stat().st_mtime, reverse=True)
+    return [RunDirectory(path) for path in found]

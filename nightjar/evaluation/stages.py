@@ -1,0 +1,246 @@
+"""The five stages of a run, each implemented once.
+
+``load_env``, ``generate``, ``score``, ``aggregate``, ``publish``: the Prefect flow and direct mode order them,
+and do nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from nightjar import __version__
+from nightjar.clients import resolve_client
+from nightjar.config import RunConfig
+from nightjar.engine import Engine, EngineOptions, Progress, RetryPolicy
+from nightjar.envs import Environment, EnvironmentRollouts, environment_version, load_environment
+from nightjar.errors import ConfigError, DatasetError
+from nightjar.evaluation.plan import Plan, Shard
+from nightjar.evaluation.run import Run, new_run_id, watcher
+from nightjar.evaluation.selection import (
+    Selection,
+    check_resumable,
+    find_resumable,
+    select_examples,
+)
+from nightjar.runs import Journal, RunDirectory, Summary, runs_folder, summarize
+from nightjar.warehouse import PublishReport, Warehouse
+
+logger = logging.getLogger(__name__)
+
+LATEST = "latest"
+"""Asks ``load_env`` to resume the newest run that is not complete."""
+
+
+def load_env(
+    config: RunConfig,
+    *,
+    output_dir: Path | None = None,
+    resume: str | None = None,
+    run_id: str | None = None,
+    flow_run_id: str | None = None,
+) -> Run:
+    """Resolves the environment, selects its examples, opens the run directory and works out what is owed.
+
+    Args:
+        config: what to run.
+        output_dir: None for ``./outputs``, or the environment's own where it has one.
+        resume: a run directory to go on with, ``"latest"`` for the newest that is not complete, None for a new run.
+        run_id: the id of the run; a run of this id that is there already is gone on with.
+        flow_run_id: of the Prefect flow run, for the record.
+
+    Raises:
+        ConfigError: the environment, its arguments, its dataset or the endpoint's key is missing or wrong.
+        RunError: the run directory is locked, damaged, or of another run.
+    """
+    client = resolve_client(config.client_config())
+    env = load_environment(config.env_id, **config.env_args)
+    env.rubric.set_timeout_seconds(config.scoring_timeout)
+    plan = _plan(config, env)
+    selection = select_examples(env.examples, config)
+    if not selection.hashes:
+        raise DatasetError(f"Environment {config.env_id!r} has no examples")
+    version = environment_version(config.env_id)
+    directory = _directory(config, output_dir, resume, run_id)
+    directory.__enter__()
+    try:
+        is_resumed = directory.exists()
+        if is_resumed:
+            check_resumable(directory, config, selection, version)
+        facts = _facts(config, selection, version, directory, flow_run_id, env.pass_threshold)
+        directory.write_config(
+            {
+                **config.model_dump(mode="json"),
+                "selected_examples": len(selection.hashes),
+                "dataset_fingerprint": selection.fingerprint(),
+                "env_version": version,
+            }
+        )
+        journal = Journal(directory, selection.hashes.__getitem__, config.state_columns)
+    except BaseException:
+        directory.__exit__(*sys.exc_info())
+        raise
+    run = Run(
+        config=config,
+        directory=directory,
+        env=env,
+        client=client,
+        selection=selection,
+        journal=journal,
+        engine=_engine(config, EnvironmentRollouts(env, client, config.model, config.sampling_args), env, journal),
+        plan=plan,
+        shards=plan.shards(journal, list(selection.hashes), config.max_shards),
+        facts=facts,
+        is_resumed=is_resumed,
+    )
+    _count_what_is_done(run)
+    directory.write_metadata(run.metadata("running"))
+    watcher.get(lambda _: None)(run)
+    return run
+
+
+async def generate(run: Run, shard: Shard) -> int:
+    """Generates what a shard owes; groups go on to scoring as they are done.
+
+    Returns:
+        How many groups there were.
+
+    Raises:
+        RunAbortedError: the endpoint refuses everything.
+        RunDirectoryError: the disk is full or broken.
+    """
+    groups = (group for example_id in shard.owed for group in run.plan.owed(run.journal, example_id))
+    await run.engine.generate(groups, run.queue(shard))
+    return len(shard.owed)
+
+
+async def score(run: Run, shard: Shard) -> int:
+    """Scores and records a shard's groups as they come.
+
+    Returns:
+        How many groups there were.
+    """
+    await run.engine.score(run.queue(shard))
+    return len(shard.owed)
+
+
+def aggregate(run: Run, error: BaseException | None = None) -> Summary:
+    """Puts the results in order, adds them up, and replaces ``metadata.json``.
+
+    Args:
+        run: the run, of which nothing is under way any more.
+        error: what stopped it before its end; None where it came to its end.
+    """
+    run.journal.finish()
+    summary = summarize(
+        run.directory.results_path,
+        rollouts=run.rollouts,
+        rollouts_per_example=run.config.rollouts_per_example,
+        pass_threshold=run.env.pass_threshold,
+    )
+    run.directory.write_metadata(run.metadata(_status(run, summary, error), summary))
+    return summary
+
+
+def _status(run: Run, summary: Summary, error: BaseException | None) -> str:
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled"
+    if error is not None:
+        return "failed"
+    missing = summary.rollouts - summary.scored
+    return "completed" if missing <= run.config.tolerated_failures * summary.rollouts else "incomplete"
+
+
+def publish(directory: RunDirectory, warehouse: Warehouse) -> PublishReport:
+    """Publishes a run directory into the warehouse, in one transaction.
+
+    Raises:
+        WarehouseError: it cannot be written.
+    """
+    return warehouse.publish(directory.path)
+
+
+def _plan(config: RunConfig, env: Environment) -> Plan:
+    whole_groups = env.rubric.has_group_rewards and env.score_rollouts
+    if whole_groups and config.independent_scoring:
+        raise ConfigError(
+            f"Environment {config.env_id!r} has group reward functions, which --independent-scoring cannot call"
+        )
+    return Plan(config.rollouts_per_example, config.independent_scoring, whole_groups)
+
+
+def _directory(
+    config: RunConfig, output_dir: Path | None, resume: str | None, run_id: str | None
+) -> RunDirectory:
+    if resume == LATEST:
+        found = find_resumable(config, output_dir)
+        if found is not None:
+            return found
+        logger.warning("No incomplete run to resume: starting a new one")
+    elif resume is not None:
+        directory = RunDirectory(Path(resume))
+        directory.read_config()
+        return directory
+    folder = runs_folder(config.env_id, config.model, output_dir)
+    return RunDirectory(folder / (run_id or new_run_id()))
+
+
+def _engine(
+    config: RunConfig, rollouts: EnvironmentRollouts, env: Environment, journal: Journal
+) -> Engine:
+    options = EngineOptions(
+        max_generating=config.max_concurrent_generation or config.max_concurrent,
+        max_scoring=config.max_concurrent_scoring or config.max_concurrent,
+        is_interleaved=config.interleave_scoring,
+        score_rollouts=env.score_rollouts,
+        retry=RetryPolicy(max_retries=config.max_retries),
+    )
+    return Engine(rollouts=rollouts, rubric=env.rubric, recorder=journal, options=options, progress=Progress())
+
+
+def _count_what_is_done(run: Run) -> None:
+    rewards = list(run.journal.rewards())
+    progress = run.progress
+    progress.total = run.rollouts
+    progress.already_done = run.rollouts - sum(
+        len(group.to_generate) + len(group.to_restore)
+        for shard in run.shards
+        for example_id in shard.owed
+        for group in run.plan.owed(run.journal, example_id)
+    )
+    progress.reward_sum, progress.reward_count = sum(rewards), len(rewards)
+
+
+def _facts(
+    config: RunConfig,
+    selection: Selection,
+    env_version: str | None,
+    directory: RunDirectory,
+    flow_run_id: str | None,
+    pass_threshold: float,
+) -> dict[str, Any]:
+    now = datetime.now(UTC)
+    before = directory.read_metadata() if (directory.path / "metadata.json").is_file() else {}
+    return {
+        "env_id": config.env_id,
+        "env_args": config.env_args,
+        "env_version": env_version,
+        "model": config.model,
+        "base_url": config.base_url,
+        "num_examples": len(selection.hashes),
+        "rollouts_per_example": config.rollouts_per_example,
+        "sampling_args": config.sampling_args,
+        "dataset_fingerprint": selection.fingerprint(),
+        "date": before.get("date") or now.date().isoformat(),
+        "time": before.get("time") or now.time().isoformat(timespec="seconds"),
+        "time_ms": before.get("time_ms") or 0,
+        "started_at": before.get("started_at") or now.isoformat(timespec="seconds"),
+        "pass_threshold": pass_threshold,
+        "state_columns": config.state_columns,
+        "version_info": {"nightjar_version": __version__, "env_version": env_version},
+        "flow_run_id": flow_run_id,
+    }

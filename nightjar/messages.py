@@ -1,0 +1,268 @@
+"""Chat messages, tools and responses: what a model is asked and what it answers.
+
+Messages are pydantic models that also read like dicts (``message["content"]``,
+``message.get("tool_calls")``), because environments are written both ways. Unknown fields are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from nightjar.errors import ConfigError
+
+
+class DictModel(BaseModel):
+    """A pydantic model whose fields can be read, set and tested like the keys of a dict."""
+
+    model_config = ConfigDict(extra="allow")
+
+    def __getitem__(self, key: str) -> Any:
+        """Returns the field ``key``; raises ``KeyError`` where there is none."""
+        try:
+            return getattr(self, key)
+        except AttributeError:
+            raise KeyError(key) from None
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        """Sets the field ``key``."""
+        setattr(self, key, value)
+
+    def __contains__(self, key: object) -> bool:
+        """Says whether ``key`` is a field."""
+        return isinstance(key, str) and (
+            key in type(self).model_fields or key in (self.model_extra or {})
+        )
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Returns the field ``key``, or ``default`` where there is none."""
+        return getattr(self, key, default)
+
+    def keys(self) -> Iterable[str]:
+        """Returns the names of all fields, unknown ones included."""
+        return [*type(self).model_fields, *(self.model_extra or {})]
+
+
+class TextContentPart(DictModel):
+    """A text inside a message of several parts."""
+
+    type: Literal["text"] = "text"
+    text: str
+
+
+class ImageUrlSource(DictModel):
+    """Where an image is: an ``https:`` or ``data:`` URL."""
+
+    url: str
+
+
+class ImageUrlContentPart(DictModel):
+    """An image inside a message."""
+
+    type: Literal["image_url"] = "image_url"
+    image_url: ImageUrlSource
+
+
+class InputAudioSource(DictModel):
+    """Audio as base64 text, and its format (``wav``, ``mp3``)."""
+
+    data: str
+    format: str
+
+
+class InputAudioContentPart(DictModel):
+    """Audio inside a message."""
+
+    type: Literal["input_audio"] = "input_audio"
+    input_audio: InputAudioSource
+
+
+class GenericContentPart(DictModel):
+    """A part of a kind that Nightjar does not know; passed on as it is."""
+
+    type: str
+
+
+ContentPart: TypeAlias = (
+    TextContentPart
+    | ImageUrlContentPart
+    | InputAudioContentPart
+    | GenericContentPart
+    | dict[str, Any]
+)
+MessageContent: TypeAlias = str | list[ContentPart]
+
+
+class SystemMessage(DictModel):
+    """Instructions to the model."""
+
+    role: Literal["system"] = "system"
+    content: MessageContent
+
+
+class UserMessage(DictModel):
+    """What the user, or the environment, says."""
+
+    role: Literal["user"] = "user"
+    content: MessageContent
+
+
+class ToolCall(DictModel):
+    """A call that the model asks for; ``arguments`` is JSON text, as the model wrote it."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class AssistantMessage(DictModel):
+    """What the model says: text, reasoning, tool calls, or several of them."""
+
+    role: Literal["assistant"] = "assistant"
+    content: MessageContent | None = None
+    reasoning_content: str | None = None
+    thinking_blocks: list[dict[str, Any]] | None = None
+    tool_calls: list[ToolCall] | None = None
+
+
+class ToolMessage(DictModel):
+    """The result of a tool call."""
+
+    role: Literal["tool"] = "tool"
+    tool_call_id: str
+    content: MessageContent
+
+
+class TextMessage(DictModel):
+    """Plain text, the only message of a text completion."""
+
+    role: Literal["text"] = "text"
+    content: str
+
+
+Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage | TextMessage
+Messages: TypeAlias = list[Message]
+ChatMessage: TypeAlias = Message
+
+
+class Tool(DictModel):
+    """A tool that the model may call; ``parameters`` is a JSON schema."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    strict: bool | None = None
+
+
+class Usage(DictModel):
+    """Token counts of one model call."""
+
+    prompt_tokens: int
+    reasoning_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class ResponseTokens(DictModel):
+    """Token ids of one model call, from endpoints that return them."""
+
+    prompt_ids: list[int]
+    prompt_mask: list[int]
+    completion_ids: list[int]
+    completion_mask: list[int]
+    completion_logprobs: list[float]
+    routed_experts: list[list[list[int]]] | None = None
+
+
+FinishReason: TypeAlias = Literal["stop", "length", "tool_calls"] | None
+
+
+class ResponseMessage(AssistantMessage):
+    """The assistant message of a response, and how it ended."""
+
+    finish_reason: FinishReason
+    is_truncated: bool | None
+    tokens: ResponseTokens | None = None
+
+
+class Response(DictModel):
+    """One answer of a model, the same for every protocol."""
+
+    id: str
+    created: int
+    model: str
+    usage: Usage | None = None
+    message: ResponseMessage
+
+
+_MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="role")])
+_MESSAGE_TYPES = (SystemMessage, UserMessage, AssistantMessage, ToolMessage, TextMessage)
+
+
+def from_raw_message(message: Mapping[str, Any]) -> Message:
+    """Makes a message of a dict with ``role`` and ``content``; tool calls may be nested as OpenAI nests them.
+
+    Raises:
+        ConfigError: the dict is not a message.
+    """
+    raw = dict(message)
+    if raw.get("tool_calls"):
+        raw["tool_calls"] = [_flat_tool_call(call) for call in raw["tool_calls"]]
+    try:
+        return _MESSAGE.validate_python(raw)
+    except ValidationError as error:
+        found = error.errors()[0]
+        place = ".".join(str(part) for part in found["loc"])
+        raise ConfigError(f"Not a chat message: {raw!r}: {place}: {found['msg']}") from error
+
+
+def _flat_tool_call(call: Any) -> Any:
+    if isinstance(call, Mapping) and "function" in call:
+        return {"id": call["id"], **call["function"]}
+    return call
+
+
+def normalize_messages(value: str | Sequence[Any], *, field_name: str = "messages") -> Messages:
+    """Makes messages of what environments write: a text, dicts, or messages.
+
+    A text becomes one user message. Messages are taken over as they are, not copied.
+
+    Raises:
+        ConfigError: ``value`` is neither a text nor a list of messages; ``field_name`` is named.
+    """
+    if isinstance(value, str):
+        return [UserMessage(content=value)]
+    if not isinstance(value, Sequence):
+        raise ConfigError(f"{field_name} must be a text or a list of messages, found {value!r}")
+    return [item if isinstance(item, _MESSAGE_TYPES) else from_raw_message(item) for item in value]
+
+
+def concat_messages(parts: Iterable[str | Sequence[Any]]) -> Messages:
+    """Joins several texts or lists of messages to one list."""
+    return [message for part in parts for message in normalize_messages(part)]
+
+
+def content_text(content: Any) -> str:
+    """Returns the text of a message's content; the texts of several parts are joined by a space."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    texts = (part.get("text") for part in content if part.get("type") == "text")
+    return " ".join(text for text in texts if text)
+
+
+def dump_message(message: Any) -> Any:
+    """Returns a message as JSON-ready data, without fields that are not set."""
+    if isinstance(message, BaseModel):
+        return message.model_dump(mode="json", exclude_none=True)
+    return message
+
+
+def dump_messages(messages: Any) -> Any:
+    """Returns messages as JSON-ready data; a text and ``None`` stay what they are."""
+    if messages is None or isinstance(messages, str):
+        return messages
+    return [dump_message(message) for message in messages]

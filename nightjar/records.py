@@ -1,0 +1,214 @@
+"""Rollouts as rows: what the ledger and the results hold of a state, and back.
+
+The fields are described in docs/run-directory.md.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from nightjar.errors import Error, ScoringError, error_chain
+from nightjar.messages import (
+    Messages,
+    Response,
+    ResponseMessage,
+    dump_message,
+    dump_messages,
+    normalize_messages,
+)
+from nightjar.state import State, TrajectoryStep
+
+OWN_KEYS = frozenset(
+    {
+        "advantage", "client", "completion", "error", "final_env_response", "input", "is_completed",
+        "is_truncated", "metrics", "model", "reward", "sampling_args", "stop_condition", "timing",
+        "tool_defs", "trajectory", "trajectory_id", "usage",
+    }
+)  # fmt: skip
+"""What every state has; any other key belongs to the environment."""
+
+_RESPONSE_FIELDS = ("id", "created", "model")
+
+
+def error_row(error: BaseException | Mapping[str, Any] | None) -> Any:
+    """Returns an error as it is recorded: class, message, phase, chain of causes, traceback.
+
+    The traceback is kept for errors of code, which somebody has to find, and not for errors of the endpoint.
+    """
+    if error is None or isinstance(error, Mapping):
+        return error
+    chain = list(error_chain(error))
+    is_code = isinstance(error, ScoringError) or not isinstance(error, Error)
+    return {
+        "error": type(error).__name__,
+        "message": str(error),
+        "phase": "scoring" if isinstance(error, ScoringError) else "generation",
+        "error_chain_repr": " -> ".join(type(cause).__name__ for cause in chain),
+        "error_chain_str": " -> ".join(f"{type(cause).__name__}: {cause}" for cause in chain),
+        "traceback": "".join(traceback.format_exception(error)) if is_code else None,
+    }
+
+
+def attempt_row(state: State, attempt: int, example_hash: str) -> dict[str, Any]:
+    """Returns an attempt as the ledger keeps it: enough to score the rollout without asking again."""
+    failed = state["error"] is not None
+    return {
+        "example_id": state["example_id"],
+        "rollout_index": state["input"]["rollout_index"],
+        "example_hash": example_hash,
+        "attempt": attempt,
+        "finished_at": round(time.time(), 3),
+        "error": error_row(state["error"]),
+        "generation_ms": state["timing"]["generation_ms"],
+        "token_usage": state["usage"],
+        "state": None if failed else _saved_state(state),
+    }
+
+
+def _saved_state(state: State) -> dict[str, Any]:
+    prompt, completion = state["prompt"], state["completion"]
+    conversation = [*prompt, *completion] if isinstance(completion, list) else list(prompt)
+    return {
+        "completion": dump_messages(completion),
+        "trajectory": [_saved_step(step, conversation) for step in state["trajectory"]],
+        "stop_condition": state.get("stop_condition"),
+        "is_completed": state["is_completed"],
+        "is_truncated": state["is_truncated"],
+        "extras": {
+            key: value
+            for key, value in state.items()
+            if key not in OWN_KEYS and is_json_serializable(value)
+        },
+    }
+
+
+def unsaved_keys(state: State) -> list[str]:
+    """Returns the environment's own keys of a state that no file can hold."""
+    return [k for k, v in state.items() if k not in OWN_KEYS and not is_json_serializable(v)]
+
+
+def is_json_serializable(value: Any) -> bool:
+    """Says whether a value can be written as JSON and read back the same."""
+    try:
+        orjson.dumps(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _saved_step(step: TrajectoryStep, conversation: Sequence[Any]) -> dict[str, Any]:
+    response = step["response"]
+    saved: dict[str, Any] = {field: getattr(response, field) for field in _RESPONSE_FIELDS}
+    saved["usage"] = dump_message(response.usage)
+    saved["finish_reason"] = response.message.finish_reason
+    start = len(step["prompt"])
+    end = start + len(step["completion"])
+    return {
+        "prompt": _reference(step["prompt"], conversation[:start]),
+        "completion": _reference(step["completion"], conversation[start:end]),
+        "response": saved,
+        "is_truncated": step["is_truncated"],
+        "reward": step["reward"],
+        "extras": step["extras"] if is_json_serializable(step["extras"]) else {},
+    }
+
+
+def _reference(messages: Messages, stretch: Sequence[Any]) -> Any:
+    """Returns how many messages these are, where they are just the stretch of the conversation; else all of them."""
+    is_stretch = len(messages) == len(stretch) and all(map(_is_same, messages, stretch))
+    return len(messages) if is_stretch else dump_messages(messages)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return one is other
+
+
+def restore_state(state: State, attempt: Mapping[str, Any]) -> State:
+    """Fills a fresh state with what an attempt's row holds, and returns it."""
+    saved = attempt["state"]
+    state.update(saved["extras"])
+    completion = saved["completion"]
+    if isinstance(completion, list):
+        completion = normalize_messages(completion)
+    state["completion"] = completion
+    conversation = [*state["prompt"], *(completion or [])]
+    state["trajectory"] = [
+        _restored_step(step, conversation, state["trajectory_id"]) for step in saved["trajectory"]
+    ]
+    for key in ("stop_condition", "is_completed", "is_truncated"):
+        state[key] = saved[key]
+    state["usage"] = attempt["token_usage"]
+    state["timing"].restore(attempt["generation_ms"])
+    return state
+
+
+def _restored_step(
+    saved: Mapping[str, Any], conversation: Messages, trajectory_id: str
+) -> TrajectoryStep:
+    prompt = _dereference(saved["prompt"], conversation)
+    completion = _dereference(saved["completion"], conversation[len(prompt) :])
+    fields = dict(saved["response"])
+    message = ResponseMessage.model_validate(
+        {
+            **(dump_message(completion[0]) if completion else {}),
+            "finish_reason": fields.pop("finish_reason"),
+            "is_truncated": saved["is_truncated"],
+        }
+    )
+    return TrajectoryStep(
+        prompt=prompt,
+        completion=completion,
+        response=Response(**fields, message=message),
+        tokens=None,
+        reward=saved["reward"],
+        advantage=None,
+        is_truncated=saved["is_truncated"],
+        trajectory_id=trajectory_id,
+        extras=saved["extras"],
+    )
+
+
+def _dereference(reference: Any, conversation: Messages) -> Messages:
+    if isinstance(reference, int):
+        return conversation[:reference]
+    return normalize_messages(reference)
+
+
+def result_row(
+    state: State, *, attempts: int, example_hash: str, state_columns: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Returns a rollout as the score of record.
+
+    A state column that is no JSON is written as its ``repr``.
+    """
+    timing, trajectory = state["timing"], state["trajectory"]
+    row = {
+        "example_id": state["example_id"],
+        "rollout_index": state["input"]["rollout_index"],
+        "example_hash": example_hash,
+        "prompt": dump_messages(state["prompt"]),
+        "completion": dump_messages(state["completion"]),
+        **{name: state[name] for name in ("answer", "info", "task") if state.get(name)},
+        "reward": state["reward"],
+        "advantage": state["advantage"],
+        "metrics": state["metrics"] or {},
+        "error": error_row(state["error"]),
+        "timing": {key: timing[key] for key in ("generation_ms", "scoring_ms", "total_ms")},
+        "is_completed": state["is_completed"],
+        "is_truncated": state["is_truncated"],
+        "stop_condition": state.get("stop_condition"),
+        "token_usage": state["usage"],
+        "attempts": attempts,
+        "model": trajectory[-1]["response"].model if trajectory else None,
+    }
+    if state["tool_defs"]:
+        row["tool_defs"] = [dump_message(tool) for tool in state["tool_defs"]]
+    for name in state_columns:
+        value = state.get(name)
+        row.setdefault(name, value if is_json_serializable(value) else repr(value))
+    return row

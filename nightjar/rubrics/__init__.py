@@ -1,0 +1,15 @@
+"""Rubrics: what a rollout is worth."""
+
+from nightjar.rubrics.calling import threads
+from nightjar.rubrics.rubric import Rubric
+from nightjar.rubrics.rubric_group import RubricGroup
+from nightjar.state import GroupRewardFunc, IndividualRewardFunc, RewardFunc
+
+__all__ = [
+    "GroupRewardFunc",
+    "IndividualRewardFunc",
+    "RewardFunc",
+    "Rubric",
+    "RubricGroup",
+    "threads",
+]

@@ -1,0 +1,16 @@
+"""Runs on disk: the run directory, its ledger and results, and what they add up to."""
+
+from nightjar.runs.directory import ENVIRONMENTS_DIR, OUTPUT_DIR, RunDirectory, runs_folder
+from nightjar.runs.journal import Journal, Key
+from nightjar.runs.summary import Summary, summarize
+
+__all__ = [
+    "ENVIRONMENTS_DIR",
+    "OUTPUT_DIR",
+    "Journal",
+    "Key",
+    "RunDirectory",
+    "Summary",
+    "runs_folder",
+    "summarize",
+]

@@ -1,0 +1,141 @@
+"""Where a run lives on disk, and who may write there."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+from filelock import FileLock, Timeout
+
+from nightjar.errors import RunDirectoryError, RunLockedError
+from nightjar.runs.jsonl import replace_file
+
+OUTPUT_DIR = Path("outputs")
+ENVIRONMENTS_DIR = Path("environments")
+
+
+def runs_folder(
+    env_id: str,
+    model: str,
+    output_dir: Path | None = None,
+    environments_dir: Path = ENVIRONMENTS_DIR,
+) -> Path:
+    """Returns the folder that holds all runs of an environment with a model.
+
+    Args:
+        env_id: ``name`` or ``owner/name``.
+        model: the model as it was asked for.
+        output_dir: None for ``{environments_dir}/{module}/outputs`` where that folder exists, else ``outputs``.
+        environments_dir: where environments are developed.
+    """
+    name = env_id.rpartition("/")[2]
+    if output_dir is None:
+        beside = environments_dir / name.replace("-", "_") / "outputs"
+        output_dir = beside if beside.is_dir() else OUTPUT_DIR
+    return output_dir / "evals" / f"{name}--{model.replace('/', '--')}"
+
+
+class RunDirectory:
+    """A run directory, and the lock on it.
+
+    Used as a context manager it is locked: by this process alone, until it leaves or dies.
+
+    Args:
+        path: the folder; made on locking where it is missing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = FileLock(path / ".lock", timeout=0, thread_local=False)
+
+    @property
+    def run_id(self) -> str:
+        """The name of the folder."""
+        return self.path.name
+
+    @property
+    def attempts_path(self) -> Path:
+        """The ledger."""
+        return self.path / "attempts.jsonl"
+
+    @property
+    def results_path(self) -> Path:
+        """The score of record."""
+        return self.path / "results.jsonl"
+
+    def exists(self) -> bool:
+        """Says whether there is a run in the folder."""
+        return (self.path / "config.json").is_file()
+
+    def read_config(self) -> dict[str, Any]:
+        """Returns the configuration the run was started with.
+
+        Raises:
+            RunDirectoryError: there is none, or it is damaged.
+        """
+        return self._read("config.json")
+
+    def read_metadata(self) -> dict[str, Any]:
+        """Returns status and aggregates as of the last replacement.
+
+        Raises:
+            RunDirectoryError: there are none, or they are damaged.
+        """
+        return self._read("metadata.json")
+
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        """Replaces the configuration."""
+        self._write("config.json", config)
+
+    def write_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Replaces status and aggregates."""
+        self._write("metadata.json", metadata)
+
+    def __enter__(self) -> Self:
+        """Locks the directory.
+
+        Raises:
+            RunLockedError: another process writes it; the message says which.
+            RunDirectoryError: it cannot be made or written.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire()
+            holder = f"process {os.getpid()} on {socket.gethostname()}"
+            Path(self._lock.lock_file).write_text(holder, encoding="utf-8")
+        except Timeout:
+            holder = Path(self._lock.lock_file).read_text(encoding="utf-8") or "another process"
+            raise RunLockedError(f"Run {self.run_id!r} is being written by {holder}. Wait for it, or stop it.") from None
+        except OSError as error:
+            raise RunDirectoryError(f"Cannot write {str(self.path)!r}: {error.strerror}") from error
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Unlocks the directory."""
+        self._lock.release()
+
+    def _read(self, name: str) -> dict[str, Any]:
+        path = self.path / name
+        try:
+            content = orjson.loads(path.read_bytes())
+        except OSError as error:
+            raise RunDirectoryError(f"No run in {str(self.path)!r}: cannot read {name}: {error.strerror}") from error
+        except orjson.JSONDecodeError as error:
+            raise RunDirectoryError(f"{path} is damaged: {error}") from error
+        if not isinstance(content, dict):
+            raise RunDirectoryError(f"{path} is damaged: not a JSON object")
+        return content
+
+    def _write(self, name: str, content: Mapping[str, Any]) -> None:
+        options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
+        replace_file(self.path / name, [orjson.dumps(content, default=str, option=options)])

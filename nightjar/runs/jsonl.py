@@ -1,0 +1,164 @@
+"""A file of JSON lines that survives crashes: appended line by line, repaired on opening."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from nightjar.errors import RunDirectoryError
+
+logger = logging.getLogger(__name__)
+
+_TAIL_BYTES = 1 << 16
+
+
+class Place(NamedTuple):
+    """Where a line stands in its file, in bytes; the newline counts."""
+
+    offset: int
+    length: int
+
+
+class Line(NamedTuple):
+    """A line that was read: its number, from 1, its place and its content."""
+
+    number: int
+    place: Place
+    row: dict[str, Any]
+
+
+class JsonLines:
+    """An append-only file of JSON objects, one a line.
+
+    A torn last line, which a crash leaves behind, is cut off on opening, with a warning.
+
+    Args:
+        path: the file; made where it is missing.
+
+    Raises:
+        RunDirectoryError: the file cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise RunDirectoryError(f"Cannot write {str(path)!r}: {error.strerror}") from error
+        self._size = self._cut_torn_line()
+        self._synced_size = self._size
+
+    def append(self, rows: list[dict[str, Any]]) -> list[Place]:
+        """Appends rows with one write, and returns where each stands.
+
+        Raises:
+            RunDirectoryError: the disk is full or broken; the file is as it was before.
+        """
+        lines = [orjson.dumps(row, default=str, option=orjson.OPT_APPEND_NEWLINE) for row in rows]
+        start = self._size
+        self._write(b"".join(lines))
+        places = []
+        for line in lines:
+            places.append(Place(start, len(line)))
+            start += len(line)
+        return places
+
+    def read_line(self, place: Place) -> bytes:
+        """Returns the line at a place, with its newline."""
+        return os.pread(self._file, place.length, place.offset)
+
+    def read_row(self, place: Place) -> dict[str, Any]:
+        """Returns the content of the line at a place."""
+        row: dict[str, Any] = orjson.loads(self.read_line(place))
+        return row
+
+    @property
+    def size(self) -> int:
+        """Bytes in the file."""
+        return self._size
+
+    def sync(self) -> None:
+        """Waits until what was appended is on disk."""
+        if self._synced_size != self._size:
+            self._synced_size = self._size
+            os.fdatasync(self._file)
+
+    def close(self) -> None:
+        """Closes the file."""
+        os.close(self._file)
+
+    def _write(self, data: bytes) -> None:
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError as error:
+            os.ftruncate(self._file, self._size)
+            raise RunDirectoryError(f"Cannot write {str(self.path)!r}: {error.strerror}") from error
+        self._size += len(data)
+
+    def _cut_torn_line(self) -> int:
+        size = os.fstat(self._file).st_size
+        end = size
+        while end > 0:
+            start = max(0, end - _TAIL_BYTES)
+            newline = os.pread(self._file, end - start, start).rfind(b"\n")
+            if newline >= 0:
+                end = start + newline + 1
+                break
+            end = start
+        if end < size:
+            logger.warning("%s: cut off a torn last line of %d bytes", self.path, size - end)
+            os.ftruncate(self._file, end)
+        return end
+
+
+def scan_lines(path: Path) -> Iterator[Line]:
+    """Yields the whole lines of a file, which may still be written to.
+
+    Raises:
+        RunDirectoryError: the file cannot be read, or a line is damaged; file and line are named.
+    """
+    offset = 0
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if not line.endswith(b"\n"):
+                    return
+                yield Line(number, Place(offset, len(line)), _parse(line, path, number))
+                offset += len(line)
+    except OSError as error:
+        raise RunDirectoryError(f"Cannot read {str(path)!r}: {error.strerror}") from error
+
+
+def _parse(line: bytes, path: Path, number: int) -> dict[str, Any]:
+    try:
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise RunDirectoryError(f"{path}, line {number} is damaged: {error}") from error
+    if not isinstance(row, dict):
+        raise RunDirectoryError(f"{path}, line {number} is damaged: not a JSON object")
+    return row
+
+
+def replace_file(path: Path, content: Iterable[bytes]) -> None:
+    """Replaces a file atomically: a reader sees the old content or the new, never a part.
+
+    Raises:
+        RunDirectoryError: it cannot be written; the old content stays.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with beside.open("wb") as file:
+            file.writelines(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise RunDirectoryError(f"Cannot write {str(path)!r}: {error.strerror}") from error

@@ -1,0 +1,135 @@
+"""``Summary``: what a run's results say, read from the score of record in one pass."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import fsum
+from pathlib import Path
+from typing import Any
+
+from nightjar.runs.jsonl import scan_lines
+from nightjar.stats import clustered_mean, pass_curves
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Aggregates of a run. Averages are over scored rollouts, and None where there are none.
+
+    Attributes:
+        rollouts: asked for.
+        scored: have a result without an error.
+        failed: have an error.
+        avg_reward: mean reward.
+        stderr: its standard error, clustered by example; None with fewer than two examples.
+        avg_metrics: mean of each metric over the rollouts that have it.
+        pass_at_k, pass_all_k: k to value, over examples with all rollouts scored; empty with one rollout an example.
+        usage: tokens of all recorded rollouts; None where the endpoint named none.
+        errors: chain of error classes to how many rollouts ended so.
+        stop_conditions: name to how many rollouts ended so.
+        truncated: scored rollouts that were cut short.
+        models: names the endpoint answered with.
+    """
+
+    rollouts: int
+    scored: int
+    failed: int
+    avg_reward: float | None
+    stderr: float | None
+    avg_metrics: dict[str, float]
+    pass_at_k: dict[int, float]
+    pass_all_k: dict[int, float]
+    usage: dict[str, float] | None
+    errors: dict[str, int]
+    stop_conditions: dict[str, int]
+    truncated: int
+    models: list[str]
+
+    @property
+    def coverage(self) -> float:
+        """Scored rollouts as a part of those asked for."""
+        return self.scored / self.rollouts if self.rollouts else 0.0
+
+    @property
+    def avg_error(self) -> float:
+        """Failed rollouts as a part of those asked for."""
+        return self.failed / self.rollouts if self.rollouts else 0.0
+
+    @property
+    def is_complete(self) -> bool:
+        """Says whether every rollout that was asked for is scored."""
+        return self.scored == self.rollouts
+
+
+@dataclass
+class _Tally:
+    rewards: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    metrics: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    tokens: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    stops: Counter[str] = field(default_factory=Counter)
+    models: Counter[str] = field(default_factory=Counter)
+    scored: int = 0
+    truncated: int = 0
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        self.tokens.update(row.get("token_usage") or {})
+        if row["error"] is not None:
+            self.errors[row["error"]["error_chain_repr"]] += 1
+            return
+        self.scored += 1
+        self.truncated += bool(row["is_truncated"])
+        self.stops[row["stop_condition"] or "none"] += 1
+        if row["model"]:
+            self.models[row["model"]] += 1
+        if row["reward"] is not None:
+            self.rewards[row["example_id"]].append(row["reward"])
+        for name, value in row["metrics"].items():
+            self.metrics[name].append(value)
+
+
+def summarize(
+    results_path: Path, *, rollouts: int, rollouts_per_example: int, pass_threshold: float
+) -> Summary:
+    """Reads a run's results, one line a rollout, and returns their aggregates.
+
+    Args:
+        results_path: ``results.jsonl`` of a finished run.
+        rollouts: how many were asked for.
+        rollouts_per_example: r; pass@k is there for r > 1.
+        pass_threshold: the reward from which on a rollout is correct.
+
+    Raises:
+        RunDirectoryError: the file is damaged.
+    """
+    tally = _Tally()
+    for line in scan_lines(results_path):
+        tally.add(line.row)
+    estimate = clustered_mean(tally.rewards.values())
+    at_k, all_k = _pass_curves(tally.rewards.values(), rollouts_per_example, pass_threshold)
+    return Summary(
+        rollouts=rollouts,
+        scored=tally.scored,
+        failed=sum(tally.errors.values()),
+        avg_reward=estimate.mean,
+        stderr=estimate.stderr,
+        avg_metrics={name: fsum(values) / len(values) for name, values in tally.metrics.items()},
+        pass_at_k=at_k,
+        pass_all_k=all_k,
+        usage=dict(tally.tokens) or None,
+        errors=dict(tally.errors.most_common()),
+        stop_conditions=dict(tally.stops.most_common()),
+        truncated=tally.truncated,
+        models=sorted(tally.models),
+    )
+
+
+def _pass_curves(
+    groups: Iterable[list[float]], rollouts_per_example: int, threshold: float
+) -> tuple[dict[int, float], dict[int, float]]:
+    if rollouts_per_example < 2:  # noqa: PLR2004 - one rollout says nothing beyond the mean
+        return {}, {}
+    complete = (group for group in groups if len(group) == rollouts_per_example)
+    counts = (sum(reward >= threshold for reward in group) for group in complete)
+    return pass_curves(counts, rollouts_per_example)

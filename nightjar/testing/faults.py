@@ -1,0 +1,118 @@
+"""What goes wrong between a client and a model server, and how often."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nightjar.errors import ConfigError
+
+
+class FaultKind(StrEnum):
+    """What happens to a request instead of a prompt answer."""
+
+    RATE_LIMITED = "rate_limited"
+    """Status 429, at once."""
+    SERVER_ERROR = "server_error"
+    """Status 500."""
+    DROPPED = "dropped"
+    """The connection is closed without an answer."""
+    MALFORMED = "malformed"
+    """Status 200 with a body that is not JSON."""
+    SLOW = "slow"
+    """The headers come at once, the body in small pieces. It does arrive in the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faults:
+    """How a model server misbehaves. By default it does not.
+
+    A rate is the share of the requests, from 0 to 1, that meet this fault; a request meets one at
+    most, so the rates add up to 1 at most. Requests that are refused for their own sake (a wrong
+    key, no messages) meet none.
+
+    Attributes:
+        latency_ms: how long an answer takes; 429 comes without it.
+        jitter_ms: up to so much longer, evenly spread.
+        rate_429: answered with status 429.
+        retry_after_seconds: the header ``Retry-After`` of a 429; None leaves it out.
+        rate_500: answered with status 500.
+        rate_dropped: disconnected without an answer.
+        rate_malformed: answered with status 200 and a body that is not JSON.
+        rate_slow: answered correctly, with the body spread over ``slow_seconds``.
+        slow_seconds: how long a slow body takes.
+        seed: the same seed gives the same faults in the same order.
+
+    Raises:
+        ConfigError: a rate is not a share, the rates add up to more than 1, or a time is negative.
+    """
+
+    latency_ms: float = 0
+    jitter_ms: float = 0
+    rate_429: float = 0
+    retry_after_seconds: int | None = None
+    rate_500: float = 0
+    rate_dropped: float = 0
+    rate_malformed: float = 0
+    rate_slow: float = 0
+    slow_seconds: float = 10
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("latency_ms", "jitter_ms", "retry_after_seconds", "slow_seconds"):
+            if (getattr(self, name) or 0) < 0:
+                raise ConfigError(f"{name} is {getattr(self, name)}. A time cannot be negative.")
+        for kind, rate in self.rates.items():
+            if not 0 <= rate <= 1:
+                raise ConfigError(f"The rate of {kind} is {rate}. A rate lies between 0 and 1.")
+        if sum(self.rates.values()) > 1 + 1e-9:
+            raise ConfigError(
+                f"The fault rates add up to {sum(self.rates.values()):g}. "
+                "A request meets one fault at most, so they add up to 1 at most."
+            )
+
+    @property
+    def rates(self) -> dict[FaultKind, float]:
+        """The share of the requests that meets each kind of fault."""
+        return {
+            FaultKind.RATE_LIMITED: self.rate_429,
+            FaultKind.SERVER_ERROR: self.rate_500,
+            FaultKind.DROPPED: self.rate_dropped,
+            FaultKind.MALFORMED: self.rate_malformed,
+            FaultKind.SLOW: self.rate_slow,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What happens to one request.
+
+    Attributes:
+        latency_seconds: how long it waits for its answer.
+        fault: what it meets; None means an answer without a fault.
+    """
+
+    latency_seconds: float
+    fault: FaultKind | None
+
+
+class FaultInjector:
+    """Draws the fate of each request in turn."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+        self._random = random.Random(faults.seed)  # noqa: S311 - repeatable, not secret
+        self._limits = list(
+            zip(faults.rates, itertools.accumulate(faults.rates.values()), strict=True)
+        )
+
+    def draw(self) -> Fate:
+        """Draws what happens to the next request."""
+        jitter_ms = self._faults.jitter_ms * self._random.random()
+        draw = self._random.random()
+        fault = next((kind for kind, limit in self._limits if draw < limit), None)
+        if fault is FaultKind.RATE_LIMITED:
+            return Fate(0, fault)
+        return Fate((self._faults.latency_ms + jitter_ms) / 1000, fault)

@@ -1,0 +1,14 @@
+"""All published runs in one DuckDB database; nothing else in Nightjar imports DuckDB.
+
+>>> warehouse = Warehouse(resolve_warehouse())          # doctest: +SKIP
+>>> warehouse.publish("outputs/evals/gsm8k--gpt-4.1-mini/1a2b3c4d")   # doctest: +SKIP
+>>> warehouse.query("SELECT model, avg_reward FROM leaderboard").rows  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from nightjar.warehouse.publishing import PublishReport
+from nightjar.warehouse.querying import QueryResult
+from nightjar.warehouse.warehouse import Warehouse, resolve_warehouse
+
+__all__ = ["PublishReport", "QueryResult", "Warehouse", "resolve_warehouse"]

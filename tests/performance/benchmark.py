@@ -1,0 +1,179 @@
+"""What a rollout costs, each figure beside a raw ``aiohttp`` loop on the same server in the same run.
+
+Run it::
+
+    make bench                                          # all cases
+    .venv/bin/python tests/performance/benchmark.py cpu # only those whose name contains "cpu"
+
+CPU is user + system time of the whole process tree. Marginal means beyond N=1: the cost of starting is taken off.
+The server runs in a process of its own and is not counted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+RAW_LOOP = Path(__file__).with_name("raw_loop.py")
+NIGHTJAR = [sys.executable, "-c", "from nightjar.cli import main; main()"]
+REPEATS = 3
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a process and its children used."""
+
+    cpu_seconds: float
+    wall_seconds: float
+    peak_megabytes: float
+
+
+def measure(command: list[str], folder: Path) -> Cost:
+    """Runs a command to its end, in a folder of its own."""
+    start = os.times().elapsed
+    with (folder / "output.txt").open("wb") as output:
+        process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=output)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{(folder / 'output.txt').read_text()}")
+    return Cost(
+        usage.ru_utime + usage.ru_stime, os.times().elapsed - start, usage.ru_maxrss / 1024
+    )
+
+
+@contextmanager
+def model_server(*options: str) -> Iterator[str]:
+    """Serves the arithmetic solver in a process of its own, and yields its URL."""
+    command = [*NIGHTJAR, "model-server", "--port", "0", "--json", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    try:
+        yield json.loads(process.stdout.readline())["url"]
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def evaluate(url: str, n: int, concurrency: int, *options: str) -> Cost:
+    """Runs the arithmetic environment in direct mode, n rollouts, and publishes it."""
+    return best(
+        lambda folder: measure(
+            [*NIGHTJAR, "eval", "run", "arithmetic", "-m", "local", "-b", url, "-n", str(n), "-r", "1",
+             "-c", str(concurrency), "-a", json.dumps({"num_problems": n}), *(options or ("--direct",))],
+            folder,
+        )
+    )  # fmt: skip
+
+
+def raw_loop(url: str, n: int, concurrency: int) -> Cost:
+    """Asks the same questions with bare aiohttp, and forgets the answers."""
+    return best(
+        lambda folder: measure(
+            [sys.executable, str(RAW_LOOP), url, str(n), str(concurrency)], folder
+        )
+    )
+
+
+def best(run: Callable[[Path], Cost]) -> Cost:
+    """Repeats a measurement and returns the one with the least CPU: noise only adds."""
+    costs = []
+    for _ in range(REPEATS):
+        with tempfile.TemporaryDirectory() as folder:
+            costs.append(run(Path(folder)))
+    return min(costs, key=lambda cost: cost.cpu_seconds)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table."""
+
+    case: str
+    raw: str
+    nightjar: str
+    ratio: str
+    reach: str
+
+
+def marginal_cpu() -> list[Row]:
+    """CPU per rollout, journal and publish included, without latency."""
+    n = 10_000
+    with model_server() as url:
+        raw = _marginal_ms(raw_loop(url, 1, 64), raw_loop(url, n, 64), n)
+        ours = _marginal_ms(evaluate(url, 1, 64), evaluate(url, n, 64), n)
+    return [
+        Row("marginal CPU per rollout, direct, N=10,000, concurrency 64", f"{raw:.2f} ms", f"{ours:.2f} ms",
+            f"{ours / raw:.1f} ×", "≤ 0.7 ms")
+    ]  # fmt: skip
+
+
+def _marginal_ms(one: Cost, many: Cost, n: int) -> float:
+    return (many.cpu_seconds - one.cpu_seconds) / (n - 1) * 1000
+
+
+def wall_with_latency() -> list[Row]:
+    """Wall time against N × latency / concurrency."""
+    n, latency_seconds, concurrency = 5_000, 0.2, 256
+    ideal = n * latency_seconds / concurrency
+    with model_server("--latency-ms", "200") as url:
+        raw = raw_loop(url, n, concurrency).wall_seconds
+        ours = evaluate(url, n, concurrency).wall_seconds
+    return [
+        Row("wall, 200 ms latency, concurrency 256, N=5,000", f"{raw:.1f} s ({raw / ideal:.2f} × ideal)",
+            f"{ours:.1f} s ({ours / ideal:.2f} × ideal)", f"{ours / raw:.2f} ×", "≤ 1.4 × ideal")
+    ]  # fmt: skip
+
+
+def memory_growth() -> list[Row]:
+    """Peak memory per further 1,000 rollouts."""
+    few, many = 2_000, 22_000
+    with model_server() as url:
+        raw = raw_loop(url, many, 64).peak_megabytes - raw_loop(url, few, 64).peak_megabytes
+        ours = evaluate(url, many, 64).peak_megabytes - evaluate(url, few, 64).peak_megabytes
+    per_thousand = 1000 / (many - few)
+    return [
+        Row("memory per further 1,000 rollouts", f"{raw * per_thousand:.2f} MB", f"{ours * per_thousand:.2f} MB",
+            "", "≤ 5 MB")
+    ]  # fmt: skip
+
+
+def start_up() -> list[Row]:
+    """CPU to start, run one rollout and end."""
+    with model_server() as url:
+        raw, ours = raw_loop(url, 1, 1).cpu_seconds, evaluate(url, 1, 1).cpu_seconds
+    return [
+        Row("start-up, direct, N=1", f"{raw:.2f} s", f"{ours:.2f} s", f"{ours / raw:.1f} ×", "≤ 2 s CPU")
+    ]  # fmt: skip
+
+
+CASES: dict[str, Callable[[], list[Row]]] = {
+    "cpu": marginal_cpu,
+    "latency": wall_with_latency,
+    "memory": memory_growth,
+    "start-up": start_up,
+}
+
+
+def main() -> None:
+    """Prints the table."""
+    wanted = sys.argv[1:] or list(CASES)
+    table = Table("case", "raw aiohttp", "Nightjar", "ratio", "reach")
+    for name, case in CASES.items():
+        if any(part in name for part in wanted):
+            for row in case():
+                table.add_row(row.case, row.raw, row.nightjar, row.ratio, row.reach)
+    Console(width=150).print(table)
+
+
+if __name__ == "__main__":
+    main()
