@@ -54,7 +54,7 @@ def teardown(func: F | None = None, priority: int = 0) -> Any:
     return _teardown(func, priority)
 
 
-def decorated_methods(owner: object, mark: str) -> list[Callable[..., Any]]:
+def decorated_methods(owner: Any, mark: str) -> list[Callable[..., Any]]:
     """Returns the bound methods of ``owner`` that carry ``mark``, in the order to call them.
 
     Args:
@@ -65,7 +65,7 @@ def decorated_methods(owner: object, mark: str) -> list[Callable[..., Any]]:
 
 
 @lru_cache(maxsize=1024)
-def _decorated_names(kind: type, mark: str) -> tuple[str, ...]:
+def _decorated_names(kind: type[Any], mark: str) -> tuple[str, ...]:
     names = {name for parent in kind.__mro__ for name in vars(parent)}
     methods = {name: getattr(kind, name, None) for name in names}
     marked = [(-getattr(method, mark), name) for name, method in methods.items() if hasattr(method, mark)]

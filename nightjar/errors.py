@@ -107,10 +107,7 @@ class EnvironmentNotFoundError(ConfigError):
 
     def __str__(self) -> str:
         names = ", ".join(self.available) or "none"
-        return (
-            f"Environment {self.env_id!r} is not installed. Installed here: {names}. "
-            "See 'nightjar env list'."
-        )
+        return f"Environment {self.env_id!r} is not installed. Installed here: {names}. See 'nightjar env list'."
 
 
 class MissingKeyError(ConfigError, ValueError):
@@ -166,13 +163,9 @@ class ResumeMismatchError(RunError):
 
     def __str__(self) -> str:
         fields = "; ".join(
-            f"{name}: saved {saved!r}, asked for {asked!r}"
-            for name, (saved, asked) in self.differences.items()
+            f"{name}: saved {saved!r}, asked for {asked!r}" for name, (saved, asked) in self.differences.items()
         )
-        return (
-            f"Cannot resume {self.path}: {fields}. "
-            "Use the saved settings, or leave --resume out to start a new run."
-        )
+        return f"Cannot resume {self.path}: {fields}. Use the saved settings, or leave --resume out to start a new run."
 
 
 class ServiceError(NightjarError):

@@ -32,9 +32,7 @@ class DictModel(BaseModel):
 
     def __contains__(self, key: object) -> bool:
         """Says whether ``key`` is a field."""
-        return isinstance(key, str) and (
-            key in type(self).model_fields or key in (self.model_extra or {})
-        )
+        return isinstance(key, str) and (key in type(self).model_fields or key in (self.model_extra or {}))
 
     def get(self, key: str, default: Any = None) -> Any:
         """Returns the field ``key``, or ``default`` where there is none."""
@@ -86,11 +84,7 @@ class GenericContentPart(DictModel):
 
 
 ContentPart: TypeAlias = (
-    TextContentPart
-    | ImageUrlContentPart
-    | InputAudioContentPart
-    | GenericContentPart
-    | dict[str, Any]
+    TextContentPart | ImageUrlContentPart | InputAudioContentPart | GenericContentPart | dict[str, Any]
 )
 MessageContent: TypeAlias = str | list[ContentPart]
 
@@ -224,7 +218,7 @@ def _flat_tool_call(call: Any) -> Any:
     return call
 
 
-def normalize_messages(value: str | Sequence[Any], *, field_name: str = "messages") -> Messages:
+def normalize_messages(value: Any, *, field_name: str = "messages") -> Messages:
     """Makes messages of what environments write: a text, dicts, or messages.
 
     A text becomes one user message. Messages are taken over as they are, not copied.

@@ -79,11 +79,7 @@ def _saved_state(state: State) -> dict[str, Any]:
         "stop_condition": state.get("stop_condition"),
         "is_completed": state["is_completed"],
         "is_truncated": state["is_truncated"],
-        "extras": {
-            key: value
-            for key, value in state.items()
-            if key not in OWN_KEYS and is_json_serializable(value)
-        },
+        "extras": {key: value for key, value in state.items() if key not in OWN_KEYS and is_json_serializable(value)},
     }
 
 
@@ -137,9 +133,7 @@ def restore_state(state: State, attempt: Mapping[str, Any]) -> State:
         completion = normalize_messages(completion)
     state["completion"] = completion
     conversation = [*state["prompt"], *(completion or [])]
-    state["trajectory"] = [
-        _restored_step(step, conversation, state["trajectory_id"]) for step in saved["trajectory"]
-    ]
+    state["trajectory"] = [_restored_step(step, conversation, state["trajectory_id"]) for step in saved["trajectory"]]
     for key in ("stop_condition", "is_completed", "is_truncated"):
         state[key] = saved[key]
     state["usage"] = attempt["token_usage"]
@@ -147,9 +141,7 @@ def restore_state(state: State, attempt: Mapping[str, Any]) -> State:
     return state
 
 
-def _restored_step(
-    saved: Mapping[str, Any], conversation: Messages, trajectory_id: str
-) -> TrajectoryStep:
+def _restored_step(saved: Mapping[str, Any], conversation: Messages, trajectory_id: str) -> TrajectoryStep:
     prompt = _dereference(saved["prompt"], conversation)
     completion = _dereference(saved["completion"], conversation[len(prompt) :])
     fields = dict(saved["response"])
@@ -179,9 +171,7 @@ def _dereference(reference: Any, conversation: Messages) -> Messages:
     return normalize_messages(reference)
 
 
-def result_row(
-    state: State, *, attempts: int, example_hash: str, state_columns: Sequence[str] = ()
-) -> dict[str, Any]:
+def result_row(state: State, *, attempts: int, example_hash: str, state_columns: Sequence[str] = ()) -> dict[str, Any]:
     """Returns a rollout as the score of record.
 
     A state column that is no JSON is written as its ``repr``.

@@ -126,33 +126,28 @@ class State(dict[str, Any]):
     ``usage``, ``completion``, ``reward``, ``advantage``, ``metrics``, ``error``.
     """
 
-    INPUT_FIELDS: ClassVar[frozenset[str]] = frozenset(
-        {"prompt", "answer", "task", "info", "example_id"}
-    )
+    INPUT_FIELDS: ClassVar[frozenset[str]] = frozenset({"prompt", "answer", "task", "info", "example_id"})
 
-    def __getitem__(self, key: str) -> Any:
-        """Returns a value, from the input where the key belongs there."""
+    def __missing__(self, key: str) -> Any:
+        """Returns a value from the input where the key belongs there; dict calls this for keys it lacks."""
         if key in self.INPUT_FIELDS:
-            nested = dict.get(self, "input")
-            if nested is not None and key in nested:
-                return nested[key]
-        return super().__getitem__(key)
+            return dict.__getitem__(self, "input")[key]
+        raise KeyError(key)
 
     def __setitem__(self, key: str, value: Any) -> None:
         """Sets a value, in the input where the key belongs there."""
-        if key in self.INPUT_FIELDS:
-            nested = dict.get(self, "input")
-            if nested is not None and key in nested:
-                nested[key] = value
-                return
-        super().__setitem__(key, value)
+        if key in self.INPUT_FIELDS and key in (nested := dict.get(self, "input", {})):
+            nested[key] = value
+        else:
+            super().__setitem__(key, value)
 
     def get(self, key: str, default: Any = None) -> Any:
         """Returns a value as ``state[key]`` does, or ``default``."""
-        try:
-            return self[key]
-        except KeyError:
-            return default
+        if key in self:
+            return dict.__getitem__(self, key)
+        if key in self.INPUT_FIELDS:
+            return dict.get(self, "input", {}).get(key, default)
+        return default
 
 
 def add_usage(state: State, response: Response) -> None:

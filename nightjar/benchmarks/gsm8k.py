@@ -23,9 +23,7 @@ from nightjar.envs import SingleTurnEnv
 from nightjar.parsers import Parser, extract_boxed_answer, extract_hash_answer
 from nightjar.rubrics import Rubric
 
-SYSTEM_PROMPT = (
-    "Solve the problem step by step. Give the final answer, a number, inside \\boxed{}."
-)
+SYSTEM_PROMPT = "Solve the problem step by step. Give the final answer, a number, inside \\boxed{}."
 NUMBER = re.compile(r"-?\$?\s?(?:\d[\d,]*(?:\.\d+)?|\.\d+)")
 ANSWER_LINE = re.compile(r"(?:^|\b)(?:A|Answer|answer|ANSWER)\s*:\s*([^\n]*)")
 
@@ -67,7 +65,11 @@ def reference_answer(answer: Any) -> str:
 
 
 def extract_answer(text: str) -> str:
-    r"""Finds the final answer: in ``\boxed{}``, else after ``####``, else after the last ``A:`` or ``Answer:``, else the last number."""
+    r"""Finds the final answer in what a model wrote.
+
+    It is the content of ``\boxed{}``, else what follows ``####``, else what follows the last
+    ``A:`` or ``Answer:``, else the last number.
+    """
     boxed = extract_boxed_answer(text, strict=True)
     if boxed:
         return boxed

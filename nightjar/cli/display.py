@@ -111,7 +111,11 @@ def show_outcome(outcome: Outcome) -> None:
         padding=(1, 2),
     )
     console.print(panel)
-    for label, text in (("Results", outcome.path), ("Warehouse", outcome.warehouse), ("Next", _next_command(outcome))):
+    for label, text in (
+        ("Results", outcome.path),
+        ("Warehouse", outcome.warehouse),
+        ("Next", _next_command(outcome)),
+    ):
         console.print(f"{label + ':':<11}{text}", highlight=False, markup=False, soft_wrap=True)
 
 
@@ -128,7 +132,10 @@ def _facts(summary: Summary, time_ms: int) -> Table:
     if summary.truncated:
         table.add_row("Truncated", str(summary.truncated))
     if summary.usage:
-        table.add_row("Tokens", f"{summary.usage['input_tokens']:,.0f} in, {summary.usage['output_tokens']:,.0f} out")
+        table.add_row(
+            "Tokens",
+            f"{summary.usage['input_tokens']:,.0f} in, {summary.usage['output_tokens']:,.0f} out",
+        )
     table.add_row("Runtime", f"{time_ms / 1000:.1f} s")
     return table
 
@@ -148,4 +155,4 @@ def _next_command(outcome: Outcome) -> str:
         return f"the same command with --resume {shlex.quote(str(outcome.path))}"
     is_default = outcome.warehouse == resolve_warehouse()
     option = "" if is_default else f" --warehouse {shlex.quote(str(outcome.warehouse))}"
-    return f'nightjar sql "SELECT * FROM leaderboard"{option}'
+    return 'nightjar sql "SELECT * FROM leaderboard"' + option

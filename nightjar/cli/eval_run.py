@@ -7,18 +7,18 @@ import typer
 from nightjar.cli import options
 
 
-def eval_run(  # noqa: PLR0917 - typer makes a flag of each
+def eval_run(
     env_id: options.EnvId,
     model: options.Model = "openai/gpt-4.1-mini",
     provider: options.Provider = "prime",
     base_url: options.BaseUrl = None,
     api_key_var: options.ApiKeyVar = None,
     api_client_type: options.ApiClientType = None,
-    header: options.Header = [],
+    header: options.Header = None,
     max_tokens: options.MaxTokens = None,
     temperature: options.Temperature = None,
-    sampling_args: options.SamplingArgs = {},
-    env_args: options.EnvArgs = {},
+    sampling_args: options.SamplingArgs = None,
+    env_args: options.EnvArgs = None,
     num_examples: options.NumExamples = 5,
     rollouts_per_example: options.RolloutsPerExample = 3,
     shuffle_seed: options.ShuffleSeed = None,
@@ -60,11 +60,11 @@ def eval_run(  # noqa: PLR0917 - typer makes a flag of each
             "base_url": base_url or known.base_url,
             "api_key_var": api_key_var or known.key_var,
             "api_client_type": api_client_type or known.client_type,
-            "extra_headers": dict(entry.split(":", 1) for entry in header),
-            "env_args": env_args,
+            "extra_headers": dict(entry.split(":", 1) for entry in header or []),
+            "env_args": env_args or {},
             "sampling_args": {
                 **{name: value for name, value in limits.items() if value is not None},
-                **sampling_args,
+                **(sampling_args or {}),
             },
             "num_examples": num_examples,
             "rollouts_per_example": rollouts_per_example,
@@ -80,7 +80,7 @@ def eval_run(  # noqa: PLR0917 - typer makes a flag of each
             "state_columns": [name.strip() for name in state_columns.split(",") if name.strip()],
         }
     )
-    mode = "prefect" if prefect else "direct" if direct else "auto"
+    mode: running.Mode = "prefect" if prefect else "direct" if direct else "auto"
     running.set_up_logging(verbose)
     outcome = running.run(config, mode, output_dir, resume, warehouse)
     running.finish(outcome, as_json)

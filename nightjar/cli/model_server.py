@@ -27,30 +27,20 @@ def model_server(
         typer.Option(help="Answer from this JSONL file: a question and a completion a line."),
     ] = None,
     answer: Annotated[str | None, typer.Option(help="Answer everything with this text.")] = None,
-    error_rate: Annotated[
-        float, typer.Option(help="Share of wrong answers of the arithmetic solver.")
-    ] = 0.0,
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")
-    ] = 8000,
+    error_rate: Annotated[float, typer.Option(help="Share of wrong answers of the arithmetic solver.")] = 0.0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")] = 8000,
     latency_ms: Annotated[float, typer.Option(help="How long an answer takes.")] = 0,
     jitter_ms: Annotated[float, typer.Option(help="Up to so much longer, at random.")] = 0,
     rate_429: Annotated[float, typer.Option(help="Share answered with status 429.")] = 0,
-    retry_after: Annotated[
-        int | None, typer.Option(help="Seconds in the Retry-After header of a 429.")
-    ] = None,
+    retry_after: Annotated[int | None, typer.Option(help="Seconds in the Retry-After header of a 429.")] = None,
     rate_500: Annotated[float, typer.Option(help="Share answered with status 500.")] = 0,
     rate_dropped: Annotated[float, typer.Option(help="Share disconnected unanswered.")] = 0,
     rate_malformed: Annotated[float, typer.Option(help="Share answered with broken JSON.")] = 0,
     rate_slow: Annotated[float, typer.Option(help="Share answered with a slow body.")] = 0,
     slow_seconds: Annotated[float, typer.Option(help="How long a slow body takes.")] = 10,
     seed: Annotated[int, typer.Option(help="Repeats the same faults and wrong answers.")] = 0,
-    require_key: Annotated[
-        str | None, typer.Option(help="Refuse requests without this API key.")
-    ] = None,
-    only_model: Annotated[
-        str | None, typer.Option(help="Refuse requests for any other model.")
-    ] = None,
+    require_key: Annotated[str | None, typer.Option(help="Refuse requests without this API key.")] = None,
+    only_model: Annotated[str | None, typer.Option(help="Refuse requests for any other model.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the URL as JSON.")] = False,
 ) -> None:
     """Serve a local model over HTTP until Ctrl-C.
@@ -74,21 +64,15 @@ def model_server(
     answerer, name = _choose_answerer(recording, answer, error_rate, seed)
     _allow_many_connections()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    server = ModelServer(
-        answerer, faults=faults, require_key=require_key, only_model=only_model, port=port
-    )
+    server = ModelServer(answerer, faults=faults, require_key=require_key, only_model=only_model, port=port)
     with suppress(KeyboardInterrupt), server:
-        typer.echo(
-            json.dumps({"url": server.url}) if as_json else f"Serving {name} on {server.url}"
-        )
+        typer.echo(json.dumps({"url": server.url}) if as_json else f"Serving {name} on {server.url}")
         model = only_model or "local"
         typer.echo(f"Try: nightjar eval run gsm8k -m {model} -b {server.url}", err=True)
         threading.Event().wait()
 
 
-def _choose_answerer(
-    recording: Path | None, answer: str | None, error_rate: float, seed: int
-) -> tuple[Answerer, str]:
+def _choose_answerer(recording: Path | None, answer: str | None, error_rate: float, seed: int) -> tuple[Answerer, str]:
     from nightjar.testing import ArithmeticSolver, FixedAnswer, Recording
 
     if recording is not None and answer is not None:

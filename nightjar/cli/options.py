@@ -11,10 +11,8 @@ import typer
 _MODEL, _SCOPE, _PACE, _OUTPUT = "Model", "What to run", "Pace", "Results"
 
 
-def json_object(text: str | dict[str, Any]) -> dict[str, Any]:
+def json_object(text: str) -> dict[str, Any]:
     """Parses the value of an option that takes a JSON object."""
-    if isinstance(text, dict):
-        return text
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
@@ -31,8 +29,8 @@ def _check_num_examples(value: int) -> int:
     return value
 
 
-def _check_headers(entries: list[str]) -> list[str]:
-    for entry in entries:
+def _check_headers(entries: list[str] | None) -> list[str] | None:
+    for entry in entries or []:
         if ":" not in entry.lstrip(":"):
             raise typer.BadParameter(f"must be 'Name: Value', found {entry!r}")
     return entries
@@ -42,12 +40,8 @@ def _option(*flags: str, help: str, panel: str, **kwargs: Any) -> Any:  # noqa: 
     return typer.Option(*flags, help=help, rich_help_panel=panel, **kwargs)
 
 
-EnvId = Annotated[
-    str, typer.Argument(metavar="ENV", help="Environment: name or owner/name.", show_default=False)
-]
-Model = Annotated[
-    str, _option("--model", "-m", help="Model, as the endpoint names it.", panel=_MODEL)
-]
+EnvId = Annotated[str, typer.Argument(metavar="ENV", help="Environment: name or owner/name.", show_default=False)]
+Model = Annotated[str, _option("--model", "-m", help="Model, as the endpoint names it.", panel=_MODEL)]
 Provider = Annotated[
     str,
     _option(
@@ -81,7 +75,7 @@ ApiClientType = Annotated[
     _option("--api-client-type", help="Protocol.  [default: the provider's]", panel=_MODEL),
 ]
 Header = Annotated[
-    list[str],
+    list[str] | None,
     _option(
         "--header",
         help="Extra HTTP header, 'Name: Value'. Repeatable.",
@@ -98,7 +92,7 @@ Temperature = Annotated[
     _option("--temperature", "-T", min=0.0, help="Sampling temperature.", panel=_MODEL),
 ]
 SamplingArgs = Annotated[
-    dict[str, Any],
+    dict[str, Any] | None,
     _option(
         "--sampling-args",
         "-S",
@@ -109,7 +103,7 @@ SamplingArgs = Annotated[
     ),
 ]
 EnvArgs = Annotated[
-    dict[str, Any],
+    dict[str, Any] | None,
     _option(
         "--env-args",
         "-a",
@@ -149,9 +143,7 @@ MaxConcurrent = Annotated[
 ]
 MaxConcurrentGeneration = Annotated[
     int | None,
-    _option(
-        "--max-concurrent-generation", min=1, help="The same for generation alone.", panel=_PACE
-    ),
+    _option("--max-concurrent-generation", min=1, help="The same for generation alone.", panel=_PACE),
 ]
 MaxConcurrentScoring = Annotated[
     int | None,
@@ -162,28 +154,23 @@ MaxRetries = Annotated[
     _option(
         "--max-retries",
         min=0,
-        help="Further attempts at a rollout after errors that can heal: rate limits, server "
-        "errors, lost connections.",
+        help="Further attempts at a rollout after errors that can heal: rate limits, server errors, lost connections.",
         panel=_PACE,
     ),
 ]
-RequestTimeout = Annotated[
-    float, _option("--request-timeout", min=0.001, help="Seconds for one request.", panel=_PACE)
-]
+RequestTimeout = Annotated[float, _option("--request-timeout", min=0.001, help="Seconds for one request.", panel=_PACE)]
 ScoringTimeout = Annotated[
     float,
     _option(
         "--scoring-timeout",
         min=0.001,
-        help="Seconds for one call of a reward function.",
+        help="Seconds for scoring one rollout.",
         panel=_PACE,
     ),
 ]
 NoInterleaveScoring = Annotated[
     bool,
-    _option(
-        "--no-interleave-scoring", "-N", help="Score after all is generated.", panel=_PACE
-    ),
+    _option("--no-interleave-scoring", "-N", help="Score after all is generated.", panel=_PACE),
 ]
 IndependentScoring = Annotated[
     bool,
@@ -247,7 +234,5 @@ Prefect = Annotated[
         panel=_OUTPUT,
     ),
 ]
-AsJson = Annotated[
-    bool, _option("--json", help="Print the outcome as JSON.", panel=_OUTPUT)
-]
+AsJson = Annotated[bool, _option("--json", help="Print the outcome as JSON.", panel=_OUTPUT)]
 Verbose = Annotated[bool, _option("--verbose", "-v", help="Log more.", panel=_OUTPUT)]

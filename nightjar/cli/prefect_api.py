@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
+from http import HTTPStatus
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import Request, urlopen
@@ -32,9 +33,10 @@ def prefect_answers(api_url: str) -> bool:
     headers = {}
     if key := os.environ.get("PREFECT_API_KEY"):
         headers["Authorization"] = f"Bearer {key}"
+    request = Request(f"{api_url}/health", headers=headers)  # noqa: S310 - the user's own setting
     try:
-        with urlopen(Request(f"{api_url}/health", headers=headers), timeout=_TIMEOUT_SECONDS) as reply:  # noqa: S310 - the URL is the user's own
-            return bool(reply.status == 200)  # noqa: PLR2004
+        with urlopen(request, timeout=_TIMEOUT_SECONDS) as reply:  # noqa: S310
+            return bool(reply.status == HTTPStatus.OK)
     except (URLError, OSError, ValueError):
         return False
 

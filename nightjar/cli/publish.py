@@ -12,7 +12,10 @@ def publish(
     run_dir: Annotated[Path, typer.Argument(help="A run directory.", show_default=False)],
     warehouse: Annotated[
         str | None,
-        typer.Option("--warehouse", help="Folder of the warehouse. [NIGHTJAR_WAREHOUSE, else ./outputs/warehouse]"),
+        typer.Option(
+            "--warehouse",
+            help="Folder of the warehouse. [NIGHTJAR_WAREHOUSE, else ./outputs/warehouse]",
+        ),
     ] = None,
 ) -> None:
     """Publish a run directory into the warehouse; publishing twice changes nothing.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -15,10 +14,10 @@ from typing import Literal, TypeAlias
 import typer
 
 from nightjar.cli.display import RunDisplay, show_outcome
+from nightjar.cli.prefect_api import find_prefect_api
 from nightjar.config import RunConfig
 from nightjar.errors import RunError
 from nightjar.evaluation import Outcome, evaluate, watcher
-from nightjar.rubrics import threads
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
 Mode: TypeAlias = Literal["auto", "prefect", "direct"]
@@ -26,8 +25,13 @@ Mode: TypeAlias = Literal["auto", "prefect", "direct"]
 
 def set_up_logging(verbose: bool) -> None:
     """Sends Nightjar's log to stderr: warnings, or everything with ``verbose``."""
-    logging.basicConfig(stream=sys.stderr, format="%(levelname)s %(message)s")
-    logging.getLogger("nightjar").setLevel(logging.DEBUG if verbose else logging.WARNING)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(logging.DEBUG if verbose else logging.WARNING)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    logger = logging.getLogger("nightjar")
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG if verbose else logging.INFO)
+    logger.propagate = False
 
 
 def run(
@@ -46,29 +50,23 @@ def run(
         warehouse: a folder; None for the default.
     """
     folder = resolve_warehouse(warehouse)
-    if mode == "prefect" or (mode == "auto" and _prefect_answers()):
+    api_url = None if mode == "direct" else find_prefect_api()
+    if mode == "prefect" or api_url is not None:
         from nightjar.cli.prefect_mode import evaluate_as_flow
 
-        return _watched(lambda: evaluate_as_flow(config, folder, output_dir, resume))
+        return _watched(lambda: evaluate_as_flow(config, folder, output_dir, resume, api_url))
     if mode == "auto":
         typer.echo(
-            "No Prefect server answers: running in this process ('nightjar up' starts one).", err=True
+            "No Prefect server answers: running in this process ('nightjar up' starts one).",
+            err=True,
         )
-    return _watched(
-        lambda: evaluate(config, warehouse=Warehouse(folder), output_dir=output_dir, resume=resume)
-    )
-
-
-def _prefect_answers() -> bool:
-    from nightjar.cli.prefect_api import find_prefect_api
-
-    return find_prefect_api() is not None
+    return _watched(lambda: evaluate(config, warehouse=Warehouse(folder), output_dir=output_dir, resume=resume))
 
 
 def _watched(evaluation: Callable[[], Awaitable[Outcome]]) -> Outcome:
     async def body() -> Outcome:
         task = asyncio.current_task()
-        assert task is not None, "a coroutine that runs is a task"  # noqa: S101
+        assert task is not None, "a coroutine that runs is a task"
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         with RunDisplay() as display:
             watcher.set(display.watch)
@@ -90,8 +88,4 @@ def finish(outcome: Outcome, as_json: bool) -> None:
     if isinstance(outcome.error, RunError):
         typer.echo(f"Error: {outcome.error}", err=True)
     code = 130 if outcome.status == "cancelled" else int(outcome.status != "completed")
-    if threads.has_stuck:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)  # a reward function that hangs in its thread would keep the process alive
     raise typer.Exit(code)

@@ -33,7 +33,7 @@ _EXAMPLES = """\
 Examples:
   nightjar sql "SELECT model, avg_reward, stderr, coverage FROM leaderboard WHERE env_id = 'gsm8k'"
   nightjar sql "SELECT chain, count(*) AS failures FROM errors GROUP BY ALL ORDER BY failures DESC"
-  nightjar sql "PIVOT metrics ON name USING avg(value) GROUP BY run_id" --format markdown
+  nightjar sql "SELECT * FROM example_rewards ORDER BY avg_reward LIMIT 10" --format markdown
 """
 
 
@@ -61,9 +61,7 @@ def sql(
             show_default=False,
         ),
     ] = None,
-    output_format: Annotated[
-        Format, typer.Option("--format", help="How the rows are printed.")
-    ] = Format.TABLE,
+    output_format: Annotated[Format, typer.Option("--format", help="How the rows are printed.")] = Format.TABLE,
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
 ) -> None:
     """Ask the warehouse in SQL (DuckDB's). Reads only; rows to stdout, their number to stderr.

@@ -72,9 +72,7 @@ class ClientConfig(EndpointClientConfig):
         for entry in value if isinstance(value, list) else []:
             nested = entry.get("endpoint_configs") if isinstance(entry, dict) else None
             if nested or isinstance(entry, ClientConfig):
-                raise ValueError(
-                    "ClientConfig.endpoint_configs entries cannot include endpoint_configs"
-                )
+                raise ValueError("ClientConfig.endpoint_configs entries cannot include endpoint_configs")
         return value
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from openai import APIResponseValidationError, APIStatusError, AsyncOpenAI
 from openai.types.chat import ChatCompletion
@@ -23,6 +23,9 @@ from nightjar.messages import (
     dump_message,
 )
 from nightjar.state import SamplingArgs
+
+if TYPE_CHECKING:
+    from openai._types import RequestOptions
 
 OpenAIChatMessages: TypeAlias = list[dict[str, Any]]
 OpenAITool: TypeAlias = dict[str, Any]
@@ -47,9 +50,7 @@ OVERLONG_PHRASES = (
 """How providers say that a prompt is too long, in lower case; the protocol has no code for it."""
 
 
-class OpenAIChatCompletionsClient(
-    Client[AsyncOpenAI, OpenAIChatMessages, ChatCompletion, OpenAITool]
-):
+class OpenAIChatCompletionsClient(Client[AsyncOpenAI, OpenAIChatMessages, ChatCompletion, OpenAITool]):
     """Asks an endpoint for chat completions, through the official SDK.
 
     Example:
@@ -65,9 +66,7 @@ class OpenAIChatCompletionsClient(
         """Closes the connections."""
         await self.client.close()
 
-    async def to_native_prompt(
-        self, messages: Messages
-    ) -> tuple[OpenAIChatMessages, dict[str, Any]]:
+    async def to_native_prompt(self, messages: Messages) -> tuple[OpenAIChatMessages, dict[str, Any]]:
         """Returns the messages as OpenAI writes them."""
         return [_native_message(message) for message in messages], {}
 
@@ -100,7 +99,7 @@ class OpenAIChatCompletionsClient(
         body, options = _request(prompt, model, {**sampling_args, **kwargs}, tools)
         try:
             return await self.client.post(
-                "/chat/completions", cast_to=ChatCompletion, body=body, options=options
+                "/chat/completions", cast_to=ChatCompletion, body=body, options=cast("RequestOptions", options)
             )
         except APIResponseValidationError as error:
             raise InvalidModelResponseError(f"Model {model!r} answered {error.message}") from error
@@ -135,9 +134,7 @@ class OpenAIChatCompletionsClient(
                 content=message.content,
                 reasoning_content=_reasoning(message),
                 tool_calls=_tool_calls(message),
-                finish_reason=finish_reason
-                if finish_reason in {"stop", "length", "tool_calls"}
-                else None,
+                finish_reason=finish_reason if finish_reason in {"stop", "length", "tool_calls"} else None,
                 is_truncated=finish_reason == "length",
             ),
         )
@@ -207,8 +204,7 @@ def _reasoning(message: Any) -> str | None:
 def _tool_calls(message: Any) -> list[ToolCall] | None:
     calls = [call for call in message.tool_calls or [] if getattr(call, "function", None)]
     return [
-        ToolCall(id=call.id or "", name=call.function.name, arguments=call.function.arguments or "")
-        for call in calls
+        ToolCall(id=call.id or "", name=call.function.name, arguments=call.function.arguments or "") for call in calls
     ] or None
 
 

@@ -63,13 +63,15 @@ class AiohttpOpenAI(AsyncOpenAI):
         payload = orjson.dumps({**body, **(options.get("extra_json") or {})})
         status, received, content = await self._send(url, payload, headers, options.get("timeout"))
         if status >= 400:  # noqa: PLR2004 - HTTP's own border
-            raise self._make_status_error_from_response(
-                self._response(url, status, received, content)
-            )
+            raise self._make_status_error_from_response(self._response(url, status, received, content))
         return self._parsed(url, cast_to, status, received, content)
 
     async def _send(
-        self, url: str, payload: bytes, headers: dict[str, str], timeout: Any
+        self,
+        url: str,
+        payload: bytes,
+        headers: dict[str, str],
+        timeout: Any,  # noqa: ASYNC109 - the SDK's word
     ) -> tuple[int, Mapping[str, str], bytes]:
         session = self._open_session()
         limit = aiohttp.ClientTimeout(total=timeout) if isinstance(timeout, int | float) else None
@@ -87,13 +89,9 @@ class AiohttpOpenAI(AsyncOpenAI):
             raise APITimeoutError(request=httpx2.Request("POST", url)) from error
         except (aiohttp.ClientError, OSError) as error:
             message = f"Cannot reach {url}: {error or type(error).__name__}"
-            raise APIConnectionError(
-                message=message, request=httpx2.Request("POST", url)
-            ) from error
+            raise APIConnectionError(message=message, request=httpx2.Request("POST", url)) from error
 
-    def _parsed(
-        self, url: str, cast_to: Any, status: int, received: Mapping[str, str], content: bytes
-    ) -> Any:
+    def _parsed(self, url: str, cast_to: Any, status: int, received: Mapping[str, str], content: bytes) -> Any:
         try:
             return cast_to.model_validate_json(content)
         except ValidationError as error:
@@ -108,9 +106,7 @@ class AiohttpOpenAI(AsyncOpenAI):
                 message=f"not the JSON that the protocol promises: {content[:200]!r}",
             ) from invalid
 
-    def _response(
-        self, url: str, status: int, received: Mapping[str, str], content: bytes
-    ) -> httpx2.Response:
+    def _response(self, url: str, status: int, received: Mapping[str, str], content: bytes) -> httpx2.Response:
         """Returns a response as the SDK's errors carry it; the key, if the server echoes it, is hidden."""
         if self.api_key != NO_KEY:
             content = content.replace(self.api_key.encode(), _HIDDEN_KEY.encode())
@@ -129,9 +125,7 @@ class AiohttpOpenAI(AsyncOpenAI):
             self._loop = loop
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=self._config.max_connections),
-                timeout=aiohttp.ClientTimeout(
-                    total=self._config.timeout, sock_connect=self._config.connect_timeout
-                ),
+                timeout=aiohttp.ClientTimeout(total=self._config.timeout, sock_connect=self._config.connect_timeout),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         return self._session

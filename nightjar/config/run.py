@@ -56,7 +56,7 @@ class RunConfig(BaseModel):
     request_timeout: float = Field(3600.0, gt=0)
     """Seconds for one request."""
     scoring_timeout: float = Field(600.0, gt=0)
-    """Seconds for one call of a reward function."""
+    """Seconds for scoring one rollout."""
     interleave_scoring: bool = True
     """Score each group as soon as it is generated; False scores all of a shard's groups after all are generated."""
     independent_scoring: bool = False

@@ -95,13 +95,17 @@ class Examples:
         if "prompt" in row:
             prompt = dump_messages(normalize_messages(row["prompt"], field_name="prompt"))
             starts_with_system = bool(prompt) and prompt[0]["role"] == "system"
-            return prompt if starts_with_system else [*deepcopy(self._system), *prompt]
+            return prompt if starts_with_system else [*self._fixed(self._system), *prompt]
         if "question" not in row:
             raise DatasetError(
                 f"Example {example_id} has neither 'prompt' nor 'question'; its columns are {sorted(row)}"
             )
         question = {"role": "user", "content": row["question"]}
-        return [*deepcopy(self._system), *deepcopy(self._few_shot), question]
+        return [*self._fixed(self._system + self._few_shot), question]
+
+    @staticmethod
+    def _fixed(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [dict(message) for message in messages]
 
 
 def _own(value: Any) -> Any:

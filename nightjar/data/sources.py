@@ -65,4 +65,6 @@ def load_hub_dataset(name: str, config: str | None, split: str) -> Any:
         return datasets.load_dataset(name, config, split=split)
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise DatasetError(f"Cannot load dataset {name!r}, split {split!r}, from the Hugging Face Hub: {reason}") from error
+        raise DatasetError(
+            f"Cannot load dataset {name!r}, split {split!r}, from the Hugging Face Hub: {reason}"
+        ) from error

@@ -235,4 +235,3 @@ def _fail_scoring(state: State, error: Exception) -> None:
         failure = ScoringError(f"The rubric failed: {error or type(error).__name__}")
         failure.__cause__ = error
         state.update(error=failure, reward=None, metrics={}, advantage=None)
-

@@ -69,4 +69,3 @@ class AdaptiveLimit:
             if not place.done():
                 self.in_use += 1
                 place.set_result(None)
-

@@ -75,7 +75,9 @@ def _import_module(env_id: str) -> ModuleType:
     name = env_id.rpartition("/")[2].replace("-", "_")
     if not name.isidentifier():
         raise EnvironmentNotFoundError(env_id, installed_environments())
-    local = str((ENVIRONMENTS_DIR / name).resolve() if (ENVIRONMENTS_DIR / name).is_dir() else ENVIRONMENTS_DIR.resolve())
+    local = str(
+        (ENVIRONMENTS_DIR / name).resolve() if (ENVIRONMENTS_DIR / name).is_dir() else ENVIRONMENTS_DIR.resolve()
+    )
     if _exists_locally(name) and local not in sys.path:
         sys.path.insert(0, local)
     for candidate in (name, f"{BUILT_IN}.{name}"):
@@ -83,7 +85,9 @@ def _import_module(env_id: str) -> ModuleType:
             try:
                 return importlib.import_module(candidate)
             except Exception as error:
-                raise ConfigError(f"Environment {env_id!r} cannot be imported: {type(error).__name__}: {error}") from error
+                raise ConfigError(
+                    f"Environment {env_id!r} cannot be imported: {type(error).__name__}: {error}"
+                ) from error
     raise EnvironmentNotFoundError(env_id, installed_environments())
 
 
@@ -100,6 +104,5 @@ def _check_arguments(env_id: str, function: Any, env_args: dict[str, Any]) -> No
         inspect.signature(function).bind(**env_args)
     except TypeError as error:
         raise ConfigError(
-            f"Environment {env_id!r} does not take these arguments: {error}. "
-            f"It takes {inspect.signature(function)}"
+            f"Environment {env_id!r} does not take these arguments: {error}. It takes {inspect.signature(function)}"
         ) from error

@@ -42,9 +42,7 @@ class MultiTurnEnv(Environment):
         **kwargs: as for ``Environment``.
     """
 
-    def __init__(
-        self, max_turns: int = -1, timeout_seconds: float | None = None, **kwargs: Any
-    ) -> None:
+    def __init__(self, max_turns: int = -1, timeout_seconds: float | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.max_turns = max_turns
         self.timeout_seconds = timeout_seconds
@@ -81,9 +79,7 @@ class MultiTurnEnv(Environment):
         """Appends a model call to the trajectory."""
         state["trajectory"].append(trajectory_step)
 
-    async def add_model_response(
-        self, state: State, prompt_messages: Messages, response: Response
-    ) -> None:
+    async def add_model_response(self, state: State, prompt_messages: Messages, response: Response) -> None:
         """Makes a trajectory step of a response."""
         message = response.message
         said = AssistantMessage(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from nightjar.clients import Client
 from nightjar.envs.environment import Environment
@@ -33,19 +33,15 @@ class EnvironmentRollouts:
 
     def input(self, example_id: int, rollout_index: int) -> RolloutInput:
         """Returns a fresh input, which nothing else shares."""
-        return RolloutInput(**self._env.examples[example_id], rollout_index=rollout_index)
+        return cast("RolloutInput", self._env.examples[example_id] | {"rollout_index": rollout_index})
 
     async def new_state(self, rollout_input: RolloutInput) -> State:
         """Returns a state in which nothing has happened yet."""
-        return await self._env.init_state(
-            rollout_input, self._client, self._model, self._sampling_args
-        )
+        return await self._env.init_state(rollout_input, self._client, self._model, self._sampling_args)
 
     async def attempt(self, rollout_input: RolloutInput) -> State:
         """Makes one attempt and cleans up after it, whatever happened."""
-        state = await self._env.rollout(
-            rollout_input, self._client, self._model, self._sampling_args
-        )
+        state = await self._env.rollout(rollout_input, self._client, self._model, self._sampling_args)
         try:
             await self._env.cleanup(state)
         except Exception as error:  # noqa: BLE001 - environments are user code

@@ -50,6 +50,8 @@ class Run:
         facts: what its metadata says from the start: versions, fingerprint, times.
         flow_run_id: of the Prefect flow run; None in direct mode.
         is_resumed: the run directory was there before.
+        summary: its aggregates; None until it is aggregated.
+        error: what stopped it before its end; None where it came, or may still come, to its end.
         queues: shard number to its generated groups, on their way to scoring.
     """
 
@@ -64,6 +66,8 @@ class Run:
     shards: list[Shard]
     facts: dict[str, Any]
     is_resumed: bool
+    summary: Summary | None = None
+    error: BaseException | None = None
     queues: dict[int, GroupQueue] = field(default_factory=dict)
     opened_at: float = field(default_factory=time.monotonic)
 

@@ -55,9 +55,7 @@ def select_examples(examples: Examples, config: RunConfig) -> Selection:
     return Selection({example_id: example_hash(examples[example_id]) for example_id in order})
 
 
-def check_resumable(
-    directory: RunDirectory, config: RunConfig, selection: Selection, env_version: str | None
-) -> None:
+def check_resumable(directory: RunDirectory, config: RunConfig, selection: Selection, env_version: str | None) -> None:
     """Compares a run on disk with the run that was asked for.
 
     Raises:
@@ -66,17 +64,13 @@ def check_resumable(
     """
     saved = directory.read_config()
     asked = config.model_dump(mode="json")
-    differences = {
-        name: (saved.get(name), asked[name]) for name in IDENTITY if saved.get(name) != asked[name]
-    }
+    differences = {name: (saved.get(name), asked[name]) for name in IDENTITY if saved.get(name) != asked[name]}
     count = saved["selected_examples"]
     current = {
         "env_version": env_version,
         "dataset_fingerprint": selection.fingerprint(count),
     }
-    differences |= {
-        name: (saved.get(name), value) for name, value in current.items() if saved.get(name) != value
-    }
+    differences |= {name: (saved.get(name), value) for name, value in current.items() if saved.get(name) != value}
     if len(selection.hashes) < count:
         differences["num_examples"] = (count, len(selection.hashes))
         differences.pop("dataset_fingerprint", None)

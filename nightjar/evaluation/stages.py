@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -82,7 +81,7 @@ def load_env(
         )
         journal = Journal(directory, selection.hashes.__getitem__, config.state_columns)
     except BaseException:
-        directory.__exit__(*sys.exc_info())
+        directory.__exit__(None, None, None)
         raise
     run = Run(
         config=config,
@@ -91,7 +90,12 @@ def load_env(
         client=client,
         selection=selection,
         journal=journal,
-        engine=_engine(config, EnvironmentRollouts(env, client, config.model, config.sampling_args), env, journal),
+        engine=_engine(
+            config,
+            EnvironmentRollouts(env, client, config.model, config.sampling_args),
+            env,
+            journal,
+        ),
         plan=plan,
         shards=plan.shards(journal, list(selection.hashes), config.max_shards),
         facts=facts,
@@ -99,7 +103,12 @@ def load_env(
     )
     _count_what_is_done(run)
     directory.write_metadata(run.metadata("running"))
-    watcher.get(lambda _: None)(run)
+    logger.info(
+        "Run %s %s: %d rollouts, %d done before, in %s",
+        run.run_id, "resumed" if is_resumed else "started", run.rollouts, run.progress.already_done, directory.path,
+    )  # fmt: skip
+    if watch := watcher.get(None):
+        watch(run)
     return run
 
 
@@ -115,6 +124,7 @@ async def generate(run: Run, shard: Shard) -> int:
     """
     groups = (group for example_id in shard.owed for group in run.plan.owed(run.journal, example_id))
     await run.engine.generate(groups, run.queue(shard))
+    logger.info("Generated %s", shard.label)
     return len(shard.owed)
 
 
@@ -125,6 +135,7 @@ async def score(run: Run, shard: Shard) -> int:
         How many groups there were.
     """
     await run.engine.score(run.queue(shard))
+    logger.info("Scored %s", shard.label)
     return len(shard.owed)
 
 
@@ -142,7 +153,13 @@ def aggregate(run: Run, error: BaseException | None = None) -> Summary:
         rollouts_per_example=run.config.rollouts_per_example,
         pass_threshold=run.env.pass_threshold,
     )
-    run.directory.write_metadata(run.metadata(_status(run, summary, error), summary))
+    run.summary, run.error = summary, error
+    status = _status(run, summary, error)
+    run.directory.write_metadata(run.metadata(status, summary))
+    logger.info(
+        "Run %s is %s: %d of %d rollouts scored, %d failed, average reward %s",
+        run.run_id, status, summary.scored, summary.rollouts, summary.failed, summary.avg_reward,
+    )  # fmt: skip
     return summary
 
 
@@ -173,9 +190,7 @@ def _plan(config: RunConfig, env: Environment) -> Plan:
     return Plan(config.rollouts_per_example, config.independent_scoring, whole_groups)
 
 
-def _directory(
-    config: RunConfig, output_dir: Path | None, resume: str | None, run_id: str | None
-) -> RunDirectory:
+def _directory(config: RunConfig, output_dir: Path | None, resume: str | None, run_id: str | None) -> RunDirectory:
     if resume == LATEST:
         found = find_resumable(config, output_dir)
         if found is not None:
@@ -189,9 +204,7 @@ def _directory(
     return RunDirectory(folder / (run_id or new_run_id()))
 
 
-def _engine(
-    config: RunConfig, rollouts: EnvironmentRollouts, env: Environment, journal: Journal
-) -> Engine:
+def _engine(config: RunConfig, rollouts: EnvironmentRollouts, env: Environment, journal: Journal) -> Engine:
     options = EngineOptions(
         max_generating=config.max_concurrent_generation or config.max_concurrent,
         max_scoring=config.max_concurrent_scoring or config.max_concurrent,

@@ -1,6 +1,5 @@
 """Rubrics: what a rollout is worth."""
 
-from nightjar.rubrics.calling import threads
 from nightjar.rubrics.rubric import Rubric
 from nightjar.rubrics.rubric_group import RubricGroup
 from nightjar.state import GroupRewardFunc, IndividualRewardFunc, RewardFunc
@@ -11,5 +10,4 @@ __all__ = [
     "RewardFunc",
     "Rubric",
     "RubricGroup",
-    "threads",
 ]

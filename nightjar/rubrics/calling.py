@@ -1,19 +1,16 @@
-"""Calls reward functions: arguments by name, blocking functions in threads, a time limit on each."""
+"""Calls reward functions: arguments by name, blocking functions in threads."""
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+from nightjar.rubrics.threads import threads
 
 GROUP_PARAMETERS = frozenset({"states", "prompts", "completions", "answers", "tasks", "infos"})
 """A reward function with one of these parameters scores a whole group at once."""
-
-THREADS = 32
 
 
 class RewardFunction:
@@ -38,22 +35,13 @@ class RewardFunction:
         self.is_group = bool(self._names & GROUP_PARAMETERS)
         self._is_async = is_async(func)
 
-    async def call(self, objects: Mapping[str, Any], timeout_seconds: float | None) -> Any:
-        """Calls the function with the objects that it names; with all of them where it takes ``**kwargs``.
-
-        Raises:
-            TimeoutError: it takes longer than ``timeout_seconds``.
-        """
-        chosen = (
-            dict(objects)
-            if self._takes_all
-            else {name: value for name, value in objects.items() if name in self._names}
-        )
-        async with asyncio.timeout(timeout_seconds):
-            if self._is_async:
-                return await self.func(**chosen)
-            result = await threads.run(functools.partial(self.func, **chosen))
-            return await result if inspect.isawaitable(result) else result
+    async def call(self, objects: Mapping[str, Any]) -> Any:
+        """Calls the function with the objects that it names; with all of them where it takes ``**kwargs``."""
+        chosen = dict(objects) if self._takes_all else {name: objects[name] for name in self._names if name in objects}
+        if self._is_async:
+            return await self.func(**chosen)
+        result = await threads.run(functools.partial(self.func, **chosen))
+        return await result if inspect.isawaitable(result) else result
 
 
 def function_name(func: Callable[..., Any]) -> str:
@@ -70,38 +58,3 @@ def is_async(func: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(
         getattr(func, "__call__", None)  # noqa: B004 - its kind matters, not whether it is there
     )
-
-
-class WorkerThreads:
-    """Threads for blocking user code, which may hang: a thread that outlives its time is left behind.
-
-    Attributes:
-        has_stuck: a call was left behind, so the process cannot end by itself.
-    """
-
-    def __init__(self) -> None:
-        self._executor: ThreadPoolExecutor | None = None
-        self.has_stuck = False
-
-    async def run(self, func: Callable[[], Any]) -> Any:
-        """Runs ``func`` in a thread, with the caller's context variables."""
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="nightjar")
-        context = contextvars.copy_context()
-        future = self._executor.submit(context.run, func)
-        try:
-            return await asyncio.wrap_future(future)
-        except asyncio.CancelledError:
-            if future.running():
-                self._leave_behind()
-            raise
-
-    def _leave_behind(self) -> None:
-        if self._executor is not None:
-            self._executor.shutdown(wait=False)
-        self._executor = None
-        self.has_stuck = True
-
-
-threads = WorkerThreads()
-"""Shared by all rubrics of the process."""

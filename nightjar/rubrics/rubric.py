@@ -30,7 +30,7 @@ from nightjar.state import RewardFunc, State
 logger = logging.getLogger(__name__)
 
 REWARD_TIMEOUT_SECONDS = 600.0
-"""How long one call of a reward function may take, unless a rubric says otherwise."""
+"""How long the scoring of a rollout may take, unless a rubric says otherwise."""
 
 
 class Rubric:
@@ -45,7 +45,7 @@ class Rubric:
         parser: given to reward functions as ``parser``.
 
     Attributes:
-        timeout_seconds: limit for one call of a reward function; None for no limit.
+        timeout_seconds: limit for scoring one rollout, or for one call of a group function; None for no limit.
 
     Raises:
         ValueError: there are not as many weights as functions.
@@ -60,9 +60,7 @@ class Rubric:
         functions = list(funcs or [])
         chosen = [1.0] * len(functions) if weights is None else list(weights)
         if len(chosen) != len(functions):
-            raise ValueError(
-                f"Number of weights ({len(chosen)}) must match number of functions ({len(functions)})"
-            )
+            raise ValueError(f"Number of weights ({len(chosen)}) must match number of functions ({len(functions)})")
         self.parser = parser or Parser()
         self.class_objects: dict[str, Any] = {"parser": self.parser}
         self.timeout_seconds: float | None = REWARD_TIMEOUT_SECONDS
@@ -103,7 +101,7 @@ class Rubric:
         self.class_objects[name] = obj
 
     def set_timeout_seconds(self, timeout_seconds: float | None) -> None:
-        """Sets the limit for one call of a reward function."""
+        """Sets the limit for scoring one rollout."""
         self.timeout_seconds = timeout_seconds
 
     async def score_rollout(self, state: State) -> None:
@@ -117,51 +115,64 @@ class Rubric:
         await self.score_group([state])
 
     async def score_group(self, states: Sequence[State]) -> None:
-        """Scores the rollouts of one example: sets ``reward``, ``metrics`` and ``advantage`` of each."""
+        """Scores the rollouts of one example: sets ``reward``, ``metrics`` and ``advantage`` of each.
+
+        Functions are called in their order. Those for single rollouts run side by side for all rollouts.
+        """
         scored = [state for state in states if state.get("error") is None]
         for state in scored:
             state["metrics"] = {}
-        for function in self._functions:
-            alive = [state for state in scored if state["error"] is None]
-            await (self._call_group if function.is_group else self._call_each)(function, alive)
+        for is_group, block in itertools.groupby(self._functions, lambda function: function.is_group):
+            await (self._score_groups if is_group else self._score_singles)(list(block), scored)
         for state in scored:
             failed = state["error"] is not None
             state["reward"] = None if failed else self._weighted(state["metrics"])
-            state["metrics"] = {} if failed else state["metrics"]
+            if failed:
+                state["metrics"] = {}
         set_advantages(states)
 
     def _weighted(self, metrics: dict[str, float]) -> float:
         return math.fsum(f.weight * metrics[f.name] for f in self._functions if f.weight)
 
-    async def _call_each(self, function: RewardFunction, states: Sequence[State]) -> None:
-        if len(states) == 1:
-            await self._call_one(function, states[0])
+    async def _score_singles(self, functions: Sequence[RewardFunction], states: Sequence[State]) -> None:
+        alive = [state for state in states if state["error"] is None]
+        if len(alive) == 1:
+            await self._score_single(functions, alive[0])
         else:
-            await asyncio.gather(*(self._call_one(function, state) for state in states))
+            await asyncio.gather(*(self._score_single(functions, state) for state in alive))
 
-    async def _call_one(self, function: RewardFunction, state: State) -> None:
+    async def _score_single(self, functions: Sequence[RewardFunction], state: State) -> None:
+        objects, metrics, name = self._objects(state), state["metrics"], ""
         try:
-            score = await function.call(self._objects(state), self.timeout_seconds)
-            state["metrics"][function.name] = _number(score)
+            async with asyncio.timeout(self.timeout_seconds):
+                for function in functions:
+                    name = function.name
+                    metrics[name] = _number(await function.call(objects))
         except Exception as error:  # noqa: BLE001 - reward functions are user code
-            state["error"] = self._failure(function, error)
+            state["error"] = self._failure(name, error)
 
-    async def _call_group(self, function: RewardFunction, states: Sequence[State]) -> None:
+    async def _score_groups(self, functions: Sequence[RewardFunction], states: Sequence[State]) -> None:
+        for function in functions:
+            alive = [state for state in states if state["error"] is None]
+            try:
+                await self._score_group(function, alive)
+            except Exception as error:  # noqa: BLE001 - reward functions are user code
+                for state in alive:
+                    state["error"] = self._failure(function.name, error)
+
+    async def _score_group(self, function: RewardFunction, states: Sequence[State]) -> None:
         if not states:
             return
-        try:
-            scores = list(await function.call(self._group_objects(states), self.timeout_seconds))
-            if len(scores) != len(states):
-                raise ValueError(f"returned {len(scores)} scores for {len(states)} rollouts")
-            for state, score in zip(states, scores, strict=True):
-                state["metrics"][function.name] = _number(score)
-        except Exception as error:  # noqa: BLE001 - reward functions are user code
-            for state in states:
-                state["error"] = self._failure(function, error)
+        async with asyncio.timeout(self.timeout_seconds):
+            scores = list(await function.call(self._group_objects(states)))
+        if len(scores) != len(states):
+            raise ValueError(f"returned {len(scores)} scores for {len(states)} rollouts")
+        for state, score in zip(states, scores, strict=True):
+            state["metrics"][function.name] = _number(score)
 
-    def _failure(self, function: RewardFunction, error: Exception) -> ScoringError:
+    def _failure(self, name: str, error: Exception) -> ScoringError:
         reason = f"took longer than {self.timeout_seconds} s" if isinstance(error, TimeoutError) else error
-        failure = ScoringError(f"Reward function {function.name!r}: {reason or type(error).__name__}")
+        failure = ScoringError(f"Reward function {name!r}: {reason or type(error).__name__}")
         failure.__cause__ = error
         return failure
 
@@ -185,9 +196,7 @@ class Rubric:
             for name in ("prompt", "completion", "answer", "info", "task", "state")
         }
         columns = {
-            name: [objects.get(name) for objects in each]
-            for name in states[0]["input"]
-            if f"{name}s" not in plural
+            name: [objects.get(name) for objects in each] for name in states[0]["input"] if f"{name}s" not in plural
         }
         return {**columns, **plural, **self.class_objects}
 

@@ -10,7 +10,6 @@ from nightjar.rubrics.rubric import Rubric, distinct_name, set_advantages
 from nightjar.state import RewardFunc, State
 
 
-
 class RubricGroup(Rubric):
     """Scores with several rubrics, one after another: rewards are added, metrics put side by side.
 
@@ -52,7 +51,7 @@ class RubricGroup(Rubric):
             rubric.add_class_object(name, obj)
 
     def set_timeout_seconds(self, timeout_seconds: float | None) -> None:
-        """Sets the limit for one call of a reward function in all rubrics."""
+        """Sets the limit for scoring one rollout in each rubric."""
         for rubric in self.rubrics:
             rubric.set_timeout_seconds(timeout_seconds)
 

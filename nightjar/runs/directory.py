@@ -110,7 +110,9 @@ class RunDirectory:
             Path(self._lock.lock_file).write_text(holder, encoding="utf-8")
         except Timeout:
             holder = Path(self._lock.lock_file).read_text(encoding="utf-8") or "another process"
-            raise RunLockedError(f"Run {self.run_id!r} is being written by {holder}. Wait for it, or stop it.") from None
+            raise RunLockedError(
+                f"Run {self.run_id!r} is being written by {holder}. Wait for it, or stop it."
+            ) from None
         except OSError as error:
             raise RunDirectoryError(f"Cannot write {str(self.path)!r}: {error.strerror}") from error
         return self

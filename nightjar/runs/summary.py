@@ -89,9 +89,7 @@ class _Tally:
             self.metrics[name].append(value)
 
 
-def summarize(
-    results_path: Path, *, rollouts: int, rollouts_per_example: int, pass_threshold: float
-) -> Summary:
+def summarize(results_path: Path, *, rollouts: int, rollouts_per_example: int, pass_threshold: float) -> Summary:
     """Reads a run's results, one line a rollout, and returns their aggregates.
 
     Args:

@@ -182,9 +182,6 @@ def models_body(models: list[str]) -> bytes:
     return orjson.dumps(
         {
             "object": "list",
-            "data": [
-                {"id": model, "object": "model", "created": 0, "owned_by": "nightjar"}
-                for model in models
-            ],
+            "data": [{"id": model, "object": "model", "created": 0, "owned_by": "nightjar"} for model in models],
         }
     )

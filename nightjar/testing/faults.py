@@ -104,9 +104,7 @@ class FaultInjector:
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
         self._random = random.Random(faults.seed)  # noqa: S311 - repeatable, not secret
-        self._limits = list(
-            zip(faults.rates, itertools.accumulate(faults.rates.values()), strict=True)
-        )
+        self._limits = list(zip(faults.rates, itertools.accumulate(faults.rates.values()), strict=True))
 
     def draw(self) -> Fate:
         """Draws what happens to the next request."""

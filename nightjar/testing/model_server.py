@@ -127,9 +127,6 @@ class ModelServer:
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise ServiceError(
-                    f"Port {self.port} of {_HOST} is in use. "
-                    "Choose another port, or port 0 for any free one."
+                    f"Port {self.port} of {_HOST} is in use. Choose another port, or port 0 for any free one."
                 ) from error
-            raise ServiceError(
-                f"Cannot listen on port {self.port} of {_HOST}: {error.strerror}."
-            ) from error
+            raise ServiceError(f"Cannot listen on port {self.port} of {_HOST}: {error.strerror}.") from error

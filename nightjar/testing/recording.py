@@ -33,14 +33,10 @@ class Recording:
         name: how messages call the recording.
     """
 
-    def __init__(
-        self, completions: Mapping[str, Sequence[str]], *, name: str = "recording"
-    ) -> None:
+    def __init__(self, completions: Mapping[str, Sequence[str]], *, name: str = "recording") -> None:
         self.name = name
         self._questions = TextIndex(completions)
-        self._completions = {
-            question: itertools.cycle(texts) for question, texts in completions.items()
-        }
+        self._completions = {question: itertools.cycle(texts) for question, texts in completions.items()}
 
     @classmethod
     def load(cls, path: str | Path) -> Recording:

@@ -47,9 +47,7 @@ class Routes:
         only_model: the one model that there is; None answers for every name.
     """
 
-    def __init__(
-        self, answerer: Answerer, faults: Faults, require_key: str | None, only_model: str | None
-    ) -> None:
+    def __init__(self, answerer: Answerer, faults: Faults, require_key: str | None, only_model: str | None) -> None:
         self.stats = ServerStats()
         self._answerer = answerer
         self._faults = faults
@@ -104,9 +102,7 @@ class Routes:
 
     async def show_stats(self, request: web.Request) -> web.StreamResponse:
         """Shows what was served."""
-        fields = {
-            field.name: getattr(self.stats, field.name) for field in dataclasses.fields(self.stats)
-        }
+        fields = {field.name: getattr(self.stats, field.name) for field in dataclasses.fields(self.stats)}
         if request.query.get("questions", "0") in ("", "0"):
             del fields["questions"]
         return _json(orjson.dumps(fields, option=orjson.OPT_NON_STR_KEYS))
@@ -132,9 +128,7 @@ class Routes:
         self.stats.faults[fate.fault] += 1
         return self._fail(request, fate.fault)
 
-    async def _answer(
-        self, request: web.Request, chat: ChatRequest, fate: Fate
-    ) -> web.StreamResponse:
+    async def _answer(self, request: web.Request, chat: ChatRequest, fate: Fate) -> web.StreamResponse:
         try:
             answer = self._answerer.answer(chat.messages)
         except DatasetError as error:
@@ -151,9 +145,7 @@ class Routes:
 
     def _fail(self, request: web.Request, fault: FaultKind) -> web.Response:
         if fault is FaultKind.RATE_LIMITED:
-            error = ApiError(
-                429, "Rate limit reached.", kind="requests", code="rate_limit_exceeded"
-            )
+            error = ApiError(429, "Rate limit reached.", kind="requests", code="rate_limit_exceeded")
             return _error(error, self._faults.retry_after_seconds)
         if fault is FaultKind.SERVER_ERROR:
             return _error(ApiError(500, "The server had an error.", kind="server_error"))

@@ -58,10 +58,7 @@ _ROLLOUT_FIELDS = {
     "reward": "DOUBLE",
     "advantage": "DOUBLE",
     "metrics": "MAP(VARCHAR, DOUBLE)",
-    "error": (
-        "STRUCT(error VARCHAR, message VARCHAR, phase VARCHAR,"
-        " error_chain_repr VARCHAR, traceback VARCHAR)"
-    ),
+    "error": ("STRUCT(error VARCHAR, message VARCHAR, phase VARCHAR, error_chain_repr VARCHAR, traceback VARCHAR)"),
     "timing": "STRUCT(generation_ms DOUBLE, scoring_ms DOUBLE, total_ms DOUBLE)",
     "is_completed": "BOOLEAN",
     "is_truncated": "BOOLEAN",
@@ -146,9 +143,7 @@ def _stage_metadata(connection: duckdb.DuckDBPyConnection, metadata: RunMetadata
         connection.execute(statement)
 
 
-def _stage_results(
-    connection: duckdb.DuckDBPyConnection, run_dir: Path, metadata: RunMetadata
-) -> None:
+def _stage_results(connection: duckdb.DuckDBPyConnection, run_dir: Path, metadata: RunMetadata) -> None:
     extra = {name: "JSON" for name in metadata.state_columns if name.lower() not in _ROLLOUT_FIELDS}
     statement = _STAGE.format(
         table="staged_rollouts",
@@ -168,20 +163,14 @@ def _state(columns: Collection[str]) -> str:
     return f"json_object({', '.join(pairs)})" if columns else "NULL::JSON"
 
 
-def _report(
-    connection: duckdb.DuckDBPyConnection, run_dir: Path, metadata: RunMetadata
-) -> PublishReport:
+def _report(connection: duckdb.DuckDBPyConnection, run_dir: Path, metadata: RunMetadata) -> PublishReport:
     rollouts, metrics, errors, nameless = connection.execute(_COUNT).fetchall()[0]
     if nameless:
-        raise WarehouseError(
-            f"Cannot read {run_dir / 'results.jsonl'}: a line without example_id or rollout_index."
-        )
+        raise WarehouseError(f"Cannot read {run_dir / 'results.jsonl'}: a line without example_id or rollout_index.")
     return PublishReport(metadata.run_id, rollouts, int(metrics), errors)
 
 
-def _point_at(
-    connection: duckdb.DuckDBPyConnection, file: Path, fields: dict[str, str], longest_bytes: int
-) -> None:
+def _point_at(connection: duckdb.DuckDBPyConnection, file: Path, fields: dict[str, str], longest_bytes: int) -> None:
     """Sets what :data:`_STAGE` reads; ``*``, ``?`` and ``[`` in a path are no wildcards."""
     _set_variable(connection, "file", glob.escape(str(file)))
     _set_variable(connection, "fields", fields)

@@ -73,9 +73,7 @@ def _apply(connection: duckdb.DuckDBPyConnection, migration: Migration) -> None:
     with transaction(connection):
         connection.execute(_LEDGER)
         connection.execute(migration.sql)
-        connection.execute(
-            "INSERT INTO migrations VALUES (?, ?, now())", [migration.number, migration.name]
-        )
+        connection.execute("INSERT INTO migrations VALUES (?, ?, now())", [migration.number, migration.name])
 
 
 def _last_applied(connection: duckdb.DuckDBPyConnection) -> int:

@@ -124,8 +124,7 @@ class TestRecording:
     def test_load(self, tmp_path):
         path = tmp_path / "small.jsonl"
         path.write_text(
-            '{"question": " 1+1? ", "completion": "2", "is_correct": true}\n'
-            '{"question": "1+1?", "completion": "3"}\n'
+            '{"question": " 1+1? ", "completion": "2", "is_correct": true}\n{"question": "1+1?", "completion": "3"}\n'
         )
         recording = Recording.load(path)
         assert len(recording) == 1
@@ -213,9 +212,7 @@ class TestArithmetic:
         questions = [f"{number} + 1" for number in range(200)] * 2
         forward, backward = ArithmeticSolver(0.3, seed=7), ArithmeticSolver(0.3, seed=7)
         answers = {(a.question, a.text) for a in (forward.answer(user(q)) for q in questions)}
-        reverse = {
-            (a.question, a.text) for a in (backward.answer(user(q)) for q in questions[::-1])
-        }
+        reverse = {(a.question, a.text) for a in (backward.answer(user(q)) for q in questions[::-1])}
         assert answers == reverse
 
     def test_error_rate(self):
@@ -237,9 +234,7 @@ class TestProtocol:
     async def test_openai_client_understands_it(self):
         with ModelServer(FixedAnswer("forty two")) as server:
             async with openai.AsyncOpenAI(base_url=server.url, api_key="any") as client:
-                completion = await client.chat.completions.create(
-                    model="m", messages=user("What is six times seven?")
-                )
+                completion = await client.chat.completions.create(model="m", messages=user("What is six times seven?"))
                 models = await client.models.list()
         assert completion.model == "m"
         assert completion.object == "chat.completion"
@@ -451,9 +446,7 @@ class TestServing:
             "answered": 3,
             "refused": 0,
             "abandoned": 0,
-            "faults": dict.fromkeys(
-                ["rate_limited", "server_error", "dropped", "malformed", "slow"], 0
-            ),
+            "faults": dict.fromkeys(["rate_limited", "server_error", "dropped", "malformed", "slow"], 0),
             "in_flight": 0,
             "peak_in_flight": 1,
         }

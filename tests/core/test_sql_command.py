@@ -60,9 +60,7 @@ def test_a_table_goes_to_stdout_and_the_count_to_stderr(run):
 
 
 def test_a_table_cuts_long_cells_and_shows_no_control_characters(run):
-    result = run(
-        "SELECT completion->>'$[0].content' AS text, NULL AS nothing FROM rollouts LIMIT 1"
-    )
+    result = run("SELECT completion->>'$[0].content' AS text, NULL::TEXT AS nothing FROM rollouts LIMIT 1")
     cell = result.stdout.splitlines()[2]
     assert cell.strip().startswith("four ?[31mxxx")
     assert "x…   NULL" in cell

@@ -227,9 +227,7 @@ class TestPublish:
         ]
         chain = "ModelError -> RateLimitError"
         message = "429 Too Many Requests"
-        assert published["errors"] == [
-            ("run-1", 1, 1, "generation", "ModelError", message, chain, None)
-        ]
+        assert published["errors"] == [("run-1", 1, 1, "generation", "ModelError", message, chain, None)]
 
     def test_a_failed_rollout_has_an_error_and_no_reward(self, warehouse, run_dir):
         warehouse.publish(run_dir)
@@ -250,9 +248,7 @@ class TestPublish:
         warehouse.publish(run_dir)
         warehouse.publish(write_run(tmp_path / "other", [rollout(0, 0)], run_id="run-2"))
         warehouse.publish(write_run(run_dir, [rollout(0, 0, 0.25)], status="completed"))
-        counts = (
-            "SELECT run_id, status, (FROM rollouts r SELECT count(*) WHERE r.run_id = runs.run_id)"
-        )
+        counts = "SELECT run_id, status, (FROM rollouts r SELECT count(*) WHERE r.run_id = runs.run_id)"
         assert warehouse.query(f"{counts} FROM runs ORDER BY run_id").rows == [
             ("run-1", "completed", 1),
             ("run-2", "incomplete", 1),
@@ -273,9 +269,7 @@ class TestPublish:
         (run_dir / "metadata.json").write_text('{"run_id": "bare"}')
         (run_dir / "results.jsonl").write_text('{"example_id": 7, "rollout_index": 0}\n')
         assert warehouse.publish(run_dir) == PublishReport("bare", 1, 0, 0)
-        row = one(
-            warehouse, "SELECT COLUMNS(* EXCLUDE (run_id, example_id, rollout_index)) FROM rollouts"
-        )
+        row = one(warehouse, "SELECT COLUMNS(* EXCLUDE (run_id, example_id, rollout_index)) FROM rollouts")
         assert set(row) == {None}
         row = one(
             warehouse,
@@ -304,9 +298,7 @@ class TestPublish:
         names = ["turns", 'the "plan"', "turns", "answer", "absent"]
         run_dir = write_run(tmp_path / "run", [rollout(0, 0, **fields)], state_columns=names)
         warehouse.publish(run_dir)
-        state, tools, task, answer = one(
-            warehouse, "SELECT state, tool_defs, task, answer FROM rollouts"
-        )
+        state, tools, task, answer = one(warehouse, "SELECT state, tool_defs, task, answer FROM rollouts")
         assert json.loads(state) == {"turns": 3, 'the "plan"': {"it's": [1]}, "absent": None}
         assert json.loads(tools) == [{"name": "search"}]
         assert (json.loads(task), answer) == ({"question": "?"}, "42")
@@ -320,9 +312,7 @@ class TestPublish:
 
     def test_a_very_long_line_loads(self, warehouse, tmp_path):
         long = [{"role": "assistant", "content": "x" * 20_000_000}]
-        warehouse.publish(
-            write_run(tmp_path / "run", [rollout(0, 0), rollout(0, 1, completion=long)])
-        )
+        warehouse.publish(write_run(tmp_path / "run", [rollout(0, 0), rollout(0, 1, completion=long)]))
         lengths = "SELECT length(completion->>'$[0].content') FROM rollouts ORDER BY 1"
         assert warehouse.query(lengths).rows == [(1,), (20_000_000,)]
 
@@ -558,9 +548,7 @@ class TestQuery:
         time.tzset()
         try:
             warehouse.publish(run_dir)
-            assert one(warehouse, "SELECT started_at::VARCHAR FROM runs") == (
-                "2026-11-20 18:00:00+00",
-            )
+            assert one(warehouse, "SELECT started_at::VARCHAR FROM runs") == ("2026-11-20 18:00:00+00",)
         finally:
             monkeypatch.undo()
             time.tzset()
@@ -581,14 +569,10 @@ class TestSchema:
         warehouse.folder.mkdir()
         with duckdb.connect(str(warehouse.database)) as connection:
             first = schema.migrations()[0]
-            connection.execute(
-                "CREATE TABLE migrations (number INT, name TEXT, applied_at TIMESTAMPTZ)"
-            )
+            connection.execute("CREATE TABLE migrations (number INT, name TEXT, applied_at TIMESTAMPTZ)")
             connection.execute(first.sql)
             connection.execute("INSERT INTO migrations VALUES (1, '0001_runs', now())")
-            connection.execute(
-                "INSERT INTO runs (run_id, env_id, status) VALUES ('r', 'e', 'completed')"
-            )
+            connection.execute("INSERT INTO runs (run_id, env_id, status) VALUES ('r', 'e', 'completed')")
         assert warehouse.query("SELECT run_id, env_id FROM leaderboard").rows == [("r", "e")]
 
     def test_a_newer_database_is_refused(self, warehouse, run_dir):
@@ -596,9 +580,7 @@ class TestSchema:
         with duckdb.connect(str(warehouse.database)) as connection:
             connection.execute("INSERT INTO migrations VALUES (99, '0099_later', now())")
         for operation in (lambda: warehouse.publish(run_dir), lambda: warehouse.query("FROM runs")):
-            with pytest.raises(
-                WarehouseError, match="is at version 99, this Nightjar knows version 2"
-            ):
+            with pytest.raises(WarehouseError, match="is at version 99, this Nightjar knows version 2"):
                 operation()
 
     def test_the_catalog_explains_the_tables(self, published):
@@ -694,10 +676,7 @@ def finish(process):
 class TestTogether:
     def test_processes_publish_and_query_at_once(self, warehouse, run_dir, tmp_path):
         warehouse.publish(run_dir)
-        own = [
-            [write_run(tmp_path / f"{p}-{i}", run_id=f"{p}-{i}") for i in range(2)]
-            for p in range(4)
-        ]
+        own = [[write_run(tmp_path / f"{p}-{i}", run_id=f"{p}-{i}") for i in range(2)] for p in range(4)]
         processes = [
             *(start(PUBLISHER, warehouse.folder, run_dir, *run_dirs, run_dir) for run_dirs in own),
             *(start(READER, warehouse.folder) for _ in range(2)),

@@ -47,9 +47,7 @@ def measure(command: list[str], folder: Path) -> Cost:
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{(folder / 'output.txt').read_text()}")
-    return Cost(
-        usage.ru_utime + usage.ru_stime, os.times().elapsed - start, usage.ru_maxrss / 1024
-    )
+    return Cost(usage.ru_utime + usage.ru_stime, os.times().elapsed - start, usage.ru_maxrss / 1024)
 
 
 @contextmanager
@@ -78,11 +76,7 @@ def evaluate(url: str, n: int, concurrency: int, *options: str) -> Cost:
 
 def raw_loop(url: str, n: int, concurrency: int) -> Cost:
     """Asks the same questions with bare aiohttp, and forgets the answers."""
-    return best(
-        lambda folder: measure(
-            [sys.executable, str(RAW_LOOP), url, str(n), str(concurrency)], folder
-        )
-    )
+    return best(lambda folder: measure([sys.executable, str(RAW_LOOP), url, str(n), str(concurrency)], folder))
 
 
 def best(run: Callable[[Path], Cost]) -> Cost:

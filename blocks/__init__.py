@@ -1,0 +1,1 @@
+"""Prefect blocks. There are none yet: endpoints take their keys from environment variables."""

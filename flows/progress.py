@@ -1,0 +1,52 @@
+"""The progress bar of a run in the Prefect UI."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from uuid import UUID
+
+from prefect.artifacts import acreate_progress_artifact, aupdate_progress_artifact
+
+from nightjar.evaluation import Run
+
+logger = logging.getLogger("nightjar.flows")
+
+_SECONDS = 2.0
+
+
+@asynccontextmanager
+async def progress_artifact(run: Run, key: str) -> AsyncIterator[None]:
+    """Shows how far a run is, while the block lasts, in an artifact that moves every two seconds."""
+    artifact = await acreate_progress_artifact(
+        _percent(run), key=f"progress-{key}", description=f"{run.config.env_id} | {run.config.model}: run {run.run_id}"
+    )
+    assert isinstance(artifact, UUID)
+    moving = asyncio.get_running_loop().create_task(_move(run, artifact))
+    try:
+        yield
+    finally:
+        moving.cancel()
+        with suppress(asyncio.CancelledError):
+            await moving
+        await _update(run, artifact)
+
+
+async def _move(run: Run, artifact: UUID) -> None:
+    while True:
+        await asyncio.sleep(_SECONDS)
+        await _update(run, artifact)
+
+
+async def _update(run: Run, artifact: UUID) -> None:
+    try:
+        await aupdate_progress_artifact(artifact, _percent(run))
+    except Exception as error:  # noqa: BLE001 - a progress bar is not worth a run
+        logger.warning("Cannot update the progress artifact: %s", error)
+
+
+def _percent(run: Run) -> float:
+    progress = run.progress
+    return round(100 * progress.done / progress.total, 2) if progress.total else 100.0

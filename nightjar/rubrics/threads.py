@@ -1,0 +1,148 @@
+"""Threads for user code that may block, or hang, while the event loop goes on.
+
+A pool of our own because of two things that the standard one cannot do. It is cheap for the many functions that take
+microseconds: one thread takes all that are waiting, in one go, and further threads start only when a call has to
+wait. And it survives functions that never return: their threads are left behind, and keep no process alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+_MAX_THREADS = 64
+_PATIENCE_SECONDS = 0.01
+_DELIVERY_SECONDS = 0.002
+
+
+class _Call:
+    """A function on its way through a thread, and the future that its result goes to."""
+
+    __slots__ = ("context", "error", "func", "future", "is_running", "loop", "result")
+
+    def __init__(self, func: Callable[[], Any]) -> None:
+        self.func = func
+        self.context = contextvars.copy_context()
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.is_running = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def execute(self) -> None:
+        self.is_running = True
+        try:
+            self.result = self.context.run(self.func)
+        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the result
+            self.error = error
+
+    def resolve(self) -> None:
+        if self.future.done():
+            return
+        if self.error is None:
+            self.future.set_result(self.result)
+        elif isinstance(self.error, StopIteration):
+            self.future.set_exception(RuntimeError("the function raised StopIteration"))
+        else:
+            self.future.set_exception(self.error)
+
+
+class WorkerThreads:
+    """A pool of threads that starts with none and grows when calls have to wait."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[_Call] = deque()
+        self._changed = threading.Condition()
+        self._threads = 0
+        self._idle = 0
+        self._is_watched = False
+
+    async def run(self, func: Callable[[], Any]) -> Any:
+        """Runs ``func`` in a thread, with the caller's context variables, and returns what it returns."""
+        call = _Call(func)
+        with self._changed:
+            self._waiting.append(call)
+            if self._idle:
+                self._changed.notify()
+            elif not self._threads:
+                self._start_thread()
+        if not self._is_watched:
+            self._is_watched = True
+            call.loop.call_later(_PATIENCE_SECONDS, self._watch, len(self._waiting))
+        try:
+            return await call.future
+        except asyncio.CancelledError:
+            self._give_up(call)
+            raise
+
+    def _watch(self, waiting_before: int) -> None:
+        """Starts another thread when nothing has been taken for a while; looks again while calls wait."""
+        with self._changed:
+            waiting = len(self._waiting)
+            if waiting >= waiting_before > 0 and not self._idle and self._threads < _MAX_THREADS:
+                self._start_thread()
+            self._is_watched = waiting > 0
+        if waiting:
+            asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._watch, waiting)
+
+    def _give_up(self, call: _Call) -> None:
+        with self._changed:
+            if call in self._waiting:
+                self._waiting.remove(call)
+            elif call.is_running:
+                self._threads -= 1
+
+    def _start_thread(self) -> None:
+        self._threads += 1
+        threading.Thread(target=self._work, name="nightjar-worker", daemon=True).start()
+
+    def _work(self) -> None:
+        done: list[_Call] = []
+        since = 0.0
+        while True:
+            call = self._take(done)
+            call.execute()
+            if call.future.cancelled():
+                _deliver(done)
+                return
+            since = since if done else time.monotonic()
+            done.append(call)
+            if time.monotonic() - since > _DELIVERY_SECONDS:
+                _deliver(done)
+
+    def _take(self, done: list[_Call]) -> _Call:
+        """Returns the next call; before waiting for one, hands over what is done."""
+        if not self._waiting:
+            _deliver(done)
+        with self._changed:
+            while not self._waiting:
+                self._idle += 1
+                self._changed.wait()
+                self._idle -= 1
+            return self._waiting.popleft()
+
+
+def _deliver(done: list[_Call]) -> None:
+    """Resolves finished calls, with one wake-up for each event loop."""
+    calls = done.copy()
+    done.clear()
+    for loop in {call.loop for call in calls}:
+        mine = [call for call in calls if call.loop is loop]
+        try:
+            loop.call_soon_threadsafe(_resolve_all, mine)
+        except RuntimeError:
+            continue  # the loop is closed, so nobody waits
+
+
+def _resolve_all(calls: list[_Call]) -> None:
+    for call in calls:
+        call.resolve()
+
+
+threads = WorkerThreads()
+"""Shared by the whole process."""

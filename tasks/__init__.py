@@ -1,0 +1,1 @@
+"""Prefect tasks: each is one call into ``nightjar``."""
