@@ -14,7 +14,6 @@ from uuid import UUID
 from prefect import task
 from prefect.artifacts import acreate_markdown_artifact, acreate_table_artifact
 from prefect.cache_policies import NO_CACHE
-from prefect.runtime import task_run
 from prefect.utilities.annotations import quote
 
 from nightjar.config import RunConfig
@@ -30,12 +29,6 @@ def live(value: T) -> T:
     return cast("T", quote(value))
 
 
-def _shard_task_name() -> str:
-    parameters: Mapping[str, Any] = task_run.parameters
-    run, shard = parameters["run"], parameters["shard"]
-    return f"{task_run.task_name} {run.config.env_id}, {shard.label}"
-
-
 @task(task_run_name="load_env {config.env_id}", cache_policy=NO_CACHE, persist_result=False)
 async def load_env(config: RunConfig, output_dir: Path | None, resume: str | None, flow_run_id: str) -> Run:
     """Opens the run and works out what is owed. A retried flow run finds its run by its own id."""
@@ -43,13 +36,13 @@ async def load_env(config: RunConfig, output_dir: Path | None, resume: str | Non
     return stages.load_env(config, output_dir=output_dir, resume=resume, run_id=run_id, flow_run_id=flow_run_id)
 
 
-@task(task_run_name=_shard_task_name, cache_policy=NO_CACHE, persist_result=False)
+@task(task_run_name="generate {run.config.env_id}, {shard.label}", cache_policy=NO_CACHE, persist_result=False)
 async def generate(run: Run, shard: Shard) -> int:
     """Generates the rollouts that a shard owes."""
     return await stages.generate(run, shard)
 
 
-@task(task_run_name=_shard_task_name, cache_policy=NO_CACHE, persist_result=False)
+@task(task_run_name="score {run.config.env_id}, {shard.label}", cache_policy=NO_CACHE, persist_result=False)
 async def score(run: Run, shard: Shard) -> int:
     """Scores a shard's groups as they are generated."""
     return await stages.score(run, shard)

@@ -1,7 +1,55 @@
-"""``nightjar demo``."""
+"""``nightjar demo``: the main job, end to end, on a model that needs no key."""
 
 from __future__ import annotations
 
+from typing import Annotated
 
-def demo() -> None:
-    """Run the main job on a local model server."""
+import typer
+
+QUESTION = "Which problems does the model get wrong most often?"
+QUERY = """\
+SELECT prompt->>'$[1].content' AS question, answer, count(*) AS rollouts, avg(reward) AS avg_reward
+FROM rollouts WHERE run_id = '{run_id}'
+GROUP BY ALL ORDER BY avg_reward, question LIMIT 5"""
+
+GO_ON = """\
+Go on with:
+  nightjar up --detach                                  Prefect's UI on http://127.0.0.1:4200
+  nightjar model-server                                 the demo's model, in a second terminal
+  nightjar eval run arithmetic -m demo -b http://127.0.0.1:8000/v1 -n 100
+  nightjar sql "SELECT * FROM leaderboard"
+  nightjar eval run gsm8k -m gpt-4.1-mini -p openai     a real model: export OPENAI_API_KEY first
+  nightjar eval run --help"""
+
+
+def demo(
+    direct: Annotated[bool, typer.Option("--direct", help="Without Prefect: starts in 2 s instead of 15.")] = False,
+) -> None:
+    """Run the main job on a local model: 100 problems, 4 rollouts each, as a Prefect flow, then ask in SQL."""
+    from nightjar.cli import running
+    from nightjar.cli.display import show_outcome
+    from nightjar.cli.sql import sql
+    from nightjar.config import RunConfig
+    from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+
+    running.set_up_logging(verbose=False)
+    model = ArithmeticSolver(error_rate=0.25, seed=7)
+    with ModelServer(model, faults=Faults(latency_ms=20, rate_429=0.02, seed=7)) as server:
+        typer.echo("A local model serves arithmetic, wrong one time in four, busy one time in fifty.", err=True)
+        if not direct:
+            typer.echo("Evaluating it as a Prefect flow; a temporary server takes some seconds to start.", err=True)
+        config = RunConfig(
+            env_id="arithmetic",
+            model="demo",
+            base_url=server.url,
+            num_examples=100,
+            rollouts_per_example=4,
+            max_retries=3,
+        )
+        outcome = running.run(config, "direct" if direct else "prefect", None, None, None)
+    show_outcome(outcome)
+    query = QUERY.format(run_id=outcome.run_id)
+    typer.echo(f"\n{QUESTION}\n\n{query}\n")
+    sql(query)
+    typer.echo(f"\n{GO_ON}")
+    raise typer.Exit(int(outcome.status != "completed"))

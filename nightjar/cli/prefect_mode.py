@@ -10,7 +10,7 @@ from nightjar.config import RunConfig
 from nightjar.evaluation import Outcome, Run, watcher
 from nightjar.warehouse import Warehouse
 
-_SETTINGS = {
+SETTINGS = {
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING",  # the display shows how far the run is
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",  # log lines of threads that belong to no run
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",  # logs an error where there is no network
@@ -42,7 +42,7 @@ async def evaluate_as_flow(
     """
     if api_url is not None:
         os.environ.setdefault("PREFECT_API_URL", api_url)
-    for name, value in _SETTINGS.items():
+    for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     from flows.evaluation import evaluate
 

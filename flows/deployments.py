@@ -1,0 +1,36 @@
+"""The deployments that a local Prefect server offers, and the work pool that runs them."""
+
+from __future__ import annotations
+
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.exceptions import ObjectAlreadyExists
+from prefect.flows import EntrypointType
+
+from flows.evaluation import evaluate
+
+WORK_POOL = "nightjar"
+
+
+async def register(working_dir: str) -> list[str]:
+    """Registers every deployment with the Prefect server that is configured.
+
+    Args:
+        working_dir: where runs happen, and write ``./outputs``.
+
+    Returns:
+        The deployments' names, ``flow/deployment``.
+    """
+    async with get_client() as client:
+        try:
+            await client.create_work_pool(WorkPoolCreate(name=WORK_POOL, type="process"))
+        except ObjectAlreadyExists:
+            pass
+    deployment = await evaluate.to_deployment(
+        name="evaluate",
+        entrypoint_type=EntrypointType.MODULE_PATH,
+        work_pool_name=WORK_POOL,
+        job_variables={"working_dir": working_dir},
+    )
+    await deployment.aapply()
+    return [deployment.full_name]
