@@ -22,7 +22,7 @@ import typer
 from nightjar.errors import ServiceError
 
 _START_SECONDS = 180.0
-_STOP_SECONDS = 30.0
+_STOP_SECONDS = 60.0
 _POLL_SECONDS = 0.2
 _POOL = "nightjar"
 
@@ -50,7 +50,7 @@ def down() -> None:
         typer.echo("Nothing is running.")
         return
     os.kill(pid, signal.SIGTERM)
-    _wait(lambda: _supervisor_pid() is None, _STOP_SECONDS, f"Process {pid} does not end")
+    _wait(lambda: _supervisor_pid() is None and not _is_alive(pid), _STOP_SECONDS, f"Process {pid} does not end")
     typer.echo("Stopped.")
 
 
@@ -94,6 +94,14 @@ def _supervisor_pid() -> int | None:
         return int(text) if text else None
     lock.release()
     return None
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _start_in_background(port: int) -> None:

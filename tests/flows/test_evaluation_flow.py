@@ -1,0 +1,171 @@
+"""The flow ``evaluate`` on a real Prefect server, against a real HTTP server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import (
+    ArtifactFilter,
+    ArtifactFilterKey,
+    FlowRunFilter,
+    FlowRunFilterId,
+    LogFilter,
+    LogFilterFlowRunId,
+)
+from prefect.client.schemas.objects import FlowRun
+from prefect.flow_engine import run_flow
+
+from flows.evaluation import evaluate
+from nightjar.errors import RunError
+from nightjar.testing import ArithmeticSolver, Faults, ModelServer, Recording
+from nightjar.warehouse import Warehouse
+
+GSM8K = Path(__file__).parents[3] / "shared" / "data" / "gsm8k"
+
+
+async def run_as(flow_run: FlowRun, **parameters: Any) -> Any:
+    """Runs the flow as a given flow run: what a worker does, for the first time or on Retry."""
+    return await run_flow(evaluate, flow_run=flow_run, parameters=parameters, return_type="state")  # type: ignore[misc]
+
+
+async def new_flow_run(**parameters: Any) -> FlowRun:
+    async with get_client() as client:
+        return await client.create_flow_run(evaluate, parameters=parameters)
+
+
+async def task_names(flow_run_id: UUID, count: int) -> list[str]:
+    """Returns the names of a flow run's tasks, of which the server learns with some delay."""
+    chosen = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id]))
+    async with get_client() as client:
+        for _ in range(100):
+            names = [task.name for task in await client.read_task_runs(flow_run_filter=chosen)]
+            if len(names) >= count and "publish arithmetic" in names:
+                break
+            await asyncio.sleep(0.1)
+    return names
+
+
+async def artifacts(key: str) -> list[Any]:
+    async with get_client() as client:
+        found = await client.read_artifacts(artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=[key])))
+        return [artifact.data for artifact in found]
+
+
+def results(folder: Path) -> list[dict[str, Any]]:
+    [path] = folder.glob("outputs/evals/*/*/results.jsonl")
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.skipif(not GSM8K.is_dir(), reason="the recorded GSM8K answers are not beside the checkout")
+@pytest.mark.parametrize(("recording", "right"), [("finetuning", 286), ("verification", 515)])
+async def test_gsm8k_gets_the_published_score(own_folder: Path, recording: str, right: int) -> None:
+    path = GSM8K / f"recorded-6b-{recording}.jsonl"
+    published = [json.loads(line)["is_correct"] for line in path.read_text().splitlines()]
+    with ModelServer(Recording.load(path)) as server:
+        await evaluate(
+            env_id="gsm8k",
+            model="recorded",
+            base_url=server.url,
+            env_args={"dataset": str(GSM8K / "test.jsonl")},
+            num_examples=-1,
+            rollouts_per_example=1,
+            max_concurrent=64,
+        )
+    assert [row["reward"] == 1.0 for row in results(own_folder)] == published
+    assert sum(published) == right
+    answer = Warehouse("outputs/warehouse").query("SELECT avg_reward FROM runs")
+    assert answer.rows == [(right / 1319,)]
+
+
+async def test_a_person_understands_the_task_names_and_there_are_few(own_folder: Path) -> None:
+    with ModelServer(ArithmeticSolver()) as server:
+        flow_run = await new_flow_run()
+        await run_as(flow_run, env_id="arithmetic", model="m", base_url=server.url, num_examples=100)
+    count = 3 + 2 * 15  # 100 groups in blocks of 7
+    names = await task_names(flow_run.id, count)
+    assert len(names) == count
+    assert "load_env arithmetic" in names
+    assert "generate arithmetic, groups 1 to 7" in names
+    assert "score arithmetic, groups 99 to 100" in names
+    assert "aggregate arithmetic" in names
+    assert "publish arithmetic" in names
+
+
+async def test_the_ui_shows_progress_and_a_table_of_results(own_folder: Path) -> None:
+    with ModelServer(ArithmeticSolver()) as server:
+        await evaluate(env_id="arithmetic", model="shown", base_url=server.url, num_examples=4)
+    assert await artifacts("progress-arithmetic-shown") == [100.0]
+    [table] = await artifacts("results-arithmetic-shown")
+    measures = {row["measure"]: row["value"] for row in json.loads(table)}
+    assert measures["avg_reward"] == 1.0
+    assert measures["scored"] == 12
+    assert measures["pass@2"] == 1.0
+
+
+async def test_a_run_with_failed_rollouts_ends_failed_and_retry_does_only_these(own_folder: Path) -> None:
+    parameters: dict[str, Any] = {"env_id": "arithmetic", "model": "m", "num_examples": 30, "rollouts_per_example": 2}
+    with ModelServer(ArithmeticSolver(), faults=Faults(rate_500=0.3, seed=3)) as server:
+        parameters["base_url"] = server.url
+        flow_run = await new_flow_run()
+        state = await run_as(flow_run, **parameters)
+        assert state.is_failed()
+        failed = [row for row in results(own_folder) if row["error"]]
+        assert f"{len(failed)} of 60 rollouts" in state.message
+        assert all(row["reward"] is None for row in failed)
+        answered, port = server.stats().answered, server.port
+        assert answered == 60 - len(failed)
+    with ModelServer(ArithmeticSolver(), port=port) as server:
+        state = await run_as(flow_run, **parameters)
+        assert state.is_completed()
+        assert server.stats().answered == len(failed)
+    rows = results(own_folder)  # of one run directory: the retry found its own
+    assert [row["reward"] for row in rows] == [1.0] * 60
+    published = Warehouse("outputs/warehouse").query("SELECT status, scored FROM runs")
+    assert published.rows == [("completed", 60)]
+
+
+async def test_a_refusing_endpoint_stops_the_run_with_the_providers_message(own_folder: Path) -> None:
+    with ModelServer(ArithmeticSolver(), only_model="right") as server:
+        with pytest.raises(RunError, match="wrong"):
+            await evaluate(env_id="arithmetic", model="wrong", base_url=server.url, num_examples=200)
+        assert server.stats().received < 60
+    assert Warehouse("outputs/warehouse").query("SELECT status FROM runs").rows == [("failed",)]
+
+
+async def test_nightjars_log_is_in_the_log_of_the_run(own_folder: Path) -> None:
+    with ModelServer(ArithmeticSolver()) as server:
+        flow_run = await new_flow_run()
+        await run_as(flow_run, env_id="arithmetic", model="m", base_url=server.url, num_examples=2)
+    assert await said_in(flow_run.id, "6 of 6 rollouts scored")
+
+
+async def said_in(flow_run_id: UUID, text: str) -> bool:
+    """Looks into a run's log, which reaches the server with some delay."""
+    async with get_client() as client:
+        for _ in range(100):
+            logs = await client.read_logs(log_filter=LogFilter(flow_run_id=LogFilterFlowRunId(any_=[flow_run_id])))
+            if any(text in log.message for log in logs):
+                return True
+            await asyncio.sleep(0.1)
+    return False
+
+
+async def test_a_key_is_a_name_in_parameters_never_a_value(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "sk-very-secret")
+    with ModelServer(ArithmeticSolver(), require_key="sk-very-secret") as server:
+        flow_run = await new_flow_run()
+        state = await run_as(
+            flow_run, env_id="arithmetic", model="m", base_url=server.url, api_key_var="MY_KEY", num_examples=2
+        )
+    assert state.is_completed()
+    async with get_client() as client:
+        assert "sk-very-secret" not in (await client.read_flow_run(flow_run.id)).model_dump_json()
+    for path in own_folder.rglob("*"):
+        if path.is_file():
+            assert b"sk-very-secret" not in path.read_bytes()
