@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.exceptions import ObjectAlreadyExists
-from prefect.flows import EntrypointType
+from prefect.types.entrypoint import EntrypointType
 
 from flows.evaluation import evaluate
 
@@ -22,11 +24,9 @@ async def register(working_dir: str) -> list[str]:
         The deployments' names, ``flow/deployment``.
     """
     async with get_client() as client:
-        try:
+        with suppress(ObjectAlreadyExists):
             await client.create_work_pool(WorkPoolCreate(name=WORK_POOL, type="process"))
-        except ObjectAlreadyExists:
-            pass
-    deployment = await evaluate.to_deployment(
+    deployment = await evaluate.ato_deployment(
         name="evaluate",
         entrypoint_type=EntrypointType.MODULE_PATH,
         work_pool_name=WORK_POOL,

@@ -61,7 +61,8 @@ def decorated_methods(owner: Any, mark: str) -> list[Callable[..., Any]]:
         owner: an environment or a rubric.
         mark: ``is_stop``, ``is_cleanup`` or ``is_teardown``.
     """
-    return [getattr(owner, name) for name in _decorated_names(type(owner), mark)]
+    kind: Any = type(owner)
+    return [getattr(owner, name) for name in _decorated_names(kind, mark)]
 
 
 @lru_cache(maxsize=1024)

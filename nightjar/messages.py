@@ -201,6 +201,8 @@ def from_raw_message(message: Mapping[str, Any]) -> Message:
     Raises:
         ConfigError: the dict is not a message.
     """
+    if not isinstance(message, Mapping | BaseModel):
+        raise ConfigError(f"Not a chat message: {message!r}: expected a dict or a message")
     raw = dict(message)
     if raw.get("tool_calls"):
         raw["tool_calls"] = [_flat_tool_call(call) for call in raw["tool_calls"]]
@@ -214,7 +216,7 @@ def from_raw_message(message: Mapping[str, Any]) -> Message:
 
 def _flat_tool_call(call: Any) -> Any:
     if isinstance(call, Mapping) and "function" in call:
-        return {"id": call["id"], **call["function"]}
+        return {"id": call.get("id"), **call["function"]}
     return call
 
 

@@ -32,6 +32,11 @@ class RunDisplay:
         self._task: asyncio.Task[None] | None = None
         self._run: Run | None = None
 
+    @property
+    def is_watching(self) -> bool:
+        """Says whether there is a run."""
+        return self._run is not None
+
     def watch(self, run: Run) -> None:
         """Starts to show a run."""
         self._run = run
@@ -154,5 +159,5 @@ def _next_command(outcome: Outcome) -> str:
     if outcome.status != "completed":
         return f"the same command with --resume {shlex.quote(str(outcome.path))}"
     is_default = outcome.warehouse == resolve_warehouse()
-    option = "" if is_default else f" --warehouse {shlex.quote(str(outcome.warehouse))}"
-    return 'nightjar sql "SELECT * FROM leaderboard"' + option
+    options = [] if is_default else ["--warehouse", str(outcome.warehouse)]
+    return shlex.join(["nightjar", "sql", "SELECT * FROM leaderboard", *options])

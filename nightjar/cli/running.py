@@ -7,7 +7,8 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -65,14 +66,38 @@ def run(
 
 def _watched(evaluation: Callable[[], Awaitable[Outcome]]) -> Outcome:
     async def body() -> Outcome:
-        task = asyncio.current_task()
-        assert task is not None, "a coroutine that runs is a task"
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        with RunDisplay() as display:
+        with RunDisplay() as display, _interruptible(display):
             watcher.set(display.watch)
             return await evaluation()
 
-    return asyncio.run(body())
+    try:
+        return asyncio.run(body())
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        typer.echo("Stopped. The same command with --resume goes on.", err=True)
+        raise typer.Exit(130) from None
+
+
+@contextmanager
+def _interruptible(display: RunDisplay) -> Iterator[None]:
+    """Lets Ctrl-C and SIGTERM cancel a run that is open, so that it is aggregated and published, and end all else."""
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None, "a coroutine that runs is a task"
+
+    def interrupt(_number: int, _frame: object) -> None:
+        if not display.is_watching or task.cancelling():
+            raise KeyboardInterrupt
+        task.cancel()
+        loop.call_soon_threadsafe(lambda: None)  # wakes the loop
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def finish(outcome: Outcome, as_json: bool) -> None:
@@ -87,5 +112,8 @@ def finish(outcome: Outcome, as_json: bool) -> None:
         show_outcome(outcome)
     if isinstance(outcome.error, RunError):
         typer.echo(f"Error: {outcome.error}", err=True)
+    elif outcome.summary.first_error is not None:
+        failed = f"{outcome.summary.failed} of {outcome.summary.rollouts} rollouts failed"
+        typer.echo(f"Error: {failed}. The first: {outcome.summary.first_error.partition(chr(10))[0]}", err=True)
     code = 130 if outcome.status == "cancelled" else int(outcome.status != "completed")
     raise typer.Exit(code)

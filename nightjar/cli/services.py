@@ -6,7 +6,6 @@ dies; its process id stands in the lock file, so that ``down`` can end it and no
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -110,7 +109,7 @@ def _start_in_background(port: int) -> None:
     log = _home() / "up.log"
     ready = _home() / "up.ready"
     ready.unlink(missing_ok=True)
-    command = [sys.executable, "-c", "from nightjar.cli import main; main()", "up", "--port", str(port)]
+    command = [sys.executable, "-m", "nightjar", "up", "--port", str(port)]
     with log.open("wb") as output:
         process = subprocess.Popen(  # noqa: S603 - our own command
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
@@ -173,6 +172,8 @@ def _wait_for_server(server: subprocess.Popen[bytes], api_url: str) -> None:
 
 
 def _register() -> list[str]:
+    import asyncio
+
     from flows.deployments import register
 
     return asyncio.run(register(str(Path.cwd())))

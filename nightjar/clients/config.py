@@ -52,7 +52,7 @@ class EndpointClientConfig(BaseModel):
     def _check_url(cls, url: str) -> str:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError(f"must start with http:// or https:// and name a host, found {url!r}")
+            raise ValueError("must start with http:// or https:// and name a host")
         return url.rstrip("/")
 
 
@@ -82,7 +82,7 @@ def resolve_api_key(config: EndpointClientConfig) -> str:
     Raises:
         MissingKeyError: the variable is not set, and the endpoint is not on loopback.
     """
-    key = os.environ.get(config.api_key_var)
+    key = os.environ.get(config.api_key_var, "").strip()
     if key:
         try:
             key.encode("ascii")
@@ -90,7 +90,7 @@ def resolve_api_key(config: EndpointClientConfig) -> str:
             raise ConfigError(
                 f"Environment variable {config.api_key_var!r} holds characters that no HTTP header can carry"
             ) from None
-        return key.strip()
+        return key
     if urlsplit(config.api_base_url).hostname in LOOPBACK_HOSTS:
         return NO_KEY
     raise MissingKeyError([config.api_key_var])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from openai import APIResponseValidationError, APIStatusError, AsyncOpenAI
 from openai.types.chat import ChatCompletion
+from pydantic import ValidationError
 
 from nightjar.clients.client import Client
 from nightjar.clients.config import ClientConfig
@@ -112,8 +113,9 @@ class OpenAIChatCompletionsClient(Client[AsyncOpenAI, OpenAIChatMessages, ChatCo
         """Raises where there is not exactly one choice, or nothing in it."""
         choices = getattr(response, "choices", None)
         if not isinstance(choices, list) or len(choices) != 1:
-            found = len(choices) if isinstance(choices, list) else "no list of"
-            raise InvalidModelResponseError(f"expected one choice, the endpoint sent {found}")
+            found = len(choices) if isinstance(choices, list) else "none"
+            said = getattr(response, "error", None)  # some gateways send their errors with status 200
+            raise InvalidModelResponseError(f"expected one choice, found {found}" + (f": {said}" if said else ""))
         message = getattr(choices[0], "message", None)
         if message is None:
             raise InvalidModelResponseError("the endpoint sent a choice without a message")
@@ -121,23 +123,28 @@ class OpenAIChatCompletionsClient(Client[AsyncOpenAI, OpenAIChatMessages, ChatCo
             raise EmptyModelResponseError("the endpoint sent no text, reasoning or tool call")
 
     async def from_native_response(self, response: ChatCompletion) -> Response:
-        """Returns the answer in Nightjar's form."""
-        choice = response.choices[0]
-        message = choice.message
-        finish_reason = choice.finish_reason
-        return Response(
-            id=response.id or "",
-            created=response.created or 0,
-            model=response.model or "",
-            usage=_usage(response),
-            message=ResponseMessage(
-                content=message.content,
-                reasoning_content=_reasoning(message),
-                tool_calls=_tool_calls(message),
-                finish_reason=finish_reason if finish_reason in {"stop", "length", "tool_calls"} else None,
-                is_truncated=finish_reason == "length",
-            ),
-        )
+        """Returns the answer in Nightjar's form.
+
+        Raises:
+            InvalidModelResponseError: a field is of another type than the protocol says.
+        """
+        message, finish_reason = response.choices[0].message, response.choices[0].finish_reason
+        try:
+            return Response(
+                id=response.id or "",
+                created=response.created or 0,
+                model=response.model or "",
+                usage=_usage(response),
+                message=ResponseMessage(
+                    content=message.content,
+                    reasoning_content=_reasoning(message),
+                    tool_calls=_tool_calls(message),
+                    finish_reason=finish_reason if finish_reason in {"stop", "length", "tool_calls"} else None,
+                    is_truncated=finish_reason == "length",
+                ),
+            )
+        except ValidationError as error:
+            raise InvalidModelResponseError(f"the endpoint sent an answer of another shape: {error}") from error
 
 
 def _native_message(message: Message) -> dict[str, Any]:

@@ -24,7 +24,8 @@ from pydantic import BaseModel, ValidationError
 from nightjar.clients.config import NO_KEY, EndpointClientConfig, resolve_api_key
 
 _FAST_OPTIONS = frozenset({"headers", "extra_json", "timeout", "security"})
-_HIDDEN_KEY = "[API key]"
+_RAW_RESPONSE_HEADER = "X-Stainless-Raw-Response"  # the SDK's way to ask for a response that is not parsed
+_HIDDEN_KEY = b"[API key]"
 
 
 class AiohttpOpenAI(AsyncOpenAI):
@@ -54,7 +55,8 @@ class AiohttpOpenAI(AsyncOpenAI):
     async def post(self, path: str, *, cast_to: Any, body: Any = None, **kwargs: Any) -> Any:
         """Sends one request; the arguments and the exceptions are those of the SDK."""
         options = kwargs.get("options") or {}
-        is_plain = not any(kwargs.get(key) for key in ("stream", "content", "files"))
+        is_raw = _RAW_RESPONSE_HEADER in (options.get("headers") or {})
+        is_plain = not (is_raw or any(kwargs.get(key) for key in ("stream", "content", "files")))
         is_parsed = isinstance(cast_to, type) and issubclass(cast_to, BaseModel)
         if not (is_plain and is_parsed and _FAST_OPTIONS.issuperset(options)):
             return await super().post(path, cast_to=cast_to, body=body, **kwargs)
@@ -84,7 +86,7 @@ class AiohttpOpenAI(AsyncOpenAI):
                 timeout=limit or session.timeout,
                 allow_redirects=True,
             ) as response:
-                return response.status, response.headers, await response.read()
+                return response.status, response.headers, self._without_key(await response.read())
         except TimeoutError as error:
             raise APITimeoutError(request=httpx2.Request("POST", url)) from error
         except (aiohttp.ClientError, OSError) as error:
@@ -100,16 +102,15 @@ class AiohttpOpenAI(AsyncOpenAI):
             # Servers that only resemble OpenAI leave fields out; the SDK takes those as they come.
             return cast_to.construct(**orjson.loads(content))
         except (orjson.JSONDecodeError, TypeError):
+            response = self._response(url, status, received, content)
             raise APIResponseValidationError(
-                response=self._response(url, status, received, content),
+                response=response,
                 body=None,
-                message=f"not the JSON that the protocol promises: {content[:200]!r}",
+                message=f"not the JSON that the protocol promises: {response.content[:200]!r}",
             ) from invalid
 
     def _response(self, url: str, status: int, received: Mapping[str, str], content: bytes) -> httpx2.Response:
-        """Returns a response as the SDK's errors carry it; the key, if the server echoes it, is hidden."""
-        if self.api_key != NO_KEY:
-            content = content.replace(self.api_key.encode(), _HIDDEN_KEY.encode())
+        """Returns a response as the SDK's errors carry it."""
         kept = {
             key: value
             for key, value in received.items()
@@ -117,6 +118,10 @@ class AiohttpOpenAI(AsyncOpenAI):
         }
         request = httpx2.Request("POST", url)
         return httpx2.Response(status, headers=kept, content=content, request=request)
+
+    def _without_key(self, content: bytes) -> bytes:
+        """Hides the key where a server echoes it, so that no message and no file ever holds it."""
+        return content if self.api_key == NO_KEY else content.replace(self.api_key.encode(), _HIDDEN_KEY)
 
     def _open_session(self) -> aiohttp.ClientSession:
         loop = asyncio.get_running_loop()
@@ -129,6 +134,19 @@ class AiohttpOpenAI(AsyncOpenAI):
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         return self._session
+
+    def copy(self, **options: Any) -> AsyncOpenAI:  # type: ignore[override]
+        """Returns the SDK's own client for the same endpoint, with some options changed."""
+        plain = AsyncOpenAI(
+            api_key=self.api_key,
+            base_url=self.base_url,
+            timeout=self.timeout,
+            max_retries=self.max_retries,
+            default_headers=self._custom_headers,
+        )
+        return plain.copy(**options)
+
+    with_options = copy  # type: ignore[assignment]
 
     async def close(self) -> None:
         """Closes the connections."""

@@ -50,7 +50,8 @@ class Examples:
         """The dataset as it was given, built on first use."""
         if self._rows is None:
             built = self._dataset() if callable(self._dataset) else self._dataset
-            if not hasattr(built, "__len__") or not hasattr(built, "__getitem__"):
+            is_sequence = hasattr(built, "__len__") and hasattr(built, "__getitem__")
+            if not is_sequence or isinstance(built, Mapping):
                 raise DatasetError(f"A dataset must be a list of dicts or a Dataset, found {type(built).__name__}")
             self._rows = built
         return self._rows
@@ -64,7 +65,7 @@ class Examples:
         It is the caller's own: nothing in it is shared with another rollout.
 
         Raises:
-            DatasetError: the row has neither ``prompt`` nor ``question``.
+            DatasetError: the row has neither ``prompt`` nor ``question``, or its ``info`` is a text that is no JSON.
         """
         row = {key: _own(value) for key, value in self._row(example_id).items() if value is not None}
         if "example_id" in row:
@@ -72,19 +73,20 @@ class Examples:
         row["prompt"] = self._prompt(row, example_id)
         row["example_id"] = example_id
         if isinstance(row.get("info"), str):
-            row["info"] = orjson.loads(row["info"])
+            row["info"] = _parsed_info(row["info"], example_id)
         return row
 
     def _row(self, example_id: int) -> Mapping[str, Any]:
-        if isinstance(self.rows, list):
+        if isinstance(self.rows, Sequence):
             return self._checked(self.rows[example_id], example_id)
         number, place = divmod(example_id, _BLOCK)
-        if self._block[0] != number:
+        block = self._block  # replaced as a whole, because several threads may read
+        if block[0] != number:
             columns = self.rows[number * _BLOCK : (number + 1) * _BLOCK]
             names = list(columns)
             rows = [dict(zip(names, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-            self._block = (number, rows)
-        return self._block[1][place]
+            self._block = block = (number, rows)
+        return block[1][place]
 
     def _checked(self, row: Any, example_id: int) -> Mapping[str, Any]:
         if not isinstance(row, Mapping):
@@ -112,13 +114,20 @@ def _own(value: Any) -> Any:
     return deepcopy(value) if isinstance(value, dict | list) else value
 
 
+def _parsed_info(info: str, example_id: int) -> Any:
+    try:
+        return orjson.loads(info)
+    except orjson.JSONDecodeError as error:
+        raise DatasetError(f"The 'info' of example {example_id} is a text, but not JSON: {error}") from error
+
+
 def example_hash(example: Mapping[str, Any]) -> str:
     """Returns 16 hex digits that identify an example by its content: prompt, answer and info.
 
     Equal for equal content, wherever the example stands in whatever dataset.
     """
     content = [example["prompt"], example.get("answer", ""), example.get("info", {})]
-    encoded = orjson.dumps(content, option=orjson.OPT_SORT_KEYS, default=str)
+    encoded = orjson.dumps(content, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
     return hashlib.sha256(encoded).hexdigest()[:_HASH_CHARACTERS]
 
 

@@ -7,20 +7,22 @@ import time
 from collections import deque
 
 _DECREASE = 0.5
+_TOLERATED_REFUSALS = 0.1
 _SETTLING_SECONDS = 1.0
 
 
 class AdaptiveLimit:
     """A first-come-first-served limit: additive increase, multiplicative decrease.
 
-    Halved when the endpoint asks for less (at most once a second, since requests already under way
-    say the same thing again), raised by one after as many successes as are allowed at once.
+    Halved when more than a tenth of the attempts since the last look were refused, looking at most once a second,
+    since requests already under way say the same thing again; a few refusals are left to the retries. Raised by one
+    after as many successes as are allowed at once.
 
     Args:
         ceiling: how many at once at the most; 0 or less for no limit.
 
     Attributes:
-        allowed: how many at once now.
+        allowed: how many at once now; a fraction counts when it has grown to a whole.
         in_use: how many are under way.
     """
 
@@ -29,7 +31,9 @@ class AdaptiveLimit:
         self.allowed = self.ceiling
         self.in_use = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._lowered_at = 0.0
+        self._attempts = 0
+        self._refusals = 0
+        self._looked_at = 0.0
 
     async def acquire(self) -> None:
         """Waits for a place."""
@@ -52,16 +56,21 @@ class AdaptiveLimit:
 
     def raise_limit(self) -> None:
         """Takes note of a success."""
+        self._attempts += 1
         if self.allowed < self.ceiling:
             self.allowed = min(self.ceiling, self.allowed + 1 / self.allowed)
             self._wake()
 
     def lower_limit(self) -> None:
-        """Takes note that the endpoint is overloaded."""
+        """Takes note that the endpoint refused: it is overloaded, or away."""
+        self._attempts += 1
+        self._refusals += 1
         now = time.monotonic()
-        if now - self._lowered_at >= _SETTLING_SECONDS:
-            self._lowered_at = now
+        if now - self._looked_at < _SETTLING_SECONDS:
+            return
+        if self._refusals > self._attempts * _TOLERATED_REFUSALS:
             self.allowed = max(1.0, min(self.allowed, float(self.in_use)) * _DECREASE)
+        self._looked_at, self._attempts, self._refusals = now, 0, 0
 
     def _wake(self) -> None:
         while self._waiting and self.in_use + 1 <= self.allowed:

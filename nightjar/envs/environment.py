@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from nightjar.clients import Client, resolve_client
+from nightjar.clients import Client, ClientConfig, resolve_client
 from nightjar.data import DatasetBuilder, Examples
 from nightjar.decorators import decorated_methods
 from nightjar.messages import Messages, Response, Tool, normalize_messages
@@ -17,6 +18,8 @@ from nightjar.state import RolloutInput, RolloutTiming, SamplingArgs, State, add
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+    from nightjar.envs.generation import GenerateOutputs
 
 
 class Environment(ABC):
@@ -170,6 +173,59 @@ class Environment(ABC):
         sampling_args: SamplingArgs | None = None,
     ) -> State:
         """Makes one attempt at an example and returns its state, unscored."""
+
+    async def generate(
+        self,
+        inputs: Iterable[RolloutInput],
+        client: Client[Any, Any, Any, Any] | ClientConfig,
+        model: str,
+        sampling_args: SamplingArgs | None = None,
+        **how: Any,
+    ) -> GenerateOutputs:
+        """Generates and scores rollouts of these inputs; inputs of one ``example_id`` form a group.
+
+        Args:
+            inputs: as rollouts take them, once for each rollout.
+            client: a client, or a configuration from which one is made.
+            model: its name at the endpoint.
+            sampling_args: override the environment's, key by key.
+            **how: the fields of ``nightjar.envs.generation.Generation``: ``max_concurrent``, ``max_retries``,
+                ``results_path`` and so on.
+
+        Raises:
+            RunError: the endpoint refuses everything, or ``results_path`` cannot be used.
+        """
+        from nightjar.envs.generation import Generation, generate
+
+        return await generate(self, inputs, client, model, sampling_args or {}, Generation(**how))
+
+    def generate_sync(self, *args: Any, **kwargs: Any) -> GenerateOutputs:
+        """Does what ``generate`` does, where no event loop runs."""
+        return asyncio.run(self.generate(*args, **kwargs))
+
+    async def evaluate(
+        self,
+        client: Client[Any, Any, Any, Any] | ClientConfig,
+        model: str,
+        sampling_args: SamplingArgs | None = None,
+        num_examples: int = -1,
+        rollouts_per_example: int = 1,
+        **how: Any,
+    ) -> GenerateOutputs:
+        """Generates and scores rollouts of the evaluation dataset.
+
+        Args:
+            client, model, sampling_args, **how: as for ``generate``.
+            num_examples: the first so many; all for -1.
+            rollouts_per_example: rollouts of each.
+        """
+        count = len(self.examples) if num_examples < 0 else min(num_examples, len(self.examples))
+        chosen = [cast("RolloutInput", self.examples[position]) for position in range(count)]
+        return await self.generate(chosen * rollouts_per_example, client, model, sampling_args, **how)
+
+    def evaluate_sync(self, *args: Any, **kwargs: Any) -> GenerateOutputs:
+        """Does what ``evaluate`` does, where no event loop runs."""
+        return asyncio.run(self.evaluate(*args, **kwargs))
 
     async def is_completed(self, state: State) -> bool:
         """Asks the stop conditions in turn; the first that holds ends the rollout and is named in the state."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from nightjar.clients import Client
@@ -17,6 +18,7 @@ class EnvironmentRollouts:
         client: where the model is.
         model: its name there.
         sampling_args: override the environment's, key by key.
+        example: from an example_id to an input of one's own; the environment's examples unless given.
     """
 
     def __init__(
@@ -25,15 +27,17 @@ class EnvironmentRollouts:
         client: Client[Any, Any, Any, Any],
         model: str,
         sampling_args: SamplingArgs,
+        example: Callable[[int], Mapping[str, Any]] | None = None,
     ) -> None:
         self._env = env
         self._client = client
         self._model = model
         self._sampling_args = sampling_args
+        self._example = example or env.examples.__getitem__
 
     def input(self, example_id: int, rollout_index: int) -> RolloutInput:
         """Returns a fresh input, which nothing else shares."""
-        return cast("RolloutInput", self._env.examples[example_id] | {"rollout_index": rollout_index})
+        return cast("RolloutInput", {**self._example(example_id), "rollout_index": rollout_index})
 
     async def new_state(self, rollout_input: RolloutInput) -> State:
         """Returns a state in which nothing has happened yet."""

@@ -109,8 +109,10 @@ class Run:
             await self.env.teardown()
         except Exception:
             logger.exception("The teardown of environment %r failed", self.config.env_id)
-        await self.client.close()
-        self.directory.__exit__(None, None, None)
+        try:
+            await self.client.close()
+        finally:
+            self.directory.__exit__(None, None, None)
 
 
 def _aggregates(rollouts: int, summary: Summary | None) -> dict[str, Any]:

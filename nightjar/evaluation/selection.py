@@ -79,22 +79,27 @@ def check_resumable(directory: RunDirectory, config: RunConfig, selection: Selec
 
 
 def find_resumable(config: RunConfig, output_dir: Path | None) -> RunDirectory | None:
-    """Returns the newest run of the same identity that is not complete; None where there is none."""
+    """Returns the newest run of the same identity that is not complete and published; None where there is none."""
     asked = config.model_dump(mode="json")
     for directory in _newest_first(runs_folder(config.env_id, config.model, output_dir)):
         try:
-            saved, metadata = directory.read_config(), directory.read_metadata()
+            saved = directory.read_config()
         except RunDirectoryError:
             continue
         is_same = all(saved.get(name) == asked[name] for name in IDENTITY)
-        if is_same and not _is_covered(metadata, saved, config):
+        if is_same and not _is_covered(directory, saved, config):
             return directory
     return None
 
 
-def _is_covered(metadata: dict[str, Any], saved: dict[str, Any], config: RunConfig) -> bool:
-    wants_more = config.num_examples == ALL_EXAMPLES or config.num_examples > saved["selected_examples"]
-    return metadata.get("status") == "completed" and not wants_more
+def _is_covered(directory: RunDirectory, saved: dict[str, Any], config: RunConfig) -> bool:
+    if config.num_examples == ALL_EXAMPLES or config.num_examples > saved["selected_examples"]:
+        return False
+    try:
+        metadata = directory.read_metadata()
+    except RunDirectoryError:
+        return False  # killed before it was first written; damaged, it is reported when the run is opened
+    return metadata.get("status") == "completed" and bool(metadata.get("published_at"))
 
 
 def _newest_first(folder: Path) -> Iterable[RunDirectory]:

@@ -17,7 +17,7 @@ from nightjar.clients import resolve_client
 from nightjar.config import RunConfig
 from nightjar.engine import Engine, EngineOptions, Progress, RetryPolicy
 from nightjar.envs import Environment, EnvironmentRollouts, environment_version, load_environment
-from nightjar.errors import ConfigError, DatasetError
+from nightjar.errors import ConfigError, DatasetError, WarehouseError
 from nightjar.evaluation.plan import Plan, Shard
 from nightjar.evaluation.run import Run, new_run_id, watcher
 from nightjar.evaluation.selection import (
@@ -71,6 +71,7 @@ def load_env(
         if is_resumed:
             check_resumable(directory, config, selection, version)
         facts = _facts(config, selection, version, directory, flow_run_id, env.pass_threshold)
+        journal = Journal(directory, selection.hashes.__getitem__, config.state_columns)
         directory.write_config(
             {
                 **config.model_dump(mode="json"),
@@ -79,7 +80,6 @@ def load_env(
                 "env_version": version,
             }
         )
-        journal = Journal(directory, selection.hashes.__getitem__, config.state_columns)
     except BaseException:
         directory.__exit__(None, None, None)
         raise
@@ -173,12 +173,21 @@ def _status(run: Run, summary: Summary, error: BaseException | None) -> str:
 
 
 def publish(directory: RunDirectory, warehouse: Warehouse) -> PublishReport:
-    """Publishes a run directory into the warehouse, in one transaction.
+    """Publishes a run directory into the warehouse, in one transaction, and notes in its metadata that it is there.
 
     Raises:
-        WarehouseError: it cannot be written.
+        WarehouseError: it cannot be written; the message says where the results are.
     """
-    return warehouse.publish(directory.path)
+    try:
+        report = warehouse.publish(directory.path)
+    except WarehouseError as error:
+        reason = str(error).rstrip(".")
+        raise WarehouseError(
+            f"{reason}. The results are in {directory.path}: the same command with --resume publishes them."
+        ) from error
+    published_at = datetime.now(UTC).isoformat(timespec="seconds")
+    directory.write_metadata(directory.read_metadata() | {"published_at": published_at})
+    return report
 
 
 def _plan(config: RunConfig, env: Environment) -> Plan:

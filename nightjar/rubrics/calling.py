@@ -31,13 +31,15 @@ class RewardFunction:
         self.name = function_name(func)
         parameters = inspect.signature(func).parameters
         self._takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-        self._names = frozenset(parameters)
+        self._bound = bound_names(func)
+        self._names = frozenset(parameters) - self._bound
         self.is_group = bool(self._names & GROUP_PARAMETERS)
         self._is_async = is_async(func)
 
     async def call(self, objects: Mapping[str, Any]) -> Any:
         """Calls the function with the objects that it names; with all of them where it takes ``**kwargs``."""
-        chosen = dict(objects) if self._takes_all else {name: objects[name] for name in self._names if name in objects}
+        wanted = objects.keys() - self._bound if self._takes_all else self._names & objects.keys()
+        chosen = {name: objects[name] for name in wanted}
         if self._is_async:
             return await self.func(**chosen)
         result = await threads.run(functools.partial(self.func, **chosen))
@@ -49,6 +51,11 @@ def function_name(func: Callable[..., Any]) -> str:
     if isinstance(func, functools.partial):
         return function_name(func.func)
     return getattr(func, "__name__", None) or type(func).__name__
+
+
+def bound_names(func: Callable[..., Any]) -> frozenset[str]:
+    """Returns the keyword arguments that a ``partial`` has settled already."""
+    return frozenset(func.keywords) if isinstance(func, functools.partial) else frozenset()
 
 
 def is_async(func: Callable[..., Any]) -> bool:

@@ -143,35 +143,38 @@ class Rubric:
 
     async def _score_single(self, functions: Sequence[RewardFunction], state: State) -> None:
         objects, metrics, name = self._objects(state), state["metrics"], ""
+        limit = asyncio.timeout(self.timeout_seconds)
         try:
-            async with asyncio.timeout(self.timeout_seconds):
+            async with limit:
                 for function in functions:
                     name = function.name
                     metrics[name] = _number(await function.call(objects))
         except Exception as error:  # noqa: BLE001 - reward functions are user code
-            state["error"] = self._failure(name, error)
+            state["error"] = self._failure(name, error, limit)
 
     async def _score_groups(self, functions: Sequence[RewardFunction], states: Sequence[State]) -> None:
         for function in functions:
             alive = [state for state in states if state["error"] is None]
+            limit = asyncio.timeout(self.timeout_seconds)
             try:
-                await self._score_group(function, alive)
+                async with limit:
+                    await self._score_group(function, alive)
             except Exception as error:  # noqa: BLE001 - reward functions are user code
                 for state in alive:
-                    state["error"] = self._failure(function.name, error)
+                    state["error"] = self._failure(function.name, error, limit)
 
     async def _score_group(self, function: RewardFunction, states: Sequence[State]) -> None:
         if not states:
             return
-        async with asyncio.timeout(self.timeout_seconds):
-            scores = list(await function.call(self._group_objects(states)))
+        scores = list(await function.call(self._group_objects(states)))
         if len(scores) != len(states):
             raise ValueError(f"returned {len(scores)} scores for {len(states)} rollouts")
         for state, score in zip(states, scores, strict=True):
             state["metrics"][function.name] = _number(score)
 
-    def _failure(self, name: str, error: Exception) -> ScoringError:
-        reason = f"took longer than {self.timeout_seconds} s" if isinstance(error, TimeoutError) else error
+    def _failure(self, name: str, error: Exception, limit: asyncio.Timeout) -> ScoringError:
+        is_late = isinstance(error, TimeoutError) and limit.expired()
+        reason = f"took longer than {self.timeout_seconds} s" if is_late else error
         failure = ScoringError(f"Reward function {name!r}: {reason or type(error).__name__}")
         failure.__cause__ = error
         return failure

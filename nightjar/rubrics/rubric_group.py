@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from typing import Any
 
 from nightjar.rubrics.rubric import Rubric, distinct_name, set_advantages
 from nightjar.state import RewardFunc, State
+
+logger = logging.getLogger(__name__)
 
 
 class RubricGroup(Rubric):
@@ -25,6 +28,7 @@ class RubricGroup(Rubric):
             raise ValueError("RubricGroup must have at least one rubric")
         super().__init__(parser=rubrics[0].parser)
         self.rubrics = list(rubrics)
+        self._renamed: set[str] = set()
 
     @property
     def funcs(self) -> list[RewardFunc]:
@@ -66,12 +70,19 @@ class RubricGroup(Rubric):
                 if state["error"] is None:
                     rewards[position].append(state["reward"] or 0.0)
                     for name, score in state["metrics"].items():
-                        metrics[position][distinct_name(name, metrics[position])] = score
+                        metrics[position][self._distinct(name, metrics[position])] = score
         for state, parts, found in zip(scored, rewards, metrics, strict=True):
             failed = state["error"] is not None
             state["reward"] = None if failed else math.fsum(parts)
             state["metrics"] = {} if failed else found
         set_advantages(states)
+
+    def _distinct(self, name: str, taken: dict[str, float]) -> str:
+        distinct = distinct_name(name, taken)
+        if distinct != name and distinct not in self._renamed:
+            self._renamed.add(distinct)
+            logger.warning("Two reward functions are called %r: one is recorded as %r", name, distinct)
+        return distinct
 
     async def cleanup(self, state: State) -> None:
         """Runs every rubric's ``@cleanup`` methods."""

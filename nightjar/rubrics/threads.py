@@ -13,7 +13,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
+from weakref import WeakSet
 
 _MAX_THREADS = 64
 _PATIENCE_SECONDS = 0.01
@@ -40,6 +42,7 @@ class _Call:
             self.result = self.context.run(self.func)
         except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the result
             self.error = error
+        self.is_running = False
 
     def resolve(self) -> None:
         if self.future.done():
@@ -57,10 +60,11 @@ class WorkerThreads:
 
     def __init__(self) -> None:
         self._waiting: deque[_Call] = deque()
+        self._done: deque[_Call] = deque()
         self._changed = threading.Condition()
         self._threads = 0
         self._idle = 0
-        self._is_watched = False
+        self._watching: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
 
     async def run(self, func: Callable[[], Any]) -> Any:
         """Runs ``func`` in a thread, with the caller's context variables, and returns what it returns."""
@@ -71,9 +75,9 @@ class WorkerThreads:
                 self._changed.notify()
             elif not self._threads:
                 self._start_thread()
-        if not self._is_watched:
-            self._is_watched = True
-            call.loop.call_later(_PATIENCE_SECONDS, self._watch, len(self._waiting))
+            if call.loop not in self._watching:
+                self._watching.add(call.loop)
+                call.loop.call_later(_PATIENCE_SECONDS, self._watch, len(self._waiting))
         try:
             return await call.future
         except asyncio.CancelledError:
@@ -81,14 +85,20 @@ class WorkerThreads:
             raise
 
     def _watch(self, waiting_before: int) -> None:
-        """Starts another thread when nothing has been taken for a while; looks again while calls wait."""
+        """Starts another thread when nothing has been taken for a while; looks again while calls wait.
+
+        Hands over what is done, too: the thread that did it may hang in its next call.
+        """
+        loop = asyncio.get_running_loop()
         with self._changed:
             waiting = len(self._waiting)
             if waiting >= waiting_before > 0 and not self._idle and self._threads < _MAX_THREADS:
                 self._start_thread()
-            self._is_watched = waiting > 0
+            if not waiting:
+                self._watching.discard(loop)
+        self._deliver()
         if waiting:
-            asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, self._watch, waiting)
+            loop.call_later(_PATIENCE_SECONDS, self._watch, waiting)
 
     def _give_up(self, call: _Call) -> None:
         with self._changed:
@@ -102,23 +112,22 @@ class WorkerThreads:
         threading.Thread(target=self._work, name="nightjar-worker", daemon=True).start()
 
     def _work(self) -> None:
-        done: list[_Call] = []
         since = 0.0
         while True:
-            call = self._take(done)
+            call = self._take()
             call.execute()
             if call.future.cancelled():
-                _deliver(done)
+                self._deliver()
                 return
-            since = since if done else time.monotonic()
-            done.append(call)
+            since = since if self._done else time.monotonic()
+            self._done.append(call)
             if time.monotonic() - since > _DELIVERY_SECONDS:
-                _deliver(done)
+                self._deliver()
 
-    def _take(self, done: list[_Call]) -> _Call:
+    def _take(self) -> _Call:
         """Returns the next call; before waiting for one, hands over what is done."""
         if not self._waiting:
-            _deliver(done)
+            self._deliver()
         with self._changed:
             while not self._waiting:
                 self._idle += 1
@@ -126,17 +135,16 @@ class WorkerThreads:
                 self._idle -= 1
             return self._waiting.popleft()
 
-
-def _deliver(done: list[_Call]) -> None:
-    """Resolves finished calls, with one wake-up for each event loop."""
-    calls = done.copy()
-    done.clear()
-    for loop in {call.loop for call in calls}:
-        mine = [call for call in calls if call.loop is loop]
-        try:
-            loop.call_soon_threadsafe(_resolve_all, mine)
-        except RuntimeError:
-            continue  # the loop is closed, so nobody waits
+    def _deliver(self) -> None:
+        """Resolves finished calls, with one wake-up for each event loop."""
+        calls: list[_Call] = []
+        with suppress(IndexError):  # another thread may hand over at the same time
+            while True:
+                calls.append(self._done.popleft())
+        for loop in {call.loop for call in calls}:
+            mine = [call for call in calls if call.loop is loop]
+            with suppress(RuntimeError):  # the loop is closed, so nobody waits
+                loop.call_soon_threadsafe(_resolve_all, mine)
 
 
 def _resolve_all(calls: list[_Call]) -> None:

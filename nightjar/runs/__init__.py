@@ -2,7 +2,7 @@
 
 from nightjar.runs.directory import ENVIRONMENTS_DIR, OUTPUT_DIR, RunDirectory, runs_folder
 from nightjar.runs.journal import Journal, Key
-from nightjar.runs.summary import Summary, summarize
+from nightjar.runs.summary import Summary, summarize, summarize_rows
 
 __all__ = [
     "ENVIRONMENTS_DIR",
@@ -13,4 +13,5 @@ __all__ = [
     "Summary",
     "runs_folder",
     "summarize",
+    "summarize_rows",
 ]

@@ -61,14 +61,14 @@ class Journal:
     ) -> None:
         self._hash_of = hash_of
         self._state_columns = tuple(state_columns)
-        self._ledger = JsonLines(directory.attempts_path)
-        self._results = JsonLines(directory.results_path)
         self._attempts: dict[Key, int] = {}
         self._generated: dict[Key, Place] = {}
         self._recorded: dict[Key, Place] = {}
         self._scored: dict[Key, Score] = {}
         self._unsaved_keys: set[str] = set()
         self._read(directory)
+        self._ledger = JsonLines(directory.attempts_path)
+        self._results = JsonLines(directory.results_path)
         self._is_closing = threading.Event()
         self._syncing = threading.Thread(target=self._sync_repeatedly, daemon=True)
         self._syncing.start()

@@ -119,7 +119,7 @@ class JsonLines:
 
 
 def scan_lines(path: Path) -> Iterator[Line]:
-    """Yields the whole lines of a file, which may still be written to.
+    """Yields the whole lines of a file, which may still be written to; none where it is missing.
 
     Raises:
         RunDirectoryError: the file cannot be read, or a line is damaged; file and line are named.
@@ -132,15 +132,17 @@ def scan_lines(path: Path) -> Iterator[Line]:
                     return
                 yield Line(number, Place(offset, len(line)), _parse(line, path, number))
                 offset += len(line)
+    except FileNotFoundError:
+        return
     except OSError as error:
         raise RunDirectoryError(f"Cannot read {str(path)!r}: {error.strerror}") from error
 
 
 def _parse(line: bytes, path: Path, number: int) -> dict[str, Any]:
     try:
-        row = orjson.loads(line)
+        row = orjson.loads(line.rstrip(b"\n"))
     except orjson.JSONDecodeError as error:
-        raise RunDirectoryError(f"{path}, line {number} is damaged: {error}") from error
+        raise RunDirectoryError(f"{path}, line {number} is damaged: {error.msg} at column {error.colno}") from error
     if not isinstance(row, dict):
         raise RunDirectoryError(f"{path}, line {number} is damaged: not a JSON object")
     return row

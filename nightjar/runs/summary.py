@@ -27,6 +27,7 @@ class Summary:
         pass_at_k, pass_all_k: k to value, over examples with all rollouts scored; empty with one rollout an example.
         usage: tokens of all recorded rollouts; None where the endpoint named none.
         errors: chain of error classes to how many rollouts ended so.
+        first_error: what the first of them says; None without errors.
         stop_conditions: name to how many rollouts ended so.
         truncated: scored rollouts that were cut short.
         models: names the endpoint answered with.
@@ -45,6 +46,7 @@ class Summary:
     stop_conditions: dict[str, int]
     truncated: int
     models: list[str]
+    first_error: str | None = None
 
     @property
     def coverage(self) -> float:
@@ -70,6 +72,7 @@ class _Tally:
     errors: Counter[str] = field(default_factory=Counter)
     stops: Counter[str] = field(default_factory=Counter)
     models: Counter[str] = field(default_factory=Counter)
+    first_error: str | None = None
     scored: int = 0
     truncated: int = 0
 
@@ -77,6 +80,7 @@ class _Tally:
         self.tokens.update(row.get("token_usage") or {})
         if row["error"] is not None:
             self.errors[row["error"]["error_chain_repr"]] += 1
+            self.first_error = self.first_error or row["error"]["message"]
             return
         self.scored += 1
         self.truncated += bool(row["is_truncated"])
@@ -89,21 +93,29 @@ class _Tally:
             self.metrics[name].append(value)
 
 
-def summarize(results_path: Path, *, rollouts: int, rollouts_per_example: int, pass_threshold: float) -> Summary:
-    """Reads a run's results, one line a rollout, and returns their aggregates.
-
-    Args:
-        results_path: ``results.jsonl`` of a finished run.
-        rollouts: how many were asked for.
-        rollouts_per_example: r; pass@k is there for r > 1.
-        pass_threshold: the reward from which on a rollout is correct.
+def summarize(results_path: Path, **asked_for: Any) -> Summary:
+    """Reads a finished run's results and returns their aggregates; arguments as for ``summarize_rows``.
 
     Raises:
         RunDirectoryError: the file is damaged.
     """
+    return summarize_rows((line.row for line in scan_lines(results_path)), **asked_for)
+
+
+def summarize_rows(
+    rows: Iterable[Mapping[str, Any]], *, rollouts: int, rollouts_per_example: int, pass_threshold: float
+) -> Summary:
+    """Returns the aggregates of results, one row a rollout.
+
+    Args:
+        rows: as in ``results.jsonl``.
+        rollouts: how many were asked for.
+        rollouts_per_example: r; pass@k is there for r > 1.
+        pass_threshold: the reward from which on a rollout is correct.
+    """
     tally = _Tally()
-    for line in scan_lines(results_path):
-        tally.add(line.row)
+    for row in rows:
+        tally.add(row)
     estimate = clustered_mean(tally.rewards.values())
     at_k, all_k = _pass_curves(tally.rewards.values(), rollouts_per_example, pass_threshold)
     return Summary(
@@ -120,6 +132,7 @@ def summarize(results_path: Path, *, rollouts: int, rollouts_per_example: int, p
         stop_conditions=dict(tally.stops.most_common()),
         truncated=tally.truncated,
         models=sorted(tally.models),
+        first_error=tally.first_error,
     )
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from nightjar.testing import ArithmeticSolver, Faults, ModelServer
 
-NIGHTJAR = [sys.executable, "-c", "from nightjar.cli import main; main()"]
+NIGHTJAR = [sys.executable, "-m", "nightjar"]
 
 
 class Services:

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 RAW_LOOP = Path(__file__).with_name("raw_loop.py")
-NIGHTJAR = [sys.executable, "-c", "from nightjar.cli import main; main()"]
+NIGHTJAR = [sys.executable, "-m", "nightjar"]
 REPEATS = 3
 
 

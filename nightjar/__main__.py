@@ -1,0 +1,5 @@
+"""``python -m nightjar`` is ``nightjar``."""
+
+from nightjar.cli import main
+
+main()
