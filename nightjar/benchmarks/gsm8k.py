@@ -20,6 +20,7 @@ from typing import Any
 
 from nightjar.data import load_hub_dataset, read_jsonl
 from nightjar.envs import SingleTurnEnv
+from nightjar.errors import DatasetError
 from nightjar.parsers import Parser, extract_boxed_answer, extract_hash_answer
 from nightjar.rubrics import Rubric
 
@@ -52,7 +53,10 @@ def load_environment(
 def load_examples(dataset: str | None, split: str) -> Any:
     """Returns the questions with their bare answers."""
     if dataset is None:
-        rows = load_hub_dataset("openai/gsm8k", "main", split)
+        try:
+            rows = load_hub_dataset("openai/gsm8k", "main", split)
+        except DatasetError as error:
+            raise DatasetError(f"{error}. Name a file instead: -a '{{\"dataset\": \"path.jsonl\"}}'") from error
         return rows.map(lambda row: {"answer": reference_answer(row["answer"])})
     rows = read_jsonl(dataset, required=("question", "answer"))
     return [{**row, "answer": reference_answer(row["answer"])} for row in rows]

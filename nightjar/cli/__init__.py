@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 _OPTIONAL_VALUES = {"--resume": "latest", "-R": "latest"}
 """Options whose value may be left out, and what it is then."""
@@ -15,14 +16,24 @@ _OPTIONAL_VALUES = {"--resume": "latest", "-R": "latest"}
 
 def main() -> None:
     """Runs the command that was typed."""
+    from typer import TyperException
+
     from nightjar.cli.app import app
     from nightjar.errors import NightjarError
 
     try:
-        app(args=with_optional_values(sys.argv[1:]))
+        code = app(args=with_optional_values(sys.argv[1:] or ["--help"]), standalone_mode=False)
     except NightjarError as error:
-        print(f"Error: {error}", file=sys.stderr)  # noqa: T201
-        sys.exit(1)
+        _fail(str(error), 1)
+    except TyperException as error:
+        _fail(error.format_message(), error.exit_code)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    if message:
+        print(f"Error: {message}", file=sys.stderr)  # noqa: T201
+    sys.exit(code)
 
 
 def with_optional_values(arguments: Sequence[str]) -> list[str]:

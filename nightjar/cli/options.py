@@ -56,7 +56,7 @@ BaseUrl = Annotated[
     _option(
         "--api-base-url",
         "-b",
-        help="Base URL of the endpoint.  [default: the provider's]",
+        help="Base URL of the endpoint (default: the provider's).",
         panel=_MODEL,
     ),
 ]
@@ -66,13 +66,13 @@ ApiKeyVar = Annotated[
         "--api-key-var",
         "-k",
         help="Name of the environment variable with the key; an endpoint on this machine needs "
-        "none.  [default: the provider's]",
+        "none (default: the provider's).",
         panel=_MODEL,
     ),
 ]
 ApiClientType = Annotated[
     str | None,
-    _option("--api-client-type", help="Protocol.  [default: the provider's]", panel=_MODEL),
+    _option("--api-client-type", help="Protocol (default: the provider's).", panel=_MODEL),
 ]
 Header = Annotated[
     list[str] | None,
@@ -212,13 +212,13 @@ Resume = Annotated[
 ]
 OutputDir = Annotated[
     Path | None,
-    _option("--output-dir", "-o", help="Folder of run directories.  [./outputs]", panel=_OUTPUT),
+    _option("--output-dir", "-o", help="Folder of run directories (default: ./outputs).", panel=_OUTPUT),
 ]
 WarehouseFolder = Annotated[
     str | None,
     typer.Option(
         "--warehouse",
-        help="Folder of the warehouse.  [NIGHTJAR_WAREHOUSE, else ./outputs/warehouse]",
+        help="Folder of the warehouse (default: NIGHTJAR_WAREHOUSE, else ./outputs/warehouse).",
         rich_help_panel=_OUTPUT,
     ),
 ]

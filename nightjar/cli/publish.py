@@ -14,7 +14,7 @@ def publish(
         str | None,
         typer.Option(
             "--warehouse",
-            help="Folder of the warehouse. [NIGHTJAR_WAREHOUSE, else ./outputs/warehouse]",
+            help="Folder of the warehouse (default: NIGHTJAR_WAREHOUSE, else ./outputs/warehouse).",
         ),
     ] = None,
 ) -> None:

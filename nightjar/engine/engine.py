@@ -203,13 +203,18 @@ class Engine:
         start = time.time()
         try:
             await self._rubric.score_group(states)
-            for state in states:
-                await self._rubric.cleanup(state)
         except Exception as error:  # noqa: BLE001 - rubrics are user code
             for state in states:
                 _fail_scoring(state, error)
         for state in states:
+            await self._clean_up(state)
             state["timing"].add_scoring(start)
+
+    async def _clean_up(self, state: State) -> None:
+        try:
+            await self._rubric.cleanup(state)
+        except Exception as error:  # noqa: BLE001 - rubrics are user code
+            _fail_scoring(state, error)
 
     def _count_retry(self) -> None:
         self.progress.retries += 1

@@ -136,18 +136,16 @@ class MultiTurnEnv(Environment):
     ) -> State:
         """Makes one attempt. What goes wrong is in ``state["error"]``; a timeout is not an error."""
         state = await self.init_state(input, client, model, sampling_args)
+        limit = asyncio.timeout(self.timeout_seconds)
         try:
-            async with asyncio.timeout(self.timeout_seconds) as limit:
+            async with limit:
                 state = await self.setup_state(state) or state
                 while not await self.is_completed(state):
                     await self._take_turn(state)
-        except TimeoutError as error:
-            if not limit.expired():
-                state["error"] = error
-            state["is_completed"], state["stop_condition"] = True, "timeout_reached"
         except Exception as error:  # noqa: BLE001 - environments are user code
-            state["error"] = error
-            state["is_completed"], state["stop_condition"] = True, "has_error"
+            is_late = isinstance(error, TimeoutError) and limit.expired()
+            state["error"] = None if is_late else error
+            state["is_completed"], state["stop_condition"] = True, "timeout_reached" if is_late else "has_error"
         return state
 
     async def _take_turn(self, state: State) -> None:

@@ -127,12 +127,13 @@ class Journal:
 
     def _read(self, directory: RunDirectory) -> None:
         for line in scan_lines(directory.attempts_path):
-            key = _key_in(line, directory.attempts_path)
+            key = _key_in(line, directory.attempts_path, ("error",))
             self._attempts[key] = self._attempts.get(key, 0) + 1
             if line.row["error"] is None:
                 self._generated[key] = line.place
         for line in scan_lines(directory.results_path):
-            self._remember(_key_in(line, directory.results_path), line.place, line.row)
+            key = _key_in(line, directory.results_path, ("error", "reward", "advantage"))
+            self._remember(key, line.place, line.row)
 
     def _remember(self, key: Key, place: Place, row: dict[str, Any]) -> None:
         self._recorded.pop(key, None)
@@ -191,10 +192,11 @@ def _key_of(state: State) -> Key:
     return Key(columns["example_id"], columns["rollout_index"])
 
 
-def _key_in(line: Line, path: Path) -> Key:
+def _key_in(line: Line, path: Path, fields: Sequence[str]) -> Key:
     row = line.row
     if not (isinstance(row.get("example_id"), int) and isinstance(row.get("rollout_index"), int)):
         raise RunDirectoryError(f"{path}, line {line.number} is damaged: it names no rollout")
-    if "error" not in row:
-        raise RunDirectoryError(f"{path}, line {line.number} is damaged: it has no 'error'")
+    for field in fields:
+        if field not in row:
+            raise RunDirectoryError(f"{path}, line {line.number} is damaged: it has no {field!r}")
     return Key(row["example_id"], row["rollout_index"])

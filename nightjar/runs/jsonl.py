@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from nightjar.errors import RunDirectoryError
 logger = logging.getLogger(__name__)
 
 _TAIL_BYTES = 1 << 16
+_LARGEST_INTEGER = 1 << 63
 
 
 class Place(NamedTuple):
@@ -56,10 +57,12 @@ class JsonLines:
     def append(self, rows: list[dict[str, Any]]) -> list[Place]:
         """Appends rows with one write, and returns where each stands.
 
+        What JSON cannot hold is written as text.
+
         Raises:
             RunDirectoryError: the disk is full or broken; the file is as it was before.
         """
-        lines = [orjson.dumps(row, default=str, option=orjson.OPT_APPEND_NEWLINE) for row in rows]
+        lines = [_encoded(row) for row in rows]
         start = self._size
         self._write(b"".join(lines))
         places = []
@@ -84,9 +87,10 @@ class JsonLines:
 
     def sync(self) -> None:
         """Waits until what was appended is on disk."""
-        if self._synced_size != self._size:
-            self._synced_size = self._size
+        size = self._size
+        if self._synced_size != size:
             os.fdatasync(self._file)
+            self._synced_size = size
 
     def close(self) -> None:
         """Closes the file."""
@@ -116,6 +120,24 @@ class JsonLines:
             logger.warning("%s: cut off a torn last line of %d bytes", self.path, size - end)
             os.ftruncate(self._file, end)
         return end
+
+
+def _encoded(row: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(row, default=str, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:  # user code put it there: keys that are no texts, huge integers, half characters
+        return orjson.dumps(_plain(row), default=str, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {_plain(str(key)): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    is_huge = isinstance(value, int) and not -_LARGEST_INTEGER <= value < _LARGEST_INTEGER
+    return str(value) if is_huge else value
 
 
 def scan_lines(path: Path) -> Iterator[Line]:
