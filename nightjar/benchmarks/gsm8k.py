@@ -20,7 +20,6 @@ from typing import Any
 
 from nightjar.data import load_hub_dataset, read_jsonl
 from nightjar.envs import SingleTurnEnv
-from nightjar.errors import DatasetError
 from nightjar.parsers import Parser, extract_boxed_answer, extract_hash_answer
 from nightjar.rubrics import Rubric
 
@@ -50,15 +49,12 @@ def load_environment(
     )
 
 
-def load_examples(dataset: str | None, split: str) -> Any:
+def load_examples(dataset: str | None, split: str) -> list[dict[str, Any]]:
     """Returns the questions with their bare answers."""
-    if dataset is None:
-        try:
-            rows = load_hub_dataset("openai/gsm8k", "main", split)
-        except DatasetError as error:
-            raise DatasetError(f"{error}. Name a file instead: -a '{{\"dataset\": \"path.jsonl\"}}'") from error
-        return rows.map(lambda row: {"answer": reference_answer(row["answer"])})
-    rows = read_jsonl(dataset, required=("question", "answer"))
+    if dataset is not None:
+        rows = read_jsonl(dataset, required=("question", "answer"))
+    else:
+        rows = load_hub_dataset("openai/gsm8k", "main", split)
     return [{**row, "answer": reference_answer(row["answer"])} for row in rows]
 
 

@@ -72,7 +72,7 @@ class RunConfig(BaseModel):
     @classmethod
     def _check_num_examples(cls, value: int) -> int:
         if value != ALL_EXAMPLES and value < 1:
-            raise ValueError(f"must be 1 or more, or -1 for all examples, found {value}")
+            raise ValueError("must be 1 or more, or -1 for all examples")
         return value
 
     def client_config(self) -> ClientConfig:

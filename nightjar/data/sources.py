@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
@@ -50,21 +51,50 @@ def _parse_row(line: bytes, place: str, required: tuple[str, ...]) -> dict[str, 
     return row
 
 
-def load_hub_dataset(name: str, config: str | None, split: str) -> Any:
-    """Loads a split of a dataset from the Hugging Face Hub, or from its local cache.
+def load_hub_dataset(name: str, config: str | None, split: str) -> list[dict[str, Any]]:
+    """Loads a split of a dataset from the Hugging Face Hub, the first time, and from Nightjar's cache from then on.
 
-    Returns:
-        A ``datasets.Dataset``.
+    A benchmark so stays the same, needs no network, and does not wait for ``datasets`` to be imported. To have it
+    loaded anew, delete its file under ``cache_folder()``.
 
     Raises:
         DatasetError: it cannot be had; what the hub said is in the message.
     """
+    parts = [part.strip("/").replace("/", "--") for part in (name, config or "default", split)]
+    path = cache_folder().joinpath("datasets", *parts).with_suffix(".jsonl")
+    if path.is_file():
+        return read_jsonl(path)
+    rows = _load_from_hub(name, config, split)
+    _keep(path, rows)
+    return rows
+
+
+def cache_folder() -> Path:
+    """Returns the folder of what can be had again: ``NIGHTJAR_CACHE``, or else ``~/.cache/nightjar``."""
+    default = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "nightjar"
+    return Path(os.environ.get("NIGHTJAR_CACHE", default)).expanduser()
+
+
+def _load_from_hub(name: str, config: str | None, split: str) -> list[dict[str, Any]]:
     import datasets
 
     try:
-        return datasets.load_dataset(name, config, split=split)
+        rows: list[dict[str, Any]] = datasets.load_dataset(name, config, split=split).to_list()
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise DatasetError(
-            f"Cannot load dataset {name!r}, split {split!r}, from the Hugging Face Hub: {reason}"
+            f"Cannot load dataset {name!r}, split {split!r}, from the Hugging Face Hub: {reason}. "
+            'Where there is no network, name a file: -a \'{"dataset": "path.jsonl"}\''
         ) from error
+    return rows
+
+
+def _keep(path: Path, rows: list[dict[str, Any]]) -> None:
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))
+        beside.replace(path)
+    except (OSError, TypeError) as error:
+        beside.unlink(missing_ok=True)
+        logger.warning("Cannot keep the dataset in %s: %s", path, error)

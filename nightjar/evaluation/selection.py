@@ -79,7 +79,10 @@ def check_resumable(directory: RunDirectory, config: RunConfig, selection: Selec
 
 
 def find_resumable(config: RunConfig, output_dir: Path | None) -> RunDirectory | None:
-    """Returns the newest run of the same identity that is not complete and published; None where there is none."""
+    """Returns the newest run to go on with: of the same identity, of no more examples, not complete and published.
+
+    None where there is none.
+    """
     asked = config.model_dump(mode="json")
     for directory in _newest_first(runs_folder(config.env_id, config.model, output_dir)):
         try:
@@ -87,9 +90,13 @@ def find_resumable(config: RunConfig, output_dir: Path | None) -> RunDirectory |
         except RunDirectoryError:
             continue
         is_same = all(saved.get(name) == asked[name] for name in IDENTITY)
-        if is_same and not _is_covered(directory, saved, config):
+        if is_same and not _took_more(saved, config) and not _is_covered(directory, saved, config):
             return directory
     return None
+
+
+def _took_more(saved: dict[str, Any], config: RunConfig) -> bool:
+    return config.num_examples != ALL_EXAMPLES and saved["selected_examples"] > config.num_examples
 
 
 def _is_covered(directory: RunDirectory, saved: dict[str, Any], config: RunConfig) -> bool:

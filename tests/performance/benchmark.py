@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +25,8 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+
+from nightjar.cli.prefect_api import prefect_answers
 
 RAW_LOOP = Path(__file__).with_name("raw_loop.py")
 NIGHTJAR = [sys.executable, "-m", "nightjar"]
@@ -142,12 +146,56 @@ def memory_growth() -> list[Row]:
 
 
 def start_up() -> list[Row]:
-    """CPU to start, run one rollout and end."""
-    with model_server() as url:
-        raw, ours = raw_loop(url, 1, 1).cpu_seconds, evaluate(url, 1, 1).cpu_seconds
+    """CPU to start, run one rollout and end: with generated problems, and with a cached dataset of 1,319 questions."""
+    question = json.dumps({"question": "What is 6 * 7? " * 20, "answer": "#### 42"})
+    with model_server() as url, tempfile.TemporaryDirectory() as cache:
+        path = Path(cache, "datasets", "openai--gsm8k", "main", "test.jsonl")
+        path.parent.mkdir(parents=True)
+        path.write_text(f"{question}\n" * 1319)
+        os.environ["NIGHTJAR_CACHE"] = cache
+        raw = raw_loop(url, 1, 1).cpu_seconds
+        generated = evaluate(url, 1, 1).cpu_seconds
+        command = [*NIGHTJAR, "eval", "run", "gsm8k", "-m", "m", "-b", url, "-n", "1", "-r", "1", "--direct"]
+        cached = best(lambda folder: measure(command, folder)).cpu_seconds
     return [
-        Row("start-up, direct, N=1", f"{raw:.2f} s", f"{ours:.2f} s", f"{ours / raw:.1f} ×", "≤ 2 s CPU")
-    ]  # fmt: skip
+        Row(f"start-up, direct, N=1, {what}", f"{raw:.2f} s", f"{ours:.2f} s", f"{ours / raw:.1f} ×", "≤ 2 s CPU")
+        for what, ours in (("generated problems", generated), ("cached dataset", cached))
+    ]
+
+
+@contextmanager
+def prefect_server() -> Iterator[None]:
+    """Runs Prefect's server in a process of its own, which is not counted either."""
+    with tempfile.TemporaryDirectory() as home, socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        free.close()
+        os.environ |= {"PREFECT_HOME": home, "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+        os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{port}/api"
+        command = [sys.executable, "-m", "prefect", "server", "start", "--port", str(port)]
+        server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            while not prefect_answers(os.environ["PREFECT_API_URL"]):
+                time.sleep(0.5)
+            yield
+        finally:
+            server.terminate()
+            server.wait()
+            del os.environ["PREFECT_API_URL"]
+
+
+def flow_mode() -> list[Row]:
+    """CPU of the client in flow mode beyond direct mode, for a small and a large run."""
+    rows = []
+    with prefect_server(), model_server() as url:
+        for n in (500, 10_000):
+            direct = evaluate(url, n, 64, "--direct").cpu_seconds
+            flow = evaluate(url, n, 64, "--prefect").cpu_seconds
+            rows.append(
+                Row(f"flow mode beyond direct mode, CPU of the client, N={n:,}", f"direct {direct:.1f} s",
+                    f"flow {flow:.1f} s", f"+ {flow - direct:.1f} s", "≤ 4 s, not growing with N")
+            )  # fmt: skip
+    return rows
 
 
 CASES: dict[str, Callable[[], list[Row]]] = {
@@ -155,6 +203,7 @@ CASES: dict[str, Callable[[], list[Row]]] = {
     "latency": wall_with_latency,
     "memory": memory_growth,
     "start-up": start_up,
+    "flow": flow_mode,
 }
 
 
