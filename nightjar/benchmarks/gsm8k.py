@@ -24,7 +24,7 @@ from nightjar.parsers import Parser, extract_boxed_answer, extract_hash_answer
 from nightjar.rubrics import Rubric
 
 SYSTEM_PROMPT = "Solve the problem step by step. Give the final answer, a number, inside \\boxed{}."
-NUMBER = re.compile(r"-?\$?\s?(?:\d[\d,]*(?:\.\d+)?|\.\d+)")
+NUMBER = re.compile(r"-?(?:\$\s?)?(?:\d[\d,]*(?:\.\d+)?|\.\d+)")
 ANSWER_LINE = re.compile(r"(?:^|\b)(?:A|Answer|answer|ANSWER)\s*:\s*([^\n]*)")
 
 

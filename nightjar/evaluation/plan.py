@@ -45,14 +45,19 @@ class Plan:
     scores_whole_groups: bool
 
     def owed(self, journal: Journal, example_id: int) -> list[Group]:
-        """Returns what is left to do of an example's rollouts; nothing where all are scored."""
-        keys = [Key(example_id, index) for index in range(self.rollouts_per_example)]
-        missing = [key for key in keys if not journal.is_scored(key)]
-        if not missing:
-            return []
-        members = keys if self.scores_whole_groups else missing
-        parts = [[key] for key in members] if self.is_independent else [members]
+        """Returns the groups in which an example's rollouts are generated and scored; none where all are scored."""
+        members = self.members(journal, example_id)
+        parts = [[key] for key in members] if self.is_independent else [members] if members else []
         return [_group(part, journal) for part in parts]
+
+    def members(self, journal: Journal, example_id: int) -> list[Key]:
+        """Returns the rollouts of an example that are to be scored, some of them perhaps again."""
+        keys = self._keys(example_id)
+        missing = [key for key in keys if not journal.is_scored(key)]
+        return keys if missing and self.scores_whole_groups else missing
+
+    def _keys(self, example_id: int) -> list[Key]:
+        return [Key(example_id, index) for index in range(self.rollouts_per_example)]
 
     def shards(self, journal: Journal, example_ids: Sequence[int], max_shards: int) -> list[Shard]:
         """Cuts a run's examples into at most ``max_shards`` blocks of equal size; finished blocks are left out."""
@@ -68,7 +73,7 @@ class Plan:
         return [shard for shard in shards if shard.owed]
 
     def _with_something_owed(self, journal: Journal, block: Iterable[int]) -> tuple[int, ...]:
-        return tuple(example_id for example_id in block if self.owed(journal, example_id))
+        return tuple(example_id for example_id in block if self.members(journal, example_id))
 
 
 def _group(keys: Sequence[Key], journal: Journal) -> Group:

@@ -225,15 +225,13 @@ def _engine(config: RunConfig, rollouts: EnvironmentRollouts, env: Environment, 
 
 
 def _count_what_is_done(run: Run) -> None:
-    rewards = list(run.journal.rewards())
+    to_score = {
+        key for shard in run.shards for example_id in shard.owed for key in run.plan.members(run.journal, example_id)
+    }
+    rewards = [reward for key, reward in run.journal.rewards() if key not in to_score]
     progress = run.progress
     progress.total = run.rollouts
-    progress.already_done = run.rollouts - sum(
-        len(group.to_generate) + len(group.to_restore)
-        for shard in run.shards
-        for example_id in shard.owed
-        for group in run.plan.owed(run.journal, example_id)
-    )
+    progress.already_done = run.rollouts - len(to_score)
     progress.reward_sum, progress.reward_count = sum(rewards), len(rewards)
 
 

@@ -81,9 +81,9 @@ class Journal:
         """Says whether the ledger holds an attempt at a rollout that did not fail."""
         return key in self._generated
 
-    def rewards(self) -> Iterator[float]:
-        """Yields the rewards of all scored rollouts."""
-        return (score.reward for score in self._scored.values() if score.reward is not None)
+    def rewards(self) -> Iterator[tuple[Key, float]]:
+        """Yields the reward of every scored rollout."""
+        return ((key, score.reward) for key, score in self._scored.items() if score.reward is not None)
 
     def attempted(self, state: State) -> None:
         """Appends a finished attempt to the ledger."""

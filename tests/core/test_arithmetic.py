@@ -1,0 +1,57 @@
+"""The arithmetic benchmark: generated problems with right answers."""
+
+import re
+
+import pytest
+
+from nightjar.benchmarks.arithmetic import load_environment, make_problems
+from nightjar.messages import AssistantMessage
+from nightjar.testing import ArithmeticSolver
+
+PROBLEM = re.compile(r"What is (\(\d+ [-+*] \d+\) [-+*] \d+)\?")
+
+
+def test_every_answer_is_what_python_computes():
+    problems = make_problems(300, seed=1, largest=99)
+    expressions = [PROBLEM.fullmatch(problem["question"])[1] for problem in problems]
+    assert [problem["answer"] for problem in problems] == [str(eval(expression)) for expression in expressions]
+
+
+def test_all_operations_occur_in_both_places():
+    questions = " ".join(problem["question"] for problem in make_problems(200, seed=1, largest=99))
+    assert set(re.findall(r" ([-+*]) ", questions)) == {"+", "-", "*"}
+    assert set(re.findall(r"\) ([-+*]) ", questions)) == {"+", "-", "*"}
+
+
+def test_equal_seeds_give_equal_problems():
+    assert make_problems(50, seed=3, largest=9) == make_problems(50, seed=3, largest=9)
+
+
+def test_another_seed_gives_others():
+    assert make_problems(50, seed=3, largest=9) != make_problems(50, seed=4, largest=9)
+
+
+def test_a_longer_list_begins_like_a_shorter_one():
+    assert make_problems(50, seed=3, largest=9)[:20] == make_problems(20, seed=3, largest=9)
+
+
+def test_numbers_are_at_most_the_largest():
+    numbers = {int(n) for problem in make_problems(300, 0, 7) for n in re.findall(r"\d+", problem["question"])}
+    assert numbers == set(range(1, 8))
+
+
+def test_an_example_asks_for_a_box():
+    example = load_environment(num_problems=1).examples[0]
+    assert [message["role"] for message in example["prompt"]] == ["system", "user"]
+    assert "\\boxed{}" in example["prompt"][0]["content"]
+
+
+@pytest.mark.parametrize("error_rate", [0.0, 1.0])
+async def test_the_scripted_solver_is_scored_right(make_state, error_rate):
+    env, solver = load_environment(num_problems=40), ArithmeticSolver(error_rate)
+    for number in range(40):
+        example = env.examples[number]
+        said = AssistantMessage(content=solver.answer(example["prompt"]).text)
+        state = make_state(number, columns={"answer": example["answer"]}, completion=[said])
+        await env.rubric.score_rollout(state)
+        assert state["reward"] == 1.0 - error_rate

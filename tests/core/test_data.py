@@ -1,0 +1,165 @@
+"""Datasets: rows as examples, their identity, and files."""
+
+import datasets
+import pytest
+
+from nightjar.data import Examples, example_hash, fingerprint, load_hub_dataset, read_jsonl
+from nightjar.errors import DatasetError
+from nightjar.messages import AssistantMessage, UserMessage
+
+ASKED = {"role": "user", "content": "2+2?"}
+EXAMPLE = {"prompt": [ASKED], "answer": "4", "info": {"a": 1, "b": 2}, "example_id": 0}
+
+
+class TestPrompt:
+    def test_a_question_becomes_a_user_message(self):
+        assert Examples([{"question": "2+2?", "answer": "4"}])[0] == {
+            "question": "2+2?",
+            "answer": "4",
+            "prompt": [ASKED],
+            "example_id": 0,
+        }
+
+    def test_system_prompt_and_few_shot_come_before_the_question(self):
+        few_shot = [UserMessage(content="1+1?"), AssistantMessage(content="2")]
+        prompt = Examples([{"question": "2+2?"}], "Be brief.", few_shot)[0]["prompt"]
+        assert [message["role"] for message in prompt] == ["system", "user", "assistant", "user"]
+        assert prompt[-1] == ASKED
+
+    def test_the_system_prompt_comes_before_a_prompt(self):
+        prompt = Examples([{"prompt": [ASKED]}], "Be brief.")[0]["prompt"]
+        assert prompt == [{"role": "system", "content": "Be brief."}, ASKED]
+
+    def test_a_prompt_with_a_system_message_keeps_it(self):
+        own = [{"role": "system", "content": "Shout."}, ASKED]
+        assert Examples([{"prompt": own}], "Be brief.")[0]["prompt"] == own
+
+    def test_few_shot_is_not_used_with_a_prompt(self):
+        assert Examples([{"prompt": [ASKED]}], None, [{"role": "user", "content": "x"}])[0]["prompt"] == [ASKED]
+
+    def test_a_prompt_may_be_a_text(self):
+        assert Examples([{"prompt": "2+2?"}])[0]["prompt"] == [ASKED]
+
+    def test_neither_prompt_nor_question_is_an_error_that_lists_the_columns(self):
+        with pytest.raises(DatasetError, match=r"Example 1 has neither .* its columns are \['answer', 'q'\]"):
+            Examples([{"question": "a"}, {"q": "b", "answer": "c"}])[1]
+
+
+class TestColumns:
+    def test_example_id_is_the_position_and_the_dataset_s_own_is_kept_beside(self):
+        example = Examples([{"question": "a"}, {"question": "b", "example_id": "x-17"}])[1]
+        assert (example["example_id"], example["src_id"]) == (1, "x-17")
+
+    def test_columns_without_a_value_are_left_out(self):
+        assert "answer" not in Examples([{"question": "a", "answer": None}])[0]
+
+    def test_info_may_be_json_text(self):
+        assert Examples([{"question": "a", "info": '{"n": 1}'}])[0]["info"] == {"n": 1}
+
+    def test_info_that_is_no_json_names_the_example(self):
+        with pytest.raises(DatasetError, match="'info' of example 0"):
+            Examples([{"question": "a", "info": "oops"}])[0]
+
+    def test_nothing_is_shared_between_two_readings(self):
+        examples = Examples([{"prompt": [ASKED], "info": {"list": [1]}}], "Be brief.")
+        first, second = examples[0], examples[0]
+        first["info"]["list"].append(2)
+        first["prompt"][0]["content"] = "changed"
+        first["prompt"][1]["content"] = "changed"
+        assert (second["info"], second["prompt"]) == (
+            {"list": [1]},
+            [{"role": "system", "content": "Be brief."}, ASKED],
+        )
+        assert examples[0] == second
+
+
+class TestSources:
+    def test_a_builder_is_called_on_first_use_and_once(self):
+        calls = []
+
+        def build():
+            calls.append(True)
+            return [{"question": "a"}]
+
+        examples = Examples(build)
+        assert calls == []
+        assert (len(examples), examples[0]["question"], calls) == (1, "a", [True])
+
+    def test_a_tuple_of_dicts(self):
+        assert Examples(({"question": "a"}, {"question": "b"}))[1]["question"] == "b"
+
+    def test_a_dataset_of_the_datasets_library(self):
+        rows = [{"question": f"q{number}", "answer": str(number)} for number in range(600)]
+        examples = Examples(datasets.Dataset.from_list(rows))
+        assert len(examples) == 600
+        assert [examples[n]["answer"] for n in (0, 255, 256, 599, 3)] == ["0", "255", "256", "599", "3"]
+
+    def test_rows_that_are_no_dicts(self):
+        with pytest.raises(DatasetError, match="Example 0 of the dataset is not a dict: 'a'"):
+            Examples(["a"])[0]
+
+    @pytest.mark.parametrize("value", [{"train": [{"question": "a"}]}, 7, iter([])], ids=["dict", "int", "iterator"])
+    def test_what_is_no_dataset(self, value):
+        with pytest.raises(DatasetError, match="A dataset must be a list of dicts or a Dataset, found"):
+            len(Examples(value))
+
+
+class TestIdentity:
+    def test_sixteen_hex_digits(self):
+        assert len(example_hash(EXAMPLE)) == 16
+        assert int(example_hash(EXAMPLE), 16) >= 0
+
+    def test_position_and_other_columns_do_not_count(self):
+        assert example_hash(EXAMPLE | {"example_id": 9, "difficulty": 3}) == example_hash(EXAMPLE)
+
+    def test_the_order_of_keys_does_not_count(self):
+        assert example_hash(EXAMPLE | {"info": {"b": 2, "a": 1}}) == example_hash(EXAMPLE)
+
+    @pytest.mark.parametrize(
+        "change", [{"prompt": [{**ASKED, "content": "2+3?"}]}, {"answer": "5"}, {"info": {"a": 1}}], ids=str
+    )
+    def test_prompt_answer_and_info_count(self, change):
+        assert example_hash(EXAMPLE | change) != example_hash(EXAMPLE)
+
+    def test_no_answer_is_an_empty_answer(self):
+        assert example_hash({"prompt": [ASKED]}) == example_hash({"prompt": [ASKED], "answer": "", "info": {}})
+
+    def test_info_may_have_keys_that_are_no_texts(self):
+        assert example_hash(EXAMPLE | {"info": {1: "a"}}) != example_hash(EXAMPLE | {"info": {2: "a"}})
+
+    def test_a_fingerprint_depends_on_the_order(self):
+        assert fingerprint(["a" * 16, "b" * 16]) != fingerprint(["b" * 16, "a" * 16])
+
+    def test_a_fingerprint_of_the_same_examples_is_the_same(self):
+        assert fingerprint(iter(["a" * 16])) == fingerprint(["a" * 16])
+
+
+class TestJsonLinesFiles:
+    def test_one_row_a_line_and_empty_lines_passed_over(self, tmp_path):
+        path = tmp_path / "d.jsonl"
+        path.write_text('{"question": "a"}\n\n{"question": "b\u2028c"}')
+        assert read_jsonl(path) == [{"question": "a"}, {"question": "b\u2028c"}]
+
+    @pytest.mark.parametrize(
+        ("content", "message"),
+        [
+            ('{"q": 1}\n{"q":', "line 2: not valid JSON"),
+            ("[1]", "line 1: expected a JSON object, found list"),
+            ('{"b": 1, "a": 2}', r"line 1: no 'q'; found \['a', 'b'\]"),
+            ("\n\n", "is empty"),
+        ],
+    )
+    def test_what_is_wrong_is_named_with_its_line(self, tmp_path, content, message):
+        path = tmp_path / "d.jsonl"
+        path.write_text(content)
+        with pytest.raises(DatasetError, match=message):
+            read_jsonl(path, required=("q",))
+
+    def test_a_missing_file(self, tmp_path):
+        with pytest.raises(DatasetError, match=r"Cannot read dataset .*none\.jsonl': No such file"):
+            read_jsonl(tmp_path / "none.jsonl")
+
+
+def test_a_hub_dataset_that_cannot_be_had_says_why(tmp_path):
+    with pytest.raises(DatasetError, match=r"Cannot load dataset .* split 'test', from the Hugging Face Hub: "):
+        load_hub_dataset(str(tmp_path / "nowhere"), None, "test")

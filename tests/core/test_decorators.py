@@ -1,0 +1,60 @@
+"""@stop, @cleanup, @teardown: which methods are found, and in which order."""
+
+from nightjar.decorators import cleanup, decorated_methods, stop, teardown
+
+
+class Parent:
+    @stop
+    async def zebra(self, state): ...
+
+    @stop(priority=10)
+    async def first(self, state): ...
+
+    @stop
+    async def apple(self, state): ...
+
+    @stop(priority=-1)
+    async def last(self, state): ...
+
+    @cleanup(priority=5)
+    async def close(self, state): ...
+
+    @teardown()
+    async def leave(self): ...
+
+    async def plain(self, state): ...
+
+
+class Child(Parent):
+    @stop
+    async def mango(self, state): ...
+
+    async def apple(self, state):
+        """Takes the mark away by overriding it."""
+
+
+def names(owner, mark):
+    return [method.__name__ for method in decorated_methods(owner, mark)]
+
+
+def test_higher_priority_first_then_by_name():
+    assert names(Parent(), "is_stop") == ["first", "apple", "zebra", "last"]
+
+
+def test_inherited_ones_are_found_among_the_own():
+    assert names(Child(), "is_stop") == ["first", "mango", "zebra", "last"]
+
+
+def test_each_mark_has_its_own_methods():
+    assert (names(Parent(), "is_cleanup"), names(Parent(), "is_teardown")) == (["close"], ["leave"])
+
+
+def test_methods_are_bound_to_the_owner():
+    parent = Parent()
+    assert all(method.__self__ is parent for method in decorated_methods(parent, "is_stop"))
+
+
+def test_a_decorated_function_stays_the_same_function():
+    def function(state): ...
+
+    assert stop(function) is function

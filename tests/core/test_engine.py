@@ -1,0 +1,341 @@
+"""The engine, driven by hand-written rollouts and a recorder that keeps what it is given."""
+
+import asyncio
+
+import pytest
+
+from nightjar.engine import Engine, EngineOptions, Group, RetryPolicy
+from nightjar.errors import InfraError, ModelError, RunAbortedError, RunDirectoryError, ScoringError
+from nightjar.rubrics import Rubric
+
+AT_ONCE = RetryPolicy(max_retries=2, initial_seconds=0.0)
+
+
+class RefusedError(Exception):
+    status_code = 401
+
+
+class FakeRollouts:
+    """Answers with the outcome that ``outcomes`` has for (example_id, rollout_index), in turn; else succeeds."""
+
+    def __init__(self, make_state, outcomes=None):
+        self.make_state = make_state
+        self.outcomes = outcomes or {}
+        self.started = []
+        self.in_flight = self.most_in_flight = 0
+        self.gate = None
+
+    def input(self, example_id, rollout_index):
+        return {"prompt": [], "example_id": example_id, "rollout_index": rollout_index}
+
+    async def new_state(self, rollout_input):
+        return self.make_state(rollout_input["example_id"], rollout_input["rollout_index"])
+
+    async def attempt(self, rollout_input):
+        key = rollout_input["example_id"], rollout_input["rollout_index"]
+        self.started.append(key)
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            await (self.gate.wait() if self.gate else asyncio.sleep(0))
+        finally:
+            self.in_flight -= 1
+        script = self.outcomes.get(key, [])
+        outcome = script.pop(0) if script else None
+        if isinstance(outcome, BaseException) and not isinstance(outcome, ModelError | InfraError):
+            raise outcome
+        state = await self.new_state(rollout_input)
+        state["error"] = outcome
+        state["completion"] = []
+        return state
+
+
+class FakeRecorder:
+    """Keeps what is finished, as (example_id, rollout_index, error)."""
+
+    def __init__(self):
+        self.attempts, self.groups, self.restored, self.states = [], [], [], []
+
+    def attempted(self, state):
+        self.attempts.append((state["example_id"], state["input"]["rollout_index"], state["error"]))
+
+    def scored(self, states):
+        self.states.extend(states)
+        self.groups.append([(state["example_id"], state["input"]["rollout_index"]) for state in states])
+
+    def restore(self, state):
+        self.restored.append((state["example_id"], state["input"]["rollout_index"]))
+        state["completion"] = ["restored"]
+        return state
+
+
+@pytest.fixture
+def recorder():
+    return FakeRecorder()
+
+
+@pytest.fixture
+def engine_of(make_state, recorder):
+    def make(outcomes=None, rubric=None, **options):
+        rollouts = FakeRollouts(make_state, outcomes)
+        engine = Engine(
+            rollouts=rollouts,
+            rubric=rubric or Rubric([lambda state: 1.0]),
+            recorder=recorder,
+            options=EngineOptions(**options),
+        )
+        return engine, rollouts
+
+    return make
+
+
+def groups(count, size=1):
+    return [Group(number, tuple(range(size))) for number in range(count)]
+
+
+async def run(engine, wanted):
+    queue = asyncio.Queue()
+    async with asyncio.timeout(5):
+        await asyncio.gather(engine.generate(wanted, queue), engine.score(queue))
+
+
+async def settled():
+    """Lets everything go on that can."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+class TestOrder:
+    async def test_every_rollout_is_attempted_recorded_and_scored(self, engine_of, recorder):
+        engine, _ = engine_of()
+        await run(engine, groups(3, 2))
+        keys = [(example, index) for example in range(3) for index in range(2)]
+        assert sorted(key[:2] for key in recorder.attempts) == keys
+        assert sorted(key for group in recorder.groups for key in group) == keys
+
+    async def test_a_group_is_scored_together_in_the_order_of_its_indexes(self, engine_of, recorder):
+        engine, _ = engine_of()
+        await run(engine, [Group(7, (2, 0, 1))])
+        assert recorder.groups == [[(7, 0), (7, 1), (7, 2)]]
+
+    async def test_rollouts_start_group_by_group(self, engine_of):
+        engine, rollouts = engine_of(max_generating=2)
+        await run(engine, groups(3, 2))
+        assert rollouts.started == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
+
+    async def test_the_first_shard_starts_first(self, engine_of):
+        engine, rollouts = engine_of(max_generating=2)
+        shards = [groups(4), [Group(10 + number, (0,)) for number in range(4)]]
+        queues = [asyncio.Queue(), asyncio.Queue()]
+        stages = [engine.generate(shard, queue) for shard, queue in zip(shards, queues, strict=True)]
+        await asyncio.gather(*stages, *(engine.score(queue) for queue in queues))
+        assert [example for example, _ in rollouts.started] == [0, 1, 2, 3, 10, 11, 12, 13]
+
+    async def test_the_next_shard_starts_while_the_last_of_the_first_are_under_way(self, engine_of):
+        engine, rollouts = engine_of(max_generating=4)
+        rollouts.gate = asyncio.Event()
+        tasks = [asyncio.create_task(engine.generate([Group(n, (0,))], asyncio.Queue())) for n in range(3)]
+        await settled()
+        assert rollouts.in_flight == 3
+        rollouts.gate.set()
+        await asyncio.gather(*tasks)
+
+    async def test_a_queue_ends_with_none(self, engine_of):
+        engine, _ = engine_of()
+        queue = asyncio.Queue()
+        await engine.generate(groups(2), queue)
+        assert [type(queue.get_nowait()) for _ in range(3)] == [Group, Group, type(None)]
+
+
+class TestLimits:
+    async def test_no_more_at_once_than_allowed(self, engine_of):
+        engine, rollouts = engine_of(max_generating=3)
+        await run(engine, groups(20))
+        assert rollouts.most_in_flight == 3
+
+    async def test_no_limit(self, engine_of):
+        engine, rollouts = engine_of(max_generating=-1)
+        await run(engine, groups(100))
+        assert rollouts.most_in_flight == 100
+
+    async def test_generation_waits_when_scoring_cannot_follow(self, engine_of):
+        engine, rollouts = engine_of(max_generating=2)
+        generating = asyncio.create_task(engine.generate(groups(50), queue := asyncio.Queue()))
+        await settled()
+        assert len(rollouts.started) == 8, "four groups for each place"
+        await asyncio.gather(generating, engine.score(queue))
+        assert len(rollouts.started) == 50
+
+    async def test_without_interleaving_it_does_not_wait(self, engine_of):
+        engine, rollouts = engine_of(max_generating=2, is_interleaved=False)
+        await asyncio.wait_for(engine.generate(groups(50), asyncio.Queue()), 5)
+        assert len(rollouts.started) == 50
+
+    async def test_no_more_groups_scored_at_once_than_allowed(self, engine_of):
+        now = most = 0
+
+        async def reward(state):
+            nonlocal now, most
+            now += 1
+            most = max(most, now)
+            await asyncio.sleep(0.001)
+            now -= 1
+            return 1.0
+
+        engine, _ = engine_of(rubric=Rubric([reward]), max_scoring=2)
+        await run(engine, groups(10))
+        assert most == 2
+
+    async def test_a_rate_limit_lowers_the_number_at_once(self, engine_of):
+        overloaded = ModelError("slow down")
+        overloaded.status_code = 429
+        engine, rollouts = engine_of({(number, 0): [overloaded] for number in range(8)}, max_generating=8)
+        await run(engine, groups(8))
+        rollouts.most_in_flight = 0
+        await run(engine, groups(3))
+        assert rollouts.most_in_flight < 4
+
+
+class TestErrorsAreData:
+    async def test_what_an_attempt_raises_becomes_the_rollout_s_error(self, engine_of, recorder):
+        error = KeyError("board")
+        engine, _ = engine_of({(0, 0): [error]})
+        await run(engine, groups(2))
+        assert [key for key in recorder.attempts if key[2]] == [(0, 0, error)]
+        assert (engine.progress.scored, engine.progress.failed) == (1, 1)
+
+    async def test_a_failed_rollout_is_recorded_with_its_group_and_has_no_reward(self, engine_of, recorder):
+        engine, _ = engine_of({(0, 1): [ValueError("v")]})
+        await run(engine, groups(1, 3))
+        assert recorder.groups == [[(0, 0), (0, 1), (0, 2)]]
+        assert [state["reward"] for state in recorder.states] == [1.0, None, 1.0]
+
+    async def test_one_failing_rollout_does_not_run_its_group_again(self, engine_of):
+        engine, rollouts = engine_of({(0, 1): [InfraError("x")] * 3}, retry=AT_ONCE)
+        await run(engine, groups(1, 3))
+        assert sorted(rollouts.started) == [(0, 0), (0, 1), (0, 1), (0, 1), (0, 2)]
+
+    async def test_every_attempt_is_recorded_with_its_error(self, engine_of, recorder):
+        error = InfraError("sandbox gone")
+        engine, _ = engine_of({(0, 0): [error, error]}, retry=AT_ONCE)
+        await run(engine, groups(1))
+        assert [key[2] for key in recorder.attempts] == [error, error, None]
+        assert (engine.progress.retries, engine.progress.scored, engine.progress.failed) == (2, 1, 0)
+
+    async def test_a_rubric_that_raises_costs_its_group(self, engine_of, recorder):
+        class Broken(Rubric):
+            async def score_group(self, states):
+                if states[0]["example_id"] == 0:
+                    raise LookupError("no such word")
+                await super().score_group(states)
+
+        engine, _ = engine_of(rubric=Broken([lambda state: 1.0]))
+        await run(engine, groups(2))
+        failed, scored = sorted(recorder.states, key=lambda state: state["example_id"])
+        assert (type(failed["error"]), failed["reward"], scored["reward"]) == (ScoringError, None, 1.0)
+
+    async def test_a_rubric_cleanup_that_raises_costs_its_rollout_alone(self, engine_of, recorder):
+        cleaned = []
+
+        class Messy(Rubric):
+            async def cleanup(self, state):
+                cleaned.append(state["input"]["rollout_index"])
+                if state["input"]["rollout_index"] == 0:
+                    raise OSError("disk")
+
+        engine, _ = engine_of(rubric=Messy([lambda state: 1.0]))
+        await run(engine, groups(1, 3))
+        assert cleaned == [0, 1, 2]
+        assert [state["reward"] for state in recorder.states] == [None, 1.0, 1.0]
+
+
+class TestStops:
+    async def test_refused_credentials_stop_the_run_after_a_few(self, engine_of, recorder):
+        outcomes = {(number, 0): [RefusedError("Incorrect API key")] for number in range(100)}
+        engine, rollouts = engine_of(outcomes, max_generating=1)
+        with pytest.raises(RunAbortedError, match="Incorrect API key"):
+            await run(engine, groups(100))
+        assert len(rollouts.started) <= 6
+
+    async def test_the_queue_ends_then_too(self, engine_of):
+        outcomes = {(number, 0): [RefusedError("no")] for number in range(10)}
+        engine, _ = engine_of(outcomes)
+        queue = asyncio.Queue()
+        with pytest.raises(RunAbortedError):
+            await engine.generate(groups(10), queue)
+        while (group := queue.get_nowait()) is not None:
+            assert isinstance(group, Group)
+
+    async def test_other_shards_stop_as_well(self, engine_of):
+        outcomes = {(number, 0): [RefusedError("no")] for number in range(5)}
+        engine, rollouts = engine_of(outcomes)
+        with pytest.raises(RunAbortedError):
+            await engine.generate(groups(5), asyncio.Queue())
+        with pytest.raises(RunAbortedError):
+            await engine.generate([Group(50, (0,))], asyncio.Queue())
+        assert (50, 0) not in rollouts.started
+
+    async def test_a_recorder_that_cannot_write_stops_the_run(self, engine_of, recorder):
+        class FullDisk(FakeRecorder):
+            def attempted(self, state):
+                raise RunDirectoryError("Cannot write: No space left on device")
+
+        engine, _ = engine_of()
+        engine._recorder = FullDisk()
+        with pytest.raises(RunDirectoryError, match="No space left"):
+            await engine.generate(groups(3), asyncio.Queue())
+
+    async def test_cancelling_leaves_nothing_under_way(self, engine_of):
+        engine, rollouts = engine_of()
+        rollouts.gate = asyncio.Event()
+        generating = asyncio.create_task(engine.generate(groups(5), asyncio.Queue()))
+        await settled()
+        generating.cancel()
+        await asyncio.gather(generating, return_exceptions=True)
+        assert (len(rollouts.started), rollouts.in_flight) == (5, 0)
+
+
+class TestRestoring:
+    async def test_a_group_that_was_generated_before_is_scored_without_asking(self, engine_of, recorder):
+        engine, rollouts = engine_of()
+        await run(engine, [Group(3, (), (0, 1))])
+        assert (rollouts.started, recorder.attempts) == ([], [])
+        assert (recorder.restored, recorder.groups) == ([(3, 0), (3, 1)], [[(3, 0), (3, 1)]])
+
+    async def test_new_and_restored_rollouts_are_scored_together(self, engine_of, recorder):
+        seen = []
+
+        def reward(states):
+            seen.append([state["completion"] for state in states])
+            return [1.0] * len(states)
+
+        engine, rollouts = engine_of(rubric=Rubric([reward]))
+        await run(engine, [Group(3, (1,), (0, 2))])
+        assert rollouts.started == [(3, 1)]
+        assert seen == [[["restored"], [], ["restored"]]]
+        assert recorder.groups == [[(3, 0), (3, 1), (3, 2)]]
+
+
+class TestProgress:
+    async def test_counts_and_rewards(self, engine_of):
+        rubric = Rubric([lambda state: state["example_id"] / 2])
+        engine, _ = engine_of({(3, 0): [ValueError("v")]}, rubric=rubric)
+        await run(engine, groups(4))
+        progress = engine.progress
+        assert (progress.generated, progress.scored, progress.failed) == (4, 3, 1)
+        assert (progress.reward_sum, progress.avg_reward) == (1.5, 0.5)
+
+    async def test_without_scoring_rollouts_are_recorded_without_a_reward(self, engine_of, recorder):
+        engine, _ = engine_of(score_rollouts=False)
+        await run(engine, groups(2))
+        assert [state["reward"] for state in recorder.states] == [None, None]
+        assert (engine.progress.scored, engine.progress.avg_reward) == (2, None)
+
+    async def test_scoring_time_is_noted(self, engine_of, recorder):
+        async def slow(state):
+            await asyncio.sleep(0.01)
+            return 1.0
+
+        engine, _ = engine_of(rubric=Rubric([slow]))
+        await run(engine, groups(1))
+        assert 10 <= recorder.states[0]["timing"]["scoring_ms"] < 1000

@@ -1,0 +1,216 @@
+"""What a failed attempt means: try again, stop the run, or neither."""
+
+import httpx2
+import openai
+import pytest
+
+from nightjar.engine import Failure, RetryPolicy, classify
+from nightjar.engine.guard import FailureGuard
+from nightjar.engine.retry import Retrier
+from nightjar.errors import (
+    EmptyModelResponseError,
+    InfraError,
+    ModelError,
+    OverlongPromptError,
+    RunAbortedError,
+    SandboxError,
+    ToolCallError,
+)
+
+REQUEST = httpx2.Request("POST", "http://127.0.0.1/v1")
+OVERLOADED = Failure("overloaded", is_retryable=True, is_overload=True)
+GONE = Failure("gone", is_retryable=True, is_connection=True)
+REFUSED = Failure("Incorrect API key provided", is_permanent=True)
+ODD = Failure("environment broke")
+
+
+def caused_by(cause, error=None):
+    error = error or ModelError("m")
+    error.__cause__ = cause
+    return error
+
+
+def status_error(status, **headers):
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    response = httpx2.Response(status, request=REQUEST, headers=names)
+    return caused_by(openai.APIStatusError("no", response=response, body=None))
+
+
+class TestClassify:
+    @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 529])
+    def test_statuses_that_can_heal(self, status):
+        failure = classify(status_error(status))
+        assert (failure.is_retryable, failure.is_permanent) == (True, False)
+
+    @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
+    def test_statuses_that_stay(self, status):
+        failure = classify(status_error(status))
+        assert (failure.is_retryable, failure.is_permanent) == (False, True)
+
+    @pytest.mark.parametrize(("status", "is_overload"), [(429, True), (503, True), (500, False), (408, False)])
+    def test_statuses_that_ask_for_less(self, status, is_overload):
+        assert classify(status_error(status)).is_overload is is_overload
+
+    @pytest.mark.parametrize(
+        ("value", "seconds"),
+        [("7", 7.0), ("0.5", 0.5), ("-3", 0.0), ("Wed, 21 Oct 2026 07:28:00 GMT", None), ("soon", None)],
+    )
+    def test_retry_after_in_seconds(self, value, seconds):
+        assert classify(status_error(429, retry_after=value)).retry_after_seconds == seconds
+
+    def test_no_retry_after(self):
+        assert classify(status_error(429)).retry_after_seconds is None
+
+    @pytest.mark.parametrize(
+        "cause",
+        [
+            openai.APIConnectionError(request=REQUEST),
+            openai.APITimeoutError(request=REQUEST),
+            ConnectionResetError("x"),
+        ],
+        ids=lambda cause: type(cause).__name__,
+    )
+    def test_an_endpoint_that_does_not_answer(self, cause):
+        failure = classify(caused_by(cause))
+        assert (failure.is_retryable, failure.is_connection, failure.is_permanent) == (True, True, False)
+
+    @pytest.mark.parametrize("error", [EmptyModelResponseError("e"), InfraError("i"), SandboxError("s")], ids=repr)
+    def test_what_else_can_heal(self, error):
+        assert classify(error) == Failure(str(error), is_retryable=True)
+
+    @pytest.mark.parametrize("error", [ValueError("v"), ToolCallError("t"), ModelError("m")], ids=repr)
+    def test_what_else_stays(self, error):
+        assert classify(error) == Failure(str(error))
+
+    def test_a_prompt_that_is_too_long_says_nothing_of_other_requests(self):
+        error = caused_by(status_error(400).__cause__, OverlongPromptError("too long"))
+        assert classify(error) == Failure("too long")
+
+    def test_an_answer_in_another_shape_is_worth_another_try(self):
+        response = httpx2.Response(200, request=REQUEST)
+        cause = openai.APIResponseValidationError(response=response, body=None, message="no JSON")
+        failure = classify(caused_by(cause))
+        assert (failure.is_retryable, failure.is_permanent) == (True, False)
+
+    def test_an_error_without_words_is_named_by_its_class(self):
+        assert classify(KeyError()).message == "KeyError"
+
+
+class TestGuard:
+    def test_five_in_a_row_before_any_success_stop_the_run_with_the_reason(self):
+        guard = FailureGuard()
+        for _ in range(4):
+            guard.failed(REFUSED)
+        with pytest.raises(RunAbortedError, match=r"5 rollouts in a row failed alike\. Incorrect API key provided"):
+            guard.failed(REFUSED)
+
+    def test_afterwards_every_look_raises_again(self):
+        guard = FailureGuard()
+        for _ in range(4):
+            guard.failed(GONE)
+        with pytest.raises(RunAbortedError):
+            guard.failed(GONE)
+        with pytest.raises(RunAbortedError):
+            guard.check()
+
+    def test_fifty_after_a_success(self):
+        guard = FailureGuard()
+        guard.succeeded()
+        for _ in range(49):
+            guard.failed(REFUSED)
+        with pytest.raises(RunAbortedError, match="50 rollouts in a row"):
+            guard.failed(REFUSED)
+
+    def test_a_success_starts_the_count_anew(self):
+        guard = FailureGuard()
+        for _ in range(3):
+            for _ in range(40):
+                guard.succeeded()
+                guard.failed(REFUSED)
+        guard.check()
+
+    @pytest.mark.parametrize("failure", [ODD, OVERLOADED], ids=["environment", "overload"])
+    def test_other_failures_never_stop_the_run(self, failure):
+        guard = FailureGuard()
+        for _ in range(1000):
+            guard.failed(failure)
+
+
+class TestWaits:
+    POLICY = RetryPolicy(max_retries=9, initial_seconds=1.0, max_seconds=60.0)
+
+    def waits(self, attempts, failure=OVERLOADED, policy=POLICY):
+        return [policy.wait_seconds(attempts, failure) for _ in range(200)]
+
+    @pytest.mark.parametrize(("attempts", "backoff"), [(1, 1), (2, 2), (3, 4), (5, 16)])
+    def test_doubles_each_time_with_jitter_up_to_the_first_wait(self, attempts, backoff):
+        waits = self.waits(attempts)
+        assert backoff <= min(waits)
+        assert max(waits) <= backoff + 1
+        assert len(set(waits)) > 1
+
+    @pytest.mark.parametrize("attempts", [8, 100, 10_000])
+    def test_never_longer_than_the_longest(self, attempts):
+        assert set(self.waits(attempts)) == {60.0}
+
+    def test_what_the_endpoint_asks_for_is_honoured(self):
+        waits = self.waits(1, Failure("m", retry_after_seconds=7.0))
+        assert 7.0 <= min(waits) <= max(waits) <= 8.0
+
+    def test_what_the_endpoint_asks_for_is_clamped(self):
+        assert set(self.waits(1, Failure("m", retry_after_seconds=86_400.0))) == {60.0}
+
+
+class TestRetrier:
+    def retrier(self, retries=2, **policy):
+        self.retried = 0
+
+        def count():
+            self.retried += 1
+
+        policy = RetryPolicy(max_retries=retries, initial_seconds=0.0, **policy)
+        return Retrier(policy, lambda result: result if isinstance(result, Failure) else None, count)
+
+    @staticmethod
+    def script(*results):
+        left = list(results)
+
+        async def attempt():
+            return left.pop(0) if len(left) > 1 else left[0]
+
+        return attempt
+
+    async def test_the_first_success_ends_it(self):
+        assert await self.retrier().run(self.script(OVERLOADED, "answer", "never")) == "answer"
+        assert self.retried == 1
+
+    async def test_at_most_so_many_retries(self):
+        assert await self.retrier(2).run(self.script(OVERLOADED, OVERLOADED, ODD, "never")) is ODD
+        assert self.retried == 2
+
+    async def test_no_retries_unless_asked_for(self):
+        assert await self.retrier(0).run(self.script(OVERLOADED, "never")) is OVERLOADED
+
+    async def test_what_cannot_heal_is_not_tried_again(self):
+        assert await self.retrier().run(self.script(REFUSED, "never")) is REFUSED
+        assert self.retried == 0
+
+    async def test_an_endpoint_that_has_answered_before_is_waited_for(self):
+        retrier = self.retrier(1)
+        await retrier.run(self.script("answer"))
+        assert await retrier.run(self.script(*[GONE] * 20, "back")) == "back"
+        assert self.retried == 20
+
+    async def test_it_is_not_waited_for_longer_than_an_outage_may_last(self):
+        retrier = self.retrier(1, outage_seconds=0.0)
+        await retrier.run(self.script("answer"))
+        assert await retrier.run(self.script(GONE)) is GONE
+        assert self.retried == 1
+
+    async def test_one_that_never_answered_is_not_waited_for(self):
+        assert await self.retrier(1).run(self.script(GONE)) is GONE
+
+    async def test_without_retries_nothing_is_waited_for(self):
+        retrier = self.retrier(0)
+        await retrier.run(self.script("answer"))
+        assert await retrier.run(self.script(GONE, "never")) is GONE

@@ -1,0 +1,150 @@
+"""The adaptive limit, the task group and the counters of the engine."""
+
+import asyncio
+
+import pytest
+
+from nightjar.engine import Progress, task_group
+from nightjar.engine.limits import AdaptiveLimit
+
+
+class TestAdaptiveLimit:
+    async def taken(self, limit, count):
+        """Asks for so many places, and returns the tasks once those that can have one do."""
+        tasks = [asyncio.create_task(limit.acquire()) for _ in range(count)]
+        await asyncio.sleep(0)
+        return tasks
+
+    async def test_so_many_at_once_and_no_more(self):
+        limit = AdaptiveLimit(2)
+        tasks = await self.taken(limit, 3)
+        assert [task.done() for task in tasks] == [True, True, False]
+        limit.release()
+        await asyncio.wait_for(tasks[2], 1)
+        assert limit.in_use == 2
+
+    async def test_first_come_first_served(self):
+        limit, order = AdaptiveLimit(1), []
+
+        async def take(name):
+            await limit.acquire()
+            order.append(name)
+
+        await limit.acquire()
+        tasks = [asyncio.create_task(take(name)) for name in "abc"]
+        await asyncio.sleep(0)
+        for _ in range(3):
+            limit.release()
+        await asyncio.gather(*tasks)
+        assert order == ["a", "b", "c"]
+
+    @pytest.mark.parametrize("ceiling", [0, -1])
+    async def test_no_ceiling(self, ceiling):
+        assert all(task.done() for task in await self.taken(AdaptiveLimit(ceiling), 1000))
+
+    async def test_who_stops_waiting_takes_no_place(self):
+        limit = AdaptiveLimit(1)
+        first, second, third = await self.taken(limit, 3)
+        second.cancel()
+        await asyncio.sleep(0)
+        limit.release()
+        await asyncio.wait_for(third, 1)
+        assert (first.done(), limit.in_use) == (True, 1)
+
+    async def test_who_is_cancelled_with_a_place_gives_it_back(self):
+        limit = AdaptiveLimit(1)
+        _, second, third = await self.taken(limit, 3)
+        limit.release()  # the place goes to the second …
+        second.cancel()  # … which is cancelled before it can run
+        await asyncio.wait_for(third, 1)
+        assert limit.in_use == 1
+
+    async def test_a_refusal_halves_what_is_in_use(self):
+        limit = AdaptiveLimit(32)
+        await self.taken(limit, 8)
+        limit.lower_limit()
+        assert limit.allowed == 4.0
+
+    async def test_refusals_of_the_same_moment_count_once(self):
+        limit = AdaptiveLimit(32)
+        await self.taken(limit, 8)
+        for _ in range(8):
+            limit.lower_limit()
+        assert limit.allowed == 4.0
+
+    async def test_a_few_refusals_among_many_successes_change_nothing(self):
+        limit = AdaptiveLimit(8)
+        await self.taken(limit, 8)
+        for _ in range(99):
+            limit.raise_limit()
+        limit.lower_limit()
+        assert limit.allowed == 8.0
+
+    async def test_never_below_one(self):
+        limit = AdaptiveLimit(4)
+        limit.lower_limit()
+        assert limit.allowed == 1.0
+
+    async def test_as_many_successes_as_are_allowed_raise_it_by_about_one(self):
+        limit = AdaptiveLimit(32)
+        await self.taken(limit, 8)
+        limit.lower_limit()
+        for _ in range(5):
+            limit.raise_limit()
+        # 4 + 1/4 = 4.25; + 1/4.25 = 4.485; + 1/4.485 = 4.708; + 1/4.708 = 4.920; + 1/4.920 = 5.124
+        assert limit.allowed == pytest.approx(5.124, abs=0.001)
+
+    async def test_never_above_the_ceiling(self):
+        limit = AdaptiveLimit(2)
+        await self.taken(limit, 2)
+        limit.lower_limit()
+        for _ in range(50):
+            limit.raise_limit()
+        assert limit.allowed == 2.0
+
+
+class TestTaskGroup:
+    async def test_raises_the_plain_error_and_cancels_the_others(self):
+        other = asyncio.Event()
+
+        async def fail():
+            raise KeyError("k")
+
+        async def wait():
+            try:
+                await asyncio.sleep(10)
+            except asyncio.CancelledError:
+                other.set()
+                raise
+
+        async def both():
+            async with task_group() as tasks:
+                tasks.create_task(wait())
+                await asyncio.sleep(0)
+                tasks.create_task(fail())
+
+        with pytest.raises(KeyError, match="k"):
+            await both()
+        assert other.is_set()
+
+    async def test_an_error_keeps_its_cause(self):
+        with pytest.raises(KeyError) as caught:
+            async with task_group():
+                raise KeyError("k") from ValueError("v")
+        assert isinstance(caught.value.__cause__, ValueError)
+
+
+class TestProgress:
+    def test_done_counts_good_and_bad_and_what_was_there(self):
+        assert Progress(total=10, already_done=2, scored=3, failed=1).done == 6
+
+    def test_average_reward(self):
+        assert (Progress().avg_reward, Progress(reward_sum=3.0, reward_count=4).avg_reward) == (None, 0.75)
+
+    def test_how_long_the_rest_takes(self):
+        progress = Progress(total=10, already_done=2, scored=3, failed=1)
+        progress.started_at -= 8.0  # 4 rollouts in 8 seconds; 4 are left
+        assert progress.seconds_left == pytest.approx(8.0, rel=0.01)
+
+    def test_which_cannot_be_said_at_the_start(self):
+        assert Progress(total=10).seconds_left is None

@@ -1,0 +1,314 @@
+"""Environments: what goes in, how the exchange goes on, what ends it, and what is in the state then."""
+
+import asyncio
+import logging
+
+import pytest
+
+from nightjar import records
+from nightjar.clients import ClientConfig
+from nightjar.decorators import cleanup, stop, teardown
+from nightjar.envs import EnvironmentRollouts, MultiTurnEnv, SingleTurnEnv
+from nightjar.errors import ModelError, OverlongPromptError
+from nightjar.messages import AssistantMessage, SystemMessage, Tool, UserMessage
+from nightjar.rubrics import Rubric
+
+DATASET = [{"question": "2+2?", "answer": "4"}]
+
+
+class Echo(MultiTurnEnv):
+    """Says back what the model said; ends when the model says bye."""
+
+    async def env_response(self, messages, state, **kwargs):
+        said = messages[-1].content
+        if said == "bye":
+            state["final_env_response"] = [UserMessage(content="bye bye")]
+        return [UserMessage(content=f"{said}?")]
+
+
+@pytest.fixture
+def play(scripted_client):
+    """Makes one attempt at the first example, against a client with these answers."""
+
+    async def play(env, *answers, sampling_args=None, config=None, **columns):
+        client = scripted_client(*answers, config=config)
+        rollouts = EnvironmentRollouts(env, client, "m", sampling_args or {})
+        state = await rollouts.attempt(rollouts.input(0, 0) | columns)
+        return state, client
+
+    return play
+
+
+def contents(messages):
+    return [message.content for message in messages]
+
+
+class TestSingleTurn:
+    async def test_asks_once_and_is_done(self, play):
+        state, client = await play(SingleTurnEnv(dataset=DATASET, system_prompt="Be brief."), "4", "never")
+        prompt = [SystemMessage(content="Be brief."), UserMessage(content="2+2?")]
+        assert [asked[0] for asked in client.asked] == [prompt]
+        assert state["completion"] == [AssistantMessage(content="4")]
+        ended = (state["is_completed"], state["stop_condition"], state["is_truncated"], state["error"])
+        assert ended == (True, "max_turns_reached", False, None)
+
+    async def test_a_truncated_answer_is_noted(self, play, response):
+        state, _ = await play(SingleTurnEnv(dataset=DATASET), response("4", finish_reason="length"))
+        assert state["is_truncated"] is True
+
+    async def test_usage_and_time_are_noted(self, play, response):
+        state, _ = await play(SingleTurnEnv(dataset=DATASET), response("4", usage=(30, 7)))
+        assert state["usage"] == {"input_tokens": 30, "output_tokens": 7}
+        assert state["timing"]["generation_ms"] > 0
+
+    async def test_num_turns_is_a_metric_that_does_not_count(self, play):
+        env = SingleTurnEnv(dataset=DATASET, rubric=Rubric([lambda completion: 0.5]))
+        state, _ = await play(env, "4")
+        await env.rubric.score_rollout(state)
+        assert (state["reward"], state["metrics"]) == (0.5, {"<lambda>": 0.5, "num_turns": 1.0})
+
+
+class TestMultiTurn:
+    async def test_model_and_environment_take_turns(self, play):
+        state, client = await play(Echo(dataset=DATASET, max_turns=3), "a", "b", "c")
+        assert contents(client.asked[-1][0]) == ["2+2?", "a", "a?", "b", "b?"]
+        assert contents(state["completion"]) == ["a", "a?", "b", "b?", "c"]
+
+    async def test_every_step_has_its_prompt_and_its_completion(self, play):
+        state, _ = await play(Echo(dataset=DATASET, max_turns=2), "a", "b")
+        steps = [(contents(step["prompt"]), contents(step["completion"])) for step in state["trajectory"]]
+        assert steps == [(["2+2?"], ["a"]), (["2+2?", "a", "a?"], ["b"])]
+
+    async def test_a_final_response_ends_it_without_asking_again(self, play):
+        state, client = await play(Echo(dataset=DATASET), "a", "bye", "never")
+        assert (len(client.asked), state["stop_condition"]) == (2, "has_final_env_response")
+        assert contents(state["completion"]) == ["a", "a?", "bye", "bye bye"]
+
+    async def test_max_turns_end_it(self, play):
+        state, client = await play(Echo(dataset=DATASET, max_turns=4), "a")
+        assert (len(client.asked), state["stop_condition"]) == (4, "max_turns_reached")
+
+    @pytest.mark.parametrize("max_turns", [-1, 0])
+    async def test_no_limit_of_turns(self, play, max_turns):
+        _, client = await play(Echo(dataset=DATASET, max_turns=max_turns), *["a"] * 30, "bye")
+        assert len(client.asked) == 31
+
+    async def test_the_environment_may_answer_with_a_text(self, play):
+        class Plain(Echo):
+            async def env_response(self, messages, state, **kwargs):
+                return "go on"
+
+        _, client = await play(Plain(dataset=DATASET, max_turns=2), "a")
+        assert client.asked[1][0][-1] == UserMessage(content="go on")
+
+    async def test_usage_adds_up_over_turns(self, play):
+        state, _ = await play(Echo(dataset=DATASET, max_turns=3), "a")
+        assert state["usage"] == {"input_tokens": 9, "output_tokens": 6}
+
+    @pytest.mark.parametrize("returns", [True, False])
+    async def test_setup_state_may_return_a_state_or_nothing(self, play, returns):
+        class Prepared(Echo):
+            async def setup_state(self, state):
+                state["board"] = [0]
+                return state if returns else None
+
+        state, _ = await play(Prepared(dataset=DATASET, max_turns=1), "a")
+        assert (state["board"], contents(state["completion"])) == ([0], ["a"])
+
+    async def test_what_is_saved_of_a_long_exchange_is_not_quadratic(self, play):
+        state, _ = await play(Echo(dataset=DATASET, max_turns=50), "a")
+        saved = records.attempt_row(state, 1, "h")["state"]["trajectory"]
+        assert [step["prompt"] for step in saved] == list(range(1, 101, 2))
+
+
+class TestStopConditions:
+    class Stops(Echo):
+        @stop
+        async def zebra(self, state):
+            return len(state["trajectory"]) == 1
+
+        @stop(priority=5)
+        async def important(self, state):
+            return len(state["trajectory"]) == 1
+
+        @stop
+        async def apple(self, state):
+            return len(state["trajectory"]) == 1
+
+    async def test_the_one_of_the_highest_priority_is_named(self, play):
+        state, _ = await play(self.Stops(dataset=DATASET, max_turns=1), "a")
+        assert state["stop_condition"] == "important"
+
+    async def test_of_equal_priority_the_first_by_name(self, play):
+        class Equal(self.Stops):
+            async def important(self, state):
+                return True
+
+        state, _ = await play(Equal(dataset=DATASET, max_turns=1), "a")
+        assert state["stop_condition"] == "apple"
+
+
+class TestTimeout:
+    async def test_is_no_error_and_keeps_what_was_said(self, play):
+        async def hang(prompt):
+            await asyncio.sleep(10)
+
+        env = Echo(dataset=DATASET, timeout_seconds=0.02)
+        state, _ = await play(env, "a", hang)
+        assert (state["error"], state["stop_condition"], state["is_completed"]) == (None, "timeout_reached", True)
+        assert contents(state["completion"]) == ["a"]
+
+    async def test_before_the_first_answer_leaves_an_empty_completion(self, play):
+        async def hang(prompt):
+            await asyncio.sleep(10)
+
+        state, _ = await play(Echo(dataset=DATASET, timeout_seconds=0.01), hang)
+        assert (state["completion"], state["error"]) == ([], None)
+
+    async def test_a_timeout_of_the_environment_s_own_is_an_error(self, play):
+        class Slow(Echo):
+            async def env_response(self, messages, state, **kwargs):
+                raise TimeoutError("the board does not answer")
+
+        state, _ = await play(Slow(dataset=DATASET, timeout_seconds=5), "a")
+        assert (type(state["error"]), state["stop_condition"]) == (TimeoutError, "has_error")
+
+
+class TestErrors:
+    async def test_environment_code_that_raises_keeps_traceback_usage_and_what_was_said(self, play):
+        class Broken(Echo):
+            async def env_response(self, messages, state, **kwargs):
+                return state["board"][3]
+
+        state, _ = await play(Broken(dataset=DATASET), "a")
+        assert (type(state["error"]), state["stop_condition"]) == (KeyError, "has_error")
+        assert 'return state["board"][3]' in records.error_row(state["error"])["traceback"]
+        assert (state["usage"], contents(state["completion"])) == ({"input_tokens": 3, "output_tokens": 2}, ["a"])
+
+    async def test_a_model_error_is_the_rollout_s_error(self, play):
+        error = ModelError("down")
+        state, _ = await play(SingleTurnEnv(dataset=DATASET), error)
+        assert (state["error"], state["stop_condition"], state["completion"]) == (error, "has_error", [])
+
+    async def test_a_prompt_that_is_too_long_is_no_error(self, play):
+        state, _ = await play(Echo(dataset=DATASET), "a", OverlongPromptError("too long"))
+        assert (state["error"], state["stop_condition"], state["is_truncated"]) == (None, "prompt_too_long", True)
+        assert contents(state["completion"]) == ["a"]
+
+    async def test_a_cleanup_that_raises_is_an_error(self, play):
+        class Messy(SingleTurnEnv):
+            @cleanup
+            async def wipe(self, state):
+                raise OSError("disk")
+
+        state, _ = await play(Messy(dataset=DATASET), "4")
+        assert isinstance(state["error"], OSError)
+
+    async def test_the_first_error_counts(self, play):
+        class Messy(SingleTurnEnv):
+            @cleanup
+            async def wipe(self, state):
+                raise OSError("disk")
+
+        error = ModelError("down")
+        state, _ = await play(Messy(dataset=DATASET), error)
+        assert state["error"] is error
+
+
+class TestHandlers:
+    async def test_the_completion_is_there_when_the_environment_cleans_up(self, play):
+        class Tidy(SingleTurnEnv):
+            @cleanup
+            async def look(self, state):
+                state["seen"] = contents(state["completion"])
+
+        state, _ = await play(Tidy(dataset=DATASET), "4")
+        assert state["seen"] == ["4"]
+
+    async def test_teardown_is_the_environment_s_and_the_rubric_s(self):
+        left = []
+
+        class Leaving(SingleTurnEnv):
+            @teardown
+            async def leave(self):
+                left.append("environment")
+
+        class LeavingRubric(Rubric):
+            @teardown
+            async def leave(self):
+                left.append("rubric")
+
+        await Leaving(dataset=DATASET, rubric=LeavingRubric()).teardown()
+        assert left == ["environment", "rubric"]
+
+
+class TestRequests:
+    async def test_a_run_s_sampling_args_override_the_environment_s_key_by_key(self, play):
+        env = SingleTurnEnv(dataset=DATASET, sampling_args={"temperature": 0.5, "max_tokens": 9})
+        _, client = await play(env, "4", sampling_args={"temperature": 1.0})
+        assert client.asked[0][2] == {"temperature": 1.0, "max_tokens": 9}
+
+    async def test_tools_of_the_environment_are_offered(self, play):
+        tool = Tool(name="add", description="adds", parameters={})
+        _, client = await play(SingleTurnEnv(dataset=DATASET, tool_defs=[tool]), "4")
+        assert client.asked[0][3] == [tool]
+
+    async def test_an_example_s_own_tools_come_first(self, play):
+        own = {"name": "sub", "description": "subtracts", "parameters": {}}
+        tool = Tool(name="add", description="adds", parameters={})
+        env = SingleTurnEnv(dataset=DATASET, tool_defs=[tool])
+        _, client = await play(env, "4", info={"tool_defs": [own]})
+        assert client.asked[0][3] == [Tool(**own)]
+
+    async def test_headers_are_taken_from_the_state_at_each_request(self, play):
+        class Session(Echo):
+            async def setup_state(self, state):
+                state["session"] = 1
+
+            async def env_response(self, messages, state, **kwargs):
+                state["session"] += 1
+                return "go on"
+
+        config = ClientConfig(extra_headers_from_state={"X-Session": "session", "X-Other": "missing"})
+        _, client = await play(Session(dataset=DATASET, max_turns=2), "a", config=config)
+        assert client.kwargs == [{"extra_headers": {"X-Session": "1"}}, {"extra_headers": {"X-Session": "2"}}]
+
+
+class TestDatasets:
+    def test_one_of_the_two_is_needed(self):
+        with pytest.raises(ValueError, match="Either dataset or eval_dataset must be provided"):
+            SingleTurnEnv()
+
+    def test_the_evaluation_dataset_is_evaluated(self):
+        env = SingleTurnEnv(dataset=DATASET, eval_dataset=[{"question": "3+3?"}])
+        assert env.examples[0]["question"] == "3+3?"
+        assert env.get_dataset()[0]["question"] == "2+2?"
+
+    def test_the_only_one_serves_for_both(self):
+        assert SingleTurnEnv(dataset=DATASET).get_eval_dataset()["answer"] == ["4"]
+
+    def test_n_and_seed(self):
+        env = SingleTurnEnv(dataset=[{"question": str(number)} for number in range(20)])
+        assert (len(env.get_dataset(3)), len(env.get_dataset(-1)), len(env.get_dataset(99))) == (3, 20, 20)
+        drawn = [env.get_dataset(20, seed=7)["question"] for _ in range(2)]
+        assert drawn[0] == drawn[1] != env.get_dataset(20)["question"]
+
+    def test_shuffling_leaves_the_environment_s_dataset_alone(self):
+        env = SingleTurnEnv(dataset=[{"question": str(number)} for number in range(20)])
+        env.get_dataset(seed=7)
+        assert env.get_dataset()["question"] == [str(number) for number in range(20)]
+
+    def test_further_arguments_become_attributes(self):
+        assert SingleTurnEnv(dataset=DATASET, difficulty=3).difficulty == 3
+
+
+class TestRubrics:
+    def test_added_rubrics_add_up(self, caplog):
+        env = SingleTurnEnv(dataset=DATASET, rubric=Rubric([len], [1.0]))
+        with caplog.at_level(logging.WARNING):
+            env.add_rubric(Rubric([len], [0.5]))
+        assert env.rubric.weights == [1.0, 0.0, 0.5]
+
+    def test_the_parser_is_the_rubric_s_unless_given(self):
+        rubric = Rubric()
+        assert SingleTurnEnv(dataset=DATASET, rubric=rubric).parser is rubric.parser

@@ -1,0 +1,101 @@
+"""Errors: one tree, messages that say how to go on, and causes in a chain."""
+
+import pickle
+
+import pytest
+
+from nightjar import errors
+from nightjar.errors import (
+    EmptyModelResponseError,
+    EnvironmentNotFoundError,
+    Error,
+    MissingKeyError,
+    ModelError,
+    NightjarError,
+    ResumeMismatchError,
+    error_chain,
+)
+
+CLASSES = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_every_error_is_a_nightjar_error(kind):
+    assert issubclass(kind, NightjarError)
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_every_error_is_drawn_in_the_tree(kind):
+    assert f" {kind.__name__} " in (errors.__doc__ or "").replace("\n", " ")
+
+
+def test_an_empty_answer_is_an_invalid_answer_is_a_model_error():
+    assert [kind.__name__ for kind in EmptyModelResponseError.__mro__[:4]] == [
+        "EmptyModelResponseError",
+        "InvalidModelResponseError",
+        "ModelError",
+        "Error",
+    ]
+
+
+def test_a_missing_key_says_what_to_export():
+    assert str(MissingKeyError(["PRIME_API_KEY"])) == (
+        "Environment variable 'PRIME_API_KEY' not set. Set it with: export PRIME_API_KEY=\"...\""
+    )
+
+
+def test_several_missing_keys_are_all_named():
+    assert str(MissingKeyError(["A", "B"])) == (
+        "Environment variables 'A', 'B' not set. Set it with: export A=\"...\" B=\"...\""
+    )
+
+
+def test_a_missing_key_is_a_value_error_as_in_verifiers():
+    assert issubclass(MissingKeyError, ValueError)
+
+
+def test_an_unknown_environment_lists_what_is_there():
+    message = str(EnvironmentNotFoundError("gms8k", ["arithmetic", "gsm8k"]))
+    assert message.startswith("Environment 'gms8k' is not installed. Installed here: arithmetic, gsm8k.")
+
+
+def test_a_resume_mismatch_lists_every_field_with_both_values():
+    error = ResumeMismatchError("outputs/x", {"model": ("a", "b"), "num_examples": (10, 5)})
+    assert "model: saved 'a', asked for 'b'; num_examples: saved 10, asked for 5" in str(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MissingKeyError(["K"]),
+        EnvironmentNotFoundError("e", ["a"]),
+        ResumeMismatchError("p", {"model": ("a", "b")}),
+        ModelError("m"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_survive_pickling(error):
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
+
+
+class TestChain:
+    def test_follows_causes(self):
+        outer, middle, inner = ModelError("m"), ValueError("v"), KeyError("k")
+        outer.__cause__, middle.__cause__ = middle, inner
+        assert list(error_chain(outer)) == [outer, middle, inner]
+
+    def test_follows_the_context_where_no_cause_is_given(self):
+        outer, inner = ValueError("v"), KeyError("k")
+        outer.__context__ = inner
+        assert list(error_chain(outer)) == [outer, inner]
+
+    def test_stops_at_from_none(self):
+        outer = Error("e")
+        outer.__context__, outer.__suppress_context__ = KeyError("k"), True
+        assert list(error_chain(outer)) == [outer]
+
+    def test_ends_where_it_closes_a_circle(self):
+        one, two = ValueError("1"), ValueError("2")
+        one.__cause__, two.__cause__ = two, one
+        assert list(error_chain(one)) == [one, two]

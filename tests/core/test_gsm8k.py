@@ -1,0 +1,151 @@
+"""GSM8K: the answer in a solution, numbers as people write them, and agreement with recorded scores."""
+
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from nightjar.benchmarks.gsm8k import correct_answer, extract_answer, load_environment, reference_answer, to_number
+from nightjar.errors import DatasetError
+from nightjar.messages import AssistantMessage
+from nightjar.parsers import Parser
+
+DATA = Path(__file__).parents[3] / "shared" / "data" / "gsm8k"
+with_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"needs the recorded answers in {DATA}")
+
+
+class TestExtractAnswer:
+    @pytest.mark.parametrize(
+        ("text", "answer"),
+        [
+            (r"A: 1 #### 2 \boxed{3} 4", "3"),
+            (r"\boxed{3} then \boxed{5}", "5"),
+            ("A: 1\n#### 2\n4", "2\n4"),
+            ("A: 1\nso 4", "1"),
+            ("A: 1\nA: 2", "2"),
+            ("Answer: 7 eggs", "7 eggs"),
+            ("answer:\n7", "7"),
+            ("first 12, then 7", "7"),
+            ("nothing to see", ""),
+            ("", ""),
+        ],
+    )
+    def test_box_before_hash_before_answer_line_before_last_number(self, text, answer):
+        assert extract_answer(text) == answer
+
+    @pytest.mark.parametrize(("text", "answer"), [(r"\boxed{} #### 2", "2"), ("A: 1\n####", "1")])
+    def test_an_empty_place_is_passed_over(self, text, answer):
+        assert extract_answer(text) == answer
+
+    def test_a_letter_that_only_ends_in_a_is_no_answer_line(self):
+        assert extract_answer("BMIA: 3 and 5") == "5"
+
+
+class TestToNumber:
+    @pytest.mark.parametrize(
+        ("text", "number"),
+        [
+            ("42", "42"),
+            ("1,234", "1234"),
+            ("1,234,567.50", "1234567.5"),
+            ("$5", "5"),
+            ("$ 5", "5"),
+            ("-$5", "-5"),
+            ("-$ 5", "-5"),
+            ("-7", "-7"),
+            ("- 7 eggs", "7"),
+            ("0.5", "0.5"),
+            (".5", "0.5"),
+            ("7.", "7"),
+            ("25%", "25"),
+            ("12 eggs", "12"),
+            ("about 12 or 13", "12"),
+            ("A: $1,234.00.", "1234"),
+            ("18,", "18"),
+            ("100000000000000000000000001", "100000000000000000000000001"),
+        ],
+    )
+    def test_as_people_write_it(self, text, number):
+        assert to_number(text) == Decimal(number)
+
+    @pytest.mark.parametrize("text", ["", "none", "$", "-", "."])
+    def test_no_number(self, text):
+        assert to_number(text) is None
+
+
+class TestCorrectAnswer:
+    def score(self, text, answer):
+        return correct_answer([AssistantMessage(content=text)], answer, Parser(extract_answer))
+
+    @pytest.mark.parametrize(
+        ("text", "answer"),
+        [
+            (r"\boxed{18}", "18"),
+            (r"\boxed{\$1,234.00}", "1234"),
+            ("A: $1,234.00.", "1234"),
+            ("The result is 0.50", ".5"),
+            ("#### 1,000", "1000"),
+            ("So -3.", "-3"),
+        ],
+    )
+    def test_the_same_number_however_it_is_written(self, text, answer):
+        assert self.score(text, answer) == 1.0
+
+    @pytest.mark.parametrize(
+        ("text", "answer"), [("18.5", "18"), ("180", "18"), ("", "18"), ("no idea", "18"), ("-18", "18")]
+    )
+    def test_another_number_or_none(self, text, answer):
+        assert self.score(text, answer) == 0.0
+
+    def test_no_answer_to_a_reference_without_a_number_is_wrong(self):
+        assert self.score("no idea", "none") == 0.0
+
+
+class TestDataset:
+    def test_a_reference_solution_is_cut_to_its_answer(self):
+        assert reference_answer("16 - 3 = 13\n#### 13") == "13"
+
+    @pytest.mark.parametrize(("answer", "text"), [("72", "72"), (72, "72")])
+    def test_a_bare_answer_stays(self, answer, text):
+        assert reference_answer(answer) == text
+
+    def test_from_a_file(self, tmp_path):
+        path = tmp_path / "d.jsonl"
+        path.write_text(json.dumps({"question": "2+2?", "answer": "2+2=4\n#### 4", "level": 1}))
+        example = load_environment(str(path), system_prompt=None).examples[0]
+        assert (example["prompt"], example["answer"]) == ([{"role": "user", "content": "2+2?"}], "4")
+
+    def test_a_file_without_answers(self, tmp_path):
+        path = tmp_path / "d.jsonl"
+        path.write_text('{"question": "2+2?"}')
+        with pytest.raises(DatasetError, match="line 1: no 'answer'"):
+            len(load_environment(str(path)).examples)
+
+
+def rows(name):
+    return [json.loads(line) for line in (DATA / name).read_text(encoding="utf-8").splitlines()]
+
+
+@with_data
+@pytest.mark.parametrize(("recording", "right"), [("finetuning", 286), ("verification", 515)])
+def test_every_recorded_answer_scores_as_its_authors_scored_it(recording, right):
+    references = {row["question"]: reference_answer(row["answer"]) for row in rows("test.jsonl")}
+    recorded = rows(f"recorded-6b-{recording}.jsonl")
+    parser = Parser(extract_answer)
+    scores = [correct_answer(row["completion"], references[row["question"]], parser) for row in recorded]
+    differing = [
+        row["question"] for row, score in zip(recorded, scores, strict=True) if score != float(row["is_correct"])
+    ]
+    assert (len(recorded), differing, sum(scores)) == (1319, [], right)
+
+
+@with_data
+def test_every_reference_solution_is_right_by_itself():
+    parser = Parser(extract_answer)
+    wrong = [
+        row["question"]
+        for row in rows("test.jsonl")
+        if correct_answer(row["answer"], reference_answer(row["answer"]), parser) != 1.0
+    ]
+    assert wrong == []

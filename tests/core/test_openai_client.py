@@ -1,0 +1,295 @@
+"""The chat completions client: requests, answers odd and plain, and the errors that failures become."""
+
+import openai
+import pytest
+
+from nightjar.clients import ClientConfig, resolve_client
+from nightjar.errors import EmptyModelResponseError, InvalidModelResponseError, ModelError, OverlongPromptError
+from nightjar.messages import AssistantMessage, SystemMessage, Tool, ToolCall, ToolMessage, UserMessage
+from nightjar.testing import FaultKind, Faults, FixedAnswer, ModelServer
+
+ASKED = [UserMessage(content="2+2?")]
+MESSAGE = {"role": "assistant", "content": "4"}
+MISSING = object()
+
+
+def completion(message=MISSING, finish_reason="stop", **fields):
+    """Returns the body of a chat completion; a field set to MISSING is left out."""
+    choice = {"index": 0, "finish_reason": finish_reason, "message": MESSAGE if message is MISSING else message}
+    body = {"id": "c1", "object": "chat.completion", "created": 17, "model": "served", "choices": [choice], **fields}
+    return {name: value for name, value in body.items() if value is not MISSING}
+
+
+@pytest.fixture
+async def client_of():
+    """Makes clients, and closes them in the end."""
+    made = []
+
+    def make(url, **fields):
+        made.append(resolve_client(ClientConfig(api_base_url=url, **fields)))
+        return made[-1]
+
+    yield make
+    for client in made:
+        await client.close()
+
+
+@pytest.fixture
+def ask(canned, client_of):
+    """Asks the canned server, which answers with the body given."""
+
+    async def ask(body, status=200, *, prompt=None, sampling_args=None, tools=None, **kwargs):
+        canned.reply(body, status)
+        return await client_of(canned.url).get_response(prompt or ASKED, "m", sampling_args or {}, tools, **kwargs)
+
+    return ask
+
+
+class TestRequest:
+    async def sent(self, ask, canned, **kwargs):
+        await ask(completion(), **kwargs)
+        path, headers, body = canned.requests[-1]
+        assert path == "/v1/chat/completions"
+        return headers, body
+
+    async def test_model_and_messages(self, ask, canned):
+        _, body = await self.sent(ask, canned)
+        assert body == {"model": "m", "messages": [{"role": "user", "content": "2+2?"}]}
+
+    async def test_tool_calls_and_results_as_openai_writes_them(self, ask, canned):
+        call = ToolCall(id="c1", name="add", arguments="{}")
+        prompt = [
+            SystemMessage(content="s"),
+            AssistantMessage(content=None, tool_calls=[call], thinking_blocks=[{"type": "thinking"}]),
+            ToolMessage(tool_call_id="c1", content="4"),
+        ]
+        _, body = await self.sent(ask, canned, prompt=prompt)
+        function = {"name": "add", "arguments": "{}"}
+        assert body["messages"] == [
+            {"role": "system", "content": "s"},
+            {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": function}]},
+            {"role": "tool", "tool_call_id": "c1", "content": "4"},
+        ]
+
+    async def test_tools_as_openai_writes_them(self, ask, canned):
+        tools = [
+            Tool(name="add", description="adds", parameters={"type": "object"}),
+            Tool(name="sub", description="", parameters={}, strict=True),
+        ]
+        _, body = await self.sent(ask, canned, tools=tools)
+        add = {"name": "add", "description": "adds", "parameters": {"type": "object"}}
+        sub = {"name": "sub", "description": "", "parameters": {}, "strict": True}
+        assert body["tools"] == [{"type": "function", "function": function} for function in (add, sub)]
+
+    async def test_sampling_args_without_those_that_are_none(self, ask, canned):
+        _, body = await self.sent(ask, canned, sampling_args={"temperature": 0.0, "top_p": None, "seed": 1})
+        assert (body["temperature"], body["seed"], "top_p" in body) == (0.0, 1, False)
+
+    async def test_max_tokens_under_the_name_of_today(self, ask, canned):
+        _, body = await self.sent(ask, canned, sampling_args={"max_tokens": 9})
+        assert (body["max_completion_tokens"], "max_tokens" in body) == (9, False)
+
+    async def test_extra_body_is_merged_into_the_body(self, ask, canned):
+        _, body = await self.sent(ask, canned, sampling_args={"extra_body": {"top_k": 5}})
+        assert (body["top_k"], "extra_body" in body) == (5, False)
+
+    async def test_extra_headers_of_one_request(self, ask, canned):
+        headers, body = await self.sent(ask, canned, extra_headers={"X-Session": "s1"})
+        assert (headers["X-Session"], "extra_headers" in body) == ("s1", False)
+
+    async def test_headers_of_the_endpoint_and_its_key(self, canned, client_of, monkeypatch):
+        monkeypatch.setenv("TEST_KEY", "sk-1")
+        canned.reply(completion())
+        client = client_of(canned.url, api_key_var="TEST_KEY", extra_headers={"X-Team": "t"})
+        await client.get_response(ASKED, "m", {})
+        headers = canned.requests[-1][1]
+        assert (headers["Authorization"], headers["X-Team"]) == ("Bearer sk-1", "t")
+
+    async def test_the_caller_s_sampling_args_are_not_changed(self, ask):
+        args = {"max_tokens": 9, "extra_body": {"top_k": 5}}
+        await ask(completion(), sampling_args=args)
+        assert args == {"max_tokens": 9, "extra_body": {"top_k": 5}}
+
+
+class TestAnswer:
+    async def test_text_model_and_usage(self, ask):
+        details = {"reasoning_tokens": 3}
+        usage = {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12, "completion_tokens_details": details}
+        response = await ask(completion(usage=usage))
+        assert (response.id, response.created, response.model) == ("c1", 17, "served")
+        assert response.usage.model_dump() == {
+            "prompt_tokens": 5,
+            "completion_tokens": 7,
+            "reasoning_tokens": 3,
+            "total_tokens": 12,
+        }
+        assert (response.message.content, response.message.finish_reason) == ("4", "stop")
+
+    @pytest.mark.parametrize("usage", [None, MISSING])
+    async def test_no_usage(self, ask, usage):
+        assert (await ask(completion(usage=usage))).usage is None
+
+    @pytest.mark.parametrize("field", ["id", "created", "model", "object"])
+    async def test_a_field_that_a_server_leaves_out(self, ask, field):
+        assert (await ask(completion(**{field: MISSING}))).message.content == "4"
+
+    async def test_usage_with_half_of_its_fields(self, ask):
+        usage = (await ask(completion(usage={"prompt_tokens": 5}))).usage
+        assert (usage.prompt_tokens, usage.completion_tokens) == (5, 0)
+
+    @pytest.mark.parametrize(("reason", "is_truncated"), [("stop", False), ("length", True), ("tool_calls", False)])
+    async def test_how_it_ended(self, ask, reason, is_truncated):
+        message = (await ask(completion(finish_reason=reason))).message
+        assert (message.finish_reason, message.is_truncated) == (reason, is_truncated)
+
+    @pytest.mark.parametrize("reason", [None, "eos", "content_filter"])
+    async def test_an_end_that_nightjar_does_not_know(self, ask, reason):
+        assert (await ask(completion(finish_reason=reason))).message.finish_reason is None
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"reasoning_content": "hm"},
+            {"reasoning": "hm"},
+            {"reasoning_details": [{"type": "reasoning.text", "text": "h"}, {"summary": "m"}]},
+        ],
+        ids=lambda fields: next(iter(fields)),
+    )
+    async def test_reasoning_alone_is_an_answer(self, ask, fields):
+        message = (await ask(completion({"role": "assistant", "content": None, **fields}))).message
+        assert (message.content, message.reasoning_content) == (None, "hm")
+
+    async def test_tool_calls_alone_are_an_answer(self, ask):
+        call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+        body = completion({"role": "assistant", "content": None, "tool_calls": [call]}, "tool_calls")
+        assert (await ask(body)).message.tool_calls == [ToolCall(id="c1", name="add", arguments='{"a": 1}')]
+
+
+class TestUnusableAnswers:
+    @pytest.mark.parametrize(
+        ("body", "message"),
+        [
+            (completion(choices=[]), "expected one choice, found 0"),
+            (
+                completion(choices=[{"index": n, "finish_reason": "stop", "message": MESSAGE} for n in (0, 1)]),
+                "found 2",
+            ),
+            (completion(choices=None), "expected one choice, found none"),
+            (completion(choices=MISSING), "expected one choice, found none"),
+            (completion(choices=[{"index": 0, "finish_reason": "stop"}]), "a choice without a message"),
+            ([1], "not the JSON that the protocol promises"),
+            (b"<html>502</html>", "not the JSON that the protocol promises: b'<html>502</html>'"),
+            (b"", "not the JSON that the protocol promises"),
+        ],
+    )
+    async def test_another_shape_than_the_protocol_s(self, ask, body, message):
+        with pytest.raises(InvalidModelResponseError, match=message):
+            await ask(body)
+
+    async def test_an_error_that_comes_as_a_success_is_shown(self, ask):
+        with pytest.raises(InvalidModelResponseError, match="upstream overloaded"):
+            await ask({"error": {"message": "upstream overloaded", "code": 502}})
+
+    async def test_tool_arguments_that_are_no_text(self, ask):
+        call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
+        with pytest.raises(InvalidModelResponseError):
+            await ask(completion({"role": "assistant", "content": None, "tool_calls": [call]}, "tool_calls"))
+
+    @pytest.mark.parametrize("content", ["", None])
+    async def test_nothing_at_all(self, ask, content):
+        with pytest.raises(EmptyModelResponseError, match="no text, reasoning or tool call"):
+            await ask(completion({"role": "assistant", "content": content}))
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("status", "cause"),
+        [
+            (400, openai.BadRequestError),
+            (404, openai.NotFoundError),
+            (408, openai.APIStatusError),
+            (409, openai.ConflictError),
+            (422, openai.UnprocessableEntityError),
+            (429, openai.RateLimitError),
+            (500, openai.InternalServerError),
+            (503, openai.InternalServerError),
+        ],
+    )
+    async def test_a_status_is_a_model_error_that_the_sdk_s_error_caused(self, ask, status, cause):
+        with pytest.raises(ModelError, match=r"Model 'm': Error code: .*no luck") as caught:
+            await ask({"error": {"message": "no luck"}}, status)
+        assert (type(caught.value.__cause__), caught.value.__cause__.status_code) == (cause, status)
+
+    @pytest.mark.parametrize(
+        ("status", "kind"), [(401, openai.AuthenticationError), (403, openai.PermissionDeniedError)]
+    )
+    async def test_rejected_credentials_are_raised_as_they_are(self, ask, status, kind):
+        with pytest.raises(kind, match="no such key"):
+            await ask({"error": {"message": "no such key"}}, status)
+
+    @pytest.mark.parametrize("status", [400, 413])
+    async def test_a_prompt_that_is_too_long_by_the_message(self, ask, status):
+        message = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000."
+        with pytest.raises(OverlongPromptError, match="maximum context length is 8192"):
+            await ask({"error": {"message": message}}, status)
+
+    async def test_a_prompt_that_is_too_long_by_the_code(self, ask):
+        with pytest.raises(OverlongPromptError):
+            await ask({"error": {"message": "Too much.", "code": "context_length_exceeded"}}, 400)
+
+    async def test_the_same_words_with_another_status_say_nothing(self, ask):
+        with pytest.raises(ModelError):
+            await ask({"error": {"message": "context length"}}, 500)
+
+
+class TestLocalServer:
+    """Against the real server: what happens on the way."""
+
+    async def outcome(self, client_of, faults=None, timeout_seconds=5.0, **server_fields):
+        with ModelServer(FixedAnswer("4"), faults=faults, **server_fields) as server:
+            client = client_of(server.url, timeout=timeout_seconds)
+            with pytest.raises(Exception) as caught:  # noqa: PT011 - each test says which
+                await client.get_response(ASKED, "m", {})
+            return caught.value, server.stats()
+
+    async def test_a_wrong_key(self, client_of):
+        error, _ = await self.outcome(client_of, require_key="sk-other")
+        assert (type(error), error.status_code) == (openai.AuthenticationError, 401)
+
+    async def test_an_unknown_model(self, client_of):
+        error, _ = await self.outcome(client_of, only_model="other")
+        assert (type(error), type(error.__cause__)) == (ModelError, openai.NotFoundError)
+        assert "The model 'm' does not exist" in str(error)
+
+    async def test_a_rate_limit_keeps_the_retry_after_header(self, client_of):
+        error, stats = await self.outcome(client_of, Faults(rate_429=1, retry_after_seconds=7))
+        assert (type(error.__cause__), error.__cause__.response.headers["retry-after"]) == (openai.RateLimitError, "7")
+        assert stats.faults[FaultKind.RATE_LIMITED] == 1
+
+    async def test_a_server_error(self, client_of):
+        error, stats = await self.outcome(client_of, Faults(rate_500=1))
+        assert type(error.__cause__) is openai.InternalServerError
+        assert stats.faults[FaultKind.SERVER_ERROR] == 1
+
+    async def test_a_dropped_connection(self, client_of):
+        error, _ = await self.outcome(client_of, Faults(rate_dropped=1))
+        assert (type(error), type(error.__cause__)) == (ModelError, openai.APIConnectionError)
+
+    async def test_a_malformed_body(self, client_of):
+        error, _ = await self.outcome(client_of, Faults(rate_malformed=1))
+        assert type(error) is InvalidModelResponseError
+
+    async def test_an_answer_that_does_not_begin_in_time(self, client_of):
+        error, _ = await self.outcome(client_of, Faults(latency_ms=5000), timeout_seconds=0.05)
+        assert (type(error), type(error.__cause__)) == (ModelError, openai.APITimeoutError)
+
+    async def test_an_answer_that_does_not_end_in_time(self, client_of):
+        error, _ = await self.outcome(client_of, Faults(rate_slow=1, slow_seconds=5), timeout_seconds=0.05)
+        assert (type(error), type(error.__cause__)) == (ModelError, openai.APITimeoutError)
+
+    async def test_nobody_there(self, client_of):
+        with ModelServer(FixedAnswer("4")) as server:
+            gone = server.url
+        with pytest.raises(ModelError, match=r"Cannot reach http://127\.0\.0\.1") as caught:
+            await client_of(gone).get_response(ASKED, "m", {})
+        assert type(caught.value.__cause__) is openai.APIConnectionError

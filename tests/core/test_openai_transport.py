@@ -1,0 +1,193 @@
+"""The fast transport behaves as the SDK's own client does, on the same server."""
+
+import asyncio
+
+import openai
+import pytest
+
+from nightjar.clients import ClientConfig
+from nightjar.clients.openai_transport import AiohttpOpenAI
+from nightjar.testing import Faults, FixedAnswer, ModelServer
+
+KEY = "sk-very-secret"
+ASKED = {"model": "m", "messages": [{"role": "user", "content": "2+2?"}]}
+ANSWER = {
+    "id": "c1",
+    "object": "chat.completion",
+    "created": 17,
+    "model": "served",
+    "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "4"}}],
+}
+EVENTS = (
+    b'data: {"id":"c1","object":"chat.completion.chunk","created":17,"model":"served",'
+    b'"choices":[{"index":0,"delta":{"content":"4"}}]}\n\ndata: [DONE]\n\n'
+)
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("TEST_KEY", KEY)
+
+
+@pytest.fixture
+async def fast():
+    """Makes clients with the fast transport, and closes them in the end."""
+    made = []
+
+    def make(url, **fields):
+        made.append(AiohttpOpenAI(ClientConfig(api_base_url=url, api_key_var="TEST_KEY", **fields)))
+        return made[-1]
+
+    yield make
+    for client in made:
+        await client.close()
+
+
+async def error_of(client):
+    with pytest.raises(openai.OpenAIError) as caught:
+        await client.chat.completions.create(**ASKED)
+    return caught.value
+
+
+async def both_errors(url, fast, timeout_seconds=5.0):
+    """Returns the error of the fast transport and of the plain SDK client."""
+    async with openai.AsyncOpenAI(base_url=url, api_key=KEY, max_retries=0, timeout=timeout_seconds) as plain:
+        return await error_of(fast(url, timeout=timeout_seconds)), await error_of(plain)
+
+
+def facts(error):
+    names = ("status_code", "message", "body", "code", "param", "type", "request_id")
+    return (type(error), *(getattr(error, name, None) for name in names))
+
+
+class TestSameErrorsAsTheSdk:
+    @pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 409, 413, 422, 429, 500, 502, 503, 529])
+    async def test_of_every_status(self, canned, fast, status):
+        error = {"message": "no luck", "type": "t", "code": "c", "param": "p"}
+        canned.reply({"error": error}, status, x_request_id="r1", retry_after="7")
+        mine, theirs = await both_errors(canned.url, fast)
+        assert facts(mine) == facts(theirs)
+        assert mine.response.headers["retry-after"] == theirs.response.headers["retry-after"]
+
+    @pytest.mark.parametrize("body", [b"", b"<html>Bad gateway</html>", b"[1]", b'"text"', b'{"detail": "x"}'])
+    async def test_of_a_body_in_no_known_shape(self, canned, fast, body):
+        canned.reply(body, 502)
+        mine, theirs = await both_errors(canned.url, fast)
+        assert facts(mine) == facts(theirs)
+
+    @pytest.mark.parametrize(
+        "server",
+        [{"require_key": "sk-other"}, {"only_model": "other"}, {"faults": Faults(rate_429=1)}],
+        ids=["wrong key", "unknown model", "rate limit"],
+    )
+    async def test_of_the_local_server(self, fast, server):
+        with ModelServer(FixedAnswer("4"), **server) as running:
+            mine, theirs = await both_errors(running.url, fast)
+        assert facts(mine) == facts(theirs)
+
+    async def test_of_a_dropped_connection(self, fast):
+        with ModelServer(FixedAnswer("4"), faults=Faults(rate_dropped=1)) as server:
+            mine, theirs = await both_errors(server.url, fast)
+        assert type(mine) is type(theirs) is openai.APIConnectionError
+
+    async def test_of_a_timeout(self, fast):
+        with ModelServer(FixedAnswer("4"), faults=Faults(latency_ms=5000)) as server:
+            mine, theirs = await both_errors(server.url, fast, timeout_seconds=0.05)
+        assert facts(mine)[:3] == facts(theirs)[:3]
+        assert type(mine) is openai.APITimeoutError
+
+    async def test_of_a_timeout_of_one_request(self, canned, fast):
+        slow = ModelServer(FixedAnswer("4"), faults=Faults(latency_ms=5000))
+        with slow as server, pytest.raises(openai.APITimeoutError):
+            await fast(server.url).chat.completions.create(**ASKED, timeout=0.05)
+
+
+class TestTheSdkSInterface:
+    async def test_create_takes_the_fast_transport(self, canned, fast):
+        canned.reply(ANSWER)
+        found = await fast(canned.url).chat.completions.create(**ASKED, temperature=0.5, extra_body={"top_k": 3})
+        assert (type(found), found.choices[0].message.content) == (openai.types.chat.ChatCompletion, "4")
+        assert canned.requests[-1][2] == {**ASKED, "temperature": 0.5, "top_k": 3}
+        assert "X-Stainless-Retry-Count" not in canned.requests[-1][1], "only the SDK's own transport counts retries"
+
+    async def test_both_transports_send_the_same_body_and_the_same_key(self, canned, fast):
+        canned.reply(ANSWER)
+        async with openai.AsyncOpenAI(base_url=canned.url, api_key=KEY) as plain:
+            for client in (fast(canned.url), plain):
+                await client.chat.completions.create(**ASKED, stop=["\n"], extra_headers={"X-Session": "s"})
+        mine, theirs = canned.requests
+        names = ("Authorization", "Content-Type", "Accept", "X-Session")
+        assert mine[2] == theirs[2]
+        assert [mine[1][name] for name in names] == [theirs[1][name] for name in names]
+
+    async def test_a_raw_response_comes_from_the_sdk(self, canned, fast):
+        canned.reply(ANSWER, x_request_id="r1")
+        raw = await fast(canned.url).chat.completions.with_raw_response.create(**ASKED)
+        assert (raw.headers["x-request-id"], raw.parse().choices[0].message.content) == ("r1", "4")
+
+    async def test_a_streamed_response_comes_from_the_sdk(self, canned, fast):
+        canned.reply(ANSWER)
+        async with fast(canned.url).chat.completions.with_streaming_response.create(**ASKED) as response:
+            assert b'"4"' in await response.read()
+
+    async def test_streaming_comes_from_the_sdk(self, canned, fast):
+        canned.reply(EVENTS, Content_Type="text/event-stream")
+        chunks = [chunk async for chunk in await fast(canned.url).chat.completions.create(**ASKED, stream=True)]
+        assert [chunk.choices[0].delta.content for chunk in chunks] == ["4"]
+
+    async def test_other_options_come_from_the_sdk(self, canned, fast):
+        canned.reply(ANSWER)
+        await fast(canned.url).chat.completions.create(**ASKED, extra_query={"v": "2"})
+        assert "X-Stainless-Retry-Count" in canned.requests[-1][1]
+
+    async def test_other_routes_work(self, canned, fast):
+        canned.reply({"object": "list", "data": [{"id": "m", "object": "model", "created": 0, "owned_by": "x"}]})
+        assert [model.id async for model in fast(canned.url).models.list()] == ["m"]
+
+    async def test_with_options_gives_the_sdk_s_client_of_the_same_endpoint(self, canned, fast):
+        canned.reply(ANSWER)
+        client = fast(canned.url, extra_headers={"X-Team": "t"})
+        async with client.with_options(timeout=3.0) as changed:
+            await changed.chat.completions.create(**ASKED)
+        headers = canned.requests[-1][1]
+        assert (changed.timeout, headers["Authorization"], headers["X-Team"]) == (3.0, f"Bearer {KEY}", "t")
+
+
+class TestSecrets:
+    @pytest.mark.parametrize("status", [401, 400, 500])
+    async def test_a_key_that_the_server_echoes_is_hidden_in_an_error(self, canned, fast, status):
+        canned.reply({"error": {"message": f"Incorrect API key: {KEY}."}}, status)
+        error = await error_of(fast(canned.url))
+        assert (KEY in f"{error} {error.body} {error.response.text}", "[API key]" in str(error)) == (False, True)
+
+    async def test_a_key_in_a_body_that_is_no_json_is_hidden(self, canned, fast):
+        canned.reply(f"<pre>Authorization: Bearer {KEY}</pre>".encode())
+        error = await error_of(fast(canned.url))
+        assert KEY not in f"{error} {error.response.text}"
+
+    async def test_a_key_that_the_server_answers_with_is_hidden(self, canned, fast):
+        canned.reply({**ANSWER, "model": KEY})
+        assert (await fast(canned.url).chat.completions.create(**ASKED)).model == "[API key]"
+
+    async def test_the_errors_hold_no_request_headers(self, canned, fast):
+        canned.reply({}, 400)
+        assert "authorization" not in (await error_of(fast(canned.url))).request.headers
+
+    async def test_another_host_does_not_get_the_key_by_a_redirect(self, canned, fast):
+        seen = canned.url.replace("127.0.0.1", "localhost")
+        canned.reply(b"", 307, Location=f"{seen}/elsewhere")
+        await error_of(fast(canned.url))
+        assert canned.requests[-1][0] == "/v1/elsewhere"
+        assert [KEY in headers.get("Authorization", "") for _, headers, _ in canned.requests[:2]] == [True, False]
+
+
+def test_a_client_serves_one_event_loop_after_another():
+    with ModelServer(FixedAnswer("4")) as server:
+        client = AiohttpOpenAI(ClientConfig(api_base_url=server.url, api_key_var="TEST_KEY"))
+
+        async def ask():
+            answer = await client.chat.completions.create(**ASKED)
+            await client.close()
+            return answer.choices[0].message.content
+
+        assert [asyncio.run(ask()), asyncio.run(ask())] == ["4", "4"]

@@ -1,0 +1,113 @@
+"""What is owed, and how it is cut into shards."""
+
+import pytest
+
+from nightjar.errors import ModelError
+from nightjar.evaluation import Shard
+from nightjar.evaluation.plan import Plan
+from nightjar.runs import Journal, RunDirectory
+
+
+@pytest.fixture
+def journal(tmp_path):
+    with RunDirectory(tmp_path / "r1") as directory:
+        journal = Journal(directory, str)
+        yield journal
+        journal.finish()
+
+
+@pytest.fixture
+def done(journal, make_state):
+    """Notes rollouts as generated, scored or failed."""
+
+    def note(example_id, rollout_index, *, scored=True, failed=False):
+        error = ModelError("down") if failed else None
+        state = make_state(example_id, rollout_index, completion=[], error=error, reward=None if failed else 1.0)
+        journal.attempted(state)
+        if scored:
+            journal.scored([state])
+
+    return note
+
+
+def plan(rollouts=3, is_independent=False, scores_whole_groups=False):
+    return Plan(rollouts, is_independent, scores_whole_groups)
+
+
+def owed(plan, journal, example_id=0):
+    return [(group.to_generate, group.to_restore) for group in plan.owed(journal, example_id)]
+
+
+class TestOwed:
+    def test_all_rollouts_of_a_new_example_in_one_group(self, journal):
+        assert owed(plan(), journal) == [((0, 1, 2), ())]
+
+    def test_nothing_when_all_are_scored(self, journal, done):
+        for index in range(3):
+            done(0, index)
+        assert owed(plan(), journal) == []
+
+    def test_only_what_is_missing(self, journal, done):
+        done(0, 1)
+        assert owed(plan(), journal) == [((0, 2), ())]
+
+    def test_what_is_generated_is_only_scored(self, journal, done):
+        done(0, 1, scored=False)
+        assert owed(plan(), journal) == [((0, 2), (1,))]
+
+    def test_what_failed_is_generated_again(self, journal, done):
+        done(0, 1, failed=True)
+        assert owed(plan(), journal) == [((0, 1, 2), ())]
+
+    def test_what_failed_in_scoring_is_scored_again(self, journal, done, make_state):
+        done(0, 0, scored=False)
+        journal.scored([make_state(0, 0, error=ModelError("the judge is down"))])
+        assert owed(plan(1), journal) == [((), (0,))]
+
+    def test_each_by_itself_when_scoring_is_independent(self, journal, done):
+        done(0, 1, scored=False)
+        assert owed(plan(is_independent=True), journal) == [((0,), ()), ((), (1,)), ((2,), ())]
+
+    def test_a_whole_group_when_a_reward_function_needs_it(self, journal, done):
+        done(0, 0)
+        done(0, 1)
+        assert owed(plan(scores_whole_groups=True), journal) == [((2,), (0, 1))]
+
+    def test_not_even_then_when_all_are_scored(self, journal, done):
+        for index in range(3):
+            done(0, index)
+        assert owed(plan(scores_whole_groups=True), journal) == []
+
+
+class TestShards:
+    def sizes(self, count, max_shards=16, journal=None):
+        shards = plan().shards(journal, list(range(count)), max_shards)
+        return [len(shard.owed) for shard in shards]
+
+    @pytest.mark.parametrize(
+        ("count", "sizes"),
+        [(1, [1]), (16, [1] * 16), (17, [2] * 8 + [1]), (100, [7] * 14 + [2]), (160, [10] * 16)],
+    )
+    def test_blocks_of_equal_size(self, journal, count, sizes):
+        assert self.sizes(count, journal=journal) == sizes
+
+    @pytest.mark.parametrize("count", [1, 15, 33, 250, 1319, 10_001])
+    def test_at_most_sixteen_whatever_the_run_s_size(self, journal, count):
+        sizes = self.sizes(count, journal=journal)
+        assert (len(sizes) <= 16, sum(sizes)) == (True, count)
+
+    def test_no_more_than_asked_for(self, journal):
+        assert self.sizes(10, 3, journal) == [4, 4, 2]
+
+    def test_follow_the_order_in_which_examples_are_taken(self, journal):
+        shards = plan().shards(journal, [9, 2, 5, 7], 2)
+        assert shards == [Shard(0, 0, 1, (9, 2)), Shard(1, 2, 3, (5, 7))]
+
+    def test_finished_blocks_are_left_out_and_the_others_keep_their_numbers(self, journal, done):
+        for example_id in (0, 1, 4):
+            done(example_id, 0)
+        shards = plan(1).shards(journal, [0, 1, 2, 3, 4, 5], 3)
+        assert shards == [Shard(1, 2, 3, (2, 3)), Shard(2, 4, 5, (5,))]
+
+    def test_labels_count_from_one(self):
+        assert Shard(1, 4, 7, ()).label == "groups 5 to 8"

@@ -1,0 +1,157 @@
+"""Rubric: weights, failures, advantages."""
+
+import asyncio
+import time
+
+import pytest
+
+from nightjar.decorators import cleanup, teardown
+from nightjar.errors import ModelError, ScoringError
+from nightjar.messages import AssistantMessage
+from nightjar.rubrics import Rubric
+
+
+def correct(completion, answer):
+    return float(completion[-1].content == answer)
+
+
+def length(completion):
+    return len(completion[-1].content)
+
+
+@pytest.fixture
+def answered(make_state):
+    """Makes a generated rollout of an example whose answer is 4."""
+
+    def make(text="4", rollout_index=0, **columns):
+        return make_state(
+            0, rollout_index, columns={"answer": "4", **columns}, completion=[AssistantMessage(content=text)]
+        )
+
+    return make
+
+
+class TestWeights:
+    def test_one_each_unless_given(self):
+        assert Rubric([correct, length]).weights == [1.0, 1.0]
+
+    def test_as_many_as_functions(self):
+        with pytest.raises(ValueError, match=r"Number of weights \(1\) must match number of functions \(2\)"):
+            Rubric([correct, length], [1.0])
+
+    async def test_the_reward_is_the_weighted_sum_of_the_metrics(self, answered):
+        state = answered("4")
+        await Rubric([correct, length], [2.0, -0.5]).score_rollout(state)
+        assert (state["metrics"], state["reward"]) == ({"correct": 1.0, "length": 1.0}, 1.5)
+
+    async def test_a_metric_does_not_count(self, answered):
+        rubric, state = Rubric([correct]), answered("four")
+        rubric.add_metric(length)
+        await rubric.score_rollout(state)
+        assert (state["metrics"], state["reward"]) == ({"correct": 0.0, "length": 4.0}, 0.0)
+
+    async def test_no_functions_give_zero(self, answered):
+        state = answered()
+        await Rubric().score_rollout(state)
+        assert (state["metrics"], state["reward"]) == ({}, 0.0)
+
+
+class TestFailures:
+    async def test_a_function_that_raises_costs_its_rollout_and_no_other(self, answered):
+        def fragile(completion):
+            return 1 / (len(completion[-1].content) - 1)
+
+        states = [answered("a"), answered("abc", 1)]
+        await Rubric([fragile]).score_group(states)
+        assert [state["reward"] for state in states] == [None, 0.5]
+        error = states[0]["error"]
+        assert (type(error), type(error.__cause__)) == (ScoringError, ZeroDivisionError)
+        assert str(error) == "Reward function 'fragile': division by zero"
+
+    async def test_a_rollout_that_cannot_be_scored_has_no_metrics(self, answered):
+        def broken(completion):
+            raise LookupError("no")
+
+        state = answered()
+        await Rubric([correct, broken]).score_rollout(state)
+        assert (state["metrics"], state["reward"], state["advantage"]) == ({}, None, None)
+
+    @pytest.mark.parametrize("score", ["good", None, {"a": 1}, float("nan"), float("inf")], ids=repr)
+    async def test_what_is_no_finite_number_is_an_error(self, answered, score):
+        state = answered()
+        await Rubric([lambda completion: score]).score_rollout(state)
+        assert isinstance(state["error"], ScoringError)
+
+    async def test_a_bool_is_a_number(self, answered):
+        state = answered()
+        await Rubric([lambda completion: True]).score_rollout(state)
+        assert state["reward"] == 1.0
+
+    async def test_a_rollout_with_an_error_is_not_scored(self, answered):
+        called = []
+        state = answered()
+        error = state["error"] = ModelError("down")
+        await Rubric([called.append]).score_group([state])
+        assert (called, state["reward"], state["error"]) == ([], None, error)
+
+    async def test_a_hanging_function_times_out(self, answered):
+        async def hang(completion):
+            await asyncio.sleep(10)
+
+        rubric, state = Rubric([hang]), answered()
+        rubric.set_timeout_seconds(0.01)
+        await rubric.score_rollout(state)
+        assert str(state["error"]) == "Reward function 'hang': took longer than 0.01 s"
+
+    async def test_a_blocking_function_times_out_too(self, answered):
+        def block(completion):
+            time.sleep(0.3)
+            return 1
+
+        rubric, state = Rubric([block]), answered()
+        rubric.set_timeout_seconds(0.01)
+        start = time.monotonic()
+        await rubric.score_rollout(state)
+        assert "took longer than 0.01 s" in str(state["error"])
+        assert time.monotonic() - start < 0.2
+
+    async def test_a_timeout_that_the_function_raises_itself_keeps_its_message(self, answered):
+        def ask_judge(completion):
+            raise TimeoutError("the judge did not answer")
+
+        state = answered()
+        await Rubric([ask_judge]).score_rollout(state)
+        assert str(state["error"]) == "Reward function 'ask_judge': the judge did not answer"
+
+
+class TestAdvantage:
+    async def test_reward_minus_the_mean_of_the_scored_rollouts(self, answered):
+        states = [answered("4"), answered("5", 1), answered("6", 2), answered("4", 3)]
+        states[2]["error"] = ModelError("down")
+        await Rubric([correct]).score_group(states)
+        third = pytest.approx(1 / 3)
+        assert [state["advantage"] for state in states] == [third, pytest.approx(-2 / 3), None, third]
+
+    async def test_a_rollout_by_itself_has_none_to_speak_of(self, answered):
+        state = answered()
+        await Rubric([correct]).score_rollout(state)
+        assert state["advantage"] == 0.0
+
+
+class TestHandlers:
+    async def test_cleanup_and_teardown_methods_are_called(self, answered):
+        calls = []
+
+        class Closing(Rubric):
+            @cleanup
+            async def close(self, state):
+                calls.append(state["example_id"])
+
+            @teardown
+            async def leave(self):
+                calls.append("left")
+
+        rubric = Closing()
+        await rubric.cleanup(answered())
+        await rubric.teardown()
+        assert calls == [0, "left"]

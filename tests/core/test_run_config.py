@@ -1,0 +1,107 @@
+"""RunConfig: what a run is started with, and messages that name the field."""
+
+import pytest
+from pydantic import ValidationError
+
+from nightjar.config import PROVIDERS, RunConfig, find_provider, parse_run_config
+from nightjar.errors import ConfigError
+
+
+def parse(**values):
+    return parse_run_config({"env_id": "gsm8k", **values})
+
+
+class TestDefaults:
+    def test_are_those_of_prime_eval_run(self):
+        config = parse()
+        assert (config.model, config.num_examples, config.rollouts_per_example) == ("openai/gpt-4.1-mini", 5, 3)
+        assert (config.base_url, config.api_key_var) == ("https://api.pinference.ai/api/v1", "PRIME_API_KEY")
+        assert (config.max_concurrent, config.max_retries) == (32, 0)
+
+    def test_at_most_sixteen_shards(self):
+        assert parse().max_shards == 16
+
+    def test_no_failure_is_tolerated(self):
+        assert parse().tolerated_failures == 0.0
+
+
+class TestMessages:
+    @pytest.mark.parametrize(
+        ("values", "message"),
+        [
+            ({"env_id": ""}, r"env_id: String should have at least 1 character \(found ''\)"),
+            ({"model": ""}, r"model: String should have at least 1 character \(found ''\)"),
+            ({"num_examples": 0}, r"num_examples: must be 1 or more, or -1 for all examples \(found 0\)"),
+            ({"num_examples": -2}, r"num_examples: must be 1 or more, or -1 for all examples \(found -2\)"),
+            ({"rollouts_per_example": 0}, r"rollouts_per_example: .*greater than or equal to 1 \(found 0\)"),
+            ({"max_concurrent": 0}, r"max_concurrent: .*greater than or equal to 1 \(found 0\)"),
+            ({"max_retries": -1}, r"max_retries: .*greater than or equal to 0 \(found -1\)"),
+            ({"request_timeout": 0}, r"request_timeout: .*greater than 0 \(found 0\)"),
+            ({"tolerated_failures": 1.5}, r"tolerated_failures: .*less than or equal to 1 \(found 1\.5\)"),
+            ({"api_client_type": "soap"}, r"api_client_type: .*'openai_chat_completions'.*\(found 'soap'\)"),
+            ({"sampling_args": "hot"}, r"sampling_args: .*valid dictionary \(found 'hot'\)"),
+            ({"temprature": 1}, r"temprature: Extra inputs are not permitted \(found 1\)"),
+            ({"extra_headers": {"a": 1}}, r"extra_headers\.a: .*valid string \(found 1\)"),
+        ],
+        ids=str,
+    )
+    def test_name_the_field_and_what_was_found(self, values, message):
+        with pytest.raises(ConfigError, match=f"^{message}$"):
+            parse(**values)
+
+    def test_a_missing_environment(self):
+        with pytest.raises(ConfigError, match="env_id: Field required"):
+            parse_run_config({})
+
+
+class TestConfig:
+    def test_all_examples(self):
+        assert parse(num_examples=-1).num_examples == -1
+
+    def test_cannot_be_changed(self):
+        with pytest.raises(ValidationError, match="frozen"):
+            parse().model = "other"
+
+    def test_is_read_back_equal_from_json(self):
+        config = parse(env_args={"a": [1]}, sampling_args={"temperature": 0.5}, shuffle_seed=3)
+        assert RunConfig.model_validate_json(config.model_dump_json()) == config
+
+    def test_gives_the_client_s_configuration(self):
+        values = {"base_url": "http://localhost:8000/v1", "api_key_var": "K", "extra_headers": {"X-Team": "t"}}
+        client = parse(**values, request_timeout=7).client_config()
+        assert (client.api_base_url, client.api_key_var) == ("http://localhost:8000/v1", "K")
+        assert (client.extra_headers, client.timeout) == ({"X-Team": "t"}, 7.0)
+
+    def test_a_base_url_that_is_none(self):
+        with pytest.raises(ConfigError, match=r"must start with http:// or https:// .* \(found 'localhost:8000'\)$"):
+            parse(base_url="localhost:8000").client_config()
+
+
+class TestProviders:
+    @pytest.mark.parametrize(
+        ("name", "url", "variable"),
+        [
+            ("prime", "https://api.pinference.ai/api/v1", "PRIME_API_KEY"),
+            ("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
+            ("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+            ("local", "http://localhost:8000/v1", "VLLM_API_KEY"),
+        ],
+    )
+    def test_by_name(self, name, url, variable):
+        provider = find_provider(name)
+        assert (provider.base_url, provider.key_var) == (url, variable)
+
+    def test_anthropic_speaks_its_own_protocol(self):
+        assert find_provider("anthropic").client_type == "anthropic_messages"
+
+    def test_an_unknown_one_lists_the_choices(self):
+        with pytest.raises(
+            ConfigError, match=r"^Unknown provider 'opnai'\. Choose one of: anthropic, deepseek, glm, local"
+        ):
+            find_provider("opnai")
+
+    @pytest.mark.parametrize("name", PROVIDERS)
+    def test_each_makes_a_valid_configuration(self, name):
+        provider = find_provider(name)
+        config = parse(base_url=provider.base_url, api_key_var=provider.key_var, api_client_type=provider.client_type)
+        assert config.client_config().api_base_url == provider.base_url

@@ -1,0 +1,105 @@
+"""RunDirectory: where a run lives, and that one process writes it at a time."""
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from nightjar.errors import RunDirectoryError, RunLockedError
+from nightjar.runs import RunDirectory, runs_folder
+
+HOLD = """
+import sys
+from pathlib import Path
+from nightjar.runs import RunDirectory
+with RunDirectory(Path(sys.argv[1])):
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+
+
+class TestFolder:
+    def test_environment_and_model(self, tmp_path):
+        folder = runs_folder("gsm8k", "openai/gpt-4.1-mini", tmp_path)
+        assert folder == tmp_path / "evals" / "gsm8k--openai--gpt-4.1-mini"
+
+    def test_an_owner_is_left_out(self, tmp_path):
+        assert runs_folder("prime/gsm8k", "m", tmp_path) == tmp_path / "evals" / "gsm8k--m"
+
+    def test_the_environment_s_own_outputs_folder_where_there_is_one(self, tmp_path):
+        own = tmp_path / "my_env" / "outputs"
+        own.mkdir(parents=True)
+        assert runs_folder("owner/my-env", "m", environments_dir=tmp_path) == own / "evals" / "my-env--m"
+
+    def test_outputs_otherwise(self, tmp_path):
+        assert str(runs_folder("my-env", "m", environments_dir=tmp_path)) == "outputs/evals/my-env--m"
+
+
+class TestLock:
+    def test_makes_the_folder_and_says_who_holds_it(self, tmp_path):
+        with RunDirectory(tmp_path / "a" / "r1"):
+            held = (tmp_path / "a" / "r1" / ".lock").read_text()
+        assert held == f"process {os.getpid()} on {socket.gethostname()}"
+
+    def test_a_second_process_is_told_who_holds_it(self, tmp_path):
+        command = [sys.executable, "-c", HOLD, str(tmp_path / "r1")]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+            assert holder.stdout.readline() == b"locked\n"
+            with pytest.raises(RunLockedError) as caught, RunDirectory(tmp_path / "r1"):
+                pass
+            holder.stdin.close()
+        where = f"process {holder.pid} on {socket.gethostname()}"
+        assert str(caught.value) == f"Run 'r1' is being written by {where}. Wait for it, or stop it."
+
+    def test_it_is_free_when_its_holder_is_killed(self, tmp_path):
+        command = [sys.executable, "-c", HOLD, str(tmp_path / "r1")]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+            holder.stdout.readline()
+            holder.kill()
+            holder.wait()
+            with RunDirectory(tmp_path / "r1") as directory:
+                assert directory.run_id == "r1"
+
+    def test_a_second_one_in_this_process_is_refused_too(self, tmp_path):
+        with RunDirectory(tmp_path / "r1"), pytest.raises(RunLockedError), RunDirectory(tmp_path / "r1"):
+            pass
+
+    def test_it_is_free_after_leaving(self, tmp_path):
+        for _ in range(2):
+            with RunDirectory(tmp_path / "r1"):
+                pass
+
+    def test_a_folder_that_cannot_be_made(self, tmp_path):
+        (tmp_path / "file").write_text("")
+        with pytest.raises(RunDirectoryError, match="Cannot write"), RunDirectory(tmp_path / "file" / "r1"):
+            pass
+
+
+class TestContent:
+    @pytest.fixture
+    def directory(self, tmp_path):
+        with RunDirectory(tmp_path / "r1") as directory:
+            yield directory
+
+    def test_there_is_no_run_without_a_configuration(self, directory):
+        assert not directory.exists()
+        directory.write_config({})
+        assert directory.exists()
+
+    def test_what_is_written_is_read_back(self, directory):
+        directory.write_config({"env_id": "gsm8k", "n": 1})
+        directory.write_metadata({"status": "running", "pass_at_k": {1: 0.5}})
+        assert directory.read_config() == {"env_id": "gsm8k", "n": 1}
+        assert directory.read_metadata() == {"status": "running", "pass_at_k": {"1": 0.5}}
+
+    def test_a_missing_file_is_named(self, directory):
+        with pytest.raises(RunDirectoryError, match=r"No run in .*r1': cannot read config\.json: No such file"):
+            directory.read_config()
+
+    @pytest.mark.parametrize("content", ["{", "[1]", ""])
+    def test_damage_is_named(self, directory, content):
+        (directory.path / "metadata.json").write_text(content)
+        with pytest.raises(RunDirectoryError, match=r"metadata\.json is damaged: "):
+            directory.read_metadata()

@@ -1,0 +1,101 @@
+"""Statistics against enumeration, hand calculation and the standard library."""
+
+import itertools
+import math
+import statistics
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nightjar.stats import Estimate, clustered_mean, pass_all_k, pass_at_k, pass_curves
+
+CASES = [(n, correct, k) for n in range(1, 7) for correct in range(n + 1) for k in range(1, n + 1)]
+
+
+def share_of_draws(n, correct, k, holds):
+    """Looks at every way to draw k of n rollouts, as Chen et al. (2021) define the estimator."""
+    rollouts = [True] * correct + [False] * (n - correct)
+    draws = list(itertools.combinations(rollouts, k))
+    return Fraction(sum(holds(draw) for draw in draws), len(draws))
+
+
+@pytest.mark.parametrize(("n", "correct", "k"), CASES)
+def test_pass_at_k_is_the_share_of_draws_with_a_correct_one(n, correct, k):
+    assert pass_at_k(n, correct, k) == pytest.approx(float(share_of_draws(n, correct, k, any)))
+
+
+@pytest.mark.parametrize(("n", "correct", "k"), CASES)
+def test_pass_all_k_is_the_share_of_draws_that_are_all_correct(n, correct, k):
+    assert pass_all_k(n, correct, k) == pytest.approx(float(share_of_draws(n, correct, k, all)))
+
+
+@pytest.mark.parametrize("k", [0, -1, 4])
+@pytest.mark.parametrize("estimator", [pass_at_k, pass_all_k])
+def test_k_outside_of_1_to_n_is_refused(estimator, k):
+    with pytest.raises(ValueError, match=f"k must be between 1 and n = 3, found {k}"):
+        estimator(3, 1, k)
+
+
+def test_pass_at_k_of_many_rollouts_does_not_overflow():
+    # Chen et al.'s stable form: 1 - prod(1 - k / i for i in n-c+1 .. n)
+    stable = 1 - math.prod(1 - 100 / i for i in range(2000 - 30 + 1, 2001))
+    assert pass_at_k(2000, 30, 100) == pytest.approx(stable)
+
+
+class TestCurves:
+    def test_k_runs_over_powers_of_two_up_to_n(self):
+        at_k, all_k = pass_curves([2], 6)
+        assert (list(at_k), list(all_k)) == ([1, 2, 4], [1, 2, 4])
+
+    def test_n_itself_is_included_where_it_is_a_power_of_two(self):
+        assert list(pass_curves([2], 4)[0]) == [1, 2, 4]
+
+    def test_averages_over_examples(self):
+        # n = 3, correct 0, 1, 3. pass@2: 0, 1 - C(2,2)/C(3,2) = 2/3, 1. pass^2: 0, 0, 1.
+        at_k, all_k = pass_curves([0, 1, 3], 3)
+        assert at_k == pytest.approx({1: 4 / 9, 2: 5 / 9})
+        assert all_k == pytest.approx({1: 4 / 9, 2: 1 / 3})
+
+    def test_no_complete_example_gives_nothing(self):
+        assert pass_curves([], 4) == ({}, {})
+
+
+class TestClusteredMean:
+    def test_nothing_is_known_of_no_values(self):
+        assert clustered_mean([[], []]) == Estimate(None, None)
+
+    def test_one_group_has_a_mean_and_no_error(self):
+        assert clustered_mean([[1.0, 0.0, 1.0, 1.0]]) == Estimate(0.75, None)
+
+    def test_unequal_groups_by_hand(self):
+        # mean 2/3; residuals of the group sums: 2 - 2·2/3 = 2/3 and 0 - 2/3 = -2/3; squares add up to 8/9;
+        # times G/(G-1) = 2: 16/9; root 4/3; by 3 values: 4/9
+        estimate = clustered_mean([[1.0, 1.0], [0.0]])
+        assert (estimate.mean, estimate.stderr) == (pytest.approx(2 / 3), pytest.approx(4 / 9))
+
+    def test_three_unequal_groups_by_hand(self):
+        # 6 values, mean 1/2; sums 3, 0, 0 of sizes 3, 2, 1: residuals 3/2, -1, -1/2; squares 9/4 + 1 + 1/4 = 7/2;
+        # times 3/2 = 21/4; root √21/2; by 6: √21/12
+        estimate = clustered_mean([[1.0, 1.0, 1.0], [0.0, 0.0], [0.0]])
+        assert (estimate.mean, estimate.stderr) == (0.5, pytest.approx(math.sqrt(21) / 12))
+
+    def test_empty_groups_count_for_nothing(self):
+        assert clustered_mean([[1.0], [], [0.0]]) == Estimate(0.5, 0.5)
+
+    def test_groups_that_agree_have_no_error(self):
+        assert clustered_mean([[1.0, 0.0], [0.0, 1.0]]) == Estimate(0.5, 0.0)
+
+    @given(st.lists(st.floats(-100, 100), min_size=2, max_size=30))
+    def test_one_value_a_group_is_the_ordinary_standard_error(self, values):
+        estimate = clustered_mean([[value] for value in values])
+        assert estimate.mean == pytest.approx(statistics.fmean(values), abs=1e-9)
+        ordinary = statistics.stdev(values) / math.sqrt(len(values))
+        assert estimate.stderr == pytest.approx(ordinary, rel=1e-6, abs=1e-9)
+
+    @given(st.lists(st.sampled_from([0.0, 1.0]), min_size=2, max_size=20), st.integers(2, 5))
+    def test_copies_of_a_rollout_add_no_certainty(self, values, copies):
+        once = clustered_mean([[value] for value in values])
+        many = clustered_mean([[value] * copies for value in values])
+        assert many.stderr == pytest.approx(once.stderr)
