@@ -43,7 +43,8 @@ def error_row(error: BaseException | Mapping[str, Any] | None) -> Any:
     if error is None or isinstance(error, Mapping):
         return error
     chain = list(error_chain(error))
-    is_code = isinstance(error, ScoringError) or not isinstance(error, Error)
+    is_endpoint = any(hasattr(cause, "status_code") for cause in chain)
+    is_code = isinstance(error, ScoringError) or not (isinstance(error, Error) or is_endpoint)
     return {
         "error": type(error).__name__,
         "message": str(error),
@@ -73,7 +74,12 @@ def attempt_row(state: State, attempt: int, example_hash: str) -> dict[str, Any]
 def _saved_state(state: State) -> dict[str, Any]:
     prompt, completion = state["prompt"], state["completion"]
     conversation = [*prompt, *completion] if isinstance(completion, list) else list(prompt)
-    return {
+    saved: dict[str, Any] = {}
+    if changed := state.changed_input():
+        saved["input"] = {name: dump_messages(v) if name == "prompt" else v for name, v in changed.items()}
+    if state.get("final_env_response") is not None:
+        saved["final_env_response"] = dump_messages(state["final_env_response"])
+    return saved | {
         "completion": dump_messages(completion),
         "trajectory": [_saved_step(step, conversation) for step in state["trajectory"]],
         "stop_condition": state.get("stop_condition"),
@@ -128,6 +134,10 @@ def restore_state(state: State, attempt: Mapping[str, Any]) -> State:
     """Fills a fresh state with what an attempt's row holds, and returns it."""
     saved = attempt["state"]
     state.update(saved["extras"])
+    for name, value in saved.get("input", {}).items():
+        state["input"][name] = normalize_messages(value) if name == "prompt" else value
+    if "final_env_response" in saved:
+        state["final_env_response"] = normalize_messages(saved["final_env_response"])
     completion = saved["completion"]
     if isinstance(completion, list):
         completion = normalize_messages(completion)

@@ -7,8 +7,11 @@ all read and extend it freely. Everything else that crosses a layer in Nightjar 
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, NotRequired, TypeAlias, TypedDict
+
+import orjson
 
 from nightjar.messages import Messages, Response
 
@@ -148,6 +151,49 @@ class State(dict[str, Any]):
         if key in self.INPUT_FIELDS:
             return dict.get(self, "input", {}).get(key, default)
         return default
+
+    def remember_input(self) -> None:
+        """Takes note of the input as it is now, for ``changed_input``."""
+        columns = self["input"]
+        self._original = {name: _snapshot(columns.get(name)) for name in ("prompt", "answer", "task", "info")}
+
+    def changed_input(self) -> dict[str, Any]:
+        """Returns the prompt, answer, task and info that differ from what was remembered: an environment set them."""
+        columns = self["input"]
+        original: dict[str, Any] = getattr(self, "_original", {})
+        return {name: columns[name] for name, was in original.items() if _snapshot(columns.get(name)) != was}
+
+
+def _snapshot(value: Any) -> Any:
+    """Returns something that is equal as long as a value is not changed: cheap for texts and for lists of messages."""
+    if isinstance(value, list):
+        return [id(item) for item in value]
+    return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS) if isinstance(value, dict) else value
+
+
+def new_state(rollout_input: RolloutInput, **known: Any) -> State:
+    """Returns a state in which nothing has happened yet; ``known`` sets what is known of it."""
+    start: dict[str, Any] = {
+        "input": rollout_input,
+        "client": None,
+        "model": "",
+        "sampling_args": {},
+        "is_completed": False,
+        "is_truncated": False,
+        "stop_condition": None,
+        "tool_defs": [],
+        "trajectory": [],
+        "trajectory_id": uuid.uuid4().hex,
+        "completion": None,
+        "final_env_response": None,
+        "reward": None,
+        "advantage": None,
+        "metrics": None,
+        "error": None,
+        "timing": RolloutTiming(),
+        "usage": None,
+    }
+    return State(start | known)
 
 
 def add_usage(state: State, response: Response) -> None:

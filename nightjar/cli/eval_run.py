@@ -14,7 +14,6 @@ def eval_run(
     base_url: options.BaseUrl = None,
     api_key_var: options.ApiKeyVar = None,
     api_client_type: options.ApiClientType = None,
-    header: options.Header = None,
     max_tokens: options.MaxTokens = None,
     temperature: options.Temperature = None,
     sampling_args: options.SamplingArgs = None,
@@ -60,7 +59,6 @@ def eval_run(
             "base_url": base_url or known.base_url,
             "api_key_var": api_key_var or known.key_var,
             "api_client_type": api_client_type or known.client_type,
-            "extra_headers": dict(entry.split(":", 1) for entry in header or []),
             "env_args": env_args or {},
             "sampling_args": {
                 **{name: value for name, value in limits.items() if value is not None},

@@ -29,13 +29,6 @@ def _check_num_examples(value: int) -> int:
     return value
 
 
-def _check_headers(entries: list[str] | None) -> list[str] | None:
-    for entry in entries or []:
-        if ":" not in entry.lstrip(":"):
-            raise typer.BadParameter(f"must be 'Name: Value', found {entry!r}")
-    return entries
-
-
 def _option(*flags: str, help: str, panel: str, **kwargs: Any) -> Any:  # noqa: A002 - typer's own word
     return typer.Option(*flags, help=help, rich_help_panel=panel, **kwargs)
 
@@ -73,15 +66,6 @@ ApiKeyVar = Annotated[
 ApiClientType = Annotated[
     str | None,
     _option("--api-client-type", help="Protocol (default: the provider's).", panel=_MODEL),
-]
-Header = Annotated[
-    list[str] | None,
-    _option(
-        "--header",
-        help="Extra HTTP header, 'Name: Value'. Repeatable.",
-        panel=_MODEL,
-        callback=_check_headers,
-    ),
 ]
 MaxTokens = Annotated[
     int | None,

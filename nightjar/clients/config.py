@@ -84,12 +84,10 @@ def resolve_api_key(config: EndpointClientConfig) -> str:
     """
     key = os.environ.get(config.api_key_var, "").strip()
     if key:
-        try:
-            key.encode("ascii")
-        except UnicodeEncodeError:
+        if not (key.isascii() and key.isprintable()):
             raise ConfigError(
                 f"Environment variable {config.api_key_var!r} holds characters that no HTTP header can carry"
-            ) from None
+            )
         return key
     if urlsplit(config.api_base_url).hostname in LOOPBACK_HOSTS:
         return NO_KEY

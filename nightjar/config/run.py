@@ -33,8 +33,6 @@ class RunConfig(BaseModel):
     """The environment variable that holds the key."""
     api_client_type: ClientType = _DEFAULT.client_type
     """The protocol that the endpoint speaks."""
-    extra_headers: dict[str, str] = Field(default_factory=dict)
-    """HTTP headers sent with every request."""
     env_args: dict[str, Any] = Field(default_factory=dict)
     """Arguments of the environment's ``load_environment``."""
     sampling_args: dict[str, Any] = Field(default_factory=dict)
@@ -86,7 +84,6 @@ class RunConfig(BaseModel):
                 client_type=self.api_client_type,
                 api_base_url=self.base_url,
                 api_key_var=self.api_key_var,
-                extra_headers=self.extra_headers,
                 timeout=self.request_timeout,
             )
         except ValidationError as error:

@@ -43,7 +43,7 @@ class Examples:
         self._rows: Any = None
         self._system = [{"role": "system", "content": system_prompt}] if system_prompt else []
         self._few_shot = dump_messages(normalize_messages(few_shot or [], field_name="few_shot"))
-        self._block: tuple[int, list[dict[str, Any]]] = (-1, [])
+        self._block: tuple[int, list[dict[str, Any]]] = (0, [])
 
     @property
     def rows(self) -> Any:
@@ -79,14 +79,12 @@ class Examples:
     def _row(self, example_id: int) -> Mapping[str, Any]:
         if isinstance(self.rows, Sequence):
             return self._checked(self.rows[example_id], example_id)
-        number, place = divmod(example_id, _BLOCK)
-        block = self._block  # replaced as a whole, because several threads may read
-        if block[0] != number:
-            columns = self.rows[number * _BLOCK : (number + 1) * _BLOCK]
-            names = list(columns)
-            rows = [dict(zip(names, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-            self._block = block = (number, rows)
-        return block[1][place]
+        start, rows = self._block  # replaced as a whole, because several threads may read
+        if not start <= example_id < start + len(rows):
+            follows = example_id == start + len(rows)
+            start, rows = example_id, _read(self.rows, example_id, _BLOCK if follows else 1)
+            self._block = (start, rows)
+        return rows[example_id - start]
 
     def _checked(self, row: Any, example_id: int) -> Mapping[str, Any]:
         if not isinstance(row, Mapping):
@@ -108,6 +106,13 @@ class Examples:
     @staticmethod
     def _fixed(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [dict(message) for message in messages]
+
+
+def _read(dataset: Any, start: int, count: int) -> list[dict[str, Any]]:
+    """Reads rows of a ``datasets.Dataset``: many at once cost little more than one."""
+    columns = dataset[start : start + count]
+    names = list(columns)
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
 def _own(value: Any) -> Any:

@@ -21,7 +21,7 @@ from nightjar.engine.retry import Retrier, RetryPolicy
 from nightjar.engine.tasks import task_group
 from nightjar.errors import ScoringError
 from nightjar.rubrics import Rubric
-from nightjar.state import RolloutInput, State
+from nightjar.state import RolloutInput, State, new_state
 
 _BACKLOG_PER_PLACE = 4
 
@@ -172,8 +172,7 @@ class Engine:
         try:
             state = await self._rollouts.attempt(rollout_input)
         except Exception as error:  # noqa: BLE001 - environments are user code
-            state = await self._rollouts.new_state(rollout_input)
-            state["error"] = error
+            state = new_state(rollout_input, error=error)
         self._recorder.attempted(state)
         failure = _failure_of(state)
         if failure is None:

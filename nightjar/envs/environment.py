@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -14,7 +13,7 @@ from nightjar.decorators import decorated_methods
 from nightjar.messages import Messages, Response, Tool, normalize_messages
 from nightjar.parsers import Parser
 from nightjar.rubrics import Rubric, RubricGroup
-from nightjar.state import RolloutInput, RolloutTiming, SamplingArgs, State, add_usage
+from nightjar.state import RolloutInput, SamplingArgs, State, add_usage, new_state
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -117,26 +116,15 @@ class Environment(ABC):
         columns["prompt"] = normalize_messages(input["prompt"], field_name="prompt")
         info = columns.get("info")
         offered = info.get("tool_defs") if isinstance(info, dict) else None
-        return State(
-            input=columns,
+        state = new_state(
+            cast("RolloutInput", columns),
             client=resolve_client(client),
             model=model,
             sampling_args={**self.sampling_args, **(sampling_args or {})},
-            is_completed=False,
-            is_truncated=False,
-            stop_condition=None,
             tool_defs=[Tool.model_validate(tool) for tool in offered] if offered else self.tool_defs,
-            trajectory=[],
-            trajectory_id=uuid.uuid4().hex,
-            completion=None,
-            final_env_response=None,
-            reward=None,
-            advantage=None,
-            metrics=None,
-            error=None,
-            timing=RolloutTiming(),
-            usage=None,
         )
+        state.remember_input()
+        return state
 
     async def get_model_response(
         self,

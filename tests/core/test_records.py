@@ -3,6 +3,7 @@
 import orjson
 import pytest
 
+from nightjar.envs import SingleTurnEnv
 from nightjar.errors import EmptyModelResponseError, ModelError, ScoringError
 from nightjar.messages import AssistantMessage, Tool, ToolCall, ToolMessage, UserMessage
 from nightjar.records import attempt_row, error_row, is_json_serializable, restore_state, result_row, unsaved_keys
@@ -212,3 +213,44 @@ def test_json_can_hold(value):
 @pytest.mark.parametrize("value", [object(), {1: "a"}, {1, 2}, 1 << 70, b"bytes"], ids=repr)
 def test_json_cannot_hold(value):
     assert not is_json_serializable(value)
+
+
+class TestWhatAnEnvironmentChangesInItsInput:
+    """``setup_state`` may set prompt, answer and info; a resumed run must score with these."""
+
+    @pytest.fixture
+    def restored(self, scripted_client):
+        async def restore(change):
+            return await self.saved_and_restored(scripted_client("said"), change)
+
+        return restore
+
+    async def saved_and_restored(self, client, change):
+        env = SingleTurnEnv(dataset=[{"question": "q", "answer": "a", "info": {"level": 1}}])
+        state = await env.init_state({**env.examples[0], "rollout_index": 0}, client, "m")
+        change(state)
+        state["completion"] = [AssistantMessage(content="said")]
+        row = orjson.loads(orjson.dumps(attempt_row(state, 1, "hash")))
+        fresh = await env.init_state({**env.examples[0], "rollout_index": 0}, client, "m")
+        return row, restore_state(fresh, row)
+
+    async def test_nothing_is_stored_twice_where_nothing_changed(self, restored):
+        row, _ = await restored(lambda state: None)
+        assert "input" not in row["state"]
+
+    async def test_a_new_answer_is_restored(self, restored):
+        _, state = await restored(lambda state: state.__setitem__("answer", "b"))
+        assert state["answer"] == "b"
+
+    async def test_a_change_inside_info_is_restored(self, restored):
+        _, state = await restored(lambda state: state["info"].update(level=2))
+        assert state["info"] == {"level": 2}
+
+    async def test_a_longer_prompt_is_restored(self, restored):
+        _, state = await restored(lambda state: state["prompt"].append(UserMessage(content="hint")))
+        assert [message.content for message in state["prompt"]] == ["q", "hint"]
+
+    async def test_a_final_answer_of_the_environment_is_restored(self, restored):
+        final = [UserMessage(content="game over")]
+        _, state = await restored(lambda state: state.__setitem__("final_env_response", final))
+        assert state["final_env_response"] == final

@@ -57,6 +57,10 @@ async def artifacts(key: str) -> list[Any]:
         return [artifact.data for artifact in found]
 
 
+def everything_in(folder: Path) -> list[bytes]:
+    return [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
+
+
 def results(folder: Path) -> list[dict[str, Any]]:
     [path] = folder.glob("outputs/evals/*/*/results.jsonl")
     return [json.loads(line) for line in path.read_text().splitlines()]
@@ -166,6 +170,4 @@ async def test_a_key_is_a_name_in_parameters_never_a_value(own_folder: Path, mon
     assert state.is_completed()
     async with get_client() as client:
         assert "sk-very-secret" not in (await client.read_flow_run(flow_run.id)).model_dump_json()
-    for path in own_folder.rglob("*"):
-        if path.is_file():
-            assert b"sk-very-secret" not in path.read_bytes()
+    assert not any(b"sk-very-secret" in content for content in everything_in(own_folder))

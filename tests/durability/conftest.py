@@ -1,0 +1,297 @@
+"""Real runs: the command line in processes of its own, against a model server on loopback.
+
+Every test has a folder of its own (``tmp_path``), in which the command is typed.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from nightjar.testing import Answer, ArithmeticSolver, ModelServer, last_user_text
+from nightjar.testing.arithmetic import solve
+from nightjar.warehouse import Warehouse
+
+COMMAND = (sys.executable, "-c", "from nightjar.cli import main; main()")
+PATIENCE_SECONDS = 60
+SIGNS_OF_A_BUG = (
+    "Traceback",
+    "was never awaited",
+    "was never retrieved",
+    "Unclosed",
+    "Exception ignored",
+    "SyntaxWarning",
+)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that has ended; negative codes are the signals that ended it."""
+
+    code: int
+    stdout: str
+    stderr: str
+    seconds: float
+
+    @property
+    def errors(self):
+        """The lines on stderr that say what went wrong."""
+        return [line for line in self.stderr.splitlines() if line.startswith("Error: ")]
+
+
+class Started:
+    """A command that was started, alone in a process group and with its output in files."""
+
+    def __init__(self, command, folder, env, log):
+        self._log = log
+        with log.with_suffix(".out").open("wb") as out, log.with_suffix(".err").open("wb") as err:
+            self._process = subprocess.Popen(
+                command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+            )
+        self._since = time.monotonic()
+
+    @property
+    def pid(self):
+        return self._process.pid
+
+    @property
+    def stdout(self):
+        return self._log.with_suffix(".out").read_text("utf-8")
+
+    @property
+    def stderr(self):
+        return self._log.with_suffix(".err").read_text("utf-8")
+
+    @property
+    def is_running(self):
+        return self._process.poll() is None
+
+    @property
+    def leaves_processes(self):
+        """Says whether a process that it started is still there."""
+        try:
+            os.killpg(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def wait_until(self, condition, timeout_seconds=PATIENCE_SECONDS):
+        """Polls while the command runs until a condition holds."""
+        deadline = time.monotonic() + timeout_seconds
+        while not condition():
+            assert self.is_running, f"it ended before its time:\n{self.stdout}{self.stderr}"
+            assert time.monotonic() < deadline, f"waited for {timeout_seconds} s in vain:\n{self.stdout}{self.stderr}"
+            time.sleep(0.002)
+
+    def send(self, number):
+        self._process.send_signal(number)
+
+    def kill(self):
+        """Kills it with -9, as the system does when memory is short."""
+        self._process.kill()
+        return self.wait()
+
+    def wait(self, timeout_seconds=PATIENCE_SECONDS):
+        code = self._process.wait(timeout_seconds)
+        ended = Ended(code, self.stdout, self.stderr, time.monotonic() - self._since)
+        found = [sign for sign in SIGNS_OF_A_BUG if sign in ended.stderr]
+        assert not found, f"{found} on stderr:\n{ended.stderr}"
+        return ended
+
+    def end(self):
+        """Ends whatever is left of it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+class RunFolder:
+    """A run directory, as another program reads it."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __str__(self):
+        return str(self.path)
+
+    def lines(self, name):
+        """The whole lines of a file that may still be written to; none where it is missing."""
+        path = self.path / name
+        whole = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
+        return [json.loads(line) for line in whole.splitlines()]
+
+    def count_lines(self, name):
+        """Counts the whole lines of a file."""
+        path = self.path / name
+        return path.read_bytes().count(b"\n") if path.exists() else 0
+
+    @property
+    def results(self):
+        return self.lines("results.jsonl")
+
+    @property
+    def results_that_count(self):
+        """The results without what differs from run to run: how long it took, and how often it was tried."""
+        return [{name: row[name] for name in row if name not in {"timing", "attempts"}} for row in self.results]
+
+    @property
+    def attempts(self):
+        return self.lines("attempts.jsonl")
+
+    @property
+    def failed_attempts(self):
+        return [attempt for attempt in self.attempts if attempt["error"]]
+
+    @property
+    def metadata(self):
+        return json.loads((self.path / "metadata.json").read_bytes())
+
+    @property
+    def content(self):
+        """Every file but the lock, byte for byte."""
+        return {path.name: path.read_bytes() for path in self.path.iterdir() if path.name != ".lock"}
+
+
+class Nightjar:
+    """The command ``nightjar``, typed in a folder of its own."""
+
+    def __init__(self, folder, warehouse="outputs/warehouse"):
+        self.folder = folder
+        self.warehouse = Warehouse(folder / warehouse)
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PREFECT_", "NIGHTJAR_")) and not name.endswith("_API_KEY")
+        }
+        self.env = inherited | {"PREFECT_HOME": str(folder / "prefect"), "COLUMNS": "200", "NO_COLOR": "1"}
+        self._started = []
+
+    def start(self, *arguments, **variables):
+        """Starts a command."""
+        logs = self.folder / "logs"
+        logs.mkdir(exist_ok=True)
+        started = Started(
+            [*COMMAND, *map(str, arguments)], self.folder, self.env | variables, logs / str(len(self._started))
+        )
+        self._started.append(started)
+        return started
+
+    def start_eval(self, env_id, *arguments, server=None, **variables):
+        """Starts ``nightjar eval run`` against a server."""
+        endpoint = ("-m", "local", "-b", server.url) if server else ()
+        return self.start("eval", "run", env_id, *endpoint, "--direct", *arguments, **variables)
+
+    def eval(self, env_id, *arguments, server=None, **variables):
+        """Types ``nightjar eval run`` and waits for its end."""
+        return self.start_eval(env_id, *arguments, server=server, **variables).wait()
+
+    def write_environment(self, name, source):
+        path = self.folder / "environments" / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(source, "utf-8")
+
+    @property
+    def runs(self):
+        """All run directories, the oldest first."""
+        found = [path.parent for path in self.folder.glob("**/evals/*/*/config.json")]
+        return [RunFolder(path) for path in sorted(found, key=lambda path: path.stat().st_ctime)]
+
+    @property
+    def run(self):
+        """The one run directory there is."""
+        [run] = self.runs
+        return run
+
+    def sql(self, statement):
+        return self.warehouse.query(statement).rows
+
+    def close(self):
+        for started in self._started:
+            started.end()
+
+
+@pytest.fixture(scope="session")
+def nightjar_in():
+    """Gives the command in a folder of one's choice."""
+    commands = []
+
+    def make(folder, **options):
+        commands.append(Nightjar(folder, **options))
+        return commands[-1]
+
+    yield make
+    for command in commands:
+        command.close()
+
+
+@pytest.fixture
+def nightjar(tmp_path):
+    """The command in this test's folder."""
+    command = Nightjar(tmp_path)
+    yield command
+    command.close()
+
+
+@pytest.fixture
+def serve():
+    """Starts model servers, which end with the test."""
+    with contextlib.ExitStack() as stack:
+        yield lambda answerer=None, **options: stack.enter_context(
+            ModelServer(answerer or ArithmeticSolver(), **options)
+        )
+
+
+class Opinionated:
+    """Solves arithmetic, but gets three problems of ten wrong, and always the same ones.
+
+    What it answers depends on the question alone, so that a run that was interrupted can be compared with one that
+    was not.
+    """
+
+    def answer(self, messages):
+        question = last_user_text(messages)
+        _, value = solve(question)
+        is_wrong = zlib.crc32(question.encode()) % 10 < 3
+        return Answer(question=question, text=f"The answer is \\boxed{{{value + is_wrong}}}.")
+
+
+@pytest.fixture
+def opinionated():
+    return Opinionated()
+
+
+@pytest.fixture(scope="session")
+def gsm8k():
+    """The folder with GSM8K and two recordings of a real model."""
+    folder = next(
+        (folder for parent in Path(__file__).parents if (folder := parent / "shared/data/gsm8k").is_dir()), None
+    )
+    if folder is None:
+        pytest.skip("GSM8K and its recordings are not beside this checkout (shared/data/gsm8k)")
+    return folder
+
+
+@pytest.fixture
+def mount(tmp_path):
+    """Mounts a small disk in memory with certain options; skips the test where that is not permitted."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("only root on Linux can mount a disk in memory")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+
+    def apply(options):
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", disk], capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"mounting is not permitted here: {done.stderr.strip()}")
+        return disk
+
+    yield apply
+    subprocess.run(["umount", "--lazy", disk], capture_output=True)

@@ -1,0 +1,130 @@
+"""What people type wrong, and what is wrong around them: one clear line, no traceback, and no request more than needed.
+
+An expected error ends with exit code 1, wrong usage with exit code 2.
+"""
+
+import json
+
+import pytest
+
+from nightjar.testing import ArithmeticSolver, ModelServer
+
+
+@pytest.fixture(scope="module")
+def server():
+    with ModelServer(ArithmeticSolver(), only_model="local") as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-n", "0"], "'--num-examples' / '-n': must be 1 or more, or -1 for all examples, found 0"),
+        (["-a", "{bad"], "'--env-args' / '-a': not valid JSON: "),
+        (["-a", "7"], "'--env-args' / '-a': expected a JSON object such as '{\"key\": 1}', found '7'"),
+        (["-S", "temperature=1"], "'--sampling-args' / '-S': not valid JSON: Expecting value at character 1 of "),
+        (["--header", "Bearer"], "'--header': must be 'Name: Value', found 'Bearer'"),
+        (["--prefect"], "--direct and --prefect exclude each other"),
+        (["--max-retires", "3"], "No such option: --max-retires (Possible options: "),
+    ],
+)
+def test_wrong_usage(nightjar, server, arguments, message):
+    ended = nightjar.eval("arithmetic", *arguments, server=server)
+
+    assert ended.code == 2
+    [line] = ended.stderr.splitlines()
+    assert line.startswith("Error: ")
+    assert message in line
+    assert not ended.stdout
+    assert not nightjar.runs
+
+
+@pytest.mark.parametrize(
+    ("env_id", "arguments", "message"),
+    [
+        (
+            "arithmatic",
+            [],
+            "Environment 'arithmatic' is not installed. Installed here: arithmetic, gsm8k. See 'nightjar env list'.",
+        ),
+        (
+            "arithmetic",
+            ["-a", '{"problems": 3}'],
+            (
+                "Environment 'arithmetic' does not take these arguments: "
+                "got an unexpected keyword argument 'problems'. "
+                "It takes (num_problems: 'int' = 1000, seed: 'int' = 0, largest: 'int' = 99)"
+            ),
+        ),
+        ("arithmetic", ["-p", "opnai"], "Unknown provider 'opnai'. Choose one of: anthropic, deepseek, glm, "),
+        ("arithmetic", ["-b", "localhost:8000"], "must start with http:// or https:// and name a host"),
+        (
+            "arithmetic",
+            ["-b", "https://api.example.com/v1", "-k", "EXAMPLE_KEY"],
+            "Environment variable 'EXAMPLE_KEY' not set. Set it with: export EXAMPLE_KEY=\"...\"",
+        ),
+        ("arithmetic", ["--resume", "no/such/run"], "No run in 'no/such/run': cannot read config.json: "),
+        ("arithmetic", ["-o", "file"], "Cannot write 'file/evals/arithmetic--local/"),
+        ("gsm8k", ["-a", '{"dataset": "none.jsonl"}'], "Cannot read dataset 'none.jsonl': No such file or directory"),
+        ("gsm8k", ["-a", '{"dataset": "torn.jsonl"}'], "torn.jsonl, line 2: not valid JSON: "),
+        ("gsm8k", ["-a", '{"dataset": "odd.jsonl"}'], "odd.jsonl, line 1: no 'question'; found ['answer', 'q']"),
+    ],
+)
+def test_what_is_asked_for_cannot_be_done(nightjar, server, env_id, arguments, message):
+    (nightjar.folder / "file").touch()
+    good = json.dumps({"question": "What is 1 + 1?", "answer": "2"})
+    (nightjar.folder / "torn.jsonl").write_text(f"{good}\n{good[:20]}\n", "utf-8")
+    (nightjar.folder / "odd.jsonl").write_text('{"q": "What is 1 + 1?", "answer": "2"}\n', "utf-8")
+    server.reset_stats()
+
+    ended = nightjar.eval(env_id, *arguments, server=server)
+
+    assert ended.code == 1
+    [line] = ended.stderr.splitlines()
+    assert line.startswith("Error: ")
+    assert message in line
+    assert not ended.stdout
+    assert not nightjar.runs
+    assert server.stats().received == 0
+
+
+def test_an_output_folder_that_is_read_only(nightjar, server, mount):
+    folder = mount("ro")
+
+    ended = nightjar.eval("arithmetic", "-o", folder, server=server)
+
+    assert ended.code == 1
+    [line] = ended.stderr.splitlines()
+    assert line.startswith(f"Error: Cannot write '{folder}/evals/")
+    assert line.endswith("Read-only file system")
+
+
+def test_a_warehouse_that_cannot_be_written_does_not_cost_the_results(nightjar, server):
+    (nightjar.folder / "file").touch()
+
+    ended = nightjar.eval("arithmetic", "--warehouse", "file", server=server)
+
+    assert ended.code == 1
+    [line] = ended.errors
+    assert line.startswith("Error: Cannot create the warehouse file: ")
+    assert f"The results are in {nightjar.run.path.relative_to(nightjar.folder)}: " in line
+    assert nightjar.run.metadata["scored"] == 15
+
+
+def test_an_endpoint_that_does_not_answer(nightjar):
+    ended = nightjar.eval("arithmetic", "-n", 1, "-m", "local", "-b", "http://127.0.0.1:9/v1")
+
+    assert ended.code == 1
+    [line] = ended.errors
+    assert "Cannot reach http://127.0.0.1:9/v1/chat/completions: " in line
+
+
+def test_a_model_that_is_not_there(nightjar, server):
+    server.reset_stats()
+
+    ended = nightjar.eval("arithmetic", "-n", 100, "-m", "locale", "-b", server.url)
+
+    assert ended.code == 1
+    [line] = ended.errors
+    assert "Error code: 404 - The model 'locale' does not exist. There is 'local'." in line
+    assert server.stats().received <= 64

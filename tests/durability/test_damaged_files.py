@@ -1,0 +1,101 @@
+"""Files that a crash or somebody's editor has damaged: repaired where that is safe, otherwise left as they are."""
+
+import shutil
+
+import pytest
+
+from nightjar.testing import ArithmeticSolver, ModelServer
+
+SETTINGS = ("-n", 5, "-r", 2)
+
+
+@pytest.fixture(scope="module")
+def server():
+    with ModelServer(ArithmeticSolver()) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def complete(nightjar_in, server, tmp_path_factory):
+    """The folder of a complete run of ten rollouts."""
+    nightjar = nightjar_in(tmp_path_factory.mktemp("complete"))
+    assert nightjar.eval("arithmetic", *SETTINGS, server=server).code == 0
+    return nightjar.folder / "outputs"
+
+
+@pytest.fixture
+def run(nightjar, server, complete):
+    """A copy of that run, to be damaged."""
+    shutil.copytree(complete, nightjar.folder / "outputs")
+    server.reset_stats()
+    return nightjar.run
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "what"),
+    [
+        ("attempts.jsonl", lambda line: line[: len(line) // 2] + b"\n", "unexpected end of data at column "),
+        ("attempts.jsonl", lambda line: b'{"reward": 1.0}\n', "it names no rollout"),
+        (
+            "results.jsonl",
+            lambda line: b"\0" * (len(line) - 1) + b"\n",
+            "unexpected character, expected a JSON value at column 1",
+        ),
+        ("results.jsonl", lambda line: b"[]\n", "not a JSON object"),
+    ],
+    ids=["torn", "foreign", "zeros", "list"],
+)
+def test_a_damaged_line_is_named_and_nothing_is_changed(nightjar, server, run, name, damage, what):
+    lines = run.content[name].splitlines(keepends=True)
+    lines[3] = damage(lines[3])
+    (run.path / name).write_bytes(b"".join(lines))
+    before = run.content
+
+    ended = nightjar.eval("arithmetic", "-n", 6, "-r", 2, "--resume", run, server=server)
+
+    assert ended.code == 1
+    [line] = ended.stderr.splitlines()
+    assert line.startswith(f"Error: {run.path / name}, line 4 is damaged: ")
+    assert what in line
+    assert run.content == before
+    assert server.stats().received == 0
+
+
+@pytest.mark.parametrize("name", ["config.json", "metadata.json"])
+def test_a_damaged_record_is_named(nightjar, server, run, name):
+    (run.path / name).write_bytes(run.content[name][:40])
+    before = run.content
+
+    ended = nightjar.eval("arithmetic", *SETTINGS, "--resume", run, server=server)
+
+    assert ended.code == 1
+    [line] = ended.stderr.splitlines()
+    assert line.startswith(f"Error: {run.path / name} is damaged: ")
+    assert run.content == before
+
+
+def test_a_torn_last_line_of_the_results_is_scored_again(nightjar, server, run):
+    path = run.path / "results.jsonl"
+    whole = run.results_that_count
+    path.write_bytes(run.content[path.name][:-30])
+
+    ended = nightjar.eval("arithmetic", *SETTINGS, "--resume", run, server=server)
+
+    assert ended.code == 0
+    assert f"WARNING {path}: cut off a torn last line of " in ended.stderr
+    assert run.results_that_count == whole
+    assert server.stats().received == 0, "the answer is in the ledger"
+
+
+def test_a_torn_last_line_of_the_ledger_is_asked_again(nightjar, server, run):
+    path = run.path / "attempts.jsonl"
+    whole = run.results_that_count
+    path.write_bytes(run.content[path.name][:-30])
+    (run.path / "results.jsonl").write_bytes(b"")
+
+    ended = nightjar.eval("arithmetic", *SETTINGS, "--resume", run, server=server)
+
+    assert ended.code == 0
+    assert f"WARNING {path}: cut off a torn last line of " in ended.stderr
+    assert run.results_that_count == whole
+    assert server.stats().received == 1, "nine answers are in the ledger"

@@ -1,0 +1,130 @@
+"""Requests that fail: tried again with ``--max-retries``, kept as failures without it, never counted as 0."""
+
+import itertools
+import json
+from collections import Counter, defaultdict
+
+import pytest
+
+from nightjar.testing import FaultKind, Faults
+
+FIVE_PERCENT = Faults(rate_429=0.02, rate_500=0.02, rate_dropped=0.01, seed=3)
+CAUSES = {
+    FaultKind.RATE_LIMITED: "RateLimitError",
+    FaultKind.SERVER_ERROR: "InternalServerError",
+    FaultKind.DROPPED: "APIConnectionError",
+}
+
+
+def test_with_retries_every_rollout_is_scored(nightjar, serve):
+    server = serve(faults=FIVE_PERCENT)
+
+    ended = nightjar.eval("arithmetic", "-n", 1000, "-r", 1, "--max-retries", 5, server=server)
+
+    assert ended.code == 0
+    run, stats = nightjar.run, server.stats()
+    assert run.metadata["scored"] == 1000
+    assert (run.metadata["avg_reward"], run.metadata["coverage"]) == (1.0, 1.0)
+    assert stats.answered == 1000
+    injected = sum(stats.faults.values())
+    assert injected > 30
+
+    failed = run.failed_attempts
+    print(f"{ended.seconds:.1f} s for 1,000 rollouts; failed attempts: {dict(Counter(map(_cause, failed)))}")
+    assert len(run.attempts) == 1000 + injected
+    assert Counter(map(_cause, failed)) == {CAUSES[kind]: count for kind, count in stats.faults.items() if count}
+    assert {attempt["error"]["error"] for attempt in failed} == {"ModelError"}
+    assert {attempt["state"] for attempt in failed} == {None}
+    numbers = defaultdict(list)
+    for attempt in run.attempts:
+        numbers[_key(attempt)].append(attempt["attempt"])
+    assert {_key(row): list(range(1, row["attempts"] + 1)) for row in run.results} == numbers
+
+
+def test_without_retries_failed_rollouts_have_no_reward_and_a_resume_does_just_these(nightjar, serve):
+    server = serve(faults=FIVE_PERCENT)
+    ended = nightjar.eval("arithmetic", "-n", 100, server=server)
+    assert ended.code == 1
+
+    run = nightjar.run
+    failed = {_key(row) for row in run.results if row["error"]}
+    injected = sum(server.stats().faults.values())
+    assert len(failed) == injected > 5
+    for row in run.results:
+        if row["error"]:
+            assert (row["reward"], row["advantage"], row["metrics"], row["completion"]) == (None, None, {}, [])
+            assert row["error"]["phase"] == "generation"
+        else:
+            assert row["reward"] == 1.0
+    assert ended.errors == [
+        f"Error: {injected} of 300 rollouts failed. The first: {_first(run.results)['error']['message']}"
+    ]
+    metadata = run.metadata
+    assert metadata["status"] == "incomplete"
+    assert (metadata["scored"], metadata["failed"]) == (300 - injected, injected)
+    assert metadata["avg_reward"] == 1.0, "the mean is over scored rollouts"
+    assert metadata["coverage"] == pytest.approx(1 - injected / 300)
+    assert metadata["avg_error"] == pytest.approx(injected / 300)
+    assert sum(metadata["errors"].values()) == injected
+    assert nightjar.sql("SELECT count(reward), count(error), min(reward) FROM rollouts") == [
+        (300 - injected, injected, 1.0)
+    ]
+
+    # The command says how to go on; an endpoint that is well again serves just what failed.
+    healed = serve(port=_close(server))
+    ended = nightjar.eval("arithmetic", "-n", 100, "--resume", server=healed)
+
+    assert ended.code == 0
+    assert healed.stats().received == injected
+    assert nightjar.run.metadata["status"] == "completed"
+    assert {_key(row) for row in run.results if row["attempts"] == 2} == failed
+    assert {row["attempts"] for row in run.results} == {1, 2}
+    assert nightjar.sql("SELECT status, scored FROM runs") == [("completed", 300)]
+    assert nightjar.sql("SELECT count(*) FROM errors") == [(0,)]
+    assert nightjar.sql("SELECT count(*) FROM rollouts WHERE attempts = 2") == [(injected,)]
+
+
+def test_an_endpoint_may_be_away_for_longer_than_all_retries(nightjar):
+    """With retries on, an endpoint that has answered before is waited for."""
+    server, url = _start_model_server(nightjar, port=0)
+    run = nightjar.start_eval("arithmetic", "-n", 30, "-c", 8, "--max-retries", 1, "-m", "local", "-b", url)
+    run.wait_until(lambda: nightjar.runs and len(nightjar.run.attempts) > 30)
+    server.kill()
+    run.wait_until(lambda: any(attempt["attempt"] > 2 for attempt in nightjar.run.failed_attempts))
+    _start_model_server(nightjar, port=int(url.split(":")[2].split("/")[0]))
+    ended = run.wait()
+
+    print(f"{ended.seconds:.1f} s, of which the server was away {_gap(nightjar.run):.1f} s")
+    assert ended.code == 0
+    assert nightjar.run.metadata["scored"] == 90
+    assert set(map(_cause, nightjar.run.failed_attempts)) == {"APIConnectionError"}
+
+
+def _start_model_server(nightjar, port):
+    server = nightjar.start("model-server", "--port", port, "--latency-ms", 20, "--json")
+    server.wait_until(lambda: server.stdout.endswith("\n"))
+    return server, json.loads(server.stdout)["url"]
+
+
+def _gap(run):
+    """Seconds between the last answer before the outage and the first one after it."""
+    times = [attempt["finished_at"] for attempt in run.attempts if not attempt["error"]]
+    return max(after - before for before, after in itertools.pairwise(times))
+
+
+def _close(server):
+    server.__exit__(None, None, None)
+    return server.port
+
+
+def _key(row):
+    return row["example_id"], row["rollout_index"]
+
+
+def _cause(attempt):
+    """The class of the error below Nightjar's own."""
+    return attempt["error"]["error_chain_repr"].split(" -> ")[1]
+
+
+def _first(results):
+    return next(row for row in results if row["error"])

@@ -1,0 +1,103 @@
+"""API keys: a wrong one stops the run after a few requests, and its value is written nowhere."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+KEY = "sk-tell-nobody-0123456789"
+
+
+def everything_written(nightjar, ended):
+    """All that a command has printed and left on disk, the database too."""
+    files = [path for path in nightjar.folder.rglob("*") if path.is_file()]
+    assert any(path.name == "nightjar.duckdb" for path in files)
+    in_database = str(nightjar.sql("FROM runs")) + str(nightjar.sql("FROM rollouts")) + str(nightjar.sql("FROM errors"))
+    return ended.stdout + ended.stderr + in_database + "".join(path.read_bytes().decode("latin-1") for path in files)
+
+
+def test_a_refused_key_stops_the_run_after_a_few_requests(nightjar, serve):
+    server = serve(require_key="another")
+
+    ended = nightjar.eval("arithmetic", "-n", 500, "-k", "MY_KEY", server=server, MY_KEY=KEY)
+
+    assert ended.code == 1
+    [line] = ended.errors
+    assert line.startswith("Error: Stopped: ")
+    assert line.endswith(" rollouts in a row failed alike. Error code: 401 - Incorrect API key provided.")
+    print(f"{server.stats().received} requests of 1,500")
+    assert server.stats().received <= 64, "what is in flight at once, and a few"
+    assert nightjar.run.metadata["status"] == "failed"
+    assert KEY not in everything_written(nightjar, ended)
+
+
+def test_a_key_that_is_accepted_is_written_nowhere(nightjar, serve):
+    server = serve(require_key=KEY)
+
+    ended = nightjar.eval("arithmetic", "-v", "-k", "MY_KEY", server=server, MY_KEY=KEY)
+
+    assert ended.code == 0
+    written = everything_written(nightjar, ended)
+    assert "MY_KEY" in written
+    assert KEY not in written
+
+
+def test_a_key_that_no_header_can_carry(nightjar, serve):
+    ended = nightjar.eval("arithmetic", "-k", "MY_KEY", server=serve(), MY_KEY="sk-a\nsk-b")
+
+    assert ended.code == 1
+    assert ended.stderr == "Error: Environment variable 'MY_KEY' holds characters that no HTTP header can carry\n"
+    assert not nightjar.runs
+
+
+class Echo(BaseHTTPRequestHandler):
+    """Answers with the headers it was sent, as careless servers and proxies do."""
+
+    status = 401
+
+    def do_POST(self):
+        headers = dict(self.headers)
+        self.rfile.read(int(headers["Content-Length"]))
+        body = json.dumps({"error": {"message": f"Rejected: {headers['Authorization']} in {headers}"}}).encode()
+        if self.status == 200:
+            body = body[:-1]
+        self.send_response(self.status, headers["Authorization"])
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("X-Authorization", headers["Authorization"])
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def echo():
+    """Starts servers that echo what they are sent, with a status of one's choice."""
+    servers = []
+
+    def start(status):
+        handler = type("Echo", (Echo,), {"status": status})
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        servers.append((server, threading.Thread(target=server.serve_forever, args=(0.01,))))
+        servers[-1][1].start()
+        return f"http://127.0.0.1:{server.server_port}/v1"
+
+    yield start
+    for server, thread in servers:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize("status", [401, 500, 200])
+def test_a_key_that_the_server_sends_back_is_hidden(nightjar, echo, status):
+    ended = nightjar.eval("arithmetic", "-r", 1, "-v", "-k", "MY_KEY", "-m", "local", "-b", echo(status), MY_KEY=KEY)
+
+    assert ended.code == 1
+    assert ended.errors
+    written = everything_written(nightjar, ended)
+    assert "[API key]" in written
+    assert KEY not in written

@@ -1,0 +1,80 @@
+"""A run is gone on with as it was begun: what changes results cannot be changed half-way."""
+
+import json
+
+import pytest
+
+QUESTIONS = [{"question": f"What is {n} + {n}?", "answer": str(2 * n)} for n in range(10)]
+
+
+@pytest.fixture
+def settings(nightjar):
+    """The flags of a run of three of ten questions, as a dict so that a test can change one."""
+    dataset = nightjar.folder / "questions.jsonl"
+    write(dataset, QUESTIONS)
+    return {"-a": json.dumps({"dataset": str(dataset)}), "-n": 3, "-r": 2, "-T": 0.7}
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+
+
+def flags(settings):
+    return [part for pair in settings.items() for part in pair]
+
+
+CHANGES = {
+    "temperature": (
+        {"-T": 1.0},
+        "sampling_args: saved {'temperature': 0.7}, asked for {'temperature': 1.0}",
+    ),
+    "order": ({"--shuffle-seed": 1}, "shuffle_seed: saved None, asked for 1"),
+    "fewer": ({"-n": 2}, "num_examples: saved 3, asked for 2"),
+    "two": (
+        {"-m": "other", "-r": 4},
+        "model: saved 'local', asked for 'other'; rollouts_per_example: saved 2, asked for 4",
+    ),
+}
+
+
+def test_a_run_is_not_gone_on_with_other_settings(nightjar, serve, settings):
+    server = serve()
+    assert nightjar.eval("gsm8k", *flags(settings), server=server).code == 0
+    run, before = nightjar.run, nightjar.run.content
+
+    def refused(difference, changed, endpoint=server):
+        ended = nightjar.eval("gsm8k", *flags(settings | changed), "--resume", run, server=endpoint)
+        assert ended.code == 1
+        [line] = ended.stderr.splitlines()
+        assert line.startswith(f"Error: Cannot resume {run}: ")
+        assert difference in line
+        assert line.endswith("Use the saved settings, or leave --resume out to start a new run.")
+        assert run.content == before
+
+    for changed, difference in CHANGES.values():
+        refused(difference, changed)
+    other_args = json.dumps(json.loads(settings["-a"]) | {"system_prompt": None})
+    refused("env_args: saved ", {"-a": other_args})
+    refused("base_url: saved ", {}, endpoint=serve())
+
+    dataset = nightjar.folder / "questions.jsonl"
+    write(dataset, [QUESTIONS[0], {"question": "What is 1 + 2?", "answer": "3"}, *QUESTIONS[2:]])
+    refused("dataset_fingerprint: saved ", {})
+    assert server.stats().received == 6
+
+
+def test_a_run_may_grow_and_change_its_pace(nightjar, serve, settings):
+    server = serve()
+    assert nightjar.eval("gsm8k", *flags(settings), server=server).code == 0
+    write(nightjar.folder / "questions.jsonl", [*QUESTIONS, {"question": "What is 1 + 2?", "answer": "3"}])
+
+    for number, resume in ((5, ["--resume"]), (-1, ["--resume", nightjar.run])):
+        ended = nightjar.eval(
+            "gsm8k", *flags(settings | {"-n": number}), *resume, "-c", 2, "--max-retries", 5, server=server
+        )
+        assert ended.code == 0
+
+    assert nightjar.run.metadata["num_examples"] == 11
+    assert nightjar.run.metadata["scored"] == 22
+    assert server.stats().received == 22, "each question is asked twice, in whichever session"
+    assert nightjar.sql("SELECT num_examples, scored FROM runs") == [(11, 22)]

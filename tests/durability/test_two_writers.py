@@ -1,0 +1,50 @@
+"""One process writes a run directory at a time."""
+
+import signal
+
+from nightjar.testing import Faults
+
+
+def test_the_second_writer_is_told_who_holds_the_run(nightjar, serve):
+    server = serve(faults=Faults(latency_ms=20))
+    settings = ("-n", 50, "-c", 4)
+    first = nightjar.start_eval("arithmetic", *settings, server=server)
+    first.wait_until(lambda: nightjar.runs and nightjar.run.attempts)
+    first.send(signal.SIGSTOP)  # it sleeps, so that it does not end before the others come
+    config = nightjar.run.content["config.json"]
+
+    forms = (["--resume"], ["--resume", nightjar.run])
+    others = [nightjar.start_eval("arithmetic", *settings, *form, server=server) for form in forms]
+    for second in others:
+        ended = second.wait()
+        assert ended.code == 1
+        [line] = ended.stderr.splitlines()
+        assert line.startswith(f"Error: Run {nightjar.run.path.name!r} is being written by process {first.pid} on ")
+
+    assert nightjar.run.content["config.json"] == config
+    first.send(signal.SIGCONT)
+    assert first.wait().code == 0
+    assert server.stats().answered == 150
+    assert nightjar.run.metadata["scored"] == 150
+
+
+def test_a_writer_that_is_killed_holds_nothing(nightjar, serve):
+    server = serve(faults=Faults(latency_ms=30))
+    first = nightjar.start_eval("arithmetic", "-c", 4, "-n", 20, server=server)
+    first.wait_until(lambda: nightjar.runs and nightjar.run.attempts)
+    first.kill()
+
+    ended = nightjar.eval("arithmetic", "-n", 20, "-c", 4, "--resume", server=server)
+
+    assert ended.code == 0
+    assert nightjar.run.metadata["scored"] == 60
+
+
+def test_two_runs_at_the_same_time_are_both_published(nightjar, serve):
+    server = serve()
+    both = [nightjar.start_eval("arithmetic", "-n", 50, server=server) for _ in range(2)]
+
+    assert [run.wait().code for run in both] == [0, 0]
+    assert len(nightjar.runs) == 2
+    assert nightjar.sql("SELECT status, scored FROM runs") == [("completed", 150)] * 2
+    assert nightjar.sql("SELECT count(*) FROM rollouts") == [(300,)]
