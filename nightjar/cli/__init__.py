@@ -6,6 +6,7 @@ usage error exit code 2.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -27,7 +28,16 @@ def main() -> None:
         _fail(str(error), 1)
     except TyperException as error:
         _fail(error.format_message(), error.exit_code)
-    sys.exit(code if isinstance(code, int) else 0)
+    _leave(code if isinstance(code, int) else 0)
+
+
+def _leave(code: int) -> NoReturn:
+    """Ends the process at once: to take the interpreter down costs 0.2 s. Prefect, where it is loaded, needs that."""
+    if "prefect" in sys.modules:
+        sys.exit(code)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -49,7 +49,6 @@ class AiohttpOpenAI(AsyncOpenAI):
         self._config = config
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._headers: dict[str, str] = {}
         self._proxy = _proxy_for(config.api_base_url)
 
     async def post(self, path: str, *, cast_to: Any, body: Any = None, **kwargs: Any) -> Any:
@@ -81,7 +80,7 @@ class AiohttpOpenAI(AsyncOpenAI):
             async with session.post(
                 url,
                 data=payload,
-                headers={**self._headers, **headers} if headers else self._headers,
+                headers=headers,
                 proxy=self._proxy,
                 timeout=limit or session.timeout,
                 allow_redirects=True,
@@ -126,11 +125,11 @@ class AiohttpOpenAI(AsyncOpenAI):
     def _open_session(self) -> aiohttp.ClientSession:
         loop = asyncio.get_running_loop()
         if self._session is None or self._loop is not loop or self._session.closed:
-            self._headers = _without_omitted({**self.default_headers, **self.auth_headers})
             self._loop = loop
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=self._config.max_connections),
                 timeout=aiohttp.ClientTimeout(total=self._config.timeout, sock_connect=self._config.connect_timeout),
+                headers=_without_omitted({**self.default_headers, **self.auth_headers}),
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         return self._session

@@ -41,7 +41,6 @@ class TestMessages:
             ({"api_client_type": "soap"}, r"api_client_type: .*'openai_chat_completions'.*\(found 'soap'\)"),
             ({"sampling_args": "hot"}, r"sampling_args: .*valid dictionary \(found 'hot'\)"),
             ({"temprature": 1}, r"temprature: Extra inputs are not permitted \(found 1\)"),
-            ({"extra_headers": {"a": 1}}, r"extra_headers\.a: .*valid string \(found 1\)"),
         ],
         ids=str,
     )
@@ -67,10 +66,10 @@ class TestConfig:
         assert RunConfig.model_validate_json(config.model_dump_json()) == config
 
     def test_gives_the_client_s_configuration(self):
-        values = {"base_url": "http://localhost:8000/v1", "api_key_var": "K", "extra_headers": {"X-Team": "t"}}
+        values = {"base_url": "http://localhost:8000/v1", "api_key_var": "K"}
         client = parse(**values, request_timeout=7).client_config()
         assert (client.api_base_url, client.api_key_var) == ("http://localhost:8000/v1", "K")
-        assert (client.extra_headers, client.timeout) == ({"X-Team": "t"}, 7.0)
+        assert client.timeout == 7.0
 
     def test_a_base_url_that_is_none(self):
         with pytest.raises(ConfigError, match=r"must start with http:// or https:// .* \(found 'localhost:8000'\)$"):

@@ -23,7 +23,6 @@ def server():
         (["-a", "{bad"], "'--env-args' / '-a': not valid JSON: "),
         (["-a", "7"], "'--env-args' / '-a': expected a JSON object such as '{\"key\": 1}', found '7'"),
         (["-S", "temperature=1"], "'--sampling-args' / '-S': not valid JSON: Expecting value at character 1 of "),
-        (["--header", "Bearer"], "'--header': must be 'Name: Value', found 'Bearer'"),
         (["--prefect"], "--direct and --prefect exclude each other"),
         (["--max-retires", "3"], "No such option: --max-retires (Possible options: "),
     ],
