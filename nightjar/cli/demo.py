@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Annotated
 
 import typer
@@ -14,7 +15,7 @@ GROUP BY ALL ORDER BY avg_reward, question LIMIT 5"""
 
 GO_ON = """\
 Go on with:
-  nightjar up --detach                                  Prefect's UI on http://127.0.0.1:4200
+{activate}  nightjar up --detach                                  Prefect's UI on http://127.0.0.1:4200
   nightjar model-server                                 the demo's model, in a second terminal
   nightjar eval run arithmetic -m demo -b http://127.0.0.1:8000/v1 -n 100
   nightjar sql "SELECT * FROM leaderboard"
@@ -51,5 +52,6 @@ def demo(
     query = QUERY.format(run_id=outcome.run_id)
     typer.echo(f"\n{QUESTION}\n\n{query}\n")
     sql(query)
-    typer.echo(f"\n{GO_ON}")
+    activate = "" if shutil.which("nightjar") else "  . .venv/bin/activate\n"
+    typer.echo(f"\n{GO_ON.format(activate=activate)}")
     raise typer.Exit(int(outcome.status != "completed"))

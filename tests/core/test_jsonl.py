@@ -3,6 +3,7 @@
 import json
 import logging
 import resource
+from contextlib import contextmanager
 
 import pytest
 
@@ -29,12 +30,15 @@ def opened():
         file.close()
 
 
-@pytest.fixture
-def file_size_limit():
-    """Makes the operating system refuse writes past a size, as a full disk does."""
+@contextmanager
+def full_at(size):
+    """Makes the operating system refuse writes past a size, as a full disk does; also those to a log of the tests."""
     saved = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, saved[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, saved)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, saved[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, saved)
 
 
 class TestAppend:
@@ -84,26 +88,24 @@ class TestAppend:
 
 
 class TestFullDisk:
-    def test_the_file_is_as_it_was_before(self, path, opened, file_size_limit):
+    def test_the_file_is_as_it_was_before(self, path, opened):
         file = opened(path)
         file.append([{"a": 1}])
-        file_size_limit(20)
-        with pytest.raises(RunDirectoryError, match=r"Cannot write .*f\.jsonl': File too large"):
+        with full_at(20), pytest.raises(RunDirectoryError, match=r"Cannot write .*f\.jsonl': File too large"):
             file.append([{"text": "x" * 100}])
         assert path.read_bytes() == b'{"a":1}\n'
 
-    def test_what_fits_can_be_written_afterwards(self, path, opened, file_size_limit):
+    def test_what_fits_can_be_written_afterwards(self, path, opened):
         file = opened(path)
-        file_size_limit(20)
-        with pytest.raises(RunDirectoryError):
-            file.append([{"text": "x" * 100}])
-        assert file.append([{"b": 2}]) == [Place(0, 8)]
+        with full_at(20):
+            with pytest.raises(RunDirectoryError):
+                file.append([{"text": "x" * 100}])
+            assert file.append([{"b": 2}]) == [Place(0, 8)]
         assert path.read_bytes() == b'{"b":2}\n'
 
-    def test_replacing_keeps_the_old_content_and_leaves_nothing_behind(self, path, file_size_limit):
+    def test_replacing_keeps_the_old_content_and_leaves_nothing_behind(self, path):
         path.write_bytes(b"old\n")
-        file_size_limit(10)
-        with pytest.raises(RunDirectoryError, match="File too large"):
+        with full_at(10), pytest.raises(RunDirectoryError, match="File too large"):
             replace_file(path, [b"x" * 100])
         assert (path.read_bytes(), list(path.parent.iterdir())) == (b"old\n", [path])
 
