@@ -93,15 +93,17 @@ async def evaluate(
         async with progress_artifact(run, key):
             error = await run_shards(run, _generate, _score)
         summary = await tasks.aggregate(live(run), live(error))
+        metadata = run.directory.read_metadata()
+        await tasks.publish(live(run.directory), live(Warehouse(resolve_warehouse(warehouse))), metadata, key)
     finally:
         await run.close()
-    metadata = run.directory.read_metadata()
-    await tasks.publish(live(run.directory), live(Warehouse(resolve_warehouse(warehouse))), metadata, key)
     if error is not None:
         raise error
     if metadata["status"] != "completed":
         missing = f"{summary.rollouts - summary.scored} of {summary.rollouts} rollouts"
-        raise RunError(f"{missing} of run {run.run_id} are missing. Retry does only these.")
+        raise RunError(
+            f"{missing} of run {run.run_id} are missing. Retry, or --resume {run.directory.path}, does only these."
+        )
     return run.run_id
 
 

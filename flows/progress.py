@@ -20,31 +20,26 @@ _SECONDS = 2.0
 @asynccontextmanager
 async def progress_artifact(run: Run, key: str) -> AsyncIterator[None]:
     """Shows how far a run is, while the block lasts, in an artifact that moves every two seconds."""
-    artifact = await acreate_progress_artifact(
-        _percent(run), key=f"progress-{key}", description=f"{run.config.env_id} | {run.config.model}: run {run.run_id}"
-    )
-    assert isinstance(artifact, UUID)
-    moving = asyncio.get_running_loop().create_task(_move(run, artifact))
+    is_over = asyncio.Event()
+    moving = asyncio.get_running_loop().create_task(_move(run, key, is_over))
     try:
         yield
     finally:
-        moving.cancel()
-        with suppress(asyncio.CancelledError):
-            await moving
-        await _update(run, artifact)
+        is_over.set()
+        await moving
 
 
-async def _move(run: Run, artifact: UUID) -> None:
-    while True:
-        await asyncio.sleep(_SECONDS)
-        await _update(run, artifact)
-
-
-async def _update(run: Run, artifact: UUID) -> None:
+async def _move(run: Run, key: str, is_over: asyncio.Event) -> None:
     try:
-        await aupdate_progress_artifact(artifact, _percent(run))
+        title = f"{run.config.env_id} | {run.config.model}: run {run.run_id}"
+        artifact = await acreate_progress_artifact(_percent(run), key=f"progress-{key}", description=title)
+        assert isinstance(artifact, UUID)
+        while not is_over.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(is_over.wait(), _SECONDS)
+            await aupdate_progress_artifact(artifact, _percent(run))
     except Exception as error:  # noqa: BLE001 - a progress bar is not worth a run
-        logger.warning("Cannot update the progress artifact: %s", error)
+        logger.warning("Cannot show the progress: %s", error)
 
 
 def _percent(run: Run) -> float:

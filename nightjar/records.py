@@ -204,7 +204,7 @@ def result_row(state: State, *, attempts: int, example_hash: str, state_columns:
         "stop_condition": state.get("stop_condition"),
         "token_usage": state["usage"],
         "attempts": attempts,
-        "model": trajectory[-1]["response"].model if trajectory else None,
+        "model": getattr(trajectory[-1].get("response"), "model", None) if trajectory else None,
     }
     if state["tool_defs"]:
         row["tool_defs"] = [dump_message(tool) for tool in state["tool_defs"]]

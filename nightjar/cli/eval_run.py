@@ -26,7 +26,7 @@ def eval_run(
     max_concurrent_scoring: options.MaxConcurrentScoring = None,
     max_retries: options.MaxRetries = 0,
     request_timeout: options.RequestTimeout = 3600.0,
-    scoring_timeout: options.ScoringTimeout = 600.0,
+    scoring_timeout: options.ScoringTimeout = None,
     no_interleave_scoring: options.NoInterleaveScoring = False,
     independent_scoring: options.IndependentScoring = False,
     state_columns: options.StateColumns = "",

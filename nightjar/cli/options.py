@@ -144,7 +144,7 @@ MaxRetries = Annotated[
 ]
 RequestTimeout = Annotated[float, _option("--request-timeout", min=0.001, help="Seconds for one request.", panel=_PACE)]
 ScoringTimeout = Annotated[
-    float,
+    float | None,
     _option(
         "--scoring-timeout",
         min=0.001,

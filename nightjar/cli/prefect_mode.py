@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from nightjar.config import RunConfig
+from nightjar.errors import RunError
 from nightjar.evaluation import Outcome, Run, watcher
 from nightjar.warehouse import Warehouse
 
@@ -64,7 +65,7 @@ async def evaluate_as_flow(
             output_dir=str(output_dir or ""),
             warehouse=str(warehouse),
         )
-    except (Exception, asyncio.CancelledError):
+    except (RunError, asyncio.CancelledError):
         if not opened or opened[0].summary is None:
             raise
     return Outcome.of(opened[0], Warehouse(warehouse))

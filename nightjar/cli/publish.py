@@ -20,10 +20,15 @@ def publish(
 ) -> None:
     """Publish a run directory into the warehouse; publishing twice changes nothing.
 
-    Runs are published when they end, so this is for a run that was killed, or that comes from another machine.
+    Runs are published when they end, so this is for a run that comes from another machine, or is to be in another
+    warehouse. One that was killed is finished and published by --resume.
     """
+    from nightjar.evaluation import stages
+    from nightjar.runs import RunDirectory
     from nightjar.warehouse import Warehouse, resolve_warehouse
 
-    chosen = Warehouse(resolve_warehouse(warehouse))
-    report = chosen.publish(run_dir)
+    chosen, directory = Warehouse(resolve_warehouse(warehouse)), RunDirectory(run_dir)
+    directory.read_metadata()
+    with directory:
+        report = stages.publish(directory, chosen)
     typer.echo(f"Published {report.rollouts} rollouts of run {report.run_id} into {chosen.folder}")

@@ -119,7 +119,8 @@ class OpenAIChatCompletionsClient(Client[AsyncOpenAI, OpenAIChatMessages, ChatCo
         message = getattr(choices[0], "message", None)
         if message is None:
             raise InvalidModelResponseError("the endpoint sent a choice without a message")
-        if not (message.content or message.tool_calls or _reasoning(message)):
+        was_cut = choices[0].finish_reason == "length"  # all tokens went elsewhere: another try would pay for the same
+        if not (message.content or message.tool_calls or _reasoning(message) or was_cut):
             raise EmptyModelResponseError("the endpoint sent no text, reasoning or tool call")
 
     async def from_native_response(self, response: ChatCompletion) -> Response:

@@ -25,6 +25,7 @@ from nightjar.clients.config import NO_KEY, EndpointClientConfig, resolve_api_ke
 
 _FAST_OPTIONS = frozenset({"headers", "extra_json", "timeout", "security"})
 _RAW_RESPONSE_HEADER = "X-Stainless-Raw-Response"  # the SDK's way to ask for a response that is not parsed
+_DISTINCTIVE_KEY = 16  # characters from which on a key is no word that an answer may hold by chance
 _HIDDEN_KEY = b"[API key]"
 
 
@@ -64,7 +65,9 @@ class AiohttpOpenAI(AsyncOpenAI):
         payload = orjson.dumps({**body, **(options.get("extra_json") or {})})
         status, received, content = await self._send(url, payload, headers, options.get("timeout"))
         if status >= 400:  # noqa: PLR2004 - HTTP's own border
-            raise self._make_status_error_from_response(self._response(url, status, received, content))
+            raise self._make_status_error_from_response(
+                self._response(url, status, received, self._without_key(content))
+            )
         return self._parsed(url, cast_to, status, received, content)
 
     async def _send(
@@ -85,7 +88,7 @@ class AiohttpOpenAI(AsyncOpenAI):
                 timeout=limit or session.timeout,
                 allow_redirects=True,
             ) as response:
-                return response.status, response.headers, self._without_key(await response.read())
+                return response.status, response.headers, await response.read()
         except TimeoutError as error:
             raise APITimeoutError(request=httpx2.Request("POST", url)) from error
         except (aiohttp.ClientError, OSError) as error:
@@ -93,6 +96,8 @@ class AiohttpOpenAI(AsyncOpenAI):
             raise APIConnectionError(message=message, request=httpx2.Request("POST", url)) from error
 
     def _parsed(self, url: str, cast_to: Any, status: int, received: Mapping[str, str], content: bytes) -> Any:
+        if len(self.api_key) >= _DISTINCTIVE_KEY:
+            content = self._without_key(content)
         try:
             return cast_to.model_validate_json(content)
         except ValidationError as error:
@@ -101,7 +106,7 @@ class AiohttpOpenAI(AsyncOpenAI):
             # Servers that only resemble OpenAI leave fields out; the SDK takes those as they come.
             return cast_to.construct(**orjson.loads(content))
         except (orjson.JSONDecodeError, TypeError):
-            response = self._response(url, status, received, content)
+            response = self._response(url, status, received, self._without_key(content))
             raise APIResponseValidationError(
                 response=response,
                 body=None,

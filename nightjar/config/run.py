@@ -53,8 +53,8 @@ class RunConfig(BaseModel):
     """Further attempts at a rollout after errors that can heal."""
     request_timeout: float = Field(3600.0, gt=0)
     """Seconds for one request."""
-    scoring_timeout: float = Field(600.0, gt=0)
-    """Seconds for scoring one rollout."""
+    scoring_timeout: float | None = Field(None, gt=0)
+    """Seconds for scoring one rollout; None for what the environment's rubric says, 600 unless it does."""
     interleave_scoring: bool = True
     """Score each group as soon as it is generated; False scores all of a shard's groups after all are generated."""
     independent_scoring: bool = False

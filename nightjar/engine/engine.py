@@ -13,13 +13,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
+from nightjar.cancellation import user_error
 from nightjar.engine.failures import Failure, classify
 from nightjar.engine.guard import FailureGuard
 from nightjar.engine.limits import AdaptiveLimit
 from nightjar.engine.progress import Progress
 from nightjar.engine.retry import Retrier, RetryPolicy
 from nightjar.engine.tasks import task_group
-from nightjar.errors import ScoringError
+from nightjar.errors import RunError, ScoringError
 from nightjar.rubrics import Rubric
 from nightjar.state import RolloutInput, State, new_state
 
@@ -82,6 +83,7 @@ class EngineOptions:
         max_scoring: groups scored at once; 0 or less for no limit.
         is_interleaved: scoring runs beside generation, so generation may wait for it.
         score_rollouts: False records rollouts without a reward.
+        has_succeeded: the endpoint has answered before, in an earlier session of the run.
         retry: when to try again.
     """
 
@@ -89,6 +91,7 @@ class EngineOptions:
     max_scoring: int = 32
     is_interleaved: bool = True
     score_rollouts: bool = True
+    has_succeeded: bool = False
     retry: RetryPolicy = field(default_factory=RetryPolicy)
 
 
@@ -122,7 +125,7 @@ class Engine:
         backlog = _BACKLOG_PER_PLACE * options.max_generating if options.is_interleaved else 0
         self._backlog = AdaptiveLimit(backlog)
         self._turn = asyncio.Lock()
-        self._guard = FailureGuard()
+        self._guard = FailureGuard(options.has_succeeded, max(50, 2 * options.max_generating))
         self._retrier = Retrier(options.retry, _failure_of, self._count_retry)
 
     async def generate(self, groups: Iterable[Group], ready: GroupQueue) -> None:
@@ -165,15 +168,18 @@ class Engine:
             ready.put_nowait(group)
         failure = _failure_of(state)
         if failure is not None:
-            self._guard.failed(failure)
+            self._guard.failed(failure, group.example_id)
 
     async def _attempt(self, example_id: int, rollout_index: int) -> State:
         rollout_input = self._rollouts.input(example_id, rollout_index)
         try:
             state = await self._rollouts.attempt(rollout_input)
-        except Exception as error:  # noqa: BLE001 - environments are user code
-            state = new_state(rollout_input, error=error)
-        self._recorder.attempted(state)
+            self._recorder.attempted(state)
+        except RunError:
+            raise
+        except BaseException as raised:  # noqa: BLE001 - environments are user code
+            state = new_state(rollout_input, error=user_error(raised))
+            self._recorder.attempted(state)
         failure = _failure_of(state)
         if failure is None:
             self._guard.succeeded()
@@ -202,7 +208,8 @@ class Engine:
         start = time.time()
         try:
             await self._rubric.score_group(states)
-        except Exception as error:  # noqa: BLE001 - rubrics are user code
+        except BaseException as raised:  # noqa: BLE001 - rubrics are user code
+            error = user_error(raised)
             for state in states:
                 _fail_scoring(state, error)
         for state in states:

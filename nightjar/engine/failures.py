@@ -10,7 +10,9 @@ from nightjar.errors import InfraError, InvalidModelResponseError, OverlongPromp
 
 _HEALING_STATUSES = frozenset({408, 409, 429})
 _OVERLOAD_STATUSES = frozenset({429, 503})
-_CONNECTION_ERRORS = frozenset({"APIConnectionError", "APITimeoutError"})
+_REFUSAL_STATUSES = frozenset({401, 403})
+_CONNECTION_ERRORS = frozenset({"APIConnectionError", "ConnectionTimeoutError", "ConnectTimeout"})
+_TIMEOUT_ERRORS = frozenset({"APITimeoutError"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,7 @@ class Failure:
         is_overload: the endpoint asks for fewer requests at once.
         is_connection: the endpoint did not answer at all.
         is_permanent: every request can be expected to fail like this one.
+        is_refusal: the endpoint does not accept the key.
         retry_after_seconds: how long the endpoint asks to wait; None where it does not say.
     """
 
@@ -31,6 +34,7 @@ class Failure:
     is_overload: bool = False
     is_connection: bool = False
     is_permanent: bool = False
+    is_refusal: bool = False
     retry_after_seconds: float | None = None
 
 
@@ -42,13 +46,15 @@ def classify(error: BaseException) -> Failure:
     message = str(error) or type(error).__name__
     if isinstance(error, OverlongPromptError):
         return Failure(message)
-    for cause in error_chain(error):
+    chain = list(error_chain(error))
+    for cause in chain:
         status = getattr(cause, "status_code", None)
         if isinstance(status, int):
             return _of_status(status, message, cause)
         if type(cause).__name__ in _CONNECTION_ERRORS or isinstance(cause, ConnectionError):
             return Failure(message, is_retryable=True, is_connection=True)
-    return Failure(message, is_retryable=isinstance(error, InfraError | InvalidModelResponseError))
+    is_late = any(type(cause).__name__ in _TIMEOUT_ERRORS for cause in chain)
+    return Failure(message, is_retryable=is_late or isinstance(error, InfraError | InvalidModelResponseError))
 
 
 def _of_status(status: int, message: str, cause: BaseException) -> Failure:
@@ -61,6 +67,7 @@ def _of_status(status: int, message: str, cause: BaseException) -> Failure:
         is_retryable=heals,
         is_overload=status in _OVERLOAD_STATUSES,
         is_permanent=not heals,
+        is_refusal=status in _REFUSAL_STATUSES,
         retry_after_seconds=_retry_after(headers),
     )
 

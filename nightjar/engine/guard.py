@@ -6,19 +6,25 @@ from nightjar.engine.failures import Failure
 from nightjar.errors import RunAbortedError
 
 _BEFORE_SUCCESS = 5
-_AFTER_SUCCESS = 50
 
 
 class FailureGuard:
     """Counts rollouts in a row that the endpoint refuses for good, or does not answer at all.
 
-    Five stop the run while nothing has succeeded yet (a wrong key, an unknown model, a wrong address), fifty
-    after that (a key revoked, a server gone), so that a few odd examples cannot stop a run.
+    Five stop the run while nothing has succeeded yet (a wrong key, an unknown model, a wrong address), many more are
+    needed after that (a key revoked, a server gone). Other refusals than those of the key count once an example, and
+    only while they say the same, so that a few odd examples cannot stop a run.
+
+    Args:
+        has_succeeded: something has succeeded before.
+        limit_after_success: how many stop the run then.
     """
 
-    def __init__(self) -> None:
-        self.has_succeeded = False
-        self._in_a_row = 0
+    def __init__(self, has_succeeded: bool = False, limit_after_success: int = 50) -> None:
+        self.has_succeeded = has_succeeded
+        self._limit_after_success = limit_after_success
+        self._alike: set[object] = set()
+        self._message = ""
         self._abort: RunAbortedError | None = None
 
     def check(self) -> None:
@@ -29,20 +35,24 @@ class FailureGuard:
     def succeeded(self) -> None:
         """Takes note of a finished rollout."""
         self.has_succeeded = True
-        self._in_a_row = 0
+        self._alike.clear()
 
-    def failed(self, failure: Failure) -> None:
-        """Takes note of a rollout that failed for good.
+    def failed(self, failure: Failure, example_id: int) -> None:
+        """Takes note of a rollout of an example that failed for good.
 
         Raises:
             RunAbortedError: it was one too many; the provider's message is in it.
         """
         if not (failure.is_permanent or failure.is_connection):
             return
-        self._in_a_row += 1
-        limit = _AFTER_SUCCESS if self.has_succeeded else _BEFORE_SUCCESS
-        if self._in_a_row >= limit:
+        concerns_all = failure.is_connection or failure.is_refusal
+        if not concerns_all and failure.message != self._message:
+            self._alike.clear()
+        self._message = failure.message
+        self._alike.add(object() if concerns_all else example_id)
+        limit = self._limit_after_success if self.has_succeeded else _BEFORE_SUCCESS
+        if len(self._alike) >= limit:
             self._abort = RunAbortedError(
-                f"Stopped: {self._in_a_row} rollouts in a row failed alike. {failure.message}"
+                f"Stopped: {len(self._alike)} rollouts in a row failed alike. {failure.message}"
             )
         self.check()

@@ -62,21 +62,24 @@ class Retrier:
 
     async def run(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Returns the result of the first attempt that succeeds or fails for good, or of the last."""
+        counted = 0
         for attempts in itertools.count(1):
+            started_at = time.monotonic()
             result = await attempt()
             failure = self._failure_of(result)
             if failure is None or not failure.is_connection:
                 self._answered_at = time.monotonic()
-            if failure is None or not failure.is_retryable or self._is_exhausted(attempts, failure):
+            if failure is None or not failure.is_retryable:
+                break
+            counted += not self._is_outage(failure, started_at)
+            if counted > self._policy.max_retries:
                 break
             self._on_retry()
             await asyncio.sleep(self._policy.wait_seconds(attempts, failure))
         return result
 
-    def _is_exhausted(self, attempts: int, failure: Failure) -> bool:
-        return attempts > self._policy.max_retries and not self._is_waited_for(failure)
-
-    def _is_waited_for(self, failure: Failure) -> bool:
+    def _is_outage(self, failure: Failure, started_at: float) -> bool:
+        """Says whether the endpoint has answered before, and nobody any more since this attempt started."""
         if not (self._policy.max_retries and failure.is_connection and self._answered_at):
             return False
-        return time.monotonic() - self._answered_at < self._policy.outage_seconds
+        return self._answered_at < started_at < self._answered_at + self._policy.outage_seconds

@@ -103,7 +103,10 @@ async def generate(
         with _recording(examples, how) as (recorder, rows):
             rollouts = EnvironmentRollouts(env, asked, model, sampling_args, lambda i: deepcopy(examples[i]))
             options = EngineOptions(
-                how.max_concurrent, how.max_concurrent, True, env.score_rollouts, RetryPolicy(how.max_retries)
+                max_generating=how.max_concurrent,
+                max_scoring=how.max_concurrent,
+                score_rollouts=env.score_rollouts,
+                retry=RetryPolicy(how.max_retries),
             )
             engine = Engine(rollouts=rollouts, rubric=env.rubric, recorder=recorder, options=options)
             await _run(engine, _groups(counts, how.independent_scoring))

@@ -6,6 +6,7 @@ import asyncio
 from abc import abstractmethod
 from typing import Any, final
 
+from nightjar.cancellation import user_error
 from nightjar.clients import Client
 from nightjar.decorators import cleanup, stop
 from nightjar.envs.environment import Environment
@@ -142,11 +143,20 @@ class MultiTurnEnv(Environment):
                 state = await self.setup_state(state) or state
                 while not await self.is_completed(state):
                     await self._take_turn(state)
-        except Exception as error:  # noqa: BLE001 - environments are user code
-            is_late = isinstance(error, TimeoutError) and limit.expired()
-            state["error"] = None if is_late else error
-            state["is_completed"], state["stop_condition"] = True, "timeout_reached" if is_late else "has_error"
+        except BaseException as raised:  # noqa: BLE001 - environments are user code
+            await self._end(state, raised, limit)
         return state
+
+    async def _end(self, state: State, raised: BaseException, limit: asyncio.Timeout) -> None:
+        """Ends a rollout that raised, or ran out of time; cleans up after one that is cancelled, and raises again."""
+        try:
+            error = user_error(raised)
+        except BaseException:
+            await self.cleanup(state)
+            raise
+        is_late = isinstance(error, TimeoutError) and limit.expired()
+        state["error"] = None if is_late else error
+        state["is_completed"], state["stop_condition"] = True, "timeout_reached" if is_late else "has_error"
 
     async def _take_turn(self, state: State) -> None:
         prompt = await self.get_prompt_messages(state)

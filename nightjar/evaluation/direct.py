@@ -77,9 +77,11 @@ async def evaluate(
     try:
         error = await run_shards(run, stages.generate, stages.score)
         stages.aggregate(run, error)
+        stages.publish(run.directory, warehouse)
     finally:
         await run.close()
-    stages.publish(run.directory, warehouse)
+    if isinstance(error, Exception) and not isinstance(error, RunError):
+        raise error
     return Outcome.of(run, warehouse)
 
 
@@ -108,7 +110,7 @@ async def run_shards(
             async with task_group() as tasks:
                 for shard in run.shards:
                     tasks.create_task(_wrapped(score(run, shard)))
-    except (asyncio.CancelledError, RunError) as error:
+    except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - what is finished is published all the same
         return error
     finally:
         gc.unfreeze()

@@ -104,7 +104,7 @@ class Run:
         }
 
     async def close(self) -> None:
-        """Tears the environment down, closes the connections and unlocks the run directory."""
+        """Tears the environment down, closes connections and files, and unlocks the run directory."""
         try:
             await self.env.teardown()
         except Exception:
@@ -112,6 +112,7 @@ class Run:
         try:
             await self.client.close()
         finally:
+            self.journal.close()
             self.directory.__exit__(None, None, None)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -58,20 +59,23 @@ def load_env(
     """
     client = resolve_client(config.client_config())
     env = load_environment(config.env_id, **config.env_args)
-    env.rubric.set_timeout_seconds(config.scoring_timeout)
+    if config.scoring_timeout is not None:
+        env.rubric.set_timeout_seconds(config.scoring_timeout)
     plan = _plan(config, env)
     selection = select_examples(env.examples, config)
     if not selection.hashes:
         raise DatasetError(f"Environment {config.env_id!r} has no examples")
     version = environment_version(config.env_id)
-    directory = _directory(config, output_dir, resume, run_id)
-    directory.__enter__()
-    try:
+    resolved = config.model_copy(update={"num_examples": len(selection.hashes)})
+    directory = _directory(resolved, output_dir, resume, run_id)
+    with ExitStack() as opened:
+        opened.enter_context(directory)
         is_resumed = directory.exists()
         if is_resumed:
             check_resumable(directory, config, selection, version)
         facts = _facts(config, selection, version, directory, flow_run_id, env.pass_threshold)
         journal = Journal(directory, selection.hashes.__getitem__, config.state_columns)
+        opened.callback(journal.close)
         directory.write_config(
             {
                 **config.model_dump(mode="json"),
@@ -80,29 +84,23 @@ def load_env(
                 "env_version": version,
             }
         )
-    except BaseException:
-        directory.__exit__(None, None, None)
-        raise
-    run = Run(
-        config=config,
-        directory=directory,
-        env=env,
-        client=client,
-        selection=selection,
-        journal=journal,
-        engine=_engine(
-            config,
-            EnvironmentRollouts(env, client, config.model, config.sampling_args),
-            env,
-            journal,
-        ),
-        plan=plan,
-        shards=plan.shards(journal, list(selection.hashes), config.max_shards),
-        facts=facts,
-        is_resumed=is_resumed,
-    )
-    _count_what_is_done(run)
-    directory.write_metadata(run.metadata("running"))
+        rollouts = EnvironmentRollouts(env, client, config.model, config.sampling_args)
+        run = Run(
+            config=config,
+            directory=directory,
+            env=env,
+            client=client,
+            selection=selection,
+            journal=journal,
+            engine=_engine(config, rollouts, env, journal),
+            plan=plan,
+            shards=plan.shards(journal, list(selection.hashes), config.max_shards),
+            facts=facts,
+            is_resumed=is_resumed,
+        )
+        _count_what_is_done(run)
+        directory.write_metadata(run.metadata("running"))
+        opened.pop_all()
     logger.info(
         "Run %s %s: %d rollouts, %d done before, in %s",
         run.run_id, "resumed" if is_resumed else "started", run.rollouts, run.progress.already_done, directory.path,
@@ -200,6 +198,9 @@ def _plan(config: RunConfig, env: Environment) -> Plan:
 
 
 def _directory(config: RunConfig, output_dir: Path | None, resume: str | None, run_id: str | None) -> RunDirectory:
+    folder = runs_folder(config.env_id, config.model, output_dir)
+    if run_id is not None and RunDirectory(folder / run_id).exists():
+        return RunDirectory(folder / run_id)  # the retry of a flow run
     if resume == LATEST:
         found = find_resumable(config, output_dir)
         if found is not None:
@@ -209,7 +210,6 @@ def _directory(config: RunConfig, output_dir: Path | None, resume: str | None, r
         directory = RunDirectory(Path(resume))
         directory.read_config()
         return directory
-    folder = runs_folder(config.env_id, config.model, output_dir)
     return RunDirectory(folder / (run_id or new_run_id()))
 
 
@@ -219,6 +219,7 @@ def _engine(config: RunConfig, rollouts: EnvironmentRollouts, env: Environment, 
         max_scoring=config.max_concurrent_scoring or config.max_concurrent,
         is_interleaved=config.interleave_scoring,
         score_rollouts=env.score_rollouts,
+        has_succeeded=journal.has_generated,
         retry=RetryPolicy(max_retries=config.max_retries),
     )
     return Engine(rollouts=rollouts, rubric=env.rubric, recorder=journal, options=options, progress=Progress())

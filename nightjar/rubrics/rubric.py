@@ -21,6 +21,7 @@ import math
 from collections.abc import Container, Sequence
 from typing import Any
 
+from nightjar.cancellation import user_error
 from nightjar.decorators import decorated_methods
 from nightjar.errors import ScoringError
 from nightjar.parsers import Parser
@@ -149,8 +150,8 @@ class Rubric:
                 for function in functions:
                     name = function.name
                     metrics[name] = _number(await function.call(objects))
-        except Exception as error:  # noqa: BLE001 - reward functions are user code
-            state["error"] = self._failure(name, error, limit)
+        except BaseException as raised:  # noqa: BLE001 - reward functions are user code
+            state["error"] = self._failure(name, user_error(raised), limit)
 
     async def _score_groups(self, functions: Sequence[RewardFunction], states: Sequence[State]) -> None:
         for function in functions:
@@ -159,9 +160,10 @@ class Rubric:
             try:
                 async with limit:
                     await self._score_group(function, alive)
-            except Exception as error:  # noqa: BLE001 - reward functions are user code
+            except BaseException as raised:  # noqa: BLE001 - reward functions are user code
+                failure = self._failure(function.name, user_error(raised), limit)
                 for state in alive:
-                    state["error"] = self._failure(function.name, error, limit)
+                    state["error"] = failure
 
     async def _score_group(self, function: RewardFunction, states: Sequence[State]) -> None:
         if not states:

@@ -49,10 +49,12 @@ class _Call:
             return
         if self.error is None:
             self.future.set_result(self.result)
-        elif isinstance(self.error, StopIteration):
-            self.future.set_exception(RuntimeError("the function raised StopIteration"))
-        else:
+        elif isinstance(self.error, Exception) and not isinstance(self.error, StopIteration):
             self.future.set_exception(self.error)
+        else:  # a future cannot carry these, and sys.exit() in a reward function must not end the run
+            error = RuntimeError(f"the function raised {type(self.error).__name__}: {self.error}")
+            error.__cause__ = self.error
+            self.future.set_exception(error)
 
 
 class WorkerThreads:

@@ -77,6 +77,11 @@ class Journal:
         """Says whether a rollout has a result without an error."""
         return key in self._scored
 
+    @property
+    def has_generated(self) -> bool:
+        """Says whether the ledger holds any attempt that did not fail."""
+        return bool(self._generated)
+
     def is_generated(self, key: Key) -> bool:
         """Says whether the ledger holds an attempt at a rollout that did not fail."""
         return key in self._generated
@@ -115,15 +120,21 @@ class Journal:
 
     def finish(self) -> None:
         """Puts the results in order, one line a rollout, waits until all is on disk, and closes the files."""
-        self._is_closing.set()
-        self._syncing.join()
         try:
             self._ledger.sync()
             self._results.sync()
             self._order_results()
         finally:
-            self._ledger.close()
-            self._results.close()
+            self.close()
+
+    def close(self) -> None:
+        """Closes the files as they are; once is enough."""
+        if self._is_closing.is_set():
+            return
+        self._is_closing.set()
+        self._syncing.join()
+        self._ledger.close()
+        self._results.close()
 
     def _read(self, directory: RunDirectory) -> None:
         for line in scan_lines(directory.attempts_path):

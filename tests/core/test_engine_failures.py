@@ -20,7 +20,8 @@ from nightjar.errors import (
 REQUEST = httpx2.Request("POST", "http://127.0.0.1/v1")
 OVERLOADED = Failure("overloaded", is_retryable=True, is_overload=True)
 GONE = Failure("gone", is_retryable=True, is_connection=True)
-REFUSED = Failure("Incorrect API key provided", is_permanent=True)
+REFUSED = Failure("Incorrect API key provided", is_permanent=True, is_refusal=True)
+BAD_REQUEST = Failure("no such model", is_permanent=True)
 ODD = Failure("environment broke")
 
 
@@ -65,7 +66,6 @@ class TestClassify:
         "cause",
         [
             openai.APIConnectionError(request=REQUEST),
-            openai.APITimeoutError(request=REQUEST),
             ConnectionResetError("x"),
         ],
         ids=lambda cause: type(cause).__name__,
@@ -73,6 +73,10 @@ class TestClassify:
     def test_an_endpoint_that_does_not_answer(self, cause):
         failure = classify(caused_by(cause))
         assert (failure.is_retryable, failure.is_connection, failure.is_permanent) == (True, True, False)
+
+    def test_a_request_that_takes_too_long_is_worth_another_try_and_no_outage(self):
+        failure = classify(caused_by(openai.APITimeoutError(request=REQUEST)))
+        assert (failure.is_retryable, failure.is_connection, failure.is_permanent) == (True, False, False)
 
     @pytest.mark.parametrize("error", [EmptyModelResponseError("e"), InfraError("i"), SandboxError("s")], ids=repr)
     def test_what_else_can_heal(self, error):
@@ -97,43 +101,61 @@ class TestClassify:
 
 
 class TestGuard:
+    def fail(self, guard, failure, times, example_id=None):
+        for number in range(times):
+            guard.failed(failure, number if example_id is None else example_id)
+
     def test_five_in_a_row_before_any_success_stop_the_run_with_the_reason(self):
         guard = FailureGuard()
-        for _ in range(4):
-            guard.failed(REFUSED)
+        self.fail(guard, REFUSED, 4)
         with pytest.raises(RunAbortedError, match=r"5 rollouts in a row failed alike\. Incorrect API key provided"):
-            guard.failed(REFUSED)
+            guard.failed(REFUSED, 4)
 
     def test_afterwards_every_look_raises_again(self):
         guard = FailureGuard()
-        for _ in range(4):
-            guard.failed(GONE)
+        self.fail(guard, GONE, 4)
         with pytest.raises(RunAbortedError):
-            guard.failed(GONE)
+            guard.failed(GONE, 4)
         with pytest.raises(RunAbortedError):
             guard.check()
 
     def test_fifty_after_a_success(self):
         guard = FailureGuard()
         guard.succeeded()
-        for _ in range(49):
-            guard.failed(REFUSED)
+        self.fail(guard, REFUSED, 49)
         with pytest.raises(RunAbortedError, match="50 rollouts in a row"):
-            guard.failed(REFUSED)
+            guard.failed(REFUSED, 49)
+
+    def test_a_success_in_an_earlier_session_counts(self):
+        self.fail(FailureGuard(has_succeeded=True), BAD_REQUEST, 49)
 
     def test_a_success_starts_the_count_anew(self):
         guard = FailureGuard()
         for _ in range(3):
-            for _ in range(40):
+            for number in range(40):
                 guard.succeeded()
-                guard.failed(REFUSED)
+                guard.failed(REFUSED, number)
         guard.check()
+
+    def test_one_example_that_is_refused_again_and_again_does_not_stop_the_run(self):
+        self.fail(FailureGuard(), BAD_REQUEST, 100, example_id=7)
+
+    def test_but_a_rejected_key_does(self):
+        with pytest.raises(RunAbortedError):
+            self.fail(FailureGuard(), REFUSED, 5, example_id=7)
+
+    def test_refusals_that_say_different_things_do_not_stop_the_run(self):
+        guard = FailureGuard()
+        for number in range(100):
+            guard.failed(Failure(f"no {number}", is_permanent=True), number)
+
+    def test_the_same_refusal_of_five_examples_does(self):
+        with pytest.raises(RunAbortedError, match="no such model"):
+            self.fail(FailureGuard(), BAD_REQUEST, 5)
 
     @pytest.mark.parametrize("failure", [ODD, OVERLOADED], ids=["environment", "overload"])
     def test_other_failures_never_stop_the_run(self, failure):
-        guard = FailureGuard()
-        for _ in range(1000):
-            guard.failed(failure)
+        self.fail(FailureGuard(), failure, 1000)
 
 
 class TestWaits:
@@ -200,6 +222,21 @@ class TestRetrier:
         await retrier.run(self.script("answer"))
         assert await retrier.run(self.script(*[GONE] * 20, "back")) == "back"
         assert self.retried == 20
+
+    async def test_one_that_answers_others_meanwhile_is_not_away(self):
+        retrier = self.retrier(2)
+
+        async def dropped_while_others_are_answered():
+            await retrier.run(self.script("answer"))
+            return GONE
+
+        assert await retrier.run(dropped_while_others_are_answered) is GONE
+        assert self.retried == 2
+
+    async def test_attempts_during_an_outage_do_not_use_up_the_retries(self):
+        retrier = self.retrier(1)
+        await retrier.run(self.script("answer"))
+        assert await retrier.run(self.script(*[GONE] * 5, OVERLOADED, "back")) == "back"
 
     async def test_it_is_not_waited_for_longer_than_an_outage_may_last(self):
         retrier = self.retrier(1, outage_seconds=0.0)

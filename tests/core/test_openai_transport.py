@@ -9,7 +9,7 @@ from nightjar.clients import ClientConfig
 from nightjar.clients.openai_transport import AiohttpOpenAI
 from nightjar.testing import Faults, FixedAnswer, ModelServer
 
-KEY = "sk-very-secret"
+KEY = "sk-very-secret-0123456789"
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "2+2?"}]}
 ANSWER = {
     "id": "c1",

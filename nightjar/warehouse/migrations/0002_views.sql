@@ -16,8 +16,8 @@ SELECT
     example_id,
     any_value(example_hash) AS example_hash,
     avg(reward) AS avg_reward,
-    count(reward) AS scored,
-    count(*) - count(reward) AS failed
+    count(*) - count(error) AS scored,
+    count(error) AS failed
 FROM rollouts
 GROUP BY run_id, example_id
 ORDER BY run_id, example_id;
