@@ -34,9 +34,10 @@ async def _move(run: Run, key: str, is_over: asyncio.Event) -> None:
         title = f"{run.config.env_id} | {run.config.model}: run {run.run_id}"
         artifact = await acreate_progress_artifact(_percent(run), key=f"progress-{key}", description=title)
         assert isinstance(artifact, UUID)
-        while not is_over.is_set():
+        has_ended = False
+        while not has_ended:
             with suppress(TimeoutError):
-                await asyncio.wait_for(is_over.wait(), _SECONDS)
+                has_ended = await asyncio.wait_for(is_over.wait(), _SECONDS)
             await aupdate_progress_artifact(artifact, _percent(run))
     except Exception as error:  # noqa: BLE001 - a progress bar is not worth a run
         logger.warning("Cannot show the progress: %s", error)
