@@ -56,7 +56,7 @@ class RunConfig(BaseModel):
     scoring_timeout: float | None = Field(None, gt=0)
     """Seconds for scoring one rollout; None for what the environment's rubric says, 600 unless it does."""
     interleave_scoring: bool = True
-    """Score each group as soon as it is generated; False scores all of a shard's groups after all are generated."""
+    """Score each group as soon as it is generated; False scores after everything is generated."""
     independent_scoring: bool = False
     """Score each rollout by itself instead of in its group."""
     state_columns: list[str] = Field(default_factory=list)
