@@ -14,9 +14,9 @@ from typing import Any
 
 from nightjar.envs.environment import Environment
 from nightjar.errors import ConfigError, EnvironmentNotFoundError, NightjarError
+from nightjar.runs import ENVIRONMENTS_DIR
 
 BUILT_IN = "nightjar.benchmarks"
-ENVIRONMENTS_DIR = Path("environments")
 
 
 def load_environment(env_id: str, **env_args: Any) -> Environment:

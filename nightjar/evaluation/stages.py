@@ -16,7 +16,7 @@ from typing import Any
 from nightjar import __version__
 from nightjar.clients import resolve_client
 from nightjar.config import RunConfig
-from nightjar.engine import Engine, EngineOptions, Progress, RetryPolicy
+from nightjar.engine import Engine, EngineOptions, RetryPolicy
 from nightjar.envs import Environment, EnvironmentRollouts, environment_version, load_environment
 from nightjar.errors import ConfigError, DatasetError, WarehouseError
 from nightjar.evaluation.plan import Plan, Shard
@@ -222,7 +222,7 @@ def _engine(config: RunConfig, rollouts: EnvironmentRollouts, env: Environment, 
         has_succeeded=journal.has_generated,
         retry=RetryPolicy(max_retries=config.max_retries),
     )
-    return Engine(rollouts=rollouts, rubric=env.rubric, recorder=journal, options=options, progress=Progress())
+    return Engine(rollouts=rollouts, rubric=env.rubric, recorder=journal, options=options)
 
 
 def _count_what_is_done(run: Run) -> None:
