@@ -32,6 +32,7 @@ def eval_run(
     no_interleave_scoring: options.NoInterleaveScoring = False,
     independent_scoring: options.IndependentScoring = False,
     state_columns: options.StateColumns = "",
+    tags: options.Tags = None,
     save_results: options.SaveResults = False,  # noqa: ARG001 - results are always saved
     resume: options.Resume = None,
     output_dir: options.OutputDir = None,
@@ -80,6 +81,7 @@ def eval_run(
             "interleave_scoring": not no_interleave_scoring,
             "independent_scoring": independent_scoring,
             "state_columns": [name.strip() for name in state_columns.split(",") if name.strip()],
+            "tags": tags or [],
         }
     )
     mode: running.Mode = "prefect" if prefect else "direct" if direct else "auto"

@@ -225,6 +225,10 @@ StateColumns = Annotated[
         panel=_OUTPUT,
     ),
 ]
+Tags = Annotated[
+    list[str] | None,
+    _option("--tag", help="A word to find the run by, in SQL; may be given several times.", panel=_OUTPUT),
+]
 SaveResults = Annotated[
     bool,
     _option(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +31,7 @@ def publish(
 
     chosen, directory = Warehouse(resolve_warehouse(warehouse)), RunDirectory(run_dir)
     directory.read_metadata()
-    with directory:
+    with directory if os.access(run_dir, os.W_OK) else nullcontext():
         report = stages.publish(directory, chosen)
-    typer.echo(f"Published {report.rollouts} rollouts of run {report.run_id} into {chosen.folder}")
+    done = "Published" if report.is_new else "Already there:"
+    typer.echo(f"{done} {report.rollouts} rollouts of run {report.run_id} in {chosen.folder}")

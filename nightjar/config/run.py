@@ -71,6 +71,10 @@ class RunConfig(BaseModel):
     """Keys of the state that results keep besides their own."""
     max_shards: int = Field(16, ge=1)
     """Blocks of groups, each one Prefect task for generation and one for scoring."""
+    tags: list[str] = Field(default_factory=list)
+    """Words to find the run by."""
+    suite: str | None = None
+    """The suite that the run is part of; None for a run of its own."""
     tolerated_failures: float = Field(0.0, ge=0, le=1)
     """The part of the rollouts that may fail before the run counts as incomplete."""
 

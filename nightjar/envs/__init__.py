@@ -5,7 +5,13 @@ from nightjar.envs.env_group_rubric import EnvGroupRubric
 from nightjar.envs.environment import Environment
 from nightjar.envs.gym_env import GymEnv
 from nightjar.envs.gym_steps import EpisodicSumRubric
-from nightjar.envs.loading import environment_version, environments_in, installed_environments, load_environment
+from nightjar.envs.loading import (
+    environment_commit,
+    environment_version,
+    environments_in,
+    installed_environments,
+    load_environment,
+)
 from nightjar.envs.mcp_env import MCPEnv, MCPServerConfig
 from nightjar.envs.multiturn import MultiTurnEnv, MultiTurnMonitorRubric
 from nightjar.envs.reasoninggym_env import ReasoningGymEnv
@@ -36,6 +42,7 @@ __all__ = [
     "ToolEnv",
     "ToolMonitorRubric",
     "convert_func_to_tool_def",
+    "environment_commit",
     "environment_version",
     "environments_in",
     "filter_signature",

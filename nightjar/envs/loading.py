@@ -26,7 +26,7 @@ from nightjar.errors import (
     MissingKeyError,
     NightjarError,
 )
-from nightjar.packages import EnvironmentPackage, ModuleSource, find_environment, list_environments
+from nightjar.packages import EnvironmentPackage, ModuleSource, find_environment, list_environments, source_commit
 from nightjar.runs import ENVIRONMENTS_DIR
 
 logger = logging.getLogger(__name__)
@@ -115,6 +115,19 @@ def environment_version(env_id: str) -> str | None:
     except EnvironmentNotFoundError:
         return None
     return None if package.origin == "built-in" else package.version
+
+
+def environment_commit(env_id: str) -> str | None:
+    """Returns the git commit of an environment's source, see ``source_commit``; None where it is in no repository.
+
+    Example:
+        >>> environment_commit("no-such-environment") is None
+        True
+    """
+    try:
+        return source_commit(find_environment(env_id, _environments_dir.get()).module.path)
+    except EnvironmentNotFoundError:
+        return None
 
 
 def _import_module(env_id: str, source: ModuleSource) -> ModuleType:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import nightjar
 from nightjar import __version__
 from nightjar.clients import resolve_client
 from nightjar.config import RunConfig
@@ -20,12 +21,13 @@ from nightjar.engine import Engine, EngineOptions, Plan, RetryPolicy, Shard
 from nightjar.envs import (
     Environment,
     EnvironmentRollouts,
+    environment_commit,
     environment_version,
     environments_in,
     load_environment,
 )
 from nightjar.envs.verifiers_alias import preferred
-from nightjar.errors import ConfigError, DatasetError, WarehouseError
+from nightjar.errors import ConfigError, DatasetError, RunDirectoryError, WarehouseError
 from nightjar.evaluation.run import Run, watcher
 from nightjar.evaluation.selection import (
     Selection,
@@ -34,6 +36,7 @@ from nightjar.evaluation.selection import (
     select_examples,
 )
 from nightjar.evaluation.settings import apply_settings
+from nightjar.packages import source_commit
 from nightjar.runs import Journal, RunDirectory, Summary, new_run_id, runs_folder, summarize
 from nightjar.warehouse import PublishReport, Warehouse
 
@@ -67,7 +70,7 @@ def load_env(
     client = resolve_client(config.client_config(), is_per_rollout=config.independent_scoring)
     with environments_in(config.environments_dir), preferred():
         env = load_environment(config.env_id, **config.env_args)
-        version = environment_version(config.env_id)
+        version, commit = environment_version(config.env_id), environment_commit(config.env_id)
     apply_settings(env, config.extra_env_kwargs)
     if config.scoring_timeout is not None:
         env.rubric.set_timeout_seconds(config.scoring_timeout)
@@ -82,7 +85,7 @@ def load_env(
         is_resumed = directory.exists()
         if is_resumed:
             check_resumable(directory, config, selection, version)
-        facts = _facts(config, selection, version, directory, flow_run_id, env.pass_threshold)
+        facts = _facts(config, selection, version, commit, directory, flow_run_id, env.pass_threshold)
         journal = Journal(directory, selection.hashes.__getitem__, config.state_columns)
         opened.callback(journal.close)
         directory.write_config(
@@ -193,7 +196,10 @@ def publish(directory: RunDirectory, warehouse: Warehouse) -> PublishReport:
             f"{reason}. The results are in {directory.path}: the same command with --resume publishes them."
         ) from error
     published_at = datetime.now(UTC).isoformat(timespec="seconds")
-    directory.write_metadata(directory.read_metadata() | {"published_at": published_at})
+    try:
+        directory.write_metadata(directory.read_metadata() | {"published_at": published_at})
+    except RunDirectoryError as error:
+        logger.warning("The run is published, but cannot be noted as such: %s", error)
     return report
 
 
@@ -249,6 +255,7 @@ def _facts(
     config: RunConfig,
     selection: Selection,
     env_version: str | None,
+    env_commit: str | None,
     directory: RunDirectory,
     flow_run_id: str | None,
     pass_threshold: float,
@@ -272,6 +279,13 @@ def _facts(
         "started_at": before.get("started_at") or now.isoformat(timespec="seconds"),
         "pass_threshold": pass_threshold,
         "state_columns": config.state_columns,
-        "version_info": {"nightjar_version": __version__, "env_version": env_version},
+        "tags": config.tags,
+        "suite": config.suite,
+        "version_info": {
+            "nightjar_version": __version__,
+            "nightjar_commit": source_commit(Path(nightjar.__file__)),
+            "env_version": env_version,
+            "env_commit": env_commit,
+        },
         "flow_run_id": flow_run_id,
     }

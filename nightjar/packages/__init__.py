@@ -4,6 +4,7 @@ Nothing in here runs an environment's code; ``nightjar.envs.load_environment`` d
 """
 
 from nightjar.packages.catalog import find_environment, list_environments, local_package
+from nightjar.packages.commits import source_commit
 from nightjar.packages.defaults import EvalDefaults, eval_defaults
 from nightjar.packages.installation import Installation, InstallOptions, install
 from nightjar.packages.layouts import ModuleSource
@@ -28,4 +29,5 @@ __all__ = [
     "make_environment",
     "parse_env_id",
     "rewrite_readme",
+    "source_commit",
 ]

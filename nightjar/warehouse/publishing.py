@@ -1,185 +1,139 @@
-"""Puts a run directory into the warehouse.
+"""Makes a segment of a run directory.
 
-DuckDB parses the files once, into temporary tables (:func:`stage_run`); this needs no lock. Then
-the run's rows are replaced in one transaction (:func:`replace_run`).
+DuckDB parses the run's files once, into temporary tables (``staging.py``), and writes the segment's files from them
+(``queries/publish.sql``). Nothing here needs a lock.
 """
 
 from __future__ import annotations
 
-import glob
-from collections.abc import Collection
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import duckdb
+import orjson
 
+from nightjar import __version__
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.database import explained, transaction
-from nightjar.warehouse.run_files import RunMetadata, read_metadata, whole_results
+from nightjar.warehouse.database import connect_scratch, explained, quoted
+from nightjar.warehouse.folder import Folder
+from nightjar.warehouse.run_files import RunFiles, read_run
+from nightjar.warehouse.segments import KINDS, Segment, segment_id_of
+from nightjar.warehouse.staging import set_variable, stage_run
 
-_RUN_FIELDS = {
-    "run_id": "VARCHAR",
-    "status": "VARCHAR",
-    "env_id": "VARCHAR",
-    "env_version": "VARCHAR",
-    "env_args": "JSON",
-    "model": "VARCHAR",
-    "base_url": "VARCHAR",
-    "sampling_args": "JSON",
-    "num_examples": "BIGINT",
-    "rollouts_per_example": "BIGINT",
-    "dataset_fingerprint": "VARCHAR",
-    "started_at": "TIMESTAMPTZ",
-    "finished_at": "TIMESTAMPTZ",
-    "time_ms": "DOUBLE",
-    "rollouts": "BIGINT",
-    "scored": "BIGINT",
-    "failed": "BIGINT",
-    "coverage": "DOUBLE",
-    "avg_reward": "DOUBLE",
-    "stderr": "DOUBLE",
-    "avg_error": "DOUBLE",
-    "avg_metrics": "MAP(VARCHAR, DOUBLE)",
-    "pass_at_k": "MAP(VARCHAR, DOUBLE)",
-    "pass_all_k": "MAP(VARCHAR, DOUBLE)",
-    "pass_threshold": "DOUBLE",
-    "usage": "STRUCT(input_tokens BIGINT, output_tokens BIGINT)",
-    "version_info": "JSON",
-    "flow_run_id": "VARCHAR",
-}
-"""The fields of ``metadata.json`` that are columns, and their types."""
+ROW_GROUP_ROWS = 8192
+"""Few enough that the texts of one run are read without those of many others."""
 
-_ROLLOUT_FIELDS = {
-    "example_id": "BIGINT",
-    "rollout_index": "INTEGER",
-    "example_hash": "VARCHAR",
-    "reward": "DOUBLE",
-    "advantage": "DOUBLE",
-    "metrics": "MAP(VARCHAR, DOUBLE)",
-    "error": ("STRUCT(error VARCHAR, message VARCHAR, phase VARCHAR, error_chain_repr VARCHAR, traceback VARCHAR)"),
-    "timing": "STRUCT(generation_ms DOUBLE, scoring_ms DOUBLE, total_ms DOUBLE)",
-    "is_completed": "BOOLEAN",
-    "is_truncated": "BOOLEAN",
-    "stop_condition": "VARCHAR",
-    "token_usage": "STRUCT(input_tokens BIGINT, output_tokens BIGINT)",
-    "attempts": "INTEGER",
-    "model": "VARCHAR",
-    "task": "VARCHAR",
-    "answer": "VARCHAR",
-    "prompt": "JSON",
-    "completion": "JSON",
-    "info": "JSON",
-    "tool_defs": "JSON",
-}
-"""The fields of a line of ``results.jsonl``, and their types. A field that is missing is NULL."""
-
-_SMALLEST_BUFFER_BYTES = 1 << 20
-"""Every thread is allotted twice this; DuckDB's default of 16 MB costs more than the parsing."""
-
-_STAGE = """
-CREATE TEMP TABLE {table} AS SELECT {selection} FROM read_json(
-    getvariable('file'), format = '{layout}', columns = getvariable('fields'),
-    maximum_object_size = getvariable('longest'), hive_partitioning = false
-)
-"""
-
-_KEEP_LAST_LINES = """
-DELETE FROM staged_rollouts WHERE rowid NOT IN (
-    SELECT max(rowid) FROM staged_rollouts GROUP BY example_id, rollout_index
-)
-"""
+_DEFAULT_THRESHOLD = 0.5
 
 _COUNT = """
-SELECT
-    count(*),
-    coalesce(sum(cardinality(metrics)), 0),
-    count(error),
-    count(*) FILTER (example_id IS NULL OR rollout_index IS NULL)
-FROM staged_rollouts
+SELECT count(*), count(*) FILTER (error IS NOT NULL), (SELECT count(*) FROM staged_attempts) FROM staged_results
 """
 
 
 @dataclass(frozen=True)
 class PublishReport:
-    """What a publish put into the warehouse: the run, and how many rows about it."""
+    """What a publish put into the warehouse.
+
+    Attributes:
+        run_id: the run.
+        rollouts: how many records it has, failed ones too.
+        failed: how many of them failed.
+        attempts: how many attempts are in its ledger.
+        is_new: False where the warehouse had just this content already.
+        seconds: how long it took.
+    """
 
     run_id: str
     rollouts: int
-    metrics: int
-    errors: int
+    failed: int
+    attempts: int
+    is_new: bool
+    seconds: float
 
 
-def stage_run(connection: duckdb.DuckDBPyConnection, run_dir: Path) -> PublishReport:
-    """Reads a run directory into temporary tables of the connection.
-
-    Returns:
-        The counts of what :func:`replace_run` is going to publish.
+def publish_run(folder: Folder, run_dir: Path) -> PublishReport:
+    """Makes a run directory a segment, unless the warehouse has just this content already.
 
     Raises:
-        WarehouseError: a file is missing or damaged, or a value has the wrong type.
+        WarehouseError: the run directory is damaged, or the warehouse cannot be written.
     """
-    metadata = read_metadata(run_dir)
-    _set_variable(connection, "run_id", metadata.run_id)
-    _set_variable(connection, "run_dir", str(run_dir.absolute()))
-    _set_variable(connection, "metadata", metadata.text)
-    _stage_metadata(connection, metadata)
-    _stage_results(connection, run_dir, metadata)
-    return _report(connection, run_dir, metadata)
+    started = time.monotonic()
+    with TemporaryDirectory(prefix="nightjar-") as temporary, explained(f"Cannot publish {run_dir}"):
+        scratch = Path(temporary)
+        files = read_run(run_dir, scratch)
+        with closing(connect_scratch(scratch)) as connection:
+            stage_run(connection, files, scratch)
+            [(rollouts, failed, attempts)] = connection.execute(_COUNT).fetchall()
+            is_new = not _is_held(folder, files) and _write(folder, connection, files)
+    return PublishReport(files.run_id, rollouts, failed, attempts, is_new, time.monotonic() - started)
 
 
-def replace_run(connection: duckdb.DuckDBPyConnection) -> None:
-    """Replaces the staged run's rows in every table, in one transaction."""
-    script = resources.files(__package__) / "queries" / "publish.sql"
-    with transaction(connection):
-        connection.execute(script.read_text("utf-8"))
+def _is_held(folder: Folder, files: RunFiles) -> bool:
+    holder = folder.catalog().holders.get(files.run_id)
+    return holder is not None and holder.versions[files.run_id] == files.version
 
 
-def _stage_metadata(connection: duckdb.DuckDBPyConnection, metadata: RunMetadata) -> None:
-    statement = _STAGE.format(table="staged_run", selection="*", layout="unstructured")
-    with explained(f"Cannot read {metadata.path}"):
-        _point_at(connection, metadata.path, _RUN_FIELDS, len(metadata.text.encode()))
-        connection.execute(statement)
+def _write(folder: Folder, connection: duckdb.DuckDBPyConnection, files: RunFiles) -> bool:
+    _define(connection, files)
+    with folder.scratch() as scratch:
+        segment = write_files(
+            connection,
+            scratch,
+            segment_id=segment_id_of(files.run_id, files.version),
+            versions={files.run_id: files.version},
+            relations={kind: f"FROM new_{kind}" for kind in KINDS},
+        )
+        return folder.commit(segment, scratch)
 
 
-def _stage_results(connection: duckdb.DuckDBPyConnection, run_dir: Path, metadata: RunMetadata) -> None:
-    extra = {name: "JSON" for name in metadata.state_columns if name.lower() not in _ROLLOUT_FIELDS}
-    statement = _STAGE.format(
-        table="staged_rollouts",
-        selection=", ".join([*_ROLLOUT_FIELDS, f"{_state(extra)} AS state"]),
-        layout="newline_delimited",
-    )
-    with TemporaryDirectory() as scratch, explained(f"Cannot read {run_dir / 'results.jsonl'}"):
-        lines = whole_results(run_dir, metadata, Path(scratch))
-        _point_at(connection, lines.path, _ROLLOUT_FIELDS | extra, lines.longest_bytes)
-        connection.execute(statement)
-        connection.execute(_KEEP_LAST_LINES)
+def _define(connection: duckdb.DuckDBPyConnection, files: RunFiles) -> None:
+    variables = {
+        "run_id": files.run_id,
+        "version": files.version,
+        "run_dir": str(files.run_dir.absolute()),
+        "metadata": orjson.dumps(files.metadata).decode(),
+        "config": files.config,
+        "threshold": files.metadata.get("pass_threshold") or _DEFAULT_THRESHOLD,
+    }
+    for name, value in variables.items():
+        set_variable(connection, name, value)
+    connection.execute((resources.files(__package__) / "queries" / "publish.sql").read_text("utf-8"))
 
 
-def _state(columns: Collection[str]) -> str:
-    """An SQL expression: one JSON object of the state's own columns, NULL without any."""
-    pairs = (f"{_quoted(name, chr(39))}, {_quoted(name, chr(34))}" for name in columns)
-    return f"json_object({', '.join(pairs)})" if columns else "NULL::JSON"
+def write_files(
+    connection: duckdb.DuckDBPyConnection,
+    scratch: Path,
+    *,
+    segment_id: str,
+    versions: Mapping[str, str],
+    relations: Mapping[str, str],
+    replaces: Sequence[str] = (),
+) -> Segment:
+    """Writes the Parquet files of a segment.
 
+    Args:
+        connection: it knows the relations.
+        scratch: an empty folder for the files.
+        segment_id, versions, replaces: as in ``Segment``.
+        relations: kind to the statement that selects its rows.
 
-def _report(connection: duckdb.DuckDBPyConnection, run_dir: Path, metadata: RunMetadata) -> PublishReport:
-    rollouts, metrics, errors, nameless = connection.execute(_COUNT).fetchall()[0]
-    if nameless:
-        raise WarehouseError(f"Cannot read {run_dir / 'results.jsonl'}: a line without example_id or rollout_index.")
-    return PublishReport(metadata.run_id, rollouts, int(metrics), errors)
-
-
-def _point_at(connection: duckdb.DuckDBPyConnection, file: Path, fields: dict[str, str], longest_bytes: int) -> None:
-    """Sets what :data:`_STAGE` reads; ``*``, ``?`` and ``[`` in a path are no wildcards."""
-    _set_variable(connection, "file", glob.escape(str(file)))
-    _set_variable(connection, "fields", fields)
-    _set_variable(connection, "longest", max(longest_bytes + 1, _SMALLEST_BUFFER_BYTES))
-
-
-def _set_variable(connection: duckdb.DuckDBPyConnection, name: str, value: object) -> None:
-    connection.execute(f"SET VARIABLE {name} = ?", [value])
-
-
-def _quoted(name: str, quote: str) -> str:
-    return quote + name.replace(quote, quote * 2) + quote
+    Raises:
+        WarehouseError: the disk is full or broken.
+    """
+    rows, sizes = {}, {}
+    for kind in KINDS:
+        path = scratch / f"{kind}.parquet"
+        target = quoted(path)
+        [(rows[kind],)] = connection.execute(
+            f"COPY ({relations[kind]}) TO {target} (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {ROW_GROUP_ROWS})"
+        ).fetchall()
+        sizes[kind] = path.stat().st_size
+    if not rows["runs"]:
+        raise WarehouseError(f"Segment {segment_id!r} would hold no run.")
+    return Segment(segment_id, dict(versions), rows, sizes, datetime.now(UTC), __version__, tuple(replaces))

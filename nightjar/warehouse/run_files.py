@@ -2,97 +2,143 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 import logging
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-from nightjar.errors import WarehouseError
+import orjson
+
+from nightjar.errors import RunDirectoryError, WarehouseError
+from nightjar.runs import summarize_rows
+from nightjar.runs.jsonl import scan_lines
 
 _log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True)
-class RunMetadata:
-    """What publishing itself needs of ``metadata.json``; the columns are DuckDB's to read."""
-
-    path: Path
-    text: str
-    run_id: str
-    state_columns: list[str]
-    has_results: bool
-    """Whether a rollout was scored or failed, by the run's own account."""
+_DIGEST_BYTES = 8
+_DEFAULT_THRESHOLD = 0.5
 
 
 @dataclass(frozen=True)
-class ResultLines:
-    """A file of whole lines, and the length of the longest."""
+class JsonFile:
+    """A file of whole lines for DuckDB.
+
+    Attributes:
+        path: where it is.
+        longest_bytes: the length of its longest line.
+        digest: the hash of its content.
+        last_line: its last line; empty where there is none.
+    """
 
     path: Path
     longest_bytes: int
+    digest: bytes
+    last_line: bytes
 
 
-def read_metadata(run_dir: Path) -> RunMetadata:
-    """Reads ``metadata.json``.
+@dataclass(frozen=True)
+class RunFiles:
+    """The files of a run directory, each whole.
 
-    Raises:
-        WarehouseError: the file is missing, is not a JSON object, or names no run.
+    Attributes:
+        run_dir: the run directory.
+        metadata: ``metadata.json``; with aggregates, also where the run was killed before it wrote any.
+        config: ``config.json`` as text; None where there is none, as for a run that was imported.
+        results: ``results.jsonl``.
+        attempts: ``attempts.jsonl``.
+        version: orders what was published of the run: by its newest attempt, then by its end; equal for equal content.
     """
-    path = run_dir / "metadata.json"
-    try:
-        text = path.read_text("utf-8")
-        metadata = json.loads(text)
-    except (OSError, ValueError) as error:
-        raise WarehouseError(f"Cannot read {path}: {error}") from error
-    if not isinstance(metadata, dict) or not isinstance(metadata.get("run_id"), str):
-        raise WarehouseError(f"Cannot read {path}: it names no run_id.")
-    return RunMetadata(
-        path=path,
-        text=text,
-        run_id=metadata["run_id"],
-        state_columns=metadata.get("state_columns") or [],
-        has_results=bool(metadata.get("scored") or metadata.get("failed")),
-    )
+
+    run_dir: Path
+    metadata: dict[str, Any]
+    config: str | None
+    results: JsonFile
+    attempts: JsonFile
+    version: str
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return str(self.metadata["run_id"])
+
+    @property
+    def state_columns(self) -> list[str]:
+        """The columns of results beyond the usual ones."""
+        return self.metadata.get("state_columns") or []
 
 
-def whole_results(run_dir: Path, metadata: RunMetadata, scratch: Path) -> ResultLines:
-    """Finds the whole lines of ``results.jsonl``.
+def read_run(run_dir: Path, scratch: Path) -> RunFiles:
+    """Reads the small files of a run directory and measures the large ones.
 
     A line that a crash tore is left out, with a warning: the file is then copied without it.
 
     Args:
         run_dir: the run directory.
-        metadata: what its ``metadata.json`` says.
-        scratch: a folder for the copy.
+        scratch: a folder for copies.
 
     Raises:
-        WarehouseError: the file is missing although the run has results, or cannot be read.
+        WarehouseError: a file is missing or damaged.
     """
-    path = run_dir / "results.jsonl"
-    if not path.exists() and not metadata.has_results:
+    metadata = _read_metadata(run_dir / "metadata.json")
+    has_results = bool(metadata.get("scored") or metadata.get("failed"))
+    results = _whole(run_dir / "results.jsonl", scratch, is_required=has_results)
+    attempts = _whole(run_dir / "attempts.jsonl", scratch, is_required=False)
+    version = _version(metadata, results, attempts)
+    if "scored" not in metadata:
+        metadata |= _aggregates(metadata, results.path)
+    return RunFiles(run_dir, metadata, _read_config(run_dir / "config.json"), results, attempts, version)
+
+
+def _read_metadata(path: Path) -> dict[str, Any]:
+    try:
+        metadata = orjson.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise WarehouseError(f"Cannot read {path}: {error}") from error
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("run_id"), str):
+        raise WarehouseError(f"Cannot read {path}: it names no run_id.")
+    return metadata
+
+
+def _read_config(path: Path) -> str | None:
+    try:
+        return orjson.dumps(orjson.loads(path.read_bytes())).decode()
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise WarehouseError(f"Cannot read {path}: {error}") from error
+
+
+def _whole(path: Path, scratch: Path, *, is_required: bool) -> JsonFile:
+    if not path.exists() and not is_required:
         path = scratch / path.name
         path.touch()
     try:
-        longest, torn = _measure(path)
-        return ResultLines(_without_tail(path, torn, scratch) if torn else path, longest)
+        file, torn_bytes = _measured(path)
+        return replace(file, path=_without_tail(path, torn_bytes, scratch)) if torn_bytes else file
     except OSError as error:
         raise WarehouseError(f"Cannot read {path}: {error}") from error
 
 
-def _measure(path: Path) -> tuple[int, int]:
-    """The lengths of the longest line and of a torn last line, 0 when it is whole."""
-    longest, last = 0, b"\n"
+def _measured(path: Path) -> tuple[JsonFile, int]:
+    """Returns what is whole of a file, and the length of a torn last line, 0 when it is whole."""
+    longest, before, last = 0, b"", b""
+    content = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     with path.open("rb") as file:
-        for last in file:
-            longest = max(longest, len(last))
-    is_torn = not last.endswith(b"\n") and not _is_json(last)
-    return longest, len(last) if is_torn else 0
+        for line in file:
+            content.update(last)
+            longest, before, last = max(longest, len(line)), last, line
+    if last and not last.endswith(b"\n") and not _is_json(last):
+        return JsonFile(path, longest, content.digest(), before), len(last)
+    content.update(last)
+    return JsonFile(path, longest, content.digest(), last), 0
 
 
 def _is_json(line: bytes) -> bool:
     try:
-        json.loads(line)
+        orjson.loads(line)
     except ValueError:
         return False
     return True
@@ -101,6 +147,56 @@ def _is_json(line: bytes) -> bool:
 def _without_tail(path: Path, tail_bytes: int, scratch: Path) -> Path:
     _log.warning("The last line of %s is torn and left out; resume the run to repair it.", path)
     copy = Path(shutil.copyfile(path, scratch / path.name))
+    copy.chmod(0o600)
     with copy.open("rb+") as file:
         file.truncate(copy.stat().st_size - tail_bytes)
     return copy
+
+
+def _version(metadata: dict[str, Any], results: JsonFile, attempts: JsonFile) -> str:
+    """Orders contents of a run: by the time of the newest attempt, then by that of the run's end, both in ms."""
+    described = {name: value for name, value in metadata.items() if name != "published_at"}
+    content = hashlib.blake2b(orjson.dumps(described, option=orjson.OPT_SORT_KEYS), digest_size=_DIGEST_BYTES)
+    content.update(results.digest)
+    content.update(attempts.digest)
+    newest = _milliseconds(_finished_at(attempts.last_line))
+    ended = _milliseconds(_moment(metadata.get("finished_at") or metadata.get("started_at")))
+    return f"{newest}-{ended}-{content.hexdigest()}"
+
+
+def _finished_at(last_attempt: bytes) -> float:
+    """When the newest attempt ended, in Unix time; the ledger is in the order of time. 0 without any."""
+    try:
+        return float(orjson.loads(last_attempt)["finished_at"])
+    except (ValueError, TypeError, KeyError):
+        return 0.0
+
+
+def _moment(text: object) -> float:
+    try:
+        return datetime.fromisoformat(str(text)).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def _milliseconds(moment: float) -> str:
+    return f"{max(0, round(moment * 1000)):013d}"
+
+
+def _aggregates(metadata: dict[str, Any], results: Path) -> dict[str, Any]:
+    """The aggregates of a run that was killed before it wrote its own; of a rollout the last line counts."""
+    try:
+        last = {_key(line.row): line.number for line in scan_lines(results)}
+        summary = summarize_rows(
+            (line.row for line in scan_lines(results) if last[_key(line.row)] == line.number),
+            rollouts=metadata["rollouts"],
+            rollouts_per_example=metadata["rollouts_per_example"],
+            pass_threshold=metadata.get("pass_threshold", _DEFAULT_THRESHOLD),
+        )
+    except (RunDirectoryError, KeyError) as error:
+        raise WarehouseError(f"Cannot read {results}: {error}") from error
+    return summary.metadata()
+
+
+def _key(row: dict[str, Any]) -> tuple[int, int]:
+    return row["example_id"], row["rollout_index"]

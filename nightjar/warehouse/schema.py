@@ -69,11 +69,22 @@ def migrate(connection: duckdb.DuckDBPyConnection) -> None:
             _apply(connection, migration)
 
 
+def note(connection: duckdb.DuckDBPyConnection) -> None:
+    """Notes every known step as applied, in a database that was made as the last of them leaves it."""
+    connection.execute(_LEDGER)
+    for migration in migrations():
+        _note(connection, migration)
+
+
+def _note(connection: duckdb.DuckDBPyConnection, migration: Migration) -> None:
+    connection.execute("INSERT INTO migrations VALUES (?, ?, now())", [migration.number, migration.name])
+
+
 def _apply(connection: duckdb.DuckDBPyConnection, migration: Migration) -> None:
     with transaction(connection):
         connection.execute(_LEDGER)
         connection.execute(migration.sql)
-        connection.execute("INSERT INTO migrations VALUES (?, ?, now())", [migration.number, migration.name])
+        _note(connection, migration)
 
 
 def _last_applied(connection: duckdb.DuckDBPyConnection) -> int:

@@ -1,28 +1,33 @@
-"""The warehouse: a folder with the DuckDB database of all published runs."""
+"""``Warehouse``: all published runs; the face of this package."""
 
 from __future__ import annotations
 
 import os
-from contextlib import closing
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse import schema
-from nightjar.warehouse.database import (
-    attached,
-    connect_read_only,
-    connect_scratch,
-    exclusive,
-    explained,
-)
-from nightjar.warehouse.publishing import PublishReport, replace_run, stage_run
+from nightjar.warehouse.database import explained
+from nightjar.warehouse.folder import Folder
+from nightjar.warehouse.packing import pack_as_needed
+from nightjar.warehouse.publishing import PublishReport, publish_run
 from nightjar.warehouse.querying import (
     QUERY_TIMEOUT_SECONDS,
     Parameters,
     QueryResult,
+    run_arrow_query,
     run_query,
 )
+from nightjar.warehouse.reader import Reader
+from nightjar.warehouse.relations import define
+from nightjar.warehouse.snapshot import write_snapshot
+from nightjar.warehouse.upgrading import upgrade_if_old
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def resolve_warehouse(explicit: str | None = None) -> Path:
@@ -31,42 +36,34 @@ def resolve_warehouse(explicit: str | None = None) -> Path:
 
 
 class Warehouse:
-    """All published runs, in ``nightjar.duckdb`` of a folder.
+    """All published runs, as segments in a folder.
 
-    Nothing stays open between two calls. Every call waits for its turn, so that several processes
-    may publish and query at the same time.
+    Any number of processes may publish and query at the same time: segments never change, and nothing stays open
+    between two calls.
 
     Attributes:
         folder: made by the first publish.
-        database: the DuckDB file in it.
     """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).expanduser()
-        self.database = self.folder / "nightjar.duckdb"
+        self._segments = Folder(self.folder)
+        self._reader = Reader(self._segments)
 
     def publish(self, run_dir: str | Path) -> PublishReport:
         """Makes the warehouse hold this run as its directory has it now.
 
-        Publishing again replaces the run's rows. Either all of them are there afterwards, or the
-        warehouse is as it was.
+        Publishing again replaces the run, unless the warehouse holds it with newer attempts. Either all of it is
+        there afterwards, or the warehouse is as it was.
 
         Raises:
             WarehouseError: the run directory is damaged, or the warehouse cannot be written.
         """
-        run_dir = Path(run_dir)
-        self._make_folder()
-        with (
-            explained(f"Cannot publish {run_dir}"),
-            closing(connect_scratch(self.database)) as connection,
-        ):
-            report = stage_run(connection, run_dir)
-            with (
-                exclusive(self.database, f"publishing {run_dir}"),
-                attached(connection, self.database),
-            ):
-                schema.migrate(connection)
-                replace_run(connection)
+        upgrade_if_old(self._segments)
+        report = publish_run(self._segments, Path(run_dir))
+        if report.is_new:
+            pack_as_needed(self._segments)
+            write_snapshot(self._segments)
         return report
 
     def query(
@@ -84,38 +81,48 @@ class Warehouse:
             timeout_seconds: how long it may run.
 
         Raises:
-            WarehouseError: there is no warehouse, the statement is refused, or it takes too long.
+            WarehouseError: there is no warehouse, the statement is refused, takes too long or too much memory.
         """
-        self._require_database()
-        with exclusive(self.database, "a query"):
-            with closing(connect_read_only(self.database)) as connection:
-                if schema.is_current(connection):
-                    return run_query(connection, sql, parameters, timeout_seconds)
-            self._migrate()
-            with closing(connect_read_only(self.database)) as connection:
-                return run_query(connection, sql, parameters, timeout_seconds)
+        self._require()
+        return self._reader.ask(lambda connection: run_query(connection, sql, parameters, timeout_seconds))
+
+    def query_arrow(
+        self,
+        sql: str,
+        parameters: Parameters | None = None,
+        *,
+        timeout_seconds: float = QUERY_TIMEOUT_SECONDS,
+    ) -> pa.Table:
+        """Runs one statement that only reads, and returns an Arrow table; otherwise like ``query``."""
+        self._require()
+        return self._reader.ask(lambda connection: run_arrow_query(connection, sql, parameters, timeout_seconds))
 
     def catalog(self) -> QueryResult:
         """Returns every table and view with its columns: table, about, column, type, note."""
         catalog = resources.files(__package__) / "queries" / "catalog.sql"
         return self.query(catalog.read_text("utf-8"))
 
-    def _migrate(self) -> None:
-        with (
-            explained(f"Cannot bring {self.database} up to date"),
-            closing(connect_scratch(self.database)) as connection,
-            attached(connection, self.database),
-        ):
-            schema.migrate(connection)
+    def connect(self) -> duckdb.DuckDBPyConnection:
+        """Returns a DuckDB connection of the caller's own, for notebooks.
 
-    def _make_folder(self) -> None:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise WarehouseError(f"Cannot create the warehouse {self.folder}: {error}") from error
+        It sees what is published now, as views; what it makes beside them is in memory. Results are had as
+        ``.fetchall()``, ``.df()`` (pandas), ``.pl()`` (polars) or ``.to_arrow_table()``. Ask for another connection
+        to see what was published since.
 
-    def _require_database(self) -> None:
-        if not self.database.is_file():
+        Raises:
+            WarehouseError: there is no warehouse.
+        """
+        self._require()
+        connection = duckdb.connect(":memory:")
+        with explained(f"Cannot read the warehouse {self.folder}"):
+            connection.execute("SET TimeZone = 'UTC'")
+            self._segments.prepare(connection)
+            define(connection, self._segments.catalog(), self._segments.file, self._segments.prices())
+        return connection
+
+    def _require(self) -> None:
+        upgrade_if_old(self._segments)
+        if not self._segments.exists():
             raise WarehouseError(
                 f"No warehouse at {self.folder.absolute()}. Run an evaluation first, with "
                 "'nightjar eval run', or name a folder with --warehouse or NIGHTJAR_WAREHOUSE."

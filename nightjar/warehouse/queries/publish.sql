@@ -1,52 +1,124 @@
--- Replaces a run's rows by the staged ones. Run inside a transaction; the variables run_id, run_dir
--- and metadata are set, and the tables staged_run and staged_rollouts are filled.
+-- What a run's segment holds, from the tables staged_run, staged_results and staged_attempts. The variables run_id,
+-- version, run_dir, metadata, config and threshold are set. Names and types are those of migrations/0003_segments.sql.
 
-DELETE FROM runs WHERE run_id = getvariable('run_id');
-DELETE FROM rollouts WHERE run_id = getvariable('run_id');
-DELETE FROM metrics WHERE run_id = getvariable('run_id');
-DELETE FROM errors WHERE run_id = getvariable('run_id');
-
-INSERT INTO runs BY NAME
+CREATE TEMP VIEW new_runs AS
 SELECT
-    * EXCLUDE (usage),
+    run_id,
+    getvariable('version') AS version,
+    status,
+    suite,
+    tags,
+    env_id,
+    env_version,
+    version_info ->> 'env_commit' AS env_commit,
+    env_args,
+    extra_env_kwargs,
+    model,
+    base_url,
+    sampling_args,
+    num_examples,
+    rollouts_per_example,
+    dataset_fingerprint,
+    started_at,
+    finished_at,
+    time_ms,
+    rollouts,
+    scored,
+    failed,
+    truncated,
+    coverage,
+    avg_reward,
+    stderr,
+    avg_error,
+    avg_metrics,
+    pass_at_k,
+    pass_all_k,
+    pass_threshold,
     usage.input_tokens AS input_tokens,
     usage.output_tokens AS output_tokens,
+    errors,
+    stop_conditions,
+    served_models,
+    version_info ->> 'nightjar_version' AS nightjar_version,
+    version_info ->> 'nightjar_commit' AS nightjar_commit,
+    version_info,
+    flow_run_id,
     getvariable('run_dir') AS run_dir,
-    now() AS published_at,
-    getvariable('metadata') AS metadata
+    coalesce(published_at, now()) AS published_at,
+    getvariable('metadata')::JSON AS metadata,
+    getvariable('config')::JSON AS config
 FROM staged_run;
 
-INSERT INTO rollouts BY NAME
+CREATE TEMP MACRO content(example_hash, task, prompt, answer, info, tool_defs) AS
+    md5_number_lower(concat_ws(chr(0), example_hash, task, prompt, answer, info, tool_defs));
+
+CREATE TEMP VIEW new_rollouts AS
+WITH trajectories AS (
+    SELECT example_id, rollout_index, arg_max(state.trajectory, attempt) AS trajectory
+    FROM staged_attempts
+    WHERE error IS NULL AND state.trajectory IS NOT NULL
+    GROUP BY example_id, rollout_index
+)
 SELECT
     getvariable('run_id') AS run_id,
-    * EXCLUDE (metrics, error, timing, token_usage),
+    example_id,
+    rollout_index,
+    example_hash,
+    content(example_hash, task, prompt, answer, info, tool_defs) AS content_id,
+    reward,
+    advantage,
+    reward >= getvariable('threshold') AS correct,
+    metrics,
     error.error AS error,
     error.error_chain_repr AS error_chain,
+    error.phase AS error_phase,
+    error.message AS error_message,
+    error.traceback AS error_traceback,
+    stop_condition,
+    is_completed,
+    is_truncated,
     token_usage.input_tokens AS input_tokens,
     token_usage.output_tokens AS output_tokens,
     timing.generation_ms AS generation_ms,
     timing.scoring_ms AS scoring_ms,
-    timing.total_ms AS total_ms
-FROM staged_rollouts;
+    timing.total_ms AS total_ms,
+    attempts,
+    model,
+    completion,
+    trajectory,
+    state
+FROM staged_results
+LEFT JOIN trajectories USING (example_id, rollout_index);
 
-INSERT INTO metrics BY NAME
+CREATE TEMP VIEW new_attempts AS
 SELECT
     getvariable('run_id') AS run_id,
     example_id,
     rollout_index,
-    unnest(map_keys(metrics)) AS name,
-    unnest(map_values(metrics)) AS value
-FROM staged_rollouts;
-
-INSERT INTO errors BY NAME
-SELECT
-    getvariable('run_id') AS run_id,
-    example_id,
-    rollout_index,
-    error.phase AS phase,
+    attempt,
+    to_timestamp(finished_at) AS finished_at,
     error.error AS error,
-    error.message AS message,
-    error.error_chain_repr AS chain,
-    error.traceback AS traceback
-FROM staged_rollouts
-WHERE error IS NOT NULL;
+    error.error_chain_repr AS error_chain,
+    error.message AS error_message,
+    error.traceback AS error_traceback,
+    generation_ms,
+    token_usage.input_tokens AS input_tokens,
+    token_usage.output_tokens AS output_tokens
+FROM staged_attempts;
+
+CREATE TEMP VIEW new_examples AS
+WITH firsts AS (
+    SELECT min(rowid) AS line
+    FROM staged_results
+    GROUP BY content(example_hash, task, prompt, answer, info, tool_defs)
+)
+SELECT
+    content(example_hash, task, prompt, answer, info, tool_defs) AS content_id,
+    example_hash,
+    task,
+    prompt,
+    answer,
+    info,
+    tool_defs
+FROM staged_results
+SEMI JOIN firsts ON staged_results.rowid = firsts.line;

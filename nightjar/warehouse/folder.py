@@ -1,0 +1,181 @@
+"""``Folder``: the segments of a warehouse on a local disk or in a shared folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import duckdb
+
+from nightjar.errors import WarehouseError
+from nightjar.runs.jsonl import replace_file
+from nightjar.warehouse.prices import FILE_NAME as PRICES_NAME
+from nightjar.warehouse.prices import Price, dump_prices, load_prices
+from nightjar.warehouse.segments import COMMIT, Catalog, Segment
+
+SCRATCH_PREFIX = ".writing-"
+"""Begins the name of a segment that is not there yet."""
+
+
+class Folder:
+    """A folder with a folder ``segments``.
+
+    Attributes:
+        path: of the warehouse.
+        segments_path: where the segments are.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.segments_path = path / "segments"
+        self._known: dict[str, Segment] = {}
+
+    def __str__(self) -> str:
+        """Its path, for messages."""
+        return str(self.path)
+
+    def exists(self) -> bool:
+        """Says whether anything was published here."""
+        return self.segments_path.is_dir()
+
+    def catalog(self) -> Catalog:
+        """Returns the segments that are there now.
+
+        Raises:
+            WarehouseError: a ``segment.json`` is damaged, or the folder cannot be read.
+        """
+        try:
+            names = set(self._names())
+        except FileNotFoundError:
+            names = set()
+        except OSError as error:
+            raise WarehouseError(f"Cannot read the warehouse {self.path}: {error}") from error
+        loaded = {name: self._known.get(name) or self._load(name) for name in names}
+        self._known = {name: segment for name, segment in loaded.items() if segment is not None}
+        return Catalog(self._known)
+
+    def file(self, segment_id: str, kind: str) -> str:
+        """Returns where DuckDB finds a file of a segment."""
+        return str((self.segments_path / segment_id / f"{kind}.parquet").absolute())
+
+    def readable(self) -> str:
+        """Returns the beginning of all paths that a query may read."""
+        return f"{self.segments_path.absolute()}/"
+
+    def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Makes a connection able to read the files: a local one is."""
+
+    def prices(self) -> list[Price]:
+        """Returns what models cost.
+
+        Raises:
+            WarehouseError: the file of prices is damaged.
+        """
+        try:
+            return load_prices((self.path / PRICES_NAME).read_text("utf-8"))
+        except FileNotFoundError:
+            return []
+
+    def write_prices(self, prices: Sequence[Price]) -> None:
+        """Replaces what models cost."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        replace_file(self.path / PRICES_NAME, [dump_prices(prices).encode()])
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Makes a folder to write a segment in, and removes it when the segment did not become one.
+
+        Raises:
+            WarehouseError: it cannot be made.
+        """
+        path = self.segments_path / f"{SCRATCH_PREFIX}{os.getpid()}-{uuid.uuid4().hex}"
+        try:
+            path.mkdir(parents=True)
+        except OSError as error:
+            raise WarehouseError(f"Cannot create the warehouse {self.path}: {error}") from error
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def commit(self, segment: Segment, scratch: Path) -> bool:
+        """Makes what is in a scratch folder a segment.
+
+        Returns:
+            False where the segment was there already.
+
+        Raises:
+            WarehouseError: the disk is full or broken.
+        """
+        target = self.segments_path / segment.segment_id
+        try:
+            (scratch / COMMIT).write_bytes(segment.dump())
+            _sync(scratch)
+            scratch.rename(target)
+        except OSError as error:
+            if (target / COMMIT).is_file():
+                return False
+            raise WarehouseError(f"Cannot write the warehouse {self.path}: {error.strerror}") from error
+        _sync_folder(self.segments_path)
+        return True
+
+    def remove(self, segment_id: str) -> None:
+        """Removes a segment at once, as far as readers are concerned, then its files."""
+        grave = self.segments_path / f"{SCRATCH_PREFIX}{os.getpid()}-{uuid.uuid4().hex}"
+        with suppress(FileNotFoundError):
+            (self.segments_path / segment_id).rename(grave)
+        shutil.rmtree(grave, ignore_errors=True)
+
+    def remove_leftovers(self) -> None:
+        """Removes what dead processes left half written."""
+        for path in self.leftovers():
+            shutil.rmtree(path, ignore_errors=True)
+
+    def leftovers(self) -> list[Path]:
+        """Returns folders that a process began to write or to remove and, when it is dead, never will finish."""
+        if not self.exists():
+            return []
+        return [
+            path
+            for path in sorted(self.segments_path.iterdir())
+            if path.name.startswith(SCRATCH_PREFIX) and not _is_alive(path)
+        ]
+
+    def _names(self) -> Iterator[str]:
+        with os.scandir(self.segments_path) as entries:
+            yield from (entry.name for entry in entries if not entry.name.startswith("."))
+
+    def _load(self, name: str) -> Segment | None:
+        try:
+            return Segment.load(name, (self.segments_path / name / COMMIT).read_bytes())
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+
+def _is_alive(path: Path) -> bool:
+    try:
+        os.kill(int(path.name.removeprefix(SCRATCH_PREFIX).partition("-")[0]), 0)
+    except (ValueError, ProcessLookupError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _sync(folder: Path) -> None:
+    for file in folder.iterdir():
+        with file.open("rb") as opened:
+            os.fsync(opened.fileno())
+        file.chmod(0o444)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,224 @@
+"""Merges small segments into larger ones, and removes those of which nothing is needed any more.
+
+Sixteen segments of about the same size become one, sixteen of these become one again, up to packs of some 100,000
+rollouts: what a publish adds is written three times in all, and a million rollouts are in some forty segments.
+Readers go on with the old segments; these stay for an hour.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from filelock import FileLock, Timeout
+
+from nightjar.errors import WarehouseError
+from nightjar.warehouse.database import connect_scratch, explained
+from nightjar.warehouse.folder import Folder
+from nightjar.warehouse.publishing import write_files
+from nightjar.warehouse.relations import selection
+from nightjar.warehouse.segments import Catalog, Segment, Source
+
+FAN_IN = 16
+"""How many segments of a size class are merged into one."""
+
+LARGE_ROLLOUTS = 100_000
+"""A segment of so many rollouts is not merged any more."""
+
+RETIRED_FOR = timedelta(hours=1)
+"""How long a segment is kept that nobody needs, for those who are reading it."""
+
+_LOCK_NAME = "packing.lock"
+
+
+@contextmanager
+def packing_alone(folder: Folder, timeout_seconds: float = 0) -> Iterator[bool]:
+    """Holds the right to remove segments.
+
+    Args:
+        folder: the warehouse.
+        timeout_seconds: how long to wait for another process.
+
+    Yields:
+        Whether it could be had.
+    """
+    lock = FileLock(folder.path / _LOCK_NAME, timeout=timeout_seconds)
+    try:
+        lock.acquire(poll_interval=0.02)
+    except Timeout:
+        yield False
+        return
+    except OSError as error:
+        raise WarehouseError(f"Cannot lock the warehouse {folder}: {error.strerror}") from error
+    try:
+        yield True
+    finally:
+        lock.release()
+
+
+def pack_as_needed(folder: Folder) -> int:
+    """Merges segments while there are too many of a size, and removes what is retired, unless another process does so.
+
+    Returns:
+        How many packs were written.
+
+    Raises:
+        WarehouseError: the disk is full or broken; the warehouse is as it was.
+    """
+    packed = 0
+    with packing_alone(folder) as alone:
+        while alone and (crowd := crowded(folder.catalog())):
+            merge(folder, crowd)
+            packed += 1
+        if alone:
+            remove_retired(folder)
+    return packed
+
+
+def pack_everything(folder: Folder) -> int:
+    """Merges all small segments, whatever their number, and removes at once what is retired.
+
+    Returns:
+        How many packs were written.
+
+    Raises:
+        WarehouseError: another process is packing, or the disk is full or broken.
+    """
+    with packing_alone(folder, timeout_seconds=60) as alone:
+        if not alone:
+            raise WarehouseError(f"The warehouse {folder} is being packed by another process. Try again later.")
+        batches = list(_batches(folder.catalog()))
+        for batch in batches:
+            merge(folder, batch)
+        remove_retired(folder, older_than=timedelta(0))
+    return len(batches)
+
+
+def crowded(catalog: Catalog) -> list[Segment]:
+    """Returns segments of one size that are so many that they are to be merged; none where there are few."""
+    classes: dict[int, list[Segment]] = defaultdict(list)
+    for segment in _mergeable(catalog):
+        classes[int(math.log(max(1, segment.rows["rollouts"]), FAN_IN))].append(segment)
+    for _, members in sorted(classes.items()):
+        if len(members) >= FAN_IN:
+            return _up_to_large(members)
+    return []
+
+
+def merge(folder: Folder, segments: Sequence[Segment], without: Sequence[str] = ()) -> None:
+    """Writes a segment with all that counts in some, and that replaces them.
+
+    Args:
+        folder: the warehouse, where this process alone is packing.
+        segments: what to merge.
+        without: runs to leave out, with the examples that no other run uses.
+
+    Raises:
+        WarehouseError: the disk is full or broken; the warehouse is as it was.
+    """
+    catalog = folder.catalog()
+    sources = [Source((s.segment_id,), (*catalog.dead_runs(s), *without)) for s in segments]
+    versions = {
+        run_id: version
+        for segment, source in zip(segments, sources, strict=True)
+        for run_id, version in segment.versions.items()
+        if run_id not in source.without
+    }
+    with (
+        TemporaryDirectory(prefix="nightjar-") as spill,
+        folder.scratch() as scratch,
+        explained(f"Cannot pack the warehouse {folder}"),
+        closing(connect_scratch(Path(spill))) as connection,
+    ):
+        folder.prepare(connection)
+        pack = write_files(
+            connection,
+            scratch,
+            segment_id=new_pack_id(),
+            versions=versions,
+            relations=_relations(folder, catalog, sources, without),
+            replaces=[segment.segment_id for segment in segments],
+        )
+        folder.commit(pack, scratch)
+
+
+def new_pack_id() -> str:
+    """Returns a name for a pack that no other has."""
+    return f"pack-{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
+
+
+def remove_retired(folder: Folder, older_than: timedelta = RETIRED_FOR) -> None:
+    """Removes segments that nobody needs for some time, and what dead processes left half written.
+
+    The oldest go first: a pack outlives what it replaces, else that would count again.
+    """
+    catalog, now = folder.catalog(), datetime.now(UTC)
+    for name in sorted(catalog.retired, key=lambda name: catalog.segments[name].created_at):
+        if now - _retired_at(catalog, name) >= older_than:
+            folder.remove(name)
+    folder.remove_leftovers()
+
+
+def _relations(
+    folder: Folder, catalog: Catalog, sources: Sequence[Source], without: Sequence[str]
+) -> dict[str, str]:
+    """Kind to what a pack of these sources holds: the examples without those that older packs keep."""
+    merged = {segment_id for source in sources for segment_id in source.segment_ids}
+    kept = tuple(
+        name
+        for name, segment in catalog.segments.items()
+        if segment.is_pack and name not in merged and name not in catalog.retired
+    )
+    rows = {kind: selection(kind, sources, folder.file) for kind in ("runs", "rollouts", "attempts")}
+    contents = selection("examples", [Source(tuple(sorted(merged)))], folder.file)
+    known = selection("examples", [Source(kept)] if kept else [], folder.file)
+    used = f" AND content_id IN ({_used_contents(folder, catalog, without)})" if without else ""
+    return {
+        "runs": f"{rows['runs']} ORDER BY run_id",
+        "rollouts": f"{rows['rollouts']} ORDER BY run_id, example_id, rollout_index",
+        "attempts": f"{rows['attempts']} ORDER BY run_id, finished_at",
+        "examples": f"SELECT DISTINCT ON (content_id) * FROM ({contents}) "  # noqa: S608 - own paths, quoted
+        f"WHERE content_id NOT IN (SELECT content_id FROM ({known})){used} ORDER BY content_id",
+    }
+
+
+def _used_contents(folder: Folder, catalog: Catalog, without: Sequence[str]) -> str:
+    """The statement that selects the examples of all runs but these."""
+    sources = [Source(source.segment_ids, (*source.without, *without)) for source in catalog.sources()]
+    return f"SELECT content_id FROM ({selection('rollouts', sources, folder.file)})"  # noqa: S608 - own paths, quoted
+
+
+def _mergeable(catalog: Catalog) -> list[Segment]:
+    small = (segment for segment in catalog.live.values() if segment.rows["rollouts"] < LARGE_ROLLOUTS)
+    return sorted(small, key=lambda segment: (segment.created_at, segment.segment_id))
+
+
+def _up_to_large(segments: Sequence[Segment]) -> list[Segment]:
+    chosen: list[Segment] = []
+    for segment in segments:
+        chosen.append(segment)
+        if sum(one.rows["rollouts"] for one in chosen) >= LARGE_ROLLOUTS:
+            break
+    return chosen
+
+
+def _batches(catalog: Catalog) -> Iterator[list[Segment]]:
+    """Cuts all small segments, and all with runs that do not count, into batches of about a large one."""
+    waiting = _mergeable(catalog)
+    while waiting:
+        batch = _up_to_large(waiting)
+        waiting = waiting[len(batch) :]
+        if len(batch) > 1 or catalog.dead_runs(batch[0]):
+            yield batch
+
+
+def _retired_at(catalog: Catalog, name: str) -> datetime:
+    packs = [pack.created_at for pack in catalog.segments.values() if name in pack.replaces]
+    newer = [catalog.holders[run_id].created_at for run_id in catalog.segments[name].versions]
+    return min(packs or newer)

@@ -1,0 +1,84 @@
+"""What models cost: ``prices.csv`` in the folder of the warehouse, kept by its owner.
+
+model,since,input,output
+gpt-4.1-mini,2025-04-14,0.4,1.6
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import isfinite
+
+from nightjar.errors import WarehouseError
+
+FILE_NAME = "prices.csv"
+
+_HEADER = ["model", "since", "input", "output"]
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a model costs from a moment on, per million tokens, in the currency of the house.
+
+    Attributes:
+        model: as runs name it.
+        since: the price holds for runs that start then or later.
+        input: of a million tokens given.
+        output: of a million tokens answered.
+    """
+
+    model: str
+    since: datetime
+    input: float
+    output: float
+
+
+def price(model: str, since: str, input_price: float, output_price: float) -> Price:
+    """Returns a price.
+
+    Args:
+        model, input_price, output_price: as in ``Price``.
+        since: a date or moment in ISO 8601; UTC where it names no zone.
+
+    Raises:
+        WarehouseError: the moment cannot be read, or a price is negative or no number.
+    """
+    try:
+        moment = datetime.fromisoformat(since)
+    except ValueError:
+        raise WarehouseError(f"Cannot read the date {since!r}: write it as 2026-01-31.") from None
+    if not all(isfinite(value) and value >= 0 for value in (input_price, output_price)):
+        raise WarehouseError(f"A price of {model!r} is negative or no number: {input_price}, {output_price}.")
+    return Price(model, moment if moment.tzinfo else moment.replace(tzinfo=UTC), input_price, output_price)
+
+
+def load_prices(text: str) -> list[Price]:
+    """Reads the content of ``prices.csv``.
+
+    Raises:
+        WarehouseError: it is damaged; the line is named.
+    """
+    rows = csv.DictReader(io.StringIO(text))
+    if text.strip() and rows.fieldnames != _HEADER:
+        raise WarehouseError(f"{FILE_NAME}, line 1: expected {','.join(_HEADER)}")
+    prices = []
+    for row in rows:
+        try:
+            prices.append(price(row["model"], row["since"], float(row["input"]), float(row["output"])))
+        except (TypeError, ValueError, WarehouseError) as error:
+            raise WarehouseError(f"{FILE_NAME}, line {rows.line_num}: {error}") from error
+    return prices
+
+
+def dump_prices(prices: Sequence[Price]) -> str:
+    """Returns the content of ``prices.csv``; of several prices of one model and moment the last one."""
+    kept = {(price.model, price.since): price for price in prices}
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_HEADER)
+    writer.writerows((p.model, p.since.isoformat(), p.input, p.output) for _, p in sorted(kept.items()))
+    return text.getvalue()

@@ -1,0 +1,38 @@
+-- Two models on the examples that both were scored on, in the newest large run of each.
+--
+-- The difference is b minus a, paired by example; its standard error is stderr.
+--
+-- $a: model
+-- $b: the model to compare it with
+-- $env = NULL: only this environment
+WITH chosen AS (
+    SELECT env_id, model, run_id
+    FROM leaderboard
+    WHERE model IN ($a, $b) AND ($env IS NULL OR env_id = $env)
+),
+rewards AS (
+    SELECT chosen.env_id, chosen.model, rollouts.example_hash, avg(rollouts.reward) AS reward
+    FROM rollouts
+    JOIN chosen USING (run_id)
+    WHERE rollouts.reward IS NOT NULL
+    GROUP BY ALL
+),
+pairs AS (
+    SELECT env_id, rewards_a.reward AS a, rewards_b.reward AS b
+    FROM rewards AS rewards_a
+    JOIN rewards AS rewards_b USING (env_id, example_hash)
+    WHERE rewards_a.model = $a AND rewards_b.model = $b
+)
+SELECT
+    env_id,
+    count(*) AS examples,
+    avg(a) AS avg_a,
+    avg(b) AS avg_b,
+    avg(b - a) AS difference,
+    stddev_samp(b - a) / sqrt(count(*)) AS stderr,
+    count(*) FILTER (a > b) AS a_better,
+    count(*) FILTER (b > a) AS b_better,
+    count(*) FILTER (a = b) AS equal
+FROM pairs
+GROUP BY env_id
+ORDER BY env_id

@@ -1,0 +1,12 @@
+-- How a score moved: the finished runs of an environment, newest first.
+--
+-- The change is against the run before of the same configuration.
+--
+-- $env: environment
+-- $model = NULL: only this model
+-- $limit integer = 30: rows
+SELECT started_at, model, avg_reward, stderr, change, coverage, cost, env_version, run_id
+FROM history
+WHERE env_id = $env AND ($model IS NULL OR model = $model)
+ORDER BY started_at DESC NULLS LAST, run_id
+LIMIT $limit

@@ -1,0 +1,22 @@
+-- What got worse last night: examples with less reward than in the comparable run before.
+--
+-- $env = NULL: only this environment
+-- $model = NULL: only this model
+-- $days integer = 1: the newer run began in the last so many days
+-- $limit integer = 50: rows
+SELECT
+    regressions.env_id,
+    regressions.model,
+    example_id,
+    reward_before,
+    reward_after,
+    change,
+    run_before,
+    run_after
+FROM regressions
+JOIN runs ON runs.run_id = run_after
+WHERE ($env IS NULL OR regressions.env_id = $env)
+    AND ($model IS NULL OR regressions.model = $model)
+    AND runs.started_at >= now() - to_days($days)
+ORDER BY change, regressions.env_id, regressions.model, example_id
+LIMIT $limit

@@ -1,0 +1,20 @@
+-- What was spent by month and model: all attempts, failed ones too.
+--
+-- A run without a price adds nothing to the cost; unpriced counts these runs.
+--
+-- $env = NULL: only this environment
+-- $months integer = 12: this month and those before it
+SELECT
+    strftime(started_at, '%Y-%m') AS month,
+    model,
+    count(*) AS runs,
+    sum(attempts)::BIGINT AS attempts,
+    sum(input_tokens)::BIGINT AS input_tokens,
+    sum(output_tokens)::BIGINT AS output_tokens,
+    sum(cost) AS spent,
+    count(*) FILTER (cost IS NULL) AS unpriced
+FROM cost
+WHERE ($env IS NULL OR env_id = $env)
+    AND started_at >= date_trunc('month', now()) - to_months($months - 1)
+GROUP BY month, model
+ORDER BY month DESC, spent DESC NULLS LAST, output_tokens DESC, model

@@ -1,0 +1,80 @@
+"""``Reader``: answers questions about the segments that are there now.
+
+A DuckDB instance in memory has views over the files; it holds no file open between two questions, and what it
+has learnt of the files stays. When a segment that it was going to read is removed under its hands, it looks again.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import gettempdir
+from typing import TypeVar
+
+import duckdb
+
+from nightjar.errors import WarehouseError
+from nightjar.warehouse.database import explained, transaction
+from nightjar.warehouse.folder import Folder
+from nightjar.warehouse.querying import connect_locked
+from nightjar.warehouse.relations import define
+
+_TRIES = 5
+
+Answer = TypeVar("Answer")
+
+
+class Reader:
+    """Reads one warehouse; may be used by several threads."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._defined: object = None
+
+    def ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
+        """Calls a function with a connection that can read the warehouse and nothing else.
+
+        Raises:
+            WarehouseError: the warehouse cannot be read, or what the function raises.
+        """
+        for _ in range(_TRIES - 1):
+            try:
+                return self._ask(question)
+            except WarehouseError as error:
+                if not isinstance(error.__cause__, duckdb.IOException):
+                    raise
+                self._defined = None
+        return self._ask(question)
+
+    def close(self) -> None:
+        """Lets go of the instance; the next question makes another."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection, self._defined = None, None
+
+    def _ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
+        with explained(f"Cannot read the warehouse {self._folder}"):
+            cursor = self._refreshed()
+        try:
+            return question(cursor)
+        finally:
+            cursor.close()
+
+    def _refreshed(self) -> duckdb.DuckDBPyConnection:
+        """Returns a connection whose views are those of the segments that are there now."""
+        with self._lock:
+            catalog, prices = self._folder.catalog(), self._folder.prices()
+            if self._connection is None:
+                spill = Path(gettempdir()) / f"nightjar-{uuid.uuid4().hex}"
+                self._connection = connect_locked(self._folder, spill)
+            state = (frozenset(catalog.segments), tuple(prices))
+            if self._defined != state:
+                with transaction(self._connection):
+                    define(self._connection, catalog, self._folder.file, prices)
+                self._defined = state
+            return self._connection.cursor()

@@ -1,0 +1,72 @@
+"""Defines in a DuckDB connection what people ask: the relations of the segments that count, and the views over them.
+
+The schema ``segments`` holds ``runs``, ``rollouts``, ``attempts``, ``examples`` and ``prices``; ``views.sql`` builds on
+these five, whether they are views over Parquet files, as here, or tables of a service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import resources
+
+import duckdb
+
+from nightjar.warehouse import schema
+from nightjar.warehouse.database import quoted
+from nightjar.warehouse.prices import Price
+from nightjar.warehouse.segments import KINDS, Catalog, Source
+
+FileOf = Callable[[str, str], str]
+"""From a segment's id and a kind to where DuckDB finds the file."""
+
+
+def define(connection: duckdb.DuckDBPyConnection, catalog: Catalog, file_of: FileOf, prices: Sequence[Price]) -> None:
+    """Makes, or replaces, everything that can be asked of a catalog."""
+    connection.execute("CREATE SCHEMA IF NOT EXISTS segments")
+    for kind in KINDS:
+        sources = catalog.example_sources() if kind == "examples" else catalog.sources()
+        connection.execute(f"CREATE OR REPLACE VIEW segments.{kind} AS {selection(kind, sources, file_of)}")
+    define_prices(connection, prices)
+    connection.execute(views_script())
+
+
+def selection(kind: str, sources: Sequence[Source], file_of: FileOf) -> str:
+    """Returns the statement that selects all rows of a kind that count."""
+    if not sources:
+        return _nothing(kind)
+    return " UNION ALL ".join(_scan(kind, source, file_of) for source in sources)
+
+
+def define_prices(connection: duckdb.DuckDBPyConnection, prices: Sequence[Price]) -> None:
+    """Makes, or replaces, the table of prices."""
+    connection.execute(
+        "CREATE OR REPLACE TABLE segments.prices "
+        "(model VARCHAR NOT NULL, since TIMESTAMPTZ NOT NULL, input DOUBLE NOT NULL, output DOUBLE NOT NULL)"
+    )
+    if prices:
+        rows = ", ".join(f"({quoted(p.model)}, {quoted(p.since.isoformat())}, {p.input}, {p.output})" for p in prices)
+        connection.execute(f"INSERT INTO segments.prices VALUES {rows}")  # noqa: S608 - quoted
+
+
+@cache
+def views_script() -> str:
+    """Returns the statements that make the views."""
+    return (resources.files(__package__) / "views.sql").read_text("utf-8")
+
+
+def _scan(kind: str, source: Source, file_of: FileOf) -> str:
+    files = ", ".join(quoted(file_of(segment_id, kind)) for segment_id in source.segment_ids)
+    scan = f"SELECT * FROM read_parquet([{files}])"  # noqa: S608 - quoted
+    if not source.without:
+        return scan
+    return f"{scan} WHERE run_id NOT IN ({', '.join(map(quoted, source.without))})"
+
+
+@cache
+def _nothing(kind: str) -> str:
+    """A selection of no rows that has the columns of a kind."""
+    with duckdb.connect(":memory:") as empty:
+        schema.migrate(empty)
+        columns = empty.execute(f"DESCRIBE {kind}").fetchall()
+    return "SELECT " + ", ".join(f"NULL::{column[1]} AS {column[0]}" for column in columns) + " WHERE false"

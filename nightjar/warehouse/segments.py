@@ -1,0 +1,179 @@
+"""``Segment``: what one publish, or one packing, left in the warehouse; ``Catalog``: which of them count.
+
+A segment is a folder of Parquet files and a ``segment.json``, written beside and renamed into place. It never
+changes afterwards. A segment of one run is a publish; one of many runs is a pack, which replaces the segments it was
+made of. What counts follows from the names alone, whoever comes in which order:
+
+- of a run that was published several times the newest version counts, and of equal ones the one in the larger segment;
+- a segment that a pack replaces does not count, nor does one with nothing that counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Self
+from urllib.parse import quote
+
+import orjson
+
+from nightjar.errors import WarehouseError
+
+KINDS = ("runs", "rollouts", "attempts", "examples")
+"""The files of a segment, without ``.parquet``."""
+
+SCHEMA = 3
+"""The number of the migration that made the tables of a segment what they are."""
+
+COMMIT = "segment.json"
+"""The file that makes a segment exist."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A segment, as its ``segment.json`` describes it.
+
+    Attributes:
+        segment_id: the name of its folder.
+        versions: run_id to the version of the run's content.
+        rows: kind to number of rows.
+        sizes: kind to length of its file, in bytes.
+        created_at: when it was written.
+        replaces: ids of the segments that a pack was made of; empty for the segment of one run.
+        nightjar_version: what wrote it.
+    """
+
+    segment_id: str
+    versions: Mapping[str, str]
+    rows: Mapping[str, int]
+    sizes: Mapping[str, int]
+    created_at: datetime
+    nightjar_version: str
+    replaces: Sequence[str] = ()
+
+    @property
+    def is_pack(self) -> bool:
+        """Says whether it was made of other segments."""
+        return bool(self.replaces)
+
+    @property
+    def size(self) -> int:
+        """The length of all its files, in bytes."""
+        return sum(self.sizes.values())
+
+    def dump(self) -> bytes:
+        """Returns the content of its ``segment.json``."""
+        content = {name: value for name, value in vars(self).items() if name != "segment_id"}
+        return orjson.dumps({"schema": SCHEMA, **content}, option=orjson.OPT_INDENT_2)
+
+    @classmethod
+    def load(cls, segment_id: str, content: bytes) -> Self:
+        """Returns the segment that a ``segment.json`` describes.
+
+        Raises:
+            WarehouseError: the file is damaged, or a newer Nightjar wrote it.
+        """
+        try:
+            fields: dict[str, Any] = orjson.loads(content)
+            found = int(fields.pop("schema"))
+            if found <= SCHEMA:
+                fields["created_at"] = datetime.fromisoformat(fields["created_at"])
+                fields["replaces"] = tuple(fields["replaces"])
+                return cls(segment_id, **fields)
+        except (ValueError, TypeError, KeyError) as error:
+            raise WarehouseError(f"Segment {segment_id!r} is damaged: {COMMIT}: {error}") from error
+        raise WarehouseError(
+            f"The warehouse is at version {found}, this Nightjar knows version {SCHEMA}. "
+            "Upgrade Nightjar: pip install --upgrade nightjar-evals"
+        )
+
+
+def segment_id_of(run_id: str, version: str) -> str:
+    """Returns the name of the segment that a publish of this content makes.
+
+    Example:
+        >>> segment_id_of("gsm8k/1", "1763712000000-e5")
+        'gsm8k%2F1.1763712000000-e5'
+    """
+    return f"{quote(run_id, safe='')}.{version}"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Segments to read together, and the runs in them that do not count."""
+
+    segment_ids: tuple[str, ...]
+    without: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The segments that are there, and which of their runs count.
+
+    Attributes:
+        segments: segment_id to segment.
+    """
+
+    segments: Mapping[str, Segment] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, segments: Iterable[Segment]) -> Self:
+        """Returns the catalog of these segments."""
+        return cls({segment.segment_id: segment for segment in segments})
+
+    @cached_property
+    def replaced(self) -> frozenset[str]:
+        """Ids of the segments here that a pack was made of."""
+        named = (name for segment in self.segments.values() for name in segment.replaces)
+        return frozenset(name for name in named if name in self.segments)
+
+    @cached_property
+    def holders(self) -> Mapping[str, Segment]:
+        """run_id to the segment that holds what counts of it."""
+        best: dict[str, tuple[str, int, str]] = {}
+        for segment in self.segments.values():
+            if segment.segment_id in self.replaced:
+                continue
+            for run_id, version in segment.versions.items():
+                rank = (version, len(segment.versions), segment.segment_id)
+                best[run_id] = max(best.get(run_id, rank), rank)
+        return {run_id: self.segments[rank[2]] for run_id, rank in best.items()}
+
+    @cached_property
+    def live(self) -> Mapping[str, Segment]:
+        """segment_id to the segments that hold something that counts."""
+        return {segment.segment_id: segment for segment in self.holders.values()}
+
+    @cached_property
+    def retired(self) -> Mapping[str, Segment]:
+        """segment_id to the segments of which nothing is needed any more: replaced ones, and old versions of a run.
+
+        A pack stays as long as no other is made of it, because later ones rely on its examples.
+        """
+        return {
+            name: segment
+            for name, segment in self.segments.items()
+            if name in self.replaced or (name not in self.live and not segment.is_pack)
+        }
+
+    def dead_runs(self, segment: Segment) -> tuple[str, ...]:
+        """Returns the runs in a segment that count elsewhere, in order."""
+        return tuple(sorted(run_id for run_id in segment.versions if self.holders[run_id] is not segment))
+
+    def sources(self) -> list[Source]:
+        """Returns what a query of runs, rollouts or attempts reads."""
+        whole, partial = [], []
+        for name, segment in sorted(self.live.items()):
+            dead = self.dead_runs(segment)
+            if dead:
+                partial.append(Source((name,), dead))
+            else:
+                whole.append(name)
+        return [*([Source(tuple(whole))] if whole else []), *partial]
+
+    def example_sources(self) -> list[Source]:
+        """Returns what a query of examples reads."""
+        needed = tuple(sorted(name for name in self.segments if name not in self.retired))
+        return [Source(needed)] if needed else []

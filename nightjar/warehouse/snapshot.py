@@ -1,0 +1,67 @@
+"""``nightjar.duckdb``: the warehouse as a database file, for people's own tools.
+
+It holds views over the segments that were there when it was written, and the prices: opening it costs nothing,
+whatever the size of the warehouse. It is read only, replaced as a whole by every publish, and disposable.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from contextlib import suppress
+from pathlib import Path
+
+import duckdb
+from filelock import FileLock
+
+from nightjar.errors import WarehouseError
+from nightjar.warehouse import schema
+from nightjar.warehouse.database import explained
+from nightjar.warehouse.folder import Folder
+from nightjar.warehouse.relations import define
+
+NAME = "nightjar.duckdb"
+
+STORAGE_VERSION = "v1.4.0"
+"""The file can be read by DuckDB 1.4 and newer."""
+
+_LOCK_NAME = "snapshot.lock"
+_LOCK_TIMEOUT_SECONDS = 30.0
+
+_log = logging.getLogger(__name__)
+
+
+def write_snapshot(folder: Folder) -> None:
+    """Replaces the database file by one of the segments that are there now; warns where that fails.
+
+    Nothing is lost without it: the segments are what counts.
+    """
+    try:
+        with FileLock(folder.path / _LOCK_NAME, timeout=_LOCK_TIMEOUT_SECONDS):
+            _replace(folder)
+    except (OSError, WarehouseError) as error:
+        _log.warning("Cannot replace %s: %s. 'nightjar sql' does not need it.", folder.path / NAME, error)
+
+
+def _replace(folder: Folder) -> None:
+    beside = folder.path / f".{NAME}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp"
+    try:
+        with explained(f"Cannot write {beside}"):
+            _write(folder, beside)
+        beside.chmod(0o444)
+        with suppress(FileNotFoundError):
+            Path(f"{folder.path / NAME}.wal").unlink()
+        beside.replace(folder.path / NAME)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _write(folder: Folder, path: Path) -> None:
+    with duckdb.connect(":memory:") as connection:
+        connection.execute(f"ATTACH '{str(path).replace(chr(39), chr(39) * 2)}' AS nightjar "
+                           f"(STORAGE_VERSION '{STORAGE_VERSION}')")  # fmt: skip
+        connection.execute("USE nightjar; SET TimeZone = 'UTC'")
+        schema.note(connection)
+        define(connection, folder.catalog(), folder.file, folder.prices())
+        connection.execute("USE memory; DETACH nightjar")

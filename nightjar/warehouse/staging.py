@@ -1,0 +1,178 @@
+"""Reads the files of a run into tables of a connection: DuckDB parses each of them once."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Collection
+from pathlib import Path
+
+import duckdb
+import orjson
+
+from nightjar.errors import WarehouseError
+from nightjar.warehouse.database import explained
+from nightjar.warehouse.run_files import JsonFile, RunFiles
+
+_ERROR = "STRUCT(error VARCHAR, message VARCHAR, phase VARCHAR, error_chain_repr VARCHAR, traceback VARCHAR)"
+_USAGE = "STRUCT(input_tokens BIGINT, output_tokens BIGINT)"
+
+_RUN_FIELDS = {
+    "run_id": "VARCHAR",
+    "status": "VARCHAR",
+    "suite": "VARCHAR",
+    "tags": "VARCHAR[]",
+    "env_id": "VARCHAR",
+    "env_version": "VARCHAR",
+    "env_args": "JSON",
+    "extra_env_kwargs": "JSON",
+    "model": "VARCHAR",
+    "base_url": "VARCHAR",
+    "sampling_args": "JSON",
+    "num_examples": "BIGINT",
+    "rollouts_per_example": "BIGINT",
+    "dataset_fingerprint": "VARCHAR",
+    "started_at": "TIMESTAMPTZ",
+    "finished_at": "TIMESTAMPTZ",
+    "time_ms": "DOUBLE",
+    "rollouts": "BIGINT",
+    "scored": "BIGINT",
+    "failed": "BIGINT",
+    "truncated": "BIGINT",
+    "coverage": "DOUBLE",
+    "avg_reward": "DOUBLE",
+    "stderr": "DOUBLE",
+    "avg_error": "DOUBLE",
+    "avg_metrics": "MAP(VARCHAR, DOUBLE)",
+    "pass_at_k": "MAP(VARCHAR, DOUBLE)",
+    "pass_all_k": "MAP(VARCHAR, DOUBLE)",
+    "pass_threshold": "DOUBLE",
+    "usage": _USAGE,
+    "errors": "MAP(VARCHAR, BIGINT)",
+    "stop_conditions": "MAP(VARCHAR, BIGINT)",
+    "served_models": "VARCHAR[]",
+    "version_info": "JSON",
+    "flow_run_id": "VARCHAR",
+    "published_at": "TIMESTAMPTZ",
+}
+"""The fields of ``metadata.json`` that are columns, and their types."""
+
+_RESULT_FIELDS = {
+    "example_id": "BIGINT",
+    "rollout_index": "INTEGER",
+    "example_hash": "VARCHAR",
+    "reward": "DOUBLE",
+    "advantage": "DOUBLE",
+    "metrics": "MAP(VARCHAR, DOUBLE)",
+    "error": _ERROR,
+    "timing": "STRUCT(generation_ms DOUBLE, scoring_ms DOUBLE, total_ms DOUBLE)",
+    "is_completed": "BOOLEAN",
+    "is_truncated": "BOOLEAN",
+    "stop_condition": "VARCHAR",
+    "token_usage": _USAGE,
+    "attempts": "INTEGER",
+    "model": "VARCHAR",
+    "task": "VARCHAR",
+    "answer": "VARCHAR",
+    "prompt": "JSON",
+    "completion": "JSON",
+    "info": "JSON",
+    "tool_defs": "JSON",
+}
+"""The fields of a line of ``results.jsonl``, and their types. A field that is missing is NULL."""
+
+_ATTEMPT_FIELDS = {
+    "example_id": "BIGINT",
+    "rollout_index": "INTEGER",
+    "attempt": "INTEGER",
+    "finished_at": "DOUBLE",
+    "error": _ERROR,
+    "generation_ms": "DOUBLE",
+    "token_usage": _USAGE,
+    "state": "STRUCT(trajectory JSON)",
+}
+"""The fields of a line of ``attempts.jsonl``, and their types."""
+
+_SMALLEST_BUFFER_BYTES = 1 << 20
+"""Every thread is allotted twice this; DuckDB's default of 16 MB costs more than the parsing."""
+
+_STAGE = """
+CREATE TEMP TABLE {table} AS SELECT {selection} FROM read_json(
+    getvariable('file'), format = '{layout}', columns = getvariable('fields'),
+    maximum_object_size = getvariable('longest'), hive_partitioning = false
+)
+"""
+
+_KEEP_LAST_LINES = """
+DELETE FROM staged_results WHERE rowid NOT IN (
+    SELECT max(rowid) FROM staged_results GROUP BY example_id, rollout_index
+)
+"""
+
+_NAMELESS = "SELECT count(*) FROM {table} WHERE example_id IS NULL OR rollout_index IS NULL"
+
+
+def stage_run(connection: duckdb.DuckDBPyConnection, files: RunFiles, scratch: Path) -> None:
+    """Fills the temporary tables ``staged_run``, ``staged_results`` and ``staged_attempts``.
+
+    Args:
+        connection: where they are made.
+        files: the run.
+        scratch: a folder for a copy of the metadata.
+
+    Raises:
+        WarehouseError: a file is damaged, or a value has the wrong type.
+    """
+    _stage_metadata(connection, files, scratch)
+    extra = {name: "JSON" for name in files.state_columns if name.lower() not in _RESULT_FIELDS}
+    selection = ", ".join([*_RESULT_FIELDS, f"{_state(extra)} AS state"])
+    _stage(connection, "staged_results", selection, files.results, _RESULT_FIELDS | extra, files.run_dir)
+    connection.execute(_KEEP_LAST_LINES)
+    _stage(connection, "staged_attempts", "*", files.attempts, _ATTEMPT_FIELDS, files.run_dir)
+
+
+def _stage_metadata(connection: duckdb.DuckDBPyConnection, files: RunFiles, scratch: Path) -> None:
+    text = orjson.dumps(files.metadata)
+    copy = scratch / "metadata.json"
+    copy.write_bytes(text)
+    with explained(f"Cannot read {files.run_dir / 'metadata.json'}"):
+        _point_at(connection, copy, _RUN_FIELDS, len(text))
+        connection.execute(_STAGE.format(table="staged_run", selection="*", layout="unstructured"))
+
+
+def _stage(
+    connection: duckdb.DuckDBPyConnection,
+    table: str,
+    selection: str,
+    file: JsonFile,
+    fields: dict[str, str],
+    run_dir: Path,
+) -> None:
+    path = run_dir / file.path.name
+    with explained(f"Cannot read {path}"):
+        _point_at(connection, file.path, fields, file.longest_bytes)
+        connection.execute(_STAGE.format(table=table, selection=selection, layout="newline_delimited"))
+    [(nameless,)] = connection.execute(_NAMELESS.format(table=table)).fetchall()
+    if nameless:
+        raise WarehouseError(f"Cannot read {path}: a line without example_id or rollout_index.")
+
+
+def _state(columns: Collection[str]) -> str:
+    """An SQL expression: one JSON object of the state's own columns, NULL without any."""
+    pairs = (f"{_quoted(name, chr(39))}, {_quoted(name, chr(34))}" for name in columns)
+    return f"json_object({', '.join(pairs)})" if columns else "NULL::JSON"
+
+
+def _point_at(connection: duckdb.DuckDBPyConnection, file: Path, fields: dict[str, str], longest_bytes: int) -> None:
+    """Sets what :data:`_STAGE` reads; ``*``, ``?`` and ``[`` in a path are no wildcards."""
+    set_variable(connection, "file", glob.escape(str(file)))
+    set_variable(connection, "fields", fields)
+    set_variable(connection, "longest", max(longest_bytes + 1, _SMALLEST_BUFFER_BYTES))
+
+
+def set_variable(connection: duckdb.DuckDBPyConnection, name: str, value: object) -> None:
+    """Sets a variable that statements read with ``getvariable``."""
+    connection.execute(f"SET VARIABLE {name} = ?", [value])
+
+
+def _quoted(name: str, quote: str) -> str:
+    return quote + name.replace(quote, quote * 2) + quote

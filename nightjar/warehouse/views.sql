@@ -1,0 +1,274 @@
+-- What people ask. The schema "segments" holds what was published, as tables or as views over files:
+-- runs, rollouts, attempts, examples (a content may be there several times) and prices.
+
+CREATE OR REPLACE VIEW prices AS FROM segments.prices;
+
+CREATE OR REPLACE VIEW runs AS
+SELECT
+    runs.* EXCLUDE (metadata, config),
+    (runs.input_tokens * prices.input + runs.output_tokens * prices.output) / 1e6 AS cost,
+    metadata,
+    config
+FROM segments.runs AS runs
+ASOF LEFT JOIN segments.prices AS prices ON runs.model = prices.model AND runs.started_at >= prices.since;
+
+CREATE OR REPLACE VIEW rollouts AS
+SELECT
+    rollouts.* EXCLUDE (content_id, completion, trajectory, state),
+    contents.* EXCLUDE (content_id),
+    rollouts.completion,
+    rollouts.trajectory,
+    rollouts.state
+FROM segments.rollouts AS rollouts
+LEFT JOIN (
+    SELECT
+        content_id,
+        any_value(task) AS task,
+        any_value(prompt) AS prompt,
+        any_value(answer) AS answer,
+        any_value(info) AS info,
+        any_value(tool_defs) AS tool_defs
+    FROM segments.examples
+    GROUP BY content_id
+) AS contents USING (content_id);
+
+CREATE OR REPLACE VIEW attempts AS FROM segments.attempts;
+
+CREATE OR REPLACE VIEW examples AS
+SELECT
+    example_hash,
+    any_value(task) AS task,
+    any_value(prompt) AS prompt,
+    any_value(answer) AS answer,
+    any_value(info) AS info,
+    any_value(tool_defs) AS tool_defs
+FROM segments.examples
+GROUP BY example_hash;
+
+CREATE OR REPLACE VIEW metrics AS
+SELECT
+    run_id,
+    example_id,
+    rollout_index,
+    unnest(map_keys(metrics)) AS name,
+    unnest(map_values(metrics)) AS value
+FROM segments.rollouts;
+
+CREATE OR REPLACE VIEW errors AS
+SELECT
+    run_id,
+    example_id,
+    rollout_index,
+    error_phase AS phase,
+    error,
+    error_message AS message,
+    error_chain AS chain,
+    error_traceback AS traceback
+FROM segments.rollouts
+WHERE error IS NOT NULL;
+
+CREATE OR REPLACE VIEW leaderboard AS
+SELECT env_id, model, avg_reward, stderr, scored, coverage, status, started_at, run_id
+FROM runs
+WHERE status IN ('completed', 'incomplete')
+QUALIFY row_number() OVER (
+    PARTITION BY env_id, model ORDER BY num_examples DESC NULLS LAST, started_at DESC NULLS LAST, run_id
+) = 1
+ORDER BY env_id, avg_reward DESC NULLS LAST, model;
+
+CREATE OR REPLACE VIEW history AS
+SELECT
+    env_id,
+    model,
+    started_at,
+    avg_reward,
+    stderr,
+    avg_reward - lag(avg_reward) OVER comparable AS change,
+    scored,
+    failed,
+    coverage,
+    cost,
+    env_version,
+    dense_rank() OVER (ORDER BY env_id, model, env_args, extra_env_kwargs, sampling_args) AS configuration,
+    run_id
+FROM runs
+WHERE status IN ('completed', 'incomplete')
+WINDOW comparable AS (
+    PARTITION BY env_id, model, env_args, extra_env_kwargs, sampling_args
+    ORDER BY started_at NULLS FIRST, run_id
+)
+ORDER BY env_id, model, configuration, started_at;
+
+CREATE OR REPLACE MACRO combinations(n, k) AS
+    CASE WHEN k > n THEN 0 ELSE round(exp(lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1))) END;
+
+CREATE OR REPLACE VIEW pass_at_k AS
+WITH groups AS (
+    SELECT
+        env_id, runs.model, run_id, started_at, rollouts_per_example, example_id,
+        count(reward) AS n,
+        count(*) FILTER (correct) AS c
+    FROM segments.runs AS runs
+    JOIN segments.rollouts USING (run_id)
+    GROUP BY env_id, runs.model, run_id, started_at, rollouts_per_example, example_id
+),
+outcomes AS (
+    SELECT env_id, model, run_id, started_at, n, c, count(*) AS examples
+    FROM groups
+    WHERE n = rollouts_per_example
+    GROUP BY env_id, model, run_id, started_at, n, c
+),
+curve AS (
+    SELECT *, unnest(list_filter([1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024], lambda k: k <= n)) AS k
+    FROM outcomes
+)
+SELECT
+    env_id,
+    model,
+    run_id,
+    started_at,
+    k,
+    sum(examples * (1 - combinations(n - c, k) / combinations(n, k))) / sum(examples) AS pass_at_k,
+    sum(examples * combinations(c, k) / combinations(n, k)) / sum(examples) AS pass_all_k,
+    sum(examples)::BIGINT AS examples
+FROM curve
+GROUP BY env_id, model, run_id, started_at, k
+ORDER BY env_id, model, started_at, run_id, k;
+
+CREATE OR REPLACE VIEW example_rewards AS
+SELECT
+    run_id,
+    example_id,
+    any_value(example_hash) AS example_hash,
+    avg(reward) AS avg_reward,
+    count(*) - count(error) AS scored,
+    count(error) AS failed
+FROM segments.rollouts
+GROUP BY run_id, example_id
+ORDER BY run_id, example_id;
+
+CREATE OR REPLACE VIEW regressions AS
+WITH latest AS (
+    SELECT
+        env_id, model, env_args, extra_env_kwargs, sampling_args, run_id,
+        row_number() OVER (
+            PARTITION BY env_id, model, env_args, extra_env_kwargs, sampling_args
+            ORDER BY started_at DESC NULLS LAST, run_id
+        ) AS place
+    FROM segments.runs
+    WHERE status IN ('completed', 'incomplete')
+    QUALIFY place <= 2
+)
+SELECT
+    env_id,
+    latest.model,
+    any_value(example_id) FILTER (place = 1) AS example_id,
+    avg(reward) FILTER (place = 2) AS reward_before,
+    avg(reward) FILTER (place = 1) AS reward_after,
+    reward_after - reward_before AS change,
+    example_hash,
+    any_value(run_id) FILTER (place = 2) AS run_before,
+    any_value(run_id) FILTER (place = 1) AS run_after
+FROM latest
+JOIN segments.rollouts USING (run_id)
+WHERE reward IS NOT NULL
+GROUP BY env_id, latest.model, env_args, extra_env_kwargs, sampling_args, example_hash
+HAVING reward_after < reward_before
+ORDER BY env_id, latest.model, change, example_id;
+
+CREATE OR REPLACE MACRO flips(a, b) AS TABLE
+WITH rewards AS (
+    SELECT run_id, example_hash, min(example_id) AS example_id, avg(reward) AS reward, avg(correct::INTEGER) AS correct
+    FROM segments.rollouts
+    WHERE reward IS NOT NULL AND run_id IN (a, b)
+    GROUP BY run_id, example_hash
+)
+SELECT
+    after.example_id,
+    CASE WHEN after.correct > before.correct THEN 'fixed' ELSE 'broken' END AS flip,
+    before.correct AS correct_a,
+    after.correct AS correct_b,
+    before.reward AS reward_a,
+    after.reward AS reward_b,
+    example_hash
+FROM rewards AS before
+JOIN rewards AS after USING (example_hash)
+WHERE before.run_id = a AND after.run_id = b AND (before.correct >= 0.5) <> (after.correct >= 0.5)
+ORDER BY flip, after.example_id;
+
+CREATE OR REPLACE VIEW cost AS
+WITH paid AS (
+    SELECT
+        run_id,
+        count(*) AS attempts,
+        sum(input_tokens)::BIGINT AS input_tokens,
+        sum(output_tokens)::BIGINT AS output_tokens
+    FROM segments.attempts
+    GROUP BY run_id
+)
+SELECT
+    runs.env_id,
+    runs.model,
+    runs.started_at,
+    runs.scored,
+    paid.attempts,
+    coalesce(paid.input_tokens, runs.input_tokens) AS input_tokens,
+    coalesce(paid.output_tokens, runs.output_tokens) AS output_tokens,
+    (coalesce(paid.input_tokens, runs.input_tokens) * prices.input
+        + coalesce(paid.output_tokens, runs.output_tokens) * prices.output) / 1e6 AS cost,
+    runs.run_id
+FROM segments.runs AS runs
+LEFT JOIN paid USING (run_id)
+ASOF LEFT JOIN segments.prices AS prices ON runs.model = prices.model AND runs.started_at >= prices.since
+ORDER BY runs.started_at DESC NULLS LAST, runs.run_id;
+
+CREATE OR REPLACE VIEW retries AS
+WITH failures AS (
+    SELECT
+        run_id,
+        coalesce(error_chain, error) AS error,
+        count(*) AS attempts,
+        count(DISTINCT (example_id, rollout_index)) AS rollouts,
+        sum(generation_ms) / 1000 AS seconds,
+        sum(input_tokens)::BIGINT AS input_tokens,
+        sum(output_tokens)::BIGINT AS output_tokens
+    FROM segments.attempts
+    WHERE error IS NOT NULL
+    GROUP BY ALL
+)
+SELECT env_id, model, started_at, failures.* EXCLUDE (run_id), run_id
+FROM failures
+JOIN segments.runs USING (run_id)
+ORDER BY started_at DESC NULLS LAST, run_id, failures.attempts DESC;
+
+COMMENT ON VIEW runs IS 'a run: one environment, one model, one configuration';
+COMMENT ON COLUMN runs.version IS 'of its published content; a newer one replaces it';
+COMMENT ON COLUMN runs.rollouts IS 'asked for; those there are: scored + failed';
+COMMENT ON COLUMN runs.coverage IS 'scored / rollouts';
+COMMENT ON COLUMN runs.avg_reward IS 'mean over scored rollouts; NULL when there are none';
+COMMENT ON COLUMN runs.cost IS 'of the recorded rollouts, in the currency of prices; NULL without a price';
+COMMENT ON COLUMN runs.metadata IS 'metadata.json as a whole';
+COMMENT ON COLUMN runs.config IS 'config.json as a whole';
+COMMENT ON VIEW rollouts IS 'an attempt of a model at an example: the record, one for every example and rollout_index';
+COMMENT ON COLUMN rollouts.reward IS 'NULL for a failed rollout, never 0';
+COMMENT ON COLUMN rollouts.correct IS 'reward >= the pass_threshold of the run';
+COMMENT ON COLUMN rollouts.metrics IS 'a NaN or infinite score is NULL';
+COMMENT ON COLUMN rollouts.error IS 'class of the failure; NULL when there is none';
+COMMENT ON COLUMN rollouts.model IS 'the name that the server answered with';
+COMMENT ON COLUMN rollouts.task IS 'a name, or JSON text where the environment gives an object';
+COMMENT ON COLUMN rollouts.trajectory IS 'the model calls, from the ledger';
+COMMENT ON COLUMN rollouts.state IS 'the columns of --state-columns';
+COMMENT ON VIEW attempts IS 'every try at producing a rollout, failed ones too: the ledger';
+COMMENT ON VIEW examples IS 'the content of an example, once';
+COMMENT ON VIEW prices IS 'what a million tokens of a model cost since a date: nightjar warehouse prices';
+COMMENT ON VIEW metrics IS 'a named component of a rollout''s reward, one a row';
+COMMENT ON COLUMN metrics.value IS 'NULL where the score was NaN or infinite';
+COMMENT ON VIEW errors IS 'why a rollout failed';
+COMMENT ON COLUMN errors.phase IS 'generation or scoring';
+COMMENT ON VIEW leaderboard IS 'for every environment and model the newest of the finished runs with the most examples';
+COMMENT ON VIEW history IS 'the finished runs in the order of time; change is against the run before of the same configuration';
+COMMENT ON VIEW pass_at_k IS 'pass@k and pass^k of every run, over examples with all rollouts scored';
+COMMENT ON VIEW example_rewards IS 'the mean reward of every example of a run';
+COMMENT ON VIEW regressions IS 'examples with less reward in the last of the two newest comparable runs, paired by example_hash';
+COMMENT ON VIEW cost IS 'tokens of all attempts of a run, failed ones too, and what they cost';
+COMMENT ON VIEW retries IS 'attempts that failed, by run and error, and what they took';

@@ -1,0 +1,735 @@
+"""Results of verifiers and of NeMo Evaluator become run directories that the warehouse can publish.
+
+The rows are as those programs write them (verifiers 0.1.4 to 0.1.14, NeMo Evaluator); what they should become is
+written by hand.
+"""
+
+import json
+import logging
+import shutil
+from pathlib import Path
+
+import pytest
+
+from nightjar.data import Examples, example_hash
+from nightjar.errors import WarehouseError
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.foreign import FoundResults, convert, find_results
+
+RECORDED = Path(__file__).parents[1] / "side_by_side" / "recorded"
+START = 1_767_225_600.5  # 2026-01-01T00:00:00.500 UTC
+
+# ---- what verifiers writes
+
+
+def sum_row(example_id=0, reward=1.0, **changed):
+    """Returns a row of verifiers 0.1.14."""
+    row = {
+        "example_id": example_id,
+        "prompt": [{"role": "user", "content": f"What is {example_id} + 2?"}],
+        "completion": [{"role": "assistant", "content": "4"}],
+        "answer": f"{example_id + 2}",
+        "info": {"level": 1},
+        "reward": reward,
+        "error": None,
+        "timing": {
+            "start_time": START + example_id,
+            "setup": {"start": 0.0, "end": 0.0, "duration": 0.0},
+            "generation": {"start": START + example_id, "end": START + example_id + 1.5, "duration": 1.5},
+            "scoring": {"start": START + example_id + 1.5, "end": START + example_id + 1.75, "duration": 0.25},
+            "total": 1.75,
+        },
+        "is_completed": True,
+        "is_truncated": False,
+        "stop_condition": "max_turns_reached",
+        "metrics": {"correct": reward, "num_turns": 1.0},
+        "tool_defs": [],
+        "token_usage": {"input_tokens": 11.0, "output_tokens": 7.0},
+        "correct": reward,
+        "num_turns": 1.0,
+    }
+    return row | changed
+
+
+SUMS = {
+    "env_id": "sums",
+    "env_args": {"difficulty": "easy", "judge_api_key": "sk-not-for-others"},
+    "model": "openai/gpt-4.1-mini",
+    "base_url": "https://user:password@api.example.com/v1",
+    "num_examples": 2,
+    "rollouts_per_example": 2,
+    "sampling_args": {"temperature": 0.7, "max_tokens": 512, "extra_headers": {"Authorization": "Bearer abc"}},
+    "time": 12.5,
+    "avg_reward": 0.25,
+    "avg_metrics": {"correct": 0.25, "num_turns": 1.0},
+    "avg_error": 0.25,
+    "pass_at_k": {"1": 0.25},
+    "pass_threshold": 0.5,
+    "usage": {"input_tokens": 11.0, "output_tokens": 7.0},
+    "version_info": {"vf_version": "0.1.14", "vf_commit": None, "env_version": "1.2.0", "env_commit": None},
+    "state_columns": [],
+}
+MODEL_ERROR = {
+    "error": "ModelError",
+    "error_chain_repr": "ModelError('overloaded') -> RateLimitError('429 Too Many Requests')",
+    "error_chain_str": "ModelError -> RateLimitError",
+}
+
+
+def write_lines(path, rows):
+    """Writes JSON lines as Python's json does."""
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+@pytest.fixture
+def verifiers_run(tmp_path):
+    """Writes a folder of verifiers."""
+
+    def write(*rows, folder="evals/sums--openai--gpt-4.1-mini/1a2b3c4d", **metadata):
+        path = tmp_path / "outputs" / folder
+        path.mkdir(parents=True, exist_ok=True)
+        (path / "metadata.json").write_text(json.dumps(SUMS | metadata))
+        write_lines(path / "results.jsonl", rows)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def imported(tmp_path):
+    """Converts the only results at a path, and reads them: metadata and rows."""
+
+    def read(path):
+        [found] = find_results(path)
+        run_dir = convert(found, tmp_path / "scratch")
+        metadata = json.loads((run_dir / "metadata.json").read_bytes())
+        assert run_dir.name == metadata["run_id"]
+        assert sorted(file.name for file in run_dir.iterdir()) == ["metadata.json", "results.jsonl"]
+        return metadata, [json.loads(line) for line in (run_dir / "results.jsonl").read_bytes().splitlines()]
+
+    return read
+
+
+@pytest.fixture
+def reads(imported, verifiers_run):
+    """Returns the rows that rows of verifiers become."""
+    return lambda *rows, **metadata: imported(verifiers_run(*rows, **metadata))[1]
+
+
+def test_a_row_of_verifiers_becomes_a_row_of_nightjar(reads):
+    [row] = reads(sum_row())
+    assert row == {
+        "example_id": 0,
+        "rollout_index": 0,
+        "example_hash": example_hash(
+            Examples([{"question": "What is 0 + 2?", "answer": "2", "info": {"level": 1}}])[0]
+        ),
+        "prompt": [{"role": "user", "content": "What is 0 + 2?"}],
+        "completion": [{"role": "assistant", "content": "4"}],
+        "answer": "2",
+        "info": {"level": 1},
+        "reward": 1.0,
+        "advantage": 0.0,
+        "metrics": {"correct": 1.0, "num_turns": 1.0},
+        "error": None,
+        "timing": {"generation_ms": 1500.0, "scoring_ms": 250.0, "total_ms": 1750.0},
+        "is_completed": True,
+        "is_truncated": False,
+        "stop_condition": "max_turns_reached",
+        "token_usage": {"input_tokens": 11, "output_tokens": 7},
+        "attempts": None,
+        "model": None,
+    }
+
+
+def test_the_metadata_of_verifiers_with_aggregates_of_nightjar(imported, verifiers_run):
+    failed = sum_row(1, 0.0, error=MODEL_ERROR)
+    metadata, _ = imported(verifiers_run(sum_row(), sum_row(0, 0.0), failed, sum_row(1, 0.0)))
+    assert metadata.pop("run_id").startswith("verifiers-")
+    assert len(metadata.pop("dataset_fingerprint")) == 16
+    assert metadata.pop("stderr") == pytest.approx(2 / 9)  # residuals 1/3 and -1/3 of two examples: sqrt(2 * 2/9) / 3
+    assert metadata == {
+        "status": "incomplete",
+        "env_id": "sums",
+        "env_args": {"difficulty": "easy"},
+        "extra_env_kwargs": {},
+        "env_version": "1.2.0",
+        "model": "openai/gpt-4.1-mini",
+        "base_url": "https://api.example.com/v1",
+        "sampling_args": {"temperature": 0.7, "max_tokens": 512},
+        "num_examples": 2,
+        "rollouts_per_example": 2,
+        "date": "2026-01-01",
+        "time": "00:00:00",
+        "time_ms": 12500.0,
+        "started_at": "2026-01-01T00:00:00.500+00:00",
+        "finished_at": "2026-01-01T00:00:03.250+00:00",
+        "pass_threshold": 0.5,
+        "rollouts": 4,
+        "scored": 3,
+        "failed": 1,
+        "coverage": 0.75,
+        "avg_reward": pytest.approx(1 / 3),
+        "avg_metrics": {"correct": pytest.approx(1 / 3), "num_turns": 1.0},
+        "avg_error": 0.25,
+        "pass_at_k": {"1": 0.5, "2": 1.0},
+        "pass_all_k": {"1": 0.5, "2": 0.0},
+        "usage": {"input_tokens": 44, "output_tokens": 28},
+        "errors": {"ModelError -> RateLimitError": 1},
+        "stop_conditions": {"max_turns_reached": 3},
+        "truncated": 0,
+        "served_models": [],
+        "version_info": {"vf_version": "0.1.14", "vf_commit": None, "env_version": "1.2.0", "env_commit": None},
+        "state_columns": [],
+        "flow_run_id": None,
+        "original": {
+            "program": "verifiers",
+            "num_examples": 2,
+            "avg_reward": 0.25,
+            "avg_metrics": {"correct": 0.25, "num_turns": 1.0},
+            "avg_error": 0.25,
+            "pass_at_k": {"1": 0.25},
+            "pass_threshold": 0.5,
+            "usage": {"input_tokens": 11.0, "output_tokens": 7.0},
+        },
+    }
+
+
+def test_rollouts_are_counted_per_example_and_put_in_order(reads):
+    rows = reads(sum_row(1, 0.0), sum_row(0, 1.0), sum_row(1, 1.0), sum_row(0, 0.5))
+    found = [(row["example_id"], row["rollout_index"], row["reward"], row["advantage"]) for row in rows]
+    assert found == [(0, 0, 1.0, 0.25), (0, 1, 0.5, -0.25), (1, 0, 0.0, -0.5), (1, 1, 1.0, 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MODEL_ERROR, ("ModelError", "overloaded", "ModelError -> RateLimitError")),
+        (
+            "ModelError -> RateLimitError",
+            ("ModelError", "ModelError -> RateLimitError", "ModelError -> RateLimitError"),
+        ),
+        ('SandboxError("it\'s gone")', ("SandboxError", "it's gone", "SandboxError")),
+        ("ToolError: no such tool", ("ToolError", "ToolError: no such tool", "ToolError")),
+        ("something broke", ("Error", "something broke", "Error")),
+    ],
+)
+def test_a_row_with_an_error_has_no_reward(reads, error, expected):
+    [row] = reads(sum_row(error=error, reward=0.0))
+    assert (row["reward"], row["advantage"], row["metrics"]) == (None, None, {})
+    assert (row["error"]["error"], row["error"]["message"], row["error"]["error_chain_repr"]) == expected
+    assert (row["error"]["phase"], row["error"]["traceback"]) == ("generation", None)
+
+
+def test_unknown_fields_are_state_columns(imported, verifiers_run):
+    row = sum_row(board="x..o", correct=1.0, num_turns=["overwritten", "by", "a", "column"])
+    metadata, [row] = imported(verifiers_run(row, state_columns=["board", "num_turns"]))
+    assert metadata["state_columns"] == ["num_turns", "board"]
+    assert (row["board"], row["num_turns"]) == ("x..o", ["overwritten", "by", "a", "column"])
+    assert row["metrics"] == {"correct": 1.0, "num_turns": 1.0}
+    assert "correct" not in row
+
+
+def test_a_reward_function_called_reward_is_warned_about(reads, caplog):
+    metrics = {"reward": 0.25, "style": 1.0}
+    [row] = reads(sum_row(reward=0.25, metrics=metrics, style=1.0))
+    assert (row["reward"], row["metrics"]) == (0.25, metrics)
+    assert "has overwritten the reward of 1 rows" in caplog.text
+
+
+def test_a_metric_that_overwrote_a_field_is_not_taken_for_it(reads):
+    [row] = reads(sum_row(metrics={"answer": 0.5, "error": 0.0}, answer=0.5, error=0.0))
+    assert row["error"] is None
+    assert "answer" not in row
+    assert row["metrics"] == {"answer": 0.5, "error": 0.0}
+
+
+def test_the_oldest_rows_have_no_ids_and_flat_metrics(imported, verifiers_run):
+    def row(question, reward):
+        return {
+            "prompt": [{"role": "user", "content": question}],
+            "completion": [{"role": "assistant", "content": "4"}],
+            "answer": "4",
+            "task": "default",
+            "reward": reward,
+            "generation_ms": 120.0,
+            "scoring_ms": 3.0,
+            "total_ms": 123.0,
+            "accuracy": reward,
+        }
+
+    path = verifiers_run(row("2+2?", 1.0), row("1+3?", 0.0), row("2+2?", 1.0), row("1+3?", 1.0))
+    metadata = {"env_id": "sums", "model": "m", "date": "2026-03-03", "time": "14:23:45", "time_ms": 12345}
+    (path / "metadata.json").write_text(json.dumps(metadata | {"avg_metrics": {"accuracy": 0.75}}))
+    metadata, rows = imported(path)
+    keys = [(row["example_id"], row["rollout_index"], row["prompt"][0]["content"]) for row in rows]
+    assert keys == [(0, 0, "2+2?"), (0, 1, "2+2?"), (1, 0, "1+3?"), (1, 1, "1+3?")]
+    assert rows[0]["metrics"] == {"accuracy": 1.0}
+    assert rows[0]["timing"] == {"generation_ms": 120.0, "scoring_ms": 3.0, "total_ms": 123.0}
+    assert (rows[0]["token_usage"], rows[0]["is_completed"], rows[0]["task"]) == (None, None, "default")
+    assert metadata["state_columns"] == []
+    assert (metadata["started_at"], metadata["time_ms"]) == ("2026-03-03T14:23:45.000+00:00", 12345)
+    assert (metadata["rollouts"], metadata["rollouts_per_example"], metadata["sampling_args"]) == (4, 2, {})
+
+
+def test_tool_calls_that_were_saved_as_texts_are_read(reads):
+    call = {"id": "call-1", "name": "add", "arguments": '{"a": 2}'}
+    asking = {"role": "assistant", "content": "", "tool_calls": [json.dumps(call)]}
+    nested = {"id": "call-2", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    answering = {"role": "tool", "tool_call_id": "call-1", "content": "4"}
+    old = {"role": "assistant", "content": None, "tool_calls": [nested]}
+    [row] = reads(sum_row(completion=[asking, answering, old]))
+    assert row["completion"][0]["tool_calls"] == [call]
+    assert row["completion"][1] == answering
+    assert row["completion"][2]["tool_calls"] == [{"id": "call-2", "name": "add", "arguments": "{}"}]
+
+
+def test_what_python_writes_as_numbers_and_json_has_not(reads):
+    metrics = {"correct": float("nan"), "long": float("inf"), "huge": 10**400, "yes": True, "text": "no"}
+    [row] = reads(sum_row(reward=float("nan"), metrics=metrics, correct=float("nan")))
+    assert (row["reward"], row["advantage"], row["metrics"]) == (None, None, {"yes": 1.0})
+
+
+@pytest.mark.parametrize("case", ["columns", "tools", "message_forms", "prompt_forms-plain", "math_answers"])
+def test_examples_have_the_hash_that_nightjar_gives_them(reads, case):
+    recorded = json.loads((RECORDED / f"{case}.json").read_text())
+    names = ("example_id", "prompt", "completion", "answer", "info", "reward", "metrics")
+    saved = ({name: row[name] for name in names if row[name]} for row in recorded["rows"].values())
+    found = {row["example_id"]: row["example_hash"] for row in reads(*({"reward": 0.0, **row} for row in saved))}
+    questions = [{k: v for k, v in row.items() if k != "example_id"} for row in recorded["examples"]]
+    expected = [example_hash(Examples(questions)[n]) for n in range(len(questions))]
+    assert [found.get(row["example_id"], 0) for row in recorded["examples"]] == expected
+
+
+def test_an_average_that_the_rows_do_not_give_is_warned_about(imported, verifiers_run, caplog):
+    imported(verifiers_run(sum_row(), sum_row(error="Error", reward=0.0), avg_reward=0.5))
+    assert caplog.text == ""  # it counts the failed rollout as 0, Nightjar does not: no other difference
+    imported(verifiers_run(sum_row(), avg_reward=0.5))
+    assert "the average reward was given as 0.5, but the rows give 1.0" in caplog.text
+
+
+# ---- which run it is
+
+
+def test_the_same_results_give_the_same_bytes_wherever_they_lie(verifiers_run, tmp_path):
+    path = verifiers_run(sum_row(), sum_row(1, 0.0))
+    elsewhere = shutil.copytree(path, tmp_path / "archive" / "baseline")
+    one, other = (convert(FoundResults("verifiers", p), tmp_path / p.name) for p in (path, elsewhere))
+    assert one.name == other.name
+    for name in ("results.jsonl", "metadata.json"):
+        assert (one / name).read_bytes() == (other / name).read_bytes()
+    assert convert(FoundResults("verifiers", path), tmp_path / path.name) == one
+
+
+def test_a_resumed_run_stays_the_same_run_and_others_are_others(imported, verifiers_run):
+    run_id = imported(verifiers_run(sum_row()))[0]["run_id"]
+    assert imported(verifiers_run(sum_row(), sum_row(1), num_examples=3))[0]["run_id"] == run_id
+    later = sum_row(timing={"start_time": START + 0.001})
+    others = [
+        verifiers_run(later, folder="later"),
+        verifiers_run(sum_row(), folder="other-model", model="m"),
+        verifiers_run(sum_row(), folder="other-environment", env_id="e"),
+    ]
+    assert len({run_id, *(imported(path)[0]["run_id"] for path in others)}) == 4
+
+
+def test_rows_without_times_are_told_apart_by_their_content(imported, verifiers_run):
+    runs = [
+        verifiers_run(sum_row(reward=reward, timing=None), folder=name) for name, reward in [("a", 0.0), ("b", 1.0)]
+    ]
+    assert len({imported(path)[0]["run_id"] for path in runs}) == 2
+
+
+# ---- what NeMo Evaluator writes
+
+
+def trivia_row(problem_idx=0, repeat=0, reward=1.0, **changed):
+    """Returns a row of NeMo Evaluator."""
+    row = {
+        "problem_idx": problem_idx,
+        "repeat": repeat,
+        "reward": reward,
+        "scorer_rewards": {"scorer:exact_match": reward},
+        "prompt": f"Name city {problem_idx}.",
+        "model_response": "Lima",
+        "extracted_answer": "lima",
+        "expected_answer": "Lima",
+        "scoring_details": {"method": "exact", "correct": bool(reward), "distance": 2, "needs_judge": False},
+        "metadata": {"category": "capitals"},
+        "tokens": 18,
+        "latency_ms": 210.5,
+    }
+    return row | changed
+
+
+def broken(category, problem_idx=0, **details):
+    """Returns a row of a rollout that failed; NeMo Evaluator gives it reward 0."""
+    details = {"error": "it broke", "error_category": category, "method": "solve_failed", **details}
+    return trivia_row(problem_idx, 0, 0.0, model_response="", scoring_details=details, scorer_rewards={}, latency_ms=0)
+
+
+def bundle(**changed):
+    """Returns a bundle of NeMo Evaluator."""
+    content = {
+        "run_id": "eval-20260101T000100Z-trivia",
+        "config_hash": "sha256:00ff",
+        "sdk_version": "0.3.0",
+        "timestamp": "2026-01-01T00:01:00.250000+00:00",
+        "config": {
+            "benchmark": "trivia",
+            "model": "meta/llama-3.1-8b",
+            "base_url": "https://host.example.com/v1/chat/completions?api_key=k",
+            "api_key": "nvapi-not-for-others",
+            "temperature": 0.2,
+            "max_tokens": 64,
+            "repeats": 2,
+            "max_problems": 2,
+            "system_prompt": "Be brief.",
+            "scorers": ["exact_match"],
+            "judge": {"model": "big", "authorization": "Bearer abc"},
+            "shuffle_seed": 42,
+            "shuffle": {"seed": 42, "applied": True, "ds_full_size": 100, "ds_effective_size": 2},
+            "_sandbox_config": "None",
+        },
+        "benchmark": {
+            "name": "trivia",
+            "samples": 2,
+            "repeats": 2,
+            "scores": {
+                "mean_reward": {"value": 0.5, "ci_lower": 0.1, "ci_upper": 0.9},
+                "runtime": {"elapsed_seconds": 30.0},
+            },
+        },
+        "n_results": 4,
+    }
+    return content | changed
+
+
+@pytest.fixture
+def nemo_run(tmp_path):
+    """Writes a folder of NeMo Evaluator."""
+
+    def write(*rows, folder="trivia", steps=(), **changed):
+        path = tmp_path / "eval_results" / folder
+        path.mkdir(parents=True, exist_ok=True)
+        content = bundle(**changed)
+        (path / f"{content['run_id']}.json").write_text(json.dumps(content))
+        write_lines(path / "results.jsonl", rows)
+        if steps:
+            write_lines(path / "trajectories.jsonl", steps)
+        return path
+
+    return write
+
+
+def test_a_row_of_nemo_becomes_a_row_of_nightjar(imported, nemo_run):
+    metadata, [row] = imported(nemo_run(trivia_row(7, 1)))
+    question = {"question": "Name city 7.", "answer": "Lima", "info": {"category": "capitals"}}
+    assert row == {
+        "example_id": 7,
+        "rollout_index": 1,
+        "example_hash": example_hash(Examples([question])[0]),
+        "prompt": [{"role": "user", "content": "Name city 7."}],
+        "completion": [{"role": "assistant", "content": "Lima"}],
+        "answer": "Lima",
+        "info": {"category": "capitals"},
+        "reward": 1.0,
+        "advantage": 0.0,
+        "metrics": {"scorer:exact_match": 1.0, "correct": 1.0, "distance": 2.0},
+        "error": None,
+        "timing": {"generation_ms": 210.5, "scoring_ms": None, "total_ms": None},
+        "is_completed": True,
+        "is_truncated": False,
+        "stop_condition": None,
+        "token_usage": None,
+        "attempts": None,
+        "model": None,
+        "extracted_answer": "lima",
+        "tokens": 18,
+        "scoring_details": {"method": "exact"},
+    }
+    assert metadata["state_columns"] == ["extracted_answer", "tokens", "scoring_details"]
+
+
+def test_the_bundle_becomes_metadata(imported, nemo_run):
+    rows = trivia_row(1, 1, 0.0), trivia_row(0, 0), trivia_row(1, 0), trivia_row(0, 1, 0.0)
+    metadata, rows = imported(nemo_run(*rows))
+    assert [(row["example_id"], row["rollout_index"]) for row in rows] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    expected = {
+        "status": "completed",
+        "env_id": "trivia",
+        "env_args": {
+            "system_prompt": "Be brief.", "scorers": ["exact_match"], "judge": {"model": "big"}, "shuffle_seed": 42,
+        },
+        "model": "meta/llama-3.1-8b",
+        "base_url": "https://host.example.com/v1",
+        "sampling_args": {"temperature": 0.2, "max_tokens": 64},
+        "num_examples": 2,
+        "rollouts_per_example": 2,
+        "started_at": "2026-01-01T00:00:30.250+00:00",
+        "finished_at": "2026-01-01T00:01:00.250+00:00",
+        "time_ms": 30000.0,
+        "rollouts": 4,
+        "scored": 4,
+        "avg_reward": 0.5,
+        "pass_at_k": {"1": 0.5, "2": 1.0},
+        "pass_all_k": {"1": 0.5, "2": 0.0},
+        "version_info": {"sdk_version": "0.3.0"},
+    }  # fmt: skip
+    assert {name: metadata[name] for name in expected} == expected
+    assert metadata["run_id"].startswith("eval-20260101T000100Z-trivia-")
+    assert metadata["original"]["bundles"][0]["benchmark"]["scores"]["mean_reward"]["value"] == 0.5
+    assert "not-for-others" not in json.dumps(metadata)
+
+
+@pytest.mark.parametrize(
+    ("category", "chain"),
+    [
+        ("infra_error", "InfraError"),
+        ("system", "Error"),
+        ("rate_limit", "ModelError -> RateLimitError"),
+        ("server_error", "ModelError -> InternalServerError"),
+        ("a_new_one", "Error"),
+        (None, "Error"),
+    ],
+)
+def test_what_broke_is_no_zero(imported, nemo_run, category, chain):
+    metadata, rows = imported(nemo_run(broken(category, 1), trivia_row(0)))
+    assert (rows[1]["reward"], rows[1]["metrics"], rows[1]["completion"]) == (None, {}, None)
+    assert (rows[1]["error"]["message"], rows[1]["error"]["error_chain_repr"]) == ("it broke", chain)
+    assert (metadata["avg_reward"], metadata["scored"], metadata["failed"]) == (1.0, 1, 1)
+
+
+@pytest.mark.parametrize("category", ["graceful", "solve_timeout", "turn_budget_exhausted", "context_window_exceeded"])
+def test_what_the_model_used_up_is_a_zero(imported, nemo_run, category):
+    _, [row] = imported(nemo_run(broken(category)))
+    assert (row["reward"], row["error"], row["stop_condition"]) == (0.0, None, category)
+    assert row["is_truncated"] == (category != "graceful")
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        {"unscored": True, "unscored_reason": "no JSON"},
+        {"needs_judge": False, "judge": {"error": "no JSON", "total": None}},
+    ],
+)
+def test_what_could_not_be_scored_is_no_zero(imported, nemo_run, details):
+    _, [row] = imported(nemo_run(trivia_row(reward=0.0, scoring_details=details)))
+    assert (row["reward"], row["error"]["error"], row["error"]["phase"]) == (None, "ScoringError", "scoring")
+    assert row["error"]["message"] == "no JSON"
+    assert row["completion"] == [{"role": "assistant", "content": "Lima"}]
+
+
+def test_trajectories_add_tokens_times_and_the_served_model(imported, nemo_run):
+    def step(problem_idx):
+        model = {"model": "llama-served", "finish_reason": "length", "tokens": {"prompt": 11, "completion": 7}}
+        timing = {"seed_ms": 0.1, "model_ms": 210.5, "verify_ms": 4.5, "total_ms": 216.0}
+        return {"problem_idx": problem_idx, "repeat": 0, "model": model, "timing": timing}
+
+    rows = [trivia_row(1), trivia_row(0), trivia_row(2)]
+    _, rows = imported(nemo_run(*rows, steps=[step(1), step(0), step(9)]))
+    assert rows[0]["token_usage"] == {"input_tokens": 11, "output_tokens": 7}
+    assert rows[0]["timing"] == {"generation_ms": 210.5, "scoring_ms": 4.5, "total_ms": 216.0}
+    assert (rows[1]["model"], rows[1]["is_truncated"]) == ("llama-served", True)
+    assert (rows[2]["model"], rows[2]["token_usage"]) == (None, None)  # that step is of another problem
+
+
+def test_of_a_repeated_rollout_the_last_row_counts(imported, nemo_run):
+    _, rows = imported(nemo_run(broken("infra_error"), trivia_row(0)))
+    assert [row["reward"] for row in rows] == [1.0]
+
+
+def test_old_rows_without_a_prompt_are_different_examples(imported, nemo_run):
+    rows = [trivia_row(n) for n in (0, 1)]
+    for row in rows:
+        del row["prompt"]
+    _, found = imported(nemo_run(*rows))
+    assert [row["prompt"] for row in found] == [None, None]
+    assert found[0]["example_hash"] != found[1]["example_hash"]
+
+
+def test_runs_that_began_in_one_second_are_different_runs(imported, nemo_run):
+    paths = [nemo_run(trivia_row(), folder=name, config_hash=name) for name in ("a", "b")]
+    assert len({imported(path)[0]["run_id"] for path in paths}) == 2
+
+
+def write_shards(nemo_run, numbers=(0, 1)):
+    """Writes shards of one problem each; there are two in all."""
+    for n in numbers:
+        shard = {"shard": {"idx": n, "total": 2, "range": [n, n + 1]}, "shard_range": [n, n + 1], "repeats": 1}
+        shuffled = {"model": "m", "shuffle": {"ds_effective_size": 2}}
+        path = nemo_run(trivia_row(n), folder=f"sharded/shard_{n}/trivia", config=shard | shuffled, run_id=f"eval-{n}")
+    return path.parents[1]
+
+
+def test_shards_are_one_run(imported, nemo_run, caplog):
+    root = write_shards(nemo_run)
+    assert list(find_results(root)) == [
+        FoundResults("nemo", root / "trivia", (root / "shard_0" / "trivia", root / "shard_1" / "trivia"))
+    ]
+    metadata, rows = imported(root)
+    assert [row["example_id"] for row in rows] == [0, 1]
+    assert (metadata["status"], metadata["num_examples"]) == ("incomplete", 2)  # "repeats" says 2, rows have 1
+    assert [part["run_id"] for part in metadata["original"]["bundles"]] == ["eval-0", "eval-1"]
+    assert caplog.text == ""  # the average of a shard is not expected to be that of all
+
+
+def test_merged_shards_are_the_same_run(imported, nemo_run):
+    root = write_shards(nemo_run)
+    run_id = imported(root)[0]["run_id"]
+    config = {"model": "m", "n_shards": 2, "shard_range": [0, 1], "shuffle": {"ds_effective_size": 2}}
+    nemo_run(trivia_row(0), trivia_row(1), folder="sharded/trivia", run_id="eval-merged", config=config)
+    metadata, rows = imported(root)
+    assert (metadata["run_id"], len(rows), metadata["num_examples"]) == (run_id, 2, 2)
+
+
+def test_a_missing_shard_is_missing(imported, nemo_run):
+    metadata, _ = imported(write_shards(nemo_run, [1]))
+    assert (metadata["num_examples"], metadata["scored"], metadata["dataset_fingerprint"]) == (2, 1, None)
+
+
+def test_several_bundles_beside_one_file_of_rows(nemo_run, tmp_path):
+    nemo_run(trivia_row(), run_id="eval-1")
+    path = nemo_run(trivia_row(), run_id="eval-2")
+    for place in (path, path / "eval-2.json"):
+        [found] = find_results(place)
+        with pytest.raises(WarehouseError, match=r"2 bundles beside one results.jsonl: eval-1.json, eval-2.json"):
+            convert(found, tmp_path)
+
+
+# ---- what is where
+
+
+def write_nightjar_run(path, run_id="0a1b2c3d4e5f"):
+    """Writes the beginning of a run directory of Nightjar."""
+    path.mkdir(parents=True)
+    (path / "config.json").write_text("{}")
+    (path / "metadata.json").write_text(json.dumps({"run_id": run_id, "status": "completed"}))
+    return path
+
+
+def test_results_of_all_programs_are_found_in_one_tree(tmp_path, verifiers_run, nemo_run):
+    nightjar = write_nightjar_run(tmp_path / "outputs" / "evals" / "chess--m" / "0a1b2c3d4e5f")
+    verifiers, nemo = verifiers_run(sum_row()), nemo_run(trivia_row())
+    assert list(find_results(tmp_path)) == [
+        FoundResults("nemo", nemo),
+        FoundResults("nightjar", nightjar),
+        FoundResults("verifiers", verifiers),
+    ]
+    assert convert(FoundResults("nightjar", nightjar), tmp_path / "scratch") == nightjar
+
+
+def test_a_run_is_found_by_its_folder_or_a_file_of_it(verifiers_run, nemo_run):
+    verifiers, nemo = verifiers_run(sum_row()), nemo_run(trivia_row())
+    assert list(find_results(verifiers)) == [FoundResults("verifiers", verifiers)]
+    assert list(find_results(verifiers / "results.jsonl")) == [FoundResults("verifiers", verifiers)]
+    [path] = nemo.glob("eval-*.json")
+    assert list(find_results(path)) == [FoundResults("nemo", path)]
+    renamed = path.rename(nemo / "bundle.json")
+    [found] = find_results(renamed)
+    assert convert(found, nemo / "scratch").is_dir()
+
+
+def test_hidden_folders_and_segments_are_passed_over(tmp_path, verifiers_run):
+    verifiers_run(sum_row(), folder=".trash/run")
+    path = verifiers_run(sum_row(), folder="warehouse/segments/1/run")
+    (path.parent / "segment.json").write_text("{}")
+    with pytest.raises(WarehouseError, match="No results in"):
+        list(find_results(tmp_path))
+    (path.parent / "segment.json").unlink()
+    assert list(find_results(tmp_path)) == [FoundResults("verifiers", path)]
+
+
+def test_links_are_followed_once(tmp_path, verifiers_run):
+    path = verifiers_run(sum_row())
+    (path / "again").symlink_to(tmp_path / "outputs", target_is_directory=True)
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "outputs").symlink_to(tmp_path / "outputs", target_is_directory=True)
+    (tmp_path / "linked" / "nowhere").symlink_to(tmp_path / "missing")
+    [found] = find_results(tmp_path / "linked")
+    assert found.path.samefile(path)
+
+
+def test_a_path_without_results(tmp_path):
+    with pytest.raises(WarehouseError, match="there is no such file or folder"):
+        list(find_results(tmp_path / "missing"))
+    (tmp_path / "notes.txt").write_text("nothing")
+    for path in (tmp_path, tmp_path / "notes.txt"):
+        with pytest.raises(WarehouseError, match=r"No results in .* Expected run directories of Nightjar"):
+            list(find_results(path))
+
+
+# ---- damage
+
+
+def test_a_torn_last_line_is_left_out(imported, verifiers_run, caplog):
+    path = verifiers_run(sum_row(), sum_row(1), avg_reward=1.0)
+    content = (path / "results.jsonl").read_bytes()
+    (path / "results.jsonl").write_bytes(content[:-20])
+    metadata, rows = imported(path)
+    assert [row["example_id"] for row in rows] == [0]
+    assert (metadata["status"], metadata["coverage"]) == ("incomplete", 0.25)
+    assert "results.jsonl, line 2 is torn and left out" in caplog.text
+
+
+def test_a_last_line_without_its_end_is_whole(reads, verifiers_run, imported):
+    path = verifiers_run(sum_row(), sum_row(1))
+    (path / "results.jsonl").write_bytes((path / "results.jsonl").read_bytes().rstrip())
+    assert len(imported(path)[1]) == 2
+
+
+@pytest.mark.parametrize("damage", ['{"example_id": 0, "rew', "[1]", '{"neither": "this nor that"}', "\xff"])
+def test_other_damage_names_file_and_line(verifiers_run, tmp_path, damage):
+    path = verifiers_run(sum_row(), sum_row(1))
+    lines = (path / "results.jsonl").read_text().splitlines()
+    (path / "results.jsonl").write_text("\n".join([lines[0], damage, lines[1], ""]))
+    scratch = tmp_path / "scratch"
+    with pytest.raises(WarehouseError, match=r"results\.jsonl, line 2 is"):
+        convert(FoundResults("verifiers", path), scratch)
+    assert list(scratch.iterdir()) == []
+
+
+def test_damaged_metadata_are_named(verifiers_run, tmp_path):
+    path = verifiers_run(sum_row())
+    (path / "metadata.json").write_text('{"env_id": ')
+    [found] = find_results(path)
+    with pytest.raises(WarehouseError, match=r"metadata\.json is damaged"):
+        convert(found, tmp_path)
+
+
+def test_a_bundle_without_rows(nemo_run, tmp_path):
+    path = nemo_run(trivia_row())
+    (path / "results.jsonl").unlink()
+    [found] = find_results(path)
+    with pytest.raises(WarehouseError, match=r"Cannot read .*results\.jsonl: No such file"):
+        convert(found, tmp_path)
+
+
+def test_a_row_of_nemo_that_names_no_problem(nemo_run, tmp_path):
+    path = nemo_run(trivia_row(), {"reward": 1.0})
+    with pytest.raises(WarehouseError, match=r"results\.jsonl, line 2 is no rollout"):
+        convert(FoundResults("nemo", path), tmp_path)
+
+
+def test_a_run_of_no_rows(imported, nemo_run, caplog):
+    caplog.set_level(logging.WARNING)
+    metadata, rows = imported(nemo_run())
+    assert (rows, metadata["avg_reward"], metadata["scored"]) == ([], None, 0)
+
+
+# ---- into the warehouse
+
+
+def test_what_was_imported_is_published_like_any_run(verifiers_run, nemo_run, tmp_path):
+    verifiers = verifiers_run(sum_row(board="x..o"), sum_row(1, 0.0, error=MODEL_ERROR), avg_reward=0.5)
+    nemo = nemo_run(trivia_row(), broken("infra_error", 1))
+    warehouse = Warehouse(tmp_path / "warehouse")
+
+    def publish_all():
+        found = [*find_results(verifiers), *find_results(nemo)]
+        reports = [warehouse.publish(convert(results, tmp_path / "scratch")) for results in found]
+        return [(report.run_id.partition("-")[0], report.rollouts, report.failed, report.is_new) for report in reports]
+
+    assert publish_all() == [("verifiers", 2, 1, True), ("eval", 2, 1, True)]
+    assert [is_new for *_, is_new in publish_all()] == [False, False]
