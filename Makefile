@@ -7,10 +7,10 @@ READY := $(VENV)/.ready
 ORIGINAL := .venv-verifiers
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fmt lint types bench side-by-side clean
+.PHONY: help setup demo test check fmt lint types bench bench-warehouse side-by-side clean
 
 help: ## show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 setup: $(READY) ## make .venv and install Nightjar with its development tools
 
@@ -42,6 +42,9 @@ types: $(READY) ## mypy, strict
 
 bench: $(READY) ## print the performance table (several minutes)
 	$(BIN)/python tests/performance/benchmark.py
+
+bench-warehouse: $(READY) ## print what the warehouse takes with 1 and 10 million rollouts (half an hour, 10 GB; ARGS="--rollouts 20000")
+	$(BIN)/python tests/performance/warehouse.py $(ARGS)
 
 side-by-side: $(READY) $(ORIGINAL)/.ready ## run environments with verifiers 0.1.14 and with Nightjar, and compare (RECORD=1 keeps the former)
 	$(BIN)/python tests/side_by_side/side_by_side.py --original $(ORIGINAL)/bin/python $(if $(RECORD),--record)

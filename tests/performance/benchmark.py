@@ -6,7 +6,7 @@ Run it::
     .venv/bin/python tests/performance/benchmark.py cpu # only those whose name contains "cpu"
 
 CPU is user + system time of the whole process tree. Marginal means beyond N=1: the cost of starting is taken off.
-The server runs in a process of its own and is not counted.
+The server runs in a process of its own and is not counted. What the warehouse takes is in ``warehouse.py``.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
+from figures import Row, print_table
 
 from nightjar.cli.prefect_api import prefect_answers
 
@@ -121,17 +120,6 @@ def converse(url: str, n: int, turns: int, calls: int) -> Cost:
         return measure([*command, "-c", "64", "-a", arguments, "--direct"], folder)
 
     return best(run)
-
-
-@dataclass(frozen=True)
-class Row:
-    """A line of the table."""
-
-    case: str
-    raw: str
-    nightjar: str
-    ratio: str
-    reach: str
 
 
 def marginal_cpu() -> list[Row]:
@@ -305,12 +293,8 @@ CASES: dict[str, Callable[[], list[Row]]] = {
 def main() -> None:
     """Prints the table."""
     wanted = sys.argv[1:] or list(CASES)
-    table = Table("case", "raw aiohttp", "Nightjar", "ratio", "reach")
-    for name, case in CASES.items():
-        if any(part in name for part in wanted):
-            for row in case():
-                table.add_row(row.case, row.raw, row.nightjar, row.ratio, row.reach)
-    Console(width=150).print(table)
+    rows = (row for name, case in CASES.items() if any(part in name for part in wanted) for row in case())
+    print_table("raw aiohttp", rows)
 
 
 if __name__ == "__main__":
