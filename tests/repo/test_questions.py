@@ -1,0 +1,108 @@
+"""The questions in the README and in docs/warehouse.md have the answers that stand below them.
+
+They are about runs that are made here: the recorded answers of two models to GSM8K, whose scores are known, and two
+nights of arithmetic. NIGHTJAR_REWRITE_ANSWERS=1 writes the answers into the pages, for somebody to read them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nightjar.testing import ArithmeticSolver, Faults, ModelServer, Recording
+
+ROOT = Path(__file__).parents[2]
+GSM8K = ROOT.parent / "shared" / "data" / "gsm8k"
+PAGES = ("README.md", "docs/warehouse.md")
+PAIR = re.compile(r"```sh\n((?:nightjar sql \"[^`]*?\"\n)+)```\n```\n(.*?)```", re.DOTALL)
+RUN_IDS = {
+    "1489c10aac35": "6b-finetuning",
+    "af9fe193abad": "6b-verification",
+    "d62f9b351acd": "first night",
+    "694b616765b8": "second night",
+}
+"""The ids that the pages name, and which run each is."""
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """Makes the runs; returns the folder they are in, and the id that each has here."""
+    if not GSM8K.is_dir():
+        pytest.skip("the recorded answers to GSM8K are not here")
+    folder = tmp_path_factory.mktemp("house")
+    ids = {}
+    for model in ("6b-finetuning", "6b-verification"):
+        with ModelServer(Recording.load(GSM8K / f"recorded-{model}.jsonl")) as server:
+            dataset = json.dumps({"dataset": str(GSM8K / "test.jsonl")})
+            ids[model] = evaluate(folder, "gsm8k", "-m", model, "-b", server.url, "-n", "-1", "-r", "1", "-a", dataset)
+    nights = {
+        "first night": (ArithmeticSolver(error_rate=0.15, seed=1), Faults(rate_429=0.01)),
+        "second night": (ArithmeticSolver(error_rate=0.25, seed=2), Faults(rate_500=0.01)),
+    }
+    for night, (solver, faults) in nights.items():
+        with ModelServer(solver, faults=faults) as server:
+            sizes = ("-n", "100", "-r", "4", "-c", "1", "--max-retries", "9")
+            ids[night] = evaluate(folder, "arithmetic", "-m", "local", "-b", server.url, *sizes)
+    prices = ["model,since,input,output", "local,2026-01-01,0.4,1.6"]
+    prices += [f"{model},2026-01-01,0.05,0.1" for model in ("6b-finetuning", "6b-verification")]
+    (folder / "outputs" / "warehouse" / "prices.csv").write_text("\n".join(prices) + "\n")
+    return folder, ids
+
+
+def evaluate(folder: Path, *arguments: str) -> str:
+    done = nightjar(folder, "eval", "run", *arguments, "--direct", "--json")
+    return str(json.loads(done)["run_id"])
+
+
+def nightjar(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [Path(sys.executable).with_name("nightjar"), *arguments],
+        cwd=folder, env={**os.environ, "COLUMNS": "200"}, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def answer(commands: str, folder: Path, ids: dict[str, str]) -> str:
+    """Runs the commands of a block, and returns what they print, with the ids that the pages name."""
+    for named, run in RUN_IDS.items():
+        commands = commands.replace(named, ids[run])
+    printed = "\n".join(
+        nightjar(folder, "sql", sql) for sql in re.findall(r'nightjar sql "(.*?)"\n', commands, re.DOTALL)
+    )
+    for named, run in RUN_IDS.items():
+        printed = printed.replace(ids[run], named)
+    return "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_answers_are_those_of_the_page(page: str, house: tuple[Path, dict[str, str]]) -> None:
+    text = (ROOT / page).read_text()
+    questions = PAIR.findall(text)
+    assert len(questions) >= 5
+    answers = {commands: answer(commands, *house) for commands, _ in questions}
+    if os.environ.get("NIGHTJAR_REWRITE_ANSWERS"):
+        rewritten = PAIR.sub(lambda pair: f"```sh\n{pair[1]}```\n```\n{answers[pair[1]]}```", text)
+        (ROOT / page).write_text(rewritten)
+    assert dict(questions) == answers
+
+
+def test_the_flips_are_those_of_the_recordings(house: tuple[Path, dict[str, str]]) -> None:
+    def right(model: str) -> list[bool]:
+        lines = (GSM8K / f"recorded-{model}.jsonl").read_text().splitlines()
+        return [json.loads(line)["is_correct"] for line in lines]
+
+    pairs = list(zip(right("6b-finetuning"), right("6b-verification"), strict=True))
+    folder, ids = house
+    runs = f"'{ids['6b-finetuning']}', '{ids['6b-verification']}'"
+    counted = nightjar(folder, "sql", "--json", f"SELECT flip, count(*) AS examples FROM flips({runs}) GROUP BY flip")
+    assert {row["flip"]: row["examples"] for row in json.loads(counted)} == {
+        "fixed": pairs.count((False, True)),
+        "broken": pairs.count((True, False)),
+    }
