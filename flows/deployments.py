@@ -10,6 +10,7 @@ from prefect.exceptions import ObjectAlreadyExists
 from prefect.types.entrypoint import EntrypointType
 
 from flows.evaluation import evaluate
+from flows.querying import query
 
 WORK_POOL = "nightjar"
 
@@ -26,11 +27,14 @@ async def register(working_dir: str) -> list[str]:
     async with get_client() as client:
         with suppress(ObjectAlreadyExists):
             await client.create_work_pool(WorkPoolCreate(name=WORK_POOL, type="process"))
-    deployment = await evaluate.ato_deployment(
-        name="evaluate",
-        entrypoint_type=EntrypointType.MODULE_PATH,
-        work_pool_name=WORK_POOL,
-        job_variables={"working_dir": working_dir},
-    )
-    await deployment.aapply()
-    return [deployment.full_name]
+    names = []
+    for flow in (evaluate, query):
+        deployment = await flow.ato_deployment(
+            name=flow.name,
+            entrypoint_type=EntrypointType.MODULE_PATH,
+            work_pool_name=WORK_POOL,
+            job_variables={"working_dir": working_dir},
+        )
+        await deployment.aapply()
+        names.append(deployment.full_name)
+    return names

@@ -136,3 +136,128 @@ async def canned():
     server.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
     yield server
     await runner.cleanup()
+
+
+METADATA = {
+    "run_id": "run-1",
+    "status": "incomplete",
+    "env_id": "gsm8k",
+    "env_args": {"split": "test"},
+    "extra_env_kwargs": {"max_turns": 4},
+    "env_version": "1.2.0",
+    "model": "openai/gpt-4.1-mini",
+    "base_url": "https://api.example.com/v1",
+    "num_examples": 2,
+    "rollouts_per_example": 2,
+    "sampling_args": {"temperature": 0.5},
+    "dataset_fingerprint": "f00d",
+    "date": "2026-11-20",
+    "time": "18:00:00",
+    "time_ms": 61000.5,
+    "started_at": "2026-11-20T20:00:00+02:00",
+    "finished_at": "2026-11-20T18:01:01Z",
+    "rollouts": 4,
+    "scored": 3,
+    "failed": 1,
+    "truncated": 1,
+    "coverage": 0.75,
+    "avg_reward": 0.5,
+    "stderr": 0.25,
+    "avg_metrics": {"correct": 0.5, "length": 12.0},
+    "avg_error": 0.25,
+    "pass_at_k": {"1": 0.5},
+    "pass_all_k": {"1": 0.5},
+    "pass_threshold": 0.5,
+    "usage": {"input_tokens": 300, "output_tokens": 60},
+    "errors": {"ModelError -> RateLimitError": 1},
+    "stop_conditions": {"done": 3},
+    "served_models": ["gpt-4.1-mini-2026"],
+    "version_info": {"nightjar_version": "0.1.0", "nightjar_commit": "abc", "env_commit": "def"},
+    "state_columns": [],
+    "flow_run_id": None,
+}
+
+FAILURE = {
+    "error": "ModelError",
+    "message": "429 Too Many Requests",
+    "phase": "generation",
+    "error_chain_repr": "ModelError -> RateLimitError",
+    "error_chain_str": "ModelError: 429",
+    "traceback": None,
+}
+
+
+class RunWriter:
+    """Writes run directories by hand, as docs/run-directory.md describes them.
+
+    Unless told otherwise, a run of two examples and two rollouts each, one of which failed.
+    """
+
+    def __init__(self):
+        self.metadata = METADATA
+        self.failure = FAILURE
+
+    def rollout(self, example_id, rollout_index, reward=1.0, /, **fields):
+        return {
+            "example_id": example_id,
+            "rollout_index": rollout_index,
+            "example_hash": f"hash-{example_id}",
+            "prompt": [{"role": "user", "content": "2 + 2?"}],
+            "completion": [{"role": "assistant", "content": "4"}],
+            "answer": "4",
+            "info": {"level": 1},
+            "task": "math",
+            "reward": reward,
+            "advantage": 0.25,
+            "metrics": {"correct": reward, "length": 12.0},
+            "error": None,
+            "timing": {"generation_ms": 10.5, "scoring_ms": 0.5, "total_ms": 11.0},
+            "is_completed": True,
+            "is_truncated": False,
+            "stop_condition": "done",
+            "token_usage": {"input_tokens": 100, "output_tokens": 20},
+            "attempts": 1,
+            "model": "gpt-4.1-mini-2026",
+            **fields,
+        }
+
+    def failed(self, example_id, rollout_index, /, **fields):
+        nothing = {"reward": None, "advantage": None, "metrics": {}, "completion": None, "model": None}
+        failure = {"error": self.failure, "attempts": 3}
+        return self.rollout(example_id, rollout_index) | nothing | failure | fields
+
+    def attempt(self, example_id, rollout_index, attempt=1, /, *, finished_at=1_795_000_000.0, error=None, **fields):
+        state = {"completion": [], "trajectory": [{"response": "4"}], "stop_condition": "done"}
+        return {
+            "example_id": example_id,
+            "rollout_index": rollout_index,
+            "example_hash": f"hash-{example_id}",
+            "attempt": attempt,
+            "finished_at": finished_at,
+            "error": error,
+            "generation_ms": 10.5,
+            "token_usage": {"input_tokens": 100, "output_tokens": 20},
+            "state": None if error else state,
+            **fields,
+        }
+
+    @property
+    def rollouts(self):
+        return [self.rollout(0, 0, 1.0), self.rollout(0, 1, 0.0), self.rollout(1, 0, 0.5), self.failed(1, 1)]
+
+    def write(self, folder, rollouts=None, attempts=None, /, **metadata):
+        """Writes a run directory; a line that is text is written as it is."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "metadata.json").write_text(json.dumps({**self.metadata, **metadata}))
+        self._write_lines(folder / "results.jsonl", self.rollouts if rollouts is None else rollouts)
+        if attempts is not None:
+            self._write_lines(folder / "attempts.jsonl", attempts)
+        return folder
+
+    def _write_lines(self, path, rows):
+        path.write_text("".join(row if isinstance(row, str) else json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture(scope="session")
+def run_writer():
+    return RunWriter()

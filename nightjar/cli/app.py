@@ -18,6 +18,12 @@ from nightjar.cli.model_server import model_server
 from nightjar.cli.publish import publish
 from nightjar.cli.services import down, up
 from nightjar.cli.sql import sql
+from nightjar.cli.warehouse import compact, info, warehouse
+from nightjar.cli.warehouse_doctor import doctor
+from nightjar.cli.warehouse_export import export
+from nightjar.cli.warehouse_prices import prices, remove_price, set_price
+from nightjar.cli.warehouse_prune import prune
+from nightjar.cli.warehouse_rebuild import import_results, rebuild
 
 app = typer.Typer(
     name="nightjar",
@@ -29,6 +35,8 @@ app = typer.Typer(
 )
 eval_app = typer.Typer(help="Run evaluations.", no_args_is_help=True)
 env_app = typer.Typer(help="Make, install and list environments.", no_args_is_help=True)
+warehouse_app = typer.Typer(callback=warehouse, invoke_without_command=True)
+prices_app = typer.Typer(callback=prices, invoke_without_command=True)
 
 
 def _add(group: typer.Typer, name: str, command: Callable[..., Any]) -> None:
@@ -42,6 +50,17 @@ app.add_typer(eval_app, name="eval")
 _add(eval_app, "run", eval_run)
 _add(app, "sql", sql)
 _add(app, "publish", publish)
+app.add_typer(warehouse_app, name="warehouse")
+_add(warehouse_app, "info", info)
+_add(warehouse_app, "doctor", doctor)
+_add(warehouse_app, "rebuild", rebuild)
+_add(warehouse_app, "import", import_results)
+_add(warehouse_app, "export", export)
+_add(warehouse_app, "compact", compact)
+_add(warehouse_app, "prune", prune)
+warehouse_app.add_typer(prices_app, name="prices")
+_add(prices_app, "set", set_price)
+_add(prices_app, "remove", remove_price)
 app.add_typer(env_app, name="env")
 _add(env_app, "init", env_init)
 _add(env_app, "install", env_install)

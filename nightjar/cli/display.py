@@ -18,6 +18,7 @@ from rich.text import Text
 from nightjar.evaluation import Outcome, Run
 from nightjar.runs import Summary
 from nightjar.warehouse import resolve_warehouse
+from nightjar.warehouse.location import shown
 
 _FRAME_SECONDS = 0.25
 _LINE_SECONDS = 10.0
@@ -175,6 +176,6 @@ def _counts(counts: dict[str, int]) -> str:
 def _next_command(outcome: Outcome) -> str:
     if outcome.status != "completed":
         return f"the same command with --resume {shlex.quote(str(outcome.path))}"
-    is_default = outcome.warehouse == resolve_warehouse()
-    options = [] if is_default else ["--warehouse", str(outcome.warehouse)]
+    is_default = outcome.warehouse == shown(resolve_warehouse())
+    options = [] if is_default else ["--warehouse", outcome.warehouse]
     return shlex.join(["nightjar", "sql", "SELECT * FROM leaderboard", *options])

@@ -257,7 +257,7 @@ WarehouseFolder = Annotated[
     str | None,
     typer.Option(
         "--warehouse",
-        help="Folder of the warehouse (default: NIGHTJAR_WAREHOUSE, else ./outputs/warehouse).",
+        help="Folder or URL of the warehouse (default: NIGHTJAR_WAREHOUSE, else ./outputs/warehouse).",
         rich_help_panel=_OUTPUT,
     ),
 ]

@@ -9,7 +9,7 @@ from pathlib import Path
 from nightjar.config import RunConfig
 from nightjar.errors import RunError
 from nightjar.evaluation import Outcome, Run, watcher
-from nightjar.warehouse import Warehouse
+from nightjar.warehouse import Warehouse, resolve_warehouse
 
 SETTINGS = {
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING",  # the display shows how far the run is
@@ -28,13 +28,13 @@ _FLAT = frozenset(
 
 
 async def evaluate_as_flow(
-    config: RunConfig, warehouse: Path, output_dir: Path | None, resume: str | None, api_url: str | None
+    config: RunConfig, warehouse: str, output_dir: Path | None, resume: str | None, api_url: str | None
 ) -> Outcome:
     """Runs the flow ``evaluate`` and returns how the run ended.
 
     Args:
         config: what to run.
-        warehouse: folder to publish in.
+        warehouse: where to publish.
         output_dir, resume: as for ``stages.load_env``.
         api_url: Prefect's server; None for a temporary one.
 
@@ -63,7 +63,7 @@ async def evaluate_as_flow(
             further={name: value for name, value in fields.items() if name not in _FLAT},
             resume=resume or "",
             output_dir=str(output_dir or ""),
-            warehouse=str(warehouse),
+            warehouse="" if warehouse == resolve_warehouse() else warehouse,
         )
     except (RunError, asyncio.CancelledError):
         if not opened or opened[0].summary is None:

@@ -16,7 +16,7 @@ def publish(
         str | None,
         typer.Option(
             "--warehouse",
-            help="Folder of the warehouse (default: NIGHTJAR_WAREHOUSE, else ./outputs/warehouse).",
+            help="Folder or URL of the warehouse (default: NIGHTJAR_WAREHOUSE, else ./outputs/warehouse).",
         ),
     ] = None,
 ) -> None:
@@ -34,4 +34,4 @@ def publish(
     with directory if os.access(run_dir, os.W_OK) else nullcontext():
         report = stages.publish(directory, chosen)
     done = "Published" if report.is_new else "Already there:"
-    typer.echo(f"{done} {report.rollouts} rollouts of run {report.run_id} in {chosen.folder}")
+    typer.echo(f"{done} {report.rollouts} rollouts of run {report.run_id} in {chosen.location}")

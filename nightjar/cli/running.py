@@ -50,21 +50,21 @@ def run(
         config: what to run.
         mode: ``auto`` takes Prefect where its server answers.
         output_dir, resume: as for ``stages.load_env``.
-        warehouse: a folder; None for the default.
+        warehouse: its location; None for the default.
     """
     limit_memory()
-    folder = resolve_warehouse(warehouse)
+    location = resolve_warehouse(warehouse)
     api_url = None if mode == "direct" else find_prefect_api()
     if mode == "prefect" or api_url is not None:
         from nightjar.cli.prefect_mode import evaluate_as_flow
 
-        return _watched(lambda: evaluate_as_flow(config, folder, output_dir, resume, api_url))
+        return _watched(lambda: evaluate_as_flow(config, location, output_dir, resume, api_url))
     if mode == "auto":
         typer.echo(
             "No Prefect server answers: running in this process ('nightjar up' starts one).",
             err=True,
         )
-    return _watched(lambda: evaluate(config, warehouse=Warehouse(folder), output_dir=output_dir, resume=resume))
+    return _watched(lambda: evaluate(config, warehouse=Warehouse(location), output_dir=output_dir, resume=resume))
 
 
 def _watched(evaluation: Callable[[], Awaitable[Outcome]]) -> Outcome:

@@ -26,21 +26,21 @@ class Outcome:
         path: its run directory.
         metadata: the content of its ``metadata.json``.
         summary: its aggregates.
-        warehouse: the folder it is published in.
+        warehouse: where it is published.
         error: what stopped it before its end; None where it came to its end.
     """
 
     path: Path
     metadata: dict[str, Any]
     summary: Summary
-    warehouse: Path
+    warehouse: str
     error: BaseException | None = None
 
     @classmethod
     def of(cls, run: Run, warehouse: Warehouse) -> Self:
         """Returns how a run ended that is aggregated and published."""
         assert run.summary is not None, "the run is aggregated"
-        return cls(run.directory.path, run.directory.read_metadata(), run.summary, warehouse.folder, run.error)
+        return cls(run.directory.path, run.directory.read_metadata(), run.summary, warehouse.location, run.error)
 
     @property
     def run_id(self) -> str:

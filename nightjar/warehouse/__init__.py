@@ -3,12 +3,14 @@
 >>> warehouse = Warehouse(resolve_warehouse())          # doctest: +SKIP
 >>> warehouse.publish("outputs/evals/gsm8k--gpt-4.1-mini/1a2b3c4d")   # doctest: +SKIP
 >>> warehouse.query("SELECT model, avg_reward FROM leaderboard").rows  # doctest: +SKIP
+>>> connect().sql("FROM leaderboard").df()  # doctest: +SKIP
 """
 
 from __future__ import annotations
 
+from nightjar.warehouse.location import resolve_warehouse
 from nightjar.warehouse.publishing import PublishReport
 from nightjar.warehouse.querying import QueryResult
-from nightjar.warehouse.warehouse import Warehouse, resolve_warehouse
+from nightjar.warehouse.warehouse import Warehouse, connect
 
-__all__ = ["PublishReport", "QueryResult", "Warehouse", "resolve_warehouse"]
+__all__ = ["PublishReport", "QueryResult", "Warehouse", "connect", "resolve_warehouse"]

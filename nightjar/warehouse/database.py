@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import duckdb
@@ -21,6 +21,9 @@ SPILL_LIMIT = "8GB"
 _JSON_LOCATION = re.compile(
     r'(?:JSON transform error|Malformed JSON) in file "(.*?)",.*? in (?:line|record/value) (\d+): '
 )
+
+_TRACEBACK = re.compile(r"\ATraceback .*\n(?: .*\n)*(?:\w+: )?")
+"""Stands before the message when a filesystem in Python fails (``remote_files.py``)."""
 
 
 def connect_scratch(spill: Path, memory_limit: str = "1GB") -> duckdb.DuckDBPyConnection:
@@ -39,7 +42,7 @@ def connect_scratch(spill: Path, memory_limit: str = "1GB") -> duckdb.DuckDBPyCo
             "max_temp_directory_size": SPILL_LIMIT,
         },
     )
-    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
     return connection
 
 
@@ -51,7 +54,8 @@ def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         yield
         connection.commit()
     except BaseException:
-        connection.rollback()
+        with suppress(duckdb.Error):  # a failed commit has ended the transaction
+            connection.rollback()
         raise
 
 
@@ -70,7 +74,8 @@ def explained(what: str) -> Iterator[None]:
 
 def reason(error: duckdb.Error) -> str:
     """DuckDB's message without its class, its picture of the statement and its advice."""
-    text = re.split(r"\n\nLINE |See also https", str(error), maxsplit=1)[0]
+    text = re.split(r"\n\nLINE |\n\nPossible solutions:|See also https", str(error), maxsplit=1)[0]
+    text = _TRACEBACK.sub("", text)
     lines = [line.strip() for line in text.splitlines() if not line.startswith("Try setting")]
     message = re.sub(r"^[A-Z]\w*(?: \w+)* Error: ", "", " ".join(filter(None, lines)))
     return _JSON_LOCATION.sub(lambda at: f"{Path(at[1]).name}, near line {at[2]}: ", message)

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import duckdb
+from filelock import FileLock, Timeout
 
 from nightjar.errors import WarehouseError
 from nightjar.runs.jsonl import replace_file
@@ -20,6 +21,8 @@ from nightjar.warehouse.segments import COMMIT, Catalog, Segment
 SCRATCH_PREFIX = ".writing-"
 """Begins the name of a segment that is not there yet."""
 
+_LOCK_NAME = "packing.lock"
+
 
 class Folder:
     """A folder with a folder ``segments``.
@@ -28,6 +31,8 @@ class Folder:
         path: of the warehouse.
         segments_path: where the segments are.
     """
+
+    is_remote = False
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -42,6 +47,17 @@ class Folder:
         """Says whether anything was published here."""
         return self.segments_path.is_dir()
 
+    def make(self) -> None:
+        """Makes the folder where there is none.
+
+        Raises:
+            WarehouseError: it cannot be made.
+        """
+        try:
+            self.segments_path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise WarehouseError(f"Cannot create the warehouse {self.path}: {error.strerror}") from error
+
     def catalog(self) -> Catalog:
         """Returns the segments that are there now.
 
@@ -50,10 +66,10 @@ class Folder:
         """
         try:
             names = set(self._names())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             names = set()
         except OSError as error:
-            raise WarehouseError(f"Cannot read the warehouse {self.path}: {error}") from error
+            raise WarehouseError(f"Cannot read the warehouse {self.path}: {error.strerror}") from error
         loaded = {name: self._known.get(name) or self._load(name) for name in names}
         self._known = {name: segment for name, segment in loaded.items() if segment is not None}
         return Catalog(self._known)
@@ -144,6 +160,32 @@ class Folder:
             for path in sorted(self.segments_path.iterdir())
             if path.name.startswith(SCRATCH_PREFIX) and not _is_alive(path)
         ]
+
+    @contextmanager
+    def packing_alone(self, timeout_seconds: float = 0) -> Iterator[bool]:
+        """Holds the right to pack and to remove segments.
+
+        Args:
+            timeout_seconds: how long to wait for another process.
+
+        Yields:
+            Whether it could be had.
+
+        Raises:
+            WarehouseError: the file that is locked cannot be made.
+        """
+        lock = FileLock(self.path / _LOCK_NAME, timeout=timeout_seconds)
+        try:
+            lock.acquire(poll_interval=0.02)
+        except Timeout:
+            yield False
+            return
+        except OSError as error:
+            raise WarehouseError(f"Cannot lock the warehouse {self}: {error.strerror}") from error
+        try:
+            yield True
+        finally:
+            lock.release()
 
     def _names(self) -> Iterator[str]:
         with os.scandir(self.segments_path) as entries:

@@ -11,19 +11,17 @@ import math
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from filelock import FileLock, Timeout
-
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import connect_scratch, explained
-from nightjar.warehouse.folder import Folder
 from nightjar.warehouse.publishing import write_files
 from nightjar.warehouse.relations import selection
 from nightjar.warehouse.segments import Catalog, Segment, Source
+from nightjar.warehouse.store import Store
 
 FAN_IN = 16
 """How many segments of a size class are merged into one."""
@@ -34,35 +32,13 @@ LARGE_ROLLOUTS = 100_000
 RETIRED_FOR = timedelta(hours=1)
 """How long a segment is kept that nobody needs, for those who are reading it."""
 
-_LOCK_NAME = "packing.lock"
+
+def packing_alone(store: Store, timeout_seconds: float = 0) -> AbstractContextManager[bool]:
+    """Holds the right to pack and to remove segments; yields whether it could be had within so many seconds."""
+    return store.packing_alone(timeout_seconds)
 
 
-@contextmanager
-def packing_alone(folder: Folder, timeout_seconds: float = 0) -> Iterator[bool]:
-    """Holds the right to remove segments.
-
-    Args:
-        folder: the warehouse.
-        timeout_seconds: how long to wait for another process.
-
-    Yields:
-        Whether it could be had.
-    """
-    lock = FileLock(folder.path / _LOCK_NAME, timeout=timeout_seconds)
-    try:
-        lock.acquire(poll_interval=0.02)
-    except Timeout:
-        yield False
-        return
-    except OSError as error:
-        raise WarehouseError(f"Cannot lock the warehouse {folder}: {error.strerror}") from error
-    try:
-        yield True
-    finally:
-        lock.release()
-
-
-def pack_as_needed(folder: Folder) -> int:
+def pack_as_needed(store: Store) -> int:
     """Merges segments while there are too many of a size, and removes what is retired, unless another process does so.
 
     Returns:
@@ -72,16 +48,18 @@ def pack_as_needed(folder: Folder) -> int:
         WarehouseError: the disk is full or broken; the warehouse is as it was.
     """
     packed = 0
-    with packing_alone(folder) as alone:
-        while alone and (crowd := crowded(folder.catalog())):
-            merge(folder, crowd)
+    if store.is_remote:
+        return packed
+    with packing_alone(store) as alone:
+        while alone and (crowd := crowded(store.catalog())):
+            merge(store, crowd)
             packed += 1
         if alone:
-            remove_retired(folder)
+            remove_retired(store)
     return packed
 
 
-def pack_everything(folder: Folder) -> int:
+def pack_everything(store: Store) -> int:
     """Merges all small segments, whatever their number, and removes at once what is retired.
 
     Returns:
@@ -90,13 +68,13 @@ def pack_everything(folder: Folder) -> int:
     Raises:
         WarehouseError: another process is packing, or the disk is full or broken.
     """
-    with packing_alone(folder, timeout_seconds=60) as alone:
+    with packing_alone(store, timeout_seconds=60) as alone:
         if not alone:
-            raise WarehouseError(f"The warehouse {folder} is being packed by another process. Try again later.")
-        batches = list(_batches(folder.catalog()))
+            raise WarehouseError(f"The warehouse {store} is being packed by another process. Try again later.")
+        batches = list(_batches(store.catalog()))
         for batch in batches:
-            merge(folder, batch)
-        remove_retired(folder, older_than=timedelta(0))
+            merge(store, batch)
+        remove_retired(store, older_than=RETIRED_FOR if store.is_remote else timedelta(0))
     return len(batches)
 
 
@@ -111,18 +89,18 @@ def crowded(catalog: Catalog) -> list[Segment]:
     return []
 
 
-def merge(folder: Folder, segments: Sequence[Segment], without: Sequence[str] = ()) -> None:
+def merge(store: Store, segments: Sequence[Segment], without: Sequence[str] = ()) -> None:
     """Writes a segment with all that counts in some, and that replaces them.
 
     Args:
-        folder: the warehouse, where this process alone is packing.
+        store: the warehouse, where this process alone is packing.
         segments: what to merge.
         without: runs to leave out, with the examples that no other run uses.
 
     Raises:
         WarehouseError: the disk is full or broken; the warehouse is as it was.
     """
-    catalog = folder.catalog()
+    catalog = store.catalog()
     sources = [Source((s.segment_id,), (*catalog.dead_runs(s), *without)) for s in segments]
     versions = {
         run_id: version
@@ -132,20 +110,20 @@ def merge(folder: Folder, segments: Sequence[Segment], without: Sequence[str] = 
     }
     with (
         TemporaryDirectory(prefix="nightjar-") as spill,
-        folder.scratch() as scratch,
-        explained(f"Cannot pack the warehouse {folder}"),
+        store.scratch() as scratch,
+        explained(f"Cannot pack the warehouse {store}"),
         closing(connect_scratch(Path(spill))) as connection,
     ):
-        folder.prepare(connection)
+        store.prepare(connection)
         pack = write_files(
             connection,
             scratch,
             segment_id=new_pack_id(),
             versions=versions,
-            relations=_relations(folder, catalog, sources, without),
+            relations=_relations(store, catalog, sources, without),
             replaces=[segment.segment_id for segment in segments],
         )
-        folder.commit(pack, scratch)
+        store.commit(pack, scratch)
 
 
 def new_pack_id() -> str:
@@ -153,32 +131,30 @@ def new_pack_id() -> str:
     return f"pack-{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
 
 
-def remove_retired(folder: Folder, older_than: timedelta = RETIRED_FOR) -> None:
+def remove_retired(store: Store, older_than: timedelta = RETIRED_FOR) -> None:
     """Removes segments that nobody needs for some time, and what dead processes left half written.
 
     The oldest go first: a pack outlives what it replaces, else that would count again.
     """
-    catalog, now = folder.catalog(), datetime.now(UTC)
+    catalog, now = store.catalog(), datetime.now(UTC)
     for name in sorted(catalog.retired, key=lambda name: catalog.segments[name].created_at):
         if now - _retired_at(catalog, name) >= older_than:
-            folder.remove(name)
-    folder.remove_leftovers()
+            store.remove(name)
+    store.remove_leftovers()
 
 
-def _relations(
-    folder: Folder, catalog: Catalog, sources: Sequence[Source], without: Sequence[str]
-) -> dict[str, str]:
+def _relations(store: Store, catalog: Catalog, sources: Sequence[Source], without: Sequence[str]) -> dict[str, str]:
     """Kind to what a pack of these sources holds: the examples without those that older packs keep."""
     merged = {segment_id for source in sources for segment_id in source.segment_ids}
     kept = tuple(
         name
         for name, segment in catalog.segments.items()
-        if segment.is_pack and name not in merged and name not in catalog.retired
+        if segment.is_pack and not store.is_remote and name not in merged and name not in catalog.retired
     )
-    rows = {kind: selection(kind, sources, folder.file) for kind in ("runs", "rollouts", "attempts")}
-    contents = selection("examples", [Source(tuple(sorted(merged)))], folder.file)
-    known = selection("examples", [Source(kept)] if kept else [], folder.file)
-    used = f" AND content_id IN ({_used_contents(folder, catalog, without)})" if without else ""
+    rows = {kind: selection(kind, sources, store.file) for kind in ("runs", "rollouts", "attempts")}
+    contents = selection("examples", [Source(tuple(sorted(merged)))], store.file)
+    known = selection("examples", [Source(kept)] if kept else [], store.file)
+    used = f" AND content_id IN ({_used_contents(store, catalog, without)})" if without else ""
     return {
         "runs": f"{rows['runs']} ORDER BY run_id",
         "rollouts": f"{rows['rollouts']} ORDER BY run_id, example_id, rollout_index",
@@ -188,10 +164,10 @@ def _relations(
     }
 
 
-def _used_contents(folder: Folder, catalog: Catalog, without: Sequence[str]) -> str:
+def _used_contents(store: Store, catalog: Catalog, without: Sequence[str]) -> str:
     """The statement that selects the examples of all runs but these."""
     sources = [Source(source.segment_ids, (*source.without, *without)) for source in catalog.sources()]
-    return f"SELECT content_id FROM ({selection('rollouts', sources, folder.file)})"  # noqa: S608 - own paths, quoted
+    return f"SELECT content_id FROM ({selection('rollouts', sources, store.file)})"  # noqa: S608 - own paths, quoted
 
 
 def _mergeable(catalog: Catalog) -> list[Segment]:
@@ -220,5 +196,6 @@ def _batches(catalog: Catalog) -> Iterator[list[Segment]]:
 
 def _retired_at(catalog: Catalog, name: str) -> datetime:
     packs = [pack.created_at for pack in catalog.segments.values() if name in pack.replaces]
-    newer = [catalog.holders[run_id].created_at for run_id in catalog.segments[name].versions]
-    return min(packs or newer)
+    if packs:
+        return min(packs)
+    return min(catalog.holders[run_id].created_at for run_id in catalog.segments[name].versions)

@@ -7,7 +7,7 @@ DuckDB parses the run's files once, into temporary tables (``staging.py``), and 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,15 +21,17 @@ import orjson
 from nightjar import __version__
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import connect_scratch, explained, quoted
-from nightjar.warehouse.folder import Folder
 from nightjar.warehouse.run_files import RunFiles, read_run
 from nightjar.warehouse.segments import KINDS, Segment, segment_id_of
 from nightjar.warehouse.staging import set_variable, stage_run
+from nightjar.warehouse.store import Store
 
-ROW_GROUP_ROWS = 8192
-"""Few enough that the texts of one run are read without those of many others."""
+PARQUET_OPTIONS = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, ROW_GROUP_SIZE 8192"
+"""How files are written.
 
-_DEFAULT_THRESHOLD = 0.5
+Row groups are so short that the texts of one run are read without those of many others. Level 3 would make files a
+seventh smaller, and take a third longer to read and half as long again to write.
+"""
 
 _COUNT = """
 SELECT count(*), count(*) FILTER (error IS NOT NULL), (SELECT count(*) FROM staged_attempts) FROM staged_results
@@ -57,8 +59,23 @@ class PublishReport:
     seconds: float
 
 
-def publish_run(folder: Folder, run_dir: Path) -> PublishReport:
+def publish_run(store: Store, run_dir: Path) -> PublishReport:
     """Makes a run directory a segment, unless the warehouse has just this content already.
+
+    Raises:
+        WarehouseError: the run directory is damaged, or the warehouse cannot be written.
+    """
+    return publish_with(
+        run_dir, lambda connection, files: not _is_held(store, files) and _write(store, connection, files)
+    )
+
+
+def publish_with(run_dir: Path, write: Callable[[duckdb.DuckDBPyConnection, RunFiles], bool]) -> PublishReport:
+    """Stages a run directory, and has it written.
+
+    Args:
+        run_dir: the run directory.
+        write: is called with a connection that has the staged tables; says whether anything was new.
 
     Raises:
         WarehouseError: the run directory is damaged, or the warehouse cannot be written.
@@ -70,18 +87,18 @@ def publish_run(folder: Folder, run_dir: Path) -> PublishReport:
         with closing(connect_scratch(scratch)) as connection:
             stage_run(connection, files, scratch)
             [(rollouts, failed, attempts)] = connection.execute(_COUNT).fetchall()
-            is_new = not _is_held(folder, files) and _write(folder, connection, files)
+            is_new = write(connection, files)
     return PublishReport(files.run_id, rollouts, failed, attempts, is_new, time.monotonic() - started)
 
 
-def _is_held(folder: Folder, files: RunFiles) -> bool:
-    holder = folder.catalog().holders.get(files.run_id)
+def _is_held(store: Store, files: RunFiles) -> bool:
+    holder = store.catalog().holders.get(files.run_id)
     return holder is not None and holder.versions[files.run_id] == files.version
 
 
-def _write(folder: Folder, connection: duckdb.DuckDBPyConnection, files: RunFiles) -> bool:
-    _define(connection, files)
-    with folder.scratch() as scratch:
+def _write(store: Store, connection: duckdb.DuckDBPyConnection, files: RunFiles) -> bool:
+    define_new(connection, files)
+    with store.scratch() as scratch:
         segment = write_files(
             connection,
             scratch,
@@ -89,17 +106,18 @@ def _write(folder: Folder, connection: duckdb.DuckDBPyConnection, files: RunFile
             versions={files.run_id: files.version},
             relations={kind: f"FROM new_{kind}" for kind in KINDS},
         )
-        return folder.commit(segment, scratch)
+        return store.commit(segment, scratch)
 
 
-def _define(connection: duckdb.DuckDBPyConnection, files: RunFiles) -> None:
+def define_new(connection: duckdb.DuckDBPyConnection, files: RunFiles) -> None:
+    """Makes the views ``new_runs``, ``new_rollouts``, ``new_attempts`` and ``new_examples`` of a staged run."""
     variables = {
         "run_id": files.run_id,
         "version": files.version,
         "run_dir": str(files.run_dir.absolute()),
         "metadata": orjson.dumps(files.metadata).decode(),
         "config": files.config,
-        "threshold": files.metadata.get("pass_threshold") or _DEFAULT_THRESHOLD,
+        "threshold": files.pass_threshold,
     }
     for name, value in variables.items():
         set_variable(connection, name, value)
@@ -129,9 +147,8 @@ def write_files(
     rows, sizes = {}, {}
     for kind in KINDS:
         path = scratch / f"{kind}.parquet"
-        target = quoted(path)
         [(rows[kind],)] = connection.execute(
-            f"COPY ({relations[kind]}) TO {target} (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {ROW_GROUP_ROWS})"
+            f"COPY ({relations[kind]}) TO {quoted(path)} ({PARQUET_OPTIONS})"
         ).fetchall()
         sizes[kind] = path.stat().st_size
     if not rows["runs"]:

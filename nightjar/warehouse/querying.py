@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +14,9 @@ import duckdb
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import MEMORY_LIMIT, SPILL_LIMIT, explained, quoted
-from nightjar.warehouse.folder import Folder
+from nightjar.warehouse.memory import bounded_memory
+from nightjar.warehouse.reading_only import one_reading
+from nightjar.warehouse.store import Readable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,15 +30,17 @@ LARGEST_ANSWER_BYTES = 2_000_000_000
 Parameters = Sequence[object] | Mapping[str, object]
 """Values for ``?`` in a statement, or for ``$name``."""
 
-_READING = {
-    duckdb.StatementType.SELECT,
-    duckdb.StatementType.EXPLAIN,
-    duckdb.StatementType.MULTI,  # what a PIVOT without a list of values is
+LARGEST_PROCESS_BYTES = 2 * LARGEST_ANSWER_BYTES
+"""How much memory this process may take beyond what it has while a query runs: DuckDB's share and the answer."""
+
+_ARROW_ERRORS = {
+    "INTERRUPT": duckdb.InterruptException,
+    "IO": duckdb.IOException,
+    "Out of Memory": duckdb.OutOfMemoryException,
 }
 
-_EXPLAIN = re.compile(r"\s*EXPLAIN\b(?:\s*\([^)]*\))?(?:\s*ANALYZE\b)?", re.IGNORECASE)
-
 _CHUNK_ROWS = 10_000
+_CHUNK_BYTES = 64_000_000
 _CELL_BYTES = 80
 """What a number costs as an object of Python, its share of the row included."""
 
@@ -57,11 +60,11 @@ class QueryResult:
     rows: list[tuple[Any, ...]]
 
 
-def connect_locked(folder: Folder, spill: Path) -> duckdb.DuckDBPyConnection:
+def connect_locked(store: Readable, spill: Path) -> duckdb.DuckDBPyConnection:
     """Returns a connection that can read the files of a warehouse and nothing else, and whose settings are fixed.
 
     Args:
-        folder: the warehouse.
+        store: the warehouse.
         spill: where it puts what does not fit into memory; made and removed by DuckDB.
     """
     connection = duckdb.connect(
@@ -75,12 +78,16 @@ def connect_locked(folder: Folder, spill: Path) -> duckdb.DuckDBPyConnection:
             "autoload_known_extensions": False,
         },
     )
-    folder.prepare(connection)
-    connection.execute(
-        f"SET TimeZone = 'UTC'; SET parquet_metadata_cache = true; "
-        f"SET allowed_directories = [{quoted(folder.readable())}]; "
-        "SET enable_external_access = false; SET lock_configuration = true"
-    )
+    try:
+        store.prepare(connection)
+        connection.execute(
+            f"SET GLOBAL TimeZone = 'UTC'; SET enable_progress_bar = false; SET GLOBAL parquet_metadata_cache = true; "
+            f"SET allowed_directories = [{quoted(store.readable())}]; "
+            "SET enable_external_access = false; SET lock_configuration = true"
+        )
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -95,7 +102,8 @@ def run_query(
     Raises:
         WarehouseError: it is not one reading statement, DuckDB refuses it, it takes too long, or answers too much.
     """
-    with _answering(connection, sql, parameters, timeout_seconds) as cursor:
+    with _checked(connection, sql, timeout_seconds) as statement:
+        cursor = connection.execute(statement, parameters)
         described = cursor.description
         rows = _fetch(cursor)
     names = _distinct(column[0] for column in described)
@@ -111,54 +119,50 @@ def run_arrow_query(
     """Runs one statement on a locked connection, and returns an Arrow table; raises like ``run_query``."""
     import pyarrow as pa
 
-    with _answering(connection, sql, parameters, timeout_seconds) as cursor:
-        batches, size = [], 0
-        reader = cursor.to_arrow_reader(_CHUNK_ROWS)
-        for batch in reader:
-            size += batch.nbytes
-            _check_size(size)
-            batches.append(batch)
-        return pa.Table.from_batches(batches, reader.schema)
+    with _checked(connection, sql, timeout_seconds) as statement:
+        reader = connection.sql(statement, params=parameters).to_arrow_reader(_CHUNK_ROWS)
+        try:
+            return pa.Table.from_batches(_within_size(reader), reader.schema)
+        except OSError as error:  # what Arrow makes of DuckDB's errors
+            raise _ARROW_ERRORS.get(str(error).partition(" Error: ")[0], duckdb.Error)(str(error)) from error
+
+
+def _within_size(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    size = 0
+    for batch in reader:
+        size += batch.nbytes
+        _check_size(size)
+        yield batch
 
 
 @contextmanager
-def _answering(
-    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters | None, timeout_seconds: float
-) -> Iterator[duckdb.DuckDBPyConnection]:
+def _checked(connection: duckdb.DuckDBPyConnection, sql: str, timeout_seconds: float) -> Iterator[duckdb.Statement]:
     with explained("The query failed"):
-        statement = _one_reading(connection, sql)
-        with _limited(connection, timeout_seconds):
-            yield connection.execute(statement, parameters)
-
-
-def _one_reading(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
-    statements = connection.extract_statements(sql)
-    if len(statements) != 1:
-        raise WarehouseError(f"Expected one SQL statement, found {len(statements)}.")
-    statement = statements[0]
-    if statement.type is duckdb.StatementType.EXPLAIN:  # EXPLAIN ANALYZE runs what it explains
-        _one_reading(connection, _EXPLAIN.sub("", _without_comments(statement.query), count=1))
-    elif statement.type not in _READING:
-        raise WarehouseError(
-            f"{statement.type.name} is refused: a query only reads the warehouse. "
-            "Use SELECT, WITH, FROM, PIVOT, DESCRIBE, SUMMARIZE, SHOW or EXPLAIN."
-        )
-    return statement
-
-
-def _without_comments(sql: str) -> str:
-    """What begins a statement, without comments before or between its first words."""
-    return re.sub(r"^(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)+", "", sql, flags=re.DOTALL)
+        statement = one_reading(connection, sql)
+        with _limited(connection, timeout_seconds), bounded_memory(LARGEST_PROCESS_BYTES):
+            yield statement
 
 
 def _fetch(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
-    size = 0
-    while chunk := cursor.fetchmany(_CHUNK_ROWS):
+    size, count = 0, 1
+    while chunk := cursor.fetchmany(count):
         rows += chunk
-        size += sum(_CELL_BYTES + (len(cell) if isinstance(cell, str | bytes) else 0) for row in chunk for cell in row)
+        size += sum(_size(row) for row in chunk)
         _check_size(size)
+        count = max(1, min(8 * count, _CHUNK_ROWS, len(rows) * _CHUNK_BYTES // size))
     return rows
+
+
+def _size(value: object) -> int:
+    """About the memory that a value takes."""
+    if isinstance(value, str | bytes):
+        return _CELL_BYTES + len(value)
+    if isinstance(value, list | tuple):
+        return _CELL_BYTES + sum(map(_size, value))
+    if isinstance(value, dict):
+        return _CELL_BYTES + sum(map(_size, value.keys())) + sum(map(_size, value.values()))
+    return _CELL_BYTES
 
 
 def _check_size(size: int) -> None:
@@ -176,6 +180,10 @@ def _limited(connection: duckdb.DuckDBPyConnection, timeout_seconds: float) -> I
     timer.start()
     try:
         yield
+    except (MemoryError, duckdb.OutOfMemoryException) as error:
+        raise WarehouseError(
+            f"The query takes too much memory, or more than {SPILL_LIMIT} of disk. Narrow it, or take it apart."
+        ) from error
     except duckdb.InterruptException as error:
         raise WarehouseError(
             f"The query was stopped after {timeout_seconds:g} s. Narrow it, or take it apart."

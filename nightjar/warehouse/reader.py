@@ -17,9 +17,9 @@ import duckdb
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import explained, transaction
-from nightjar.warehouse.folder import Folder
 from nightjar.warehouse.querying import connect_locked
 from nightjar.warehouse.relations import define
+from nightjar.warehouse.store import Store
 
 _TRIES = 5
 
@@ -29,8 +29,8 @@ Answer = TypeVar("Answer")
 class Reader:
     """Reads one warehouse; may be used by several threads."""
 
-    def __init__(self, folder: Folder) -> None:
-        self._folder = folder
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self._lock = threading.Lock()
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._defined: object = None
@@ -45,7 +45,7 @@ class Reader:
             try:
                 return self._ask(question)
             except WarehouseError as error:
-                if not isinstance(error.__cause__, duckdb.IOException):
+                if not _is_removed(error.__cause__):
                     raise
                 self._defined = None
         return self._ask(question)
@@ -58,7 +58,7 @@ class Reader:
             self._connection, self._defined = None, None
 
     def _ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
-        with explained(f"Cannot read the warehouse {self._folder}"):
+        with explained(f"Cannot read the warehouse {self._store}"):
             cursor = self._refreshed()
         try:
             return question(cursor)
@@ -68,13 +68,18 @@ class Reader:
     def _refreshed(self) -> duckdb.DuckDBPyConnection:
         """Returns a connection whose views are those of the segments that are there now."""
         with self._lock:
-            catalog, prices = self._folder.catalog(), self._folder.prices()
+            catalog, prices = self._store.catalog(), self._store.prices()
             if self._connection is None:
                 spill = Path(gettempdir()) / f"nightjar-{uuid.uuid4().hex}"
-                self._connection = connect_locked(self._folder, spill)
+                self._connection = connect_locked(self._store, spill)
             state = (frozenset(catalog.segments), tuple(prices))
             if self._defined != state:
                 with transaction(self._connection):
-                    define(self._connection, catalog, self._folder.file, prices)
+                    define(self._connection, catalog, self._store.file, prices)
                 self._defined = state
             return self._connection.cursor()
+
+
+def _is_removed(error: BaseException | None) -> bool:
+    """Says whether a file may be gone: as DuckDB says it, or as a filesystem in Python does within DuckDB."""
+    return isinstance(error, duckdb.IOException) or "\nFileNotFoundError: " in str(error)

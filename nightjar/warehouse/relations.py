@@ -17,6 +17,9 @@ from nightjar.warehouse.database import quoted
 from nightjar.warehouse.prices import Price
 from nightjar.warehouse.segments import KINDS, Catalog, Source
 
+PRICES_COLUMNS = "model VARCHAR NOT NULL, since TIMESTAMPTZ NOT NULL, input DOUBLE NOT NULL, output DOUBLE NOT NULL"
+"""The columns of the table of prices."""
+
 FileOf = Callable[[str, str], str]
 """From a segment's id and a kind to where DuckDB finds the file."""
 
@@ -40,13 +43,23 @@ def selection(kind: str, sources: Sequence[Source], file_of: FileOf) -> str:
 
 def define_prices(connection: duckdb.DuckDBPyConnection, prices: Sequence[Price]) -> None:
     """Makes, or replaces, the table of prices."""
-    connection.execute(
-        "CREATE OR REPLACE TABLE segments.prices "
-        "(model VARCHAR NOT NULL, since TIMESTAMPTZ NOT NULL, input DOUBLE NOT NULL, output DOUBLE NOT NULL)"
-    )
+    connection.execute(f"CREATE OR REPLACE TABLE segments.prices ({PRICES_COLUMNS})")
+    insert_prices(connection, "segments.prices", prices)
+
+
+def insert_prices(connection: duckdb.DuckDBPyConnection, table: str, prices: Sequence[Price]) -> None:
+    """Adds prices to a table of prices."""
     if prices:
         rows = ", ".join(f"({quoted(p.model)}, {quoted(p.since.isoformat())}, {p.input}, {p.output})" for p in prices)
-        connection.execute(f"INSERT INTO segments.prices VALUES {rows}")  # noqa: S608 - quoted
+        connection.execute(f"INSERT INTO {table} VALUES {rows}")  # noqa: S608 - quoted
+
+
+def segment_tables() -> list[str]:
+    """Returns the statements that make empty tables of the kinds of a segment."""
+    with duckdb.connect(":memory:") as empty:
+        schema.migrate(empty)
+        made = empty.execute("SELECT table_name, sql FROM duckdb_tables()").fetchall()
+    return [sql for name, sql in made if name in KINDS]
 
 
 @cache

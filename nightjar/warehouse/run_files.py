@@ -65,6 +65,11 @@ class RunFiles:
         return str(self.metadata["run_id"])
 
     @property
+    def pass_threshold(self) -> float:
+        """The reward from which on a rollout is correct."""
+        return _pass_threshold(self.metadata)
+
+    @property
     def state_columns(self) -> list[str]:
         """The columns of results beyond the usual ones."""
         return self.metadata.get("state_columns") or []
@@ -191,7 +196,7 @@ def _aggregates(metadata: dict[str, Any], results: Path) -> dict[str, Any]:
             (line.row for line in scan_lines(results) if last[_key(line.row)] == line.number),
             rollouts=metadata["rollouts"],
             rollouts_per_example=metadata["rollouts_per_example"],
-            pass_threshold=metadata.get("pass_threshold", _DEFAULT_THRESHOLD),
+            pass_threshold=_pass_threshold(metadata),
         )
     except (RunDirectoryError, KeyError) as error:
         raise WarehouseError(f"Cannot read {results}: {error}") from error
@@ -200,3 +205,8 @@ def _aggregates(metadata: dict[str, Any], results: Path) -> dict[str, Any]:
 
 def _key(row: dict[str, Any]) -> tuple[int, int]:
     return row["example_id"], row["rollout_index"]
+
+
+def _pass_threshold(metadata: dict[str, Any]) -> float:
+    threshold = metadata.get("pass_threshold")
+    return _DEFAULT_THRESHOLD if threshold is None else float(threshold)

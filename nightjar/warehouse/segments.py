@@ -82,7 +82,7 @@ class Segment:
                 fields["created_at"] = datetime.fromisoformat(fields["created_at"])
                 fields["replaces"] = tuple(fields["replaces"])
                 return cls(segment_id, **fields)
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise WarehouseError(f"Segment {segment_id!r} is damaged: {COMMIT}: {error}") from error
         raise WarehouseError(
             f"The warehouse is at version {found}, this Nightjar knows version {SCHEMA}. "

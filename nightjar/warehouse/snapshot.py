@@ -20,6 +20,7 @@ from nightjar.warehouse import schema
 from nightjar.warehouse.database import explained
 from nightjar.warehouse.folder import Folder
 from nightjar.warehouse.relations import define
+from nightjar.warehouse.store import Store
 
 NAME = "nightjar.duckdb"
 
@@ -32,11 +33,13 @@ _LOCK_TIMEOUT_SECONDS = 30.0
 _log = logging.getLogger(__name__)
 
 
-def write_snapshot(folder: Folder) -> None:
+def write_snapshot(folder: Store) -> None:
     """Replaces the database file by one of the segments that are there now; warns where that fails.
 
-    Nothing is lost without it: the segments are what counts.
+    Nothing is lost without it: the segments are what counts. An object store has none.
     """
+    if not isinstance(folder, Folder):
+        return
     try:
         with FileLock(folder.path / _LOCK_NAME, timeout=_LOCK_TIMEOUT_SECONDS):
             _replace(folder)

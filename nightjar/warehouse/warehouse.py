@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
 
-from nightjar.errors import WarehouseError
-from nightjar.warehouse.database import explained
-from nightjar.warehouse.folder import Folder
-from nightjar.warehouse.packing import pack_as_needed
-from nightjar.warehouse.publishing import PublishReport, publish_run
+from nightjar.warehouse.backend import open_backend
+from nightjar.warehouse.location import Kind, folder_of, kind_of, resolve_warehouse, shown
+from nightjar.warehouse.publishing import PublishReport
 from nightjar.warehouse.querying import (
     QUERY_TIMEOUT_SECONDS,
     Parameters,
@@ -21,34 +18,34 @@ from nightjar.warehouse.querying import (
     run_arrow_query,
     run_query,
 )
-from nightjar.warehouse.reader import Reader
-from nightjar.warehouse.relations import define
-from nightjar.warehouse.snapshot import write_snapshot
-from nightjar.warehouse.upgrading import upgrade_if_old
+from nightjar.warehouse.stopping import run_stoppable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def resolve_warehouse(explicit: str | None = None) -> Path:
-    """Returns the folder named here, by ``NIGHTJAR_WAREHOUSE``, or else ``outputs/warehouse``."""
-    return Path(explicit or os.environ.get("NIGHTJAR_WAREHOUSE") or "outputs/warehouse")
-
-
 class Warehouse:
-    """All published runs, as segments in a folder.
+    """All published runs, as segments in a folder or an object store, or in the tables of a service.
 
     Any number of processes may publish and query at the same time: segments never change, and nothing stays open
     between two calls.
 
+    Args:
+        location: a folder; ``s3://bucket/prefix`` or another URL that fsspec knows; or ``md:name``,
+            ``ducklake:catalog``, ``duckdb:path``. Nothing is made or reached before the first call.
+
     Attributes:
-        folder: made by the first publish.
+        location: as it was given, for messages: without passwords.
+        folder: where it is on this machine, made by the first publish; None for one that is elsewhere.
+
+    Raises:
+        WarehouseError: the location cannot be understood, or a package for it is missing.
     """
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder).expanduser()
-        self._segments = Folder(self.folder)
-        self._reader = Reader(self._segments)
+    def __init__(self, location: str | Path) -> None:
+        self.location = shown(str(location))
+        self.folder = folder_of(str(location)) if kind_of(str(location)) is Kind.FOLDER else None
+        self._backend = open_backend(str(location))
 
     def publish(self, run_dir: str | Path) -> PublishReport:
         """Makes the warehouse hold this run as its directory has it now.
@@ -59,12 +56,7 @@ class Warehouse:
         Raises:
             WarehouseError: the run directory is damaged, or the warehouse cannot be written.
         """
-        upgrade_if_old(self._segments)
-        report = publish_run(self._segments, Path(run_dir))
-        if report.is_new:
-            pack_as_needed(self._segments)
-            write_snapshot(self._segments)
-        return report
+        return self._backend.publish(Path(run_dir))
 
     def query(
         self,
@@ -83,8 +75,11 @@ class Warehouse:
         Raises:
             WarehouseError: there is no warehouse, the statement is refused, takes too long or too much memory.
         """
-        self._require()
-        return self._reader.ask(lambda connection: run_query(connection, sql, parameters, timeout_seconds))
+        return self._backend.ask(
+            lambda connection: run_stoppable(
+                lambda: run_query(connection, sql, parameters, timeout_seconds), connection.interrupt
+            )
+        )
 
     def query_arrow(
         self,
@@ -94,8 +89,11 @@ class Warehouse:
         timeout_seconds: float = QUERY_TIMEOUT_SECONDS,
     ) -> pa.Table:
         """Runs one statement that only reads, and returns an Arrow table; otherwise like ``query``."""
-        self._require()
-        return self._reader.ask(lambda connection: run_arrow_query(connection, sql, parameters, timeout_seconds))
+        return self._backend.ask(
+            lambda connection: run_stoppable(
+                lambda: run_arrow_query(connection, sql, parameters, timeout_seconds), connection.interrupt
+            )
+        )
 
     def catalog(self) -> QueryResult:
         """Returns every table and view with its columns: table, about, column, type, note."""
@@ -112,18 +110,16 @@ class Warehouse:
         Raises:
             WarehouseError: there is no warehouse.
         """
-        self._require()
-        connection = duckdb.connect(":memory:")
-        with explained(f"Cannot read the warehouse {self.folder}"):
-            connection.execute("SET TimeZone = 'UTC'")
-            self._segments.prepare(connection)
-            define(connection, self._segments.catalog(), self._segments.file, self._segments.prices())
-        return connection
+        return self._backend.connect()
 
-    def _require(self) -> None:
-        upgrade_if_old(self._segments)
-        if not self._segments.exists():
-            raise WarehouseError(
-                f"No warehouse at {self.folder.absolute()}. Run an evaluation first, with "
-                "'nightjar eval run', or name a folder with --warehouse or NIGHTJAR_WAREHOUSE."
-            )
+
+def connect(location: str | Path | None = None) -> duckdb.DuckDBPyConnection:
+    """Returns a DuckDB connection that sees a warehouse, see ``Warehouse.connect``.
+
+    Args:
+        location: as for ``Warehouse``; None for ``NIGHTJAR_WAREHOUSE``, or else ``outputs/warehouse``.
+
+    Raises:
+        WarehouseError: there is no warehouse.
+    """
+    return Warehouse(location if location is not None else resolve_warehouse()).connect()

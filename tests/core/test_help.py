@@ -8,6 +8,8 @@ from nightjar.cli.app import app
 COMMANDS = [
     "", "demo", "sql", "publish", "up", "down", "model-server",
     "eval", "eval run", "env", "env init", "env install", "env list",
+    "warehouse", "warehouse info", "warehouse doctor", "warehouse rebuild", "warehouse import", "warehouse export",
+    "warehouse compact", "warehouse prune", "warehouse prices", "warehouse prices set", "warehouse prices remove",
 ]  # fmt: skip
 
 

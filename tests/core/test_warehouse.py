@@ -1,11 +1,9 @@
-"""The warehouse: what a publish leaves, what a query may do, and many processes at once."""
+"""The warehouse: what a publish leaves, what damage does, and what a catalog says."""
 
 import json
+import logging
 import math
 import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from datetime import UTC, datetime
@@ -15,93 +13,9 @@ import duckdb
 import pytest
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse import PublishReport, Warehouse, database, resolve_warehouse, schema
-
-METADATA = {
-    "run_id": "run-1",
-    "status": "incomplete",
-    "env_id": "gsm8k",
-    "env_version": "1.2.0",
-    "env_args": {"split": "test"},
-    "model": "openai/gpt-4.1-mini",
-    "base_url": "https://api.example.com/v1",
-    "num_examples": 2,
-    "rollouts_per_example": 2,
-    "sampling_args": {"temperature": 0.5},
-    "dataset_fingerprint": "f00d",
-    "date": "2026-11-20",
-    "time": "18:00:00",
-    "time_ms": 61000.5,
-    "started_at": "2026-11-20T20:00:00+02:00",
-    "finished_at": "2026-11-20T18:01:01Z",
-    "rollouts": 4,
-    "scored": 3,
-    "failed": 1,
-    "coverage": 0.75,
-    "avg_reward": 0.5,
-    "stderr": 0.25,
-    "avg_metrics": {"correct": 0.5, "length": 12.0},
-    "avg_error": 0.25,
-    "pass_at_k": {"1": 0.5},
-    "pass_all_k": {"1": 0.5},
-    "pass_threshold": 0.5,
-    "usage": {"input_tokens": 300, "output_tokens": 60},
-    "errors": {"ModelError -> RateLimitError": 1},
-    "stop_conditions": {"done": 3},
-    "version_info": {"nightjar": "0.1.0"},
-    "state_columns": [],
-    "flow_run_id": None,
-}
-
-FAILURE = {
-    "error": "ModelError",
-    "message": "429 Too Many Requests",
-    "phase": "generation",
-    "error_chain_repr": "ModelError -> RateLimitError",
-    "error_chain_str": "ModelError: 429",
-    "traceback": None,
-}
-
-
-def rollout(example_id: int, rollout_index: int, reward: float = 1.0, /, **fields) -> dict:
-    return {
-        "example_id": example_id,
-        "rollout_index": rollout_index,
-        "example_hash": f"hash-{example_id}",
-        "prompt": [{"role": "user", "content": "2 + 2?"}],
-        "completion": [{"role": "assistant", "content": "4"}],
-        "answer": "4",
-        "info": {"level": 1},
-        "task": "math",
-        "reward": reward,
-        "advantage": 0.25,
-        "metrics": {"correct": reward, "length": 12.0},
-        "error": None,
-        "timing": {"generation_ms": 10.5, "scoring_ms": 0.5, "total_ms": 11.0},
-        "is_completed": True,
-        "is_truncated": False,
-        "stop_condition": "done",
-        "token_usage": {"input_tokens": 100, "output_tokens": 20},
-        "attempts": 1,
-        "model": "gpt-4.1-mini-2026",
-        **fields,
-    }
-
-
-def failed(example_id: int, rollout_index: int) -> dict:
-    nothing = {"reward": None, "advantage": None, "metrics": {}, "completion": None, "model": None}
-    return rollout(example_id, rollout_index) | nothing | {"error": FAILURE, "attempts": 3}
-
-
-ROLLOUTS = [rollout(0, 0, 1.0), rollout(0, 1, 0.0), rollout(1, 0, 0.5), failed(1, 1)]
-
-
-def write_run(folder: Path, rollouts=ROLLOUTS, **metadata) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "metadata.json").write_text(json.dumps({**METADATA, **metadata}))
-    lines = (line if isinstance(line, str) else json.dumps(line) + "\n" for line in rollouts)
-    (folder / "results.jsonl").write_text("".join(lines))
-    return folder
+from nightjar.warehouse import Warehouse, resolve_warehouse, schema
+from nightjar.warehouse.packing import pack_everything
+from nightjar.warehouse.segments import KINDS
 
 
 @pytest.fixture
@@ -110,16 +24,15 @@ def warehouse(tmp_path):
 
 
 @pytest.fixture
-def run_dir(tmp_path):
-    return write_run(tmp_path / "run")
+def fan_in(monkeypatch):
+    """Packs as soon as there are four segments of about a size."""
+    monkeypatch.setattr("nightjar.warehouse.packing.FAN_IN", 4)
+    return 4
 
 
-@pytest.fixture(scope="module")
-def published(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("published")
-    warehouse = Warehouse(folder / "warehouse")
-    warehouse.publish(write_run(folder / "run"))
-    return warehouse
+@pytest.fixture
+def run_dir(tmp_path, run_writer):
+    return run_writer.write(tmp_path / "run")
 
 
 def one(warehouse, sql, parameters=None):
@@ -127,34 +40,52 @@ def one(warehouse, sql, parameters=None):
     return row
 
 
+def record(warehouse, sql):
+    result = warehouse.query(sql)
+    (row,) = result.rows
+    return dict(zip(result.columns, row, strict=True))
+
+
 def contents(warehouse):
-    tables = {
-        "runs": "SELECT * EXCLUDE (published_at) FROM runs ORDER BY ALL",
-        "rollouts": "FROM rollouts ORDER BY ALL",
-        "metrics": "FROM metrics ORDER BY ALL",
-        "errors": "FROM errors ORDER BY ALL",
+    relations = {
+        "runs": "SELECT * EXCLUDE (published_at)",
+        "rollouts": "SELECT *",
+        "attempts": "SELECT *",
+        "metrics": "SELECT *",
+        "errors": "SELECT *",
+        "examples": "SELECT *",
     }
-    return {table: warehouse.query(sql).rows for table, sql in tables.items()}
+    return {name: warehouse.query(f"{select} FROM {name} ORDER BY ALL").rows for name, select in relations.items()}
+
+
+def files(folder):
+    """Every file of the segments, with its content and when it was written."""
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("segments/*/*")}
 
 
 class TestPublish:
     def test_reports_what_it_published(self, warehouse, run_dir):
-        report = warehouse.publish(run_dir)
-        assert report == PublishReport(run_id="run-1", rollouts=4, metrics=6, errors=1)
+        report = warehouse.publish(str(run_dir))
+        assert (report.run_id, report.rollouts, report.failed, report.attempts) == ("run-1", 4, 1, 0)
+        assert report.is_new
+        assert 0 < report.seconds < 60
 
-    def test_a_run_has_one_row(self, warehouse, run_dir):
-        warehouse.publish(str(run_dir))
-        result = warehouse.query("FROM runs")
-        (row,) = result.rows
-        run = dict(zip(result.columns, row, strict=True))
+    def test_a_run_has_one_row(self, warehouse, run_dir, run_writer):
+        warehouse.publish(run_dir)
+        run = record(warehouse, "FROM runs")
         assert datetime.now(UTC).timestamp() - run.pop("published_at").timestamp() < 60
-        assert json.loads(run.pop("metadata")) == METADATA
+        assert json.loads(run.pop("metadata")) == run_writer.metadata
+        assert run.pop("version").startswith("0000000000000-1795197661000-")
         assert run == {
             "run_id": "run-1",
             "status": "incomplete",
+            "suite": None,
+            "tags": None,
             "env_id": "gsm8k",
             "env_version": "1.2.0",
+            "env_commit": "def",
             "env_args": '{"split":"test"}',
+            "extra_env_kwargs": '{"max_turns":4}',
             "model": "openai/gpt-4.1-mini",
             "base_url": "https://api.example.com/v1",
             "sampling_args": '{"temperature":0.5}',
@@ -167,6 +98,7 @@ class TestPublish:
             "rollouts": 4,
             "scored": 3,
             "failed": 1,
+            "truncated": 1,
             "coverage": 0.75,
             "avg_reward": 0.5,
             "stderr": 0.25,
@@ -177,27 +109,37 @@ class TestPublish:
             "pass_threshold": 0.5,
             "input_tokens": 300,
             "output_tokens": 60,
-            "version_info": '{"nightjar":"0.1.0"}',
+            "errors": {"ModelError -> RateLimitError": 1},
+            "stop_conditions": {"done": 3},
+            "served_models": ["gpt-4.1-mini-2026"],
+            "nightjar_version": "0.1.0",
+            "nightjar_commit": "abc",
+            "version_info": '{"nightjar_version":"0.1.0","nightjar_commit":"abc","env_commit":"def"}',
             "flow_run_id": None,
             "run_dir": str(run_dir),
+            "cost": None,
+            "config": None,
         }
 
     def test_a_rollout_has_one_row(self, warehouse, run_dir):
         warehouse.publish(run_dir)
-        result = warehouse.query("FROM rollouts WHERE example_id = 0 AND rollout_index = 1")
-        (row,) = result.rows
-        assert dict(zip(result.columns, row, strict=True)) == {
+        assert record(warehouse, "FROM rollouts WHERE example_id = 0 AND rollout_index = 1") == {
             "run_id": "run-1",
             "example_id": 0,
             "rollout_index": 1,
             "example_hash": "hash-0",
             "reward": 0.0,
             "advantage": 0.25,
-            "is_completed": True,
-            "is_truncated": False,
-            "stop_condition": "done",
+            "correct": False,
+            "metrics": {"correct": 0.0, "length": 12.0},
             "error": None,
             "error_chain": None,
+            "error_phase": None,
+            "error_message": None,
+            "error_traceback": None,
+            "stop_condition": "done",
+            "is_completed": True,
+            "is_truncated": False,
             "input_tokens": 100,
             "output_tokens": 20,
             "generation_ms": 10.5,
@@ -206,48 +148,71 @@ class TestPublish:
             "attempts": 1,
             "model": "gpt-4.1-mini-2026",
             "task": "math",
-            "answer": "4",
             "prompt": '[{"role":"user","content":"2 + 2?"}]',
-            "completion": '[{"role":"assistant","content":"4"}]',
+            "answer": "4",
             "info": '{"level":1}',
             "tool_defs": None,
+            "completion": '[{"role":"assistant","content":"4"}]',
+            "trajectory": None,
             "state": None,
         }
-
-    def test_metrics_and_errors_have_their_rows(self, warehouse, run_dir):
-        warehouse.publish(run_dir)
-        published = contents(warehouse)
-        assert published["metrics"] == [
-            ("run-1", 0, 0, "correct", 1.0),
-            ("run-1", 0, 0, "length", 12.0),
-            ("run-1", 0, 1, "correct", 0.0),
-            ("run-1", 0, 1, "length", 12.0),
-            ("run-1", 1, 0, "correct", 0.5),
-            ("run-1", 1, 0, "length", 12.0),
-        ]
-        chain = "ModelError -> RateLimitError"
-        message = "429 Too Many Requests"
-        assert published["errors"] == [("run-1", 1, 1, "generation", "ModelError", message, chain, None)]
 
     def test_a_failed_rollout_has_an_error_and_no_reward(self, warehouse, run_dir):
         warehouse.publish(run_dir)
         row = one(
             warehouse,
-            "SELECT reward, advantage, error, error_chain, attempts, completion IS NULL"
-            " FROM rollouts WHERE error IS NOT NULL",
+            "SELECT reward, advantage, correct, metrics, error, error_chain, error_phase, error_message, attempts,"
+            " completion FROM rollouts WHERE error IS NOT NULL",
         )
-        assert row == (None, None, "ModelError", "ModelError -> RateLimitError", 3, True)
+        chain, message = "ModelError -> RateLimitError", "429 Too Many Requests"
+        assert row == (None, None, None, {}, "ModelError", chain, "generation", message, 3, None)
 
-    def test_twice_leaves_the_same_rows(self, warehouse, run_dir):
-        warehouse.publish(run_dir)
-        before = contents(warehouse)
-        warehouse.publish(run_dir)
+    def test_the_ledger_has_a_row_per_attempt(self, warehouse, tmp_path, run_writer):
+        attempts = [
+            run_writer.attempt(0, 0, 1, finished_at=1_800_000_000.25, error=run_writer.failure, token_usage=None),
+            run_writer.attempt(0, 0, 2, finished_at=1_800_000_001.5),
+        ]
+        warehouse.publish(run_writer.write(tmp_path / "run", [run_writer.rollout(0, 0, attempts=2)], attempts))
+        moment = datetime(2027, 1, 15, 8, 0, 0, 250_000, UTC)
+        chain, message = "ModelError -> RateLimitError", "429 Too Many Requests"
+        failure = ("ModelError", chain, message, None)
+        assert warehouse.query("FROM attempts ORDER BY attempt").rows == [
+            ("run-1", 0, 0, 1, moment, *failure, 10.5, None, None),
+            ("run-1", 0, 0, 2, moment.replace(second=1, microsecond=500_000), None, None, None, None, 10.5, 100, 20),
+        ]
+        assert one(warehouse, "SELECT trajectory, attempts FROM rollouts") == ('[{"response":"4"}]', 2)
+
+    def test_the_trajectory_is_of_the_last_attempt_that_succeeded(self, warehouse, tmp_path, run_writer):
+        def attempt(number, text, **fields):
+            return run_writer.attempt(0, 0, number, state={"trajectory": [text]}, **fields)
+
+        attempts = [
+            attempt(1, "first"),
+            attempt(2, "second"),
+            run_writer.attempt(0, 0, 3, error=run_writer.failure),
+        ]
+        warehouse.publish(run_writer.write(tmp_path / "run", [run_writer.rollout(0, 0)], attempts))
+        assert one(warehouse, "SELECT trajectory FROM rollouts") == ('["second"]',)
+
+    def test_twice_writes_nothing(self, warehouse, run_dir):
+        assert warehouse.publish(run_dir).is_new
+        before, files_before = contents(warehouse), files(warehouse.folder)
+        again = warehouse.publish(run_dir)
+        assert (again.is_new, again.rollouts, again.failed) == (False, 4, 1)
         assert contents(warehouse) == before
+        assert files(warehouse.folder) == files_before
 
-    def test_replaces_only_its_own_run(self, warehouse, run_dir, tmp_path):
+    def test_a_note_of_being_published_is_no_new_content(self, warehouse, run_dir, run_writer):
         warehouse.publish(run_dir)
-        warehouse.publish(write_run(tmp_path / "other", [rollout(0, 0)], run_id="run-2"))
-        warehouse.publish(write_run(run_dir, [rollout(0, 0, 0.25)], status="completed"))
+        run_writer.write(run_dir, published_at="2026-11-20T19:00:00Z")
+        assert not warehouse.publish(run_dir).is_new
+
+    def test_replaces_only_its_own_run(self, warehouse, run_dir, tmp_path, run_writer):
+        rollout = run_writer.rollout
+        warehouse.publish(run_dir)
+        warehouse.publish(run_writer.write(tmp_path / "other", [rollout(0, 0)], run_id="run-2"))
+        later = {"status": "completed", "finished_at": "2026-11-20T19:00:00Z"}
+        warehouse.publish(run_writer.write(run_dir, [rollout(0, 0, 0.25)], **later))
         counts = "SELECT run_id, status, (FROM rollouts r SELECT count(*) WHERE r.run_id = runs.run_id)"
         assert warehouse.query(f"{counts} FROM runs ORDER BY run_id").rows == [
             ("run-1", "completed", 1),
@@ -256,30 +221,58 @@ class TestPublish:
         assert one(warehouse, "SELECT count(*) FROM errors") == (0,)
         assert one(warehouse, "SELECT count(*) FROM metrics") == (4,)
 
-    def test_the_last_line_of_a_rollout_counts(self, warehouse, tmp_path):
-        lines = [failed(0, 0), rollout(0, 1, 0.5), rollout(0, 0, 0.25), rollout(0, 0, 0.75)]
-        report = warehouse.publish(write_run(tmp_path / "run", lines))
-        assert report == PublishReport(run_id="run-1", rollouts=2, metrics=4, errors=0)
+    def test_an_older_copy_that_comes_later_does_not_count(self, warehouse, tmp_path, run_writer):
+        rollout, attempt = run_writer.rollout, run_writer.attempt
+        old = run_writer.write(tmp_path / "old", [rollout(0, 0, 0.0)], [attempt(0, 0, 1, finished_at=1000.0)])
+        both = [attempt(0, 0, 1, finished_at=1000.0), attempt(0, 0, 2, finished_at=2000.0)]
+        new = run_writer.write(tmp_path / "new", [rollout(0, 0, 1.0)], both)
+        for run_dir in (new, old):
+            warehouse.publish(run_dir)
+        assert one(warehouse, "SELECT reward FROM rollouts") == (1.0,)
+        assert one(warehouse, "SELECT count(*) FROM attempts") == (2,)
+
+    def test_a_retried_rollout_replaces_its_record_and_keeps_its_attempts(self, warehouse, tmp_path, run_writer):
+        failure, attempt = run_writer.failure, run_writer.attempt
+        first = [attempt(0, 0, 1, finished_at=1000.0, error=failure)]
+        run_dir = run_writer.write(tmp_path / "run", [run_writer.failed(0, 0, attempts=1)], first)
+        warehouse.publish(run_dir)
+        both = [*first, attempt(0, 0, 2, finished_at=2000.0)]
+        run_writer.write(run_dir, [run_writer.rollout(0, 0, 1.0, attempts=2)], both)
+        warehouse.publish(run_dir)
+        assert warehouse.query("SELECT reward, error, attempts FROM rollouts").rows == [(1.0, None, 2)]
+        assert warehouse.query("SELECT attempt, error FROM attempts ORDER BY 1").rows == [(1, "ModelError"), (2, None)]
+
+    def test_the_last_line_of_a_rollout_counts(self, warehouse, tmp_path, run_writer):
+        rollout = run_writer.rollout
+        lines = [run_writer.failed(0, 0), rollout(0, 1, 0.5), rollout(0, 0, 0.25), rollout(0, 0, 0.75)]
+        report = warehouse.publish(run_writer.write(tmp_path / "run", lines))
+        assert (report.rollouts, report.failed) == (2, 0)
         rewards = warehouse.query("SELECT rollout_index, reward FROM rollouts ORDER BY 1").rows
         assert rewards == [(0, 0.75), (1, 0.5)]
 
     def test_missing_fields_are_null(self, warehouse, tmp_path):
         run_dir = tmp_path / "run"
         run_dir.mkdir()
-        (run_dir / "metadata.json").write_text('{"run_id": "bare"}')
+        (run_dir / "metadata.json").write_text('{"run_id": "bare", "scored": 1}')
         (run_dir / "results.jsonl").write_text('{"example_id": 7, "rollout_index": 0}\n')
-        assert warehouse.publish(run_dir) == PublishReport("bare", 1, 0, 0)
+        assert warehouse.publish(run_dir).rollouts == 1
         row = one(warehouse, "SELECT COLUMNS(* EXCLUDE (run_id, example_id, rollout_index)) FROM rollouts")
         assert set(row) == {None}
-        row = one(
-            warehouse,
-            "SELECT COLUMNS(* EXCLUDE (run_id, run_dir, published_at, metadata)) FROM runs",
-        )
-        assert set(row) == {None}
+        given = "run_id, version, scored, run_dir, published_at, metadata"
+        assert set(one(warehouse, f"SELECT COLUMNS(* EXCLUDE ({given})) FROM runs")) == {None}
 
-    def test_a_metric_that_is_no_number_keeps_its_row(self, warehouse, tmp_path):
+    def test_a_run_that_was_killed_has_aggregates_of_what_is_there(self, warehouse, tmp_path, run_writer):
+        run_dir = run_writer.write(tmp_path / "run", [*run_writer.rollouts, run_writer.rollout(1, 1, 0.5)])
+        counted = ("scored", "failed", "coverage", "avg_reward", "pass_at_k")
+        metadata = {name: value for name, value in run_writer.metadata.items() if name not in counted}
+        (run_dir / "metadata.json").write_text(json.dumps({**metadata, "status": "running"}))
+        warehouse.publish(run_dir)
+        row = one(warehouse, "SELECT status, scored, failed, coverage, avg_reward, pass_at_k FROM runs")
+        assert row == ("running", 4, 0, 1.0, 0.5, {"1": 0.75, "2": 1.0})
+
+    def test_a_metric_that_is_no_number_keeps_its_row(self, warehouse, tmp_path, run_writer):
         metrics = {"correct": None, "ratio": math.nan, "bound": math.inf, "length": 3}
-        warehouse.publish(write_run(tmp_path / "run", [rollout(0, 0, metrics=metrics)]))
+        warehouse.publish(run_writer.write(tmp_path / "run", [run_writer.rollout(0, 0, metrics=metrics)]))
         rows = dict(warehouse.query("SELECT name, value FROM metrics").rows)
         assert rows.keys() == {"correct", "ratio", "bound", "length"}
         assert rows["correct"] is None
@@ -287,65 +280,131 @@ class TestPublish:
         assert rows["bound"] == math.inf
         assert rows["length"] == 3.0
 
-    def test_columns_of_the_environment_are_kept(self, warehouse, tmp_path):
+    def test_columns_of_the_environment_are_kept(self, warehouse, tmp_path, run_writer):
         fields = {
             "turns": 3,
+            "huge": 2**80,
             'the "plan"': {"it's": [1]},
             "tool_defs": [{"name": "search"}],
             "task": {"question": "?"},
             "answer": 42,
         }
-        names = ["turns", 'the "plan"', "turns", "answer", "absent"]
-        run_dir = write_run(tmp_path / "run", [rollout(0, 0, **fields)], state_columns=names)
+        names = ["turns", 'the "plan"', "huge", "turns", "answer", "absent"]
+        run_dir = run_writer.write(tmp_path / "run", [run_writer.rollout(0, 0, **fields)], state_columns=names)
         warehouse.publish(run_dir)
         state, tools, task, answer = one(warehouse, "SELECT state, tool_defs, task, answer FROM rollouts")
-        assert json.loads(state) == {"turns": 3, 'the "plan"': {"it's": [1]}, "absent": None}
+        assert json.loads(state) == {"turns": 3, 'the "plan"': {"it's": [1]}, "huge": 2**80, "absent": None}
         assert json.loads(tools) == [{"name": "search"}]
         assert (json.loads(task), answer) == ({"question": "?"}, "42")
 
-    def test_a_run_without_results_is_published(self, warehouse, tmp_path):
-        run_dir = write_run(tmp_path / "run", [], scored=0, failed=0)
-        assert warehouse.publish(run_dir) == PublishReport("run-1", 0, 0, 0)
+    def test_the_configuration_is_kept(self, warehouse, run_dir):
+        (run_dir / "config.json").write_text('{"model": "gpt-4.1-mini", "tags": ["ü"]}')
+        warehouse.publish(run_dir)
+        assert json.loads(one(warehouse, "SELECT config FROM runs")[0]) == {"model": "gpt-4.1-mini", "tags": ["ü"]}
+
+    def test_a_run_without_results_is_published(self, warehouse, tmp_path, run_writer):
+        run_dir = run_writer.write(tmp_path / "run", [], scored=0, failed=0)
+        assert warehouse.publish(run_dir).rollouts == 0
         (run_dir / "results.jsonl").unlink()
-        assert warehouse.publish(run_dir) == PublishReport("run-1", 0, 0, 0)
+        assert warehouse.publish(run_dir).rollouts == 0
         assert one(warehouse, "SELECT count(*) FROM runs") == (1,)
 
-    def test_a_very_long_line_loads(self, warehouse, tmp_path):
+    def test_a_very_long_line_loads(self, warehouse, tmp_path, run_writer):
         long = [{"role": "assistant", "content": "x" * 20_000_000}]
-        warehouse.publish(write_run(tmp_path / "run", [rollout(0, 0), rollout(0, 1, completion=long)]))
+        lines = [run_writer.rollout(0, 0), run_writer.rollout(0, 1, completion=long)]
+        warehouse.publish(run_writer.write(tmp_path / "run", lines))
         lengths = "SELECT length(completion->>'$[0].content') FROM rollouts ORDER BY 1"
         assert warehouse.query(lengths).rows == [(1,), (20_000_000,)]
 
-    def test_any_folder_name_will_do(self, tmp_path):
-        run_dir = write_run(tmp_path / "gsm8k--a*b?[c] it's" / "key=value")
-        warehouse = Warehouse(tmp_path / "it's [a] house*")
+    def test_any_folder_name_and_run_id_will_do(self, tmp_path, run_writer):
+        run_dir = run_writer.write(tmp_path / "gsm8k--a*b?[c] it's" / "key=value", run_id="a/b*c ü'.x")
+        warehouse = Warehouse(tmp_path / "it's [a] house* ü" / "key=value")
         assert warehouse.publish(run_dir).rollouts == 4
-        assert one(warehouse, "SELECT run_dir FROM runs") == (str(run_dir),)
+        assert one(warehouse, "SELECT run_id, run_dir FROM runs") == ("a/b*c ü'.x", str(run_dir))
+        assert one(warehouse, "SELECT count(*) FROM rollouts") == (4,)
+        assert warehouse.connect().execute("SELECT count(*) FROM rollouts").fetchall() == [(4,)]
 
-    def test_a_torn_last_line_is_left_out(self, warehouse, tmp_path, caplog):
-        run_dir = write_run(tmp_path / "run", [rollout(0, 0), '{"example_id": 0, "rollo'])
-        assert warehouse.publish(run_dir).rollouts == 1
-        assert "torn" in caplog.text
+    def test_a_torn_last_line_is_left_out(self, warehouse, tmp_path, caplog, run_writer):
+        torn = [run_writer.attempt(0, 0), '{"example_id": 0, "rol']
+        run_dir = run_writer.write(tmp_path / "run", [run_writer.rollout(0, 0), '{"example_id": 0, "rollo'], torn)
+        report = warehouse.publish(run_dir)
+        assert (report.rollouts, report.attempts) == (1, 1)
+        assert caplog.text.count("is torn and left out") == 2
         assert (run_dir / "results.jsonl").read_text().endswith("rollo")
 
-    def test_a_last_line_without_its_newline_counts(self, warehouse, tmp_path):
-        lines = [rollout(0, 0), json.dumps(rollout(0, 1))]
-        assert warehouse.publish(write_run(tmp_path / "run", lines)).rollouts == 2
+    def test_a_last_line_without_its_newline_counts(self, warehouse, tmp_path, run_writer):
+        lines = [run_writer.rollout(0, 0), json.dumps(run_writer.rollout(0, 1))]
+        assert warehouse.publish(run_writer.write(tmp_path / "run", lines)).rollouts == 2
 
-    def test_leaves_only_the_database_and_its_lock(self, warehouse, run_dir):
-        warehouse.publish(run_dir)
-        assert {file.name for file in warehouse.folder.iterdir()} == {
-            "nightjar.duckdb",
-            "nightjar.lock",
-        }
 
-    def test_older_duckdb_can_read_the_file(self, warehouse, run_dir):
+class TestFiles:
+    def test_a_publish_leaves_one_segment_that_cannot_be_written(self, warehouse, run_dir):
         warehouse.publish(run_dir)
-        with duckdb.connect(str(warehouse.database), read_only=True) as connection:
-            tags = connection.execute(
-                "SELECT tags['storage_version'] FROM duckdb_databases() WHERE NOT internal"
-            ).fetchone()
-        assert tags == ("v1.4.0+",)
+        [segment] = (warehouse.folder / "segments").iterdir()
+        expected = {*(f"{kind}.parquet" for kind in KINDS), "segment.json"}
+        assert {file.name: file.stat().st_mode & 0o777 for file in segment.iterdir()} == dict.fromkeys(expected, 0o444)
+
+    def test_the_folder_has_nothing_else_but_the_snapshot_and_locks(self, warehouse, run_dir):
+        warehouse.publish(run_dir)
+        names = {file.name for file in warehouse.folder.iterdir()}
+        assert names - {"packing.lock", "snapshot.lock"} == {"segments", "nightjar.duckdb"}
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_columns_are_those_of_the_migrations(self, warehouse, run_dir, kind):
+        warehouse.publish(run_dir)
+        [file] = warehouse.folder.rglob(f"{kind}.parquet")
+        with duckdb.connect() as tables:
+            schema.migrate(tables)
+            described = f"SELECT column_name, column_type FROM (DESCRIBE {kind})"
+            expected = tables.execute(described).fetchall()
+            found = tables.execute(f"SELECT column_name, column_type FROM (DESCRIBE '{file}')").fetchall()
+        assert found == expected
+
+    def test_a_pack_has_the_same_columns(self, warehouse, tmp_path, run_writer):
+        for number in range(2):
+            warehouse.publish(run_writer.write(tmp_path / str(number), run_id=str(number)))
+        before = contents(warehouse)
+        described = {kind: warehouse.query(f"DESCRIBE segments.{kind}").rows for kind in KINDS}
+        assert pack_everything(warehouse._backend.store) == 1
+        assert len(list((warehouse.folder / "segments").iterdir())) == 1
+        assert {kind: warehouse.query(f"DESCRIBE segments.{kind}").rows for kind in KINDS} == described
+        assert contents(warehouse) == before
+
+    def test_the_snapshot_answers_in_other_programs(self, warehouse, run_dir):
+        warehouse.publish(run_dir)
+        snapshot = warehouse.folder / "nightjar.duckdb"
+        assert snapshot.stat().st_mode & 0o777 == 0o444
+        with duckdb.connect(str(snapshot), read_only=True) as connection:
+            assert connection.execute("SELECT count(*) FROM rollouts").fetchall() == [(4,)]
+            assert connection.execute("SELECT run_id FROM leaderboard").fetchall() == [("run-1",)]
+            tags = "SELECT tags['storage_version'] FROM duckdb_databases() WHERE NOT internal"
+            assert connection.execute(tags).fetchall() == [("v1.4.0+",)]
+
+    def test_a_program_that_reads_the_snapshot_keeps_nobody_from_publishing(
+        self, warehouse, run_dir, tmp_path, run_writer
+    ):
+        warehouse.publish(run_dir)
+        with duckdb.connect(str(warehouse.folder / "nightjar.duckdb"), read_only=True) as connection:
+            warehouse.publish(run_writer.write(tmp_path / "other", run_id="run-2"))
+            assert connection.execute("SELECT count(*) FROM runs").fetchall() == [(1,)]
+        assert one(warehouse, "SELECT count(*) FROM runs") == (2,)
+
+    def test_nothing_depends_on_the_snapshot(self, warehouse, run_dir):
+        warehouse.publish(run_dir)
+        before = contents(warehouse)
+        snapshot = warehouse.folder / "nightjar.duckdb"
+        snapshot.unlink()
+        snapshot.write_text("no database")
+        assert contents(warehouse) == before
+
+    def test_as_many_segments_of_a_size_as_are_packed_become_one(self, warehouse, tmp_path, run_writer, fan_in):
+        for number in range(fan_in):
+            warehouse.publish(run_writer.write(tmp_path / str(number), run_id=f"run-{number:02}"))
+        packs = [path for path in (warehouse.folder / "segments").iterdir() if path.name.startswith("pack-")]
+        assert len(packs) == 1
+        assert one(warehouse, "SELECT count(*), count(DISTINCT run_id) FROM runs") == (fan_in, fan_in)
+        assert one(warehouse, "SELECT count(*) FROM rollouts") == (4 * fan_in,)
+        assert one(warehouse, "SELECT count(*) FROM segments.examples") == (2,)
 
 
 class TestDamage:
@@ -363,185 +422,195 @@ class TestDamage:
             {"attempts": [1]},
         ],
     )
-    def test_a_value_of_the_wrong_type_is_an_error(self, warehouse, tmp_path, fields):
-        run_dir = write_run(tmp_path / "run", [rollout(0, 0), rollout(0, 1, **fields)])
+    def test_a_value_of_the_wrong_type_is_an_error(self, warehouse, tmp_path, run_writer, fields):
+        lines = [run_writer.rollout(0, 0), run_writer.rollout(0, 1, **fields)]
+        run_dir = run_writer.write(tmp_path / "run", lines)
         with pytest.raises(WarehouseError, match=r"Cannot read .*run/results\.jsonl: .*near line"):
             warehouse.publish(run_dir)
 
     @pytest.mark.parametrize("line", ['{"example_id": 0,\n', "[1, 2]\n", '{"rollout_index": 0}\n'])
-    def test_a_damaged_line_is_an_error(self, warehouse, tmp_path, line):
-        run_dir = write_run(tmp_path / "run", [rollout(0, 0), line, rollout(0, 1)])
-        with pytest.raises(WarehouseError, match=r"Cannot read .*run/results\.jsonl: "):
+    @pytest.mark.parametrize("name", ["results", "attempts"])
+    def test_a_damaged_line_is_an_error(self, warehouse, tmp_path, run_writer, line, name):
+        sound = [run_writer.rollout(0, 0)], [run_writer.attempt(0, 0)]
+        damaged = [[sound[0][0], line, run_writer.rollout(0, 1)], [sound[1][0], line, run_writer.attempt(0, 1)]]
+        lines = (damaged[0], sound[1]) if name == "results" else (sound[0], damaged[1])
+        run_dir = run_writer.write(tmp_path / "run", *lines)
+        with pytest.raises(WarehouseError, match=rf"Cannot read .*run/{name}\.jsonl: "):
             warehouse.publish(run_dir)
 
-    def test_missing_results_of_a_run_that_had_some_are_an_error(self, warehouse, run_dir):
-        (run_dir / "results.jsonl").unlink()
-        with pytest.raises(WarehouseError, match=r"Cannot read .*run/results\.jsonl"):
-            warehouse.publish(run_dir)
-
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "",
-            "{",
-            "[]",
-            "{}",
-            '{"run_id": 3}',
-            '{"run_id": "a", "scored": "x"}',
-            '{"run_id": "a"} 1',
-        ],
-    )
-    def test_damaged_metadata_is_an_error(self, warehouse, run_dir, text):
+    @pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"run_id": 7}', '{"run_id": null}'])
+    def test_bad_metadata_is_an_error(self, warehouse, run_dir, text):
         (run_dir / "metadata.json").write_text(text)
         with pytest.raises(WarehouseError, match=r"Cannot read .*run/metadata\.json: "):
+            warehouse.publish(run_dir)
+
+    @pytest.mark.parametrize("fields", [{"num_examples": "many"}, {"started_at": "noon"}, {"avg_metrics": [1]}])
+    def test_a_value_of_the_wrong_type_in_the_metadata_is_an_error(self, warehouse, run_dir, run_writer, fields):
+        run_writer.write(run_dir, **fields)
+        with pytest.raises(WarehouseError, match=r"Cannot read .*run/metadata\.json: "):
+            warehouse.publish(run_dir)
+
+    def test_a_bad_configuration_is_an_error(self, warehouse, run_dir):
+        (run_dir / "config.json").write_text("{")
+        with pytest.raises(WarehouseError, match=r"Cannot read .*run/config\.json: "):
             warehouse.publish(run_dir)
 
     def test_a_folder_that_is_no_run_is_an_error(self, warehouse, tmp_path):
         with pytest.raises(WarehouseError, match=r"Cannot read .*nowhere/metadata\.json"):
             warehouse.publish(tmp_path / "nowhere")
 
-    def test_a_failed_publish_changes_nothing(self, warehouse, run_dir):
+    def test_a_failed_publish_changes_nothing(self, warehouse, run_dir, run_writer):
         warehouse.publish(run_dir)
-        before = contents(warehouse)
-        write_run(run_dir, [rollout(5, 0), rollout(5, 1, reward="high")], status="completed")
+        before, files_before = contents(warehouse), files(warehouse.folder)
+        lines = [run_writer.rollout(5, 0), run_writer.rollout(5, 1, reward="high")]
+        run_writer.write(run_dir, lines, status="completed")
         with pytest.raises(WarehouseError):
             warehouse.publish(run_dir)
         assert contents(warehouse) == before
-
-    def test_a_failure_inside_the_transaction_changes_nothing(self, warehouse, run_dir):
-        warehouse.publish(run_dir)
-        before = contents(warehouse)
-        with duckdb.connect(str(warehouse.database)) as connection:
-            connection.execute("ALTER TABLE errors RENAME COLUMN traceback TO trace")
-        write_run(run_dir, [rollout(5, 0)])
-        with pytest.raises(WarehouseError, match="Cannot publish"):
-            warehouse.publish(run_dir)
-        assert contents(warehouse) == before
-
-    def test_a_file_that_is_no_database_is_an_error(self, warehouse, run_dir):
-        warehouse.folder.mkdir()
-        warehouse.database.write_text("these are not the bytes you are looking for" * 1000)
-        for operation in (lambda: warehouse.publish(run_dir), lambda: warehouse.query("SELECT 1")):
-            with pytest.raises(WarehouseError, match=r"Cannot open .*not a valid DuckDB"):
-                operation()
+        assert files(warehouse.folder) == files_before
 
     def test_a_folder_that_cannot_be_made_is_an_error(self, tmp_path, run_dir):
         (tmp_path / "file").write_text("")
         with pytest.raises(WarehouseError, match="Cannot create the warehouse"):
             Warehouse(tmp_path / "file" / "warehouse").publish(run_dir)
 
-
-class TestQuery:
-    def test_gives_columns_types_and_rows(self, published):
-        result = published.query(
-            "SELECT name, avg(value) AS mean, info FROM metrics JOIN rollouts"
-            " USING (run_id, example_id, rollout_index) GROUP BY ALL ORDER BY name"
-        )
-        assert result.columns == ("name", "mean", "info")
-        assert result.types == ("VARCHAR", "DOUBLE", "JSON")
-        assert result.rows == [("correct", 0.5, '{"level":1}'), ("length", 12.0, '{"level":1}')]
-
-    def test_takes_parameters(self, published):
-        assert one(published, "SELECT env_id FROM runs WHERE run_id = ?", ["run-1"]) == ("gsm8k",)
-        named = "SELECT count(*) FROM rollouts WHERE reward >= $least"
-        assert one(published, named, {"least": 0.5}) == (2,)
-
-    def test_equal_names_become_distinct(self, published):
-        result = published.query("SELECT 1 AS a, 2 AS b, 3 AS a")
-        assert result.columns == ("a", "b", "a_2")
-
-    @pytest.mark.parametrize(
-        "sql",
-        [
-            "WITH best AS (SELECT max(reward) FROM rollouts) FROM best",
-            "PIVOT metrics ON name USING avg(value) GROUP BY run_id",
-            "DESCRIBE runs",
-            "SHOW TABLES",
-            "SUMMARIZE rollouts",
-            "EXPLAIN SELECT * FROM runs",
-            "SELECT 1; -- and nothing else",
-        ],
-    )
-    def test_runs_whatever_only_reads(self, published, sql):
-        assert published.query(sql).rows
-
-    @pytest.mark.parametrize(
-        "sql",
-        [
-            "INSERT INTO runs SELECT * FROM runs",
-            "UPDATE runs SET status = 'completed'",
-            "DELETE FROM runs",
-            "DROP TABLE runs",
-            "CREATE TABLE copies AS FROM runs",
-            "CREATE TEMP TABLE copies AS FROM runs",
-            "ATTACH '{folder}/other.duckdb'",
-            "COPY runs TO '{folder}/runs.csv'",
-            "EXPORT DATABASE '{folder}/export'",
-            "INSTALL httpfs",
-            "LOAD httpfs",
-            "SET threads = 1",
-            "PRAGMA threads = 1",
-            "CALL pragma_version()",
-            "BEGIN",
-            "CHECKPOINT",
-            "USE memory",
-        ],
-    )
-    def test_refuses_whatever_does_more(self, published, tmp_path, sql):
-        with pytest.raises(WarehouseError, match="is refused: a query only reads the warehouse"):
-            published.query(sql.format(folder=tmp_path))
-        assert list(tmp_path.iterdir()) == []
-
-    def test_refuses_to_explain_a_write_by_doing_it(self, published):
-        with pytest.raises(WarehouseError, match="read-only"):
-            published.query("EXPLAIN ANALYZE DELETE FROM runs")
-        assert one(published, "SELECT count(*) FROM runs") == (1,)
-
-    @pytest.mark.parametrize(
-        "source", ["read_csv('{file}')", "read_text('{file}')", "'{file}'", "glob('/*')", "secret"]
-    )
-    def test_sees_nothing_but_the_warehouse(self, published, tmp_path, source):
-        secret = tmp_path / "secret.csv"
-        secret.write_text("a\n1\n")
-        with pytest.raises(WarehouseError):
-            published.query("SELECT * FROM " + source.format(file=secret))
-
-    @pytest.mark.parametrize(
-        ("sql", "message"),
-        [
-            ("SELEC 1", 'The query failed: syntax error at or near "SELEC"'),
-            ("FROM rolouts", 'Table with name rolouts does not exist! Did you mean "rollouts"?'),
-            ("SELECT 1; SELECT 2", "Expected one SQL statement, found 2."),
-            ("-- nothing", "Expected one SQL statement, found 0."),
-        ],
-    )
-    def test_says_in_one_line_what_is_wrong(self, published, sql, message):
-        with pytest.raises(WarehouseError) as caught:
-            published.query(sql)
-        assert message in str(caught.value)
+    @pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 3}', '{"schema": "three"}'])
+    def test_a_damaged_description_of_a_segment_is_named(self, warehouse, run_dir, text):
+        warehouse.publish(run_dir)
+        [file] = warehouse.folder.rglob("segment.json")
+        file.unlink()
+        file.write_text(text)
+        with pytest.raises(WarehouseError, match=r"Segment 'run-1\..*' is damaged: segment\.json: ") as caught:
+            Warehouse(warehouse.folder).query("FROM runs")
         assert "\n" not in str(caught.value)
 
-    def test_stops_at_the_timeout(self, published):
-        started = time.monotonic()
-        with pytest.raises(WarehouseError, match=r"stopped after 0\.1 s"):
-            published.query(
-                "SELECT count(*) FROM range(100_000_000_000) t(i) WHERE hash(i) % 7 = 9",
-                timeout_seconds=0.1,
-            )
-        assert time.monotonic() - started < 5
-        assert one(published, "SELECT 1") == (1,)
+    def test_a_segment_of_a_newer_nightjar_is_refused(self, warehouse, run_dir):
+        warehouse.publish(run_dir)
+        [file] = warehouse.folder.rglob("segment.json")
+        content = {**json.loads(file.read_bytes()), "schema": 99, "new": True}
+        file.unlink()
+        file.write_text(json.dumps(content))
+        for operation in (lambda w: w.publish(run_dir), lambda w: w.query("FROM runs")):
+            with pytest.raises(WarehouseError, match="is at version 99, this Nightjar knows version 3"):
+                operation(Warehouse(warehouse.folder))
 
-    def test_without_a_database_says_where_it_looked(self, warehouse):
-        with pytest.raises(WarehouseError) as caught:
-            warehouse.query("SELECT 1")
-        for part in (
-            str(warehouse.folder),
-            "nightjar eval run",
-            "--warehouse",
-            "NIGHTJAR_WAREHOUSE",
-        ):
-            assert part in str(caught.value)
-        assert not warehouse.folder.exists()
+    @pytest.mark.parametrize("damage", ["missing", "empty", "torn", "other"])
+    def test_a_damaged_file_of_a_segment_is_named(self, warehouse, run_dir, damage):
+        warehouse.publish(run_dir)
+        [file] = warehouse.folder.rglob("rollouts.parquet")
+        content = file.read_bytes()
+        file.unlink()
+        if damage != "missing":
+            file.write_bytes({"empty": b"", "torn": content[:-10], "other": b"these are other bytes" * 100}[damage])
+        with pytest.raises(WarehouseError, match=r"rollouts\.parquet") as caught:
+            Warehouse(warehouse.folder).query("FROM rollouts")
+        assert "\n" not in str(caught.value)
+
+    def test_what_is_no_segment_is_left_alone(self, warehouse, run_dir):
+        warehouse.publish(run_dir)
+        strange = warehouse.folder / "segments" / "strange"
+        strange.mkdir()
+        (strange / "runs.parquet").write_text("half copied")
+        (warehouse.folder / "segments" / "notes.txt").write_text("mine")
+        (warehouse.folder / "segments" / ".hidden").mkdir()
+        assert one(warehouse, "SELECT count(*) FROM runs") == (1,)
+
+    def test_a_pack_that_fails_does_not_fail_the_publish(self, warehouse, tmp_path, run_writer, fan_in, caplog):
+        for number in range(fan_in - 1):
+            warehouse.publish(run_writer.write(tmp_path / str(number), run_id=f"run-{number:02}"))
+        damaged = next(warehouse.folder.rglob("segments/run-01*/attempts.parquet"))
+        damaged.unlink()
+        damaged.write_text("damaged")
+        with caplog.at_level(logging.WARNING):
+            assert warehouse.publish(run_writer.write(tmp_path / "last", run_id="last")).is_new
+        assert "The run is published, but small segments were left unpacked: Cannot pack the warehouse" in caplog.text
+        assert one(warehouse, "SELECT count(*) FROM rollouts") == (4 * fan_in,)
+
+
+class TestTogether:
+    @pytest.mark.usefixtures("fan_in")
+    def test_threads_publish_and_query_at_once(self, warehouse, run_dir, tmp_path, run_writer):
+        """A thread sees whole runs only, although all of them share what one warehouse has learnt."""
+        warehouse.publish(run_dir)
+        run_dirs = [run_writer.write(tmp_path / str(number), run_id=f"run-{number:02}") for number in range(10, 16)]
+        wrong = []
+
+        def read():
+            while not done.is_set():
+                counts = "SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM rollouts), count(*) FROM errors"
+                runs, rollouts, errors = one(warehouse, counts)
+                if (rollouts, errors) != (4 * runs, runs):
+                    wrong.append((runs, rollouts, errors))
+
+        def publish(mine):
+            for one_run in mine:
+                warehouse.publish(one_run)
+
+        done = threading.Event()
+        writers = [threading.Thread(target=publish, args=(run_dirs[number::2],)) for number in range(2)]
+        readers = [threading.Thread(target=read) for _ in range(2)]
+        for thread in (*writers, *readers):
+            thread.start()
+        for thread in writers:
+            thread.join(60)
+        done.set()
+        for thread in readers:
+            thread.join(60)
+        assert wrong == []
+        assert one(warehouse, "SELECT count(*) FROM rollouts") == (4 * 7,)
+
+    def test_what_a_dead_process_left_half_written_is_removed(self, warehouse, run_dir, tmp_path, run_writer):
+        warehouse.publish(run_dir)
+        segments = warehouse.folder / "segments"
+        dead = segments / ".writing-4194305-0123"  # above the largest id that Linux gives
+        alive = segments / f".writing-{os.getpid()}-0123"
+        for folder in (dead, alive):
+            folder.mkdir()
+            (folder / "runs.parquet").write_text("half")
+        assert one(warehouse, "SELECT count(*) FROM runs") == (1,)
+        warehouse.publish(run_writer.write(tmp_path / "other", run_id="run-2"))
+        assert not dead.exists()
+        assert alive.exists()
+
+    def test_a_connection_of_ones_own_goes_on_after_a_pack(self, warehouse, tmp_path, run_writer, fan_in):
+        for number in range(fan_in - 1):
+            warehouse.publish(run_writer.write(tmp_path / str(number), run_id=f"run-{number:02}"))
+        with warehouse.connect() as connection:
+            warehouse.publish(run_writer.write(tmp_path / "last", run_id="last"))
+            assert connection.execute("SELECT count(*) FROM rollouts").fetchall() == [(4 * (fan_in - 1),)]
+            connection.execute("CREATE TABLE mine AS SELECT run_id, avg(reward) AS reward FROM rollouts GROUP BY ALL")
+            assert len(connection.execute("FROM mine").fetchall()) == fan_in - 1
+        with warehouse.connect() as connection:
+            assert connection.execute("SELECT count(*) FROM rollouts").fetchall() == [(4 * fan_in,)]
+
+
+class TestCatalog:
+    def test_the_catalog_explains_the_relations(self, warehouse, run_dir):
+        warehouse.publish(run_dir)
+        catalog = warehouse.catalog()
+        assert catalog.columns == ("table", "about", "column", "type", "note")
+        relations = {row[0] for row in catalog.rows}
+        assert relations == {
+            *("runs", "rollouts", "attempts", "examples", "prices", "metrics", "errors", "leaderboard", "history"),
+            *("pass_at_k", "example_rewards", "regressions", "cost", "retries"),
+        }
+        assert all(about for _, about, *_ in catalog.rows)
+        assert ("rollouts", "reward", "DOUBLE", "NULL for a failed rollout, never 0") in [
+            (row[0], *row[2:]) for row in catalog.rows
+        ]
+
+    def test_an_empty_warehouse_has_all_relations(self, warehouse):
+        (warehouse.folder / "segments").mkdir(parents=True)
+        relations = {row[0] for row in warehouse.catalog().rows}
+        for relation in relations:
+            assert warehouse.query(f"FROM {relation}").rows == []
+        assert warehouse.query("FROM flips('a', 'b')").rows == []
+
+    def test_columns_do_not_depend_on_there_being_runs(self, warehouse, run_dir):
+        (warehouse.folder / "segments").mkdir(parents=True)
+        before = warehouse.catalog().rows
+        warehouse.publish(run_dir)
+        assert warehouse.catalog().rows == before
 
     def test_times_are_utc_wherever_it_runs(self, warehouse, run_dir, monkeypatch):
         monkeypatch.setenv("TZ", "Asia/Tokyo")
@@ -553,197 +622,13 @@ class TestQuery:
             monkeypatch.undo()
             time.tzset()
 
-
-class TestSchema:
     def test_migrations_are_numbered_without_gaps(self):
-        assert [step.number for step in schema.migrations()] == [1, 2]
-        assert [step.name for step in schema.migrations()] == ["0001_runs", "0002_views"]
+        assert [step.number for step in schema.migrations()] == [1, 2, 3]
+        assert [step.name for step in schema.migrations()] == ["0001_runs", "0002_views", "0003_segments"]
 
-    def test_what_was_applied_is_kept_in_a_table(self, warehouse, run_dir):
-        warehouse.publish(run_dir)
-        warehouse.publish(run_dir)
-        rows = warehouse.query("SELECT number, name FROM migrations ORDER BY number").rows
-        assert rows == [(1, "0001_runs"), (2, "0002_views")]
-
-    def test_an_older_database_is_brought_up_to_date(self, warehouse):
-        warehouse.folder.mkdir()
-        with duckdb.connect(str(warehouse.database)) as connection:
-            first = schema.migrations()[0]
-            connection.execute("CREATE TABLE migrations (number INT, name TEXT, applied_at TIMESTAMPTZ)")
-            connection.execute(first.sql)
-            connection.execute("INSERT INTO migrations VALUES (1, '0001_runs', now())")
-            connection.execute("INSERT INTO runs (run_id, env_id, status) VALUES ('r', 'e', 'completed')")
-        assert warehouse.query("SELECT run_id, env_id FROM leaderboard").rows == [("r", "e")]
-
-    def test_a_newer_database_is_refused(self, warehouse, run_dir):
-        warehouse.publish(run_dir)
-        with duckdb.connect(str(warehouse.database)) as connection:
-            connection.execute("INSERT INTO migrations VALUES (99, '0099_later', now())")
-        for operation in (lambda: warehouse.publish(run_dir), lambda: warehouse.query("FROM runs")):
-            with pytest.raises(WarehouseError, match="is at version 99, this Nightjar knows version 2"):
-                operation()
-
-    def test_the_catalog_explains_the_tables(self, published):
-        catalog = published.catalog()
-        assert catalog.columns == ("table", "about", "column", "type", "note")
-        tables = ["errors", "metrics", "rollouts", "runs", "example_rewards", "leaderboard"]
-        assert list(dict.fromkeys(row[0] for row in catalog.rows)) == tables
-        assert ("rollouts", "reward", "DOUBLE", "NULL for a failed rollout, never 0") in [
-            (row[0], *row[2:]) for row in catalog.rows
-        ]
-
-
-class TestViews:
-    def test_the_leaderboard_has_the_newest_finished_run(self, warehouse, tmp_path):
-        runs = [
-            ("old", "m1", "completed", "2026-11-01T00:00:00Z", 0.9),
-            ("new", "m1", "completed", "2026-11-02T00:00:00Z", 0.5),
-            ("running", "m1", "running", "2026-11-03T00:00:00Z", None),
-            ("other", "m2", "incomplete", "2026-11-01T00:00:00Z", 0.75),
-        ]
-        for run_id, model, status, started_at, reward in runs:
-            fields = {"model": model, "status": status, "started_at": started_at}
-            run_dir = write_run(tmp_path / run_id, [], run_id=run_id, avg_reward=reward, **fields)
-            warehouse.publish(run_dir)
-        rows = warehouse.query("SELECT model, run_id, avg_reward FROM leaderboard").rows
-        assert rows == [("m2", "other", 0.75), ("m1", "new", 0.5)]
-
-    def test_example_rewards_are_means_over_scored_rollouts(self, warehouse, run_dir):
-        warehouse.publish(run_dir)
-        assert warehouse.query("FROM example_rewards").rows == [
-            ("run-1", 0, "hash-0", 0.5, 2, 0),
-            ("run-1", 1, "hash-1", 0.5, 1, 1),
-        ]
-
-
-class TestResolve:
     def test_explicit_then_environment_then_default(self, monkeypatch):
         monkeypatch.delenv("NIGHTJAR_WAREHOUSE", raising=False)
-        assert resolve_warehouse() == Path("outputs/warehouse")
+        assert Path(resolve_warehouse()) == Path("outputs/warehouse")
         monkeypatch.setenv("NIGHTJAR_WAREHOUSE", "/from/environment")
-        assert resolve_warehouse(None) == Path("/from/environment")
-        assert resolve_warehouse("/explicit") == Path("/explicit")
-
-
-PUBLISHER = """
-import sys
-from nightjar.warehouse import Warehouse
-folder, *run_dirs = sys.argv[1:]
-print("ready", flush=True)
-for run_dir in run_dirs:
-    Warehouse(folder).publish(run_dir)
-"""
-
-READER = """
-import sys
-import time
-from nightjar.warehouse import Warehouse
-warehouse = Warehouse(sys.argv[1])
-complete = "SELECT count(*) FROM runs WHERE run_id <> 'run-1'"
-uneven = (
-    "SELECT run_id, count(*) FROM rollouts GROUP BY run_id HAVING count(*) <> 4"
-    " OR count(*) <> (SELECT any_value(r.rollouts) FROM runs r WHERE r.run_id = rollouts.run_id)"
-)
-while warehouse.query(complete).rows != [(8,)]:
-    assert warehouse.query(uneven).rows == []
-    time.sleep(0.02)
-"""
-
-OTHER_PROGRAM = """
-import sys
-import duckdb
-connection = duckdb.connect(sys.argv[1])
-print("open", flush=True)
-input()
-"""
-
-
-def start(script, *arguments):
-    return subprocess.Popen(
-        [sys.executable, "-c", script, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def finish(process):
-    _, errors = process.communicate(timeout=60)
-    return process.returncode, errors
-
-
-class TestTogether:
-    def test_processes_publish_and_query_at_once(self, warehouse, run_dir, tmp_path):
-        warehouse.publish(run_dir)
-        own = [[write_run(tmp_path / f"{p}-{i}", run_id=f"{p}-{i}") for i in range(2)] for p in range(4)]
-        processes = [
-            *(start(PUBLISHER, warehouse.folder, run_dir, *run_dirs, run_dir) for run_dirs in own),
-            *(start(READER, warehouse.folder) for _ in range(2)),
-        ]
-        assert [finish(process) for process in processes] == [(0, "")] * 6
-        assert one(warehouse, "SELECT count(*), count(DISTINCT run_id) FROM runs") == (9, 9)
-        assert one(warehouse, "SELECT count(*) FROM rollouts") == (36,)
-
-    def test_threads_publish_and_query_at_once(self, warehouse, run_dir):
-        warehouse.publish(run_dir)
-        counts = []
-
-        def work():
-            warehouse.publish(run_dir)
-            counts.append(one(warehouse, "SELECT count(*) FROM rollouts"))
-
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert counts == [(4,)] * 4
-
-    def test_a_killed_publisher_leaves_whole_runs_and_no_lock(self, warehouse, run_dir):
-        warehouse.publish(run_dir)
-        before = contents(warehouse)
-        process = start(PUBLISHER, warehouse.folder, *[run_dir] * 1000)
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(0.3)
-        process.send_signal(signal.SIGKILL)
-        assert finish(process)[0] == -signal.SIGKILL
-        assert contents(warehouse) == before
-        warehouse.publish(run_dir)
-        assert contents(warehouse) == before
-
-    def test_waiting_too_long_names_who_holds_it(self, warehouse, run_dir, monkeypatch):
-        warehouse.publish(run_dir)
-        monkeypatch.setattr(database, "LOCK_TIMEOUT_SECONDS", 0.1)
-        held, done = threading.Event(), threading.Event()
-
-        def hold():
-            with database.exclusive(warehouse.database, "a long query"):
-                held.set()
-                done.wait(10)
-
-        thread = threading.Thread(target=hold)
-        thread.start()
-        held.wait(10)
-        try:
-            holder = rf"held by process {os.getpid()} \(a long query\)"
-            with pytest.raises(WarehouseError, match=holder):
-                warehouse.query("SELECT 1")
-        finally:
-            done.set()
-            thread.join()
-
-    def test_another_program_is_named(self, warehouse, run_dir):
-        warehouse.publish(run_dir)
-        process = subprocess.Popen(
-            [sys.executable, "-c", OTHER_PROGRAM, str(warehouse.database)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            assert process.stdout.readline() == "open\n"
-            with pytest.raises(WarehouseError, match=rf"Cannot open .*\(PID {process.pid}\)"):
-                warehouse.query("SELECT 1")
-        finally:
-            process.communicate("\n", timeout=10)
+        assert resolve_warehouse(None) == "/from/environment"
+        assert resolve_warehouse("/explicit") == "/explicit"

@@ -10,11 +10,13 @@ KEY = "sk-tell-nobody-0123456789"
 
 
 def everything_written(nightjar, ended):
-    """All that a command has printed and left on disk, the database too."""
+    """All that a command has printed and left on disk, and what is compressed in the warehouse."""
     files = [path for path in nightjar.folder.rglob("*") if path.is_file()]
-    assert any(path.name == "nightjar.duckdb" for path in files)
-    in_database = str(nightjar.sql("FROM runs")) + str(nightjar.sql("FROM rollouts")) + str(nightjar.sql("FROM errors"))
-    return ended.stdout + ended.stderr + in_database + "".join(path.read_bytes().decode("latin-1") for path in files)
+    assert any(path.name == "rollouts.parquet" for path in files)
+    published = "".join(
+        str(nightjar.sql(f"FROM segments.{kind}")) for kind in ("runs", "rollouts", "attempts", "examples")
+    )
+    return ended.stdout + ended.stderr + published + "".join(path.read_bytes().decode("latin-1") for path in files)
 
 
 def test_a_refused_key_stops_the_run_after_a_few_requests(nightjar, serve):

@@ -7,10 +7,15 @@ SELECT
     columns.data_type AS "type",
     columns.comment AS note
 FROM (
-    SELECT table_name AS name, comment, false AS is_view FROM duckdb_tables()
+    SELECT table_oid AS oid, table_name AS name, comment, false AS is_view
+    FROM duckdb_tables()
+    WHERE database_name = current_database() AND schema_name = 'main'
     UNION ALL
-    SELECT view_name, comment, true FROM duckdb_views() WHERE NOT internal
+    SELECT view_oid, view_name, comment, true
+    FROM duckdb_views()
+    WHERE database_name = current_database() AND schema_name = 'main' AND NOT internal
 ) AS relations
-JOIN duckdb_columns() AS columns ON columns.table_name = relations.name
+JOIN duckdb_columns() AS columns
+    ON columns.table_oid = relations.oid AND columns.database_name = current_database()
 WHERE relations.name <> 'migrations'
 ORDER BY relations.is_view, relations.name, columns.column_index

@@ -21,14 +21,20 @@ SELECT
     answer,
     coalesce(
         array_to_string(
-            [concat(m ->> 'role', ': ', coalesce(m ->> 'content', m ->> 'tool_calls')) FOR m IN json_extract(prompt, '$[*]')],
+            [
+                concat(m ->> 'role', ': ', coalesce(m ->> 'content', m ->> 'tool_calls'))
+                FOR m IN json_extract(prompt, '$[*]')
+            ],
             chr(10)
         ),
         prompt ->> '$'
     ) AS prompt,
     coalesce(
         array_to_string(
-            [concat(m ->> 'role', ': ', coalesce(m ->> 'content', m ->> 'tool_calls')) FOR m IN json_extract(completion, '$[*]')],
+            [
+                concat(m ->> 'role', ': ', coalesce(m ->> 'content', m ->> 'tool_calls'))
+                FOR m IN json_extract(completion, '$[*]')
+            ],
             chr(10)
         ),
         completion ->> '$'

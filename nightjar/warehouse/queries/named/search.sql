@@ -11,13 +11,12 @@ WITH found AS (
         rollouts.example_id,
         rollouts.rollout_index,
         rollouts.reward,
-        rollouts.completion::VARCHAR AS text,
-        strpos(lower(text), lower((to_json($text)::VARCHAR)[2:-2])) AS position,
+        rollouts.completion,
         runs.started_at,
         run_id
     FROM rollouts
     JOIN runs USING (run_id)
-    WHERE position > 0
+    WHERE regexp_matches(rollouts.completion, regexp_escape((to_json($text)::VARCHAR)[2:-2]), 'i')
         AND ($env IS NULL OR runs.env_id = $env)
         AND ($model IS NULL OR runs.model = $model)
     ORDER BY runs.started_at DESC NULLS LAST, run_id, rollouts.example_id, rollouts.rollout_index
@@ -29,7 +28,9 @@ SELECT
     example_id,
     rollout_index,
     reward,
-    substring(text, greatest(position - 40, 1), 80 + length($text)) AS passage,
+    regexp_extract(
+        completion, '.{0,40}' || regexp_escape((to_json($text)::VARCHAR)[2:-2]) || '.{0,40}', 0, 'is'
+    ) AS passage,
     run_id
 FROM found
 ORDER BY started_at DESC NULLS LAST, run_id, example_id, rollout_index

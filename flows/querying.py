@@ -1,0 +1,57 @@
+"""``query``: a question to the warehouse, as a Prefect flow; the answer is a table artifact.
+
+Run it::
+
+    nightjar up --detach
+    prefect deployment run query/query -p sql=leaderboard
+    prefect deployment run query/query -p sql=hardest -p parameters='{"env": "gsm8k", "limit": 5}'
+    prefect deployment run query/query -p sql="SELECT model, avg_reward FROM leaderboard"
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect import flow
+from prefect.runtime import flow_run
+
+from flows.run_log import nightjar_log_in_run_log
+from nightjar.warehouse import Warehouse, resolve_warehouse
+from nightjar.warehouse.named_queries import is_name
+from tasks import querying as tasks
+from tasks.evaluation import live
+
+_LONGEST_NAME = 60
+
+
+def _run_name() -> str:
+    """The query in a line: flow runs are named after it."""
+    text = " ".join(str(flow_run.parameters["sql"]).split())
+    return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"
+
+
+@flow(name="query", flow_run_name=_run_name, persist_result=False)
+async def query(
+    sql: str,
+    parameters: dict[str, Any] = {},  # noqa: B006 - Prefect's form shows it, and nothing changes it
+    warehouse: str = "",
+    timeout_seconds: float = 60.0,
+) -> int:
+    """Asks the warehouse; the rows are an artifact, of which the first 1,000 are kept.
+
+    Args:
+        sql: A statement that reads, or the name of a query ("nightjar sql --list").
+        parameters: Values for the $names in it.
+        warehouse: Folder of the warehouse; empty for NIGHTJAR_WAREHOUSE, or ./outputs/warehouse.
+        timeout_seconds: How long the query may run.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        WarehouseError: the query is refused, fails, or takes too long.
+    """
+    nightjar_log_in_run_log()
+    key = f"query-{sql.strip().rstrip(';').lower().replace('_', '-')}" if is_name(sql) else "query"
+    chosen = live(Warehouse(resolve_warehouse(warehouse)))
+    return await tasks.ask(chosen, sql, parameters, timeout_seconds, key)

@@ -1,0 +1,103 @@
+"""What there is to ask: the tables with their columns, and the named queries with their parameters."""
+
+from __future__ import annotations
+
+import difflib
+import shutil
+import textwrap
+from collections.abc import Iterable
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from nightjar.errors import WarehouseError
+
+if TYPE_CHECKING:
+    from nightjar.warehouse import QueryResult
+    from nightjar.warehouse.named_queries import NamedQuery
+
+_WIDEST = 96
+_MARGIN = 14
+
+
+def print_catalog(catalog: QueryResult) -> None:
+    """Prints, for each table, what a row is, the columns, and what is to be known of them."""
+    for number, (table, rows) in enumerate(groupby(catalog.rows, key=lambda row: row[0])):
+        if number:
+            typer.echo()
+        columns = list(rows)
+        about = columns[0][1]
+        typer.echo(f"{table}: {about}" if about else table)
+        names = ", ".join(f"{name} {kind}" for _, _, name, kind, _ in columns)
+        typer.echo(textwrap.fill(names, _room(), initial_indent="  ", subsequent_indent="  "))
+        for _, _, name, _, note in columns:
+            if note:
+                typer.echo(textwrap.fill(f"  * {name}: {note}", _room(), subsequent_indent="    "))
+
+
+def print_tables(catalog: QueryResult) -> None:
+    """Prints the tables and what a row of each is."""
+    _print_pairs({table: about or "" for table, about, *_ in catalog.rows})
+
+
+def only_table(catalog: QueryResult, name: str) -> QueryResult:
+    """Returns the part of a catalog that is about one table.
+
+    Raises:
+        WarehouseError: there is no such table.
+    """
+    from nightjar.warehouse import QueryResult
+
+    rows = [row for row in catalog.rows if row[0] == name.lower()]
+    if not rows:
+        names = list(dict.fromkeys(row[0] for row in catalog.rows))
+        near = difflib.get_close_matches(name, names) or names
+        raise WarehouseError(f"Unknown table {name!r}. Choose one of: {', '.join(near)}")
+    return QueryResult(catalog.columns, catalog.types, rows)
+
+
+def print_queries(queries: Iterable[NamedQuery]) -> None:
+    """Prints the named queries: what each answers, and below it its parameters."""
+    for query in queries:
+        first, *others = textwrap.wrap(query.about, _room() - _MARGIN)
+        typer.echo(f"{query.name:<{_MARGIN}}{first}")
+        for line in [*others, query.usage]:
+            if line:
+                typer.echo(f"{'':<{_MARGIN}}{line}")
+
+
+def query_records(queries: Iterable[NamedQuery]) -> list[dict[str, Any]]:
+    """Returns the named queries for ``--list --json``."""
+    return [
+        {
+            "name": query.name,
+            "about": query.about,
+            "parameters": [
+                {
+                    "name": parameter.name,
+                    "type": parameter.type,
+                    "required": parameter.default is None,
+                    "default": parameter.read(parameter.default),
+                    "about": parameter.about,
+                }
+                for parameter in query.parameters
+            ],
+        }
+        for query in queries
+    ]
+
+
+def _room() -> int:
+    return max(40, min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns))
+
+
+def _print_pairs(pairs: dict[str, str]) -> None:
+    margin = max(map(len, pairs), default=0) + 2
+    for name, about in pairs.items():
+        lines = textwrap.wrap(about, _room() - margin) or [""]
+        typer.echo(
+            "\n".join(
+                f"{label:<{margin}}{line}" for label, line in zip([name, *[""] * len(lines)], lines, strict=False)
+            )
+        )

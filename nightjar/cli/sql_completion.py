@@ -1,0 +1,113 @@
+"""Completes what is typed at the prompt: tables, columns, keywords, functions, named queries and dot commands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+
+from nightjar.cli.sql_output import Format
+from nightjar.warehouse.named_queries import named_queries
+
+if TYPE_CHECKING:
+    from nightjar.warehouse import Warehouse
+
+_WORDS = """
+    SELECT keyword_name AS word, 'keyword' AS kind FROM duckdb_keywords()
+    UNION ALL
+    SELECT DISTINCT function_name, 'function' FROM duckdb_functions() WHERE function_name ~ '^[a-z][a-z0-9_]*$'
+"""
+_OF_A_TABLE = re.compile(r"(\w+)\.(\w*)$")
+_AFTER_FROM = re.compile(r"\b(?:from|join|describe|summarize)\s+(\w*)$", re.IGNORECASE)
+_LAST_WORD = re.compile(r"\w*$")
+
+Meanings = Mapping[str, str]
+"""What can be typed, and what it is."""
+
+
+@dataclass(frozen=True)
+class _Names:
+    columns: Mapping[str, Meanings]
+    tables: Meanings
+    words: Meanings
+
+
+class SqlCompleter(Completer):
+    """Completes SQL by the catalog of a warehouse.
+
+    Args:
+        warehouse: is asked once, when it is first needed.
+        commands: the dot commands and what they do.
+    """
+
+    def __init__(self, warehouse: Warehouse, commands: Meanings) -> None:
+        self._warehouse = warehouse
+        self._commands = commands
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:  # noqa: ARG002
+        """Yields what may stand where the cursor is."""
+        before = document.text_before_cursor
+        typed, found = self._command_words(before) if before.startswith(".") else self._sql_words(before, document.text)
+        for word, meaning in found:
+            if word.lower().startswith(typed.lower()):
+                yield Completion(word, start_position=-len(typed), display_meta=meaning)
+
+    def _command_words(self, before: str) -> tuple[str, Iterable[tuple[str, str]]]:
+        *earlier, typed = before.split(" ")
+        if not earlier:
+            return typed, self._commands.items()
+        if earlier[0] == ".run" and len(earlier) > 1:
+            query = named_queries().get(earlier[1])
+            return typed, [(f"{one.name}=", one.about) for one in query.parameters] if query else []
+        choices: dict[str, Meanings] = {
+            ".run": {query.name: query.about for query in named_queries().values()},
+            ".queries": {query.name: query.about for query in named_queries().values()},
+            ".schema": self._names.tables,
+            ".format": {one.value: "" for one in Format if one is not Format.PARQUET},
+        }
+        return typed, choices.get(earlier[0], {}).items()
+
+    def _sql_words(self, before: str, text: str) -> tuple[str, Iterable[tuple[str, str]]]:
+        names = self._names
+        if after_dot := _OF_A_TABLE.search(before):
+            table = _alias(after_dot[1], text, names.tables)
+            return after_dot[2], names.columns.get(table, {}).items()
+        if after_from := _AFTER_FROM.search(before):
+            return after_from[1], names.tables.items()
+        last = _LAST_WORD.search(before)
+        typed = last[0] if last else ""
+        if not typed:
+            return typed, []
+        queries = {query.name: query.about for query in named_queries().values()} if before.strip() == typed else {}
+        near = {
+            name: f"of {table}" for table in names.columns if _mentions(text, table) for name in names.columns[table]
+        }
+        far = {name: f"of {table}" for table in names.columns for name in names.columns[table]}
+        return typed, {**names.words, **far, **near, **names.tables, **queries}.items()
+
+    @cached_property
+    def _names(self) -> _Names:
+        columns: dict[str, dict[str, str]] = {}
+        tables: dict[str, str] = {"flips(": "examples whose outcome differs between two runs"}
+        for table, about, column, kind, note in self._warehouse.catalog().rows:
+            tables[table] = about or ""
+            columns.setdefault(table, {})[column] = f"{kind}  {note or ''}".strip()
+        words = {word.upper() if kind == "keyword" else word: kind for word, kind in self._warehouse.query(_WORDS).rows}
+        return _Names(columns, tables, dict(sorted(words.items())))
+
+
+def _mentions(text: str, table: str) -> bool:
+    return re.search(rf"\b{table}\b", text, re.IGNORECASE) is not None
+
+
+def _alias(name: str, text: str, tables: Iterable[str]) -> str:
+    """The table that a name in the text stands for: itself, or ``FROM table [AS] name``."""
+    for table in tables:
+        if re.search(rf"\b{re.escape(table)}\s+(?:as\s+)?{name}\b", text, re.IGNORECASE):
+            return table
+    return name.lower()

@@ -1,0 +1,152 @@
+"""The formats that ``nightjar sql`` prints rows in: CSV, JSON, Markdown and Parquet; tables are in ``sql_table``.
+
+Values are whole and exact everywhere but in a table on a terminal. What a terminal would obey instead of show is
+replaced there: a completion is a model's text.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, TextIO
+
+from nightjar.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from nightjar.warehouse import QueryResult
+
+NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
+           "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL")  # fmt: skip
+"""What the names of numeric types begin with."""
+
+_OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Control characters but tab and line feed, and those that turn the direction of writing."""
+
+_BREAK = re.compile(r"\r\n|\r|\n")
+
+
+class Format(StrEnum):
+    """How rows are printed."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    MARKDOWN = "markdown"
+    PARQUET = "parquet"
+
+
+_SUFFIXES = {
+    ".csv": Format.CSV,
+    ".json": Format.JSON,
+    ".md": Format.MARKDOWN,
+    ".parquet": Format.PARQUET,
+}
+
+
+def format_of(path: Path | None) -> Format:
+    """Returns the format that the name of a file stands for; a table where it stands for none.
+
+    Example:
+        >>> format_of(Path("best.csv")).value, format_of(None).value
+        ('csv', 'table')
+    """
+    return _SUFFIXES.get(path.suffix.lower(), Format.TABLE) if path else Format.TABLE
+
+
+def harmless(text: str) -> str:
+    r"""Returns a text with ``?`` for what a terminal obeys; line feeds and tabs stay.
+
+    Example:
+        >>> harmless("a\x1b[31mb")
+        'a?[31mb'
+    """
+    return _OBEYED.sub("?", text)
+
+
+def print_rows(result: QueryResult, chosen: Format, stream: TextIO, *, is_full: bool) -> None:
+    """Writes rows as text.
+
+    Args:
+        result: the rows.
+        chosen: any format but Parquet, which is no text.
+        stream: where to.
+        is_full: whether a table on a terminal shows all of every cell and all rows.
+    """
+    from nightjar.cli.sql_table import print_table
+
+    if chosen is Format.TABLE:
+        print_table(result, stream, is_full=is_full)
+        return
+    show = harmless if stream.isatty() else str
+    lines = {Format.CSV: _csv_lines, Format.JSON: _json_lines, Format.MARKDOWN: _markdown_lines}[chosen](result)
+    stream.writelines(show(line) for line in lines)
+
+
+def print_parquet(table: pa.Table, stream: IO[bytes]) -> None:
+    """Writes an Arrow table as a Parquet file."""
+    from pyarrow import parquet
+
+    parquet.write_table(table, stream, compression="zstd")
+
+
+@contextmanager
+def output_file(path: Path) -> Iterator[IO[bytes]]:
+    """Opens a file that appears, or replaces the one there, when all of it is written.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    is_special = path.exists() and not path.is_file()  # a pipe or a device is written to, not replaced
+    partial = path if is_special else path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with partial.open("wb") as file:
+            yield file
+        partial.replace(path)
+    except OSError as error:
+        raise ConfigError(f"Cannot write {str(path)!r}: {error.strerror or error}") from error
+    finally:
+        if not is_special:
+            partial.unlink(missing_ok=True)
+
+
+def _csv_lines(result: QueryResult) -> Iterator[str]:
+    from nightjar.warehouse.result_values import value_text
+
+    line = _Line()
+    writer = csv.writer(line, lineterminator="\n")
+    for row in (result.columns, *result.rows):
+        writer.writerow([value_text(value) for value in row])
+        yield line.text
+
+
+class _Line:
+    """The file of a CSV writer; holds the last line."""
+
+    text = ""
+
+    def write(self, text: str) -> None:
+        self.text = text
+
+
+def _json_lines(result: QueryResult) -> Iterator[str]:
+    from nightjar.warehouse.result_values import as_records, value_text
+
+    yield json.dumps(as_records(result), indent=2, ensure_ascii=False, default=value_text) + "\n"
+
+
+def _markdown_lines(result: QueryResult) -> Iterator[str]:
+    from nightjar.warehouse.result_values import value_text
+
+    rules = ["---:" if kind.startswith(NUMBERS) else "---" for kind in result.types]
+    rows = ([value_text(value) for value in row] for row in result.rows)
+    for cells in (result.columns, rules, *rows):
+        escaped = (_BREAK.sub("<br>", cell.replace("|", r"\|")) for cell in cells)
+        yield f"| {' | '.join(escaped)} |\n"

@@ -1,0 +1,203 @@
+"""The prompt of ``nightjar sql``: SQL over several lines until a semicolon, dot commands, history and completion.
+
+Every query sees what was published meanwhile. Ctrl-C stops a running query, or drops what is typed; Ctrl-D leaves.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from nightjar.cli.sql_catalog import only_table, print_catalog, print_queries, print_tables
+from nightjar.cli.sql_output import Format
+from nightjar.errors import ConfigError, NightjarError
+
+if TYPE_CHECKING:
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.history import History
+
+    from nightjar.cli.sql_session import SqlSession
+
+_PROMPT = "nightjar> "
+
+COMMANDS = {
+    ".tables": "the tables",
+    ".schema": "[TABLE]  the columns and their types",
+    ".queries": "[NAME]  the queries that have a name, or the SQL of one",
+    ".run": "NAME [PARAMETER=VALUE ...]  run a query by its name",
+    ".format": "table|csv|json|markdown  how rows are printed",
+    ".full": "on|off  whether all rows and all of long cells are shown",
+    ".timeout": "SECONDS  how long a query may run",
+    ".help": "this list",
+    ".quit": "leave, as Ctrl-D does",
+}
+"""What the prompt understands beside SQL."""
+
+
+class SqlPrompt:
+    """Reads statements and commands from a terminal, and answers them."""
+
+    def __init__(self, session: SqlSession) -> None:
+        self._session = session
+        self._actions: dict[str, Callable[[list[str]], None]] = {
+            ".tables": lambda _: print_tables(session.warehouse.catalog()),
+            ".schema": self._show_schema,
+            ".queries": self._show_queries,
+            ".run": self._run_query,
+            ".format": self._set_format,
+            ".full": self._set_full,
+            ".timeout": self._set_timeout,
+            ".help": lambda _: _show_help(),
+        }
+
+    def run(self) -> None:
+        """Answers until the user leaves.
+
+        Raises:
+            WarehouseError: there is no warehouse.
+        """
+        session = self._session
+        runs = session.warehouse.query("SELECT count(*) FROM runs").rows[0][0]
+        typer.echo(f"{runs:,} runs. A statement ends with ';'. Tab completes, .help lists commands, Ctrl-D leaves.")
+        prompt = self._prompt_session()
+        while True:
+            try:
+                text = prompt.prompt(_PROMPT)
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                return
+            if text.strip() in {".quit", ".exit"}:
+                return
+            self._answer(text)
+
+    def _prompt_session(self) -> PromptSession[str]:
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.application import get_app
+        from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
+        from prompt_toolkit.filters import Condition
+        from prompt_toolkit.lexers import PygmentsLexer
+        from pygments.lexers.sql import SqlLexer
+
+        from nightjar.cli.sql_completion import SqlCompleter
+
+        return PromptSession(
+            multiline=Condition(lambda: goes_on(get_app().current_buffer.text)),
+            prompt_continuation=lambda width, _number, _is_wrap: f"{'...> ':>{width}}",
+            lexer=PygmentsLexer(SqlLexer),
+            completer=SqlCompleter(self._session.warehouse, COMMANDS),
+            complete_while_typing=False,
+            complete_in_thread=True,
+            auto_suggest=AutoSuggestFromHistory(),
+            history=open_history(),
+        )
+
+    def _answer(self, text: str) -> None:
+        try:
+            if text.strip().startswith("."):
+                self._obey(text)
+            else:
+                self._answer_statements(text)
+        except NightjarError as error:
+            typer.echo(f"Error: {error}", err=True)
+        except KeyboardInterrupt:
+            typer.echo("Stopped.", err=True)
+
+    def _answer_statements(self, text: str) -> None:
+        from nightjar.warehouse.named_queries import is_name
+        from nightjar.warehouse.statements import split_statements
+
+        for statement in [text] if is_name(text) else split_statements(text):
+            self._session.answer(statement)
+
+    def _obey(self, text: str) -> None:
+        try:
+            name, *arguments = shlex.split(text)
+        except ValueError as error:
+            raise ConfigError(f"Cannot read {text!r}: {error}") from error
+        if name not in self._actions:
+            raise ConfigError(f"Unknown command {name!r}. Choose one of: {', '.join(COMMANDS)}")
+        self._actions[name](arguments)
+
+    def _show_schema(self, arguments: list[str]) -> None:
+        catalog = self._session.warehouse.catalog()
+        print_catalog(only_table(catalog, arguments[0]) if arguments else catalog)
+
+    def _show_queries(self, arguments: list[str]) -> None:
+        from nightjar.warehouse.named_queries import find_query, named_queries
+
+        if arguments:
+            typer.echo(find_query(arguments[0]).text, nl=False)
+        else:
+            print_queries(named_queries().values())
+
+    def _run_query(self, arguments: list[str]) -> None:
+        from nightjar.warehouse.named_queries import find_query
+
+        if not arguments:
+            raise ConfigError(".run takes the name of a query. See .queries")
+        if wrong := [pair for pair in arguments[1:] if "=" not in pair]:
+            raise ConfigError(f"Expected PARAMETER=VALUE, found {wrong[0]!r}")
+        given = {name: value for name, _, value in (pair.partition("=") for pair in arguments[1:])}
+        self._session.answer(find_query(arguments[0]).name, given)
+
+    def _set_format(self, arguments: list[str]) -> None:
+        choices = [one.value for one in Format if one is not Format.PARQUET]
+        if len(arguments) != 1 or arguments[0] not in choices:
+            raise ConfigError(f".format takes one of: {', '.join(choices)}")
+        self._session.format = Format(arguments[0])
+
+    def _set_full(self, arguments: list[str]) -> None:
+        if arguments not in (["on"], ["off"]):
+            raise ConfigError(".full takes on or off")
+        self._session.is_full = arguments == ["on"]
+
+    def _set_timeout(self, arguments: list[str]) -> None:
+        try:
+            seconds = float(*arguments)
+        except (TypeError, ValueError):
+            seconds = 0.0
+        if not 0 < seconds < float("inf"):
+            raise ConfigError(".timeout takes a number of seconds")
+        self._session.timeout_seconds = seconds
+
+
+def goes_on(text: str) -> bool:
+    """Says whether Enter begins another line: what is typed is SQL whose semicolon is missing.
+
+    Example:
+        >>> goes_on("SELECT 1"), goes_on("SELECT 1;"), goes_on(".tables"), goes_on("leaderboard")
+        (True, False, False, False)
+    """
+    from nightjar.warehouse.named_queries import named_queries
+    from nightjar.warehouse.statements import is_finished
+
+    typed = text.strip()
+    return bool(typed) and not typed.startswith(".") and typed not in named_queries() and not is_finished(typed)
+
+
+def open_history() -> History:
+    """Returns what was typed before, in a file that only its owner reads; nothing where it cannot be written."""
+    from prompt_toolkit.history import FileHistory, InMemoryHistory
+
+    path = Path(os.environ.get("NIGHTJAR_HOME", "~/.nightjar")).expanduser() / "sql_history"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        path.chmod(0o600)
+        path.open("ab").close()
+    except OSError as error:
+        typer.echo(f"History is not kept: cannot write {str(path)!r}: {error.strerror}", err=True)
+        return InMemoryHistory()
+    return FileHistory(path)
+
+
+def _show_help() -> None:
+    for name, about in COMMANDS.items():
+        typer.echo(f"  {name:<10}{about}")
+    typer.echo("Anything else is SQL, until ';'. Ctrl-C stops a query. Ctrl-R searches what was typed before.")

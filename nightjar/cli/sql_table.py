@@ -1,0 +1,142 @@
+"""Rows as a table for the eyes, or as one block a row where the terminal is too narrow for that.
+
+On a terminal long cells are cut, numbers are rounded and only the first rows are shown, unless all is asked for. In
+a pipe or a file everything is there, one line a row.
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TextIO
+
+from nightjar.cli.sql_output import NUMBERS, harmless
+
+if TYPE_CHECKING:
+    from nightjar.warehouse import QueryResult
+
+MOST_ROWS = 1_000
+"""How many rows a terminal is shown, unless it asks for all."""
+
+_LONGEST_CELL = 80
+_SHORTEST_CUT = 12
+_GAP = "  "
+_NARROW = (*NUMBERS, "BOOLEAN", "DATE", "TIME", "TIMESTAMP")
+"""Types whose values are not cut: what is left of a number is another number."""
+
+
+def print_table(result: QueryResult, stream: TextIO, *, is_full: bool) -> None:
+    """Writes rows as a table, or as blocks.
+
+    Args:
+        result: the rows.
+        stream: where to; what counts is whether it is a terminal, and how wide.
+        is_full: whether a terminal too is shown everything.
+    """
+    from rich.console import Console
+
+    console = Console(file=stream)
+    is_brief = console.is_terminal and not is_full
+    if result.columns == ("explain_key", "explain_value"):
+        stream.writelines(f"{plan}\n" for _, plan in result.rows)
+        return
+    rows = result.rows[:MOST_ROWS] if is_brief else result.rows
+    cells = [[_cell(value, is_brief) for value in row] for row in rows]
+    widths = [max(map(_width, column)) for column in zip(result.columns, *cells, strict=True)]
+    cut = _widest_cut(widths, result.types, console.width, is_brief) if console.is_terminal else sys.maxsize
+    if cut is None:
+        _write_blocks(result.columns, rows, stream, console.width, is_full=is_full)
+    else:
+        limits = [
+            width if _is_narrow(kind) else min(width, cut) for width, kind in zip(widths, result.types, strict=True)
+        ]
+        _write_grid(result, cells, limits, stream)
+    if len(rows) < len(result.rows):
+        stream.flush()
+        sys.stderr.write(f"The first {MOST_ROWS:,} of {len(result.rows):,} rows; --full shows all.\n")
+
+
+def _widest_cut(widths: list[int], types: tuple[str, ...], room: int, is_brief: bool) -> int | None:
+    """The length to cut texts to so that a table fits into the room; None when it cannot."""
+    cuts = range(_LONGEST_CELL, _SHORTEST_CUT - 1, -1) if is_brief else [sys.maxsize]
+    gaps = len(_GAP) * (len(widths) - 1)
+    for cut in cuts:
+        limits = (width if _is_narrow(kind) else min(width, cut) for width, kind in zip(widths, types, strict=True))
+        if sum(limits) + gaps <= room:
+            return cut
+    return None
+
+
+def _write_grid(result: QueryResult, cells: list[list[str]], limits: list[int], stream: TextIO) -> None:
+    is_number = [kind.startswith(NUMBERS) and not kind.endswith("]") for kind in result.types]
+    rule = ["─" * limit for limit in limits]
+    for row in (result.columns, rule, *cells):
+        fitted = (_fit(cell, limit, right) for cell, limit, right in zip(row, limits, is_number, strict=True))
+        stream.write(_GAP.join(fitted).rstrip() + "\n")
+
+
+def _write_blocks(
+    names: tuple[str, ...], rows: list[tuple[Any, ...]], stream: TextIO, room: int, *, is_full: bool
+) -> None:
+    """Writes a row as lines of a name and a value; a value that is not cut goes on below itself."""
+    margin = max(map(_width, names)) + len(_GAP)
+    for number, row in enumerate(rows, start=1):
+        stream.write(f"── row {number} ".ljust(min(room, _LONGEST_CELL), "─") + "\n")
+        for name, value in zip(names, row, strict=True):
+            lines = _wrapped(value, room - margin) if is_full else [_cut(_cell(value, is_brief=True), room - margin)]
+            labels = [name, *[""] * (len(lines) - 1)]
+            pairs = zip(labels, lines, strict=True)
+            stream.writelines(f"{_fit(label, margin)}{line}".rstrip() + "\n" for label, line in pairs)
+
+
+def _wrapped(value: Any, room: int) -> list[str]:
+    from rich.console import Console
+    from rich.text import Text
+
+    lines = harmless(_text(value)).expandtabs(4).split("\n")
+    return [piece.plain for line in lines for piece in Text(line).wrap(Console(), room) or [Text()]]
+
+
+def _cell(value: Any, is_brief: bool) -> str:
+    """One line without what a terminal obeys, which a model's text may hold."""
+    if is_brief and isinstance(value, float):
+        return _rounded(value)
+    if is_brief and isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M}{'Z' if value.tzinfo else ''}"
+    return harmless(" ".join(_text(value).split()))
+
+
+def _text(value: Any) -> str:
+    from nightjar.warehouse.result_values import value_text
+
+    return "NULL" if value is None else value_text(value)
+
+
+def _rounded(value: float) -> str:
+    """Four places, or three digits of what is smaller than a hundredth."""
+    if value and abs(value) < 0.01:  # noqa: PLR2004
+        return f"{value:.3g}"
+    text = f"{value:.4f}".rstrip("0")
+    return f"{text}0" if text.endswith(".") else text
+
+
+def _is_narrow(kind: str) -> bool:
+    return kind.startswith(_NARROW) and not kind.endswith("]")
+
+
+def _fit(cell: str, width: int, right: bool = False) -> str:
+    cut = _cut(cell, width)
+    padding = " " * (width - _width(cut))
+    return padding + cut if right else cut + padding
+
+
+def _cut(line: str, width: int) -> str:
+    from rich.cells import set_cell_size
+
+    return line if _width(line) <= width else f"{set_cell_size(line, max(0, width - 1)).rstrip()}…"
+
+
+def _width(line: str) -> int:
+    from rich.cells import cell_len
+
+    return cell_len(line)

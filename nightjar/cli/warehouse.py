@@ -1,0 +1,118 @@
+"""``nightjar warehouse``: what there is, and ``compact``; the other commands have files of their own.
+
+nightjar warehouse
+nightjar warehouse doctor
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from nightjar.cli.warehouse_location import JsonOption, WarehouseOption, open_store
+
+if TYPE_CHECKING:
+    from nightjar.warehouse.store import Store
+
+_SUMMARY = """
+SELECT
+    (SELECT count(*) FROM segments.runs) AS runs,
+    (SELECT count(*) FROM segments.rollouts) AS rollouts,
+    run_id, env_id, model, status, started_at
+FROM (SELECT 1) LEFT JOIN (FROM segments.runs ORDER BY started_at DESC NULLS LAST, run_id LIMIT 1) ON true
+"""
+
+
+def warehouse(context: typer.Context) -> None:
+    """Look after the warehouse: where all runs are that were published. Without a command: what there is.
+
+    Example: nightjar warehouse doctor
+    """
+    if context.invoked_subcommand is None:
+        info()
+
+
+def info(warehouse: WarehouseOption = None, as_json: JsonOption = False) -> None:
+    """Show where the warehouse is, how much it holds, and the newest run.
+
+    Example: nightjar warehouse info --json
+    """
+    from nightjar.cli.warehouse_output import print_json
+
+    record = _summary(open_store(warehouse))
+    if as_json:
+        print_json(record)
+    else:
+        _print_summary(record)
+
+
+def compact(warehouse: WarehouseOption = None, as_json: JsonOption = False) -> None:
+    """Merge all small segments, so that queries open fewer files. Publishing does what is needed by itself.
+
+    Readers and publishers go on meanwhile; removes at once what is replaced.
+
+    Example: nightjar warehouse compact
+    """
+    from nightjar.cli.warehouse_output import number, print_json, size
+    from nightjar.warehouse.folder import Folder
+    from nightjar.warehouse.packing import pack_everything
+    from nightjar.warehouse.snapshot import write_snapshot
+
+    store = open_store(warehouse)
+    before = _on_disk(store)
+    packs = pack_everything(store)
+    if isinstance(store, Folder):
+        write_snapshot(store)
+    after = _on_disk(store)
+    if as_json:
+        print_json({"packs": packs, "before": before, "after": after})
+        return
+    typer.echo(
+        f"{number(before['segments'], 'segment')}, {size(before['bytes'])} → "
+        f"{number(after['segments'], 'segment')}, {size(after['bytes'])}"
+    )
+
+
+def _on_disk(store: Store) -> dict[str, int]:
+    segments = store.catalog().segments.values()
+    return {"segments": len(segments), "bytes": sum(segment.size for segment in segments)}
+
+
+def _summary(store: Store) -> dict[str, Any]:
+    from nightjar.warehouse.querying import QUERY_TIMEOUT_SECONDS, run_query
+    from nightjar.warehouse.reader import Reader
+
+    reader = Reader(store)
+    try:
+        found = reader.ask(lambda connection: run_query(connection, _SUMMARY, None, QUERY_TIMEOUT_SECONDS))
+    finally:
+        reader.close()
+    [(runs, rollouts, *newest)] = found.rows
+    catalog = store.catalog()
+    return {
+        "location": str(store),
+        "runs": runs,
+        "rollouts": rollouts,
+        "segments": len(catalog.live),
+        "bytes": sum(segment.size for name, segment in catalog.segments.items() if name not in catalog.retired),
+        "retired_bytes": sum(segment.size for segment in catalog.retired.values()),
+        "newest_run": dict(zip(found.columns[2:], newest, strict=True)) if runs else None,
+    }
+
+
+def _print_summary(record: dict[str, Any]) -> None:
+    from nightjar.cli.warehouse_output import number, size
+
+    retired = f", and {size(record['retired_bytes'])} to be removed" if record["retired_bytes"] else ""
+    lines = {
+        "Warehouse": record["location"],
+        "Holds": f"{number(record['runs'], 'run')}, {number(record['rollouts'], 'rollout')}",
+        "Size": f"{size(record['bytes'])} in {number(record['segments'], 'segment')}{retired}",
+    }
+    if newest := record["newest_run"]:
+        started = f", {newest['started_at']:%Y-%m-%d %H:%M} UTC" if newest["started_at"] else ""
+        lines["Newest run"] = f"{newest['run_id']}: {newest['env_id']} | {newest['model']}, {newest['status']}{started}"
+    for label, text in lines.items():
+        typer.echo(f"{label + ':':<12}{text}")
+    typer.echo("Next:       nightjar sql 'FROM leaderboard' | nightjar warehouse doctor", err=True)

@@ -1,0 +1,83 @@
+"""``nightjar warehouse doctor``: is the warehouse whole, and what is to be done?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nightjar.cli.warehouse_location import JsonOption, WarehouseOption, open_folder
+
+if TYPE_CHECKING:
+    from nightjar.warehouse.doctor import Diagnosis, Finding
+
+_MOST = 20
+
+
+def doctor(
+    deep: Annotated[bool, typer.Option("--deep", help="Read all data, not only what identifies it.")] = False,
+    fix: Annotated[
+        bool,
+        typer.Option("--fix", help="First mend what needs no run directory: leftovers, segment.json, nightjar.duckdb."),
+    ] = False,
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Examine the warehouse: whole, how large, what does not belong there, and what to do about it.
+
+    Exit code 1 when something needs action.
+
+    Example: nightjar warehouse doctor --deep
+    """
+    from nightjar.cli.warehouse_output import print_json, progress_of
+    from nightjar.warehouse.doctor import diagnose
+    from nightjar.warehouse.doctor import fix as fix_folder
+
+    folder = open_folder(warehouse)
+    if fix:
+        fix_folder(folder)
+    with progress_of("Reading segments") as progress:
+        diagnosis = diagnose(folder, deep=deep, progress=progress)
+    if as_json:
+        print_json({"is_clean": diagnosis.is_clean, **vars(diagnosis)})
+    else:
+        _print_diagnosis(diagnosis)
+    if not diagnosis.is_clean:
+        raise typer.Exit(1)
+
+
+def _print_diagnosis(diagnosis: Diagnosis) -> None:
+    from nightjar.cli.warehouse_output import number, size
+
+    totals, sizes = diagnosis.totals, diagnosis.sizes
+    counts = ", ".join(number(count, noun.removesuffix("s")) for noun, count in vars(totals).items())
+    share = f", {sizes.live / sizes.uncompressed:.0%} of {size(sizes.uncompressed)}" if sizes.uncompressed else ""
+    kinds = ", ".join(f"{kind} {size(count)}" for kind, count in sizes.kinds.items())
+    lines = {
+        "Warehouse": diagnosis.location,
+        "Holds": counts,
+        "Segments": f"{diagnosis.segments:,}, of these {number(diagnosis.packs, 'pack')}",
+        "Size": f"{size(sizes.live)}{share} ({kinds})",
+        "Retired": size(sizes.retired),
+        "Leftovers": size(sizes.leftovers),
+    }
+    for label, text in lines.items():
+        typer.echo(f"{label + ':':<12}{text}")
+    _print_findings(diagnosis.findings)
+
+
+def _print_findings(findings: list[Finding]) -> None:
+    from nightjar.cli.warehouse_output import number
+
+    urgent = [finding for finding in findings if finding.needs_action]
+    for title, chosen in (
+        ("Needs action", urgent),
+        ("Good to know", [one for one in findings if not one.needs_action]),
+    ):
+        if chosen:
+            typer.echo(f"\n{title}:")
+        for finding in chosen[:_MOST]:
+            typer.echo(f"  {finding.what}\n    → {finding.remedy}")
+        if len(chosen) > _MOST:
+            typer.echo(f"  … and {len(chosen) - _MOST:,} more: --json shows all")
+    typer.echo(f"\n{number(len(urgent), 'finding')} to act on." if urgent else "\nAll is well.")

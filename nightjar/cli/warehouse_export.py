@@ -1,0 +1,97 @@
+"""``nightjar warehouse export``: some runs, as files for somebody else."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nightjar.cli.warehouse_location import JsonOption, WarehouseOption, open_store
+
+if TYPE_CHECKING:
+    from nightjar.warehouse.exporting import ExportReport
+
+
+def export(
+    target: Annotated[Path, typer.Argument(help="A folder, or a file of DuckDB, to be made.", show_default=False)],
+    output_format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="parquet, csv, jsonl or duckdb (default: duckdb for a name that ends in .duckdb, else parquet).",
+            show_default=False,
+        ),
+    ] = None,
+    where: Annotated[str | None, typer.Option(help="A condition in SQL on the table runs.", show_default=False)] = None,
+    suite: Annotated[str | None, typer.Option(help="Only the runs of this suite.", show_default=False)] = None,
+    run: Annotated[
+        list[str] | None, typer.Option(help="Only this run; may be given several times.", show_default=False)
+    ] = None,
+    tables: Annotated[
+        str | None,
+        typer.Option(
+            help="Which of runs, rollouts, attempts, examples, metrics, errors (default: the first four).",
+            show_default=False,
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an earlier export.")] = False,
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write runs into files to hand on: Parquet, CSV, JSON lines, or one DuckDB file with the views.
+
+    Parquet is in folders of environment and model; the rollouts in JSON lines are as in results.jsonl. The target
+    appears when it is complete.
+
+    Example: nightjar warehouse export for-ann.duckdb --where "env_id = 'gsm8k' AND started_at >= '2026-01-01'"
+
+    Example: nightjar warehouse export nightly --suite nightly --tables runs,rollouts --format csv
+    """
+    from nightjar.cli.warehouse_output import print_json, progress_of
+    from nightjar.warehouse import exporting
+    from nightjar.warehouse.export_runs import Selection
+
+    chosen = _format(output_format)
+    store = open_store(warehouse)
+    with progress_of("Writing") as progress:
+        report = exporting.export(
+            store,
+            target,
+            chosen=Selection(where, suite, tuple(run or ())),
+            output_format=exporting.ExportFormat(chosen) if chosen else None,
+            tables=[name.strip() for name in tables.split(",")] if tables is not None else None,
+            force=force,
+            progress=progress,
+        )
+    if as_json:
+        print_json(report)
+    else:
+        _print_report(report)
+
+
+def _format(name: str | None) -> str | None:
+    known = ("parquet", "csv", "jsonl", "duckdb")
+    if name is not None and name.lower() not in known:
+        raise typer.BadParameter(f"{name!r}. Choose one of: {', '.join(known)}", param_hint="--format")
+    return name.lower() if name else None
+
+
+def _print_report(report: ExportReport) -> None:
+    from nightjar.cli.warehouse_output import number, size
+
+    rows = ", ".join(f"{count:,} {table}" for table, count in report.rows.items() if table != "runs")
+    typer.echo(f"Exported {number(report.runs, 'run')} ({rows}) to {report.target}: {size(report.bytes)}")
+    typer.echo(f"Next: {_next_command(report)}", err=True)
+
+
+def _next_command(report: ExportReport) -> str:
+    if report.target.is_file():
+        return shlex.join(["duckdb", "-readonly", str(report.target), "-c", "FROM leaderboard"])
+    table = next(iter(report.rows))
+    lines = [path for path in report.target.iterdir() if path.stem == table]
+    if lines:
+        return shlex.join(["head", "-n", "3", str(lines[0])])
+    files = f"{report.target / table}/**/*.parquet".replace("'", "''")
+    return shlex.join(["duckdb", "-c", f"FROM read_parquet('{files}', hive_partitioning = true)"])

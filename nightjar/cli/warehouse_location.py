@@ -1,0 +1,60 @@
+"""Which warehouse a command of ``nightjar warehouse`` works on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from nightjar.warehouse.folder import Folder
+    from nightjar.warehouse.store import Store
+
+WarehouseOption = Annotated[
+    str | None,
+    typer.Option(
+        "--warehouse",
+        help="Folder of the warehouse (default: NIGHTJAR_WAREHOUSE, else outputs/warehouse).",
+        show_default=False,
+    ),
+]
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def open_folder(warehouse: str | None, *, must_exist: bool = True) -> Folder:
+    """Returns the folder that is meant; otherwise like ``open_store``.
+
+    Raises:
+        WarehouseError: the warehouse is in no folder.
+    """
+    from nightjar.errors import WarehouseError
+    from nightjar.warehouse.folder import Folder
+
+    store = open_store(warehouse, must_exist=must_exist)
+    if not isinstance(store, Folder):
+        raise WarehouseError(f"{store} is in no folder: this command works on a local or shared one.")
+    return store
+
+
+def open_store(warehouse: str | None, *, must_exist: bool = True) -> Store:
+    """Returns what keeps the segments of the warehouse that is meant.
+
+    Raises:
+        WarehouseError: there is none, or it has no segments.
+    """
+    from nightjar.errors import WarehouseError
+    from nightjar.warehouse import backend, resolve_warehouse
+    from nightjar.warehouse.folder import Folder
+    from nightjar.warehouse.upgrading import upgrade_if_old
+
+    store = backend.open_store(str(resolve_warehouse(warehouse)))
+    if isinstance(store, Folder):
+        upgrade_if_old(store)
+    if must_exist and not store.exists():
+        place = store.path.absolute() if isinstance(store, Folder) else store
+        raise WarehouseError(
+            f"No warehouse at {place}. Run an evaluation first, with 'nightjar eval run', or name a "
+            "warehouse with --warehouse or NIGHTJAR_WAREHOUSE."
+        )
+    return store

@@ -1,0 +1,83 @@
+"""``nightjar warehouse prices``: what models cost, which the columns and views about cost reckon with."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from nightjar.cli.warehouse_location import JsonOption, WarehouseOption, open_store
+
+_ModelArgument = Annotated[str, typer.Argument(help="The model, as runs name it.", show_default=False)]
+
+
+def prices(context: typer.Context, warehouse: WarehouseOption = None, as_json: JsonOption = False) -> None:
+    """List what a million tokens of a model cost since when, or 'set' and 'remove' it.
+
+    Example: nightjar warehouse prices set gpt-4.1-mini --input 0.4 --output 1.6
+    """
+    if context.invoked_subcommand is None:
+        _list_prices(warehouse, as_json=as_json)
+    elif warehouse is not None or as_json:
+        raise typer.BadParameter(f"write options after {context.invoked_subcommand!r}")
+
+
+def set_price(
+    model: _ModelArgument,
+    input_price: Annotated[float, typer.Option("--input", help="Price of a million tokens given.", show_default=False)],
+    output_price: Annotated[
+        float, typer.Option("--output", help="Price of a million tokens answered.", show_default=False)
+    ],
+    since: Annotated[
+        str | None,
+        typer.Option(
+            help="For runs that start then or later, e.g. 2026-01-01 (default: all runs).", show_default=False
+        ),
+    ] = None,
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Set what a million tokens of a model cost, from a date on. Earlier prices stay for earlier runs.
+
+    Example: nightjar warehouse prices set gpt-4.1-mini --input 0.4 --output 1.6 --since 2026-01-01
+    """
+    from nightjar.warehouse import pricing
+    from nightjar.warehouse.prices import price
+
+    new = price(model, since or pricing.ALWAYS.isoformat(), input_price, output_price)
+    pricing.set_price(open_store(warehouse, must_exist=False), new)
+    _list_prices(warehouse, as_json=as_json)
+
+
+def remove_price(
+    model: _ModelArgument,
+    since: Annotated[
+        str | None, typer.Option(help="Only the price since this date (default: all).", show_default=False)
+    ] = None,
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove what a model costs.
+
+    Example: nightjar warehouse prices remove gpt-4.1-mini
+    """
+    from nightjar.warehouse import pricing
+    from nightjar.warehouse.prices import price
+
+    moment = price(model, since, 0, 0).since if since else None
+    pricing.remove_prices(open_store(warehouse), model, moment)
+    _list_prices(warehouse, as_json=as_json)
+
+
+def _list_prices(warehouse: str | None, *, as_json: bool) -> None:
+    from nightjar.cli.warehouse_output import print_json, print_table
+
+    prices = open_store(warehouse, must_exist=False).prices()
+    if as_json:
+        print_json(prices)
+    elif prices:
+        rows = [(one.model, f"{one.since:%Y-%m-%d}", one.input, one.output) for one in prices]
+        print_table(("model", "since", "input", "output"), ("VARCHAR", "DATE", "DOUBLE", "DOUBLE"), rows)
+        typer.echo("Per million tokens. See: nightjar sql 'FROM cost'", err=True)
+    else:
+        typer.echo("No prices. Example: nightjar warehouse prices set gpt-4.1-mini --input 0.4 --output 1.6", err=True)

@@ -1,0 +1,93 @@
+"""``nightjar warehouse prune``: old runs out of the warehouse."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nightjar.cli.warehouse_location import JsonOption, WarehouseOption, open_store
+
+if TYPE_CHECKING:
+    from nightjar.warehouse.pruning import Candidate
+
+
+def prune(
+    older_than: Annotated[
+        str | None,
+        typer.Option("--older-than", help="Runs that started so long ago: 12h, 180d, 26w, 2y.", show_default=False),
+    ] = None,
+    env: Annotated[str | None, typer.Option(help="Runs of this environment.", show_default=False)] = None,
+    model: Annotated[str | None, typer.Option(help="Runs of this model.", show_default=False)] = None,
+    status: Annotated[
+        str | None,
+        typer.Option(help="running, completed, incomplete, failed or cancelled runs.", show_default=False),
+    ] = None,
+    keep_last: Annotated[
+        int, typer.Option("--keep-last", min=0, help="Keep the newest N runs of every environment and model.")
+    ] = 0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go, and stop.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove runs from the warehouse. Their run directories stay; publishing one again brings it back.
+
+    A run goes when it meets everything that is given.
+
+    Example: nightjar warehouse prune --older-than 180d --keep-last 5 --dry-run
+    """
+    from nightjar.cli.warehouse_output import print_json
+    from nightjar.warehouse.pruning import Criteria, candidates, parse_age
+    from nightjar.warehouse.pruning import prune as remove
+
+    if not any((older_than, env, model, status, keep_last)):
+        raise typer.BadParameter("say which runs are to go: --older-than, --env, --model, --status or --keep-last")
+    before = datetime.now(UTC) - parse_age(older_than) if older_than else None
+    store = open_store(warehouse)
+    found = candidates(store, Criteria(before, env, model, status, keep_last))
+    if not as_json:
+        _print_candidates(found)
+    is_wanted = bool(found) and not dry_run and _is_confirmed(len(found), yes=yes)
+    if is_wanted:
+        remove(store, [candidate.run_id for candidate in found])
+    if as_json:
+        print_json({"removed": is_wanted, "runs": found})
+    else:
+        _print_outcome(len(found), str(store), is_removed=is_wanted)
+
+
+def _print_candidates(found: list[Candidate]) -> None:
+    from nightjar.cli.warehouse_output import number, print_table, size
+
+    if not found:
+        return
+    columns = ("run_id", "env_id", "model", "status", "started", "rollouts")
+    types = ("VARCHAR", "VARCHAR", "VARCHAR", "VARCHAR", "DATE", "BIGINT")
+    rows = [(one.run_id, one.env_id, one.model, one.status, one.started_at.date(), one.rollouts) for one in found]
+    print_table(columns, types, rows)
+    rollouts, total = sum(one.rollouts for one in found), sum(one.bytes for one in found)
+    typer.echo(f"{number(len(found), 'run')}, {number(rollouts, 'rollout')}, about {size(total)}")
+
+
+def _is_confirmed(count: int, *, yes: bool) -> bool:
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("without a terminal to ask on, say --yes (or --dry-run to see what would go)")
+    return typer.confirm(f"Remove {count:,} runs from the warehouse?", err=True)
+
+
+def _print_outcome(count: int, location: str, *, is_removed: bool) -> None:
+    from nightjar.cli.warehouse_output import number
+
+    if not count:
+        typer.echo("No run meets that: nothing was removed.", err=True)
+    elif is_removed:
+        typer.echo(
+            f"Removed {number(count, 'run')} from {location}. Back with: nightjar publish RUN_DIRECTORY", err=True
+        )
+    else:
+        typer.echo("Nothing was removed.", err=True)

@@ -1,0 +1,135 @@
+"""``Backend``: what stands behind a ``Warehouse``: segments in a folder or an object store, or tables elsewhere."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import duckdb
+
+from nightjar.errors import WarehouseError
+from nightjar.warehouse.database import explained
+from nightjar.warehouse.folder import Folder
+from nightjar.warehouse.location import Kind, folder_of, kind_of
+from nightjar.warehouse.packing import pack_as_needed
+from nightjar.warehouse.publishing import PublishReport, publish_run
+from nightjar.warehouse.reader import Reader
+from nightjar.warehouse.relations import define
+from nightjar.warehouse.snapshot import write_snapshot
+from nightjar.warehouse.store import Store
+from nightjar.warehouse.upgrading import upgrade_if_old
+
+Answer = TypeVar("Answer")
+
+_log = logging.getLogger(__name__)
+
+
+class Backend(Protocol):
+    """Publishes and reads; ``str()`` of it is its location for messages, without credentials."""
+
+    def publish(self, run_dir: Path) -> PublishReport:
+        """Makes the warehouse hold a run as its directory has it now."""
+
+    def ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
+        """Calls a function with a connection that can read the warehouse and nothing else."""
+
+    def connect(self) -> duckdb.DuckDBPyConnection:
+        """Returns a connection of the caller's own that sees the warehouse."""
+
+
+def open_backend(location: str) -> Backend:
+    """Returns what stands behind a location; nothing is made or reached yet.
+
+    Raises:
+        WarehouseError: the location cannot be understood, or a package for it is missing.
+    """
+    kind = kind_of(location)
+    if kind is Kind.SERVED:
+        from nightjar.warehouse.served import ServedWarehouse
+
+        return ServedWarehouse(location)
+    return SegmentedWarehouse(open_store(location))
+
+
+def open_store(location: str) -> Store:
+    """Returns what keeps the segments of a warehouse.
+
+    Raises:
+        WarehouseError: the location cannot be understood, has tables instead, or a package for it is missing.
+    """
+    kind = kind_of(location)
+    if kind is Kind.SERVED:
+        name = location.partition(":")[0]
+        raise WarehouseError(f"A warehouse at {name}: keeps tables, not segments: its service looks after them.")
+    if kind is Kind.FOLDER:
+        return Folder(folder_of(location))
+    from nightjar.warehouse.object_store import ObjectStore
+
+    return ObjectStore(location)
+
+
+class SegmentedWarehouse:
+    """A warehouse of segments.
+
+    Attributes:
+        store: keeps them.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._reader = Reader(store)
+
+    def __str__(self) -> str:
+        """Its location for messages."""
+        return str(self.store)
+
+    def publish(self, run_dir: Path) -> PublishReport:
+        """Makes a run directory a segment; in a folder, packs and replaces the snapshot where that is due."""
+        self._upgrade()
+        report = publish_run(self.store, run_dir)
+        if report.is_new:
+            _tidy(self.store)
+        return report
+
+    def ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
+        """Calls a function with a connection that can read the warehouse and nothing else."""
+        self._require()
+        return self._reader.ask(question)
+
+    def connect(self) -> duckdb.DuckDBPyConnection:
+        """Returns a connection of the caller's own, with views over the segments that are there now."""
+        self._require()
+        connection = duckdb.connect(":memory:")
+        try:
+            with explained(f"Cannot read the warehouse {self}"):
+                connection.execute("SET TimeZone = 'UTC'")
+                self.store.prepare(connection)
+                define(connection, self.store.catalog(), self.store.file, self.store.prices())
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _upgrade(self) -> None:
+        if isinstance(self.store, Folder):
+            upgrade_if_old(self.store)
+
+    def _require(self) -> None:
+        self._upgrade()
+        if not self.store.exists():
+            place = self.store.path.absolute() if isinstance(self.store, Folder) else self.store
+            raise WarehouseError(
+                f"No warehouse at {place}. Run an evaluation first, with "
+                "'nightjar eval run', or name another with --warehouse or NIGHTJAR_WAREHOUSE."
+            )
+
+
+def _tidy(store: Store) -> None:
+    """Packs and replaces the snapshot; warns where that fails, because the run is there already."""
+    try:
+        pack_as_needed(store)
+    except WarehouseError as error:
+        _log.warning("The run is published, but small segments were left unpacked: %s", error)
+    write_snapshot(store)

@@ -1,0 +1,100 @@
+"""Publishes results from elsewhere: run directories of Nightjar, of verifiers, and bundles of NeMo Evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+import orjson
+
+from nightjar.errors import NightjarError
+from nightjar.warehouse.bulk import Progress, silent
+from nightjar.warehouse.folder import Folder
+from nightjar.warehouse.foreign import FoundResults, convert, find_results
+from nightjar.warehouse.packing import FAN_IN, pack_as_needed
+from nightjar.warehouse.publishing import PublishReport, publish_run
+from nightjar.warehouse.segments import Catalog
+from nightjar.warehouse.snapshot import write_snapshot
+from nightjar.warehouse.store import Store
+
+Novelty = Literal["new", "updated", "already there", "older than what is there"]
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What became of the results of one run.
+
+    Attributes:
+        path: where they were.
+        kind: which program wrote them.
+        run_id, env_id, model: the run; None where they could not be read.
+        rollouts: how many records it has.
+        novelty: what it is to the warehouse; None for a failure.
+        error: why it could not be imported; None for a success.
+    """
+
+    path: Path
+    kind: str
+    run_id: str | None = None
+    env_id: str | None = None
+    model: str | None = None
+    rollouts: int = 0
+    novelty: Novelty | None = None
+    error: str | None = None
+
+
+def import_all(store: Store, paths: Sequence[Path], progress: Progress = silent) -> Iterator[Imported]:
+    """Yields what became of all results in some folders, one after the other; goes on after bad ones.
+
+    Raises:
+        WarehouseError: there are no results in one of the paths, or the warehouse cannot be written.
+    """
+    found = [results for path in paths for results in find_results(path)]
+    try:
+        for done, results in enumerate(found, start=1):
+            yield _import(store, results)
+            progress(done, len(found))
+            if done % FAN_IN == 0:
+                _tidy(store)
+    finally:
+        _tidy(store)
+
+
+def _import(store: Store, found: FoundResults) -> Imported:
+    with TemporaryDirectory(prefix="nightjar-") as temporary:
+        try:
+            run_dir = convert(found, Path(temporary))
+            before = store.catalog()
+            report = publish_run(store, run_dir)
+            described = orjson.loads((run_dir / "metadata.json").read_bytes())
+        except NightjarError as error:
+            return Imported(found.path, found.kind, error=str(error))
+    return Imported(
+        path=found.path,
+        kind=found.kind,
+        run_id=report.run_id,
+        env_id=described.get("env_id"),
+        model=described.get("model"),
+        rollouts=report.rollouts,
+        novelty=_novelty(report, before, store.catalog()),
+    )
+
+
+def _tidy(store: Store) -> None:
+    if store.exists():
+        pack_as_needed(store)
+        if isinstance(store, Folder):
+            write_snapshot(store)
+
+
+def _novelty(report: PublishReport, before: Catalog, after: Catalog) -> Novelty:
+    if not report.is_new:
+        return "already there"
+    if report.run_id not in before.holders:
+        return "new"
+    held = before.holders[report.run_id].versions[report.run_id]
+    is_newer = after.holders[report.run_id].versions[report.run_id] > held
+    return "updated" if is_newer else "older than what is there"

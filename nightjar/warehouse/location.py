@@ -1,0 +1,106 @@
+r"""Where a warehouse is: decides by its name what kind of place it means, and how messages write it.
+
+=====================================  ===================================================================
+``outputs/warehouse``, ``file:///…``   a folder; also ``C:\runs`` and any other name that is none of these
+``s3://bucket/prefix``                 an object store or another place that fsspec knows: ``gs://``, ``sftp://``
+``md:name``                            a database of MotherDuck
+``ducklake:postgres:dbname=…``         a DuckLake, by its catalog; also ``ducklake:path``
+``duckdb:path``                        tables in one DuckDB file, for a small team and for tests
+=====================================  ===================================================================
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from enum import Enum
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from nightjar.errors import WarehouseError
+
+DEFAULT = "outputs/warehouse"
+
+_SERVED = re.compile(r"(md|motherduck|ducklake|duckdb):(?!//)")
+_URL = re.compile(r"(?:[a-z][a-z0-9+.-]+::)*[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+_HALF_URL = re.compile(r"(s3|s3a|gs|gcs|abfs|az|memory|sftp|hf):/")
+
+_HIDDEN = "***"
+_USER = re.compile(r"(?<=://)[^/@\s'\"]+@")
+_SECRET = re.compile(
+    r"((?:password|passwd|passphrase|secret|token|key)\w*\s*=\s*)('[^']*'|\"[^\"]*\"|[^\s;&'\")]+)", re.IGNORECASE
+)
+_SECRET_VARIABLES = (
+    "MOTHERDUCK_TOKEN",
+    "motherduck_token",
+    "PGPASSWORD",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "AZURE_STORAGE_CONNECTION_STRING",
+)
+
+
+class Kind(Enum):
+    """What kind of place a location means."""
+
+    FOLDER = "folder"
+    STORE = "store"
+    SERVED = "served"
+
+
+def resolve_warehouse(explicit: str | Path | None = None) -> str:
+    """Returns the location named here, by ``NIGHTJAR_WAREHOUSE``, or else ``outputs/warehouse``."""
+    return str(explicit or os.environ.get("NIGHTJAR_WAREHOUSE") or DEFAULT)
+
+
+def kind_of(location: str) -> Kind:
+    r"""Returns what kind of place a location means.
+
+    Raises:
+        WarehouseError: it is half a URL, as a path makes of a whole one.
+
+    Example:
+        >>> [kind_of(name).value for name in ("s3://runs/team", "md:runs", "C:\\runs", "file:///runs")]
+        ['store', 'served', 'folder', 'folder']
+    """
+    if _SERVED.match(location):
+        return Kind.SERVED
+    if _URL.match(location):
+        return Kind.FOLDER if urlsplit(location).scheme == "file" else Kind.STORE
+    if half := _HALF_URL.match(location):
+        rest = shown(location[half.end() :].lstrip("/"))
+        raise WarehouseError(f"Cannot read the warehouse's location {shown(location)!r}: write {half[1]}://{rest}")
+    return Kind.FOLDER
+
+
+def folder_of(location: str) -> Path:
+    """Returns the folder that a location of this kind means.
+
+    Example:
+        >>> str(folder_of("file:///srv/runs%20of%20us"))
+        '/srv/runs of us'
+    """
+    if location.startswith("file://"):
+        return Path(unquote(urlsplit(location).path))
+    return Path(location).expanduser()
+
+
+def shown(text: str) -> str:
+    """Returns a location, or a message about it, without passwords, tokens and keys.
+
+    Example:
+        >>> shown("sftp://ann:s3cret@files.example.com/runs")
+        'sftp://***@files.example.com/runs'
+        >>> shown("ducklake:postgres:dbname=runs password=s3cret host=db")
+        'ducklake:postgres:dbname=runs password=*** host=db'
+    """
+    for variable in _SECRET_VARIABLES:
+        if value := os.environ.get(variable):
+            text = text.replace(value, _HIDDEN)
+    return _SECRET.sub(rf"\g<1>{_HIDDEN}", _USER.sub(f"{_HIDDEN}@", text))
+
+
+def has_secret(location: str) -> bool:
+    """Says whether a location holds a password, a token or a key itself."""
+    return bool(_SECRET.search(location) or _USER.search(location))

@@ -1,0 +1,107 @@
+"""Brings segments back whose ``segment.json`` is missing or damaged, and sets aside those that cannot be.
+
+One ``segment.json`` that cannot be read keeps everybody from all of the warehouse. What it says is in the Parquet files
+as well, except what the segment replaces and when it was written.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import duckdb
+import orjson
+
+from nightjar.errors import WarehouseError
+from nightjar.runs.jsonl import replace_file
+from nightjar.warehouse.database import connect_scratch, quoted
+from nightjar.warehouse.folder import Folder
+from nightjar.warehouse.segments import COMMIT, KINDS, SCHEMA, Segment
+
+SET_ASIDE = "damaged"
+"""The folder, beside ``segments``, of segments that cannot be read."""
+
+_UNKNOWN = "unknown"
+
+
+def undescribed(folder: Folder) -> dict[str, str]:
+    """Returns the segments whose ``segment.json`` cannot be used, by name, and what is wrong with it.
+
+    Raises:
+        WarehouseError: a newer Nightjar wrote a segment.
+    """
+    names = sorted(path.name for path in folder.segments_path.glob("[!.]*") if path.is_dir())
+    faults = ((name, _fault(name, folder.segments_path / name / COMMIT)) for name in names)
+    return {name: fault for name, fault in faults if fault is not None}
+
+
+def mend(folder: Folder, name: str) -> bool:
+    """Writes the ``segment.json`` of a segment anew from its other files; says whether they could be read."""
+    path = folder.segments_path / name
+    try:
+        content = _described(path, name).dump()
+    except (duckdb.Error, OSError):
+        return False
+    replace_file(path / COMMIT, [content])
+    return True
+
+
+def set_aside(folder: Folder, name: str) -> Path:
+    """Moves a segment to where it does not count, and returns where that is.
+
+    Raises:
+        WarehouseError: it cannot be moved.
+    """
+    target = folder.path / SET_ASIDE / name
+    try:
+        target.parent.mkdir(exist_ok=True)
+        while target.exists():
+            target = target.with_name(f"{target.name}-")
+        return (folder.segments_path / name).rename(target)
+    except OSError as error:
+        raise WarehouseError(f"Cannot set aside segment {name!r}: {error.strerror}") from error
+
+
+def _fault(name: str, path: Path) -> str | None:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        return f"{COMMIT}: {error.strerror}"
+    try:
+        Segment.load(name, content)
+    except WarehouseError as error:
+        if _is_newer(content):
+            raise
+        return str(error)
+    return None
+
+
+def _is_newer(content: bytes) -> bool:
+    try:
+        return int(orjson.loads(content)["schema"]) > SCHEMA
+    except (ValueError, TypeError, KeyError):
+        return False
+
+
+def _described(path: Path, name: str) -> Segment:
+    files = {kind: path / f"{kind}.parquet" for kind in KINDS}
+    with TemporaryDirectory(prefix="nightjar-") as spill, closing(connect_scratch(Path(spill))) as connection:
+        rows = {kind: _rows(connection, file) for kind, file in files.items()}
+        found = connection.execute(f"SELECT run_id, version FROM read_parquet({quoted(files['runs'])})")  # noqa: S608
+        versions = dict(found.fetchall())
+    return Segment(
+        segment_id=name,
+        versions=versions,
+        rows=rows,
+        sizes={kind: file.stat().st_size for kind, file in files.items()},
+        created_at=datetime.fromtimestamp(files["runs"].stat().st_mtime, UTC),
+        nightjar_version=_UNKNOWN,
+        replaces=() if len(versions) == 1 and not name.startswith("pack-") else (_UNKNOWN,),
+    )
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, file: Path) -> int:
+    [(rows,)] = connection.execute(f"SELECT count(*) FROM read_parquet({quoted(file)})").fetchall()  # noqa: S608
+    return int(rows)

@@ -1,0 +1,185 @@
+"""Removes runs from a warehouse; their run directories stay, and publishing one again brings it back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from nightjar.errors import WarehouseError
+from nightjar.warehouse.folder import Folder
+from nightjar.warehouse.packing import merge, packing_alone, remove_retired
+from nightjar.warehouse.querying import QUERY_TIMEOUT_SECONDS, run_query
+from nightjar.warehouse.reader import Reader
+from nightjar.warehouse.segments import Catalog, Segment
+from nightjar.warehouse.snapshot import write_snapshot
+from nightjar.warehouse.store import Store
+
+_LOCK_TIMEOUT_SECONDS = 60.0
+
+_AGE = re.compile(r"(\d+)([hdwy])")
+_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1), "y": timedelta(days=365)}
+
+_CANDIDATES = """
+WITH ranked AS (
+    SELECT
+        run_id,
+        env_id,
+        model,
+        status,
+        coalesce(started_at, published_at) AS started_at,
+        row_number() OVER (PARTITION BY env_id, model ORDER BY started_at DESC NULLS LAST, run_id) AS place
+    FROM segments.runs
+)
+SELECT run_id, env_id, model, status, started_at
+FROM ranked
+WHERE ($before IS NULL OR started_at < $before)
+    AND ($env_id IS NULL OR env_id = $env_id)
+    AND ($model IS NULL OR model = $model)
+    AND ($status IS NULL OR status = $status)
+    AND place > $keep_last
+ORDER BY started_at, run_id
+"""
+
+_COUNTS = "SELECT run_id, count(*) FROM segments.rollouts GROUP BY run_id"
+
+
+@dataclass(frozen=True)
+class Criteria:
+    """Which runs are to go: those that meet all that is not None.
+
+    Attributes:
+        before: started earlier than this.
+        env_id, model, status: exactly so.
+        keep_last: the newest so many runs of each environment and model stay in any case.
+    """
+
+    before: datetime | None = None
+    env_id: str | None = None
+    model: str | None = None
+    status: str | None = None
+    keep_last: int = 0
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A run that meets the criteria.
+
+    Attributes:
+        run_id, env_id, model, status, started_at: as in ``runs``.
+        rollouts: how many records it has.
+        bytes: about how much it takes of its segment.
+    """
+
+    run_id: str
+    env_id: str | None
+    model: str | None
+    status: str | None
+    started_at: datetime
+    rollouts: int
+    bytes: int
+
+
+def parse_age(text: str) -> timedelta:
+    """Returns how long an age is, given as a number and h, d, w or y.
+
+    Raises:
+        WarehouseError: it is written otherwise.
+
+    Example:
+        >>> parse_age("26w").days
+        182
+    """
+    match = _AGE.fullmatch(text.strip())
+    if match is None:
+        raise WarehouseError(f"Cannot read the age {text!r}: write a number and h, d, w or y, for instance 180d.")
+    try:
+        return int(match[1]) * _UNITS[match[2]]
+    except OverflowError:
+        raise WarehouseError(f"An age of {text!r} is longer than there are dates.") from None
+
+
+def candidates(store: Store, criteria: Criteria) -> list[Candidate]:
+    """Returns the runs that meet criteria, the oldest first.
+
+    Raises:
+        WarehouseError: the warehouse cannot be read.
+    """
+    reader = Reader(store)
+    try:
+        runs = reader.ask(lambda connection: run_query(connection, _CANDIDATES, vars(criteria), QUERY_TIMEOUT_SECONDS))
+        counts = reader.ask(lambda connection: run_query(connection, _COUNTS, None, QUERY_TIMEOUT_SECONDS))
+    finally:
+        reader.close()
+    rollouts, catalog = dict(counts.rows), store.catalog()
+    return [
+        Candidate(run_id, env_id, model, status, started_at, rollouts.get(run_id, 0), _share(catalog, run_id, rollouts))
+        for run_id, env_id, model, status, started_at in runs.rows
+    ]
+
+
+def prune(store: Store, run_ids: Collection[str]) -> None:
+    """Removes runs, and the examples that no other run uses.
+
+    Packs are written anew without them. When the process is killed, some of the runs are gone and the others there.
+
+    Raises:
+        WarehouseError: another process is packing, or the disk is full or broken.
+    """
+    doomed = sorted(run_ids)
+    with packing_alone(store, timeout_seconds=_LOCK_TIMEOUT_SECONDS) as alone:
+        if not alone:
+            raise WarehouseError(f"The warehouse {store} is being packed by another process. Try again later.")
+        remove_retired(store, older_than=timedelta(0))
+        _remove(store, doomed)
+        remove_retired(store, older_than=timedelta(0))
+    if isinstance(store, Folder):
+        write_snapshot(store)
+
+
+def _share(catalog: Catalog, run_id: str, rollouts: dict[str, int]) -> int:
+    holder = catalog.holders.get(run_id)
+    if holder is None:
+        return 0
+    if len(holder.versions) == 1:
+        return holder.size
+    return round(holder.size * rollouts.get(run_id, 0) / max(1, holder.rows["rollouts"]))
+
+
+def _remove(store: Store, doomed: Sequence[str]) -> None:
+    """Rewrites or removes every segment that knows one of the runs."""
+    catalog = store.catalog()
+    emptied = []
+    for segment in _affected(catalog, doomed):
+        survivors = segment.versions.keys() - {*doomed, *catalog.dead_runs(segment)}
+        if survivors:
+            merge(store, [segment], without=doomed)
+        elif segment.is_pack:
+            emptied.append(segment)
+        else:
+            store.remove(segment.segment_id)
+    if emptied:
+        _remove_emptied(store, emptied, doomed)
+
+
+def _affected(catalog: Catalog, doomed: Sequence[str]) -> list[Segment]:
+    """The segments with runs that are to go; those that count last, so that no older version takes their place."""
+    affected = [
+        segment
+        for name, segment in catalog.segments.items()
+        if name not in catalog.replaced and not segment.versions.keys().isdisjoint(doomed)
+    ]
+    return sorted(affected, key=lambda segment: (segment.segment_id in catalog.live, segment.created_at))
+
+
+def _remove_emptied(store: Store, emptied: Sequence[Segment], doomed: Sequence[str]) -> None:
+    """Removes packs without a run that stays; examples of theirs that are needed go into the smallest other pack."""
+    catalog = store.catalog()
+    names = {segment.segment_id for segment in emptied}
+    others = [segment for name, segment in catalog.live.items() if segment.is_pack and name not in names]
+    if others:
+        merge(store, [*emptied, min(others, key=lambda segment: segment.rows["rollouts"])], without=doomed)
+    else:
+        for name in names:
+            store.remove(name)

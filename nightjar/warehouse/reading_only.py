@@ -1,0 +1,89 @@
+"""Refuses statements that do more than read, before they run.
+
+What the connection allows is not enough: it may write where it may read, and a view is a thing that can be made anew.
+Since DuckDB 2.0 a WITH can write (``WITH x AS (COPY … TO …)``), and a PIVOT that finds its columns in the data is a
+part of any statement, and runs as several.
+"""
+
+from __future__ import annotations
+
+import re
+
+import duckdb
+
+from nightjar.errors import WarehouseError
+
+_WRITING = re.compile(r"COPY|INSERT|UPDATE|DELETE|MERGE|TRUNCATE", re.IGNORECASE)
+"""What a WITH needs to write. Such texts are looked at closely; others not at all, which costs nothing."""
+
+_DOING = re.compile(
+    r"\b(?:ALTER|ANALYZE|ATTACH|CALL|CHECKPOINT|COMMENT|CONNECT|COPY|CREATE|DEALLOCATE|DELETE|DETACH|DROP|EXECUTE|EXPORT"
+    r"|IMPORT|INSERT|INSTALL|LOAD|MERGE|PRAGMA|PREPARE|REPLACE\s+INTO|RESET|SET|TRUNCATE|UPDATE|USE|VACUUM)\b",
+    re.IGNORECASE,
+)
+"""What begins a statement that does something."""
+
+_EXPLAIN_ANALYZE = re.compile(r"\bEXPLAIN\s*(?:\(\s*)?ANALYZE\b", re.IGNORECASE)
+
+_NODES = "SELECT json_extract_string(json_serialize_sql(?), '$..type')"
+
+
+def one_reading(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
+    """Returns the one statement of a text, which only reads.
+
+    Raises:
+        WarehouseError: it is not one statement, or does more than read.
+    """
+    try:
+        statements = connection.extract_statements(sql)
+    except TypeError as error:  # half a surrogate pair
+        raise WarehouseError("The query failed: it is no text that can be written in UTF-8.") from error
+    if len(statements) != 1:
+        raise WarehouseError(f"Expected one SQL statement, found {len(statements)}.")
+    [statement] = statements
+    kind = _kind(statement)
+    if kind == "SELECT":
+        _check_select(connection, statement.query)
+    elif kind in {"EXPLAIN", "MULTI"}:
+        _check_words(kind, statement.query)
+    else:
+        raise _refused(kind)
+    return statement
+
+
+def _kind(statement: duckdb.Statement) -> str:
+    try:
+        return statement.type.name
+    except ValueError:  # a kind that the Python package of DuckDB has no name for
+        return statement.query.split(maxsplit=1)[0].upper()
+
+
+def _check_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
+    if not _WRITING.search(query):
+        return
+    row = connection.execute(_NODES, [query]).fetchone()
+    nodes = row[0] if row and row[0] else ["UNKNOWN_QUERY_NODE"]
+    for node in nodes:
+        if str(node).endswith("_QUERY_NODE"):
+            raise _refused(str(node).removesuffix("_QUERY_NODE"))
+
+
+def _check_words(kind: str, query: str) -> None:
+    """Looks for words alone: what an EXPLAIN or a PIVOT is part of cannot be had without running it."""
+    found = _DOING.search(_EXPLAIN_ANALYZE.sub("", query))
+    if found is None:
+        return
+    word = found[0].upper()
+    if kind == "MULTI":
+        raise WarehouseError(
+            f"A PIVOT with the word {word} is refused: a query only reads the warehouse. "
+            "Name the values that become columns: PIVOT … ON column IN (…)."
+        )
+    raise WarehouseError(f"An EXPLAIN with the word {word} is refused: a query only reads the warehouse.")
+
+
+def _refused(kind: str) -> WarehouseError:
+    return WarehouseError(
+        f"{kind} is refused: a query only reads the warehouse. "
+        "Use SELECT, WITH, FROM, PIVOT, DESCRIBE, SUMMARIZE, SHOW or EXPLAIN."
+    )

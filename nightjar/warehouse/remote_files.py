@@ -1,0 +1,208 @@
+"""``RemoteFiles``: the segments of an object store, as a filesystem that DuckDB reads.
+
+DuckDB asks for a file's size and time each time that it opens it, and opens it more than once in a query: a request
+each, where the segment's description answers. Files never change: small ones are fetched whole, many at once; of
+large ones the ranges that DuckDB asks for; and all of it is kept for the next query, up to a limit.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from fsspec import AbstractFileSystem
+
+from nightjar.warehouse.location import shown
+from nightjar.warehouse.segments import Catalog
+
+SMALL_BYTES = 256_000
+"""A file of so many bytes is fetched in one piece."""
+
+KEPT_BYTES = 128_000_000
+"""How much of what was fetched is kept in memory."""
+
+_LARGEST_KEPT_BYTES = 4_000_000
+"""A longer range is not kept: it would push out many others."""
+
+_AT_ONCE_BYTES = 32_000_000
+"""How much of small files is fetched before the first of them is read."""
+
+_PROTOCOL = "segments"
+_LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+class RemoteFiles(AbstractFileSystem):  # type: ignore[misc] # fsspec has no types
+    """Reads ``segments://{segment_id}/{kind}.parquet``; may be used by several threads.
+
+    Attributes:
+        catalog: describes the segments that may be read.
+    """
+
+    protocol = _PROTOCOL
+    cachable = False
+
+    def __init__(self, filesystem: Any, folder: str, shown_url: str) -> None:
+        super().__init__()
+        self.catalog = Catalog()
+        self._filesystem = filesystem
+        self._folder = folder
+        self._url = shown_url
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._opened: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def address(self, segment_id: str = "", kind: str = "") -> str:
+        """Returns what DuckDB calls a file, or without a segment what all of these begin with."""
+        return f"{_PROTOCOL}://{segment_id}/{kind}.parquet" if segment_id else f"{_PROTOCOL}://"
+
+    def glob(self, path: str, **_: Any) -> list[str]:
+        """Returns the path itself: there are no patterns here."""
+        return [path]
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        """Returns name, type and size of a file.
+
+        Raises:
+            FileNotFoundError: no segment that is there has it.
+        """
+        return {"name": path, "type": "file", "size": self._size(path)}
+
+    def modified(self, path: str) -> datetime:  # noqa: ARG002 - the same for all
+        """Returns a moment that never changes, like the files."""
+        return _LONG_AGO
+
+    def open(self, path: str, mode: str = "rb", **_: Any) -> io.RawIOBase | io.BytesIO:
+        """Opens a file for reading.
+
+        Raises:
+            FileNotFoundError: no segment that is there has it.
+            PermissionError: it is to be written.
+        """
+        if mode != "rb":
+            raise PermissionError(f"{path} is read only")
+        size = self._size(path)
+        return io.BytesIO(self._whole(path)) if size <= SMALL_BYTES else _RangedFile(self, path, size)
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        """Fetches a part of a file.
+
+        Raises:
+            FileNotFoundError: it was removed.
+            OSError: the store cannot be read.
+        """
+        name = f"{path}:{start}-{end}"
+        with self._lock:
+            if name in self._kept:
+                self._kept.move_to_end(name)
+                return self._kept[name]
+        try:
+            content: bytes = self._filesystem.cat_file(self._remote(path), start=start, end=end)
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{path} was removed") from None
+        except Exception as error:  # noqa: BLE001 - every library has its own
+            raise self._unreadable(path, error) from None
+        if len(content) <= _LARGEST_KEPT_BYTES:
+            with self._lock:
+                self._kept[name] = content
+                self._forget(keep=name)
+        return content
+
+    def _whole(self, path: str) -> bytes:
+        with self._lock:
+            if path not in self._kept:
+                self._fetch(self._wanted(path))
+            self._kept.move_to_end(path)
+            return self._kept[path]
+
+    def _wanted(self, path: str) -> Sequence[str]:
+        """A file alone when it is the first of its kind (DuckDB looks at the columns), else all small ones too."""
+        _, kind = _parts(path)
+        if self._opened.setdefault(kind, path) == path:
+            return [path]
+        wanted, size = [path], 0
+        for segment_id, segment in self.catalog.live.items():
+            other = self.address(segment_id, kind)
+            size += segment.sizes[kind] if segment.sizes[kind] <= SMALL_BYTES else 0
+            if size > _AT_ONCE_BYTES:
+                break
+            if segment.sizes[kind] <= SMALL_BYTES and other != path and other not in self._kept:
+                wanted.append(other)
+        return wanted
+
+    def _fetch(self, paths: Sequence[str]) -> None:
+        remote = {self._remote(path): path for path in paths}
+        try:
+            contents = self._filesystem.cat(list(remote), on_error="return")
+        except Exception as error:  # noqa: BLE001 - as if it were the answer for the first file
+            contents = {self._remote(paths[0]): error}
+        if isinstance(contents, bytes):
+            contents = {self._remote(paths[0]): contents}
+        for name, content in contents.items():
+            if isinstance(content, bytes):
+                self._kept[remote[name]] = content
+        missing = contents.get(self._remote(paths[0]))
+        if isinstance(missing, FileNotFoundError):
+            raise FileNotFoundError(f"{paths[0]} was removed")
+        if isinstance(missing, Exception):
+            raise self._unreadable(paths[0], missing)
+        self._forget(keep=paths[0])
+
+    def _forget(self, keep: str) -> None:
+        size = sum(map(len, self._kept.values()))
+        while size > KEPT_BYTES and len(self._kept) > 1:
+            name = next(name for name in self._kept if name != keep)
+            size -= len(self._kept.pop(name))
+
+    def _size(self, path: str) -> int:
+        segment_id, kind = _parts(path)
+        try:
+            return self.catalog.segments[segment_id].sizes[kind]
+        except KeyError:
+            raise FileNotFoundError(f"{path} is in no segment of the warehouse") from None
+
+    def _remote(self, path: str) -> str:
+        return f"{self._folder}/{path.removeprefix(self.address())}"
+
+    def _unreadable(self, path: str, error: Exception) -> OSError:
+        segment_id, kind = _parts(path)
+        text = " ".join(str(error).split()) or type(error).__name__
+        return OSError(f"cannot read segments/{segment_id}/{kind}.parquet of {self._url}: {shown(text)}")
+
+
+class _RangedFile(io.RawIOBase):
+    """A large file, of which only what is asked for is fetched."""
+
+    def __init__(self, files: RemoteFiles, path: str, size: int) -> None:
+        self._files, self._path, self._size, self._position = files, path, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        origin = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = origin + offset
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        end = self._size if size is None or size < 0 else min(self._size, self._position + size)
+        if end <= self._position:
+            return b""
+        content = self._files.read_range(self._path, self._position, end)
+        self._position += len(content)
+        return content
+
+
+def _parts(path: str) -> tuple[str, str]:
+    """Segment id and kind of ``segments://{segment_id}/{kind}.parquet``."""
+    segment_id, _, file = path.removeprefix(f"{_PROTOCOL}://").partition("/")
+    return segment_id, file.removesuffix(".parquet")

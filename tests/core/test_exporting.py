@@ -1,0 +1,307 @@
+"""``nightjar warehouse export``: what it writes is read back by others, and never half of it is there."""
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import duckdb
+import pytest
+
+from nightjar.errors import WarehouseError
+from nightjar.warehouse import Warehouse, export_runs
+from nightjar.warehouse.export_runs import Selection
+from nightjar.warehouse.exporting import ExportFormat, export
+from nightjar.warehouse.folder import Folder
+
+
+@pytest.fixture(scope="module")
+def house_of_three(tmp_path_factory):
+    return tmp_path_factory.mktemp("house")
+
+
+@pytest.fixture
+def house(house_of_three, write_run, monkeypatch):
+    """Three runs: two of gsm8k, of which one is of a suite, and one of an environment and model with odd names."""
+    monkeypatch.delenv("NIGHTJAR_WAREHOUSE", raising=False)
+    house = Warehouse(house_of_three / "warehouse")
+    if not house.folder.exists():
+        runs = house_of_three / "evals"
+        house.publish(write_run(runs, "a", examples=3))
+        house.publish(write_run(runs, "b", suite="nightly", tags=["x", "y"], model="m"))
+        house.publish(write_run(runs, "c", env_id="it's/odd", model="a b=c", examples=1))
+    return house
+
+
+@pytest.fixture
+def write(house, tmp_path):
+    def write(name, **options):
+        target = tmp_path / name
+        return export(Folder(house.folder), target, **options), target
+
+    return write
+
+
+def rows(sql):
+    with duckdb.connect() as connection:
+        return connection.execute(sql).fetchall()
+
+
+class TestParquet:
+    def test_folders_are_environment_and_model(self, write):
+        report, target = write("x")
+        assert sorted(str(path.relative_to(target)) for path in target.rglob("rollouts*.parquet")) == [
+            "rollouts/env_id=gsm8k/model=m/rollouts-0.parquet",
+            "rollouts/env_id=gsm8k/model=openai%2Fgpt/rollouts-0.parquet",
+            "rollouts/env_id=it%27s%2Fodd/model=a b%3Dc/rollouts-0.parquet",
+        ]
+        assert report.rows == {"runs": 3, "rollouts": 12, "attempts": 12, "examples": 3}
+
+    def test_what_is_read_back(self, write, house):
+        _, target = write("x")
+        read = f"read_parquet('{target}/rollouts/**/*.parquet', hive_partitioning = true)"
+        assert rows(
+            f"SELECT env_id, model, count(*), any_value(served_model) FROM {read} GROUP BY ALL ORDER BY 1, 2"
+        ) == [
+            ("gsm8k", "m", 4, "served"),
+            ("gsm8k", "openai/gpt", 6, "served"),
+            ("it's/odd", "a b=c", 2, "served"),
+        ]
+        columns = "run_id, example_id, rollout_index, reward, metrics, prompt, completion, answer, info"
+        order = "ORDER BY run_id, example_id, rollout_index"
+        assert (
+            rows(f"SELECT {columns} FROM {read} {order}") == house.query(f"SELECT {columns} FROM rollouts {order}").rows
+        )
+        assert rows(f"SELECT answer FROM '{target}/examples/*.parquet' ORDER BY 1") == [("0",), ("1",), ("2",)]
+
+    def test_a_run_without_environment(self, house_of_three, house, write_run, tmp_path):
+        other = Warehouse(tmp_path / "warehouse")
+        other.publish(write_run(tmp_path / "evals", "d", env_id=None))
+        export(Folder(other.folder), tmp_path / "x", tables=["runs"])
+        read = f"read_parquet('{tmp_path}/x/runs/**/*.parquet', hive_partitioning = true)"
+        assert rows(f"SELECT run_id, env_id FROM {read}") == [("d", None)]
+
+    def test_large_partitions_are_several_files(self, write, monkeypatch):
+        monkeypatch.setattr(export_runs, "SLICE_ROLLOUTS", 4)
+        report, target = write("x", chosen=Selection("env_id = 'gsm8k'"))
+        assert report.rows == {"runs": 2, "rollouts": 10, "attempts": 10, "examples": 3}
+        assert rows(f"SELECT count(DISTINCT example_hash), count(*) FROM '{target}/examples/*.parquet'") == [(3, 3)]
+
+
+class TestCsv:
+    def test_maps_and_json_are_text(self, write):
+        _, target = write("x", output_format=ExportFormat.CSV)
+        with (target / "rollouts.csv").open(newline="") as file:
+            lines = list(csv.DictReader(file))
+        assert len(lines) == 12
+        assert (lines[0]["run_id"], lines[0]["reward"], lines[0]["model"]) == ("a", "1.0", "served")
+        assert json.loads(lines[0]["metrics"]) == {"correct": 1.0}
+        assert json.loads(lines[0]["prompt"]) == [{"role": "user", "content": "Question 0?"}]
+        with (target / "runs.csv").open(newline="") as file:
+            assert [json.loads(line["tags"] or "null") for line in csv.DictReader(file)] == [None, ["x", "y"], None]
+
+    def test_one_header_whatever_the_size(self, write, monkeypatch):
+        monkeypatch.setattr(export_runs, "SLICE_ROLLOUTS", 2)
+        _, target = write("x", output_format=ExportFormat.CSV)
+        text = (target / "attempts.csv").read_text()
+        assert text.count("run_id") == 1
+        assert len(text.splitlines()) == 13
+        assert not list(target.glob(".*"))
+
+
+class TestJsonLines:
+    def test_rollouts_are_as_in_results_jsonl(self, write, house_of_three):
+        _, target = write("x", output_format=ExportFormat.JSONL, chosen=Selection(run_ids=("a",)))
+        written = [json.loads(line) for line in (target / "rollouts.jsonl").read_text().splitlines()]
+        original = [json.loads(line) for line in (house_of_three / "evals/a/results.jsonl").read_text().splitlines()]
+        assert [row.pop("run_id") for row in written] == ["a"] * 6
+        assert [{name: row[name] for name in original[0]} for row in written] == original
+
+    def test_failures_and_moments(self, house, write_run, tmp_path):
+        run = write_run(tmp_path / "evals", "failed", examples=1, failed=1, scored=1)
+        lines = [json.loads(line) for line in (run / "results.jsonl").read_text().splitlines()]
+        error = {
+            "error": "ModelError",
+            "message": "429",
+            "phase": "generation",
+            "error_chain_repr": "ModelError",
+            "traceback": None,
+        }
+        lines[1] |= {"error": error, "reward": None, "metrics": {}, "token_usage": None}
+        (run / "results.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        other = Warehouse(tmp_path / "warehouse")
+        other.publish(run)
+        export(
+            Folder(other.folder),
+            tmp_path / "x",
+            output_format=ExportFormat.JSONL,
+            tables=["runs", "rollouts", "errors"],
+        )
+        good, bad = [json.loads(line) for line in (tmp_path / "x/rollouts.jsonl").read_text().splitlines()]
+        assert good["error"] is None
+        assert (bad["error"], bad["reward"], bad["metrics"], bad["token_usage"]) == (error, None, {}, None)
+        record = json.loads((tmp_path / "x/runs.jsonl").read_text())
+        assert record["started_at"] == "2026-01-01T00:00:00.000000+00:00"
+        assert record["metadata"]["run_id"] == "failed"
+        assert len((tmp_path / "x/errors.jsonl").read_text().splitlines()) == 1
+
+
+class TestDuckDb:
+    def test_it_has_tables_and_views(self, write, house):
+        report, target = write("x.duckdb", chosen=Selection("env_id = 'gsm8k'"))
+        assert report.rows == {"runs": 2, "rollouts": 10, "attempts": 10, "examples": 3}
+        with duckdb.connect(str(target), read_only=True) as connection:
+            tables = connection.execute(
+                "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'segments' ORDER BY 1"
+            ).fetchall()
+            assert [name for (name,) in tables] == ["attempts", "examples", "prices", "rollouts", "runs"]
+            sql = "SELECT run_id, avg_reward, scored FROM leaderboard ORDER BY run_id"
+            assert connection.execute(sql).fetchall() == house.query(sql).rows[:2]
+            sql = (
+                "SELECT run_id, prompt, completion FROM rollouts WHERE run_id = 'a' ORDER BY example_id, rollout_index"
+            )
+            assert connection.execute(sql).fetchall() == house.query(sql).rows
+            assert connection.execute("SELECT count(*) FROM flips('a', 'b')").fetchall() == [(0,)]
+
+    def test_it_can_be_attached_to_another(self, write):
+        _, target = write("x.duckdb")
+        with duckdb.connect() as connection:
+            connection.execute(f"ATTACH '{target}' AS theirs (READ_ONLY)")
+            assert connection.execute("SELECT count(prompt) FROM theirs.rollouts").fetchall() == [(12,)]
+
+    def test_older_programs_can_open_it(self, write):
+        """The storage version stands in the header as the number that DuckDB 1.4 and newer read."""
+        _, target = write("x.duckdb")
+        with duckdb.connect(str(target), read_only=True) as connection:
+            [(tags,)] = connection.execute("SELECT tags FROM duckdb_databases() WHERE database_name = 'x'").fetchall()
+        assert tags["storage_version"].startswith("v1.4.0")
+
+
+class TestSelection:
+    @pytest.mark.parametrize(
+        ("chosen", "expected"),
+        [
+            (Selection(), ["a", "b", "c"]),
+            (Selection(where="env_id = 'gsm8k' AND num_examples > 2 -- large"), ["a"]),
+            (Selection(where="run_id IN (SELECT run_id FROM attempts WHERE example_id = 2)"), ["a"]),
+            (Selection(suite="nightly"), ["b"]),
+            (Selection(run_ids=("c", "a")), ["a", "c"]),
+            (Selection(where="model = 'm'", suite="nightly", run_ids=("b",)), ["b"]),
+        ],
+    )
+    def test_runs_that_meet_everything(self, write, chosen, expected):
+        _, target = write("x", chosen=chosen, tables=["runs", "rollouts", "attempts", "metrics"])
+        for table in ("runs", "rollouts", "attempts", "metrics"):
+            found = rows(f"SELECT DISTINCT run_id FROM '{target}/{table}/**/*.parquet' ORDER BY 1")
+            assert [run_id for (run_id,) in found] == expected
+
+    @pytest.mark.parametrize(
+        ("chosen", "message"),
+        [
+            (Selection(where="nope = 1"), 'Cannot use the condition .*"nope" not found'),
+            (Selection(where="true); DROP TABLE runs; --"), "Cannot use the condition"),
+            (Selection(where="(SELECT count(*) FROM read_csv('/etc/passwd')) > 0"), "Cannot use the condition"),
+            (Selection(where="env_id = 'none'"), "No run in .* meets"),
+            (Selection(suite="none"), "No run in .* meets"),
+            (Selection(run_ids=("a", "zzz")), "No run 'zzz'"),
+        ],
+    )
+    def test_what_selects_nothing_or_does_more(self, write, tmp_path, chosen, message):
+        with pytest.raises(WarehouseError, match=message):
+            write("x", chosen=chosen)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_packed_or_not_is_the_same(self, house, write, nightjar):
+        _, before = write("before", output_format=ExportFormat.CSV)
+        nightjar("warehouse", "compact", "--warehouse", house.folder)
+        _, after = write("after", output_format=ExportFormat.CSV)
+        for path in before.glob("*.csv"):
+            assert (after / path.name).read_text() == path.read_text()
+
+
+class TestTheTarget:
+    def test_one_that_is_there_needs_force(self, write):
+        write("x")
+        with pytest.raises(WarehouseError, match="is there already"):
+            write("x")
+        _, target = write("x", chosen=Selection(suite="nightly"), force=True)
+        assert len(list(target.rglob("runs-*.parquet"))) == 1
+        write("x.duckdb")
+        _, target = write("x.duckdb", chosen=Selection(suite="nightly"), force=True)
+        assert duckdb.connect(str(target), read_only=True).execute("SELECT count(*) FROM runs").fetchall() == [(1,)]
+
+    def test_force_replaces_nothing_but_exports(self, write, tmp_path):
+        (tmp_path / "thesis").mkdir()
+        (tmp_path / "thesis/chapter.tex").write_text("precious")
+        with pytest.raises(WarehouseError, match="is no export"):
+            write("thesis", force=True)
+        with pytest.raises(WarehouseError, match="is no file"):
+            write("thesis", output_format=ExportFormat.DUCKDB, force=True)
+        assert (tmp_path / "thesis/chapter.tex").read_text() == "precious"
+
+    def test_not_inside_of_the_warehouse(self, house):
+        with pytest.raises(WarehouseError, match="inside of the warehouse"):
+            export(Folder(house.folder), house.folder / "nightjar.duckdb", force=True)
+
+    def test_it_says_what_it_is(self, write, house):
+        _, target = write("x", chosen=Selection(suite="nightly"), tables=["runs"])
+        manifest = json.loads((target / "export.json").read_text())
+        assert (manifest["format"], manifest["rows"]) == ("parquet", {"runs": 1})
+        assert manifest["selection"]["suite"] == "nightly"
+
+    @pytest.mark.parametrize("name", ["x", "x.duckdb"])
+    def test_killed_it_leaves_nothing_under_the_name(self, house, tmp_path, name):
+        for _ in range(3):
+            writing = subprocess.Popen(
+                [sys.executable, "-m", "nightjar", "warehouse", "export", tmp_path / name, "--warehouse", house.folder],
+                stderr=subprocess.DEVNULL,
+            )
+            while writing.poll() is None and not list(tmp_path.glob(".x*")):
+                time.sleep(0.002)
+            writing.send_signal(signal.SIGKILL)
+            writing.wait(30)
+            assert not (tmp_path / name).exists()
+
+    def test_a_failure_leaves_nothing(self, house, write, tmp_path, nightjar):
+        """A damaged file is noticed when it is read."""
+        copy = tmp_path / "copy"
+        subprocess.run(["cp", "-r", house.folder, copy], check=True)
+        for path in copy.glob("segments/*/rollouts.parquet"):
+            path.chmod(0o644)
+            path.write_bytes(b"")
+        (tmp_path / "out").mkdir()
+        ended = nightjar("warehouse", "export", tmp_path / "out/x", "--warehouse", copy)
+        assert ended.code == 1
+        assert list((tmp_path / "out").iterdir()) == []
+
+
+class TestTheCommand:
+    def test_it_says_what_was_written_and_how_to_go_on(self, house, tmp_path, nightjar):
+        ended = nightjar(
+            "warehouse", "export", tmp_path / "x.duckdb", "--suite", "nightly", "--warehouse", house.folder
+        )
+        assert ended.code == 0
+        assert ended.out.startswith(f"Exported 1 run (4 rollouts, 4 attempts, 2 examples) to {tmp_path}/x.duckdb: ")
+        assert ended.err == f"Next: duckdb -readonly {tmp_path}/x.duckdb -c 'FROM leaderboard'\n"
+
+    def test_tables_and_json(self, house, tmp_path, nightjar):
+        ended = nightjar(
+            "warehouse", "export", tmp_path / "x", "--format", "CSV", "--tables", "metrics, errors", "--run", "a",
+            "--json", "--warehouse", house.folder,
+        )  # fmt: skip
+        assert ended.json["rows"] == {"metrics": 6, "errors": 0}
+        assert sorted(path.name for path in (tmp_path / "x").iterdir()) == ["errors.csv", "export.json", "metrics.csv"]
+
+    def test_what_cannot_be_asked(self, house, tmp_path, nightjar):
+        def said(*options):
+            ended = nightjar("warehouse", "export", tmp_path / "x", "--warehouse", house.folder, *options)
+            return ended.code, ended.err
+
+        code, message = said("--format", "xml")
+        assert code == 2
+        assert "'xml'" in message
+        assert "no table 'secrets' to export. Choose from: runs, rollouts" in said("--tables", "secrets")[1]
+        assert "leave --tables out" in said("--format", "duckdb", "--tables", "runs")[1]
+        assert not (tmp_path / "x").exists()

@@ -1,0 +1,278 @@
+"""The queries that have a name: how their files are read, how values are bound, and what each answers.
+
+Three runs of the environment "sums", with three examples and two rollouts each:
+
+    run    model  began        example 0  example 1  example 2
+    a-old  a      2 days ago   1 1        1 1        0 0
+    a-new  a      2 hours ago  1 1        0 0        1 0
+    b      b      3 hours ago  0 1        1 1        failed 0
+"""
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from nightjar.errors import WarehouseError
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.named_queries import named_queries, parse_query, question
+
+FAILED = None
+A_OLD = [1, 1, 1, 1, 0, 0]
+A_NEW = [1, 1, 0, 0, 1, 0]
+B = [0, 1, 1, 1, FAILED, 0]
+FAILURE = {
+    "error": "ModelError",
+    "message": "429 Too Many Requests",
+    "phase": "generation",
+    "error_chain_repr": "ModelError -> RateLimitError",
+    "error_chain_str": "ModelError: 429",
+    "traceback": None,
+}
+
+
+def write_run(folder, run_id, model, began, minutes, rewards):
+    scored = [reward for reward in rewards if reward is not FAILED]
+    metadata = {
+        "run_id": run_id,
+        "env_id": "sums",
+        "model": model,
+        "status": "completed" if len(scored) == len(rewards) else "incomplete",
+        "num_examples": 3,
+        "rollouts_per_example": 2,
+        "pass_threshold": 0.5,
+        "started_at": (datetime.now(UTC) - began).isoformat(),
+        "time_ms": minutes * 60_000,
+        "rollouts": len(rewards),
+        "scored": len(scored),
+        "failed": len(rewards) - len(scored),
+        "coverage": len(scored) / len(rewards),
+        "avg_reward": sum(scored) / len(scored),
+    }
+    results, attempts = [], []
+    for place, reward in enumerate(rewards):
+        example, index = divmod(place, 2)
+        which = {"example_id": example, "rollout_index": index, "example_hash": f"{example}" * 64}
+        error = FAILURE if reward is FAILED else None
+        said = [{"role": "assistant", "content": f'It is "{example + 2}"'}]
+        results.append(
+            {
+                **which,
+                "prompt": [{"role": "user", "content": f"{example} + 2?"}],
+                "completion": None if error else said,
+                "answer": str(example + 2),
+                "reward": reward,
+                "metrics": {} if error else {"right": reward},
+                "error": error,
+                "timing": {"generation_ms": 1000 * place, "scoring_ms": 500, "total_ms": 1000 * place + 500},
+                "attempts": 1,
+            }
+        )
+        usage = {"input_tokens": 1_000_000, "output_tokens": 100_000}
+        attempts.append({**which, "attempt": 1, "finished_at": 0, "error": error, "token_usage": usage})
+    folder.mkdir(parents=True)
+    (folder / "metadata.json").write_text(json.dumps(metadata))
+    for name, lines in {"results": results, "attempts": attempts}.items():
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("named")
+    warehouse = Warehouse(folder / "warehouse")
+    warehouse.publish(write_run(folder / "1", "a-old", "a", timedelta(days=2), 3, A_OLD))
+    warehouse.publish(write_run(folder / "2", "a-new", "a", timedelta(hours=2), 1, A_NEW))
+    warehouse.publish(write_run(folder / "3", "b", "b", timedelta(hours=3), 2, B))
+    (warehouse.folder / "prices.csv").write_text("model,since,input,output\na,2020-01-01,0.5,5\n")
+    return warehouse
+
+
+@pytest.fixture
+def ask(warehouse):
+    """Runs a query by its name and returns the columns that are asked for, row by row."""
+
+    def ask(name, *columns, **given):
+        asked = question(name, given)
+        result = warehouse.query(asked.sql, asked.parameters)
+        rows = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+        return [tuple(row[column] for column in columns) for row in rows]
+
+    return ask
+
+
+def test_who_leads(ask):
+    leaders = ask("leaderboard", "model", "avg_reward", "coverage", "run_id", env="sums")
+    assert leaders == [("b", 0.6, 5 / 6, "b"), ("a", 0.5, 1.0, "a-new")]
+    assert ask("leaderboard", "model", env="chess") == []
+    assert len(ask("leaderboard", "model")) == 2
+
+
+def test_what_got_worse_last_night(ask):
+    columns = ("model", "example_id", "reward_before", "reward_after", "run_before", "run_after")
+    assert ask("regressions", *columns) == [("a", 1, 1.0, 0.0, "a-old", "a-new")]
+    assert ask("regressions", *columns, model="b") == []
+    assert ask("regressions", *columns, limit=0) == []
+
+
+def test_which_examples_flipped(ask):
+    flips = ask("flips", "flip", "example_id", "correct_a", "correct_b", a="a-old", b="a-new")
+    assert flips == [("broken", 1, 1.0, 0.0), ("fixed", 2, 0.0, 0.5)]
+
+
+def test_the_hardest_examples(ask):
+    columns = ("example_id", "avg_reward", "rollouts", "models", "solved_by", "question", "answer")
+    assert ask("hardest", *columns, env="sums") == [
+        (2, pytest.approx(1 / 3), 3, 2, 1, "2 + 2?", "4"),
+        (1, 0.5, 4, 2, 1, "1 + 2?", "3"),
+        (0, 0.75, 4, 2, 2, "0 + 2?", "2"),
+    ]
+    assert ask("hardest", "example_id", env="sums", model="a", limit="1") == [(1,)]
+
+
+def test_examples_that_are_right_sometimes(ask):
+    columns = ("model", "example_id", "rollouts", "correct", "share")
+    assert ask("flaky", *columns, env="sums", rollouts=4) == [
+        ("a", 1, 4, 2, 0.5),
+        ("b", 0, 2, 1, 0.5),
+        ("a", 2, 4, 1, 0.25),
+    ]
+    assert ask("flaky", *columns, env="sums", model="a", rollouts=2) == [("a", 2, 2, 1, 0.5)]
+
+
+def test_what_was_spent(ask):
+    months = ask("spend", "model", "runs", "attempts", "input_tokens", "output_tokens", "spent", "unpriced")
+    totals = {
+        model: tuple(sum(column or 0 for column in columns) for columns in zip(*rows, strict=True))
+        for model in "ab"
+        if (rows := [row[1:] for row in months if row[0] == model])
+    }
+    assert totals == {
+        "a": (2, 12, 12_000_000, 1_200_000, 12 * 0.5 + 1.2 * 5, 0),
+        "b": (1, 6, 6_000_000, 600_000, 0, 1),
+    }
+
+
+def test_why_rollouts_failed(ask):
+    columns = ("error", "phase", "rollouts", "runs", "models", "environments", "message")
+    expected = ("ModelError -> RateLimitError", "generation", 1, 1, ["b"], ["sums"], "429 Too Many Requests")
+    assert ask("failures", *columns) == [expected]
+    assert ask("failures", *columns, days=0) == []
+
+
+def test_the_slowest_runs(ask):
+    columns = ("run_id", "minutes", "rollouts", "per_second", "median_seconds", "p95_seconds", "scoring_seconds")
+    assert ask("slowest", *columns, limit=2) == [
+        ("a-old", 3.0, 6, pytest.approx(6 / 180), 2.5, pytest.approx(4.75), 0.5),
+        ("b", 2.0, 6, pytest.approx(6 / 120), 2.5, pytest.approx(4.75), 0.5),
+    ]
+
+
+def test_what_is_owed(ask, warehouse):
+    columns = ("run_id", "status", "rollouts", "scored", "failed", "owed")
+    assert ask("coverage", *columns) == [("b", "incomplete", 6, 5, 1, 1)]
+    assert ask("coverage", "run_dir") == [(str(warehouse.folder.parent / "3"),)]
+
+
+def test_two_models_on_what_both_were_scored_on(ask):
+    columns = ("examples", "avg_a", "avg_b", "difference", "stderr", "a_better", "b_better", "equal")
+    # by example, a: 1, 0, 0.5; b: 0.5, 1, 0; the differences are -0.5, 1, -0.5
+    assert ask("compare", *columns, a="a", b="b") == [(3, 0.5, 0.5, 0.0, pytest.approx(0.5), 2, 1, 0)]
+
+
+def test_one_example_in_full(ask):
+    columns = ("model", "rollout_index", "reward", "error", "prompt", "completion")
+    assert ask("example", *columns, env="sums", example=2) == [
+        ("a", 0, 1.0, None, "user: 2 + 2?", 'assistant: It is "4"'),
+        ("a", 1, 0.0, None, "user: 2 + 2?", 'assistant: It is "4"'),
+        ("b", 0, None, "ModelError", "user: 2 + 2?", None),
+        ("b", 1, 0.0, None, "user: 2 + 2?", 'assistant: It is "4"'),
+    ]
+    by_hash = ask("example", *columns, env="sums", example="22222222")
+    assert by_hash == ask("example", *columns, env="sums", example="2")
+
+
+def test_how_a_score_moved(ask):
+    columns = ("run_id", "avg_reward", "change")
+    assert ask("history", *columns, env="sums", model="a") == [
+        ("a-new", 0.5, pytest.approx(0.5 - 4 / 6)),
+        ("a-old", pytest.approx(4 / 6), None),
+    ]
+    assert ask("history", "run_id", env="sums", limit=2) == [("a-new",), ("b",)]
+
+
+def test_completions_that_contain_a_text(ask):
+    columns = ("run_id", "example_id", "rollout_index")
+    assert ask("search", *columns, text='it IS "4"', model="b") == [("b", 2, 1)]
+    assert [run_id for run_id, *_ in ask("search", *columns, text='"4"')] == ["a-new", "a-new", "b", "a-old", "a-old"]
+    [(passage,)] = ask("search", "passage", text='"4"', limit=1)
+    assert r"It is \"4\"" in passage
+    assert ask("search", *columns, text="%") == []
+
+
+def test_values_are_bound_not_pasted(ask):
+    assert ask("leaderboard", "model", env="sums' OR true --") == []
+
+
+@pytest.mark.parametrize("name", named_queries())
+def test_a_query_says_what_it_answers_and_uses_what_it_declares(name, warehouse):
+    query = named_queries()[name]
+    given = {parameter.name: "x" for parameter in query.parameters if parameter.default is None}
+    body = "\n".join(line for line in query.text.splitlines() if not line.startswith("--"))
+    assert query.about.endswith(".")
+    assert set(re.findall(r"\$([a-z_]+)", body)) == {parameter.name for parameter in query.parameters}
+    assert warehouse.query(query.text, query.bind(given)).columns
+
+
+def test_what_stands_in_a_file():
+    query = parse_query(
+        "worst",
+        "-- The worst rollouts.\n"
+        "--\n"
+        "-- Ties go to the older one: they are in no order.\n"
+        "--\n"
+        "-- $env: environment\n"
+        "-- $model = NULL: only this model\n"
+        "-- $least number = 0.5: reward: at least\n"
+        "-- $limit integer = 20: rows\n"
+        "FROM rollouts -- $nothing: to declare\n",
+    )
+    assert query.about == "The worst rollouts."
+    assert [(one.name, one.type, one.default, one.about) for one in query.parameters] == [
+        ("env", "text", None, "environment"),
+        ("model", "text", "NULL", "only this model"),
+        ("least", "number", "0.5", "reward: at least"),
+        ("limit", "integer", "20", "rows"),
+    ]
+    assert query.usage == "env [model] [least=0.5] [limit=20]"
+    assert query.bind({"env": "e", "limit": 3}) == {"env": "e", "model": None, "least": 0.5, "limit": 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "message"),
+    [
+        ("hardst", {}, "Unknown query 'hardst'. Did you mean 'hardest'?"),
+        ("hardest", {}, "Query 'hardest' needs a value for 'env'. It takes: env [model] [limit=20]"),
+        (
+            "hardest;",
+            {"env": "e", "rows": "5"},
+            "Query 'hardest' has no parameter 'rows'. It takes: env [model] [limit=20]",
+        ),
+        ("hardest", {"env": "e", "limit": "5.5"}, "Parameter 'limit' takes an integer, found '5.5'."),
+    ],
+)
+def test_a_mistake_says_what_there_is(text, given, message):
+    with pytest.raises(WarehouseError) as raised:
+        question(text, given)
+    assert str(raised.value) == message
+
+
+def test_a_name_like_no_other_gets_all_of_them_and_how_a_table_is_read():
+    with pytest.raises(WarehouseError, match=r'Choose one of: compare, coverage, .*, spend\. .* "FROM zzz"'):
+        question("zzz")
+
+
+def test_sql_stays_as_it_is():
+    assert question("FROM runs").sql == "FROM runs"
+    assert question("FROM runs WHERE env_id = $env", {"env": "e"}).parameters == {"env": "e"}

@@ -1,0 +1,372 @@
+"""A published run agrees with its run directory, field by field: compared here by another program, in plain Python."""
+
+import json
+import math
+from datetime import UTC, datetime
+
+import pytest
+
+from nightjar.clients import ClientConfig
+from nightjar.envs import ToolEnv
+from nightjar.rubrics import Rubric
+from nightjar.testing import Answer, ModelServer, last_user_text, tool_call
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.packing import pack_everything
+from nightjar.warehouse.rebuilding import find_run_directories, rebuild
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+
+
+def parsed(text):
+    return None if text is None else json.loads(text)
+
+
+def moment(text):
+    return None if text is None else datetime.fromisoformat(text).astimezone(UTC)
+
+
+def as_text(value):
+    """What a column of text has of a field that may be anything: text as it is, the rest as JSON."""
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def alike(expected, found):
+    """Equality, with NaN equal to itself."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        return expected.keys() == found.keys() and all(alike(expected[key], found[key]) for key in expected)
+    if isinstance(expected, float) and math.isnan(expected):
+        return isinstance(found, float) and math.isnan(found)
+    return expected == found
+
+
+def expected_run(run_dir):
+    metadata = json.loads((run_dir / "metadata.json").read_bytes())
+    config = run_dir / "config.json"
+    same = (
+        *("run_id", "status", "suite", "tags", "env_id", "env_version", "env_args", "extra_env_kwargs", "model"),
+        *("base_url", "sampling_args", "num_examples", "rollouts_per_example", "dataset_fingerprint", "time_ms"),
+        *("rollouts", "scored", "failed", "truncated", "coverage", "avg_reward", "stderr", "avg_error"),
+        *("avg_metrics", "pass_at_k", "pass_all_k", "pass_threshold", "errors", "stop_conditions", "served_models"),
+        *("version_info", "flow_run_id"),
+    )
+    versions, usage = metadata.get("version_info") or {}, metadata.get("usage") or {}
+    return {name: metadata.get(name) for name in same} | {
+        "started_at": moment(metadata.get("started_at")),
+        "finished_at": moment(metadata.get("finished_at")),
+        "env_commit": versions.get("env_commit"),
+        "nightjar_version": versions.get("nightjar_version"),
+        "nightjar_commit": versions.get("nightjar_commit"),
+        "input_tokens": usage.get("input_tokens"),
+        "output_tokens": usage.get("output_tokens"),
+        "run_dir": str(run_dir),
+        "cost": None,
+        "metadata": metadata,
+        "config": json.loads(config.read_bytes()) if config.exists() else None,
+    }
+
+
+def expected_rollouts(run_dir, state_columns):
+    metadata = json.loads((run_dir / "metadata.json").read_bytes())
+    trajectories = {}
+    for attempt in lines(run_dir / "attempts.jsonl"):
+        if attempt["error"] is None and attempt["state"].get("trajectory") is not None:
+            key = attempt["example_id"], attempt["rollout_index"]
+            trajectories[key] = max(
+                trajectories.get(key, (0, None)), (attempt["attempt"], attempt["state"]["trajectory"])
+            )
+    latest = {(row["example_id"], row["rollout_index"]): row for row in lines(run_dir / "results.jsonl")}
+    for key, row in latest.items():
+        error, timing, usage = row["error"] or {}, row["timing"], row["token_usage"] or {}
+        yield (
+            key,
+            {
+                "run_id": metadata["run_id"],
+                "example_id": key[0],
+                "rollout_index": key[1],
+                "example_hash": row["example_hash"],
+                "reward": row["reward"],
+                "advantage": row["advantage"],
+                "correct": None if row["reward"] is None else row["reward"] >= metadata["pass_threshold"],
+                "metrics": row["metrics"],
+                "error": error.get("error"),
+                "error_chain": error.get("error_chain_repr"),
+                "error_phase": error.get("phase"),
+                "error_message": error.get("message"),
+                "error_traceback": error.get("traceback"),
+                "stop_condition": row["stop_condition"],
+                "is_completed": row["is_completed"],
+                "is_truncated": row["is_truncated"],
+                "input_tokens": usage.get("input_tokens"),
+                "output_tokens": usage.get("output_tokens"),
+                "generation_ms": timing["generation_ms"],
+                "scoring_ms": timing["scoring_ms"],
+                "total_ms": timing["total_ms"],
+                "attempts": row["attempts"],
+                "model": row["model"],
+                "task": as_text(row.get("task")),
+                "prompt": row["prompt"],
+                "answer": as_text(row.get("answer")),
+                "info": row.get("info"),
+                "tool_defs": row.get("tool_defs"),
+                "completion": row["completion"],
+                "trajectory": trajectories.get(key, (0, None))[1],
+                "state": {name: row.get(name) for name in state_columns} if state_columns else None,
+            },
+        )
+
+
+def expected_attempts(run_dir):
+    metadata = json.loads((run_dir / "metadata.json").read_bytes())
+    for row in lines(run_dir / "attempts.jsonl"):
+        error, usage = row["error"] or {}, row["token_usage"] or {}
+        yield (
+            (row["example_id"], row["rollout_index"], row["attempt"]),
+            {
+                "run_id": metadata["run_id"],
+                "example_id": row["example_id"],
+                "rollout_index": row["rollout_index"],
+                "attempt": row["attempt"],
+                "finished_at": row["finished_at"],
+                "error": error.get("error"),
+                "error_chain": error.get("error_chain_repr"),
+                "error_message": error.get("message"),
+                "error_traceback": error.get("traceback"),
+                "generation_ms": row["generation_ms"],
+                "input_tokens": usage.get("input_tokens"),
+                "output_tokens": usage.get("output_tokens"),
+            },
+        )
+
+
+def found(warehouse, relation, run_id, key):
+    """The rows of a run as records by their key, with JSON parsed."""
+    result = warehouse.query(f"FROM {relation} WHERE run_id = ?", [run_id])
+    records = (
+        {
+            name: parsed(value) if kind == "JSON" else value
+            for name, kind, value in zip(result.columns, result.types, row, strict=True)
+        }
+        for row in result.rows
+    )
+    return [(tuple(record[name] for name in key), record) for record in records]
+
+
+def check(warehouse, run_dir, state_columns=()):
+    """Compares all of a run, in every column."""
+    run_id = json.loads((run_dir / "metadata.json").read_bytes())["run_id"]
+    [(_, run)] = found(warehouse, "runs", run_id, ())
+    assert run.pop("version")
+    published_at, expected = run.pop("published_at"), expected_run(run_dir)
+    assert published_at == (moment(expected["metadata"].get("published_at")) or published_at)
+    assert run == expected
+
+    rollouts = found(warehouse, "rollouts", run_id, ("example_id", "rollout_index"))
+    expected = dict(expected_rollouts(run_dir, state_columns))
+    assert sorted(key for key, _ in rollouts) == sorted(expected)
+    for key, record in rollouts:
+        assert record.keys() == expected[key].keys()
+        differences = {name for name in record if not alike(expected[key][name], record[name])}
+        assert not differences, {name: (expected[key][name], record[name]) for name in differences}
+
+    attempts = found(warehouse, "attempts", run_id, ("example_id", "rollout_index", "attempt"))
+    expected = dict(expected_attempts(run_dir))
+    assert sorted(key for key, _ in attempts) == sorted(expected)
+    for key, record in attempts:
+        assert record.pop("finished_at").timestamp() == pytest.approx(expected[key].pop("finished_at"), abs=2e-6)
+        assert record == expected[key]
+
+    hashes = {row["example_hash"] for row in lines(run_dir / "results.jsonl")}
+    examples = warehouse.query("SELECT example_hash FROM examples").rows
+    assert len(examples) == len(set(examples))
+    assert hashes <= {example_hash for (example_hash,) in examples}
+
+
+STATE_COLUMNS = ["turns", "huge", "text", "nested", "odd name", "absent"]
+
+
+@pytest.fixture
+def odd_run(tmp_path, run_writer):
+    """A run by hand, with all that is rare: failures of both phases, retries, several models, odd texts and numbers."""
+    texts = [
+        '"quoted" \\ back',
+        "two\nlines\ttab\r",
+        "ünïcödé 漢字 🌋",
+        "\u0000nul\u2028",
+        "",
+        "NULL",
+        "null",
+        "{}",
+        "[1,",
+    ]
+    rollouts, attempts = [], []
+    for example_id, text in enumerate(texts):
+        for index in range(2):
+            state = {"turns": index, "huge": 2**90 + index, "text": text, "nested": {text: [None, 1.5]}, "odd name": []}
+            rollouts.append(
+                run_writer.rollout(
+                    example_id,
+                    index,
+                    0.1 * example_id,
+                    prompt=[{"role": "user", "content": text}],
+                    completion=[
+                        {
+                            "role": "assistant",
+                            "content": None,
+                            "tool_calls": [{"name": "f", "arguments": '{"a": "\\u00e9"}'}],
+                        },
+                        {"role": "tool", "content": text, "tool_call_id": "1"},
+                    ],
+                    answer=text,
+                    info={"level": text, "big": 2**70},
+                    task={"name": text} if example_id % 2 else text,
+                    metrics={
+                        "correct": 0.5,
+                        "nan": math.nan,
+                        "up": math.inf,
+                        "down": -math.inf,
+                        text: 1e300,
+                        "none": None,
+                    },
+                    advantage=-0.25 if index else 0.25,
+                    model=f"model-{index}",
+                    tool_defs=[{"name": "f", "parameters": {"type": "object", "description": text}}],
+                    is_truncated=bool(index),
+                    token_usage={"input_tokens": 2**40, "output_tokens": 0, "final_input_tokens": 1} if index else None,
+                    **state,
+                )
+            )
+            attempts.append(
+                run_writer.attempt(
+                    example_id, index, 1, finished_at=1.79e9 + example_id + 0.123456, error=run_writer.failure
+                )
+            )
+            attempts.append(
+                run_writer.attempt(
+                    example_id, index, 2, finished_at=1.79e9 + example_id + 10, state={"trajectory": [text]}
+                )
+            )
+    scoring = {**run_writer.failure, "phase": "scoring", "traceback": "Traceback …\n  File", "message": texts[2]}
+    rollouts.append(run_writer.failed(len(texts), 0))
+    rollouts.append(run_writer.failed(len(texts), 1, error=scoring, completion=[{"role": "assistant", "content": ""}]))
+    content = {name: rollouts[0][name] for name in ("prompt", "answer", "info", "task", "tool_defs")}
+    rollouts.append(run_writer.failed(0, 0, **content))
+    attempts.append(run_writer.attempt(len(texts), 0, 1, error=run_writer.failure, generation_ms=0.0))
+    run_dir = run_writer.write(
+        tmp_path / "outputs" / "evals" / "gsm8k--m" / "odd",
+        rollouts,
+        attempts,
+        run_id="odd",
+        suite="nightly",
+        tags=["a", "ü"],
+        env_args={"split": "test", "seed": 2**70, "text": texts[2]},
+        state_columns=STATE_COLUMNS,
+        avg_metrics={"correct": 0.5, texts[0]: None},
+        errors={"a -> b": 3},
+        flow_run_id="0b1c",
+        published_at="2026-11-20T19:00:00.123456Z",
+    )
+    (run_dir / "config.json").write_text(json.dumps({"env_id": "gsm8k", "text": texts[2], "big": 2**70}))
+    return run_dir
+
+
+def test_a_run_with_all_that_is_rare(odd_run, tmp_path):
+    warehouse = Warehouse(tmp_path / "warehouse")
+    warehouse.publish(odd_run)
+    check(warehouse, odd_run, STATE_COLUMNS)
+
+
+def test_a_pack_changes_nothing(odd_run, tmp_path, run_writer):
+    warehouse = Warehouse(tmp_path / "warehouse")
+    warehouse.publish(odd_run)
+    warehouse.publish(run_writer.write(tmp_path / "other", [], run_id="other"))
+    assert pack_everything(warehouse._backend.store) == 1
+    check(warehouse, odd_run, STATE_COLUMNS)
+
+
+def test_a_rebuild_equals_the_original(odd_run, tmp_path, run_writer):
+    warehouse, other = Warehouse(tmp_path / "warehouse"), tmp_path / "outputs" / "evals" / "e--m" / "other"
+    warehouse.publish(odd_run)
+    rollouts = [run_writer.rollout(0, 0, example_hash="other")]
+    warehouse.publish(run_writer.write(other, rollouts, run_id="other", published_at="2026-11-20T19:00:00Z"))
+    relations = ["runs", "rollouts", "attempts", "examples", "metrics", "errors", "leaderboard", "cost"]
+    before = {relation: warehouse.query(f"FROM {relation} ORDER BY ALL").rows for relation in relations}
+    for path in (warehouse.folder / "segments").rglob("*.parquet"):
+        path.unlink()
+    report = rebuild(warehouse._backend.store, find_run_directories([tmp_path / "outputs"]))
+    assert (report.published, report.failures) == (2, {})
+    again = Warehouse(warehouse.folder)
+    check(again, odd_run, STATE_COLUMNS)
+    after = {relation: again.query(f"FROM {relation} ORDER BY ALL").rows for relation in relations}
+    assert repr(after) == repr(before)
+
+
+def weigh(thing: str) -> str:
+    """Weighs a thing.
+
+    Args:
+        thing: what to weigh.
+    """
+    if thing == "nothing":
+        raise ValueError("there is nothing to weigh: ⚖")
+    return f"{len(thing)} kg"
+
+
+class Asking:
+    """Calls the tool for what the question names, then says what it answered."""
+
+    def answer(self, messages):
+        question = last_user_text(messages)
+        if messages[-1]["role"] == "tool":
+            return Answer(question=question, text=messages[-1]["content"])
+        return Answer(question=question, text="", tool_calls=(tool_call("weigh", thing=question.split()[-1]),))
+
+
+class Weighing(ToolEnv):
+    """Fails at first, for two reasons; has a group reward and a metric that is no number."""
+
+    is_broken = True
+
+    async def setup_state(self, state):
+        state["seen"] = {"größe": 2**40, "list": [1.5, None, "ü"]}
+        if self.is_broken and state["example_id"] == 1:
+            raise OSError("the disk, ü")
+
+
+async def test_a_run_of_the_engine(tmp_path):
+    def right(completion, answer):
+        if answer == "?":
+            raise RuntimeError("cannot tell")
+        return float(completion[-1]["content"] == answer)
+
+    def ratio(completion, answer):
+        return math.nan if answer == "0 kg" else 0.5
+
+    def rank(completions):
+        return [float(place) for place in range(len(completions))]
+
+    dataset = [
+        {"question": "How heavy is gold", "answer": "4 kg", "info": {"source": "ü"}},
+        {"question": "How heavy is lead", "answer": "4 kg"},
+        {"question": "How heavy is nothing", "answer": "0 kg", "task": "odd"},
+        {"question": "How heavy is it", "answer": "?"},
+    ]
+    env = Weighing(tools=[weigh], dataset=dataset, rubric=Rubric(funcs=[right, ratio, rank], weights=[1.0, 0.0, 0.5]))
+    run_dir = tmp_path / "run"
+    warehouse = Warehouse(tmp_path / "warehouse")
+    with ModelServer(Asking()) as server:
+        how = {"results_path": run_dir, "state_columns": ["seen"], "rollouts_per_example": 2}
+        endpoint = ClientConfig(api_base_url=server.base_url)
+        await env.evaluate(endpoint, "m", **how)
+        warehouse.publish(run_dir)
+        check(warehouse, run_dir, ["seen"])
+        env.is_broken = False
+        await env.evaluate(endpoint, "m", **how)
+    warehouse.publish(run_dir)
+    check(warehouse, run_dir, ["seen"])
+    assert warehouse.query("SELECT count(*), count(reward), max(attempts) FROM rollouts").rows == [(8, 4, 2)]
+    assert warehouse.query("SELECT count(*), count(error) FROM attempts").rows == [(10, 2)]
+    assert {phase for (phase,) in warehouse.query("SELECT phase FROM errors").rows} == {"scoring"}

@@ -1,0 +1,463 @@
+"""The lock-down: a query reads the warehouse and can do nothing else, whatever is asked."""
+
+import math
+import threading
+import time
+
+import duckdb
+import pytest
+
+from nightjar.errors import WarehouseError
+from nightjar.warehouse import Warehouse, querying
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory, run_writer):
+    folder = tmp_path_factory.mktemp("published")
+    warehouse = Warehouse(folder / "warehouse")
+    warehouse.publish(run_writer.write(folder / "run"))
+    (folder / "secret.csv").write_text("a,b\n1,2\n")
+    return warehouse
+
+
+@pytest.fixture
+def segments(published):
+    """The one folder that queries may read, with a way out of it."""
+    folder = published.folder / "segments"
+    outside = folder / "outside"
+    outside.symlink_to(published.folder.parent)
+    before = state(folder)
+    yield folder
+    assert state(folder) == before, "a query wrote there"
+    outside.unlink()
+
+
+def state(folder):
+    return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in folder.rglob("*") if path.is_file()}
+
+
+def one(warehouse, sql, parameters=None):
+    (row,) = warehouse.query(sql, parameters).rows
+    return row
+
+
+def refusal(warehouse, sql, parameters=None, **options):
+    """Returns why a statement is refused, after which the same warehouse answers the next query."""
+    with pytest.raises(WarehouseError) as caught:
+        warehouse.query(sql, parameters, **options)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert one(warehouse, "SELECT count(*), (SELECT count(*) FROM prices) FROM runs") == (1, 0)
+    return message
+
+
+class TestAnswers:
+    def test_gives_columns_types_and_rows(self, published):
+        result = published.query(
+            "SELECT name, avg(value) AS mean, info FROM metrics JOIN rollouts"
+            " USING (run_id, example_id, rollout_index) GROUP BY ALL ORDER BY name"
+        )
+        assert result.columns == ("name", "mean", "info")
+        assert result.types == ("VARCHAR", "DOUBLE", "JSON")
+        assert result.rows == [("correct", 0.5, '{"level":1}'), ("length", 12.0, '{"level":1}')]
+
+    def test_takes_parameters(self, published):
+        assert one(published, "SELECT env_id FROM runs WHERE run_id = ?", ["run-1"]) == ("gsm8k",)
+        named = "SELECT count(*) FROM rollouts WHERE reward >= $least"
+        assert one(published, named, {"least": 0.5}) == (2,)
+
+    def test_equal_names_become_distinct(self, published):
+        result = published.query("SELECT 1 AS a, 2 AS b, 3 AS a, 4 AS a")
+        assert result.columns == ("a", "b", "a_2", "a_3")
+
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "WITH best AS (SELECT max(reward) FROM rollouts) FROM best",
+            "PIVOT metrics ON name USING avg(value) GROUP BY run_id",
+            "PIVOT metrics ON name IN ('correct') USING avg(value) GROUP BY run_id",
+            "FROM (UNPIVOT (SELECT 1 AS copy, 2 AS b) ON copy, b)",
+            "DESCRIBE runs",
+            "SHOW TABLES",
+            "SUMMARIZE rollouts",
+            "VALUES (1)",
+            "TABLE runs",
+            "(SELECT 1) UNION ALL (SELECT 2)",
+            "EXPLAIN SELECT * FROM runs",
+            "EXPLAIN ANALYZE SELECT * FROM runs",
+            "EXPLAIN (FORMAT json) SELECT * FROM runs",
+            "EXPLAIN (ANALYZE, FORMAT json) SELECT * FROM runs",
+            "/* what /* a */ comment */ SELECT 1; -- and nothing else",
+            "FROM query('SELECT 1')",
+            "SELECT prompt->>'$[0].content' FROM rollouts",
+            "FROM flips('run-1', 'run-1') SELECT count(*)",
+        ],
+    )
+    def test_runs_whatever_only_reads(self, published, sql):
+        assert published.query(sql).rows
+
+    @pytest.mark.parametrize(
+        ("sql", "parameters"),
+        [
+            ("SELECT count(*) FROM rollouts WHERE completion::VARCHAR ILIKE '%insert into%' OR true", None),
+            ("SELECT count(*) AS \"update\" FROM rollouts WHERE 'delete' <> ?", ["copy"]),
+            ("SELECT count(*) FROM rollouts WHERE 'copy' <> $a", {"a": "x"}),
+            ("SELECT count(*) AS copy FROM rollouts -- truncate", None),
+            ("FROM (SELECT count(*) AS updated_at FROM rollouts)", None),
+            ("SELECT sum(merge) FROM (SELECT 1 AS merge FROM rollouts)", None),
+        ],
+    )
+    def test_words_that_write_may_be_used_as_names_and_texts(self, published, sql, parameters):
+        assert one(published, sql, parameters) == (4,)
+
+    def test_a_table_of_arrow_has_the_same(self, published):
+        arrow = pytest.importorskip("pyarrow")
+        table = published.query_arrow("SELECT reward FROM rollouts WHERE run_id = ? ORDER BY ALL", ["run-1"])
+        assert isinstance(table, arrow.Table)
+        assert table.to_pydict() == {"reward": [0.0, 0.5, 1.0, None]}
+        assert published.query_arrow("PIVOT metrics ON name USING avg(value) GROUP BY run_id").num_rows == 1
+
+    @pytest.mark.parametrize(
+        ("sql", "message"),
+        [
+            ("SELEC 1", 'The query failed: syntax error at or near "SELEC"'),
+            ("FROM rolouts", 'Table with name rolouts does not exist! Did you mean "rollouts"?'),
+            ("SELECT error('two\nlines')", "The query failed: two lines"),
+            ("SELECT 'a'::INT", "Could not convert string 'a'"),
+            ("SELECT 1; SELECT 2", "Expected one SQL statement, found 2."),
+            ("SELECT 1; DROP VIEW runs; SELECT 2", "Expected one SQL statement, found 3."),
+            ("-- nothing", "Expected one SQL statement, found 0."),
+            ("", "Expected one SQL statement, found 0."),
+            ("SELECT '\ud800'", "it is no text that can be written in UTF-8"),
+            ("\0", "syntax error"),
+            ("SELECT " + "[" * 5000 + "]" * 5000, "Max expression depth"),
+            ("SELECT 'copy'" + " + 1" * 5000, "Max expression depth"),
+        ],
+    )
+    def test_says_in_one_line_what_is_wrong(self, published, sql, message):
+        assert message in refusal(published, sql)
+
+    @pytest.mark.parametrize(
+        ("sql", "parameters"),
+        [
+            ("SELECT ?", None),
+            ("SELECT ?", [1, 2]),
+            ("SELECT 1", [1]),
+            ("SELECT $a", {"b": 1}),
+            ("SELECT ?", [object()]),
+            ("SELECT ?", ["\ud800"]),
+            ("SELECT ?", [2**200]),
+        ],
+    )
+    def test_parameters_that_do_not_fit_are_refused(self, published, sql, parameters):
+        assert refusal(published, sql, parameters).startswith("The query failed: ")
+
+    def test_a_parameter_is_a_value_and_no_sql(self, published):
+        assert one(published, "SELECT ?", ["'; DROP VIEW runs"]) == ("'; DROP VIEW runs",)
+
+    def test_values_without_a_word_in_json_come_as_they_are(self, published):
+        nan, infinite, huge = one(
+            published, "SELECT 'nan'::DOUBLE, 'inf'::DOUBLE, 170141183460469231731687303715884105727"
+        )
+        assert math.isnan(nan)
+        assert (infinite, huge) == (math.inf, 2**127 - 1)
+
+    def test_without_a_warehouse_says_where_it_looked(self, tmp_path):
+        warehouse = Warehouse(tmp_path / "warehouse")
+        with pytest.raises(WarehouseError) as caught:
+            warehouse.query("SELECT 1")
+        for part in (str(warehouse.folder), "nightjar eval run", "--warehouse", "NIGHTJAR_WAREHOUSE"):
+            assert part in str(caught.value)
+        assert not warehouse.folder.exists()
+
+
+class TestStatements:
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "INSERT INTO segments.prices VALUES ('m', now(), 1, 1)",
+            "INSERT INTO segments.prices SELECT 'm', now(), 1, 1 FROM runs",
+            "WITH x AS (SELECT 1) INSERT INTO segments.prices SELECT 'm', now(), 1, 1 FROM x",
+            "UPDATE segments.prices SET input = 0",
+            "DELETE FROM segments.prices",
+            "TRUNCATE segments.prices",
+            "MERGE INTO segments.prices USING runs ON true WHEN MATCHED THEN DELETE",
+            "DROP VIEW runs",
+            "ALTER VIEW runs RENAME TO old_runs",
+            "COMMENT ON VIEW runs IS 'mine'",
+            "CREATE TABLE copies AS FROM runs",
+            "CREATE TEMP TABLE copies AS FROM runs",
+            "CREATE OR REPLACE VIEW runs AS SELECT 1",
+            "CREATE MACRO double(a) AS 2 * a",
+            "CREATE SECRET (TYPE s3)",
+            "CREATE SCHEMA mine",
+            "ATTACH '{segments}/other.duckdb'",
+            "ATTACH ':memory:' AS other",
+            "DETACH memory",
+            "COPY runs TO '{segments}/runs.csv'",
+            "COPY segments.prices FROM '{segments}/../prices.csv'",
+            "EXPORT DATABASE '{segments}/export'",
+            "IMPORT DATABASE '{segments}/export'",
+            "INSTALL httpfs",
+            "LOAD httpfs",
+            "UPDATE EXTENSIONS",
+            "SET threads = 1",
+            "SET VARIABLE a = 1",
+            "RESET threads",
+            "PRAGMA threads = 1",
+            "PRAGMA database_list",
+            "CALL pragma_version()",
+            "CALL enable_logging()",
+            "CHECKPOINT",
+            "VACUUM",
+            "ANALYZE",
+            "USE segments",
+            "BEGIN",
+            "COMMIT",
+            "PREPARE mine AS SELECT 1",
+            "EXECUTE mine",
+            "DEALLOCATE mine",
+            "CONNECT",
+        ],
+    )
+    def test_refuses_whatever_does_more_than_read(self, published, segments, sql):
+        assert "is refused: a query only reads the warehouse" in refusal(published, sql.format(segments=segments))
+
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "WITH x AS (DELETE FROM segments.prices RETURNING *) FROM x",
+            "WITH x AS (INSERT INTO segments.prices VALUES ('m', now(), 1, 1) RETURNING *) FROM x",
+            "WITH x AS (UPDATE segments.prices SET input = 1 RETURNING *) SELECT count(*) FROM x",
+            "WITH x AS (TRUNCATE segments.prices) FROM x",
+            "WITH x AS (COPY (SELECT 1) TO '{segments}/x.csv') FROM x",
+            "WITH x AS MATERIALIZED (COPY (SELECT 1) TO '{segments}/x.csv') SELECT 1",
+            "WITH y AS (SELECT 1), x AS (copy y TO '{segments}/x.csv') FROM x",
+            "WITH x AS (WITH y AS (SELECT now() AS n) INSERT INTO segments.prices SELECT 'm', n, 1, 1 FROM y) FROM x",
+        ],
+    )
+    def test_refuses_a_with_that_writes(self, published, segments, sql):
+        assert "is refused: a query only reads the warehouse" in refusal(published, sql.format(segments=segments))
+
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "COPY (PIVOT metrics ON name) TO '{segments}/x.csv'",
+            "CREATE TABLE mine AS PIVOT metrics ON name",
+            "CREATE TEMP TABLE mine AS PIVOT metrics ON name",
+            "/* /* */ SELECT 1 -- */ CREATE TABLE mine AS PIVOT metrics ON name",
+            "INSERT INTO segments.prices PIVOT metrics ON name",
+            "DELETE FROM segments.prices WHERE model IN (FROM (PIVOT metrics ON name) SELECT run_id)",
+            "WITH x AS (COPY (SELECT 1) TO '{segments}/x.csv') PIVOT metrics ON name",
+            "PIVOT (WITH x AS (DELETE FROM segments.prices RETURNING *) FROM x) ON model",
+        ],
+    )
+    def test_refuses_a_pivot_that_is_part_of_more(self, published, segments, sql):
+        message = refusal(published, sql.format(segments=segments))
+        assert "A PIVOT with the word " in message
+        assert "PIVOT … ON column IN (…)" in message
+
+    @pytest.mark.parametrize(
+        "explain", ["EXPLAIN", "EXPLAIN ANALYZE", "EXPLAIN (ANALYZE, FORMAT json)", "explain analyze"]
+    )
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "DELETE FROM segments.prices",
+            "COPY (SELECT 1) TO '{segments}/x.csv'",
+            "CREATE TABLE mine AS SELECT 1",
+            "WITH x AS (COPY (SELECT 1) TO '{segments}/x.csv') FROM x",
+            "COPY (PIVOT metrics ON name) TO '{segments}/x.csv'",
+            "WITH x AS (COPY (SELECT 1) TO '{segments}/x.csv') PIVOT metrics ON name",
+        ],
+    )
+    def test_refuses_to_explain_a_write_by_doing_it(self, published, segments, explain, sql):
+        message = refusal(published, f"{explain} {sql.format(segments=segments)}")
+        assert "is refused: a query only reads the warehouse" in message
+
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "EXPLAIN (ANALYZE /* ) SELECT 1 -- */ ) COPY (SELECT 1) TO '{segments}/x.csv'",
+            "/* /* */ SELECT 1 -- */ EXPLAIN ANALYZE COPY (SELECT 1) TO '{segments}/x.csv'",
+            "EXPLAIN /* */ ANALYZE COPY (SELECT 1) TO '{segments}/x.csv'",
+            "EXPLAIN ANALYZE -- SELECT 1\nCOPY (SELECT 1) TO '{segments}/x.csv'",
+        ],
+    )
+    def test_comments_hide_nothing(self, published, segments, sql):
+        refusal(published, sql.format(segments=segments))
+
+    @pytest.mark.parametrize(
+        ("sql", "parameters"),
+        [
+            ("FROM query('WITH x AS (COPY (SELECT 1) TO ''{segments}/x.csv'') FROM x')", None),
+            ("FROM query('COPY (SELECT 1) TO ''{segments}/x.csv''')", None),
+            ("FROM query(?)", ["DROP VIEW runs"]),
+            ("FROM query(?)", ["WITH x AS (DELETE FROM segments.prices RETURNING *) FROM x"]),
+            ("FROM query('CRE' || 'ATE TABLE mine(a INT)')", None),
+            ("FROM json_execute_serialized_sql('{{}}')", None),
+            ("FROM query_table(?)", ["/etc/passwd"]),
+        ],
+    )
+    def test_sql_in_a_text_does_no_more(self, published, segments, sql, parameters):
+        refusal(published, sql.format(segments=segments), parameters)
+
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "FROM enable_logging()",
+            "FROM enable_profiling()",
+            "FROM disable_logging()",
+            "FROM force_checkpoint()",
+            "FROM arrow_scan(1, 2, 3)",
+            "FROM pandas_scan(1)",
+            "FROM sql",
+            "FROM connection",
+            "FROM rows",
+            "SELECT nextval('a')",
+            "SELECT getenv('HOME')",
+        ],
+    )
+    def test_no_function_reaches_beyond(self, published, sql):
+        refusal(published, sql)
+
+
+class TestFiles:
+    @pytest.mark.parametrize("path", ["{outside}/secret.csv", "/etc/passwd", "/proc/self/environ", "/dev/stdin"])
+    @pytest.mark.parametrize(
+        "source",
+        [
+            "read_text('{path}')",
+            "read_blob('{path}')",
+            "read_csv('{path}')",
+            "read_json('{path}')",
+            "read_parquet('{path}')",
+            "parquet_metadata('{path}')",
+            "parquet_schema('{path}')",
+            "sniff_csv('{path}')",
+            "read_text(['{segments}/run-1*/segment.json', '{path}'])",
+            "query('FROM read_text(''{path}'')')",
+        ],
+    )
+    def test_sees_no_file_but_those_of_the_warehouse(self, published, segments, source, path):
+        path = path.format(outside=published.folder.parent)
+        message = refusal(published, "FROM " + source.format(path=path, segments=segments))
+        assert "file system operations are disabled" in message
+
+    def test_the_name_of_a_file_is_no_table(self, published):
+        secret = published.folder.parent / "secret.csv"
+        assert "file system operations are disabled" in refusal(published, f"FROM '{secret}'")
+        assert "does not exist" in refusal(published, "FROM '/etc/passwd'")
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "{segments}/../../secret.csv",
+            "{segments}/./../../secret.csv",
+            "{segments}/run-1/../../../secret.csv",
+            "{segments}/outside/secret.csv",
+            "{segments}/outside/*.csv",
+            "{segments}/../nightjar.duckdb",
+            "{segments}-other/secret.csv",
+            "file://{segments}/../../secret.csv",
+            "file:///etc/passwd",
+            "file:/etc/passwd",
+            "~/.bashrc",
+            "secret.csv",
+            "../*",
+            "http://127.0.0.1:9/secret.csv",
+            "https://127.0.0.1:9/secret.csv",
+            "s3://bucket/secret.csv",
+            "hf://datasets/a/b.csv",
+            "memory://secret.csv",
+        ],
+    )
+    @pytest.mark.parametrize("function", ["read_text", "read_csv", "glob"])
+    def test_no_path_leads_out(self, published, segments, function, path):
+        path = path.format(segments=segments)
+        message = refusal(published, f"FROM {function}(?)", [path])
+        assert "file system operations are disabled" in message
+        assert "file system operations are disabled" in refusal(published, f"FROM {function}('{path}')")
+
+    def test_listing_finds_only_files_of_the_warehouse(self, published, segments):
+        found = {file for (file,) in published.query(f"FROM glob('{segments}/**')").rows}
+        assert found
+        assert all(file.startswith(f"{segments}/run-1.") for file in found)
+
+    def test_files_of_other_databases_are_refused(self, published, tmp_path):
+        with duckdb.connect(str(tmp_path / "other.duckdb")) as other:
+            other.execute("CREATE TABLE secret AS SELECT 1")
+        assert "file system operations are disabled" in refusal(published, f"FROM '{tmp_path}/other.duckdb'")
+
+    def test_what_was_published_may_be_read_as_files(self, published, segments):
+        assert one(published, f"SELECT count(*) FROM read_parquet('{segments}/*/rollouts.parquet')") == (4,)
+
+    def test_a_warehouse_behind_a_link_can_be_read(self, tmp_path, run_writer):
+        (tmp_path / "real").mkdir()
+        (tmp_path / "link").symlink_to("real")
+        warehouse = Warehouse(tmp_path / "link" / "warehouse")
+        warehouse.publish(run_writer.write(tmp_path / "run"))
+        assert one(warehouse, "SELECT count(*) FROM rollouts") == (4,)
+
+
+class TestLimits:
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "SELECT count(*) FROM range(100_000_000_000) t(i) WHERE hash(i) % 7 = 9",
+            "WITH RECURSIVE r(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM r) SELECT count(*) FROM r",
+            "SELECT sum(a.i) FROM range(1_000_000_000) a(i), range(1_000_000_000) b(i)",
+            "SELECT sleep_ms(100_000)",
+        ],
+    )
+    def test_stops_at_the_timeout(self, published, sql):
+        started = time.monotonic()
+        assert "stopped after 0.1 s" in refusal(published, sql, timeout_seconds=0.1)
+        assert time.monotonic() - started < 10
+
+    def test_an_arrow_query_stops_at_the_timeout(self, published):
+        pytest.importorskip("pyarrow")
+        with pytest.raises(WarehouseError, match=r"stopped after 0\.1 s"):
+            published.query_arrow("SELECT i, sleep_ms(1) FROM range(1_000_000) t(i)", timeout_seconds=0.1)
+
+    def test_the_timeout_of_one_thread_is_not_that_of_another(self, published):
+        answers = []
+
+        def patient():
+            answers.append(published.query("SELECT sleep_ms(600)", timeout_seconds=30).rows)
+
+        thread = threading.Thread(target=patient)
+        thread.start()
+        refusal(published, "SELECT sleep_ms(100_000)", timeout_seconds=0.1)
+        thread.join(30)
+        assert len(answers) == 1
+
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "FROM range(1_000_000)",
+            "SELECT repeat('x', 20_000) FROM range(1_000)",
+            "SELECT range(200_000)",
+            "SELECT [repeat('x', 100_000)] FROM range(100)",
+            "SELECT map {'a': repeat('x', 5_000_000)}, {'b': [repeat('x', 5_000_000)]}",
+        ],
+    )
+    def test_refuses_an_answer_that_is_too_large(self, published, monkeypatch, sql):
+        monkeypatch.setattr(querying, "LARGEST_ANSWER_BYTES", 10_000_000)
+        assert "The answer is larger than 0.01 GB. Narrow it" in refusal(published, sql)
+
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "SELECT repeat('x', 4_000_000_000)",
+            "SELECT length(repeat('x', 4_000_000_000) || repeat('y', 4_000_000_000))",
+            "SELECT range(2_000_000_000)",
+        ],
+    )
+    def test_refuses_a_value_that_would_take_all_memory(self, published, sql):
+        assert "The query takes too much memory" in refusal(published, sql)
+
+    def test_settings_say_the_limits_and_are_locked(self, published):
+        settings = "SELECT current_setting('enable_external_access'), current_setting('lock_configuration')"
+        assert one(published, settings) == (False, True)
+        assert one(published, "SELECT current_setting('memory_limit')") == ("1.8 GiB",)

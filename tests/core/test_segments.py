@@ -1,0 +1,237 @@
+"""What counts of the segments that are there: the newest version of every run, exactly once."""
+
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nightjar.errors import WarehouseError
+from nightjar.warehouse.packing import FAN_IN, LARGE_ROLLOUTS, crowded
+from nightjar.warehouse.segments import KINDS, Catalog, Segment, Source, segment_id_of
+
+MORNING = datetime(2026, 11, 20, 6, 0, tzinfo=UTC)
+
+
+def segment(segment_id, versions, replaces=(), rollouts=10, created_at=MORNING):
+    rows = dict.fromkeys(KINDS, 1) | {"rollouts": rollouts}
+    return Segment(segment_id, versions, rows, dict.fromkeys(KINDS, 100), created_at, "0.1.0", tuple(replaces))
+
+
+def publish(run_id, version, **fields):
+    return segment(segment_id_of(run_id, version), {run_id: version}, **fields)
+
+
+def what_counts(catalog):
+    """run_id to the versions of it that a query sees, by reading the sources as a query does."""
+    seen = defaultdict(list)
+    for source in catalog.sources():
+        for segment_id in source.segment_ids:
+            for run_id, version in catalog.segments[segment_id].versions.items():
+                if run_id not in source.without:
+                    seen[run_id].append(version)
+    return dict(seen)
+
+
+class TestSegment:
+    def test_what_is_written_is_read_again(self):
+        written = segment("pack-1", {"a": "1", "b": "2"}, ["x", "y"])
+        assert Segment.load("pack-1", written.dump()) == written
+        assert (written.is_pack, written.size) == (True, 400)
+
+    @pytest.mark.parametrize(
+        "content",
+        [b"", b"[]", b"null", b"{}", b'{"schema": 3}', b'{"schema": 3, "created_at": "noon", "replaces": []}', b"\xff"],
+    )
+    def test_damage_names_the_segment(self, content):
+        with pytest.raises(WarehouseError, match=r"Segment 'a\.1' is damaged: segment\.json: "):
+            Segment.load("a.1", content)
+
+    def test_unknown_fields_are_damage_unless_the_schema_is_newer(self):
+        with pytest.raises(WarehouseError, match="damaged"):
+            Segment.load("a.1", segment("a.1", {}).dump().replace(b'"rows"', b'"lines"'))
+        with pytest.raises(WarehouseError, match=r"at version 4, this Nightjar knows version 3\. Upgrade Nightjar"):
+            Segment.load("a.1", b'{"schema": 4, "anything": {}}')
+
+    @pytest.mark.parametrize("run_id", ["gsm8k/1", "..", "a.b", "ü", "a%2Fb", "", "a b"])
+    def test_any_run_id_makes_the_name_of_one_folder(self, run_id):
+        name = segment_id_of(run_id, "1-2-ab")
+        assert name.endswith(".1-2-ab")
+        assert "/" not in name
+        assert name not in {".", ".."}
+
+    def test_different_runs_have_different_segments(self):
+        run_ids = ["a/b", "a%2Fb", "a.1", "a", "A"]
+        assert len({segment_id_of(run_id, "1") for run_id in run_ids}) == len(run_ids)
+
+
+class TestCatalog:
+    def test_nothing_is_in_an_empty_one(self):
+        catalog = Catalog()
+        assert (catalog.sources(), catalog.example_sources(), dict(catalog.live)) == ([], [], {})
+
+    def test_runs_that_were_published_once_count(self):
+        catalog = Catalog.of([publish("b", "1"), publish("a", "1")])
+        assert catalog.sources() == [Source(("a.1", "b.1"))]
+        assert catalog.example_sources() == [Source(("a.1", "b.1"))]
+        assert not catalog.retired
+
+    @pytest.mark.parametrize("order", [("1", "2", "3"), ("3", "2", "1"), ("2", "3", "1")])
+    def test_the_newest_version_counts_whoever_came_first(self, order):
+        catalog = Catalog.of([publish("a", version) for version in order])
+        assert what_counts(catalog) == {"a": ["3"]}
+        assert set(catalog.retired) == {"a.1", "a.2"}
+        assert catalog.example_sources() == [Source(("a.3",))]
+
+    def test_a_pack_counts_and_what_it_replaces_does_not(self):
+        pack = segment("pack-1", {"a": "1", "b": "1"}, ["a.1", "b.1"])
+        catalog = Catalog.of([publish("a", "1"), publish("b", "1"), pack])
+        assert catalog.sources() == [Source(("pack-1",))]
+        assert catalog.replaced == {"a.1", "b.1"}
+        assert set(catalog.retired) == {"a.1", "b.1"}
+
+    def test_a_pack_of_packs_counts(self):
+        first = segment("pack-1", {"a": "1", "b": "1"}, ["a.1", "b.1"])
+        second = segment("pack-2", {"a": "1", "b": "1", "c": "1"}, ["pack-1", "c.1"])
+        catalog = Catalog.of([first, second, publish("a", "1"), publish("c", "1")])
+        assert what_counts(catalog) == {"a": ["1"], "b": ["1"], "c": ["1"]}
+        assert set(catalog.retired) == {"a.1", "c.1", "pack-1"}
+
+    def test_a_newer_version_takes_a_run_out_of_a_pack(self):
+        pack = segment("pack-1", {"a": "1", "b": "1"}, ["a.1", "b.1"])
+        catalog = Catalog.of([pack, publish("a", "2")])
+        assert catalog.sources() == [Source(("a.2",)), Source(("pack-1",), ("a",))]
+        assert catalog.dead_runs(pack) == ("a",)
+        assert not catalog.retired
+
+    def test_an_older_version_does_not(self):
+        pack = segment("pack-1", {"a": "2", "b": "1"}, ["a.2", "b.1"])
+        catalog = Catalog.of([pack, publish("a", "1")])
+        assert catalog.sources() == [Source(("pack-1",))]
+        assert set(catalog.retired) == {"a.1"}
+
+    def test_of_equal_versions_the_one_in_the_larger_segment_counts(self):
+        pack = segment("a-pack", {"a": "1", "b": "1"}, ["elsewhere"])
+        catalog = Catalog.of([publish("a", "1"), pack])
+        assert catalog.sources() == [Source(("a-pack",))]
+        assert set(catalog.retired) == {"a.1"}
+
+    def test_of_two_packs_of_the_same_runs_one_counts(self):
+        """Two machines may pack at the same time, where no lock keeps them apart."""
+        packs = [segment(f"pack-{n}", {"a": "1", "b": "1"}, ["a.1", "b.1"]) for n in range(2)]
+        catalog = Catalog.of([*packs, publish("a", "1")])
+        assert what_counts(catalog) == {"a": ["1"], "b": ["1"]}
+
+    def test_a_pack_of_which_nothing_counts_is_not_read_but_its_examples_are(self):
+        pack = segment("pack-1", {"a": "1"}, ["a.1"])
+        catalog = Catalog.of([pack, publish("a", "2")])
+        assert catalog.sources() == [Source(("a.2",))]
+        assert catalog.example_sources() == [Source(("a.2", "pack-1"))]
+        assert not catalog.retired
+
+    def test_what_a_pack_replaced_need_not_be_there(self):
+        catalog = Catalog.of([segment("pack-1", {"a": "1"}, ["a.1", "gone"])])
+        assert catalog.replaced == frozenset()
+        assert what_counts(catalog) == {"a": ["1"]}
+
+
+class TestCrowds:
+    def test_there_is_none_below_the_number(self):
+        assert crowded(Catalog.of(publish(f"run-{n:02}", "1") for n in range(FAN_IN - 1))) == []
+
+    def test_so_many_of_a_size_are_one(self):
+        segments = [publish(f"run-{n:02}", "1", created_at=MORNING + timedelta(n)) for n in range(FAN_IN)]
+        assert crowded(Catalog.of(reversed(segments))) == segments
+
+    def test_segments_of_another_size_are_left_out(self):
+        small = [publish(f"run-{n:02}", "1", rollouts=10) for n in range(FAN_IN)]
+        large = [publish(f"large-{n:02}", "1", rollouts=500) for n in range(FAN_IN - 1)]
+        assert crowded(Catalog.of([*small, *large])) == small
+
+    def test_runs_without_rollouts_are_merged_as_well(self):
+        empty = [publish(f"run-{n:02}", "1", rollouts=0) for n in range(FAN_IN)]
+        assert crowded(Catalog.of(empty)) == empty
+
+    def test_a_large_segment_is_not_merged(self):
+        large = [publish(f"run-{n:02}", "1", rollouts=LARGE_ROLLOUTS) for n in range(FAN_IN)]
+        assert crowded(Catalog.of(large)) == []
+
+    def test_a_merge_ends_at_a_large_segment(self):
+        halves = [publish(f"run-{n:02}", "1", rollouts=LARGE_ROLLOUTS // 2) for n in range(FAN_IN)]
+        assert len(crowded(Catalog.of(halves))) == 2
+
+    def test_what_does_not_count_is_not_merged(self):
+        old = [publish("run", str(n)) for n in range(FAN_IN)]
+        assert crowded(Catalog.of(old)) == []
+
+
+publishes = st.tuples(st.just("publish"), st.sampled_from("abcd"), st.sampled_from("123"))
+merges = st.tuples(st.just("merge"), st.sets(st.integers(0, 7), min_size=1, max_size=4))
+removals = st.tuples(st.just("remove"), st.integers(0, 7))
+
+
+class Folder:
+    """A folder of segments as the operations of publishing, packing and removing change it."""
+
+    def __init__(self):
+        self.segments = {}
+        self.newest = {}
+        self.packs = 0
+
+    @property
+    def catalog(self):
+        return Catalog(dict(self.segments))
+
+    def publish(self, run_id, version):
+        """Publishes unless just this version counts already, as ``publish_run`` does."""
+        held = self.catalog.holders.get(run_id)
+        if held is None or held.versions[run_id] != version:
+            made = publish(run_id, version)
+            self.segments.setdefault(made.segment_id, made)
+        self.newest[run_id] = max(version, self.newest.get(run_id, version))
+
+    def merge(self, numbers):
+        """Merges some of what is live, as ``merge`` does."""
+        catalog = self.catalog
+        live = sorted(catalog.live)
+        chosen = [catalog.segments[live[number % len(live)]] for number in sorted(numbers)] if live else []
+        chosen = list({one.segment_id: one for one in chosen}.values())
+        versions = {
+            run_id: version
+            for one in chosen
+            for run_id, version in one.versions.items()
+            if run_id not in catalog.dead_runs(one)
+        }
+        if versions:
+            self.packs += 1
+            name = f"pack-{self.packs:03}"
+            self.segments[name] = segment(name, versions, [one.segment_id for one in chosen])
+
+    def remove(self, number):
+        """Removes the oldest of what is retired, as ``remove_retired`` does: a pack outlives what it replaces."""
+        retired = [name for name in self.segments if name in self.catalog.retired]
+        if retired:
+            del self.segments[retired[0]]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.one_of(publishes, merges, removals), max_size=30))
+def test_whatever_happens_each_run_counts_once_with_its_newest_version(operations):
+    folder = Folder()
+    for operation, *arguments in operations:
+        getattr(folder, operation)(*arguments)
+        assert what_counts(folder.catalog) == {run_id: [version] for run_id, version in folder.newest.items()}
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.one_of(publishes, merges, removals), max_size=30), st.data())
+def test_what_counts_does_not_depend_on_what_comes_again(operations, data):
+    """Any segments that were there once may come back, as copies between machines do."""
+    folder, ever = Folder(), {}
+    for operation, *arguments in operations:
+        getattr(folder, operation)(*arguments)
+        ever |= folder.segments
+    back = data.draw(st.sets(st.sampled_from(sorted(ever)))) if ever else set()
+    catalog = Catalog({**folder.segments, **{name: ever[name] for name in back}})
+    assert what_counts(catalog) == {run_id: [version] for run_id, version in folder.newest.items()}

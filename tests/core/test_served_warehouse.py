@@ -1,0 +1,291 @@
+"""A warehouse of tables: in a DuckDB file, and in a DuckLake where DuckDB's extension for it is installed."""
+
+import os
+import subprocess
+import sys
+import threading
+from contextlib import closing
+
+import duckdb
+import pytest
+
+from nightjar.errors import WarehouseError
+from nightjar.warehouse import Warehouse, served, served_address
+from nightjar.warehouse.backend import open_store
+from nightjar.warehouse.prices import price
+from nightjar.warehouse.segments import SCHEMA
+from nightjar.warehouse.served_address import parse_address
+
+PUBLISH = """
+import sys
+from nightjar.warehouse import Warehouse
+location, *run_dirs = sys.argv[1:]
+for run_dir in run_dirs:
+    Warehouse(location).publish(run_dir)
+"""
+
+READ = """
+import sys
+from nightjar.warehouse import Warehouse
+warehouse, runs = Warehouse(sys.argv[1]), int(sys.argv[2])
+uneven = "SELECT run_id FROM rollouts GROUP BY run_id HAVING count(*) <> 4"
+while True:
+    assert warehouse.query(uneven).rows == []
+    if warehouse.query("SELECT count(*) FROM runs").rows == [(runs,)]:
+        break
+"""
+
+CONTENTS = {
+    "runs": "SELECT * EXCLUDE (published_at, run_dir) FROM runs ORDER BY ALL",
+    "rollouts": "FROM rollouts ORDER BY ALL",
+    "attempts": "FROM attempts ORDER BY ALL",
+    "metrics": "FROM metrics ORDER BY ALL",
+    "errors": "FROM errors ORDER BY ALL",
+    "examples": "FROM examples ORDER BY ALL",
+    "leaderboard": "FROM leaderboard ORDER BY ALL",
+    "pass_at_k": "FROM pass_at_k ORDER BY ALL",
+    "retries": "FROM retries ORDER BY ALL",
+}
+
+
+def contents(warehouse):
+    return {name: warehouse.query(sql).rows for name, sql in CONTENTS.items()}
+
+
+def has_ducklake():
+    with duckdb.connect(":memory:", config={"autoinstall_known_extensions": False}) as connection:
+        try:
+            connection.execute("LOAD ducklake")
+        except duckdb.Error:
+            return False
+    return True
+
+
+@pytest.fixture(params=["duckdb", "ducklake"])
+def location(request, tmp_path):
+    if request.param == "ducklake" and not has_ducklake():
+        pytest.skip("needs DuckDB's extension ducklake: INSTALL ducklake")
+    return f"{request.param}:{tmp_path}/team/warehouse.db"
+
+
+@pytest.fixture(autouse=True)
+def team_folder(tmp_path):
+    (tmp_path / "team").mkdir()
+
+
+@pytest.fixture
+def warehouse(location):
+    return Warehouse(location)
+
+
+@pytest.fixture
+def run_dirs(tmp_path, run_writer):
+    failed = run_writer.attempt(1, 1, error=run_writer.failure)
+    attempts = [run_writer.attempt(0, 0), run_writer.attempt(0, 1), run_writer.attempt(1, 0), failed]
+    return [run_writer.write(tmp_path / f"run-{i}", None, attempts, run_id=f"run-{i}") for i in range(3)]
+
+
+def start(script, *arguments):
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process):
+    _, errors = process.communicate(timeout=90)
+    return process.returncode, errors
+
+
+class TestPublish:
+    def test_a_run_reads_like_one_in_a_folder(self, warehouse, run_dirs, tmp_path):
+        local = Warehouse(tmp_path / "warehouse")
+        for house in (local, warehouse):
+            assert [house.publish(run_dir).is_new for run_dir in run_dirs] == [True] * 3
+        assert contents(warehouse) == contents(local)
+        assert warehouse.catalog().rows == local.catalog().rows
+        assert warehouse.query_arrow("FROM rollouts ORDER BY ALL") == local.query_arrow("FROM rollouts ORDER BY ALL")
+
+    def test_publishing_again_changes_nothing(self, warehouse, run_dirs):
+        warehouse.publish(run_dirs[0])
+        before = contents(warehouse)
+        assert not warehouse.publish(run_dirs[0]).is_new
+        assert contents(warehouse) == before
+
+    def test_the_newest_version_counts_whatever_the_order(self, warehouse, tmp_path, run_writer):
+        old = run_writer.write(tmp_path / "old", status="incomplete", finished_at="2026-11-20T18:01:00Z")
+        new = run_writer.write(tmp_path / "new", status="completed", finished_at="2026-11-20T18:02:00Z")
+        assert [warehouse.publish(run_dir).is_new for run_dir in (old, new, old)] == [True, True, False]
+        assert warehouse.query("SELECT status FROM runs").rows == [("completed",)]
+        assert warehouse.query("SELECT count(*) FROM rollouts").rows == [(4,)]
+
+    def test_a_content_is_kept_once(self, warehouse, run_dirs):
+        for run_dir in run_dirs:
+            warehouse.publish(run_dir)
+        assert warehouse.query("SELECT count(*) FROM segments.examples").rows == [(2,)]
+
+    def test_prices_are_kept_there(self, warehouse, run_dirs):
+        warehouse.publish(run_dirs[0])
+        warehouse._backend.write_prices([price("openai/gpt-4.1-mini", "2026-01-01", 2.0, 10.0)])
+        assert warehouse.query("SELECT cost FROM runs").rows == [((300 * 2 + 60 * 10) / 1e6,)]
+        assert warehouse._backend.prices() == [price("openai/gpt-4.1-mini", "2026-01-01", 2.0, 10.0)]
+
+    def test_a_damaged_run_leaves_the_tables_as_they_were(self, warehouse, run_dirs, tmp_path, run_writer):
+        warehouse.publish(run_dirs[0])
+        before = contents(warehouse)
+        with pytest.raises(WarehouseError, match=r"Cannot read .*results\.jsonl"):
+            warehouse.publish(run_writer.write(tmp_path / "bad", ["{]\n", "{}\n"], run_id="run-0"))
+        assert contents(warehouse) == before
+
+
+class TestReading:
+    def test_nothing_but_the_warehouse_can_be_read_or_changed(self, warehouse, run_dirs, tmp_path):
+        warehouse.publish(run_dirs[0])
+        (tmp_path / "secret.txt").write_text("secret")
+        with pytest.raises(WarehouseError, match="disabled by configuration"):
+            warehouse.query(f"FROM read_text('{tmp_path}/secret.txt')")
+        for sql in ("DELETE FROM segments.runs", "DETACH served", "SET threads = 1", "CALL pragma_version()", "VACUUM"):
+            with pytest.raises(WarehouseError, match="is refused"):
+                warehouse.query(sql)
+        assert warehouse.query("SELECT count(*) FROM runs").rows == [(1,)]
+
+    def test_a_notebook_gets_a_connection_that_cannot_write(self, warehouse, run_dirs):
+        warehouse.publish(run_dirs[0])
+        with closing(warehouse.connect()) as connection:
+            assert connection.execute("SELECT count(*) FROM rollouts").fetchall() == [(4,)]
+            with pytest.raises(duckdb.Error, match="read-only"):
+                connection.execute("DELETE FROM served.segments.runs")
+
+    def test_other_tools_find_the_views(self, tmp_path, run_dirs):
+        Warehouse(f"duckdb:{tmp_path}/team/warehouse.db").publish(run_dirs[0])
+        with duckdb.connect(str(tmp_path / "team/warehouse.db"), read_only=True) as connection:
+            assert connection.execute("SELECT env_id, avg_reward FROM leaderboard").fetchall() == [("gsm8k", 0.5)]
+            assert connection.execute("FROM flips('run-0', 'run-0')").fetchall() == []
+
+    def test_there_is_no_warehouse_yet(self, warehouse, location):
+        for action in (lambda: warehouse.query("FROM runs"), warehouse.connect):
+            with pytest.raises(WarehouseError, match=f"No warehouse at {location}. Run an evaluation first"):
+                action()
+
+    def test_a_database_of_something_else_is_no_warehouse(self, tmp_path):
+        with duckdb.connect(str(tmp_path / "team/other.db")) as connection:
+            connection.execute("CREATE TABLE runs (a INTEGER)")
+        with pytest.raises(WarehouseError, match="No warehouse at"):
+            Warehouse(f"duckdb:{tmp_path}/team/other.db").query("FROM runs")
+
+    def test_tables_of_a_newer_nightjar_are_refused(self, tmp_path, run_dirs):
+        warehouse = Warehouse(f"duckdb:{tmp_path}/team/warehouse.db")
+        warehouse.publish(run_dirs[0])
+        with duckdb.connect(str(tmp_path / "team/warehouse.db")) as connection:
+            connection.execute("INSERT INTO segments.migrations VALUES (?, 'later', now())", [SCHEMA + 1])
+        for action in (lambda: warehouse.query("FROM runs"), lambda: warehouse.publish(run_dirs[1])):
+            with pytest.raises(
+                WarehouseError, match=f"is at version {SCHEMA + 1}, this Nightjar knows version {SCHEMA}"
+            ):
+                action()
+
+
+class TestTogether:
+    def test_processes_publish_and_read_at_once(self, warehouse, location, run_dirs, tmp_path, run_writer):
+        warehouse.publish(run_dirs[0])
+        others = [run_writer.write(tmp_path / f"other-{i}", run_id=f"other-{i}") for i in range(3)]
+        processes = [
+            start(PUBLISH, location, *run_dirs),
+            start(PUBLISH, location, *others, run_dirs[1]),
+            start(READ, location, 6),
+        ]
+        assert [finish(process) for process in processes] == [(0, "")] * 3
+        assert warehouse.query("SELECT count(*), count(DISTINCT run_id) FROM runs").rows == [(6, 6)]
+        assert warehouse.query("SELECT count(*) FROM rollouts").rows == [(24,)]
+
+    def test_threads_publish_the_same_first_run_at_once(self, location, run_dirs):
+        house = Warehouse(location)
+        news = []
+        threads = [threading.Thread(target=lambda: news.append(house.publish(run_dirs[0]).is_new)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert sorted(news) == [False, False, False, True]
+        assert house.query("SELECT count(*) FROM rollouts").rows == [(4,)]
+
+    def test_a_file_that_somebody_keeps_open_is_an_error_after_a_while(self, tmp_path, run_dirs, monkeypatch):
+        monkeypatch.setattr(served, "PATIENCE_SECONDS", 0.3)
+        house = Warehouse(f"duckdb:{tmp_path}/team/warehouse.db")
+        house.publish(run_dirs[0])
+        with (
+            duckdb.connect(str(tmp_path / "team/warehouse.db"), read_only=True),
+            pytest.raises(WarehouseError, match=r"Cannot publish .*warehouse\.db.* is already attached"),
+        ):
+            house.publish(run_dirs[1])
+        assert house.publish(run_dirs[1]).is_new
+
+
+class TestAddress:
+    @pytest.mark.parametrize(
+        ("location", "target", "catalog", "extensions"),
+        [
+            ("md:runs", "md:runs", "runs", ("motherduck",)),
+            ("motherduck:runs", "md:runs", "runs", ("motherduck",)),
+            ("ducklake:lake.ducklake", "ducklake:lake.ducklake", "served", ("ducklake",)),
+            ("ducklake:sqlite:lake.db", "ducklake:sqlite:lake.db", "served", ("sqlite", "ducklake")),
+            (
+                "ducklake:postgres:dbname=runs host=db",
+                "ducklake:postgres:dbname=runs host=db",
+                "served",
+                ("postgres", "ducklake"),
+            ),
+        ],
+    )
+    def test_what_is_attached(self, location, target, catalog, extensions):
+        address = parse_address(location)
+        assert (address.target, address.catalog, address.extensions) == (target, catalog, extensions)
+
+    def test_a_new_lake_can_be_told_where_its_files_go(self):
+        address = parse_address("ducklake:postgres:dbname=runs?data_path=s3://team/lake/")
+        assert (address.target, address.data_path) == ("ducklake:postgres:dbname=runs", "s3://team/lake/")
+
+    @pytest.mark.parametrize(
+        "location",
+        [
+            "md:runs?motherduck_token=eyJhbGciOi",
+            "ducklake:postgres:dbname=runs password=eyJhbGciOi host=db",
+            "ducklake:postgres:dbname=runs password='eyJhbGciOi x' host=db",
+            "ducklake:postgres:postgresql://ann:eyJhbGciOi@db/runs",
+        ],
+    )
+    def test_a_secret_in_the_location_is_refused_and_not_shown(self, location):
+        with pytest.raises(WarehouseError, match="holds a secret") as caught:
+            Warehouse(location)
+        assert "eyJhbGciOi" not in str(caught.value)
+
+    def test_a_location_without_a_name(self):
+        with pytest.raises(WarehouseError, match="names no database"):
+            Warehouse("md:")
+
+    def test_motherduck_needs_a_token(self, monkeypatch, run_dirs):
+        for name in ("MOTHERDUCK_TOKEN", "motherduck_token"):
+            monkeypatch.delenv(name, raising=False)
+        for action in (
+            lambda: Warehouse("md:runs").query("FROM runs"),
+            lambda: Warehouse("md:runs").publish(run_dirs[0]),
+        ):
+            with pytest.raises(WarehouseError, match="Cannot open the warehouse md:runs: set MOTHERDUCK_TOKEN"):
+                action()
+
+    def test_a_missing_extension_says_so_and_shows_no_token(self, monkeypatch):
+        monkeypatch.setenv("PGPASSWORD", "eyJhbGciOi")
+        monkeypatch.setitem(served_address._CATALOGS, "postgres", "no_such_extension")
+        with pytest.raises(WarehouseError) as caught:
+            Warehouse("ducklake:postgres:dbname=eyJhbGciOi").query("FROM runs")
+        assert str(caught.value).startswith(
+            f"Cannot open the warehouse ducklake:postgres:dbname=***: DuckDB {duckdb.__version__} needs its extension "
+            "'no_such_extension', which is not installed and cannot be downloaded: "
+        )
+        assert "eyJhbGciOi" not in str(caught.value)
+
+    def test_it_has_no_segments_to_pack(self):
+        with pytest.raises(WarehouseError, match="A warehouse at md: keeps tables, not segments"):
+            open_store("md:runs")

@@ -1,0 +1,432 @@
+"""``nightjar warehouse``: rebuild, import, compact, prune, prices and info, with what goes wrong in practice."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from nightjar.warehouse import Warehouse
+
+EVERYTHING = {
+    "runs": "SELECT * EXCLUDE (run_dir) FROM runs ORDER BY run_id",
+    "rollouts": "FROM rollouts ORDER BY run_id, example_id, rollout_index",
+    "attempts": "FROM attempts ORDER BY run_id, example_id, rollout_index, attempt",
+    "examples": "FROM examples ORDER BY example_hash",
+}
+
+
+@pytest.fixture
+def house(tmp_path, monkeypatch):
+    """A warehouse in outputs/warehouse of the working directory, as it is by default."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NIGHTJAR_WAREHOUSE", raising=False)
+    return Warehouse("outputs/warehouse")
+
+
+@pytest.fixture
+def evals(tmp_path):
+    return tmp_path / "outputs/evals/gsm8k--gpt"
+
+
+def everything(house):
+    return {name: house.query(sql).rows for name, sql in EVERYTHING.items()}
+
+
+def run_ids(house):
+    return [run_id for (run_id,) in house.query("SELECT run_id FROM runs ORDER BY run_id").rows]
+
+
+def segments(house):
+    return sorted(path for path in (house.folder / "segments").iterdir() if not path.name.startswith("."))
+
+
+def damage(path):
+    """Cuts a file in half, as a broken disk or a careless copy would."""
+    path.chmod(0o644)
+    with path.open("rb+") as file:
+        file.truncate(path.stat().st_size // 2)
+
+
+class TestRebuild:
+    def test_it_makes_what_publishing_made(self, house, evals, write_run, nightjar):
+        for number in range(3):
+            house.publish(write_run(evals, f"run-{number}", examples=number + 1))
+        before = everything(house)
+        ended = nightjar("warehouse", "rebuild")
+        assert ended.code == 0
+        assert ended.out.startswith("Rebuilt outputs/warehouse from run directories: 3 runs, 12 rollouts")
+        assert everything(house) == before
+        assert len(segments(house)) == 1
+        assert nightjar("warehouse", "doctor").code == 0
+
+    def test_it_makes_a_warehouse_where_there_is_none(self, house, evals, write_run, nightjar, tmp_path):
+        write_run(evals, "run-1")
+        write_run(tmp_path / "environments/chess/outputs/evals/chess--gpt", "run-2")
+        ended = nightjar("warehouse", "rebuild", "--json")
+        assert (ended.json["published"], ended.json["rollouts"]) == (2, 8)
+        assert run_ids(house) == ["run-1", "run-2"]
+
+    def test_twice_changes_nothing(self, house, evals, write_run, nightjar):
+        for number in range(3):
+            write_run(evals, f"run-{number}")
+        nightjar("warehouse", "rebuild")
+        before = everything(house)
+        assert nightjar("warehouse", "rebuild").code == 0
+        assert everything(house) == before
+
+    def test_runs_from_elsewhere_and_prices_stay(self, house, evals, write_run, nightjar, tmp_path):
+        house.publish(write_run(evals, "here"))
+        for number in range(2):
+            house.publish(write_run(tmp_path / "elsewhere", f"there-{number}", examples=3))
+        nightjar("warehouse", "compact")
+        nightjar("warehouse", "prices", "set", "openai/gpt", "--input", 1, "--output", 2)
+        before = everything(house)
+        ended = nightjar("warehouse", "rebuild", "--json")
+        assert ended.code == 0
+        assert ended.json["kept"] == {"there-0": "no run directory", "there-1": "no run directory"}
+        assert everything(house) == before
+        assert house.query("SELECT model, input, output FROM prices").rows == [("openai/gpt", 1.0, 2.0)]
+        assert "Kept 2 runs as before:\n  there-0: no run directory" in nightjar("warehouse", "rebuild").out
+
+    def test_a_damaged_run_directory_is_reported_and_its_run_stays(self, house, evals, write_run, nightjar):
+        for name in ("good", "bad"):
+            house.publish(write_run(evals, name))
+        before = everything(house)
+        (evals / "bad/results.jsonl").write_text('{"example_id": 0}\nno JSON\n{}\n')
+        ended = nightjar("warehouse", "rebuild")
+        assert ended.code == 1
+        assert "bad: its run directory is damaged" in ended.out
+        assert "Not read: outputs/evals/gsm8k--gpt/bad" in ended.err
+        assert everything(house) == before
+
+    def test_newer_attempts_from_elsewhere_stay(self, house, evals, write_run, nightjar, tmp_path):
+        write_run(evals, "run-1")
+        house.publish(write_run(tmp_path / "elsewhere", "run-1", attempt=2))
+        ended = nightjar("warehouse", "rebuild", "--json")
+        assert ended.json["kept"] == {"run-1": "newer than its run directory"}
+        assert ended.json["published"] == 0
+        assert house.query("SELECT DISTINCT attempts FROM rollouts").rows == [(2,)]
+
+    @pytest.mark.parametrize("file", ["runs.parquet", "rollouts.parquet", "examples.parquet", "segment.json"])
+    def test_it_heals_a_damaged_segment(self, house, evals, write_run, nightjar, file):
+        for number in range(3):
+            house.publish(write_run(evals, f"run-{number}"))
+        nightjar("warehouse", "compact")
+        before = everything(house)
+        damage(segments(house)[0] / file)
+        assert nightjar("warehouse", "doctor").code == 1
+        assert nightjar("warehouse", "rebuild").code == 0
+        assert everything(house) == before
+        assert nightjar("warehouse", "doctor", "--deep").code == 0
+
+    def test_what_no_run_directory_can_heal_is_set_aside(self, house, evals, write_run, nightjar, tmp_path):
+        house.publish(write_run(evals, "here"))
+        house.publish(write_run(tmp_path / "elsewhere", "whole"))
+        house.publish(write_run(tmp_path / "elsewhere", "lost"))
+        [segment] = [path for path in segments(house) if path.name.startswith("lost")]
+        damage(segment / "rollouts.parquet")
+        ended = nightjar("warehouse", "rebuild")
+        assert ended.code == 1
+        assert "Set aside: segment 'lost." in ended.err
+        assert "Lost: 1 run of damaged segments: lost" in ended.err
+        assert run_ids(house) == ["here", "whole"]
+        assert (house.folder / "damaged" / segment.name / "rollouts.parquet").is_file()
+        ended = nightjar("warehouse", "doctor")
+        assert ended.code == 0
+        assert "was damaged and set aside by a rebuild" in ended.out
+
+    def test_without_run_directories_it_does_nothing(self, house, nightjar, tmp_path):
+        (tmp_path / "outputs").mkdir()
+        ended = nightjar("warehouse", "rebuild")
+        assert (ended.code, ended.err) == (
+            1,
+            "Error: No run directories in 'outputs'. Name the folders that hold them.",
+        )
+        assert "no such file or folder" in nightjar("warehouse", "rebuild", "nowhere").err
+
+    def test_runs_published_meanwhile_are_there(self, house, evals, write_run, tmp_path):
+        for number in range(10):
+            write_run(evals, f"run-{number:02d}")
+        rebuilding = subprocess.Popen([sys.executable, "-m", "nightjar", "warehouse", "rebuild"], text=True)
+        published = 0
+        while rebuilding.poll() is None:
+            house.publish(write_run(tmp_path / "elsewhere", f"meanwhile-{published:03d}"))
+            published += 1
+        assert rebuilding.wait(60) == 0
+        assert published > 0
+        assert len(run_ids(house)) == 10 + published
+
+    def test_killed_at_any_moment_it_leaves_every_run(self, house, evals, write_run, nightjar, tmp_path):
+        for number in range(6):
+            house.publish(write_run(evals, f"run-{number}", examples=number % 3 + 1))
+        house.publish(write_run(tmp_path / "elsewhere", "there"))
+        before = everything(house)
+        moments = random.Random(7)
+        for _ in range(4):
+            rebuilding = subprocess.Popen(
+                [sys.executable, "-m", "nightjar", "warehouse", "rebuild"], stdout=subprocess.DEVNULL
+            )
+            time.sleep(moments.uniform(0.3, 2.5))
+            rebuilding.send_signal(signal.SIGKILL)
+            rebuilding.wait(30)
+            assert everything(house) == before
+        assert nightjar("warehouse", "doctor", "--fix", "--deep").code == 0
+        assert nightjar("warehouse", "rebuild").code == 0
+        assert everything(house) == before
+
+    @pytest.mark.parametrize("put", [0, 1, 2])
+    def test_between_two_new_segments_every_run_is_there(self, house, evals, write_run, put, tmp_path):
+        """Ends the process when so many of three new segments are among the old ones."""
+        for number in range(6):
+            house.publish(write_run(evals, f"run-{number}", examples=2))
+        before = everything(house)
+        script = f"""
+import os
+from pathlib import Path
+from nightjar.warehouse import packing, rebuilding
+from nightjar.warehouse.folder import Folder
+
+packing.LARGE_ROLLOUTS = 8
+warehouse = Folder(Path("outputs/warehouse"))
+commit, there = Folder.commit, []
+
+def commit_or_die(folder, segment, scratch):
+    if folder is warehouse:
+        if len(there) == {put}:
+            os._exit(9)
+        there.append(segment)
+    return commit(folder, segment, scratch)
+
+Folder.commit = commit_or_die
+rebuilding.rebuild(warehouse, rebuilding.find_run_directories([Path("outputs")]))
+"""
+        ended = subprocess.run([sys.executable, "-c", script], timeout=60)
+        assert ended.returncode == 9
+        assert len(list((house.folder / "segments").glob("pack-*"))) == put
+        assert everything(house) == before
+
+
+class TestImport:
+    @pytest.fixture
+    def verifiers_results(self, tmp_path):
+        folder = tmp_path / "old/evals/reverse--m/abc"
+        folder.mkdir(parents=True)
+        metadata = {"env_id": "reverse", "model": "m", "num_examples": 1, "rollouts_per_example": 1, "avg_reward": 0.5}
+        row = {"example_id": 0, "prompt": "abc", "completion": "cba", "answer": "cba", "reward": 0.5}
+        (folder / "metadata.json").write_text(json.dumps(metadata))
+        (folder / "results.jsonl").write_text(json.dumps(row) + "\n")
+        return folder
+
+    def test_results_of_any_depth_and_program(self, house, write_run, nightjar, tmp_path, verifiers_results):
+        write_run(tmp_path / "old/ours", "run-1")
+        ended = nightjar("warehouse", "import", "old", "--json")
+        assert ended.code == 0
+        found = {one["kind"]: (one["env_id"], one["model"], one["rollouts"], one["novelty"]) for one in ended.json}
+        assert found == {"nightjar": ("gsm8k", "openai/gpt", 4, "new"), "verifiers": ("reverse", "m", 1, "new")}
+        assert house.query("SELECT avg_reward FROM leaderboard WHERE env_id = 'reverse'").rows == [(0.5,)]
+
+    def test_again_changes_nothing(self, house, write_run, nightjar, tmp_path, verifiers_results):
+        nightjar("warehouse", "import", "old")
+        before = everything(house)
+        ended = nightjar("warehouse", "import", "old")
+        assert "already there" in ended.out
+        assert everything(house) == before
+
+    def test_what_is_newer_and_older(self, house, write_run, nightjar, tmp_path):
+        for name, attempt in (("first", 1), ("second", 2)):
+            write_run(tmp_path / name, "run-1", attempt=attempt)
+        said = []
+        for name in ("first", "second", "second", "first"):
+            said.append(nightjar("warehouse", "import", name, "--json").json[0]["novelty"])
+            nightjar("warehouse", "compact")
+        assert said == ["new", "updated", "already there", "older than what is there"]
+        assert house.query("SELECT DISTINCT attempts FROM rollouts").rows == [(2,)]
+
+    def test_it_goes_on_after_a_bad_one(self, house, write_run, nightjar, tmp_path):
+        for name in ("a", "b", "c"):
+            write_run(tmp_path / "old", name)
+        (tmp_path / "old/b/results.jsonl").write_text("no JSON\nat all\n")
+        ended = nightjar("warehouse", "import", "old")
+        assert ended.code == 1
+        assert "Not imported: old/b" in ended.err
+        assert run_ids(house) == ["a", "c"]
+
+    def test_a_folder_without_results(self, house, nightjar, tmp_path):
+        (tmp_path / "empty").mkdir()
+        ended = nightjar("warehouse", "import", "empty")
+        assert ended.code == 1
+        assert "No results in 'empty'" in ended.err
+
+
+class TestCompact:
+    def test_all_small_segments_become_one(self, house, evals, write_run, nightjar):
+        for number in range(3):
+            house.publish(write_run(evals, f"run-{number}"))
+        before = everything(house)
+        ended = nightjar("warehouse", "compact")
+        assert ended.out.startswith("3 segments, ")
+        assert "→ 1 segment, " in ended.out
+        assert everything(house) == before
+        assert nightjar("warehouse", "doctor").code == 0
+
+    def test_in_json(self, house, evals, write_run, nightjar):
+        for number in range(2):
+            house.publish(write_run(evals, f"run-{number}"))
+        record = nightjar("warehouse", "compact", "--json").json
+        assert (record["packs"], record["before"]["segments"], record["after"]["segments"]) == (1, 2, 1)
+
+
+class TestPrune:
+    @pytest.fixture
+    def nights(self, house, evals, write_run):
+        """Four runs of one environment on four nights, and one of another; the first of them share no example."""
+        for night in range(1, 5):
+            started_at = f"2026-01-0{night}T00:00:00+00:00"
+            house.publish(write_run(evals, f"night-{night}", started_at=started_at, examples=6 - night))
+        house.publish(write_run(evals, "other", env_id="chess", status="failed", started_at="2026-01-01T00:00:00Z"))
+        return house
+
+    def test_old_runs_go(self, nights, nightjar):
+        ended = nightjar("warehouse", "prune", "--older-than", "1h", "--env", "gsm8k", "--yes")
+        assert ended.code == 0
+        assert "4 runs, 28 rollouts, about" in ended.out
+        assert run_ids(nights) == ["other"]
+        assert nightjar("warehouse", "doctor", "--deep").code == 0
+
+    @pytest.mark.parametrize("is_packed", [False, True])
+    def test_the_newest_of_each_environment_and_model_stay(self, nights, nightjar, is_packed):
+        if is_packed:
+            nightjar("warehouse", "compact")
+        assert nightjar("warehouse", "prune", "--older-than", "1d", "--keep-last", 1, "--yes").code == 0
+        assert run_ids(nights) == ["night-4", "other"]
+        assert nights.query("SELECT count(*), count(prompt) FROM rollouts").rows == [(8, 8)]
+        assert nights.query("SELECT count(*) FROM examples").rows == [(2,)]
+        assert nights.query("SELECT count(DISTINCT run_id) FROM attempts").rows == [(2,)]
+        assert nightjar("warehouse", "doctor", "--deep").code == 0
+
+    def test_a_dry_run_removes_nothing(self, nights, nightjar):
+        ended = nightjar("warehouse", "prune", "--status", "failed", "--dry-run")
+        assert "other" in ended.out
+        assert ended.err == "Nothing was removed.\n"
+        assert len(run_ids(nights)) == 5
+
+    def test_without_a_terminal_it_needs_yes(self, nights, nightjar):
+        assert nightjar("warehouse", "prune", "--status", "failed").code == 2
+        assert nightjar("warehouse", "prune", "--yes").code == 2
+        assert "180d" in nightjar("warehouse", "prune", "--older-than", "soon").err
+        assert len(run_ids(nights)) == 5
+
+    def test_nothing_to_remove(self, nights, nightjar):
+        ended = nightjar("warehouse", "prune", "--env", "none", "--yes")
+        assert (ended.code, ended.err) == (0, "No run meets that: nothing was removed.\n")
+
+    @pytest.mark.parametrize("is_packed", [False, True])
+    def test_publishing_brings_a_run_back(self, nights, nightjar, evals, is_packed):
+        before = everything(nights)
+        if is_packed:
+            nightjar("warehouse", "compact")
+        nightjar("warehouse", "prune", "--older-than", "1d", "--env", "gsm8k", "--keep-last", 2, "--yes")
+        assert run_ids(nights) == ["night-3", "night-4", "other"]
+        for name in ("night-1", "night-2"):
+            nights.publish(evals / name)
+        assert everything(nights) == before
+
+    def test_an_older_version_does_not_take_its_place(self, nights, nightjar, evals, write_run):
+        nightjar("warehouse", "compact")
+        nights.publish(write_run(evals, "other", env_id="chess", attempt=2, started_at="2026-01-01T00:00:00Z"))
+        nightjar("warehouse", "prune", "--env", "chess", "--yes")
+        assert run_ids(nights) == ["night-1", "night-2", "night-3", "night-4"]
+        assert nightjar("warehouse", "doctor", "--deep").code == 0
+
+    def test_examples_that_others_use_stay(self, house, evals, write_run, nightjar):
+        """The second pack has left out the examples that the first one holds, and the first one goes."""
+        for name in ("first-1", "first-2"):
+            house.publish(write_run(evals, name, env_id="first", examples=4))
+        nightjar("warehouse", "compact")
+        for name in ("second-1", "second-2", "third"):
+            house.publish(write_run(evals, name, env_id=name[:-2], examples=3))
+        merge_last_three(house)
+        assert [path.name[:4] for path in segments(house) if (path / "segment.json").is_file()].count("pack") == 2
+        nightjar("warehouse", "prune", "--env", "first", "--yes")
+        assert run_ids(house) == ["second-1", "second-2", "third"]
+        assert house.query("SELECT count(*), count(prompt) FROM rollouts").rows == [(18, 18)]
+        assert house.query("SELECT count(*) FROM examples").rows == [(3,)]
+        assert nightjar("warehouse", "doctor", "--deep").code == 0
+
+    def test_everything_may_go(self, nights, nightjar):
+        nightjar("warehouse", "compact")
+        assert nightjar("warehouse", "prune", "--older-than", "1h", "--yes").code == 0
+        assert run_ids(nights) == []
+        assert segments(nights) == []
+        assert nightjar("warehouse").code == 0
+        assert nightjar("warehouse", "doctor").code == 0
+
+
+def merge_last_three(house):
+    from nightjar.warehouse.folder import Folder
+    from nightjar.warehouse.packing import merge, packing_alone
+
+    folder = Folder(house.folder)
+    with packing_alone(folder) as alone:
+        assert alone
+        merge(folder, [one for one in folder.catalog().live.values() if not one.is_pack])
+
+
+class TestPrices:
+    def test_they_are_set_listed_and_removed(self, house, evals, write_run, nightjar):
+        house.publish(write_run(evals, "run-1", usage={"input_tokens": 1_000_000, "output_tokens": 500_000}))
+        assert "No prices" in nightjar("warehouse", "prices").err
+        nightjar("warehouse", "prices", "set", "openai/gpt", "--input", 0.4, "--output", 1.6)
+        assert house.query("SELECT cost FROM runs").rows == [(pytest.approx(0.4 + 0.8),)]
+        ended = nightjar(
+            "warehouse", "prices", "set", "openai/gpt", "--input", 1, "--output", 2, "--since", "2027-01-01", "--json"
+        )
+        assert [(one["since"], one["input"]) for one in ended.json] == [
+            ("1970-01-01T00:00:00+00:00", 0.4),
+            ("2027-01-01T00:00:00+00:00", 1.0),
+        ]
+        assert house.query("SELECT cost FROM runs").rows == [(pytest.approx(1.2),)]
+        assert nightjar("warehouse", "prices", "remove", "openai/gpt").code == 0
+        assert house.query("SELECT cost FROM runs").rows == [(None,)]
+
+    def test_one_price_replaces_another_of_the_same_day(self, house, nightjar):
+        for price in (1, 2):
+            nightjar("warehouse", "prices", "set", "m", "--input", price, "--output", price, "--since", "2026-01-01")
+        [only] = nightjar("warehouse", "prices", "--json").json
+        assert only["input"] == 2.0
+
+    def test_what_cannot_be(self, house, nightjar):
+        assert (
+            "date 'soon'"
+            in nightjar("warehouse", "prices", "set", "m", "--input", 1, "--output", 1, "--since", "soon").err
+        )
+        assert nightjar("warehouse", "prices", "set", "m", "--input", -1, "--output", 1).code == 1
+        assert nightjar("warehouse", "prices", "set", "m").code == 2
+        assert nightjar("warehouse", "prices", "remove", "m").code == 1
+
+
+class TestInfo:
+    def test_it_says_where_and_how_much(self, house, evals, write_run, nightjar):
+        house.publish(write_run(evals, "old", started_at="2025-01-01T00:00:00+00:00"))
+        house.publish(write_run(evals, "new", started_at="2026-02-01T12:30:00+00:00"))
+        ended = nightjar("warehouse")
+        assert "Holds:      2 runs, 8 rollouts" in ended.out
+        assert "Newest run: new: gsm8k | openai/gpt, completed, 2026-02-01 12:30 UTC" in ended.out
+        assert nightjar("warehouse", "info").out == ended.out
+
+    def test_in_json(self, house, evals, write_run, nightjar):
+        house.publish(write_run(evals, "run-1"))
+        record = nightjar("warehouse", "info", "--json").json
+        assert (record["runs"], record["rollouts"], record["newest_run"]["run_id"]) == (1, 4, "run-1")
+
+    @pytest.mark.parametrize("command", ["info", "doctor", "compact", "export", "prune"])
+    def test_no_warehouse_is_one_line(self, house, nightjar, command):
+        arguments = {"export": ["x"], "prune": ["--older-than", "1d", "--yes"]}.get(command, [])
+        ended = nightjar("warehouse", command, *arguments)
+        assert ended.code == 1
+        assert ended.err.startswith("Error: No warehouse at ")
+        assert not house.folder.exists()

@@ -1,0 +1,69 @@
+"""What a location means, and what messages show of it."""
+
+from pathlib import Path
+
+import pytest
+
+from nightjar.errors import WarehouseError
+from nightjar.warehouse import Warehouse, resolve_warehouse
+from nightjar.warehouse.location import Kind, kind_of, shown
+
+
+@pytest.mark.parametrize(
+    ("location", "kind"),
+    [
+        ("outputs/warehouse", Kind.FOLDER),
+        ("/srv/warehouse", Kind.FOLDER),
+        ("~/warehouse", Kind.FOLDER),
+        ("C:\\runs\\warehouse", Kind.FOLDER),
+        ("C:/runs/warehouse", Kind.FOLDER),
+        ("2026:11", Kind.FOLDER),
+        ("mdruns", Kind.FOLDER),
+        ("file:///srv/warehouse", Kind.FOLDER),
+        ("s3://bucket/prefix", Kind.STORE),
+        ("gs://bucket", Kind.STORE),
+        ("sftp://host/path", Kind.STORE),
+        ("md:runs", Kind.SERVED),
+        ("ducklake:postgres:dbname=runs", Kind.SERVED),
+        ("duckdb:/srv/runs.duckdb", Kind.SERVED),
+    ],
+)
+def test_the_name_decides(location, kind):
+    assert kind_of(location) is kind
+
+
+def test_half_a_url_is_no_path():
+    with pytest.raises(WarehouseError, match="write s3://bucket/prefix"):
+        Warehouse(Path("s3://bucket/prefix"))
+
+
+def test_named_here_then_by_the_environment_then_the_default(monkeypatch):
+    monkeypatch.delenv("NIGHTJAR_WAREHOUSE", raising=False)
+    assert resolve_warehouse() == "outputs/warehouse"
+    monkeypatch.setenv("NIGHTJAR_WAREHOUSE", "s3://bucket/prefix")
+    assert resolve_warehouse() == "s3://bucket/prefix"
+    assert resolve_warehouse("md:runs") == "md:runs"
+
+
+def test_a_local_one_has_a_folder(tmp_path):
+    assert Warehouse(tmp_path).folder == tmp_path
+    assert Warehouse("~/runs").folder == Path.home() / "runs"
+    assert Warehouse("~/runs").location == "~/runs"
+    assert Warehouse("duckdb:runs.duckdb").folder is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("s3://bucket/a", "s3://bucket/a"),
+        ("sftp://ann:s3cret@host/a", "sftp://***@host/a"),
+        ("cannot reach postgresql://ann:s3cret@db:5432/runs", "cannot reach postgresql://***@db:5432/runs"),
+        ("md:runs?motherduck_token=s3cret&a=b", "md:runs?motherduck_token=***&a=b"),
+        ("host=db password='s3cret word' dbname=runs", "host=db password=*** dbname=runs"),
+        ("aws_secret_access_key = s3cret", "aws_secret_access_key = ***"),
+        ("signed by t0ken-of-the-environment", "signed by ***"),
+    ],
+)
+def test_messages_show_no_secret(text, expected, monkeypatch):
+    monkeypatch.setenv("MOTHERDUCK_TOKEN", "t0ken-of-the-environment")
+    assert shown(text) == expected

@@ -1,0 +1,218 @@
+"""Many processes publish, query and pack at once: every run counts, whole and once, and nobody is refused.
+
+The same with publishers that are killed with -9 at random moments.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.doctor import diagnose
+from nightjar.warehouse.folder import Folder
+from nightjar.warehouse.packing import RETIRED_FOR
+
+PUBLISHERS, RUNS_EACH, READERS = 8, 50, 4
+EXAMPLES = 5
+ROLLOUTS = 2 * EXAMPLES
+PATIENCE_SECONDS = 240
+
+PUBLISHER = """
+import sys
+from pathlib import Path
+from nightjar.warehouse import Warehouse
+warehouse = Warehouse(sys.argv[1])
+for run_dir in sorted(Path(sys.argv[2]).iterdir()):
+    assert warehouse.publish(run_dir).rollouts == int(sys.argv[3])
+    print(run_dir.name, flush=True)
+"""
+
+READER = """
+import sys
+from nightjar.warehouse import Warehouse
+warehouse, done, rollouts_each = Warehouse(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+counts = '''
+SELECT
+    (SELECT count(*) FROM runs) AS runs,
+    (SELECT count(DISTINCT run_id) FROM runs) AS distinct_runs,
+    count(*) AS rollouts,
+    count(DISTINCT run_id) AS runs_with_rollouts,
+    (SELECT count(*) FROM attempts) AS attempts,
+    count(prompt) AS prompts
+FROM rollouts
+'''
+seen = asked = 0
+while seen < done:
+    [(runs, distinct, rollouts, with_rollouts, attempts, prompts)] = warehouse.query(counts).rows
+    assert runs == distinct == with_rollouts, (runs, distinct, with_rollouts)
+    assert rollouts == attempts == prompts == rollouts_each * runs, (runs, rollouts, attempts, prompts)
+    assert runs >= seen, f"{seen - runs} runs are gone"
+    seen, asked = runs, asked + 1
+print(asked)
+"""
+
+PACKER = """
+import sys
+from pathlib import Path
+from nightjar.warehouse.folder import Folder
+from nightjar.warehouse.packing import pack_everything
+folder = Folder(Path(sys.argv[1]))
+packed = 0
+while not Path(sys.argv[2]).exists():
+    packed += pack_everything(folder)
+print(packed)
+"""
+
+
+def start(script, *arguments):
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", script, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process):
+    """Returns what a process printed; fails with what it complained about."""
+    out, errors = process.communicate(timeout=PATIENCE_SECONDS)
+    assert (process.returncode, errors) == (0, "")
+    return out
+
+
+@pytest.fixture
+def run_dirs(tmp_path, run_writer):
+    """Folders of run directories, one folder for each publisher."""
+
+    def make(publishers, runs_each):
+        rollouts = [run_writer.rollout(example, index) for example in range(EXAMPLES) for index in range(2)]
+        attempts = [run_writer.attempt(example, index) for example in range(EXAMPLES) for index in range(2)]
+        folders = [tmp_path / "runs" / str(publisher) for publisher in range(publishers)]
+        for publisher, folder in enumerate(folders):
+            for number in range(runs_each):
+                run_id = f"{publisher}-{number:02}"
+                run_writer.write(folder / run_id, rollouts, attempts, run_id=run_id, rollouts=ROLLOUTS, scored=ROLLOUTS)
+        return folders
+
+    return make
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "warehouse" / "segments").mkdir(parents=True)
+    return tmp_path / "warehouse"
+
+
+@pytest.fixture
+def processes():
+    """Processes of a test, which end with it."""
+    started = []
+    yield started
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def check(folder, runs):
+    """Everything is there once, and the doctor finds nothing that needs to be mended."""
+    warehouse = Warehouse(folder)
+    counts = "SELECT count(*), count(DISTINCT run_id) FROM"
+    assert warehouse.query(f"{counts} runs").rows == [(runs, runs)]
+    assert warehouse.query(f"{counts} rollouts").rows == [(ROLLOUTS * runs, runs)]
+    assert warehouse.query(f"{counts} attempts").rows == [(ROLLOUTS * runs, runs)]
+    twice = "SELECT 1 FROM rollouts GROUP BY run_id, example_id, rollout_index HAVING count(*) > 1"
+    assert warehouse.query(twice).rows == []
+    assert warehouse.query("SELECT count(*) FROM examples").rows == [(EXAMPLES,)]
+    diagnosis = diagnose(Folder(folder), deep=True)
+    assert [finding for finding in diagnosis.findings if finding.needs_action] == []
+
+
+def hidden(folder):
+    return [path.name for path in folder.rglob(".*")]
+
+
+def test_eight_publish_while_four_query(folder, run_dirs, processes):
+    runs = PUBLISHERS * RUNS_EACH
+    started = time.monotonic()
+    publishers = [start(PUBLISHER, folder, own, ROLLOUTS) for own in run_dirs(PUBLISHERS, RUNS_EACH)]
+    readers = [start(READER, folder, runs, ROLLOUTS) for _ in range(READERS)]
+    processes += [*publishers, *readers]
+    for process in publishers:
+        assert len(finish(process).split()) == RUNS_EACH
+    asked = [int(finish(process)) for process in readers]
+    print(f"{runs} runs in {time.monotonic() - started:.1f} s, while {sum(asked)} queries were answered")
+    assert min(asked) > 1
+    check(folder, runs)
+    packs = [path for path in (folder / "segments").iterdir() if path.name.startswith("pack-")]
+    assert packs, "packing went on meanwhile"
+    assert hidden(folder) == []
+
+
+def test_readers_whose_segments_vanish_go_on(folder, run_dirs, processes, tmp_path):
+    """A process packs all the time, and removes at once what it packed."""
+    publishers, runs_each = 2, 20
+    done = tmp_path / "done"
+    packer = start(PACKER, folder, done)
+    readers = [start(READER, folder, publishers * runs_each, ROLLOUTS) for _ in range(2)]
+    writers = [start(PUBLISHER, folder, own, ROLLOUTS) for own in run_dirs(publishers, runs_each)]
+    processes += [packer, *readers, *writers]
+    for process in writers:
+        finish(process)
+    asked = [int(finish(process)) for process in readers]
+    done.touch()
+    packed = int(finish(packer))
+    print(f"{packed} packs, {sum(asked)} queries")
+    assert packed > 2
+    check(folder, publishers * runs_each)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_publishers_are_killed_at_random_moments(folder, run_dirs, processes, seed):
+    """Some ten kills in as many seconds; whoever is killed begins anew and publishes all of its runs again."""
+    moments = random.Random(seed)
+    publishers, runs_each = 4, 12
+    own = run_dirs(publishers, runs_each)
+    reader = start(READER, folder, publishers * runs_each, ROLLOUTS)
+    running = {number: start(PUBLISHER, folder, own[number], ROLLOUTS) for number in range(publishers)}
+    processes += [reader, *running.values()]
+    for _ in range(10):
+        time.sleep(moments.uniform(0.05, 1.0))
+        number = moments.randrange(publishers)
+        running[number].kill()
+        running[number].communicate()
+        running[number] = start(PUBLISHER, folder, own[number], ROLLOUTS)
+        processes.append(running[number])
+    for process in running.values():
+        assert len(finish(process).split()) == runs_each
+    finish(reader)
+    check(folder, publishers * runs_each)
+
+    last = next(own[0].iterdir())
+    metadata = json.loads((last / "metadata.json").read_bytes())
+    (last / "metadata.json").write_text(json.dumps({**metadata, "finished_at": "2026-11-21T00:00:00Z"}))
+    assert Warehouse(folder).publish(last).is_new
+    assert hidden(folder) == [], "the next publish removes what the dead left"
+    check(folder, publishers * runs_each)
+
+
+def test_a_retired_segment_stays_for_those_who_read_it(folder, run_dirs):
+    """A connection of one's own goes on for an hour, whatever is packed."""
+    [own] = run_dirs(1, 20)
+    warehouse = Warehouse(folder)
+    published = sorted(own.iterdir())
+    for run_dir in published[:10]:
+        warehouse.publish(run_dir)
+    with warehouse.connect() as connection:
+        for run_dir in published[10:]:
+            warehouse.publish(run_dir)
+        packed = [path for path in Path(folder / "segments").iterdir() if path.name.startswith("pack-")]
+        assert len(packed) == 1
+        assert connection.execute("SELECT count(*) FROM rollouts").fetchall() == [(10 * ROLLOUTS,)]
+    assert RETIRED_FOR.total_seconds() == 3600

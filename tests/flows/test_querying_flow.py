@@ -1,0 +1,77 @@
+"""The flow ``query`` on a real Prefect server: what it returns, and the artifact that it leaves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
+
+from flows.deployments import register
+from flows.querying import query
+from nightjar.errors import WarehouseError
+from nightjar.warehouse import Warehouse
+
+
+@pytest.fixture(autouse=True)
+def warehouse(own_folder: Path) -> None:
+    run_dir = own_folder / "run"
+    run_dir.mkdir()
+    metadata = {"run_id": "run-1", "env_id": "sums", "model": "m", "status": "completed", "avg_reward": 0.75}
+    counts = {"rollouts": 1, "scored": 1, "failed": 0, "coverage": 1.0, "pass_threshold": 0.5}
+    rollout = {"example_id": 0, "rollout_index": 0, "example_hash": "a", "reward": 0.75, "metrics": {}}
+    (run_dir / "metadata.json").write_text(json.dumps(metadata | counts))
+    (run_dir / "results.jsonl").write_text(json.dumps(rollout) + "\n")
+    Warehouse("outputs/warehouse").publish(run_dir)
+
+
+async def artifact(key: str) -> Any:
+    async with get_client() as client:
+        found = await client.read_artifacts(artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=[key])))
+    return max(found, key=lambda one: one.created)
+
+
+async def test_a_query_by_its_name_leaves_a_table() -> None:
+    assert await query("leaderboard", {"env": "sums"}) == 1
+    left = await artifact("query-leaderboard")
+    [row] = json.loads(left.data)
+    assert (row["env_id"], row["model"], row["avg_reward"], row["stderr"]) == ("sums", "m", 0.75, None)
+    assert left.description.startswith("1 rows\n\n```sql\n-- Who leads in each environment")
+
+
+async def test_long_answers_are_cut_and_counted() -> None:
+    assert await query("SELECT repeat('x', 300) AS text, 'nan'::DOUBLE AS nan, [1] AS list FROM range(1500)") == 1500
+    left = await artifact("query")
+    rows = json.loads(left.data)
+    assert len(rows) == 1000
+    assert rows[0] == {"text": "x" * 199 + "…", "nan": None, "list": "[1]"}
+    assert left.description.startswith("the first 1,000 of 1,500 rows")
+
+
+async def test_the_run_is_named_after_its_query() -> None:
+    state = await query("SELECT\n  42 AS answer", return_state=True)  # type: ignore[call-overload]
+    async with get_client() as client:
+        flow_run = await client.read_flow_run(state.state_details.flow_run_id)
+    assert flow_run.name == "SELECT 42 AS answer"
+
+
+async def test_what_is_refused_fails_the_run() -> None:
+    with pytest.raises(WarehouseError, match="DROP is refused"):
+        await query("DROP TABLE runs")
+
+
+async def test_the_deployment_offers_a_form_with_described_flat_fields(own_folder: Path) -> None:
+    assert "query/query" in await register(str(own_folder))
+    async with get_client() as client:
+        deployment = await client.read_deployment_by_name("query/query")
+    fields = deployment.parameter_openapi_schema["properties"]
+    assert {name: field["type"] for name, field in fields.items()} == {
+        "sql": "string",
+        "parameters": "object",
+        "warehouse": "string",
+        "timeout_seconds": "number",
+    }
+    assert all(field["description"] for field in fields.values())

@@ -1,0 +1,510 @@
+"""A warehouse in an object store: real S3 requests to moto's server, from several processes at once."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+import uuid
+from contextlib import ExitStack, closing, suppress
+from datetime import timedelta
+
+import pytest
+
+from nightjar.errors import WarehouseError
+from nightjar.warehouse import Warehouse, object_store, remote_files
+from nightjar.warehouse.backend import open_store
+from nightjar.warehouse.folder import Folder
+from nightjar.warehouse.packing import merge, pack_everything
+from nightjar.warehouse.prices import price
+from nightjar.warehouse.pruning import prune
+from nightjar.warehouse.segments import Catalog
+
+s3fs = pytest.importorskip("s3fs", reason="needs pip install 'nightjar-evals[s3]'")
+pytest.importorskip("moto", reason="needs pip install 'moto[server]'")
+
+PUBLISH = """
+import sys
+from nightjar.warehouse import Warehouse
+location, *run_dirs = sys.argv[1:]
+for run_dir in run_dirs:
+    Warehouse(location).publish(run_dir)
+    print("published", flush=True)
+"""
+
+PUBLISH_ALL_BUT_THE_LAST_FILE = """
+import sys, time
+from nightjar.warehouse import Warehouse, object_store
+def wait(*_):
+    print("uploaded", flush=True)
+    time.sleep(60)
+object_store.ObjectStore._write = wait
+Warehouse(sys.argv[1]).publish(sys.argv[2])
+"""
+
+READ = """
+import sys
+from nightjar.warehouse import Warehouse
+warehouse, runs = Warehouse(sys.argv[1]), int(sys.argv[2])
+uneven = "SELECT run_id FROM rollouts GROUP BY run_id HAVING count(*) <> 4"
+while True:
+    assert warehouse.query(uneven).rows == []
+    if warehouse.query("SELECT count(*) FROM runs").rows == [(runs,)]:
+        break
+print("seen", flush=True)
+"""
+
+PACK = """
+import sys
+from nightjar.warehouse.backend import open_store
+from nightjar.warehouse.packing import pack_everything
+print("ready", flush=True)
+sys.stdin.readline()
+pack_everything(open_store(sys.argv[1]))
+"""
+
+CONTENTS = {
+    "runs": "SELECT * EXCLUDE (published_at, run_dir) FROM runs ORDER BY ALL",
+    "rollouts": "FROM rollouts ORDER BY ALL",
+    "attempts": "FROM attempts ORDER BY ALL",
+    "metrics": "FROM metrics ORDER BY ALL",
+    "examples": "FROM examples ORDER BY ALL",
+    "leaderboard": "FROM leaderboard ORDER BY ALL",
+}
+
+
+def contents(warehouse):
+    return {name: warehouse.query(sql).rows for name, sql in CONTENTS.items()}
+
+
+def runs(warehouse):
+    return [run_id for (run_id,) in warehouse.query("SELECT run_id FROM runs ORDER BY run_id").rows]
+
+
+def start(script, *arguments, **environment):
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process, given=None):
+    _, errors = process.communicate(given, timeout=90)
+    return process.returncode, errors
+
+
+def free_port():
+    with closing(socket.create_server(("127.0.0.1", 0))) as found:
+        return found.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def server():
+    port = free_port()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    url, deadline = f"http://127.0.0.1:{port}", time.monotonic() + 60
+    try:
+        while time.monotonic() < deadline:
+            with suppress(OSError), urllib.request.urlopen(f"{url}/moto-api/data.json", timeout=5):
+                break
+            time.sleep(0.05)
+        yield url
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def bucket(server, monkeypatch):
+    for name, value in {
+        "AWS_ENDPOINT_URL": server,
+        "AWS_ACCESS_KEY_ID": "an-access-key",
+        "AWS_SECRET_ACCESS_KEY": "a-secret-key",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_MAX_ATTEMPTS", raising=False)
+    name = f"team-{uuid.uuid4().hex[:12]}"
+    s3fs.S3FileSystem().mkdir(name)
+    return name
+
+
+@pytest.fixture
+def location(bucket):
+    return f"s3://{bucket}/evals/warehouse"
+
+
+@pytest.fixture
+def warehouse(location):
+    return Warehouse(location)
+
+
+@pytest.fixture
+def objects(location):
+    def listed():
+        files = s3fs.S3FileSystem()
+        files.invalidate_cache()
+        return sorted(path.partition("/evals/warehouse/")[2] for path in files.find(location))
+
+    return listed
+
+
+@pytest.fixture
+def run_dirs(tmp_path, run_writer):
+    return [run_writer.write(tmp_path / f"run-{i}", run_id=f"run-{i}") for i in range(4)]
+
+
+class Doorway:
+    """A port that leads to the server while it is open; closed, it refuses connections and has cut those there were."""
+
+    def __init__(self, url):
+        self._target = ("127.0.0.1", int(url.rpartition(":")[2]))
+        self._port = free_port()
+        self.url = f"http://127.0.0.1:{self._port}"
+        self._listener, self._connections = None, []
+
+    def open(self):
+        self._listener = socket.create_server(("127.0.0.1", self._port))
+        threading.Thread(target=self._accept, args=[self._listener], daemon=True).start()
+
+    def close(self):
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for connection in self._connections:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
+        self._connections.clear()
+
+    def _accept(self, listener):
+        with suppress(OSError):
+            while True:
+                inside, outside = listener.accept()[0], socket.create_connection(self._target)
+                self._connections += [inside, outside]
+                for pair in ((inside, outside), (outside, inside)):
+                    threading.Thread(target=self._copy, args=pair, daemon=True).start()
+
+    def _copy(self, source, target):
+        with suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+
+@pytest.fixture
+def doorway(bucket, server):
+    doorway = Doorway(server)
+    doorway.open()
+    yield doorway
+    doorway.close()
+
+
+class TestPublish:
+    def test_a_run_reads_like_one_in_a_folder(self, warehouse, run_dirs, tmp_path):
+        local = Warehouse(tmp_path / "warehouse")
+        for house in (local, warehouse):
+            assert [house.publish(run_dir).is_new for run_dir in run_dirs] == [True] * 4
+        assert contents(warehouse) == contents(local)
+        assert warehouse.catalog() == local.catalog()
+        assert warehouse.query_arrow("FROM rollouts ORDER BY ALL") == local.query_arrow("FROM rollouts ORDER BY ALL")
+
+    def test_the_layout_is_that_of_a_folder(self, warehouse, objects, run_dirs):
+        warehouse.publish(run_dirs[0])
+        folders = {path.rpartition("/")[0] for path in objects()}
+        assert [folder.startswith("segments/run-0.") for folder in folders] == [True]
+        assert {path.rpartition("/")[2] for path in objects()} == {
+            "attempts.parquet",
+            "examples.parquet",
+            "rollouts.parquet",
+            "runs.parquet",
+            "segment.json",
+        }
+
+    def test_a_copy_in_a_folder_is_a_warehouse(self, warehouse, location, run_dirs, tmp_path):
+        for run_dir in run_dirs:
+            warehouse.publish(run_dir)
+        s3fs.S3FileSystem().get(location, str(tmp_path / "copy"), recursive=True)
+        assert contents(Warehouse(tmp_path / "copy")) == contents(warehouse)
+
+    def test_publishing_again_changes_nothing(self, warehouse, objects, run_dirs):
+        warehouse.publish(run_dirs[0])
+        before = objects()
+        assert not warehouse.publish(run_dirs[0]).is_new
+        assert objects() == before
+
+    def test_the_newest_version_counts_whatever_the_order(self, warehouse, tmp_path, run_writer):
+        old = run_writer.write(tmp_path / "old", status="incomplete", finished_at="2026-11-20T18:01:00Z")
+        new = run_writer.write(tmp_path / "new", status="completed", finished_at="2026-11-20T18:02:00Z")
+        for run_dir in (new, old):
+            warehouse.publish(run_dir)
+        assert warehouse.query("SELECT status FROM runs").rows == [("completed",)]
+        assert warehouse.query("SELECT count(*) FROM rollouts").rows == [(4,)]
+
+    def test_any_run_id_will_do(self, warehouse, tmp_path, run_writer):
+        name = "gsm8k/a b%2F'ü?*[1]#"
+        warehouse.publish(run_writer.write(tmp_path / "run", run_id=name))
+        assert runs(warehouse) == [name]
+
+    def test_prices_are_kept_there(self, warehouse, location, run_dirs):
+        warehouse.publish(run_dirs[0])
+        assert warehouse.query("FROM prices").rows == []
+        open_store(location).write_prices([price("openai/gpt-4.1-mini", "2026-01-01", 2.0, 10.0)])
+        assert warehouse.query("SELECT cost FROM runs").rows == [((300 * 2 + 60 * 10) / 1e6,)]
+
+
+class TestReading:
+    def test_nothing_but_the_warehouse_can_be_read(self, warehouse, bucket, run_dirs, tmp_path):
+        warehouse.publish(run_dirs[0])
+        (tmp_path / "secret.txt").write_text("secret")
+        for place in (tmp_path / "secret.txt", f"s3://{bucket}/evals/warehouse/prices.csv", "memory://a"):
+            with pytest.raises(WarehouseError, match="disabled by configuration"):
+                warehouse.query(f"FROM read_text('{place}')")
+        with pytest.raises(WarehouseError, match="is in no segment"):
+            warehouse.query("FROM read_parquet('segments://other/runs.parquet')")
+
+    def test_a_notebook_gets_a_connection(self, warehouse, run_dirs):
+        warehouse.publish(run_dirs[0])
+        with closing(warehouse.connect()) as connection:
+            connection.execute("CREATE TABLE mine AS FROM rollouts")
+            assert connection.execute("SELECT count(*) FROM mine").fetchall() == [(4,)]
+
+    def test_of_large_files_only_what_is_asked_for_is_fetched(self, warehouse, tmp_path, run_writer, monkeypatch):
+        monkeypatch.setattr(remote_files, "SMALL_BYTES", 10_000)
+        texts = [run_writer.rollout(i, 0, 1.0, completion=[{"content": os.urandom(2000).hex()}]) for i in range(2000)]
+        warehouse.publish(run_writer.write(tmp_path / "run", texts))
+        fetched = []
+        read = remote_files.RemoteFiles.read_range
+        monkeypatch.setattr(
+            remote_files.RemoteFiles,
+            "read_range",
+            lambda self, path, start, end: fetched.append(end - start) or read(self, path, start, end),
+        )
+        assert warehouse.query("SELECT sum(reward) FROM rollouts").rows == [(2000.0,)]
+        assert 0 < sum(fetched) < 500_000
+        assert warehouse.query("SELECT sum(length(completion)) FROM rollouts").rows[0][0] > 8_000_000
+        assert sum(fetched) > 4_000_000
+
+    def test_what_was_fetched_is_fetched_once(self, warehouse, location, run_dirs, monkeypatch):
+        for run_dir in run_dirs:
+            warehouse.publish(run_dir)
+        before = contents(warehouse)
+        names = Catalog(open_store(location).catalog().segments).live
+        monkeypatch.setattr(remote_files.RemoteFiles, "_fetch", lambda *_: pytest.fail("fetched again"))
+        assert contents(warehouse) == before
+        assert len(names) == 4
+
+    def test_a_segment_that_is_removed_meanwhile_is_looked_for_elsewhere(
+        self, warehouse, location, run_dirs, monkeypatch
+    ):
+        for run_dir in run_dirs:
+            warehouse.publish(run_dir)
+        reader, other = Warehouse(location), open_store(location)
+        assert runs(reader) == ["run-0", "run-1", "run-2", "run-3"]
+        store = reader._backend.store
+        listing, listed_before = store.catalog, [store.catalog()]
+        old = list(other.catalog().segments)
+        pack_everything(other)
+        for name in old:
+            other.remove(name)
+        monkeypatch.setattr(store, "catalog", lambda: listed_before.pop() if listed_before else listing())
+        assert reader.query("SELECT count(*) FROM rollouts").rows == [(16,)]
+        assert listed_before == []
+
+
+class TestTogether:
+    def test_machines_publish_and_read_at_once(self, warehouse, location, run_dirs, tmp_path, run_writer):
+        warehouse.publish(run_dirs[0])
+        others = [run_writer.write(tmp_path / f"other-{i}", run_id=f"other-{i}") for i in range(3)]
+        processes = [
+            start(PUBLISH, location, *run_dirs),
+            start(PUBLISH, location, *others, run_dirs[0]),
+            start(READ, location, 7),
+        ]
+        assert [finish(process) for process in processes] == [(0, "")] * 3
+        assert runs(warehouse) == [*(f"other-{i}" for i in range(3)), *(f"run-{i}" for i in range(4))]
+        assert warehouse.query("SELECT count(*) FROM rollouts").rows == [(28,)]
+
+    def test_two_that_publish_the_same_leave_it_once(self, warehouse, location, run_dirs, monkeypatch):
+        monkeypatch.setattr("nightjar.warehouse.publishing._is_held", lambda *_: False)
+        for _ in range(2):
+            assert Warehouse(location).publish(run_dirs[0]).is_new
+        assert len(open_store(location).catalog().segments) == 2
+        assert warehouse.query("SELECT count(*) FROM rollouts").rows == [(4,)]
+
+    def test_a_publisher_killed_in_an_upload_leaves_nothing_to_see(
+        self, warehouse, location, objects, run_dirs, monkeypatch
+    ):
+        warehouse.publish(run_dirs[0])
+        before = objects()
+        process = start(PUBLISH_ALL_BUT_THE_LAST_FILE, location, run_dirs[1])
+        assert process.stdout.readline() == "uploaded\n"
+        process.send_signal(signal.SIGKILL)
+        assert finish(process)[0] == -signal.SIGKILL
+        assert len(objects()) == len(before) + 4
+        assert runs(warehouse) == ["run-0"]
+
+        pack_everything(open_store(location))
+        assert len(objects()) == len(before) + 4, "another machine may be uploading these"
+        monkeypatch.setattr(object_store, "LEFTOVER_AFTER", timedelta(0))
+        pack_everything(open_store(location))
+        assert objects() == before
+
+        warehouse.publish(run_dirs[1])
+        assert runs(warehouse) == ["run-0", "run-1"]
+
+
+class TestPacking:
+    def test_it_is_done_on_request_and_changes_no_answer(self, warehouse, location, run_dirs, monkeypatch):
+        for run_dir in run_dirs:
+            warehouse.publish(run_dir)
+        before = contents(warehouse)
+        assert len(open_store(location).catalog().segments) == 4
+        assert pack_everything(open_store(location)) == 1
+        assert contents(warehouse) == before
+        assert contents(Warehouse(location)) == before
+
+        assert len(open_store(location).catalog().segments) == 5, "other machines may be reading the old ones"
+        monkeypatch.setattr("nightjar.warehouse.packing.RETIRED_FOR", timedelta(0))
+        pack_everything(open_store(location))
+        assert [segment.is_pack for segment in open_store(location).catalog().segments.values()] == [True]
+        assert contents(warehouse) == before
+
+    def test_two_packers_at_once_do_no_harm(self, warehouse, location, run_dirs, monkeypatch):
+        for run_dir in run_dirs:
+            warehouse.publish(run_dir)
+        before = contents(warehouse)
+        with ExitStack() as ended:
+            packers = [start(PACK, location) for _ in range(2)]
+            for packer in packers:
+                ended.callback(packer.kill)
+                assert packer.stdout.readline() == "ready\n"
+            for packer in packers:
+                packer.stdin.write("\n")
+                packer.stdin.flush()
+            assert [finish(packer) for packer in packers] == [(0, "")] * 2
+        assert contents(warehouse) == before
+
+    def test_of_two_packs_of_the_same_either_may_go(self, warehouse, location, run_dirs, monkeypatch):
+        for run_dir in run_dirs:
+            warehouse.publish(run_dir)
+        before, store = contents(warehouse), open_store(location)
+        published = list(store.catalog().segments.values())
+        seen_by_both = store.catalog()
+        monkeypatch.setattr(store, "catalog", lambda: seen_by_both)
+        for _ in range(2):
+            merge(store, published)
+        packs = [name for name in open_store(location).catalog().segments if name.startswith("pack-")]
+        assert len(packs) == 2
+        assert contents(warehouse) == before
+
+        monkeypatch.setattr(object_store, "LEFTOVER_AFTER", timedelta(0))
+        monkeypatch.setattr("nightjar.warehouse.packing.RETIRED_FOR", timedelta(0))
+        pack_everything(open_store(location))
+        [kept] = open_store(location).catalog().segments
+        assert kept == max(packs)
+        assert contents(Warehouse(location)) == before
+
+    def test_a_pruned_run_is_gone(self, warehouse, location, run_dirs):
+        for run_dir in run_dirs[:3]:
+            warehouse.publish(run_dir)
+        pack_everything(open_store(location))
+        warehouse.publish(run_dirs[3])
+        prune(open_store(location), ["run-1", "run-3"])
+        assert runs(warehouse) == ["run-0", "run-2"]
+        assert warehouse.query("SELECT DISTINCT run_id FROM rollouts ORDER BY ALL").rows == [("run-0",), ("run-2",)]
+
+
+class TestTrouble:
+    def test_a_server_that_is_away_for_some_seconds_is_waited_for(self, warehouse, location, run_dirs, doorway):
+        doorway.close()
+        publisher = start(PUBLISH, location, run_dirs[0], AWS_ENDPOINT_URL=doorway.url)
+        time.sleep(1.5)
+        doorway.open()
+        assert finish(publisher) == (0, "")
+        assert runs(warehouse) == ["run-0"]
+
+    def test_a_server_that_stays_away_is_an_error_in_one_line(self, bucket, run_dirs, monkeypatch):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
+        monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+        s3fs.S3FileSystem.clear_instance_cache()
+        house = Warehouse(f"s3://{bucket}/elsewhere")
+        for action in (lambda: house.publish(run_dirs[0]), lambda: house.query("FROM runs")):
+            with pytest.raises(WarehouseError) as caught:
+                action()
+            assert str(caught.value).startswith(f"Cannot read the warehouse s3://{bucket}/elsewhere: Could not connect")
+            assert "\n" not in str(caught.value)
+            assert "a-secret-key" not in str(caught.value)
+        s3fs.S3FileSystem.clear_instance_cache()
+
+    def test_a_file_that_cannot_be_read_is_an_error_in_one_line(self, warehouse, location, run_dirs, monkeypatch):
+        warehouse.publish(run_dirs[0])
+
+        class Unwilling:
+            def cat(self, *_, **__):
+                raise OSError("Slow Down,\nsays the store to a-secret-key")
+
+        monkeypatch.setattr(warehouse._backend.store._files, "_filesystem", Unwilling())
+        with pytest.raises(WarehouseError) as caught:
+            warehouse.query("FROM runs")
+        assert str(caught.value).startswith(f"Cannot read the warehouse {location}: cannot read segments/run-0.")
+        assert str(caught.value).endswith(f"/runs.parquet of {location}: Slow Down, says the store to ***")
+
+    def test_there_is_no_warehouse_yet(self, warehouse, location):
+        with pytest.raises(WarehouseError, match=f"No warehouse at {location}. Run an evaluation first"):
+            warehouse.query("FROM runs")
+
+    def test_a_bucket_that_does_not_exist(self, bucket, run_dirs):
+        with pytest.raises(WarehouseError, match=r"Cannot write the warehouse s3://no-such-bucket/a: .*bucket"):
+            Warehouse("s3://no-such-bucket/a").publish(run_dirs[0])
+
+    def test_a_damaged_segment_is_named(self, warehouse, location, run_dirs, objects):
+        warehouse.publish(run_dirs[0])
+        [path] = [path for path in objects() if path.endswith("segment.json")]
+        s3fs.S3FileSystem().pipe_file(f"{location}/{path}", b"{")
+        with pytest.raises(WarehouseError, match=r"Segment 'run-0..*' is damaged: segment.json"):
+            Warehouse(location).query("FROM runs")
+
+    def test_a_missing_package_says_what_to_install(self):
+        without_s3fs = "import sys; sys.modules['s3fs'] = None; from nightjar.warehouse import Warehouse"
+        code, errors = finish(start(f"{without_s3fs}; Warehouse('s3://bucket/a')"))
+        assert code == 1
+        assert errors.splitlines()[-1] == (
+            "nightjar.errors.WarehouseError: Cannot open the warehouse s3://bucket/a: a package is missing. "
+            "Run: pip install 'nightjar-evals[s3]'"
+        )
+
+
+class TestOtherPlaces:
+    def test_whatever_fsspec_knows(self, run_dirs, tmp_path):
+        house, local = Warehouse(f"memory://{uuid.uuid4().hex}/warehouse"), Warehouse(tmp_path / "warehouse")
+        for run_dir in run_dirs:
+            house.publish(run_dir)
+            local.publish(run_dir)
+        assert contents(house) == contents(local)
+        assert house.folder is None
+
+    def test_a_file_url_is_a_folder(self, run_dirs, tmp_path):
+        house = Warehouse((tmp_path / "a house").as_uri())
+        house.publish(run_dirs[0])
+        assert house.folder == tmp_path / "a house"
+        assert isinstance(open_store((tmp_path / "a house").as_uri()), Folder)
+        assert runs(Warehouse(tmp_path / "a house")) == ["run-0"]
+
+    def test_a_password_in_a_url_is_not_shown(self):
+        with pytest.raises(WarehouseError) as caught:
+            Warehouse("nosuch://ann:s3cret@files.example.com/runs")
+        assert "nosuch://***@files.example.com/runs" in str(caught.value)
+        assert "s3cret" not in str(caught.value)

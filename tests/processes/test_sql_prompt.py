@@ -1,0 +1,271 @@
+"""``nightjar sql`` on a real terminal, and in a real pipe."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import stat
+import struct
+import subprocess
+import sys
+import termios
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pyte
+import pytest
+
+from nightjar.warehouse import Warehouse
+
+NIGHTJAR = [sys.executable, "-m", "nightjar"]
+ENDLESS = "SELECT sum(a.range * b.range) FROM range(1000000) a, range(10000000) b"
+PROMPT = "nightjar>"
+RING = "\a"
+OWN_TERMINAL = """
+import os, sys
+os.close(os.open(os.ttyname(0), os.O_RDWR))  # the first terminal that a new session opens is the one it obeys
+os.execv(sys.executable, [sys.executable, "-m", "nightjar", *sys.argv[1:]])
+"""
+SECONDS = 30
+ENTER, TAB, UP, CTRL_C, CTRL_D = "\r", "\t", "\x1b[A", "\x03", "\x04"
+
+
+def publish(warehouse: Path, run_id: str) -> None:
+    run_dir = warehouse.parent / run_id
+    run_dir.mkdir()
+    metadata = {"run_id": run_id, "env_id": "sums", "model": "m", "status": "completed", "rollouts": 1, "scored": 1}
+    said = [{"role": "assistant", "content": f"four{RING}"}]
+    rollout = {"example_id": 0, "rollout_index": 0, "example_hash": "a", "reward": 1.0, "completion": said}
+    (run_dir / "metadata.json").write_text(json.dumps({**metadata, "pass_threshold": 0.5}))
+    (run_dir / "results.jsonl").write_text(json.dumps({**rollout, "metrics": {}}) + "\n")
+    Warehouse(warehouse).publish(run_dir)
+
+
+class Terminal:
+    """A program on a terminal of 100 columns and 200 lines, typed into and read as a person would."""
+
+    def __init__(self, arguments, environment):
+        self.screen = pyte.Screen(100, 200)
+        self.stream = pyte.ByteStream(self.screen)
+        self.bells = 0
+        self.screen.bell = self._ring
+        self.file, child = pty.openpty()
+        fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 200, 100, 0, 0))
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", OWN_TERMINAL, *arguments], stdin=child, stdout=child, stderr=child, env=environment,
+            start_new_session=True,
+        )  # fmt: skip
+        os.close(child)
+
+    @property
+    def text(self):
+        return "\n".join(line.rstrip() for line in self.screen.display).rstrip()
+
+    def type(self, *keys):
+        for key in keys:
+            os.write(self.file, key.encode())
+
+    def wait_for(self, is_there, *, seconds=SECONDS):
+        """Reads until the screen is as it should be, and returns its text."""
+        end = time.monotonic() + seconds
+        while not is_there(self.text):
+            if not select.select([self.file], [], [], max(0, end - time.monotonic()))[0]:
+                raise AssertionError(f"After {seconds} s the screen is\n{self.text}")
+            self.stream.feed(os.read(self.file, 65536))
+        return self.text
+
+    def ask(self, *keys):
+        """Types a line, and returns what is on the screen between this prompt and the next."""
+        before = self.text.count(PROMPT)
+        self.type(*keys, ENTER)
+        text = self.wait_for(lambda text: text.count(PROMPT) > before and text.endswith(PROMPT))
+        return text.split(PROMPT)[before].partition("\n")[2]
+
+    def end(self):
+        """Returns the exit code, when the program has ended by itself."""
+        with suppress(OSError):  # how Linux says that the other side has closed
+            self.wait_for(lambda _: False)
+        return self.process.wait(SECONDS)
+
+    def close(self):
+        os.close(self.file)
+        self.process.kill()
+        self.process.wait(SECONDS)
+
+    def _ring(self, *_):
+        self.bells += 1
+
+
+@pytest.fixture
+def environment(tmp_path):
+    publish(tmp_path / "warehouse", "first")
+    return {
+        **{name: value for name, value in os.environ.items() if name not in {"FORCE_COLOR", "COLUMNS", "LINES"}},
+        "NIGHTJAR_HOME": str(tmp_path / "home"),
+        "NIGHTJAR_WAREHOUSE": str(tmp_path / "warehouse"),
+        "PROMPT_TOOLKIT_NO_CPR": "1",
+        "TERM": "xterm",
+    }
+
+
+@pytest.fixture
+def open_terminal(environment):
+    terminals = []
+
+    def open_terminal(*arguments):
+        terminals.append(Terminal(arguments, environment))
+        return terminals[-1]
+
+    yield open_terminal
+    for terminal in terminals:
+        terminal.close()
+
+
+@pytest.fixture
+def prompt(open_terminal):
+    terminal = open_terminal("sql")
+    terminal.wait_for(lambda text: text.endswith(PROMPT))
+    return terminal
+
+
+def test_a_statement_goes_on_until_its_semicolon(prompt):
+    prompt.type("SELECT run_id,", ENTER)
+    prompt.wait_for(lambda text: text.endswith("...>"))
+    assert re.fullmatch(
+        "     ...> model FROM runs;\n"
+        "run_id  model\n"
+        "──────  ─────\n"
+        "first   m\n"
+        r"1 row in \d.\d\d s\n", prompt.ask("model FROM runs;")
+    )  # fmt: skip
+
+
+def test_a_mistake_is_one_line_and_the_prompt_goes_on(prompt):
+    assert prompt.ask("SELCT 1;") == 'Error: The SQL cannot be read: syntax error at or near "SELCT"\n'
+    assert prompt.ask(".table").startswith("Error: Unknown command '.table'. Choose one of: .tables,")
+    assert prompt.ask("hardest").startswith("Error: Query 'hardest' needs a value for 'env'.")
+    assert "1 row in" in prompt.ask("SELECT 1;")
+
+
+def test_ctrl_c_stops_the_query_and_drops_what_is_typed_but_leaves_the_prompt(prompt):
+    prompt.type(f"{ENDLESS};", ENTER)
+    prompt.wait_for(lambda text: text.endswith("b;"))
+    time.sleep(1)
+    prompt.type(CTRL_C)
+    prompt.wait_for(lambda text: text.endswith(f"Stopped.\n{PROMPT}"), seconds=10)
+    prompt.type("SELECT 'not", CTRL_C)
+    prompt.wait_for(lambda text: text.endswith(f"'not\n{PROMPT}"))
+    assert "1 row in" in prompt.ask("SELECT 1;")
+
+
+def test_a_query_sees_what_was_published_meanwhile(prompt, environment):
+    assert "1 row in" in prompt.ask("FROM runs SELECT run_id;")
+    publish(Path(environment["NIGHTJAR_WAREHOUSE"]), "second")
+    answer = prompt.ask("FROM runs SELECT run_id;")
+    assert "second" in answer
+    assert "2 rows in" in answer
+
+
+def test_dot_commands(prompt):
+    assert re.search(r"^runs +a run: one environment", prompt.ask(".tables"), re.MULTILINE)
+    assert re.match(r"leaderboard: .*\n.*avg_reward DOUBLE", prompt.ask(".schema leaderboard"))
+    assert prompt.ask(".schema leaders").startswith("Error: Unknown table 'leaders'. Choose one of: leaderboard")
+    assert re.search(r"^hardest +The hardest", prompt.ask(".queries"), re.MULTILINE)
+    assert "FROM flips($a, $b)" in prompt.ask(".queries flips")
+    assert prompt.ask(".format csv") == ""
+    assert prompt.ask(".run example env=sums example=0").startswith("model,example_id,")
+    assert prompt.ask(".timeout 0.2") == ""
+    assert prompt.ask(f"{ENDLESS};").startswith("Error: The query was stopped after 0.2 s.")
+    assert "Ctrl-C stops a query" in prompt.ask(".help")
+    prompt.type(".quit", ENTER)
+    assert prompt.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("SELECT run_id FROM leader", "SELECT run_id FROM leaderboard"),
+        ("SELECT leaderboard.avg_rew", "SELECT leaderboard.avg_reward"),
+        ("SELE", "SELECT"),
+        (".sche", ".schema"),
+        (".run hard", ".run hardest"),
+        (".run hardest env=sums mod", ".run hardest env=sums model="),
+    ],
+)
+def test_tab_completes(prompt, typed, completed):
+    prompt.type(typed)
+    prompt.wait_for(lambda text: text.endswith(typed))
+    prompt.type(TAB)
+    prompt.wait_for(lambda text: f"{PROMPT} {completed}" in text)
+
+
+def test_what_was_typed_is_there_the_next_time_for_its_owner_only(open_terminal, prompt, environment):
+    prompt.ask("SELECT 41 + 1;")
+    prompt.type(CTRL_D)
+    assert prompt.end() == 0
+    history = Path(environment["NIGHTJAR_HOME"]) / "sql_history"
+    assert stat.S_IMODE(history.stat().st_mode) == 0o600
+    again = open_terminal("sql")
+    again.wait_for(lambda text: text.endswith(PROMPT))
+    again.type(UP)
+    again.wait_for(lambda text: text.endswith("SELECT 41 + 1;"))
+    assert "42" in again.ask()
+
+
+@pytest.mark.parametrize(
+    ("form", "shown"),
+    [("table", "\nfour?\n"), ("csv", "\nfour?\n"), ("markdown", "| four? |"), ("json", '"four\\u0007"')],
+)
+def test_what_a_model_wrote_does_not_ring_the_bell(open_terminal, form, shown):
+    query = "SELECT completion->>'$[0].content' AS text FROM rollouts"
+    terminal = open_terminal("sql", query, "--format", form)
+    assert terminal.end() == 0
+    assert shown in terminal.text
+    assert terminal.bells == 0
+
+
+def test_parquet_is_not_for_terminals(open_terminal):
+    terminal = open_terminal("sql", "FROM runs", "--format", "parquet")
+    assert terminal.end() == 2
+    assert "name a file with --output" in terminal.text
+
+
+def test_a_pipe_is_read_and_its_statements_run_in_turn(environment):
+    ended = subprocess.run(
+        [*NIGHTJAR, "sql", "--format", "csv"], input="SELECT 1 AS a; FROM runs SELECT run_id;", env=environment,
+        capture_output=True, text=True, timeout=SECONDS,
+    )  # fmt: skip
+    assert ended.stdout == "a\n1\n\nrun_id\nfirst\n"
+    assert ended.returncode == 0
+
+
+def test_a_stdin_that_is_no_pipe_gets_what_there_is_to_ask(environment):
+    ended = subprocess.run(
+        [*NIGHTJAR, "sql"], stdin=subprocess.DEVNULL, env=environment, capture_output=True, text=True, timeout=SECONDS
+    )
+    assert "leaderboard: " in ended.stdout
+    assert "Examples:" in ended.stdout
+
+
+def test_a_reader_that_has_enough_is_no_failure_to_talk_about(environment):
+    command = f"{sys.executable} -m nightjar sql 'FROM range(100000)' | head -n 1"
+    ended = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True, timeout=SECONDS)
+    assert ended.stdout == "range\n"
+    assert "Traceback" not in ended.stderr
+
+
+def test_ctrl_c_stops_a_query_that_was_typed_as_a_command(environment):
+    process = subprocess.Popen([*NIGHTJAR, "sql", ENDLESS], env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        time.sleep(3)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=10)
+        assert "Traceback" not in said
+        assert process.returncode != 0
+    finally:
+        process.kill()
+        process.wait()
