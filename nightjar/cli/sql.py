@@ -80,6 +80,14 @@ def sql(
             show_default=False,
         ),
     ] = None,
+    write: Annotated[
+        bool,
+        typer.Option(
+            "--write",
+            help="For the owner: any statement (COPY … TO, ATTACH, INSTALL, SET, tables and views for this session), "
+            "without limits. Published runs stay as they are.",
+        ),
+    ] = False,
     warehouse: Annotated[
         str | None,
         typer.Option(
@@ -100,11 +108,12 @@ def sql(
         return
     from nightjar.warehouse import Warehouse, resolve_warehouse
     from nightjar.warehouse.querying import QUERY_TIMEOUT_SECONDS
+    from nightjar.warehouse.unlocked import Unlocked
 
     chosen = Format.JSON if as_json else output_format
     _check_parquet(chosen or format_of(output), output)
     session = SqlSession(
-        Warehouse(resolve_warehouse(warehouse)),
+        (Unlocked if write else Warehouse)(resolve_warehouse(warehouse)),
         chosen or format_of(output),
         timeout or QUERY_TIMEOUT_SECONDS,
         full,

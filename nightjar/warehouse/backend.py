@@ -12,7 +12,7 @@ import duckdb
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import explained
 from nightjar.warehouse.folder import Folder
-from nightjar.warehouse.location import Kind, folder_of, kind_of
+from nightjar.warehouse.location import Kind, folder_of, kind_of, shown
 from nightjar.warehouse.packing import pack_as_needed
 from nightjar.warehouse.publishing import PublishReport, publish_run
 from nightjar.warehouse.reader import Reader
@@ -61,8 +61,7 @@ def open_store(location: str) -> Store:
     """
     kind = kind_of(location)
     if kind is Kind.SERVED:
-        name = location.partition(":")[0]
-        raise WarehouseError(f"A warehouse at {name}: keeps tables, not segments: its service looks after them.")
+        raise WarehouseError(f"The warehouse {shown(location)} keeps tables, not segments: this works on segments.")
     if kind is Kind.FOLDER:
         return Folder(folder_of(location))
     from nightjar.warehouse.object_store import ObjectStore

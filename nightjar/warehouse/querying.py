@@ -15,7 +15,7 @@ import duckdb
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import MEMORY_LIMIT, SPILL_LIMIT, explained, quoted
 from nightjar.warehouse.memory import bounded_memory
-from nightjar.warehouse.reading_only import one_reading
+from nightjar.warehouse.reading_only import one_reading, one_statement
 from nightjar.warehouse.store import Readable
 
 if TYPE_CHECKING:
@@ -103,11 +103,17 @@ def run_query(
         WarehouseError: it is not one reading statement, DuckDB refuses it, it takes too long, or answers too much.
     """
     with _checked(connection, sql, timeout_seconds) as statement:
-        cursor = connection.execute(statement, parameters)
-        described = cursor.description
-        rows = _fetch(cursor)
-    names = _distinct(column[0] for column in described)
-    return QueryResult(names, tuple(str(column[1]) for column in described), rows)
+        return _answer(connection.execute(statement, parameters))
+
+
+def run_statement(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters | None) -> QueryResult:
+    """Runs any one statement, as long as it takes.
+
+    Raises:
+        WarehouseError: it is more than one statement, DuckDB refuses it, or it answers too much.
+    """
+    with explained("The statement failed"):
+        return _answer(connection.execute(one_statement(connection, sql), parameters))
 
 
 def run_arrow_query(
@@ -125,6 +131,12 @@ def run_arrow_query(
             return pa.Table.from_batches(_within_size(reader), reader.schema)
         except OSError as error:  # what Arrow makes of DuckDB's errors
             raise _ARROW_ERRORS.get(str(error).partition(" Error: ")[0], duckdb.Error)(str(error)) from error
+
+
+def _answer(cursor: duckdb.DuckDBPyConnection) -> QueryResult:
+    described = cursor.description or []
+    names = _distinct(column[0] for column in described)
+    return QueryResult(names, tuple(str(column[1]) for column in described), _fetch(cursor))
 
 
 def _within_size(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:

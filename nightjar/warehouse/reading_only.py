@@ -28,11 +28,11 @@ _EXPLAIN_ANALYZE = re.compile(r"\bEXPLAIN\s*(?:\(\s*)?ANALYZE\b", re.IGNORECASE)
 _NODES = "SELECT json_extract_string(json_serialize_sql(?), '$..type')"
 
 
-def one_reading(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
-    """Returns the one statement of a text, which only reads.
+def one_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
+    """Returns the one statement of a text, whatever it does.
 
     Raises:
-        WarehouseError: it is not one statement, or does more than read.
+        WarehouseError: it is not one statement.
     """
     try:
         statements = connection.extract_statements(sql)
@@ -40,7 +40,16 @@ def one_reading(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.State
         raise WarehouseError("The query failed: it is no text that can be written in UTF-8.") from error
     if len(statements) != 1:
         raise WarehouseError(f"Expected one SQL statement, found {len(statements)}.")
-    [statement] = statements
+    return statements[0]
+
+
+def one_reading(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
+    """Returns the one statement of a text, which only reads.
+
+    Raises:
+        WarehouseError: it is not one statement, or does more than read.
+    """
+    statement = one_statement(connection, sql)
     kind = _kind(statement)
     if kind == "SELECT":
         _check_select(connection, statement.query)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 import uuid
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +18,7 @@ from filelock import FileLock
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import schema
-from nightjar.warehouse.database import explained
+from nightjar.warehouse.database import explained, transaction
 from nightjar.warehouse.folder import Folder
 from nightjar.warehouse.relations import define
 from nightjar.warehouse.store import Store
@@ -36,28 +37,48 @@ _log = logging.getLogger(__name__)
 def write_snapshot(folder: Store) -> None:
     """Replaces the database file by one of the segments that are there now; warns where that fails.
 
-    Nothing is lost without it: the segments are what counts. An object store has none.
+    Where several processes ask at once, the first one writes, and the next one for all the others. Nothing is lost
+    without the file: the segments are what counts. An object store has none.
     """
     if not isinstance(folder, Folder):
         return
+    asked_at = time.time_ns()
     try:
         with FileLock(folder.path / _LOCK_NAME, timeout=_LOCK_TIMEOUT_SECONDS):
-            _replace(folder)
+            if _state_of(folder.path / NAME) < asked_at:
+                _replace(folder)
     except (OSError, WarehouseError) as error:
         _log.warning("Cannot replace %s: %s. 'nightjar sql' does not need it.", folder.path / NAME, error)
 
 
+def _state_of(path: Path) -> int:
+    """When the segments were listed that the file has, in ns of Unix time; 0 without a file."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
 def _replace(folder: Folder) -> None:
+    _remove_leftovers(folder)
     beside = folder.path / f".{NAME}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp"
+    listed_at = time.time_ns()
     try:
         with explained(f"Cannot write {beside}"):
             _write(folder, beside)
+        os.utime(beside, ns=(listed_at, listed_at))
         beside.chmod(0o444)
         with suppress(FileNotFoundError):
             Path(f"{folder.path / NAME}.wal").unlink()
         beside.replace(folder.path / NAME)
     finally:
-        beside.unlink(missing_ok=True)
+        _remove_leftovers(folder)
+
+
+def _remove_leftovers(folder: Folder) -> None:
+    """Removes what this process, or a dead one, has not finished; the lock keeps others out."""
+    for path in folder.path.glob(f".{NAME}.*"):
+        path.unlink(missing_ok=True)
 
 
 def _write(folder: Folder, path: Path) -> None:
@@ -65,6 +86,7 @@ def _write(folder: Folder, path: Path) -> None:
         connection.execute(f"ATTACH '{str(path).replace(chr(39), chr(39) * 2)}' AS nightjar "
                            f"(STORAGE_VERSION '{STORAGE_VERSION}')")  # fmt: skip
         connection.execute("USE nightjar; SET TimeZone = 'UTC'")
-        schema.note(connection)
-        define(connection, folder.catalog(), folder.file, folder.prices())
+        with transaction(connection):
+            schema.note(connection)
+            define(connection, folder.catalog(), folder.file, folder.prices())
         connection.execute("USE memory; DETACH nightjar")

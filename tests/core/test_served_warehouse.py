@@ -287,5 +287,5 @@ class TestAddress:
         assert "eyJhbGciOi" not in str(caught.value)
 
     def test_it_has_no_segments_to_pack(self):
-        with pytest.raises(WarehouseError, match="A warehouse at md: keeps tables, not segments"):
+        with pytest.raises(WarehouseError, match="The warehouse md:runs keeps tables, not segments"):
             open_store("md:runs")

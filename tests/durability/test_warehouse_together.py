@@ -91,6 +91,8 @@ def finish(process):
 def run_dirs(tmp_path, run_writer):
     """Folders of run directories, one folder for each publisher."""
 
+    whole = {"num_examples": EXAMPLES, "rollouts": ROLLOUTS, "scored": ROLLOUTS, "failed": 0, "status": "completed"}
+
     def make(publishers, runs_each):
         rollouts = [run_writer.rollout(example, index) for example in range(EXAMPLES) for index in range(2)]
         attempts = [run_writer.attempt(example, index) for example in range(EXAMPLES) for index in range(2)]
@@ -98,7 +100,7 @@ def run_dirs(tmp_path, run_writer):
         for publisher, folder in enumerate(folders):
             for number in range(runs_each):
                 run_id = f"{publisher}-{number:02}"
-                run_writer.write(folder / run_id, rollouts, attempts, run_id=run_id, rollouts=ROLLOUTS, scored=ROLLOUTS)
+                run_writer.write(folder / run_id, rollouts, attempts, run_id=run_id, **whole)
         return folders
 
     return make
