@@ -15,7 +15,7 @@ from nightjar.warehouse.folder import Folder
 from nightjar.warehouse.location import Kind, folder_of, kind_of, shown
 from nightjar.warehouse.packing import pack_as_needed
 from nightjar.warehouse.publishing import PublishReport, publish_run
-from nightjar.warehouse.reader import Reader
+from nightjar.warehouse.reader import Reader, read_patiently
 from nightjar.warehouse.relations import define
 from nightjar.warehouse.snapshot import write_snapshot
 from nightjar.warehouse.store import Store
@@ -100,6 +100,9 @@ class SegmentedWarehouse:
     def connect(self) -> duckdb.DuckDBPyConnection:
         """Returns a connection of the caller's own, with views over the segments that are there now."""
         self._require()
+        return read_patiently(self._connect)
+
+    def _connect(self) -> duckdb.DuckDBPyConnection:
         connection = duckdb.connect(":memory:")
         try:
             with explained(f"Cannot read the warehouse {self}"):

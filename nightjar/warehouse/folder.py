@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,7 +23,10 @@ from nightjar.warehouse.segments import COMMIT, Catalog, Segment
 SCRATCH_PREFIX = ".writing-"
 """Begins the name of a segment that is not there yet."""
 
+_OTHERS_LIVE_SECONDS = 24 * 3600
 _LOCK_NAME = "packing.lock"
+_LISTINGS = 10
+"""A folder is listed until it is twice the same: one listing may miss a pack and what it was made of."""
 
 
 class Folder:
@@ -64,13 +69,12 @@ class Folder:
         Raises:
             WarehouseError: a ``segment.json`` is damaged, or the folder cannot be read.
         """
-        try:
-            names = set(self._names())
-        except (FileNotFoundError, NotADirectoryError):
-            names = set()
-        except OSError as error:
-            raise WarehouseError(f"Cannot read the warehouse {self.path}: {error.strerror}") from error
-        loaded = {name: self._known.get(name) or self._load(name) for name in names}
+        names = self._listed()
+        for _ in range(_LISTINGS):
+            loaded = {name: self._known.get(name) or self._load(name) for name in names}
+            before, names = names, self._listed()
+            if names == before:
+                break
         self._known = {name: segment for name, segment in loaded.items() if segment is not None}
         return Catalog(self._known)
 
@@ -108,7 +112,7 @@ class Folder:
         Raises:
             WarehouseError: it cannot be made.
         """
-        path = self.segments_path / f"{SCRATCH_PREFIX}{os.getpid()}-{uuid.uuid4().hex}"
+        path = self.segments_path / _scratch_name()
         try:
             path.mkdir(parents=True)
         except OSError as error:
@@ -141,7 +145,7 @@ class Folder:
 
     def remove(self, segment_id: str) -> None:
         """Removes a segment at once, as far as readers are concerned, then its files."""
-        grave = self.segments_path / f"{SCRATCH_PREFIX}{os.getpid()}-{uuid.uuid4().hex}"
+        grave = self.segments_path / _scratch_name()
         with suppress(FileNotFoundError):
             (self.segments_path / segment_id).rename(grave)
         shutil.rmtree(grave, ignore_errors=True)
@@ -187,9 +191,14 @@ class Folder:
         finally:
             lock.release()
 
-    def _names(self) -> Iterator[str]:
-        with os.scandir(self.segments_path) as entries:
-            yield from (entry.name for entry in entries if not entry.name.startswith("."))
+    def _listed(self) -> set[str]:
+        try:
+            with os.scandir(self.segments_path) as entries:
+                return {entry.name for entry in entries if not entry.name.startswith(".")}
+        except (FileNotFoundError, NotADirectoryError):
+            return set()
+        except OSError as error:
+            raise WarehouseError(f"Cannot read the warehouse {self.path}: {error.strerror}") from error
 
     def _load(self, name: str) -> Segment | None:
         try:
@@ -198,10 +207,18 @@ class Folder:
             return None
 
 
+def _scratch_name() -> str:
+    return f"{SCRATCH_PREFIX}{os.getpid()}-{uuid.uuid4().hex}-{socket.gethostname()}"
+
+
 def _is_alive(path: Path) -> bool:
+    """Says whether the process may still live that made a scratch folder; of another machine, for a day."""
+    pid, _, rest = path.name.removeprefix(SCRATCH_PREFIX).partition("-")
     try:
-        os.kill(int(path.name.removeprefix(SCRATCH_PREFIX).partition("-")[0]), 0)
-    except (ValueError, ProcessLookupError):
+        if rest.partition("-")[2] != socket.gethostname():
+            return time.time() - path.stat().st_mtime < _OTHERS_LIVE_SECONDS
+        os.kill(int(pid), 0)
+    except (ValueError, ProcessLookupError, FileNotFoundError):
         return False
     except PermissionError:
         return True

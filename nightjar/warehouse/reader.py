@@ -26,6 +26,17 @@ _TRIES = 5
 Answer = TypeVar("Answer")
 
 
+def read_patiently(operation: Callable[[], Answer]) -> Answer:
+    """Calls a function again when a segment that it was going to read was removed under its hands."""
+    for _ in range(_TRIES - 1):
+        try:
+            return operation()
+        except WarehouseError as error:
+            if not _is_removed(error.__cause__):
+                raise
+    return operation()
+
+
 class Reader:
     """Reads one warehouse; may be used by several threads."""
 
@@ -41,14 +52,7 @@ class Reader:
         Raises:
             WarehouseError: the warehouse cannot be read, or what the function raises.
         """
-        for _ in range(_TRIES - 1):
-            try:
-                return self._ask(question)
-            except WarehouseError as error:
-                if not _is_removed(error.__cause__):
-                    raise
-                self._defined = None
-        return self._ask(question)
+        return read_patiently(lambda: self._ask(question))
 
     def close(self) -> None:
         """Lets go of the instance; the next question makes another."""
@@ -62,6 +66,10 @@ class Reader:
             cursor = self._refreshed()
         try:
             return question(cursor)
+        except WarehouseError as error:
+            if _is_removed(error.__cause__):
+                self._defined = None
+            raise
         finally:
             cursor.close()
 

@@ -20,6 +20,7 @@ from nightjar.errors import WarehouseError
 from nightjar.warehouse import schema
 from nightjar.warehouse.database import explained, transaction
 from nightjar.warehouse.folder import Folder
+from nightjar.warehouse.reader import read_patiently
 from nightjar.warehouse.relations import define
 from nightjar.warehouse.store import Store
 
@@ -46,7 +47,7 @@ def write_snapshot(folder: Store) -> None:
     try:
         with FileLock(folder.path / _LOCK_NAME, timeout=_LOCK_TIMEOUT_SECONDS):
             if _state_of(folder.path / NAME) < asked_at:
-                _replace(folder)
+                read_patiently(lambda: _replace(folder))
     except (OSError, WarehouseError) as error:
         _log.warning("Cannot replace %s: %s. 'nightjar sql' does not need it.", folder.path / NAME, error)
 

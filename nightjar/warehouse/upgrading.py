@@ -8,6 +8,7 @@ folder ``segments`` appears when it is complete, so an upgrade that was killed b
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from contextlib import closing
 from pathlib import Path
@@ -61,9 +62,20 @@ def _upgrade(folder: Folder, database: Path) -> None:
             schema.migrate(connection)
             _write(new, connection)
         connection.execute("USE memory; DETACH old")
+        _keep(database)
         new.segments_path.rename(folder.segments_path)
-    database.rename(database.with_stem(f"{database.stem}-{_LAST_DATABASE}"))
     write_snapshot(folder)
+
+
+def _keep(database: Path) -> None:
+    """Gives the old database its other name too, before there are segments: a snapshot will take this one."""
+    kept = database.with_stem(f"{database.stem}-{_LAST_DATABASE}")
+    try:
+        os.link(database, kept)
+    except FileExistsError:
+        return
+    except OSError:  # no such links here
+        shutil.copyfile(database, kept)
 
 
 def _write(folder: Folder, connection: duckdb.DuckDBPyConnection) -> None:

@@ -4,7 +4,7 @@ import json
 import logging
 import math
 import os
-import threading
+import socket
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -527,43 +527,12 @@ class TestDamage:
         assert one(warehouse, "SELECT count(*) FROM rollouts") == (4 * fan_in,)
 
 
-class TestTogether:
-    @pytest.mark.usefixtures("fan_in")
-    def test_threads_publish_and_query_at_once(self, warehouse, run_dir, tmp_path, run_writer):
-        """A thread sees whole runs only, although all of them share what one warehouse has learnt."""
-        warehouse.publish(run_dir)
-        run_dirs = [run_writer.write(tmp_path / str(number), run_id=f"run-{number:02}") for number in range(10, 16)]
-        wrong = []
-
-        def read():
-            while not done.is_set():
-                counts = "SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM rollouts), count(*) FROM errors"
-                runs, rollouts, errors = one(warehouse, counts)
-                if (rollouts, errors) != (4 * runs, runs):
-                    wrong.append((runs, rollouts, errors))
-
-        def publish(mine):
-            for one_run in mine:
-                warehouse.publish(one_run)
-
-        done = threading.Event()
-        writers = [threading.Thread(target=publish, args=(run_dirs[number::2],)) for number in range(2)]
-        readers = [threading.Thread(target=read) for _ in range(2)]
-        for thread in (*writers, *readers):
-            thread.start()
-        for thread in writers:
-            thread.join(60)
-        done.set()
-        for thread in readers:
-            thread.join(60)
-        assert wrong == []
-        assert one(warehouse, "SELECT count(*) FROM rollouts") == (4 * 7,)
-
+class TestOthers:
     def test_what_a_dead_process_left_half_written_is_removed(self, warehouse, run_dir, tmp_path, run_writer):
         warehouse.publish(run_dir)
         segments = warehouse.folder / "segments"
-        dead = segments / ".writing-4194305-0123"  # above the largest id that Linux gives
-        alive = segments / f".writing-{os.getpid()}-0123"
+        dead = segments / f".writing-4194305-0123-{socket.gethostname()}"  # above the largest id that Linux gives
+        alive = segments / f".writing-{os.getpid()}-0123-{socket.gethostname()}"
         for folder in (dead, alive):
             folder.mkdir()
             (folder / "runs.parquet").write_text("half")

@@ -51,7 +51,7 @@ def test_the_disk_of_the_warehouse_is_full(nightjar, nightjar_in, serve, small_d
     disk, grow = small_disk
     server = serve()
     settings = ("-n", 20, "--warehouse", disk / "warehouse")
-    (disk / "filler").write_bytes(b"x" * 200_000)
+    (disk / "filler").write_bytes(b"x" * 250_000)
 
     ended = nightjar.eval("arithmetic", *settings, server=server)
 

@@ -8,6 +8,7 @@ import os
 import random
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -62,10 +63,12 @@ import sys
 from pathlib import Path
 from nightjar.warehouse.folder import Folder
 from nightjar.warehouse.packing import pack_everything
+from nightjar.warehouse.snapshot import write_snapshot
 folder = Folder(Path(sys.argv[1]))
 packed = 0
 while not Path(sys.argv[2]).exists():
     packed += pack_everything(folder)
+    write_snapshot(folder)
 print(packed)
 """
 
@@ -202,6 +205,35 @@ def test_publishers_are_killed_at_random_moments(folder, run_dirs, processes, se
     assert Warehouse(folder).publish(last).is_new
     assert hidden(folder) == [], "the next publish removes what the dead left"
     check(folder, publishers * runs_each)
+
+
+def test_threads_that_share_a_warehouse_see_whole_runs(folder, run_dirs, monkeypatch):
+    monkeypatch.setattr("nightjar.warehouse.packing.FAN_IN", 4)
+    warehouse = Warehouse(folder)
+    done, wrong = threading.Event(), []
+
+    def publish(own):
+        for run_dir in own.iterdir():
+            warehouse.publish(run_dir)
+
+    def read():
+        while not done.is_set():
+            counts = "SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM attempts), count(*) FROM rollouts"
+            [(runs, attempts, rollouts)] = warehouse.query(counts).rows
+            if not attempts == rollouts == ROLLOUTS * runs:
+                wrong.append((runs, attempts, rollouts))
+
+    writers = [threading.Thread(target=publish, args=(own,)) for own in run_dirs(2, 8)]
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for thread in (*writers, *readers):
+        thread.start()
+    for thread in writers:
+        thread.join(PATIENCE_SECONDS)
+    done.set()
+    for thread in readers:
+        thread.join(PATIENCE_SECONDS)
+    assert wrong == []
+    check(folder, 16)
 
 
 def test_a_retired_segment_stays_for_those_who_read_it(folder, run_dirs):

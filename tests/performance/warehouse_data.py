@@ -56,7 +56,7 @@ class Shape:
 
 
 REALISTIC = Shape(20, 500, 5, system=280, question=650, solution=440, completion=900)
-SHORT = Shape(20, 5_000, 5, system=0, question=45, solution=0, completion=24)
+SHORT = Shape(20, 20_000, 5, system=0, question=45, solution=0, completion=24)
 
 
 @dataclass(frozen=True)
