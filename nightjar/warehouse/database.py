@@ -84,3 +84,8 @@ def reason(error: duckdb.Error) -> str:
 def quoted(text: object) -> str:
     """Returns a text as a literal of SQL."""
     return "'" + str(text).replace("'", "''") + "'"
+
+
+def parquet(*files: object) -> str:
+    """Returns the call of SQL that reads Parquet files; folders called ``name=value`` on their way are no columns."""
+    return f"read_parquet([{', '.join(map(quoted, files))}], hive_partitioning = false)"

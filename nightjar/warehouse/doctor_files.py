@@ -13,7 +13,7 @@ import duckdb
 
 from nightjar.warehouse import schema
 from nightjar.warehouse.bulk import Progress, silent
-from nightjar.warehouse.database import connect_scratch, quoted, reason
+from nightjar.warehouse.database import connect_scratch, parquet, quoted, reason
 from nightjar.warehouse.folder import Folder
 from nightjar.warehouse.segments import KINDS, Segment
 
@@ -72,7 +72,7 @@ def page_faults(folder: Folder, segments: Sequence[Segment], progress: Progress 
         for done, segment in enumerate(segments, start=1):
             for file in _files(folder, [segment]):
                 try:
-                    connection.execute(f"SELECT bit_xor(hash(t)) FROM read_parquet({quoted(file.path)}) AS t")  # noqa: S608
+                    connection.execute(f"SELECT bit_xor(hash(t)) FROM {parquet(file.path)} AS t")  # noqa: S608
                 except duckdb.Error as error:
                     yield file.fault(reason(error))
             progress(done, len(segments))

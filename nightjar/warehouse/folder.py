@@ -96,9 +96,11 @@ class Folder:
             WarehouseError: the file of prices is damaged.
         """
         try:
-            return load_prices((self.path / PRICES_NAME).read_text("utf-8"))
+            return load_prices((self.path / PRICES_NAME).read_text("utf-8-sig"))
         except FileNotFoundError:
             return []
+        except UnicodeDecodeError as error:
+            raise WarehouseError(f"Cannot read {self.path / PRICES_NAME}: it is no text in UTF-8.") from error
 
     def write_prices(self, prices: Sequence[Price]) -> None:
         """Replaces what models cost."""
@@ -135,12 +137,13 @@ class Folder:
         try:
             (scratch / COMMIT).write_bytes(segment.dump())
             _sync(scratch)
+            _sync_folder(scratch)
             scratch.rename(target)
+            _sync_folder(self.segments_path)
         except OSError as error:
             if (target / COMMIT).is_file():
-                return False
+                return not scratch.exists()
             raise WarehouseError(f"Cannot write the warehouse {self.path}: {error.strerror}") from error
-        _sync_folder(self.segments_path)
         return True
 
     def remove(self, segment_id: str) -> None:
@@ -178,7 +181,7 @@ class Folder:
         Raises:
             WarehouseError: the file that is locked cannot be made.
         """
-        lock = FileLock(self.path / _LOCK_NAME, timeout=timeout_seconds)
+        lock = FileLock(self.path / _LOCK_NAME, timeout=timeout_seconds, mode=0o666)
         try:
             lock.acquire(poll_interval=0.02)
         except Timeout:

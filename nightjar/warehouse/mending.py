@@ -16,7 +16,7 @@ import orjson
 
 from nightjar.errors import WarehouseError
 from nightjar.runs.jsonl import replace_file
-from nightjar.warehouse.database import connect_scratch, quoted
+from nightjar.warehouse.database import connect_scratch, parquet
 from nightjar.warehouse.folder import Folder
 from nightjar.warehouse.segments import COMMIT, KINDS, SCHEMA, Segment
 
@@ -89,7 +89,7 @@ def _described(path: Path, name: str) -> Segment:
     files = {kind: path / f"{kind}.parquet" for kind in KINDS}
     with TemporaryDirectory(prefix="nightjar-") as spill, closing(connect_scratch(Path(spill))) as connection:
         rows = {kind: _rows(connection, file) for kind, file in files.items()}
-        found = connection.execute(f"SELECT run_id, version FROM read_parquet({quoted(files['runs'])})")  # noqa: S608
+        found = connection.execute(f"SELECT run_id, version FROM {parquet(files['runs'])}")  # noqa: S608
         versions = dict(found.fetchall())
     return Segment(
         segment_id=name,
@@ -103,5 +103,5 @@ def _described(path: Path, name: str) -> Segment:
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, file: Path) -> int:
-    [(rows,)] = connection.execute(f"SELECT count(*) FROM read_parquet({quoted(file)})").fetchall()  # noqa: S608
+    [(rows,)] = connection.execute(f"SELECT count(*) FROM {parquet(file)}").fetchall()  # noqa: S608
     return int(rows)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,7 +27,8 @@ FAN_IN = 16
 """How many segments of a size class are merged into one."""
 
 LARGE_ROLLOUTS = 100_000
-"""A segment of so many rollouts is not merged any more."""
+LARGE_BYTES = 100_000_000
+"""A segment of so many rollouts, or so large, is not merged any more: a merge has to fit into memory."""
 
 RETIRED_FOR = timedelta(hours=1)
 """How long a segment is kept that nobody needs, for those who are reading it."""
@@ -170,23 +171,32 @@ def _used_contents(store: Store, catalog: Catalog, without: Sequence[str]) -> st
     return f"SELECT content_id FROM ({selection('rollouts', sources, store.file)})"  # noqa: S608 - own paths, quoted
 
 
+def _is_large(segments: Sequence[Segment]) -> bool:
+    rollouts = sum(segment.rows["rollouts"] for segment in segments)
+    return rollouts >= LARGE_ROLLOUTS or sum(segment.size for segment in segments) >= LARGE_BYTES
+
+
 def _mergeable(catalog: Catalog) -> list[Segment]:
-    small = (segment for segment in catalog.live.values() if segment.rows["rollouts"] < LARGE_ROLLOUTS)
-    return sorted(small, key=lambda segment: (segment.created_at, segment.segment_id))
+    return _by_age(segment for segment in catalog.live.values() if not _is_large([segment]))
+
+
+def _by_age(segments: Iterable[Segment]) -> list[Segment]:
+    return sorted(segments, key=lambda segment: (segment.created_at, segment.segment_id))
 
 
 def _up_to_large(segments: Sequence[Segment]) -> list[Segment]:
     chosen: list[Segment] = []
     for segment in segments:
         chosen.append(segment)
-        if sum(one.rows["rollouts"] for one in chosen) >= LARGE_ROLLOUTS:
+        if _is_large(chosen):
             break
     return chosen
 
 
 def _batches(catalog: Catalog) -> Iterator[list[Segment]]:
     """Cuts all small segments, and all with runs that do not count, into batches of about a large one."""
-    waiting = _mergeable(catalog)
+    needed = (segment for name, segment in catalog.segments.items() if name not in catalog.retired)
+    waiting = _by_age(segment for segment in needed if not _is_large([segment]) or catalog.dead_runs(segment))
     while waiting:
         batch = _up_to_large(waiting)
         waiting = waiting[len(batch) :]

@@ -56,22 +56,36 @@ def price(model: str, since: str, input_price: float, output_price: float) -> Pr
     return Price(model, moment if moment.tzinfo else moment.replace(tzinfo=UTC), input_price, output_price)
 
 
-def load_prices(text: str) -> list[Price]:
-    """Reads the content of ``prices.csv``.
+def load_prices(content: str | bytes) -> list[Price]:
+    """Reads the content of ``prices.csv``, of several prices of one model and moment the last one.
+
+    Args:
+        content: the file; it may begin with a byte order mark.
 
     Raises:
-        WarehouseError: it is damaged; the line is named.
+        WarehouseError: it is damaged, or not UTF-8; the line is named.
     """
+    text = _text(content)
     rows = csv.DictReader(io.StringIO(text))
     if text.strip() and rows.fieldnames != _HEADER:
         raise WarehouseError(f"{FILE_NAME}, line 1: expected {','.join(_HEADER)}")
-    prices = []
+    prices: dict[tuple[str, datetime], Price] = {}
     for row in rows:
         try:
-            prices.append(price(row["model"], row["since"], float(row["input"]), float(row["output"])))
+            read = price(row["model"], row["since"], float(row["input"]), float(row["output"]))
         except (TypeError, ValueError, WarehouseError) as error:
             raise WarehouseError(f"{FILE_NAME}, line {rows.line_num}: {error}") from error
-    return prices
+        prices[read.model, read.since] = read
+    return list(prices.values())
+
+
+def _text(content: str | bytes) -> str:
+    try:
+        text = content if isinstance(content, str) else content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise WarehouseError(f"{FILE_NAME}, line {line}: not UTF-8; save it as UTF-8") from error
+    return text.removeprefix("\ufeff")
 
 
 def dump_prices(prices: Sequence[Price]) -> str:

@@ -58,7 +58,7 @@ def _changed(store: Store) -> Iterator[list[Price]]:
         return
     store.make()
     try:
-        with FileLock(store.path / _LOCK_NAME, timeout=_LOCK_TIMEOUT_SECONDS):
+        with FileLock(store.path / _LOCK_NAME, timeout=_LOCK_TIMEOUT_SECONDS, mode=0o666):
             prices = store.prices()
             yield prices
             store.write_prices(prices)

@@ -25,12 +25,15 @@ from nightjar.warehouse.run_files import RunFiles, read_run
 from nightjar.warehouse.segments import KINDS, Segment, segment_id_of
 from nightjar.warehouse.staging import set_variable, stage_run
 from nightjar.warehouse.store import Store
+from nightjar.warehouse.versions import is_held
 
-PARQUET_OPTIONS = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, ROW_GROUP_SIZE 8192"
+PARQUET_OPTIONS = (
+    "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, ROW_GROUP_SIZE 8192, ROW_GROUP_SIZE_BYTES 33554432"
+)
 """How files are written.
 
-Row groups are so short that the texts of one run are read without those of many others. Level 3 would make files a
-seventh smaller, and take a third longer to read and half as long again to write.
+Row groups are so short that the texts of one run are read without those of many others, and that huge texts fit into
+memory. Level 3 would make files a seventh smaller, and take a third longer to read and half as long again to write.
 """
 
 _COUNT = """
@@ -47,7 +50,7 @@ class PublishReport:
         rollouts: how many records it has, failed ones too.
         failed: how many of them failed.
         attempts: how many attempts are in its ledger.
-        is_new: False where the warehouse had just this content already.
+        is_new: False where the warehouse had just this content already, or that of a later moment.
         seconds: how long it took.
     """
 
@@ -60,40 +63,56 @@ class PublishReport:
 
 
 def publish_run(store: Store, run_dir: Path) -> PublishReport:
-    """Makes a run directory a segment, unless the warehouse has just this content already.
+    """Makes a run directory a segment, unless the warehouse holds this content, or that of a later moment.
 
     Raises:
         WarehouseError: the run directory is damaged, or the warehouse cannot be written.
     """
-    return publish_with(
-        run_dir, lambda connection, files: not _is_held(store, files) and _write(store, connection, files)
-    )
+
+    def held(run_id: str) -> str | None:
+        holder = store.catalog().holders.get(run_id)
+        return holder.versions[run_id] if holder else None
+
+    return publish_with(run_dir, held, lambda connection, files: _write(store, connection, files))
 
 
-def publish_with(run_dir: Path, write: Callable[[duckdb.DuckDBPyConnection, RunFiles], bool]) -> PublishReport:
+def publish_with(
+    run_dir: Path,
+    held: Callable[[str], str | None],
+    write: Callable[[duckdb.DuckDBPyConnection, RunFiles], bool],
+) -> PublishReport:
     """Stages a run directory, and has it written.
 
     Args:
         run_dir: the run directory.
+        held: from a run's id to the version that the warehouse holds of it; None where it holds none.
         write: is called with a connection that has the staged tables; says whether anything was new.
 
     Raises:
         WarehouseError: the run directory is damaged, or the warehouse cannot be written.
     """
     started = time.monotonic()
-    with TemporaryDirectory(prefix="nightjar-") as temporary, explained(f"Cannot publish {run_dir}"):
-        scratch = Path(temporary)
-        files = read_run(run_dir, scratch)
-        with closing(connect_scratch(scratch)) as connection:
-            stage_run(connection, files, scratch)
-            [(rollouts, failed, attempts)] = connection.execute(_COUNT).fetchall()
-            is_new = write(connection, files)
-    return PublishReport(files.run_id, rollouts, failed, attempts, is_new, time.monotonic() - started)
+    try:
+        with TemporaryDirectory(prefix="nightjar-") as temporary, explained(f"Cannot publish {run_dir}"):
+            files = read_run(run_dir, Path(temporary))
+            if is_held(held(files.run_id), files.version):
+                counts, is_new = (files.results.lines, files.metadata["failed"], files.attempts.lines), False
+            else:
+                counts, is_new = _publish(files, Path(temporary), write)
+    except OSError as error:
+        raise WarehouseError(f"Cannot publish {run_dir}: {error.strerror}: {error.filename}") from error
+    return PublishReport(files.run_id, *counts, is_new, time.monotonic() - started)
 
 
-def _is_held(store: Store, files: RunFiles) -> bool:
-    holder = store.catalog().holders.get(files.run_id)
-    return holder is not None and holder.versions[files.run_id] == files.version
+def _publish(
+    files: RunFiles, scratch: Path, write: Callable[[duckdb.DuckDBPyConnection, RunFiles], bool]
+) -> tuple[tuple[int, int, int], bool]:
+    """Returns the numbers of rollouts, failed ones and attempts, and whether anything was new."""
+    with closing(connect_scratch(scratch)) as connection:
+        stage_run(connection, files, scratch)
+        [counts] = connection.execute(_COUNT).fetchall()
+        connection.execute("SET preserve_insertion_order = false")  # else huge texts wait in memory for their turn
+        return counts, write(connection, files)
 
 
 def _write(store: Store, connection: duckdb.DuckDBPyConnection, files: RunFiles) -> bool:
@@ -151,6 +170,6 @@ def write_files(
             f"COPY ({relations[kind]}) TO {quoted(path)} ({PARQUET_OPTIONS})"
         ).fetchall()
         sizes[kind] = path.stat().st_size
-    if not rows["runs"]:
+    if not rows["runs"] and not replaces:
         raise WarehouseError(f"Segment {segment_id!r} would hold no run.")
     return Segment(segment_id, dict(versions), rows, sizes, datetime.now(UTC), __version__, tuple(replaces))

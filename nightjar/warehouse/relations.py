@@ -13,7 +13,7 @@ from importlib import resources
 import duckdb
 
 from nightjar.warehouse import schema
-from nightjar.warehouse.database import quoted
+from nightjar.warehouse.database import parquet, quoted
 from nightjar.warehouse.prices import Price
 from nightjar.warehouse.segments import KINDS, Catalog, Source
 
@@ -69,8 +69,7 @@ def views_script() -> str:
 
 
 def _scan(kind: str, source: Source, file_of: FileOf) -> str:
-    files = ", ".join(quoted(file_of(segment_id, kind)) for segment_id in source.segment_ids)
-    scan = f"SELECT * FROM read_parquet([{files}])"  # noqa: S608 - quoted
+    scan = f"SELECT * FROM {parquet(*(file_of(segment_id, kind) for segment_id in source.segment_ids))}"  # noqa: S608
     if not source.without:
         return scan
     return f"{scan} WHERE run_id NOT IN ({', '.join(map(quoted, source.without))})"

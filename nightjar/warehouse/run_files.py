@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import shutil
+import time
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ import orjson
 from nightjar.errors import RunDirectoryError, WarehouseError
 from nightjar.runs import summarize_rows
 from nightjar.runs.jsonl import scan_lines
+from nightjar.warehouse.versions import make_version
 
 _log = logging.getLogger(__name__)
 
@@ -29,12 +31,14 @@ class JsonFile:
     Attributes:
         path: where it is.
         longest_bytes: the length of its longest line.
+        lines: how many there are.
         digest: the hash of its content.
         last_line: its last line; empty where there is none.
     """
 
     path: Path
     longest_bytes: int
+    lines: int
     digest: bytes
     last_line: bytes
 
@@ -49,7 +53,7 @@ class RunFiles:
         config: ``config.json`` as text; None where there is none, as for a run that was imported.
         results: ``results.jsonl``.
         attempts: ``attempts.jsonl``.
-        version: orders what was published of the run: by its newest attempt, then by its end; equal for equal content.
+        version: orders what was published of the run, see ``versions.py``.
     """
 
     run_dir: Path
@@ -78,7 +82,8 @@ class RunFiles:
 def read_run(run_dir: Path, scratch: Path) -> RunFiles:
     """Reads the small files of a run directory and measures the large ones.
 
-    A line that a crash tore is left out, with a warning: the file is then copied without it.
+    A line that a crash tore is left out, with a warning: the file is then copied without it. So are the files of a run
+    that may still be written.
 
     Args:
         run_dir: the run directory.
@@ -89,12 +94,14 @@ def read_run(run_dir: Path, scratch: Path) -> RunFiles:
     """
     metadata = _read_metadata(run_dir / "metadata.json")
     has_results = bool(metadata.get("scored") or metadata.get("failed"))
-    results = _whole(run_dir / "results.jsonl", scratch, is_required=has_results)
-    attempts = _whole(run_dir / "attempts.jsonl", scratch, is_required=False)
-    version = _version(metadata, results, attempts)
+    is_growing = metadata.get("status") == "running"
+    results = _whole(run_dir / "results.jsonl", scratch, is_required=has_results, is_growing=is_growing)
+    attempts = _whole(run_dir / "attempts.jsonl", scratch, is_required=False, is_growing=is_growing)
+    config = _read_config(run_dir / "config.json")
+    version = _version(metadata, config, results, attempts)
     if "scored" not in metadata:
         metadata |= _aggregates(metadata, results.path)
-    return RunFiles(run_dir, metadata, _read_config(run_dir / "config.json"), results, attempts, version)
+    return RunFiles(run_dir, metadata, config, results, attempts, version)
 
 
 def _read_metadata(path: Path) -> dict[str, Any]:
@@ -102,7 +109,7 @@ def _read_metadata(path: Path) -> dict[str, Any]:
         metadata = orjson.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise WarehouseError(f"Cannot read {path}: {error}") from error
-    if not isinstance(metadata, dict) or not isinstance(metadata.get("run_id"), str):
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("run_id"), str) or not metadata["run_id"]:
         raise WarehouseError(f"Cannot read {path}: it names no run_id.")
     return metadata
 
@@ -116,29 +123,32 @@ def _read_config(path: Path) -> str | None:
         raise WarehouseError(f"Cannot read {path}: {error}") from error
 
 
-def _whole(path: Path, scratch: Path, *, is_required: bool) -> JsonFile:
+def _whole(path: Path, scratch: Path, *, is_required: bool, is_growing: bool) -> JsonFile:
     if not path.exists() and not is_required:
         path = scratch / path.name
         path.touch()
     try:
-        file, torn_bytes = _measured(path)
-        return replace(file, path=_without_tail(path, torn_bytes, scratch)) if torn_bytes else file
+        file, whole_bytes, torn_bytes = _measured(path)
+        if torn_bytes and not is_growing:
+            _log.warning("The last line of %s is torn and left out; resume the run to repair it.", path)
+        return replace(file, path=_beginning(path, whole_bytes, scratch)) if torn_bytes or is_growing else file
     except OSError as error:
         raise WarehouseError(f"Cannot read {path}: {error}") from error
 
 
-def _measured(path: Path) -> tuple[JsonFile, int]:
-    """Returns what is whole of a file, and the length of a torn last line, 0 when it is whole."""
-    longest, before, last = 0, b"", b""
+def _measured(path: Path) -> tuple[JsonFile, int, int]:
+    """Returns what is whole of a file, and the lengths of that and of a torn last line, 0 when it is whole."""
+    longest, lines, size, before, last = 0, 0, 0, b"", b""
     content = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     with path.open("rb") as file:
         for line in file:
             content.update(last)
-            longest, before, last = max(longest, len(line)), last, line
+            size += len(last)
+            longest, lines, before, last = max(longest, len(line)), lines + 1, last, line
     if last and not last.endswith(b"\n") and not _is_json(last):
-        return JsonFile(path, longest, content.digest(), before), len(last)
+        return JsonFile(path, longest, lines - 1, content.digest(), before), size, len(last)
     content.update(last)
-    return JsonFile(path, longest, content.digest(), last), 0
+    return JsonFile(path, longest, lines, content.digest(), last), size + len(last), 0
 
 
 def _is_json(line: bytes) -> bool:
@@ -149,24 +159,27 @@ def _is_json(line: bytes) -> bool:
     return True
 
 
-def _without_tail(path: Path, tail_bytes: int, scratch: Path) -> Path:
-    _log.warning("The last line of %s is torn and left out; resume the run to repair it.", path)
-    copy = Path(shutil.copyfile(path, scratch / path.name))
-    copy.chmod(0o600)
+def _beginning(path: Path, length: int, scratch: Path) -> Path:
+    copy = scratch / path.name
+    if copy != path:
+        shutil.copyfile(path, copy)
     with copy.open("rb+") as file:
-        file.truncate(copy.stat().st_size - tail_bytes)
+        file.truncate(length)
     return copy
 
 
-def _version(metadata: dict[str, Any], results: JsonFile, attempts: JsonFile) -> str:
-    """Orders contents of a run: by the time of the newest attempt, then by that of the run's end, both in ms."""
+def _version(metadata: dict[str, Any], config: str | None, results: JsonFile, attempts: JsonFile) -> str:
     described = {name: value for name, value in metadata.items() if name != "published_at"}
     content = hashlib.blake2b(orjson.dumps(described, option=orjson.OPT_SORT_KEYS), digest_size=_DIGEST_BYTES)
-    content.update(results.digest)
-    content.update(attempts.digest)
-    newest = _milliseconds(_finished_at(attempts.last_line))
-    ended = _milliseconds(_moment(metadata.get("finished_at") or metadata.get("started_at")))
-    return f"{newest}-{ended}-{content.hexdigest()}"
+    for part in ((config or "").encode(), results.digest, attempts.digest):
+        content.update(part)
+    return make_version(
+        attempts=attempts.lines,
+        newest_attempt=_finished_at(attempts.last_line),
+        ended=_moment(metadata.get("finished_at") or metadata.get("started_at")),
+        published=time.time(),
+        digest=content.hexdigest(),
+    )
 
 
 def _finished_at(last_attempt: bytes) -> float:
@@ -182,10 +195,6 @@ def _moment(text: object) -> float:
         return datetime.fromisoformat(str(text)).timestamp()
     except ValueError:
         return 0.0
-
-
-def _milliseconds(moment: float) -> str:
-    return f"{max(0, round(moment * 1000)):013d}"
 
 
 def _aggregates(metadata: dict[str, Any], results: Path) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 A segment is a folder of Parquet files and a ``segment.json``, written beside and renamed into place. It never
 changes afterwards. A segment of one run is a publish; one of many runs is a pack, which replaces the segments it was
-made of. What counts follows from the names alone, whoever comes in which order:
+made of. What counts follows from the ``segment.json`` files alone, whoever comes in which order:
 
 - of a run that was published several times the newest version counts, and of equal ones the one in the larger segment;
 - a segment that a pack replaces does not count, nor does one with nothing that counts.
@@ -10,6 +10,7 @@ made of. What counts follows from the names alone, whoever comes in which order:
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -26,6 +27,9 @@ KINDS = ("runs", "rollouts", "attempts", "examples")
 
 SCHEMA = 3
 """The number of the migration that made the tables of a segment what they are."""
+
+_LONGEST_NAME = 120
+"""Of a run in the name of a folder; a longer one is hashed."""
 
 COMMIT = "segment.json"
 """The file that makes a segment exist."""
@@ -94,10 +98,13 @@ def segment_id_of(run_id: str, version: str) -> str:
     """Returns the name of the segment that a publish of this content makes.
 
     Example:
-        >>> segment_id_of("gsm8k/1", "1763712000000-e5")
-        'gsm8k%2F1.1763712000000-e5'
+        >>> segment_id_of("gsm8k/1", "000000500-e5")
+        'gsm8k%2F1.000000500-e5'
     """
-    return f"{quote(run_id, safe='')}.{version}"
+    name = quote(run_id, safe="").replace(".", "%2E")
+    if len(name) > _LONGEST_NAME:
+        name = hashlib.sha256(run_id.encode()).hexdigest()
+    return f"{name}.{version}"
 
 
 @dataclass(frozen=True)

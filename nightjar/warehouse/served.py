@@ -29,6 +29,7 @@ from nightjar.warehouse.relations import PRICES_COLUMNS, insert_prices, segment_
 from nightjar.warehouse.run_files import RunFiles
 from nightjar.warehouse.segments import KINDS, SCHEMA
 from nightjar.warehouse.served_address import Address, parse_address
+from nightjar.warehouse.versions import is_held
 
 PATIENCE_SECONDS = 60.0
 """How long a publish or a query tries again while others write."""
@@ -55,7 +56,7 @@ class ServedWarehouse:
             WarehouseError: the run directory is damaged, or the database cannot be written.
         """
         with _discreet():
-            return publish_with(run_dir, self._write)
+            return publish_with(run_dir, lambda _: None, self._write)
 
     def ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
         """Calls a function with a connection that can read the warehouse and, as far as that is possible, nothing else.
@@ -111,7 +112,7 @@ class ServedWarehouse:
 
         def replace(connection: duckdb.DuckDBPyConnection) -> bool:
             held = connection.execute("SELECT max(version) FROM runs WHERE run_id = ?", [files.run_id]).fetchone()
-            if held and held[0] is not None and held[0] >= files.version:
+            if held and is_held(held[0], files.version):
                 return False
             _replace_run(connection, files.run_id)
             return True

@@ -131,7 +131,7 @@ def stage_run(connection: duckdb.DuckDBPyConnection, files: RunFiles, scratch: P
 
 
 def _stage_metadata(connection: duckdb.DuckDBPyConnection, files: RunFiles, scratch: Path) -> None:
-    text = orjson.dumps(files.metadata)
+    text = orjson.dumps(files.metadata, option=orjson.OPT_SORT_KEYS)  # so that equal settings are equal text
     copy = scratch / "metadata.json"
     copy.write_bytes(text)
     with explained(f"Cannot read {files.run_dir / 'metadata.json'}"):

@@ -34,16 +34,17 @@ LEFT JOIN (
 
 CREATE OR REPLACE VIEW attempts AS FROM segments.attempts;
 
+-- Of several contents with one hash it is the one with the smallest id, whole; without a hash a content is by itself.
 CREATE OR REPLACE VIEW examples AS
 SELECT
     example_hash,
-    any_value(task) AS task,
-    any_value(prompt) AS prompt,
-    any_value(answer) AS answer,
-    any_value(info) AS info,
-    any_value(tool_defs) AS tool_defs
+    arg_min_null(task, content_id) AS task,
+    arg_min_null(prompt, content_id) AS prompt,
+    arg_min_null(answer, content_id) AS answer,
+    arg_min_null(info, content_id) AS info,
+    arg_min_null(tool_defs, content_id) AS tool_defs
 FROM segments.examples
-GROUP BY example_hash;
+GROUP BY example_hash, CASE WHEN example_hash IS NULL THEN content_id END;
 
 CREATE OR REPLACE VIEW metrics AS
 SELECT
@@ -76,6 +77,10 @@ QUALIFY row_number() OVER (
 ) = 1
 ORDER BY env_id, avg_reward DESC NULLS LAST, model;
 
+-- With env_id and model, which stay by themselves so that a filter reaches the files: what a run is comparable by.
+CREATE OR REPLACE MACRO settings(env_args, extra_env_kwargs, sampling_args) AS
+    struct_pack(env_args := env_args, extra_env_kwargs := extra_env_kwargs, sampling_args := sampling_args);
+
 CREATE OR REPLACE VIEW history AS
 SELECT
     env_id,
@@ -83,24 +88,28 @@ SELECT
     started_at,
     avg_reward,
     stderr,
-    avg_reward - lag(avg_reward) OVER comparable AS change,
+    CASE
+        WHEN dataset_fingerprint IS NOT DISTINCT FROM lag(dataset_fingerprint) OVER comparable
+        THEN avg_reward - lag(avg_reward) OVER comparable
+    END AS change,
     scored,
     failed,
     coverage,
     cost,
     env_version,
-    dense_rank() OVER (ORDER BY env_id, model, env_args, extra_env_kwargs, sampling_args) AS configuration,
+    dense_rank() OVER (ORDER BY env_id, model, settings(env_args, extra_env_kwargs, sampling_args)) AS configuration,
     run_id
 FROM runs
 WHERE status IN ('completed', 'incomplete')
 WINDOW comparable AS (
-    PARTITION BY env_id, model, env_args, extra_env_kwargs, sampling_args
+    PARTITION BY env_id, model, settings(env_args, extra_env_kwargs, sampling_args)
     ORDER BY started_at NULLS FIRST, run_id
 )
 ORDER BY env_id, model, configuration, started_at;
 
-CREATE OR REPLACE MACRO combinations(n, k) AS
-    CASE WHEN k > n THEN 0 ELSE round(exp(lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1))) END;
+-- The chance that k of n, drawn without replacement, are all among c: factor by factor, as nothing overflows so.
+CREATE OR REPLACE MACRO all_among(c, n, k) AS
+    CASE WHEN k > c THEN 0 ELSE list_product(list_transform(range(k), lambda i: (c - i) / (n - i))) END;
 
 CREATE OR REPLACE VIEW pass_at_k AS
 WITH groups AS (
@@ -128,8 +137,8 @@ SELECT
     run_id,
     started_at,
     k,
-    sum(examples * (1 - combinations(n - c, k) / combinations(n, k))) / sum(examples) AS pass_at_k,
-    sum(examples * combinations(c, k) / combinations(n, k)) / sum(examples) AS pass_all_k,
+    sum(examples * (1 - all_among(n - c, n, k))) / sum(examples) AS pass_at_k,
+    sum(examples * all_among(c, n, k)) / sum(examples) AS pass_all_k,
     sum(examples)::BIGINT AS examples
 FROM curve
 GROUP BY env_id, model, run_id, started_at, k
@@ -147,32 +156,44 @@ FROM segments.rollouts
 GROUP BY run_id, example_id
 ORDER BY run_id, example_id;
 
+-- The newest of the finished runs with the most examples, as in leaderboard, so that a quick -n 5 hides nothing; and
+-- of the runs before it the newest of those with the most examples. A dataset that grew is compared on what is common.
 CREATE OR REPLACE VIEW regressions AS
-WITH latest AS (
+WITH finished AS (
     SELECT
-        env_id, model, env_args, extra_env_kwargs, sampling_args, run_id,
-        row_number() OVER (
-            PARTITION BY env_id, model, env_args, extra_env_kwargs, sampling_args
-            ORDER BY started_at DESC NULLS LAST, run_id
-        ) AS place
+        env_id, model, run_id, num_examples, started_at,
+        first_value(run_id) OVER largest AS run_after,
+        first_value(started_at) OVER largest AS after_started_at
     FROM segments.runs
     WHERE status IN ('completed', 'incomplete')
-    QUALIFY place <= 2
+    WINDOW largest AS (
+        PARTITION BY env_id, model, settings(env_args, extra_env_kwargs, sampling_args)
+        ORDER BY num_examples DESC NULLS LAST, started_at DESC NULLS LAST, run_id
+    )
+),
+latest AS (
+    SELECT env_id, model, run_id, run_after, run_id = run_after AS is_after
+    FROM finished
+    WHERE (started_at > after_started_at) IS NOT TRUE
+    QUALIFY row_number() OVER (
+        PARTITION BY env_id, model, run_after
+        ORDER BY num_examples DESC NULLS LAST, started_at DESC NULLS LAST, run_id
+    ) <= 2
 )
 SELECT
     env_id,
     latest.model,
-    any_value(example_id) FILTER (place = 1) AS example_id,
-    avg(reward) FILTER (place = 2) AS reward_before,
-    avg(reward) FILTER (place = 1) AS reward_after,
+    any_value(example_id) FILTER (is_after) AS example_id,
+    avg(reward) FILTER (NOT is_after) AS reward_before,
+    avg(reward) FILTER (is_after) AS reward_after,
     reward_after - reward_before AS change,
     example_hash,
-    any_value(run_id) FILTER (place = 2) AS run_before,
-    any_value(run_id) FILTER (place = 1) AS run_after
+    any_value(run_id) FILTER (NOT is_after) AS run_before,
+    run_after
 FROM latest
 JOIN segments.rollouts USING (run_id)
-WHERE reward IS NOT NULL
-GROUP BY env_id, latest.model, env_args, extra_env_kwargs, sampling_args, example_hash
+WHERE reward IS NOT NULL AND example_hash IS NOT NULL
+GROUP BY env_id, latest.model, run_after, example_hash
 HAVING reward_after < reward_before
 ORDER BY env_id, latest.model, change, example_id;
 
@@ -266,9 +287,10 @@ COMMENT ON COLUMN metrics.value IS 'NULL where the score was NaN or infinite';
 COMMENT ON VIEW errors IS 'why a rollout failed';
 COMMENT ON COLUMN errors.phase IS 'generation or scoring';
 COMMENT ON VIEW leaderboard IS 'for every environment and model the newest of the finished runs with the most examples';
-COMMENT ON VIEW history IS 'the finished runs in the order of time; change is against the run before of the same configuration';
+COMMENT ON VIEW history IS 'the finished runs in the order of time';
+COMMENT ON COLUMN history.change IS 'against the run before of the same configuration; NULL where the dataset changed';
 COMMENT ON VIEW pass_at_k IS 'pass@k and pass^k of every run, over examples with all rollouts scored';
 COMMENT ON VIEW example_rewards IS 'the mean reward of every example of a run';
-COMMENT ON VIEW regressions IS 'examples with less reward in the last of the two newest comparable runs, paired by example_hash';
+COMMENT ON VIEW regressions IS 'examples with less reward in the newest of the largest runs than in the one before, paired by example_hash';
 COMMENT ON VIEW cost IS 'tokens of all attempts of a run, failed ones too, and what they cost';
 COMMENT ON VIEW retries IS 'attempts that failed, by run and error, and what they took';

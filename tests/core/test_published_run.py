@@ -293,14 +293,14 @@ def test_a_rebuild_equals_the_original(odd_run, tmp_path, run_writer):
     rollouts = [run_writer.rollout(0, 0, example_hash="other")]
     warehouse.publish(run_writer.write(other, rollouts, run_id="other", published_at="2026-11-20T19:00:00Z"))
     relations = ["runs", "rollouts", "attempts", "examples", "metrics", "errors", "leaderboard", "cost"]
-    before = {relation: warehouse.query(f"FROM {relation} ORDER BY ALL").rows for relation in relations}
+    before = {relation: warehouse.query(_all_of(relation)).rows for relation in relations}
     for path in (warehouse.folder / "segments").rglob("*.parquet"):
         path.unlink()
     report = rebuild(warehouse._backend.store, find_run_directories([tmp_path / "outputs"]))
     assert (report.published, report.failures) == (2, {})
     again = Warehouse(warehouse.folder)
     check(again, odd_run, STATE_COLUMNS)
-    after = {relation: again.query(f"FROM {relation} ORDER BY ALL").rows for relation in relations}
+    after = {relation: again.query(_all_of(relation)).rows for relation in relations}
     assert repr(after) == repr(before)
 
 
@@ -370,3 +370,8 @@ async def test_a_run_of_the_engine(tmp_path):
     assert warehouse.query("SELECT count(*), count(reward), max(attempts) FROM rollouts").rows == [(8, 4, 2)]
     assert warehouse.query("SELECT count(*), count(error) FROM attempts").rows == [(10, 2)]
     assert {phase for (phase,) in warehouse.query("SELECT phase FROM errors").rows} == {"scoring"}
+
+
+def _all_of(relation: str) -> str:
+    """The version of a run tells when it was published, so a rebuild gives it another."""
+    return f"SELECT * {'EXCLUDE (version)' if relation == 'runs' else ''} FROM {relation} ORDER BY ALL"

@@ -36,7 +36,7 @@ while True:
 """
 
 CONTENTS = {
-    "runs": "SELECT * EXCLUDE (published_at, run_dir) FROM runs ORDER BY ALL",
+    "runs": "SELECT * EXCLUDE (version, published_at, run_dir) FROM runs ORDER BY ALL",
     "rollouts": "FROM rollouts ORDER BY ALL",
     "attempts": "FROM attempts ORDER BY ALL",
     "metrics": "FROM metrics ORDER BY ALL",

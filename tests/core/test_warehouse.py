@@ -16,6 +16,7 @@ from nightjar.errors import WarehouseError
 from nightjar.warehouse import Warehouse, resolve_warehouse, schema
 from nightjar.warehouse.packing import pack_everything
 from nightjar.warehouse.segments import KINDS
+from nightjar.warehouse.versions import is_held, make_version
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ class TestPublish:
         run = record(warehouse, "FROM runs")
         assert datetime.now(UTC).timestamp() - run.pop("published_at").timestamp() < 60
         assert json.loads(run.pop("metadata")) == run_writer.metadata
-        assert run.pop("version").startswith("0000000000000-1795197661000-")
+        assert run.pop("version").startswith("000000000-0000000000000-1795197661000-")
         assert run == {
             "run_id": "run-1",
             "status": "incomplete",
@@ -114,7 +115,7 @@ class TestPublish:
             "served_models": ["gpt-4.1-mini-2026"],
             "nightjar_version": "0.1.0",
             "nightjar_commit": "abc",
-            "version_info": '{"nightjar_version":"0.1.0","nightjar_commit":"abc","env_commit":"def"}',
+            "version_info": '{"env_commit":"def","nightjar_commit":"abc","nightjar_version":"0.1.0"}',
             "flow_run_id": None,
             "run_dir": str(run_dir),
             "cost": None,
@@ -601,3 +602,40 @@ class TestCatalog:
         monkeypatch.setenv("NIGHTJAR_WAREHOUSE", "/from/environment")
         assert resolve_warehouse(None) == "/from/environment"
         assert resolve_warehouse("/explicit") == "/explicit"
+
+
+class TestVersions:
+    """Which of two contents of a run counts."""
+
+    def test_more_attempts_win_although_a_clock_went_back(self):
+        before = make_version(attempts=500, newest_attempt=2000.0, ended=2001.0, published=2002.0, digest="aa")
+        resumed = make_version(attempts=501, newest_attempt=1990.0, ended=1991.0, published=1992.0, digest="bb")
+        assert resumed > before
+        assert not is_held(before, resumed)
+        assert is_held(resumed, before)
+
+    def test_of_equal_moments_the_last_publish_wins(self):
+        first = make_version(attempts=5, newest_attempt=10.0, ended=11.0, published=12.0, digest="ff")
+        second = make_version(attempts=5, newest_attempt=10.0, ended=11.0, published=13.0, digest="00")
+        assert second > first
+        assert not is_held(first, second)
+
+    def test_the_same_content_is_held_whenever_it_is_published(self):
+        first = make_version(attempts=5, newest_attempt=10.0, ended=11.0, published=12.0, digest="ff")
+        again = make_version(attempts=5, newest_attempt=10.0, ended=11.0, published=99.0, digest="ff")
+        assert is_held(first, again)
+
+    @pytest.mark.parametrize("run_id", [".hidden", "..", ".writing-1-2", "a/b", "x" * 240, "é" * 60])
+    def test_a_run_of_any_name_is_published(self, run_id, tmp_path, run_writer):
+        house = Warehouse(tmp_path / "house")
+        run_dir = tmp_path / "run"
+        run_writer.write(run_dir, run_id=run_id)
+        assert house.publish(run_dir).is_new
+        assert house.query("SELECT run_id FROM runs").rows == [(run_id,)]
+
+    def test_folders_on_the_way_are_no_columns(self, tmp_path, run_writer):
+        house = Warehouse(tmp_path / "model=evil" / "run_id=7" / "house")
+        run_writer.write(tmp_path / "run", run_id="r1")
+        house.publish(tmp_path / "run")
+        assert house.query("SELECT run_id FROM runs").rows == [("r1",)]
+        assert house.query("SELECT count(*) FROM runs WHERE model = 'evil'").rows == [(0,)]

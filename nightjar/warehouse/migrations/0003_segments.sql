@@ -111,7 +111,7 @@ CREATE TABLE examples (
 INSERT INTO runs BY NAME
 SELECT
     *,
-    printf('%013d-%013d-upgraded', 0, coalesce(epoch_ms(finished_at), 0)) AS version,
+    printf('%09d-%013d-%013d-0', 0, 0, coalesce(epoch_ms(finished_at), 0)) AS version,
     metadata -> 'extra_env_kwargs' AS extra_env_kwargs,
     CAST(metadata ->> 'truncated' AS BIGINT) AS truncated,
     CAST(metadata -> 'errors' AS MAP(VARCHAR, BIGINT)) AS errors,
@@ -134,7 +134,7 @@ QUALIFY row_number() OVER (PARTITION BY content_id) = 1;
 INSERT INTO rollouts BY NAME
 SELECT
     contents.* EXCLUDE (task, prompt, answer, info, tool_defs),
-    contents.reward >= runs.pass_threshold AS correct,
+    contents.reward >= coalesce(runs.pass_threshold, 0.5) AS correct,
     coalesce(scores.metrics, MAP {}) AS metrics,
     errors.error AS error,
     errors.chain AS error_chain,

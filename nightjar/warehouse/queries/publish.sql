@@ -50,7 +50,10 @@ SELECT
 FROM staged_run;
 
 CREATE TEMP MACRO content(example_hash, task, prompt, answer, info, tool_defs) AS
-    md5_number_lower(concat_ws(chr(0), example_hash, task, prompt, answer, info, tool_defs));
+    md5_number_lower(concat_ws(
+        chr(0), example_hash, coalesce(task, chr(1)), coalesce(prompt::VARCHAR, chr(1)), coalesce(answer, chr(1)),
+        coalesce(info::VARCHAR, chr(1)), coalesce(tool_defs::VARCHAR, chr(1))
+    ));
 
 CREATE TEMP VIEW new_rollouts AS
 WITH trajectories AS (
