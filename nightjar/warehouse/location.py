@@ -23,13 +23,19 @@ DEFAULT = "outputs/warehouse"
 
 _SERVED = re.compile(r"(md|motherduck|ducklake|duckdb):(?!//)")
 _URL = re.compile(r"(?:[a-z][a-z0-9+.-]+::)*[a-z][a-z0-9+.-]+://", re.IGNORECASE)
-_HALF_URL = re.compile(r"(s3|s3a|gs|gcs|abfs|az|memory|sftp|hf):/")
+_STORES = "s3|s3a|gs|gcs|abfs|az|memory|sftp|hf"
+_HALF_URL = re.compile(rf"({_STORES}):/")
 
 _HIDDEN = "***"
-_USER = re.compile(r"(?<=://)[^/@\s'\"]+@")
+_USER = re.compile(rf"(://|\b(?:{_STORES}):/)(?:[^/:\s]*:\S*|[^/\s]+)@", re.IGNORECASE)
+"""The user of a URL, up to the last ``@``; with a password, which may hold a ``/``, up to the last one of the word."""
+
 _SECRET = re.compile(
-    r"((?:password|passwd|passphrase|secret|token|key)\w*\s*=\s*)('[^']*'|\"[^\"]*\"|[^\s;&'\")]+)", re.IGNORECASE
+    r"((?:password|passwd|pwd|passphrase|secret|token|key|credential|(?<![a-z])(?:sig|sas))\w*(?:['\"]?\s*=|['\"]\s*:)\s*)"
+    r"('(?:''|\\.|[^'\\])*'|\"(?:\"\"|\\.|[^\"\\])*\"|['\"]?[^\s;&'\")]+)",
+    re.IGNORECASE,
 )
+_QUERY_VALUE = re.compile(r"([?&][^\s=?&'\"]+=)[^\s&'\"]+")
 _SECRET_VARIABLES = (
     "MOTHERDUCK_TOKEN",
     "motherduck_token",
@@ -69,8 +75,8 @@ def kind_of(location: str) -> Kind:
     if _URL.match(location):
         return Kind.FOLDER if urlsplit(location).scheme == "file" else Kind.STORE
     if half := _HALF_URL.match(location):
-        rest = shown(location[half.end() :].lstrip("/"))
-        raise WarehouseError(f"Cannot read the warehouse's location {shown(location)!r}: write {half[1]}://{rest}")
+        whole = shown(f"{half[1]}://{location[half.end() :].lstrip('/')}")
+        raise WarehouseError(f"Cannot read the warehouse's location {shown(location)!r}: write {whole}")
     return Kind.FOLDER
 
 
@@ -87,7 +93,7 @@ def folder_of(location: str) -> Path:
 
 
 def shown(text: str) -> str:
-    """Returns a location, or a message about it, without passwords, tokens and keys.
+    """Returns a location, or a message about it, without passwords, tokens, keys and what follows ``?name=``.
 
     Example:
         >>> shown("sftp://ann:s3cret@files.example.com/runs")
@@ -98,7 +104,10 @@ def shown(text: str) -> str:
     for variable in _SECRET_VARIABLES:
         if value := os.environ.get(variable):
             text = text.replace(value, _HIDDEN)
-    return _SECRET.sub(rf"\g<1>{_HIDDEN}", _USER.sub(f"{_HIDDEN}@", text))
+    text = _USER.sub(rf"\g<1>{_HIDDEN}@", text)
+    for value_of in (_SECRET, _QUERY_VALUE):
+        text = value_of.sub(rf"\g<1>{_HIDDEN}", text)
+    return text
 
 
 def has_secret(location: str) -> bool:

@@ -56,16 +56,16 @@ def price(model: str, since: str, input_price: float, output_price: float) -> Pr
     return Price(model, moment if moment.tzinfo else moment.replace(tzinfo=UTC), input_price, output_price)
 
 
-def load_prices(content: str | bytes) -> list[Price]:
+def load_prices(text: str) -> list[Price]:
     """Reads the content of ``prices.csv``, of several prices of one model and moment the last one.
 
     Args:
-        content: the file; it may begin with a byte order mark.
+        text: of the file; it may begin with a byte order mark, as Excel writes it.
 
     Raises:
-        WarehouseError: it is damaged, or not UTF-8; the line is named.
+        WarehouseError: it is damaged; the line is named.
     """
-    text = _text(content)
+    text = text.removeprefix("\ufeff")
     rows = csv.DictReader(io.StringIO(text))
     if text.strip() and rows.fieldnames != _HEADER:
         raise WarehouseError(f"{FILE_NAME}, line 1: expected {','.join(_HEADER)}")
@@ -77,15 +77,6 @@ def load_prices(content: str | bytes) -> list[Price]:
             raise WarehouseError(f"{FILE_NAME}, line {rows.line_num}: {error}") from error
         prices[read.model, read.since] = read
     return list(prices.values())
-
-
-def _text(content: str | bytes) -> str:
-    try:
-        text = content if isinstance(content, str) else content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise WarehouseError(f"{FILE_NAME}, line {line}: not UTF-8; save it as UTF-8") from error
-    return text.removeprefix("\ufeff")
 
 
 def dump_prices(prices: Sequence[Price]) -> str:

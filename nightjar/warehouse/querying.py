@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Timer
+from threading import TIMEOUT_MAX, Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -38,6 +38,9 @@ _ARROW_ERRORS = {
     "IO": duckdb.IOException,
     "Out of Memory": duckdb.OutOfMemoryException,
 }
+
+_AGAIN_SECONDS = 0.05
+"""How long after an interrupt the next one comes: one that comes before the query has begun is lost."""
 
 _CHUNK_ROWS = 10_000
 _CHUNK_BYTES = 64_000_000
@@ -99,8 +102,16 @@ def run_query(
 ) -> QueryResult:
     """Runs one statement on a locked connection.
 
+    Args:
+        connection: nothing else uses it meanwhile.
+        sql: the statement.
+        parameters: values for its placeholders.
+        timeout_seconds: how long it may run, more than 0. DuckDB looks at the time between its steps: one call of a
+            function, such as ``levenshtein`` of two very long texts, ends first.
+
     Raises:
-        WarehouseError: it is not one reading statement, DuckDB refuses it, it takes too long, or answers too much.
+        WarehouseError: it is not one reading statement, DuckDB refuses it, it takes too long, or answers too much;
+            or there is no time for it.
     """
     with _checked(connection, sql, timeout_seconds) as statement:
         return _answer(connection.execute(statement, parameters))
@@ -149,6 +160,8 @@ def _within_size(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
 @contextmanager
 def _checked(connection: duckdb.DuckDBPyConnection, sql: str, timeout_seconds: float) -> Iterator[duckdb.Statement]:
+    if not timeout_seconds > 0:
+        raise WarehouseError(f"A query needs time: expected more than 0 seconds, found {timeout_seconds:g}.")
     with explained("The query failed"):
         statement = one_reading(connection, sql)
         with _limited(connection, timeout_seconds), bounded_memory(LARGEST_PROCESS_BYTES):
@@ -187,9 +200,9 @@ def _check_size(size: int) -> None:
 
 @contextmanager
 def _limited(connection: duckdb.DuckDBPyConnection, timeout_seconds: float) -> Iterator[None]:
-    timer = Timer(timeout_seconds, connection.interrupt)
-    timer.daemon = True
-    timer.start()
+    ended = Event()
+    watch = Thread(target=_interrupt, args=(connection, timeout_seconds, ended), name="nightjar-timeout", daemon=True)
+    watch.start()
     try:
         yield
     except (MemoryError, duckdb.OutOfMemoryException) as error:
@@ -201,8 +214,16 @@ def _limited(connection: duckdb.DuckDBPyConnection, timeout_seconds: float) -> I
             f"The query was stopped after {timeout_seconds:g} s. Narrow it, or take it apart."
         ) from error
     finally:
-        timer.cancel()
-        timer.join()
+        ended.set()
+        watch.join()
+
+
+def _interrupt(connection: duckdb.DuckDBPyConnection, timeout_seconds: float, ended: Event) -> None:
+    """Stops what runs when the time is over, and again until it has ended."""
+    pause = min(timeout_seconds, TIMEOUT_MAX)
+    while not ended.wait(pause):
+        connection.interrupt()
+        pause = _AGAIN_SECONDS
 
 
 def _distinct(names: Iterable[str]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 What the connection allows is not enough: it may write where it may read, and a view is a thing that can be made anew.
 Since DuckDB 2.0 a WITH can write (``WITH x AS (COPY … TO …)``), and a PIVOT that finds its columns in the data is a
-part of any statement, and runs as several.
+part of any statement, and runs as several. Some functions run a text as SQL, which no look at the statement sees.
 """
 
 from __future__ import annotations
@@ -13,19 +13,32 @@ import duckdb
 
 from nightjar.errors import WarehouseError
 
-_WRITING = re.compile(r"COPY|INSERT|UPDATE|DELETE|MERGE|TRUNCATE", re.IGNORECASE)
-"""What a WITH needs to write. Such texts are looked at closely; others not at all, which costs nothing."""
+_READING_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
+"""What a statement that only reads is made of: DESCRIBE, SHOW, SUMMARIZE, VALUES and UNPIVOT are SELECTs too."""
+
+_DOING_FUNCTIONS = (
+    r"json_execute_serialized_sql|json_serialize_plan|query|query_table|(?:postgres|mysql|sqlite)_(?:query|execute)"
+    r"|write_log|truncate_duckdb_logs|(?:enable|disable)_(?:logging|profiling)|(?:force_)?checkpoint|nextval|setval"
+    r"|\w+_external_resource(?:_type)?|arrow_scan(?:_dumb)?|pandas_scan|python_arrow_scan|python_map_function|seq_scan"
+)
+"""What runs a text as SQL, changes the instance, or takes the address of something in memory."""
+
+_DOING_FUNCTION = re.compile(_DOING_FUNCTIONS, re.IGNORECASE)
 
 _DOING = re.compile(
     r"\b(?:ALTER|ANALYZE|ATTACH|CALL|CHECKPOINT|COMMENT|CONNECT|COPY|CREATE|DEALLOCATE|DELETE|DETACH|DROP|EXECUTE|EXPORT"
-    r"|IMPORT|INSERT|INSTALL|LOAD|MERGE|PRAGMA|PREPARE|REPLACE\s+INTO|RESET|SET|TRUNCATE|UPDATE|USE|VACUUM)\b",
+    r"|IMPORT|INSERT|INSTALL|LOAD|MERGE|PRAGMA|PREPARE|REPLACE\s+INTO|RESET|SET|TRUNCATE|UPDATE|USE|VACUUM"
+    rf"|{_DOING_FUNCTIONS})\b",
     re.IGNORECASE,
 )
-"""What begins a statement that does something."""
+"""What begins a statement that does something, or is called by it."""
 
 _EXPLAIN_ANALYZE = re.compile(r"\bEXPLAIN\s*(?:\(\s*)?ANALYZE\b", re.IGNORECASE)
 
-_NODES = "SELECT json_extract_string(json_serialize_sql(?), '$..type')"
+_PARTS = (
+    "SELECT json_extract_string(tree, '$..type'), json_extract_string(tree, '$..function_name') "
+    "FROM (SELECT json_serialize_sql(?) AS tree)"
+)
 
 
 def one_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
@@ -68,13 +81,17 @@ def _kind(statement: duckdb.Statement) -> str:
 
 
 def _check_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
-    if not _WRITING.search(query):
-        return
-    row = connection.execute(_NODES, [query]).fetchone()
-    nodes = row[0] if row and row[0] else ["UNKNOWN_QUERY_NODE"]
+    ((nodes, functions),) = connection.execute(_PARTS, [query]).fetchall()
+    if not nodes:
+        raise WarehouseError("The query is refused: DuckDB cannot say what it is made of. Write it in another way.")
     for node in nodes:
-        if str(node).endswith("_QUERY_NODE"):
-            raise _refused(str(node).removesuffix("_QUERY_NODE"))
+        if str(node).endswith("_NODE") and node not in _READING_NODES:
+            raise _refused(str(node).removesuffix("_NODE").removesuffix("_QUERY"))
+    for function in functions:
+        if _DOING_FUNCTION.fullmatch(function):
+            raise WarehouseError(
+                f"The function {function!r} is refused: a query only reads the warehouse, and runs no text as SQL."
+            )
 
 
 def _check_words(kind: str, query: str) -> None:

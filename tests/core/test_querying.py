@@ -9,6 +9,7 @@ import pytest
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import Warehouse, querying
+from nightjar.warehouse.reading_only import one_reading
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +89,8 @@ class TestAnswers:
             "EXPLAIN (FORMAT json) SELECT * FROM runs",
             "EXPLAIN (ANALYZE, FORMAT json) SELECT * FROM runs",
             "/* what /* a */ comment */ SELECT 1; -- and nothing else",
-            "FROM query('SELECT 1')",
+            "SELECT query FROM (SELECT 'query' AS query)",
+            "SELECT 1" + " + 1" * 500,
             "SELECT prompt->>'$[0].content' FROM rollouts",
             "FROM flips('run-1', 'run-1') SELECT count(*)",
         ],
@@ -206,6 +208,7 @@ class TestStatements:
             "RESET threads",
             "PRAGMA threads = 1",
             "PRAGMA database_list",
+            "PRAGMA json_execute_serialized_sql('{{}}')",
             "CALL pragma_version()",
             "CALL enable_logging()",
             "CHECKPOINT",
@@ -297,10 +300,47 @@ class TestStatements:
             ("FROM query('CRE' || 'ATE TABLE mine(a INT)')", None),
             ("FROM json_execute_serialized_sql('{{}}')", None),
             ("FROM query_table(?)", ["/etc/passwd"]),
+            ("FROM query('SELECT 1')", None),
+            ("FROM system.main.\"QUERY\"('SELECT 1')", None),
+            ("FROM Query/**/('SELECT 1')", None),
+            ("FROM runs, LATERAL (DESCRIBE FROM query('SELECT 1'))", None),
+            ("SELECT list_transform([1], lambda x: (FROM query_table('runs') SELECT count(*)))", None),
+            ("EXPLAIN ANALYZE FROM query('SELECT 1')", None),
+            ("PIVOT (FROM \"query\"('FROM metrics')) ON name", None),
+            ("SELECT json_serialize_plan('SELECT 1')", None),
         ],
     )
-    def test_sql_in_a_text_does_no_more(self, published, segments, sql, parameters):
-        refusal(published, sql.format(segments=segments), parameters)
+    def test_sql_in_a_text_is_refused(self, published, segments, sql, parameters):
+        assert "is refused: a query only reads" in refusal(published, sql.format(segments=segments), parameters)
+
+    @pytest.mark.parametrize(
+        "sql",
+        [
+            "FROM {function}('{tree}')",
+            "FROM (SUMMARIZE FROM {function}('{tree}'))",
+            "FROM query('FROM json_exec' || 'ute_serialized_sql(''{nested}'')')",
+            "EXPLAIN ANALYZE FROM {function}('{tree}')",
+            "EXPLAIN ANALYZE FROM system.main.\"{function}\"('{tree}')",
+            "PIVOT (FROM {function}('{tree}')) ON count",
+        ],
+    )
+    def test_a_write_in_a_serialized_text_is_refused(self, published, segments, sql):
+        write = f"WITH x AS (COPY (SELECT 1) TO '{segments}/x.csv') FROM x"
+        ((tree,),) = duckdb.sql("SELECT json_serialize_sql(?)", params=[write]).fetchall()
+        text = tree.replace("'", "''").replace("COPY", "CO'||'PY")
+        message = refusal(
+            published, sql.format(function="json_execute_serialized_sql", tree=text, nested=text.replace("'", "''"))
+        )
+        assert "is refused: a query only reads the warehouse" in message
+
+    def test_looking_into_a_statement_costs_little(self, published):
+        with duckdb.connect() as connection:
+            started = time.process_time()
+            for _ in range(100):
+                one_reading(
+                    connection, "FROM runs JOIN rollouts USING (run_id) SELECT env_id, avg(reward) GROUP BY ALL"
+                )
+        assert time.process_time() - started < 0.5
 
     @pytest.mark.parametrize(
         "sql",
@@ -315,6 +355,9 @@ class TestStatements:
             "FROM connection",
             "FROM rows",
             "SELECT nextval('a')",
+            "SELECT write_log('a')",
+            "FROM truncate_duckdb_logs()",
+            "FROM checkpoint()",
             "SELECT getenv('HOME')",
         ],
     )
@@ -336,7 +379,6 @@ class TestFiles:
             "parquet_schema('{path}')",
             "sniff_csv('{path}')",
             "read_text(['{segments}/run-1*/segment.json', '{path}'])",
-            "query('FROM read_text(''{path}'')')",
         ],
     )
     def test_sees_no_file_but_those_of_the_warehouse(self, published, segments, source, path):
@@ -419,6 +461,18 @@ class TestLimits:
         pytest.importorskip("pyarrow")
         with pytest.raises(WarehouseError, match=r"stopped after 0\.1 s"):
             published.query_arrow("SELECT i, sleep_ms(1) FROM range(1_000_000) t(i)", timeout_seconds=0.1)
+
+    def test_a_timeout_that_is_over_before_the_query_begins_stops_it(self, published):
+        started = time.monotonic()
+        assert "stopped after 1e-09 s" in refusal(published, "SELECT sleep_ms(20_000)", timeout_seconds=1e-9)
+        assert time.monotonic() - started < 10
+
+    @pytest.mark.parametrize("seconds", [0, -1, math.nan])
+    def test_no_time_at_all_is_refused(self, published, seconds):
+        assert "expected more than 0 seconds" in refusal(published, "SELECT 1", timeout_seconds=seconds)
+
+    def test_there_may_be_no_timeout(self, published):
+        assert published.query("SELECT 1", timeout_seconds=math.inf).rows == [(1,)]
 
     def test_the_timeout_of_one_thread_is_not_that_of_another(self, published):
         answers = []

@@ -1,6 +1,9 @@
 """Databases of the time before segments, versions 1 and 2, become segments with all that was in them."""
 
 import json
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime
 
 import duckdb
@@ -229,6 +232,7 @@ def test_an_upgrade_that_was_killed_begins_anew(old, folder):
     (folder / ".upgrading-dead" / "nightjar.duckdb").write_text("half")
     assert len(old.query("FROM runs").rows) == 2
     assert Warehouse(folder).query("SELECT count(*) FROM rollouts").rows == [(4,)]
+    assert not (folder / ".upgrading-dead").exists()
 
 
 def test_an_upgrade_that_was_killed_at_its_end_has_kept_the_old_file(old, folder, monkeypatch):
@@ -280,8 +284,134 @@ def test_a_snapshot_alone_is_no_old_database(folder, tmp_path, run_writer):
     warehouse = Warehouse(folder)
     warehouse.publish(run_writer.write(tmp_path / "run"))
     (folder / "segments").rename(tmp_path / "elsewhere")
-    with pytest.raises(WarehouseError) as caught:
+    with pytest.raises(WarehouseError, match="No warehouse at"):
         Warehouse(folder).query("FROM runs")
-    assert "\n" not in str(caught.value)
     (tmp_path / "elsewhere").rename(folder / "segments")
     assert len(Warehouse(folder).query("FROM runs").rows) == 1
+
+
+def test_a_publish_replaces_a_snapshot_whose_segments_are_gone(folder, tmp_path, run_writer):
+    warehouse = Warehouse(folder)
+    warehouse.publish(run_writer.write(tmp_path / "a", run_id="a"))
+    (folder / "segments").rename(tmp_path / "elsewhere")
+    Warehouse(folder).publish(run_writer.write(tmp_path / "b", run_id="b"))
+    with duckdb.connect(str(folder / "nightjar.duckdb"), read_only=True) as snapshot:
+        assert snapshot.execute("SELECT run_id FROM runs").fetchall() == [("b",)]
+    assert not (folder / "nightjar-2.duckdb").exists()
+
+
+def leave_in_the_log(database, run_id):
+    """Commits a run, and goes as a process does that is killed: the row is in the write-ahead log alone."""
+    with duckdb.connect(str(database)) as connection:
+        connection.execute("PRAGMA disable_checkpoint_on_shutdown")
+        insert(connection, "runs", run_id=run_id)
+    assert database.with_name("nightjar.duckdb.wal").exists()
+
+
+def test_what_is_in_the_log_alone_is_kept(old, folder):
+    leave_in_the_log(folder / "nightjar.duckdb", "in the log")
+    runs = [("in the log",), ("run-1",), ("run-2",)]
+    assert old.query("SELECT run_id FROM runs ORDER BY 1").rows == runs
+    assert not (folder / "nightjar.duckdb.wal").exists()
+    with duckdb.connect(str(folder / "nightjar-2.duckdb")) as kept:
+        assert kept.execute("SELECT run_id FROM runs ORDER BY 1").fetchall() == runs
+
+
+WRITER = """
+import sys, duckdb
+connection = duckdb.connect(sys.argv[1])
+print("writing", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_database_that_an_old_nightjar_writes_is_left_alone(old, folder):
+    command = [sys.executable, "-c", WRITER, str(folder / "nightjar.duckdb")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout.readline() == "writing\n"
+        with pytest.raises(WarehouseError, match=r"Cannot upgrade .* lock"):
+            old.query("FROM runs")
+        assert not (folder / "nightjar-2.duckdb").exists()
+        writer.communicate(timeout=30)
+    assert len(old.query("FROM runs").rows) == 2
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from nightjar.warehouse import Warehouse, upgrading
+
+def kill(original):
+    def die(*arguments):
+        if sys.argv[3] == "after":
+            original(*arguments)
+        os._exit(9)
+    return die
+
+if sys.argv[2] == "rename":
+    Path.rename = kill(Path.rename)
+else:
+    setattr(upgrading, sys.argv[2], kill(getattr(upgrading, sys.argv[2])))
+Warehouse(sys.argv[1]).query("FROM runs")
+"""
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("step", ["_write", "_link", "_keep", "rename", "write_snapshot"])
+def test_an_upgrade_may_be_killed_at_any_step(folder, tmp_path, run_writer, step, moment):
+    database = folder / "nightjar.duckdb"
+    write_database(database, 2)
+    leave_in_the_log(database, "in the log")
+    before = database.read_bytes()
+    done = subprocess.run([sys.executable, "-c", KILLED, str(folder), step, moment], timeout=60, check=False)
+    assert done.returncode == 9
+    warehouse = Warehouse(folder)
+    warehouse.publish(run_writer.write(tmp_path / "new", run_id="new"))
+    assert [run_id for (run_id,) in warehouse.query("SELECT run_id FROM runs ORDER BY 1").rows] == [
+        "in the log",
+        "new",
+        "run-1",
+        "run-2",
+    ]
+    assert (folder / "nightjar-2.duckdb").read_bytes() == before
+    with duckdb.connect(str(folder / "nightjar-2.duckdb")) as kept:
+        assert kept.execute("SELECT count(*) FROM runs").fetchall() == [(3,)]
+    with duckdb.connect(str(database), read_only=True) as snapshot:
+        assert snapshot.execute("SELECT count(*) FROM runs").fetchall() == [(4,)]
+    assert [file.name for left in folder.glob(".upgrading-*") for file in left.rglob("*") if file.is_file()] == []
+
+
+def test_a_kept_file_of_something_else_is_not_overwritten(old, folder):
+    (folder / "nightjar-2.duckdb").write_text("mine")
+    before = (folder / "nightjar.duckdb").read_bytes()
+    assert len(old.query("FROM runs").rows) == 2
+    assert (folder / "nightjar-2.duckdb").read_text() == "mine"
+    assert (folder / "nightjar-2.1.duckdb").read_bytes() == before
+
+
+def test_where_a_file_can_have_one_name_only_it_is_copied(old, folder, monkeypatch):
+    def refuse(*_):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(os, "link", refuse)
+    leave_in_the_log(folder / "nightjar.duckdb", "in the log")
+    before = (folder / "nightjar.duckdb").read_bytes()
+    assert len(old.query("FROM runs").rows) == 3
+    assert (folder / "nightjar-2.duckdb").read_bytes() == before
+    assert (folder / "nightjar-2.duckdb.wal").exists()
+
+
+def test_every_version_that_is_published_is_newer_than_an_upgraded_one(old):
+    """Versions are compared as texts; the last part of a published one is a hash in hex digits."""
+    ended_ms = int(RUN["finished_at"].timestamp() * 1000)
+    version = old.query("SELECT version FROM runs WHERE run_id = 'run-1'").rows[0][0]
+    assert version == f"{0:09d}-{0:013d}-{ended_ms:013d}-0"
+    assert all(version < f"{0:09d}-{0:013d}-{ended_ms:013d}-{digit}0e5" for digit in "0123456789abcdef")
+
+
+def test_without_a_threshold_half_is_correct(folder):
+    write_database(folder / "nightjar.duckdb", 2)
+    with duckdb.connect(str(folder / "nightjar.duckdb")) as connection:
+        connection.execute("UPDATE runs SET pass_threshold = NULL")
+    rows = Warehouse(folder).query("SELECT reward, correct FROM rollouts ORDER BY reward").rows
+    assert rows == [(0.0, False), (0.5, True), (1.0, True), (None, None)]

@@ -8,7 +8,7 @@ import pytest
 
 from nightjar import stats
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.prices import price
+from nightjar.warehouse.prices import load_prices, price
 
 
 def day(number):
@@ -84,6 +84,12 @@ class TestHistory:
             ("4", 0.5, 0.25, 2, moment(4)),
         ]
 
+    def test_does_not_compare_runs_over_different_data(self, house):
+        house.publish("1", started_at=day(1), avg_reward=0.5, dataset_fingerprint="a")
+        house.publish("2", started_at=day(2), avg_reward=0.75, dataset_fingerprint="b")
+        house.publish("3", started_at=day(3), avg_reward=1.0, dataset_fingerprint="b")
+        assert house.ask("SELECT run_id, change FROM history") == [("1", None), ("2", None), ("3", 0.25)]
+
     @pytest.mark.parametrize(
         "different",
         [{"model": "m"}, {"env_id": "e"}, {"env_args": {"split": "dev"}}, {"extra_env_kwargs": None}],
@@ -114,15 +120,17 @@ class TestPassAtK:
         house.publish("run", {0: [0.5, 0.75]}, pass_threshold=0.75)
         assert house.ask("SELECT k, pass_at_k, pass_all_k FROM pass_at_k") == [(1, 0.5, 0.5), (2, 1.0, 0.0)]
 
-    @pytest.mark.parametrize(("n", "correct"), [(64, 1), (64, 63), (256, 3), (1024, 512), (1500, 700)])
+    @pytest.mark.parametrize(
+        ("n", "correct"), [(64, 1), (64, 63), (256, 3), (1024, 512), (1500, 700), (2000, 1000), (2000, 1)]
+    )
     def test_holds_for_many_rollouts(self, house, n, correct):
         house.publish("run", {0: [1.0] * correct + [0.0] * (n - correct)}, rollouts_per_example=n)
         rows = house.ask("SELECT k, pass_at_k, pass_all_k FROM pass_at_k")
         at_k, all_k = stats.pass_curves([correct], n)
         assert [k for k, *_ in rows] == list(at_k)
         for k, pass_at_k, pass_all_k in rows:
-            assert pass_at_k == pytest.approx(at_k[k], rel=1e-9, abs=1e-9)
-            assert pass_all_k == pytest.approx(all_k[k], rel=1e-9, abs=1e-9)
+            assert pass_at_k == pytest.approx(at_k[k], rel=1e-12, abs=1e-12)
+            assert pass_all_k == pytest.approx(all_k[k], rel=1e-12, abs=1e-12)
 
     def test_agrees_with_the_aggregates_of_a_run(self, house):
         house.publish("run", {0: [1.0, 0.0], 1: [1.0, 1.0]}, pass_at_k={"1": 0.75, "2": 1.0})
@@ -191,6 +199,53 @@ class TestRegressions:
         house.publish("4", {0: [0.25]}, started_at=day(6))
         assert house.ask("SELECT run_before, run_after, change FROM regressions") == [("3", "4", -0.25)]
 
+    def test_a_quick_run_after_the_nightly_ones_hides_nothing(self, house):
+        house.publish("1", {0: [1.0], 1: [1.0]}, started_at=day(1), num_examples=100)
+        house.publish("2", {0: [1.0], 1: [0.0]}, started_at=day(2), num_examples=100)
+        house.publish("quick", {0: [0.5]}, started_at=day(3), num_examples=1)
+        assert house.ask("SELECT run_before, run_after, change FROM regressions") == [("1", "2", -1.0)]
+
+    def test_a_dataset_that_grew_is_compared_on_what_is_common(self, house):
+        house.publish("1", {0: [1.0], 1: [1.0]}, started_at=day(1), num_examples=100)
+        house.publish("quick", {0: [0.75]}, started_at=day(2), num_examples=1)
+        house.publish("2", {0: [0.5], 1: [1.0], 2: [0.0]}, started_at=day(3), num_examples=101)
+        house.publish("newer", {0: [0.0]}, started_at=day(4), num_examples=1)
+        assert house.ask("SELECT run_before, run_after, change FROM regressions") == [("1", "2", -0.5)]
+
+    def test_what_has_no_hash_is_not_compared(self, house):
+        house.publish("1", {0: [1.0], 1: [1.0]}, started_at=day(1), hashes={0: None, 1: None})
+        house.publish("2", {0: [0.0], 1: [0.0]}, started_at=day(2), hashes={0: None, 1: None})
+        assert house.ask("FROM regressions") == []
+
+
+class TestExamples:
+    def insert(self, connection, *contents):
+        """Replaces what was published by contents: content_id, example_hash, task, answer."""
+        connection.execute("CREATE OR REPLACE TEMP TABLE contents AS FROM segments.examples LIMIT 0")
+        for content in contents:
+            connection.execute(
+                "INSERT INTO contents (content_id, example_hash, task, answer) VALUES (?, ?, ?, ?)", content
+            )
+        connection.execute("CREATE OR REPLACE VIEW segments.examples AS FROM temp.contents")
+
+    def test_of_contents_with_one_hash_one_is_taken_whole(self, house):
+        house.publish("run", {0: [1.0]})
+        with house.warehouse.connect() as connection:
+            self.insert(
+                connection, (2, "hash", "task", "answer"), (1, "hash", None, "other"), (1, "hash", None, "other")
+            )
+            assert connection.execute("SELECT task, answer FROM examples").fetchall() == [(None, "other")]
+
+    def test_what_has_no_hash_is_told_apart_by_its_content(self, house):
+        house.publish("run", {0: [1.0]})
+        with house.warehouse.connect() as connection:
+            self.insert(connection, (1, None, "a", "1"), (2, None, "b", "2"), (2, None, "b", "2"), (3, "1", "c", "3"))
+            assert connection.execute("SELECT example_hash, task, answer FROM examples ORDER BY ALL").fetchall() == [
+                ("1", "c", "3"),
+                (None, "a", "1"),
+                (None, "b", "2"),
+            ]
+
 
 class TestFlips:
     def test_has_examples_that_are_fixed_and_broken(self, house):
@@ -257,6 +312,14 @@ class TestCost:
         assert house.ask("SELECT attempts, input_tokens, output_tokens, cost FROM cost") == [
             (None, 300, 60, pytest.approx(900 / 1e6))
         ]
+
+    def test_of_several_prices_of_a_moment_the_last_in_the_file_counts(self, house):
+        house.publish("run", {0: [1.0]}, model="m")
+        lines = ["model,since,input,output", "m,2026-01-01,1,1", "m,2026-01-01T00:00:00Z,2,20", "n,2026-01-01,3,3"]
+        (house.warehouse.folder / "prices.csv").write_text("\n".join(lines), "utf-8-sig")
+        assert house.ask("SELECT model, input, output FROM prices ORDER BY 1") == [("m", 2.0, 20.0), ("n", 3.0, 3.0)]
+        assert house.ask("SELECT cost FROM runs") == [(pytest.approx((300 * 2 + 60 * 20) / 1e6),)]
+        assert len(load_prices("\ufeff" + "\n".join(lines))) == 2
 
     def test_a_new_price_is_seen_at_once(self, house):
         house.publish("run", {0: [1.0]}, model="m")

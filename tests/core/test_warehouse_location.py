@@ -35,6 +35,9 @@ def test_the_name_decides(location, kind):
 def test_half_a_url_is_no_path():
     with pytest.raises(WarehouseError, match="write s3://bucket/prefix"):
         Warehouse(Path("s3://bucket/prefix"))
+    with pytest.raises(WarehouseError) as caught:
+        Warehouse(Path("s3://AKIA:s3/cret@bucket"))
+    assert str(caught.value).endswith("location 's3:/***@bucket': write s3://***@bucket")
 
 
 def test_named_here_then_by_the_environment_then_the_default(monkeypatch):
@@ -58,7 +61,17 @@ def test_a_local_one_has_a_folder(tmp_path):
         ("s3://bucket/a", "s3://bucket/a"),
         ("sftp://ann:s3cret@host/a", "sftp://***@host/a"),
         ("cannot reach postgresql://ann:s3cret@db:5432/runs", "cannot reach postgresql://***@db:5432/runs"),
-        ("md:runs?motherduck_token=s3cret&a=b", "md:runs?motherduck_token=***&a=b"),
+        ("https://ann:s3@cret@host/a", "https://***@host/a"),
+        ("https://s3@cret@host/a", "https://***@host/a"),
+        ("https://ann:s3'cret@host/a", "https://***@host/a"),
+        ("s3://AKIA:s3/cr?et@bucket/a", "s3://***@bucket/a"),
+        ("cannot open 's3:/AKIA:s3/cret@bucket'", "cannot open 's3:/***@bucket'"),
+        ("s3://bucket/runs@2026 of ann@host", "s3://bucket/runs@2026 of ann@host"),
+        ("md:runs?motherduck_token=s3cret&a=b", "md:runs?motherduck_token=***&a=***"),
+        ("cannot read 'https://host/a?sv=2026&sig=s3%2Fcret'", "cannot read 'https://host/a?sv=***&sig=***'"),
+        ("az://runs?sas=sv=2026&X-Amz-Credential=s3cret", "az://runs?sas=***&X-Amz-Credential=***"),
+        ("{'key': 's3cret', 'name': 'runs'}", "{'key': ***, 'name': 'runs'}"),
+        ("password='s3''cr\\'et' sig=s3cret", "password=*** sig=***"),
         ("host=db password='s3cret word' dbname=runs", "host=db password=*** dbname=runs"),
         ("aws_secret_access_key = s3cret", "aws_secret_access_key = ***"),
         ("signed by t0ken-of-the-environment", "signed by ***"),
