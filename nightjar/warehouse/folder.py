@@ -96,11 +96,9 @@ class Folder:
             WarehouseError: the file of prices is damaged.
         """
         try:
-            return load_prices((self.path / PRICES_NAME).read_text("utf-8-sig"))
+            return load_prices((self.path / PRICES_NAME).read_bytes())
         except FileNotFoundError:
             return []
-        except UnicodeDecodeError as error:
-            raise WarehouseError(f"Cannot read {self.path / PRICES_NAME}: it is no text in UTF-8.") from error
 
     def write_prices(self, prices: Sequence[Price]) -> None:
         """Replaces what models cost."""

@@ -108,10 +108,10 @@ class ObjectStore:
         """
         with self._explained("read"):
             try:
-                text = self._filesystem.cat_file(f"{self._root}/{PRICES_NAME}").decode()
+                content = self._filesystem.cat_file(f"{self._root}/{PRICES_NAME}")
             except FileNotFoundError:
                 return []
-        return load_prices(text)
+        return load_prices(content)
 
     def write_prices(self, prices: Sequence[Price]) -> None:
         """Replaces what models cost.

@@ -56,16 +56,19 @@ def price(model: str, since: str, input_price: float, output_price: float) -> Pr
     return Price(model, moment if moment.tzinfo else moment.replace(tzinfo=UTC), input_price, output_price)
 
 
-def load_prices(text: str) -> list[Price]:
+def load_prices(content: bytes) -> list[Price]:
     """Reads the content of ``prices.csv``, of several prices of one model and moment the last one.
 
     Args:
-        text: of the file; it may begin with a byte order mark, as Excel writes it.
+        content: of the file, in UTF-8; it may begin with a byte order mark, as Excel writes it.
 
     Raises:
         WarehouseError: it is damaged; the line is named.
     """
-    text = text.removeprefix("\ufeff")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise WarehouseError(f"{FILE_NAME} is no text in UTF-8: {error.reason} at byte {error.start}") from error
     rows = csv.DictReader(io.StringIO(text))
     if text.strip() and rows.fieldnames != _HEADER:
         raise WarehouseError(f"{FILE_NAME}, line 1: expected {','.join(_HEADER)}")

@@ -319,7 +319,7 @@ class TestCost:
         (house.warehouse.folder / "prices.csv").write_text("\n".join(lines), "utf-8-sig")
         assert house.ask("SELECT model, input, output FROM prices ORDER BY 1") == [("m", 2.0, 20.0), ("n", 3.0, 3.0)]
         assert house.ask("SELECT cost FROM runs") == [(pytest.approx((300 * 2 + 60 * 20) / 1e6),)]
-        assert len(load_prices("\ufeff" + "\n".join(lines))) == 2
+        assert len(load_prices(("\ufeff" + "\n".join(lines)).encode())) == 2
 
     def test_a_new_price_is_seen_at_once(self, house):
         house.publish("run", {0: [1.0]}, model="m")

@@ -12,7 +12,7 @@ import pytest
 from nightjar.warehouse import Warehouse
 
 EVERYTHING = {
-    "runs": "SELECT * EXCLUDE (run_dir) FROM runs ORDER BY run_id",
+    "runs": "SELECT * EXCLUDE (run_dir, version) FROM runs ORDER BY run_id",
     "rollouts": "FROM rollouts ORDER BY run_id, example_id, rollout_index",
     "attempts": "FROM attempts ORDER BY run_id, example_id, rollout_index, attempt",
     "examples": "FROM examples ORDER BY example_hash",
