@@ -33,5 +33,8 @@ def publish(
     directory.read_metadata()
     with directory if os.access(run_dir, os.W_OK) else nullcontext():
         report = stages.publish(directory, chosen)
+    if report.is_older:
+        typer.echo(f"Run {report.run_id} is in {chosen.location} with newer attempts: nothing was changed.")
+        return
     done = "Published" if report.is_new else "Already there:"
     typer.echo(f"{done} {report.rollouts} rollouts of run {report.run_id} in {chosen.location}")

@@ -79,7 +79,7 @@ def _import(store: Store, found: FoundResults) -> Imported:
         env_id=described.get("env_id"),
         model=described.get("model"),
         rollouts=report.rollouts,
-        novelty=_novelty(report, before, store.catalog()),
+        novelty=_novelty(report, before),
     )
 
 
@@ -90,11 +90,7 @@ def _tidy(store: Store) -> None:
             write_snapshot(store)
 
 
-def _novelty(report: PublishReport, before: Catalog, after: Catalog) -> Novelty:
-    if not report.is_new:
-        return "already there"
-    if report.run_id not in before.holders:
-        return "new"
-    held = before.holders[report.run_id].versions[report.run_id]
-    is_newer = after.holders[report.run_id].versions[report.run_id] > held
-    return "updated" if is_newer else "older than what is there"
+def _novelty(report: PublishReport, before: Catalog) -> Novelty:
+    if report.is_new:
+        return "updated" if report.run_id in before.holders else "new"
+    return "older than what is there" if report.is_older else "already there"

@@ -138,9 +138,14 @@ def remove_retired(store: Store, older_than: timedelta = RETIRED_FOR) -> None:
     The oldest go first: a pack outlives what it replaces, else that would count again.
     """
     catalog, now = store.catalog(), datetime.now(UTC)
-    for name in sorted(catalog.retired, key=lambda name: catalog.segments[name].created_at):
-        if now - _retired_at(catalog, name) >= older_than:
-            store.remove(name)
+    packed_at: dict[str, datetime] = {}
+    for pack in _by_age(catalog.segments.values()):
+        for name in pack.replaces:
+            packed_at.setdefault(name, pack.created_at)
+    for segment in _by_age(catalog.retired.values()):
+        retired_at = packed_at.get(segment.segment_id) or _replaced_at(catalog, segment)
+        if now - retired_at >= older_than:
+            store.remove(segment.segment_id)
     store.remove_leftovers()
 
 
@@ -204,8 +209,6 @@ def _batches(catalog: Catalog) -> Iterator[list[Segment]]:
             yield batch
 
 
-def _retired_at(catalog: Catalog, name: str) -> datetime:
-    packs = [pack.created_at for pack in catalog.segments.values() if name in pack.replaces]
-    if packs:
-        return min(packs)
-    return min(catalog.holders[run_id].created_at for run_id in catalog.segments[name].versions)
+def _replaced_at(catalog: Catalog, segment: Segment) -> datetime:
+    """When a newer version came of a run that a segment holds."""
+    return min(catalog.holders[run_id].created_at for run_id in segment.versions)

@@ -25,7 +25,7 @@ from nightjar.warehouse.run_files import RunFiles, read_run
 from nightjar.warehouse.segments import KINDS, Segment, segment_id_of
 from nightjar.warehouse.staging import set_variable, stage_run
 from nightjar.warehouse.store import Store
-from nightjar.warehouse.versions import is_held
+from nightjar.warehouse.versions import is_held, is_same
 
 PARQUET_OPTIONS = (
     "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, ROW_GROUP_SIZE 8192, ROW_GROUP_SIZE_BYTES 33554432"
@@ -52,6 +52,7 @@ class PublishReport:
         attempts: how many attempts are in its ledger.
         is_new: False where the warehouse had just this content already, or that of a later moment.
         seconds: how long it took.
+        is_older: whether what the warehouse had is of a later moment.
     """
 
     run_id: str
@@ -60,6 +61,7 @@ class PublishReport:
     attempts: int
     is_new: bool
     seconds: float
+    is_older: bool = False
 
 
 def publish_run(store: Store, run_dir: Path) -> PublishReport:
@@ -95,13 +97,16 @@ def publish_with(
     try:
         with TemporaryDirectory(prefix="nightjar-") as temporary, explained(f"Cannot publish {run_dir}"):
             files = read_run(run_dir, Path(temporary))
-            if is_held(held(files.run_id), files.version):
+            version = held(files.run_id)
+            is_older = False
+            if is_held(version, files.version):
+                is_older = version is not None and not is_same(version, files.version)
                 counts, is_new = (files.results.lines, files.metadata["failed"], files.attempts.lines), False
             else:
                 counts, is_new = _publish(files, Path(temporary), write)
     except OSError as error:
         raise WarehouseError(f"Cannot publish {run_dir}: {error.strerror}: {error.filename}") from error
-    return PublishReport(files.run_id, *counts, is_new, time.monotonic() - started)
+    return PublishReport(files.run_id, *counts, is_new, time.monotonic() - started, is_older)
 
 
 def _publish(

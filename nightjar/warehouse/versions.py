@@ -28,7 +28,12 @@ def is_held(held: str | None, offered: str) -> bool:
     """
     if held is None:
         return False
-    return _digest(held) == _digest(offered) or _progress(held) > _progress(offered)
+    return is_same(held, offered) or _progress(held) > _progress(offered)
+
+
+def is_same(held: str, offered: str) -> bool:
+    """Says whether two versions are of the same content."""
+    return _digest(held) == _digest(offered)
 
 
 def _digest(version: str) -> str:
