@@ -84,7 +84,7 @@ def sql(
         bool,
         typer.Option(
             "--write",
-            help="For the owner: any statement (COPY … TO, ATTACH, INSTALL, SET, tables and views for this session), "
+            help="For the owner: any statement, also COPY to a file or ATTACH, and tables and views for this session, "
             "without limits. Published runs stay as they are.",
         ),
     ] = False,

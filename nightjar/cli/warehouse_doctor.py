@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from nightjar.warehouse.doctor import Diagnosis, Finding
 
 _MOST = 20
+_COMMAND = re.compile(r"nightjar warehouse \w+(?: --\w+)?")
 
 
 def doctor(
@@ -41,12 +44,12 @@ def doctor(
     if as_json:
         print_json({"is_clean": diagnosis.is_clean, **vars(diagnosis)})
     else:
-        _print_diagnosis(diagnosis)
+        _print_diagnosis(diagnosis, f" --warehouse {shlex.quote(warehouse)}" if warehouse else "")
     if not diagnosis.is_clean:
         raise typer.Exit(1)
 
 
-def _print_diagnosis(diagnosis: Diagnosis) -> None:
+def _print_diagnosis(diagnosis: Diagnosis, where: str) -> None:
     from nightjar.cli.warehouse_output import number, size
 
     totals, sizes = diagnosis.totals, diagnosis.sizes
@@ -63,10 +66,11 @@ def _print_diagnosis(diagnosis: Diagnosis) -> None:
     }
     for label, text in lines.items():
         typer.echo(f"{label + ':':<12}{text}")
-    _print_findings(diagnosis.findings)
+    _print_findings(diagnosis.findings, where)
 
 
-def _print_findings(findings: list[Finding]) -> None:
+def _print_findings(findings: list[Finding], where: str) -> None:
+    """Prints what was found; commands name the warehouse, where it was named."""
     from nightjar.cli.warehouse_output import number
 
     urgent = [finding for finding in findings if finding.needs_action]
@@ -77,7 +81,8 @@ def _print_findings(findings: list[Finding]) -> None:
         if chosen:
             typer.echo(f"\n{title}:")
         for finding in chosen[:_MOST]:
-            typer.echo(f"  {finding.what}\n    → {finding.remedy}")
+            remedy = _COMMAND.sub(lambda command: command[0] + where, finding.remedy)
+            typer.echo(f"  {finding.what}\n    → {remedy}")
         if len(chosen) > _MOST:
             typer.echo(f"  … and {len(chosen) - _MOST:,} more: --json shows all")
     typer.echo(f"\n{number(len(urgent), 'finding')} to act on." if urgent else "\nAll is well.")

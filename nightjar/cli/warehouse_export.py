@@ -90,7 +90,7 @@ def _next_command(report: ExportReport) -> str:
     if report.target.is_file():
         return shlex.join(["duckdb", "-readonly", str(report.target), "-c", "FROM leaderboard"])
     table = next(iter(report.rows))
-    lines = [path for path in report.target.iterdir() if path.stem == table]
+    lines = [path for path in report.target.iterdir() if path.stem == table and path.is_file()]
     if lines:
         return shlex.join(["head", "-n", "3", str(lines[0])])
     files = f"{report.target / table}/**/*.parquet".replace("'", "''")

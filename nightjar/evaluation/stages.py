@@ -183,7 +183,7 @@ def _status(run: Run, summary: Summary, error: BaseException | None) -> str:
 
 
 def publish(directory: RunDirectory, warehouse: Warehouse) -> PublishReport:
-    """Publishes a run directory into the warehouse, in one transaction, and notes in its metadata that it is there.
+    """Publishes a run directory into the warehouse, all of it or nothing, and notes in its metadata that it is there.
 
     Raises:
         WarehouseError: it cannot be written; the message says where the results are.
@@ -193,7 +193,7 @@ def publish(directory: RunDirectory, warehouse: Warehouse) -> PublishReport:
     except WarehouseError as error:
         reason = str(error).rstrip(".")
         raise WarehouseError(
-            f"{reason}. The results are in {directory.path}: the same command with --resume publishes them."
+            f"{reason}. The results are in {directory.path}: 'nightjar publish' with this path publishes them."
         ) from error
     published_at = datetime.now(UTC).isoformat(timespec="seconds")
     try:

@@ -99,6 +99,8 @@ class Folder:
             return load_prices((self.path / PRICES_NAME).read_bytes())
         except FileNotFoundError:
             return []
+        except WarehouseError as error:
+            raise WarehouseError(f"{error}. Mend {self.path / PRICES_NAME}, or remove it.") from error
 
     def write_prices(self, prices: Sequence[Price]) -> None:
         """Replaces what models cost."""

@@ -87,7 +87,9 @@ class Segment:
                 fields["replaces"] = tuple(fields["replaces"])
                 return cls(segment_id, **fields)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise WarehouseError(f"Segment {segment_id!r} is damaged: {COMMIT}: {error}") from error
+            raise WarehouseError(
+                f"Segment {segment_id!r} is damaged: {COMMIT}: {error}. Run 'nightjar warehouse doctor'."
+            ) from error
         raise WarehouseError(
             f"The warehouse is at version {found}, this Nightjar knows version {SCHEMA}. "
             "Upgrade Nightjar: pip install --upgrade nightjar-evals"

@@ -68,12 +68,16 @@ SELECT
 FROM segments.rollouts
 WHERE error IS NOT NULL;
 
+-- A run that lost more than a twentieth of its rollouts to failures stands for a model only where no other does.
+CREATE OR REPLACE MACRO is_representative(coverage) AS coalesce(coverage, 0) >= 0.95;
+
 CREATE OR REPLACE VIEW leaderboard AS
 SELECT env_id, model, avg_reward, stderr, scored, coverage, status, started_at, run_id
 FROM runs
 WHERE status IN ('completed', 'incomplete')
 QUALIFY row_number() OVER (
-    PARTITION BY env_id, model ORDER BY num_examples DESC NULLS LAST, started_at DESC NULLS LAST, run_id
+    PARTITION BY env_id, model
+    ORDER BY is_representative(coverage) DESC, num_examples DESC NULLS LAST, started_at DESC NULLS LAST, run_id
 ) = 1
 ORDER BY env_id, avg_reward DESC NULLS LAST, model;
 
@@ -161,14 +165,14 @@ ORDER BY run_id, example_id;
 CREATE OR REPLACE VIEW regressions AS
 WITH finished AS (
     SELECT
-        env_id, model, run_id, num_examples, started_at,
+        env_id, model, run_id, num_examples, started_at, coverage,
         first_value(run_id) OVER largest AS run_after,
         first_value(started_at) OVER largest AS after_started_at
     FROM segments.runs
     WHERE status IN ('completed', 'incomplete')
     WINDOW largest AS (
         PARTITION BY env_id, model, settings(env_args, extra_env_kwargs, sampling_args)
-        ORDER BY num_examples DESC NULLS LAST, started_at DESC NULLS LAST, run_id
+        ORDER BY is_representative(coverage) DESC, num_examples DESC NULLS LAST, started_at DESC NULLS LAST, run_id
     )
 ),
 latest AS (
@@ -177,7 +181,12 @@ latest AS (
     WHERE (started_at > after_started_at) IS NOT TRUE
     QUALIFY row_number() OVER (
         PARTITION BY env_id, model, run_after
-        ORDER BY num_examples DESC NULLS LAST, started_at DESC NULLS LAST, run_id
+        ORDER BY
+            run_id = run_after DESC,
+            is_representative(coverage) DESC,
+            num_examples DESC NULLS LAST,
+            started_at DESC NULLS LAST,
+            run_id
     ) <= 2
 )
 SELECT
@@ -286,7 +295,7 @@ COMMENT ON VIEW metrics IS 'a named component of a rollout''s reward, one a row'
 COMMENT ON COLUMN metrics.value IS 'NULL where the score was NaN or infinite';
 COMMENT ON VIEW errors IS 'why a rollout failed';
 COMMENT ON COLUMN errors.phase IS 'generation or scoring';
-COMMENT ON VIEW leaderboard IS 'for every environment and model the newest of the finished runs with the most examples';
+COMMENT ON VIEW leaderboard IS 'for every environment and model the newest of the finished runs with the most examples, if 95 % of it is scored';
 COMMENT ON VIEW history IS 'the finished runs in the order of time';
 COMMENT ON COLUMN history.change IS 'against the run before of the same configuration; NULL where the dataset changed';
 COMMENT ON VIEW pass_at_k IS 'pass@k and pass^k of every run, over examples with all rollouts scored';

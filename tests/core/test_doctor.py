@@ -265,4 +265,7 @@ def test_findings_are_printed_with_what_to_do(folder, nightjar):
     ended = nightjar("warehouse", "doctor", "--warehouse", folder.path)
     assert ended.code == 1
     assert "Needs action:" in ended.out
-    assert f"  Segment '{path.name}' (1 run): rollouts.parquet is missing\n    → {REBUILD}\n" in ended.out
+    assert (
+        f"  Segment '{path.name}' (1 run): rollouts.parquet is missing\n    → {REBUILD} --warehouse {folder.path}\n"
+        in ended.out
+    )

@@ -58,7 +58,7 @@ def test_the_disk_of_the_warehouse_is_full(nightjar, nightjar_in, serve, small_d
     assert ended.code == 1
     [line] = ended.errors
     assert str(nightjar.run.path.relative_to(nightjar.folder)) in line
-    assert "the same command with --resume publishes them" in line
+    assert "'nightjar publish' with this path publishes them" in line
     assert nightjar.run.metadata["status"] == "completed"
 
     grow()
