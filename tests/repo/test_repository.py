@@ -20,6 +20,8 @@ ROOT = Path(__file__).parents[2]
 COMMANDS = [
     ("demo",), ("sql",), ("publish",), ("up",), ("down",), ("model-server",), ("eval", "run"),
     ("env", "init"), ("env", "install"), ("env", "list"),
+    ("warehouse", "compact"), ("warehouse", "doctor"), ("warehouse", "export"), ("warehouse", "import"),
+    ("warehouse", "info"), ("warehouse", "prices"), ("warehouse", "prune"), ("warehouse", "rebuild"),
 ]  # fmt: skip
 
 
@@ -64,7 +66,7 @@ def test_constraints_are_names_and_versions_only() -> None:
 def test_every_dependency_is_pinned() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
-    names = {re.split(r"[<>=,; ]", entry)[0].lower().replace("_", "-") for entry in wanted}
+    names = {re.split(r"[\[<>=,; ]", entry)[0].lower().replace("_", "-") for entry in wanted}
     pinned = {
         line.partition("==")[0].lower().replace("_", "-")
         for line in (ROOT / "constraints.txt").read_text().splitlines()
