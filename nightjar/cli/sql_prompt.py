@@ -78,7 +78,6 @@ class SqlPrompt:
 
     def _prompt_session(self) -> PromptSession[str]:
         from prompt_toolkit import PromptSession
-        from prompt_toolkit.application import get_app
         from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
         from prompt_toolkit.filters import Condition
         from prompt_toolkit.lexers import PygmentsLexer
@@ -86,8 +85,8 @@ class SqlPrompt:
 
         from nightjar.cli.sql_completion import SqlCompleter
 
-        return PromptSession(
-            multiline=Condition(lambda: goes_on(get_app().current_buffer.text)),
+        session: PromptSession[str] = PromptSession(
+            multiline=Condition(lambda: goes_on(session.default_buffer.text)),
             prompt_continuation=lambda width, _number, _is_wrap: f"{'...> ':>{width}}",
             lexer=PygmentsLexer(SqlLexer),
             completer=SqlCompleter(self._session.warehouse, COMMANDS),
@@ -96,6 +95,7 @@ class SqlPrompt:
             auto_suggest=AutoSuggestFromHistory(),
             history=open_history(),
         )
+        return session
 
     def _answer(self, text: str) -> None:
         try:

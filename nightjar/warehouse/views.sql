@@ -295,7 +295,7 @@ COMMENT ON VIEW metrics IS 'a named component of a rollout''s reward, one a row'
 COMMENT ON COLUMN metrics.value IS 'NULL where the score was NaN or infinite';
 COMMENT ON VIEW errors IS 'why a rollout failed';
 COMMENT ON COLUMN errors.phase IS 'generation or scoring';
-COMMENT ON VIEW leaderboard IS 'for every environment and model the newest of the finished runs with the most examples, if 95 % of it is scored';
+COMMENT ON VIEW leaderboard IS 'of every environment and model the newest of the largest finished runs';
 COMMENT ON VIEW history IS 'the finished runs in the order of time';
 COMMENT ON COLUMN history.change IS 'against the run before of the same configuration; NULL where the dataset changed';
 COMMENT ON VIEW pass_at_k IS 'pass@k and pass^k of every run, over examples with all rollouts scored';

@@ -31,7 +31,7 @@ os.close(os.open(os.ttyname(0), os.O_RDWR))  # the first terminal that a new ses
 os.execv(sys.executable, [sys.executable, "-m", "nightjar", *sys.argv[1:]])
 """
 SECONDS = 30
-ENTER, TAB, UP, CTRL_C, CTRL_D = "\r", "\t", "\x1b[A", "\x03", "\x04"
+ENTER, TAB, UP, CTRL_C, CTRL_D, CTRL_R = "\r", "\t", "\x1b[A", "\x03", "\x04", "\x12"
 
 
 def publish(warehouse: Path, run_id: str) -> None:
@@ -160,6 +160,16 @@ def test_ctrl_c_stops_the_query_and_drops_what_is_typed_but_leaves_the_prompt(pr
     prompt.type("SELECT 'not", CTRL_C)
     prompt.wait_for(lambda text: text.endswith(f"'not\n{PROMPT}"))
     assert "1 row in" in prompt.ask("SELECT 1;")
+
+
+def test_ctrl_c_ends_a_search_in_the_history(prompt):
+    prompt.ask("FROM leaderboard;")
+    prompt.type(CTRL_R, *"lead")
+    prompt.wait_for(lambda text: "search" in text)
+    prompt.type(CTRL_C, CTRL_C)
+    prompt.wait_for(lambda text: text.endswith(PROMPT))
+    assert "Exception" not in prompt.text
+    assert "3" in prompt.ask("SELECT 1 + 2;")
 
 
 def test_a_query_sees_what_was_published_meanwhile(prompt, environment):
