@@ -15,7 +15,7 @@ from nightjar.warehouse.doctor_rows import Totals, examine
 from nightjar.warehouse.doctor_snapshot import snapshot_fault
 from nightjar.warehouse.folder import Folder
 from nightjar.warehouse.mending import SET_ASIDE, mend, undescribed
-from nightjar.warehouse.packing import FAN_IN, LARGE_ROLLOUTS, packing_alone, remove_retired
+from nightjar.warehouse.packing import FAN_IN, LARGE_ROLLOUTS, remove_retired
 from nightjar.warehouse.prices import FILE_NAME as PRICES_NAME
 from nightjar.warehouse.segments import COMMIT, KINDS, Catalog, Segment
 from nightjar.warehouse.snapshot import NAME, write_snapshot
@@ -153,7 +153,7 @@ def fix(folder: Folder) -> None:
         path.unlink(missing_ok=True)
     mended = [mend(folder, name) for name in undescribed(folder)]
     if all(mended):
-        with packing_alone(folder, timeout_seconds=_LOCK_TIMEOUT_SECONDS) as alone:
+        with folder.packing_alone(timeout_seconds=_LOCK_TIMEOUT_SECONDS) as alone:
             if alone:
                 remove_retired(folder)
         write_snapshot(folder)

@@ -11,7 +11,7 @@ import math
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -34,11 +34,6 @@ RETIRED_FOR = timedelta(hours=1)
 """How long a segment is kept that nobody needs, for those who are reading it."""
 
 
-def packing_alone(store: Store, timeout_seconds: float = 0) -> AbstractContextManager[bool]:
-    """Holds the right to pack and to remove segments; yields whether it could be had within so many seconds."""
-    return store.packing_alone(timeout_seconds)
-
-
 def pack_as_needed(store: Store) -> int:
     """Merges segments while there are too many of a size, and removes what is retired, unless another process does so.
 
@@ -51,7 +46,7 @@ def pack_as_needed(store: Store) -> int:
     packed = 0
     if store.is_remote:
         return packed
-    with packing_alone(store) as alone:
+    with store.packing_alone() as alone:
         while alone and (crowd := crowded(store.catalog())):
             merge(store, crowd)
             packed += 1
@@ -69,7 +64,7 @@ def pack_everything(store: Store) -> int:
     Raises:
         WarehouseError: another process is packing, or the disk is full or broken.
     """
-    with packing_alone(store, timeout_seconds=60) as alone:
+    with store.packing_alone(timeout_seconds=60) as alone:
         if not alone:
             raise WarehouseError(f"The warehouse {store} is being packed by another process. Try again later.")
         batches = list(_batches(store.catalog()))

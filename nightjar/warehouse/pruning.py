@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.folder import Folder
-from nightjar.warehouse.packing import merge, packing_alone, remove_retired
+from nightjar.warehouse.packing import merge, remove_retired
 from nightjar.warehouse.querying import QUERY_TIMEOUT_SECONDS, run_query
 from nightjar.warehouse.reader import Reader
 from nightjar.warehouse.segments import Catalog, Segment
@@ -128,7 +128,7 @@ def prune(store: Store, run_ids: Collection[str]) -> None:
         WarehouseError: another process is packing, or the disk is full or broken.
     """
     doomed = sorted(run_ids)
-    with packing_alone(store, timeout_seconds=_LOCK_TIMEOUT_SECONDS) as alone:
+    with store.packing_alone(timeout_seconds=_LOCK_TIMEOUT_SECONDS) as alone:
         if not alone:
             raise WarehouseError(f"The warehouse {store} is being packed by another process. Try again later.")
         remove_retired(store, older_than=timedelta(0))

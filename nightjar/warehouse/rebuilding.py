@@ -28,7 +28,6 @@ from nightjar.warehouse.packing import (
     LARGE_ROLLOUTS,
     new_pack_id,
     pack_everything,
-    packing_alone,
     remove_retired,
 )
 from nightjar.warehouse.publishing import PublishReport, write_files
@@ -113,7 +112,7 @@ def rebuild(folder: Folder, run_dirs: Sequence[Path], progress: Progress = silen
     started = time.monotonic()
     report = RebuildReport()
     folder.make()
-    with packing_alone(folder, timeout_seconds=_LOCK_TIMEOUT_SECONDS) as alone, folder.scratch() as scratch:
+    with folder.packing_alone(timeout_seconds=_LOCK_TIMEOUT_SECONDS) as alone, folder.scratch() as scratch:
         if not alone:
             raise WarehouseError(f"The warehouse {folder} is being packed by another process. Try again later.")
         _mend_all(folder, report)

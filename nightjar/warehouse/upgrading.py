@@ -22,7 +22,6 @@ from nightjar.errors import WarehouseError
 from nightjar.warehouse import schema
 from nightjar.warehouse.database import connect_scratch, explained, quoted
 from nightjar.warehouse.folder import Folder
-from nightjar.warehouse.packing import packing_alone
 from nightjar.warehouse.publishing import write_files
 from nightjar.warehouse.segments import KINDS
 from nightjar.warehouse.snapshot import NAME, write_snapshot
@@ -43,7 +42,7 @@ def upgrade_if_old(folder: Folder) -> None:
     database = folder.path / NAME
     if folder.exists() or not database.is_file():
         return
-    with packing_alone(folder, timeout_seconds=_LOCK_TIMEOUT_SECONDS) as alone:
+    with folder.packing_alone(timeout_seconds=_LOCK_TIMEOUT_SECONDS) as alone:
         if not alone:
             raise WarehouseError(f"The warehouse {folder} is being upgraded by another process. Try again later.")
         if not folder.exists():

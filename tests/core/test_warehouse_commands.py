@@ -368,10 +368,10 @@ class TestPrune:
 
 def merge_last_three(house):
     from nightjar.warehouse.folder import Folder
-    from nightjar.warehouse.packing import merge, packing_alone
+    from nightjar.warehouse.packing import merge
 
     folder = Folder(house.folder)
-    with packing_alone(folder) as alone:
+    with folder.packing_alone() as alone:
         assert alone
         merge(folder, [one for one in folder.catalog().live.values() if not one.is_pack])
 
