@@ -80,10 +80,18 @@ async def answer(env, tool, **arguments):
     return (await env.call_tool(tool, arguments, "call_0")).content
 
 
+def is_running(pid):
+    """Whether a process is there; it may go between two looks, and one that nobody waited for yet is over, too."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 async def ended(pid, seconds=10.0):
     """Waits until a process is no more."""
     limit = time.monotonic() + seconds
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+    while is_running(pid):
         assert time.monotonic() < limit, f"process {pid} is still there"
         await asyncio.sleep(0.02)
 
