@@ -17,7 +17,7 @@ from prefect.runtime import flow_run
 
 from flows.run_log import nightjar_log_in_run_log
 from nightjar.warehouse import Warehouse, resolve_warehouse
-from nightjar.warehouse.named_queries import is_name
+from nightjar.warehouse.reading.named_queries import is_name
 from tasks import querying as tasks
 from tasks.evaluation import live
 

@@ -10,8 +10,8 @@ from prefect.artifacts import acreate_table_artifact
 from prefect.cache_policies import NO_CACHE
 
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.named_queries import question
-from nightjar.warehouse.result_values import as_table
+from nightjar.warehouse.reading.named_queries import question
+from nightjar.warehouse.reading.result_values import as_table
 
 
 @task(task_run_name="ask {key}", cache_policy=NO_CACHE, persist_result=False)

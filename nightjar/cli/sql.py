@@ -107,7 +107,7 @@ def sql(
         _list(statement, as_json or output_format is Format.JSON)
         return
     from nightjar.warehouse import Warehouse, resolve_warehouse
-    from nightjar.warehouse.querying import QUERY_TIMEOUT_SECONDS
+    from nightjar.warehouse.reading.querying import QUERY_TIMEOUT_SECONDS
     from nightjar.warehouse.unlocked import Unlocked
 
     chosen = Format.JSON if as_json else output_format
@@ -133,7 +133,7 @@ def sql(
 
 
 def _list(name: str | None, as_json: bool) -> None:
-    from nightjar.warehouse.named_queries import find_query, named_queries
+    from nightjar.warehouse.reading.named_queries import find_query, named_queries
 
     queries = [find_query(name)] if name else list(named_queries().values())
     if as_json:
@@ -168,7 +168,7 @@ def _piped() -> str:
 
 
 def _answer_all(session: SqlSession, text: str, given: dict[str, object]) -> None:
-    from nightjar.warehouse.statements import split_statements
+    from nightjar.warehouse.reading.statements import split_statements
 
     statements = split_statements(text)
     if len(statements) > 1 and (session.output or session.format is Format.PARQUET):

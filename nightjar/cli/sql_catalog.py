@@ -15,7 +15,7 @@ from nightjar.errors import WarehouseError
 
 if TYPE_CHECKING:
     from nightjar.warehouse import QueryResult
-    from nightjar.warehouse.named_queries import NamedQuery
+    from nightjar.warehouse.reading.named_queries import NamedQuery
 
 _WIDEST = 96
 _MARGIN = 14

@@ -12,7 +12,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from nightjar.cli.sql_output import Format
-from nightjar.warehouse.named_queries import named_queries
+from nightjar.warehouse.reading.named_queries import named_queries
 
 if TYPE_CHECKING:
     from nightjar.warehouse import Warehouse

@@ -118,7 +118,7 @@ def output_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _csv_lines(result: QueryResult) -> Iterator[str]:
-    from nightjar.warehouse.result_values import value_text
+    from nightjar.warehouse.reading.result_values import value_text
 
     line = _Line()
     writer = csv.writer(line, lineterminator="\n")
@@ -137,13 +137,13 @@ class _Line:
 
 
 def _json_lines(result: QueryResult) -> Iterator[str]:
-    from nightjar.warehouse.result_values import as_records, value_text
+    from nightjar.warehouse.reading.result_values import as_records, value_text
 
     yield json.dumps(as_records(result), indent=2, ensure_ascii=False, default=value_text) + "\n"
 
 
 def _markdown_lines(result: QueryResult) -> Iterator[str]:
-    from nightjar.warehouse.result_values import value_text
+    from nightjar.warehouse.reading.result_values import value_text
 
     rules = ["---:" if kind.startswith(NUMBERS) else "---" for kind in result.types]
     rows = ([value_text(value) for value in row] for row in result.rows)

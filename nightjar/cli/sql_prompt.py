@@ -109,8 +109,8 @@ class SqlPrompt:
             typer.echo("Stopped.", err=True)
 
     def _answer_statements(self, text: str) -> None:
-        from nightjar.warehouse.named_queries import is_name
-        from nightjar.warehouse.statements import split_statements
+        from nightjar.warehouse.reading.named_queries import is_name
+        from nightjar.warehouse.reading.statements import split_statements
 
         for statement in [text] if is_name(text) else split_statements(text):
             self._session.answer(statement)
@@ -129,7 +129,7 @@ class SqlPrompt:
         print_catalog(only_table(catalog, arguments[0]) if arguments else catalog)
 
     def _show_queries(self, arguments: list[str]) -> None:
-        from nightjar.warehouse.named_queries import find_query, named_queries
+        from nightjar.warehouse.reading.named_queries import find_query, named_queries
 
         if arguments:
             typer.echo(find_query(arguments[0]).text, nl=False)
@@ -137,7 +137,7 @@ class SqlPrompt:
             print_queries(named_queries().values())
 
     def _run_query(self, arguments: list[str]) -> None:
-        from nightjar.warehouse.named_queries import find_query
+        from nightjar.warehouse.reading.named_queries import find_query
 
         if not arguments:
             raise ConfigError(".run takes the name of a query. See .queries")
@@ -174,8 +174,8 @@ def goes_on(text: str) -> bool:
         >>> goes_on("SELECT 1"), goes_on("SELECT 1;"), goes_on(".tables"), goes_on("leaderboard")
         (True, False, False, False)
     """
-    from nightjar.warehouse.named_queries import named_queries
-    from nightjar.warehouse.statements import is_finished
+    from nightjar.warehouse.reading.named_queries import named_queries
+    from nightjar.warehouse.reading.statements import is_finished
 
     typed = text.strip()
     return bool(typed) and not typed.startswith(".") and typed not in named_queries() and not is_finished(typed)

@@ -45,7 +45,7 @@ class SqlSession:
             WarehouseError: the query fails, or no query has this name.
             ConfigError: the file cannot be written.
         """
-        from nightjar.warehouse.named_queries import question
+        from nightjar.warehouse.reading.named_queries import question
 
         asked = question(text, given)
         start = time.perf_counter()

@@ -107,7 +107,7 @@ def _cell(value: Any, is_brief: bool) -> str:
 
 
 def _text(value: Any) -> str:
-    from nightjar.warehouse.result_values import value_text
+    from nightjar.warehouse.reading.result_values import value_text
 
     return "NULL" if value is None else value_text(value)
 

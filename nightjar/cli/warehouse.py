@@ -13,7 +13,7 @@ import typer
 from nightjar.cli.warehouse_location import JsonOption, WarehouseOption, open_store
 
 if TYPE_CHECKING:
-    from nightjar.warehouse.store import Store
+    from nightjar.warehouse.storage.store import Store
 
 _SUMMARY = """
 SELECT
@@ -55,9 +55,9 @@ def compact(warehouse: WarehouseOption = None, as_json: JsonOption = False) -> N
     Example: nightjar warehouse compact
     """
     from nightjar.cli.warehouse_output import number, print_json, size
-    from nightjar.warehouse.folder import Folder
-    from nightjar.warehouse.packing import pack_everything
-    from nightjar.warehouse.snapshot import write_snapshot
+    from nightjar.warehouse.reading.snapshot import write_snapshot
+    from nightjar.warehouse.storage.folder import Folder
+    from nightjar.warehouse.writing.packing import pack_everything
 
     store = open_store(warehouse)
     before = _on_disk(store)
@@ -80,8 +80,8 @@ def _on_disk(store: Store) -> dict[str, int]:
 
 
 def _summary(store: Store) -> dict[str, Any]:
-    from nightjar.warehouse.querying import QUERY_TIMEOUT_SECONDS, run_query
-    from nightjar.warehouse.reader import Reader
+    from nightjar.warehouse.reading.querying import QUERY_TIMEOUT_SECONDS, run_query
+    from nightjar.warehouse.reading.reader import Reader
 
     reader = Reader(store)
     try:

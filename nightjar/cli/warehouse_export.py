@@ -11,7 +11,7 @@ import typer
 from nightjar.cli.warehouse_location import JsonOption, WarehouseOption, open_store
 
 if TYPE_CHECKING:
-    from nightjar.warehouse.exporting import ExportReport
+    from nightjar.warehouse.export import ExportReport
 
 
 def export(
@@ -50,17 +50,17 @@ def export(
     Example: nightjar warehouse export nightly --suite nightly --tables runs,rollouts --format csv
     """
     from nightjar.cli.warehouse_output import print_json, progress_of
-    from nightjar.warehouse import exporting
-    from nightjar.warehouse.export_runs import Selection
+    from nightjar.warehouse.export import ExportFormat, Selection
+    from nightjar.warehouse.export import export as export_runs
 
     chosen = _format(output_format)
     store = open_store(warehouse)
     with progress_of("Writing") as progress:
-        report = exporting.export(
+        report = export_runs(
             store,
             target,
             chosen=Selection(where, suite, tuple(run or ())),
-            output_format=exporting.ExportFormat(chosen) if chosen else None,
+            output_format=ExportFormat(chosen) if chosen else None,
             tables=[name.strip() for name in tables.split(",")] if tables is not None else None,
             force=force,
             progress=progress,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from nightjar.warehouse.folder import Folder
-    from nightjar.warehouse.store import Store
+    from nightjar.warehouse.storage.folder import Folder
+    from nightjar.warehouse.storage.store import Store
 
 WarehouseOption = Annotated[
     str | None,
@@ -29,7 +29,7 @@ def open_folder(warehouse: str | None, *, must_exist: bool = True) -> Folder:
         WarehouseError: the warehouse is in no folder.
     """
     from nightjar.errors import WarehouseError
-    from nightjar.warehouse.folder import Folder
+    from nightjar.warehouse.storage.folder import Folder
 
     store = open_store(warehouse, must_exist=must_exist)
     if not isinstance(store, Folder):
@@ -45,7 +45,7 @@ def open_store(warehouse: str | None, *, must_exist: bool = True) -> Store:
     """
     from nightjar.errors import WarehouseError
     from nightjar.warehouse import backend, resolve_warehouse
-    from nightjar.warehouse.folder import Folder
+    from nightjar.warehouse.storage.folder import Folder
     from nightjar.warehouse.upgrading import upgrade_if_old
 
     store = backend.open_store(str(resolve_warehouse(warehouse)))

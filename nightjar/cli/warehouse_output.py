@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from nightjar.warehouse.bulk import Progress
+    from nightjar.warehouse.writing.bulk import Progress
 
 _LINE_SECONDS = 10.0
 _KILO = 1000

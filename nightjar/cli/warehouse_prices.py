@@ -42,7 +42,7 @@ def set_price(
     Example: nightjar warehouse prices set gpt-4.1-mini --input 0.4 --output 1.6 --since 2026-01-01
     """
     from nightjar.warehouse import pricing
-    from nightjar.warehouse.prices import price
+    from nightjar.warehouse.storage.prices import price
 
     new = price(model, since or pricing.ALWAYS.isoformat(), input_price, output_price)
     pricing.set_price(open_store(warehouse, must_exist=False), new)
@@ -62,7 +62,7 @@ def remove_price(
     Example: nightjar warehouse prices remove gpt-4.1-mini
     """
     from nightjar.warehouse import pricing
-    from nightjar.warehouse.prices import price
+    from nightjar.warehouse.storage.prices import price
 
     moment = price(model, since, 0, 0).since if since else None
     pricing.remove_prices(open_store(warehouse), model, moment)

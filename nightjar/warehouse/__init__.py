@@ -9,8 +9,8 @@
 from __future__ import annotations
 
 from nightjar.warehouse.location import resolve_warehouse
-from nightjar.warehouse.publishing import PublishReport
-from nightjar.warehouse.querying import QueryResult
+from nightjar.warehouse.reading.querying import QueryResult
 from nightjar.warehouse.warehouse import Warehouse, connect
+from nightjar.warehouse.writing.publishing import PublishReport
 
 __all__ = ["PublishReport", "QueryResult", "Warehouse", "connect", "resolve_warehouse"]

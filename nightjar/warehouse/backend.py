@@ -11,15 +11,15 @@ import duckdb
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import explained
-from nightjar.warehouse.folder import Folder
 from nightjar.warehouse.location import Kind, folder_of, kind_of, shown
-from nightjar.warehouse.packing import pack_as_needed
-from nightjar.warehouse.publishing import PublishReport, publish_run
-from nightjar.warehouse.reader import Reader, read_patiently
-from nightjar.warehouse.relations import define
-from nightjar.warehouse.snapshot import write_snapshot
-from nightjar.warehouse.store import Store
+from nightjar.warehouse.reading.reader import Reader, read_patiently
+from nightjar.warehouse.reading.relations import define
+from nightjar.warehouse.reading.snapshot import write_snapshot
+from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.storage.store import Store
 from nightjar.warehouse.upgrading import upgrade_if_old
+from nightjar.warehouse.writing.packing import pack_as_needed
+from nightjar.warehouse.writing.publishing import PublishReport, publish_run
 
 Answer = TypeVar("Answer")
 
@@ -47,7 +47,7 @@ def open_backend(location: str) -> Backend:
     """
     kind = kind_of(location)
     if kind is Kind.SERVED:
-        from nightjar.warehouse.served import ServedWarehouse
+        from nightjar.warehouse.served.tables import ServedWarehouse
 
         return ServedWarehouse(location)
     return SegmentedWarehouse(open_store(location))
@@ -64,7 +64,7 @@ def open_store(location: str) -> Store:
         raise WarehouseError(f"The warehouse {shown(location)} keeps tables, not segments: this works on segments.")
     if kind is Kind.FOLDER:
         return Folder(folder_of(location))
-    from nightjar.warehouse.object_store import ObjectStore
+    from nightjar.warehouse.storage.object_store import ObjectStore
 
     return ObjectStore(location)
 

@@ -11,14 +11,14 @@ from typing import Literal
 import orjson
 
 from nightjar.errors import NightjarError
-from nightjar.warehouse.bulk import Progress, silent
-from nightjar.warehouse.folder import Folder
 from nightjar.warehouse.foreign import FoundResults, convert, find_results
-from nightjar.warehouse.packing import FAN_IN, pack_as_needed
-from nightjar.warehouse.publishing import PublishReport, publish_run
-from nightjar.warehouse.segments import Catalog
-from nightjar.warehouse.snapshot import write_snapshot
-from nightjar.warehouse.store import Store
+from nightjar.warehouse.reading.snapshot import write_snapshot
+from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.storage.segments import Catalog
+from nightjar.warehouse.storage.store import Store
+from nightjar.warehouse.writing.bulk import Progress, silent
+from nightjar.warehouse.writing.packing import FAN_IN, pack_as_needed
+from nightjar.warehouse.writing.publishing import PublishReport, publish_run
 
 Novelty = Literal["new", "updated", "already there", "older than what is there"]
 

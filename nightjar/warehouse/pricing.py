@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from filelock import FileLock
 
 from nightjar.errors import NightjarError, WarehouseError
-from nightjar.warehouse.folder import Folder
-from nightjar.warehouse.prices import Price
-from nightjar.warehouse.snapshot import write_snapshot
-from nightjar.warehouse.store import Store
+from nightjar.warehouse.reading.snapshot import write_snapshot
+from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.storage.prices import Price
+from nightjar.warehouse.storage.store import Store
 
 ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
 """Before any model was asked."""

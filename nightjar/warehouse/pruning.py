@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.folder import Folder
-from nightjar.warehouse.packing import merge, remove_retired
-from nightjar.warehouse.querying import QUERY_TIMEOUT_SECONDS, run_query
-from nightjar.warehouse.reader import Reader
-from nightjar.warehouse.segments import Catalog, Segment
-from nightjar.warehouse.snapshot import write_snapshot
-from nightjar.warehouse.store import Store
+from nightjar.warehouse.reading.querying import QUERY_TIMEOUT_SECONDS, run_query
+from nightjar.warehouse.reading.reader import Reader
+from nightjar.warehouse.reading.snapshot import write_snapshot
+from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.storage.segments import Catalog, Segment
+from nightjar.warehouse.storage.store import Store
+from nightjar.warehouse.writing.packing import merge, remove_retired
 
 _LOCK_TIMEOUT_SECONDS = 60.0
 

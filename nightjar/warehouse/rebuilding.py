@@ -18,22 +18,22 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.bulk import Progress, publish_all, silent
 from nightjar.warehouse.database import connect_scratch, explained
-from nightjar.warehouse.doctor_files import is_readable
-from nightjar.warehouse.folder import Folder
+from nightjar.warehouse.doctor.files import is_readable
+from nightjar.warehouse.doctor.mending import mend, set_aside, undescribed
 from nightjar.warehouse.foreign import find_results
-from nightjar.warehouse.mending import mend, set_aside, undescribed
-from nightjar.warehouse.packing import (
+from nightjar.warehouse.reading.relations import selection
+from nightjar.warehouse.reading.snapshot import write_snapshot
+from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.storage.segments import COMMIT, KINDS, Catalog, Segment, Source
+from nightjar.warehouse.writing.bulk import Progress, publish_all, silent
+from nightjar.warehouse.writing.packing import (
     LARGE_ROLLOUTS,
     new_pack_id,
     pack_everything,
     remove_retired,
 )
-from nightjar.warehouse.publishing import PublishReport, write_files
-from nightjar.warehouse.relations import selection
-from nightjar.warehouse.segments import COMMIT, KINDS, Catalog, Segment, Source
-from nightjar.warehouse.snapshot import write_snapshot
+from nightjar.warehouse.writing.publishing import PublishReport, write_files
 
 _LOCK_TIMEOUT_SECONDS = 60.0
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nightjar.warehouse.querying import Parameters, QueryResult, run_statement
-from nightjar.warehouse.stopping import run_stoppable
+from nightjar.warehouse.reading.querying import Parameters, QueryResult, run_statement
+from nightjar.warehouse.reading.stopping import run_stoppable
 from nightjar.warehouse.warehouse import Warehouse
 
 

@@ -21,10 +21,10 @@ import duckdb
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import schema
 from nightjar.warehouse.database import connect_scratch, explained, quoted
-from nightjar.warehouse.folder import Folder
-from nightjar.warehouse.publishing import write_files
-from nightjar.warehouse.segments import KINDS
-from nightjar.warehouse.snapshot import NAME, write_snapshot
+from nightjar.warehouse.reading.snapshot import NAME, write_snapshot
+from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.storage.segments import KINDS
+from nightjar.warehouse.writing.publishing import write_files
 
 _LAST_DATABASE = 2
 _PREFIX = ".upgrading-"

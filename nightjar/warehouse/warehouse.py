@@ -10,15 +10,15 @@ import duckdb
 
 from nightjar.warehouse.backend import open_backend
 from nightjar.warehouse.location import Kind, folder_of, kind_of, resolve_warehouse, shown
-from nightjar.warehouse.publishing import PublishReport
-from nightjar.warehouse.querying import (
+from nightjar.warehouse.reading.querying import (
     QUERY_TIMEOUT_SECONDS,
     Parameters,
     QueryResult,
     run_arrow_query,
     run_query,
 )
-from nightjar.warehouse.stopping import run_stoppable
+from nightjar.warehouse.reading.stopping import run_stoppable
+from nightjar.warehouse.writing.publishing import PublishReport
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,7 +97,7 @@ class Warehouse:
 
     def catalog(self) -> QueryResult:
         """Returns every table and view with its columns: table, about, column, type, note."""
-        catalog = resources.files(__package__) / "queries" / "catalog.sql"
+        catalog = resources.files(__package__) / "catalog.sql"
         return self.query(catalog.read_text("utf-8"))
 
     def connect(self) -> duckdb.DuckDBPyConnection:

@@ -8,10 +8,10 @@ import pytest
 
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.doctor import diagnose, fix
-from nightjar.warehouse.folder import Folder
-from nightjar.warehouse.publishing import write_files
-from nightjar.warehouse.relations import selection
-from nightjar.warehouse.segments import KINDS, Source
+from nightjar.warehouse.reading.relations import selection
+from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.storage.segments import KINDS, Source
+from nightjar.warehouse.writing.publishing import write_files
 
 REBUILD = "nightjar warehouse rebuild"
 FIX = "nightjar warehouse doctor --fix"
@@ -220,7 +220,7 @@ class TestWhatDoesNotBelongThere:
     def test_what_a_killed_process_left(self, folder, nightjar):
         """A process writes half a segment and ends without a word."""
         script = (
-            "import os, sys; from pathlib import Path; from nightjar.warehouse.folder import Folder\n"
+            "import os, sys; from pathlib import Path; from nightjar.warehouse.storage.folder import Folder\n"
             "with Folder(Path(sys.argv[1])).scratch() as scratch:\n"
             "    (scratch / 'runs.parquet').write_bytes(bytes(1_000_000)); os._exit(9)\n"
         )

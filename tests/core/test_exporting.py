@@ -11,10 +11,10 @@ import duckdb
 import pytest
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse import Warehouse, export_runs
-from nightjar.warehouse.export_runs import Selection
-from nightjar.warehouse.exporting import ExportFormat, export
-from nightjar.warehouse.folder import Folder
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.export import ExportFormat, Selection, export
+from nightjar.warehouse.export import runs as export_runs
+from nightjar.warehouse.storage.folder import Folder
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import pytest
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.named_queries import named_queries, parse_query, question
+from nightjar.warehouse.reading.named_queries import named_queries, parse_query, question
 
 FAILED = None
 A_OLD = [1, 1, 1, 1, 0, 0]

@@ -11,8 +11,8 @@ from nightjar.envs import ToolEnv
 from nightjar.rubrics import Rubric
 from nightjar.testing import Answer, ModelServer, last_user_text, tool_call
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.packing import pack_everything
 from nightjar.warehouse.rebuilding import find_run_directories, rebuild
+from nightjar.warehouse.writing.packing import pack_everything
 
 
 def lines(path):

@@ -8,8 +8,9 @@ import duckdb
 import pytest
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse import Warehouse, querying
-from nightjar.warehouse.reading_only import one_reading
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.reading import querying
+from nightjar.warehouse.reading.reading_only import one_reading
 
 
 @pytest.fixture(scope="module")

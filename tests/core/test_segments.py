@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.packing import FAN_IN, LARGE_ROLLOUTS, crowded
-from nightjar.warehouse.segments import KINDS, Catalog, Segment, Source, segment_id_of
+from nightjar.warehouse.storage.segments import KINDS, Catalog, Segment, Source, segment_id_of
+from nightjar.warehouse.writing.packing import FAN_IN, LARGE_ROLLOUTS, crowded
 
 MORNING = datetime(2026, 11, 20, 6, 0, tzinfo=UTC)
 

@@ -10,11 +10,13 @@ import duckdb
 import pytest
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse import Warehouse, served, served_address
+from nightjar.warehouse import Warehouse
 from nightjar.warehouse.backend import open_store
-from nightjar.warehouse.prices import price
-from nightjar.warehouse.segments import SCHEMA
-from nightjar.warehouse.served_address import parse_address
+from nightjar.warehouse.served import address as served_address
+from nightjar.warehouse.served import tables as served
+from nightjar.warehouse.served.address import parse_address
+from nightjar.warehouse.storage.prices import price
+from nightjar.warehouse.storage.segments import SCHEMA
 
 PUBLISH = """
 import sys

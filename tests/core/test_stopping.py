@@ -8,7 +8,7 @@ import time
 import duckdb
 import pytest
 
-from nightjar.warehouse.stopping import run_stoppable
+from nightjar.warehouse.reading.stopping import run_stoppable
 
 ENDLESS = "SELECT sum(a.range * b.range) FROM range(1000000) a, range(10000000) b"
 

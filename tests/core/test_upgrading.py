@@ -12,7 +12,7 @@ import pytest
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import Warehouse, schema
 from nightjar.warehouse.doctor import diagnose
-from nightjar.warehouse.folder import Folder
+from nightjar.warehouse.storage.folder import Folder
 
 RUN = {
     "run_id": "run-1",

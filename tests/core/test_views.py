@@ -8,7 +8,7 @@ import pytest
 
 from nightjar import stats
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.prices import load_prices, price
+from nightjar.warehouse.storage.prices import load_prices, price
 
 
 def day(number):

@@ -14,9 +14,9 @@ import pytest
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import Warehouse, resolve_warehouse, schema
-from nightjar.warehouse.packing import pack_everything
-from nightjar.warehouse.segments import KINDS
-from nightjar.warehouse.versions import is_held, make_version
+from nightjar.warehouse.storage.segments import KINDS
+from nightjar.warehouse.storage.versions import is_held, make_version
+from nightjar.warehouse.writing.packing import pack_everything
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def warehouse(tmp_path):
 @pytest.fixture
 def fan_in(monkeypatch):
     """Packs as soon as there are four segments of about a size."""
-    monkeypatch.setattr("nightjar.warehouse.packing.FAN_IN", 4)
+    monkeypatch.setattr("nightjar.warehouse.writing.packing.FAN_IN", 4)
     return 4
 
 

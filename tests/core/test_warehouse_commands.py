@@ -187,8 +187,9 @@ class TestRebuild:
         script = f"""
 import os
 from pathlib import Path
-from nightjar.warehouse import packing, rebuilding
-from nightjar.warehouse.folder import Folder
+from nightjar.warehouse import rebuilding
+from nightjar.warehouse.writing import packing
+from nightjar.warehouse.storage.folder import Folder
 
 packing.LARGE_ROLLOUTS = 8
 warehouse = Folder(Path("outputs/warehouse"))
@@ -367,8 +368,8 @@ class TestPrune:
 
 
 def merge_last_three(house):
-    from nightjar.warehouse.folder import Folder
-    from nightjar.warehouse.packing import merge
+    from nightjar.warehouse.storage.folder import Folder
+    from nightjar.warehouse.writing.packing import merge
 
     folder = Folder(house.folder)
     with folder.packing_alone() as alone:

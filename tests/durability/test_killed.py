@@ -95,8 +95,8 @@ def test_resuming_a_complete_run_by_its_path_asks_nothing(nightjar, serve):
 @contextmanager
 def _publishing_waits(nightjar):
     """Keeps the warehouse busy, as another process that publishes would."""
-    nightjar.warehouse.folder.mkdir(parents=True)
-    with FileLock(nightjar.warehouse.folder / "nightjar.lock"):
+    nightjar.warehouse.storage.folder.mkdir(parents=True)
+    with FileLock(nightjar.warehouse.storage.folder / "nightjar.lock"):
         yield
 
 

@@ -8,7 +8,7 @@ import pytest
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.doctor import diagnose
-from nightjar.warehouse.folder import Folder
+from nightjar.warehouse.storage.folder import Folder
 
 FAN_IN = 4
 
@@ -86,7 +86,7 @@ def test_a_publish_that_does_not_fit_changes_nothing(disk, grow, make_run, leavi
 
 
 def test_a_pack_and_a_snapshot_that_do_not_fit_fail_no_publish(disk, grow, make_run, monkeypatch, caplog):
-    monkeypatch.setattr("nightjar.warehouse.packing.FAN_IN", FAN_IN)
+    monkeypatch.setattr("nightjar.warehouse.writing.packing.FAN_IN", FAN_IN)
     folder = disk / "warehouse"
     warehouse = Warehouse(folder)
     for number in range(FAN_IN - 1):

@@ -16,8 +16,8 @@ import pytest
 
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.doctor import diagnose
-from nightjar.warehouse.folder import Folder
-from nightjar.warehouse.packing import RETIRED_FOR
+from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.writing.packing import RETIRED_FOR
 
 PUBLISHERS, RUNS_EACH, READERS = 8, 50, 4
 EXAMPLES = 5
@@ -61,9 +61,9 @@ print(asked)
 PACKER = """
 import sys
 from pathlib import Path
-from nightjar.warehouse.folder import Folder
-from nightjar.warehouse.packing import pack_everything
-from nightjar.warehouse.snapshot import write_snapshot
+from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.writing.packing import pack_everything
+from nightjar.warehouse.reading.snapshot import write_snapshot
 folder = Folder(Path(sys.argv[1]))
 packed = 0
 while not Path(sys.argv[2]).exists():
@@ -208,7 +208,7 @@ def test_publishers_are_killed_at_random_moments(folder, run_dirs, processes, se
 
 
 def test_threads_that_share_a_warehouse_see_whole_runs(folder, run_dirs, monkeypatch):
-    monkeypatch.setattr("nightjar.warehouse.packing.FAN_IN", 4)
+    monkeypatch.setattr("nightjar.warehouse.writing.packing.FAN_IN", 4)
     warehouse = Warehouse(folder)
     done, wrong = threading.Event(), []
 

@@ -33,7 +33,7 @@ from warehouse_builds import Built, alone, build, plain_database, progress
 from warehouse_data import MODELS, REALISTIC, SHORT, Nights, Shape, env_id_of
 
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.folder import Folder
+from nightjar.warehouse.storage.folder import Folder
 
 WARM = 5
 ONE_BY_ONE = 20

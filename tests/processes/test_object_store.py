@@ -15,13 +15,14 @@ from datetime import timedelta
 import pytest
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse import Warehouse, object_store, remote_files
+from nightjar.warehouse import Warehouse
 from nightjar.warehouse.backend import open_store
-from nightjar.warehouse.folder import Folder
-from nightjar.warehouse.packing import merge, pack_everything
-from nightjar.warehouse.prices import price
 from nightjar.warehouse.pruning import prune
-from nightjar.warehouse.segments import Catalog
+from nightjar.warehouse.storage import object_store, remote_files
+from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.storage.prices import price
+from nightjar.warehouse.storage.segments import Catalog
+from nightjar.warehouse.writing.packing import merge, pack_everything
 
 s3fs = pytest.importorskip("s3fs", reason="needs pip install 'nightjar-evals[s3]'")
 pytest.importorskip("moto", reason="needs pip install 'moto[server]'")
@@ -37,7 +38,8 @@ for run_dir in run_dirs:
 
 PUBLISH_ALL_BUT_THE_LAST_FILE = """
 import sys, time
-from nightjar.warehouse import Warehouse, object_store
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.storage import object_store
 def wait(*_):
     print("uploaded", flush=True)
     time.sleep(60)
@@ -60,7 +62,7 @@ print("seen", flush=True)
 PACK = """
 import sys
 from nightjar.warehouse.backend import open_store
-from nightjar.warehouse.packing import pack_everything
+from nightjar.warehouse.writing.packing import pack_everything
 print("ready", flush=True)
 sys.stdin.readline()
 pack_everything(open_store(sys.argv[1]))
@@ -338,7 +340,7 @@ class TestTogether:
         assert warehouse.query("SELECT count(*) FROM rollouts").rows == [(28,)]
 
     def test_two_that_publish_the_same_leave_it_once(self, warehouse, location, run_dirs, monkeypatch):
-        monkeypatch.setattr("nightjar.warehouse.publishing.is_held", lambda *_: False)
+        monkeypatch.setattr("nightjar.warehouse.writing.publishing.is_held", lambda *_: False)
         for _ in range(2):
             assert Warehouse(location).publish(run_dirs[0]).is_new
         assert len(open_store(location).catalog().segments) == 2
@@ -377,7 +379,7 @@ class TestPacking:
         assert contents(Warehouse(location)) == before
 
         assert len(open_store(location).catalog().segments) == 5, "other machines may be reading the old ones"
-        monkeypatch.setattr("nightjar.warehouse.packing.RETIRED_FOR", timedelta(0))
+        monkeypatch.setattr("nightjar.warehouse.writing.packing.RETIRED_FOR", timedelta(0))
         pack_everything(open_store(location))
         assert [segment.is_pack for segment in open_store(location).catalog().segments.values()] == [True]
         assert contents(warehouse) == before
@@ -411,7 +413,7 @@ class TestPacking:
         assert contents(warehouse) == before
 
         monkeypatch.setattr(object_store, "LEFTOVER_AFTER", timedelta(0))
-        monkeypatch.setattr("nightjar.warehouse.packing.RETIRED_FOR", timedelta(0))
+        monkeypatch.setattr("nightjar.warehouse.writing.packing.RETIRED_FOR", timedelta(0))
         pack_everything(open_store(location))
         [kept] = open_store(location).catalog().segments
         assert kept.startswith("pack-")

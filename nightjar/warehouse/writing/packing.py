@@ -18,10 +18,10 @@ from tempfile import TemporaryDirectory
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import connect_scratch, explained
-from nightjar.warehouse.publishing import write_files
-from nightjar.warehouse.relations import selection
-from nightjar.warehouse.segments import Catalog, Segment, Source
-from nightjar.warehouse.store import Store
+from nightjar.warehouse.reading.relations import selection
+from nightjar.warehouse.storage.segments import Catalog, Segment, Source
+from nightjar.warehouse.storage.store import Store
+from nightjar.warehouse.writing.publishing import write_files
 
 FAN_IN = 16
 """How many segments of a size class are merged into one."""

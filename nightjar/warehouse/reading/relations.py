@@ -14,8 +14,8 @@ import duckdb
 
 from nightjar.warehouse import schema
 from nightjar.warehouse.database import parquet, quoted
-from nightjar.warehouse.prices import Price
-from nightjar.warehouse.segments import KINDS, Catalog, Source
+from nightjar.warehouse.storage.prices import Price
+from nightjar.warehouse.storage.segments import KINDS, Catalog, Source
 
 PRICES_COLUMNS = "model VARCHAR NOT NULL, since TIMESTAMPTZ NOT NULL, input DOUBLE NOT NULL, output DOUBLE NOT NULL"
 """The columns of the table of prices."""

@@ -17,8 +17,8 @@ import orjson
 from nightjar.errors import WarehouseError
 from nightjar.runs.jsonl import replace_file
 from nightjar.warehouse.database import connect_scratch, parquet
-from nightjar.warehouse.folder import Folder
-from nightjar.warehouse.segments import COMMIT, KINDS, SCHEMA, Segment
+from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.storage.segments import COMMIT, KINDS, SCHEMA, Segment
 
 SET_ASIDE = "damaged"
 """The folder, beside ``segments``, of segments that cannot be read."""

@@ -10,9 +10,9 @@ from pathlib import Path
 import duckdb
 
 from nightjar.warehouse.database import reason
-from nightjar.warehouse.folder import Folder
-from nightjar.warehouse.segments import Catalog
-from nightjar.warehouse.snapshot import NAME
+from nightjar.warehouse.reading.snapshot import NAME
+from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.storage.segments import Catalog
 
 _FILES = re.compile(r"'([^']*)/([^/']+)/runs\.parquet'")
 

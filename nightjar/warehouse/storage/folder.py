@@ -16,9 +16,9 @@ from filelock import FileLock, Timeout
 
 from nightjar.errors import WarehouseError
 from nightjar.runs.jsonl import replace_file
-from nightjar.warehouse.prices import FILE_NAME as PRICES_NAME
-from nightjar.warehouse.prices import Price, dump_prices, load_prices
-from nightjar.warehouse.segments import COMMIT, Catalog, Segment
+from nightjar.warehouse.storage.prices import FILE_NAME as PRICES_NAME
+from nightjar.warehouse.storage.prices import Price, dump_prices, load_prices
+from nightjar.warehouse.storage.segments import COMMIT, Catalog, Segment
 
 SCRATCH_PREFIX = ".writing-"
 """Begins the name of a segment that is not there yet."""

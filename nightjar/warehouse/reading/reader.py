@@ -17,9 +17,9 @@ import duckdb
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import explained, transaction
-from nightjar.warehouse.querying import connect_locked
-from nightjar.warehouse.relations import define
-from nightjar.warehouse.store import Store
+from nightjar.warehouse.reading.querying import connect_locked
+from nightjar.warehouse.reading.relations import define
+from nightjar.warehouse.storage.store import Store
 
 _TRIES = 5
 

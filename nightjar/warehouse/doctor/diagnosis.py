@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.bulk import Progress, silent
-from nightjar.warehouse.doctor_files import Fault, file_faults, page_faults, uncompressed_bytes
-from nightjar.warehouse.doctor_rows import Totals, examine
-from nightjar.warehouse.doctor_snapshot import snapshot_fault
-from nightjar.warehouse.folder import Folder
-from nightjar.warehouse.mending import SET_ASIDE, mend, undescribed
-from nightjar.warehouse.packing import FAN_IN, LARGE_ROLLOUTS, remove_retired
-from nightjar.warehouse.prices import FILE_NAME as PRICES_NAME
-from nightjar.warehouse.segments import COMMIT, KINDS, Catalog, Segment
-from nightjar.warehouse.snapshot import NAME, write_snapshot
+from nightjar.warehouse.doctor.files import Fault, file_faults, page_faults, uncompressed_bytes
+from nightjar.warehouse.doctor.mending import SET_ASIDE, mend, undescribed
+from nightjar.warehouse.doctor.rows import Totals, examine
+from nightjar.warehouse.doctor.snapshot import snapshot_fault
+from nightjar.warehouse.reading.snapshot import NAME, write_snapshot
+from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.storage.prices import FILE_NAME as PRICES_NAME
+from nightjar.warehouse.storage.segments import COMMIT, KINDS, Catalog, Segment
+from nightjar.warehouse.writing.bulk import Progress, silent
+from nightjar.warehouse.writing.packing import FAN_IN, LARGE_ROLLOUTS, remove_retired
 
 REBUILD = "nightjar warehouse rebuild"
 FIX = "nightjar warehouse doctor --fix"

@@ -17,7 +17,7 @@ from typing import Any
 from fsspec import AbstractFileSystem
 
 from nightjar.warehouse.location import shown
-from nightjar.warehouse.segments import Catalog
+from nightjar.warehouse.storage.segments import Catalog
 
 SMALL_BYTES = 256_000
 """A file of so many bytes is fetched in one piece."""

@@ -12,10 +12,10 @@ from tempfile import TemporaryDirectory
 import duckdb
 
 from nightjar.warehouse import schema
-from nightjar.warehouse.bulk import Progress, silent
 from nightjar.warehouse.database import connect_scratch, parquet, quoted, reason
-from nightjar.warehouse.folder import Folder
-from nightjar.warehouse.segments import KINDS, Segment
+from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.storage.segments import KINDS, Segment
+from nightjar.warehouse.writing.bulk import Progress, silent
 
 Columns = tuple[tuple[str, str], ...]
 """Names and types, as Parquet's footer has them."""

@@ -22,14 +22,14 @@ from nightjar.errors import WarehouseError
 from nightjar.warehouse import schema
 from nightjar.warehouse.database import connect_scratch, explained, quoted, transaction
 from nightjar.warehouse.location import shown
-from nightjar.warehouse.prices import Price
-from nightjar.warehouse.publishing import PublishReport, define_new, publish_with
-from nightjar.warehouse.querying import connect_locked
-from nightjar.warehouse.relations import PRICES_COLUMNS, insert_prices, segment_tables, views_script
-from nightjar.warehouse.run_files import RunFiles
-from nightjar.warehouse.segments import KINDS, SCHEMA
-from nightjar.warehouse.served_address import Address, parse_address
-from nightjar.warehouse.versions import is_held
+from nightjar.warehouse.reading.querying import connect_locked
+from nightjar.warehouse.reading.relations import PRICES_COLUMNS, insert_prices, segment_tables, views_script
+from nightjar.warehouse.served.address import Address, parse_address
+from nightjar.warehouse.storage.prices import Price
+from nightjar.warehouse.storage.segments import KINDS, SCHEMA
+from nightjar.warehouse.storage.versions import is_held
+from nightjar.warehouse.writing.publishing import PublishReport, define_new, publish_with
+from nightjar.warehouse.writing.run_files import RunFiles
 
 PATIENCE_SECONDS = 60.0
 """How long a publish or a query tries again while others write."""

@@ -1,7 +1,7 @@
 """Makes a segment of a run directory.
 
 DuckDB parses the run's files once, into temporary tables (``staging.py``), and writes the segment's files from them
-(``queries/publish.sql``). Nothing here needs a lock.
+(``publish.sql``). Nothing here needs a lock.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import orjson
 from nightjar import __version__
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import connect_scratch, explained, quoted
-from nightjar.warehouse.run_files import RunFiles, read_run
-from nightjar.warehouse.segments import KINDS, Segment, segment_id_of
-from nightjar.warehouse.staging import set_variable, stage_run
-from nightjar.warehouse.store import Store
-from nightjar.warehouse.versions import is_held, is_same
+from nightjar.warehouse.storage.segments import KINDS, Segment, segment_id_of
+from nightjar.warehouse.storage.store import Store
+from nightjar.warehouse.storage.versions import is_held, is_same
+from nightjar.warehouse.writing.run_files import RunFiles, read_run
+from nightjar.warehouse.writing.staging import set_variable, stage_run
 
 PARQUET_OPTIONS = (
     "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, ROW_GROUP_SIZE 8192, ROW_GROUP_SIZE_BYTES 33554432"
@@ -145,7 +145,7 @@ def define_new(connection: duckdb.DuckDBPyConnection, files: RunFiles) -> None:
     }
     for name, value in variables.items():
         set_variable(connection, name, value)
-    connection.execute((resources.files(__package__) / "queries" / "publish.sql").read_text("utf-8"))
+    connection.execute((resources.files(__package__) / "publish.sql").read_text("utf-8"))
 
 
 def write_files(

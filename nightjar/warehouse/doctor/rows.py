@@ -11,9 +11,9 @@ from tempfile import TemporaryDirectory
 import duckdb
 
 from nightjar.warehouse.database import connect_scratch, explained
-from nightjar.warehouse.folder import Folder
-from nightjar.warehouse.relations import define
-from nightjar.warehouse.segments import Catalog
+from nightjar.warehouse.reading.relations import define
+from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.storage.segments import Catalog
 
 _TOTALS = """
 SELECT

@@ -9,10 +9,10 @@ from importlib import resources
 from pathlib import Path
 from urllib.parse import quote
 
-from nightjar.warehouse.bulk import Progress
 from nightjar.warehouse.database import quoted
-from nightjar.warehouse.export_runs import ExportConnection, ExportedRun
-from nightjar.warehouse.publishing import PARQUET_OPTIONS
+from nightjar.warehouse.export.runs import ExportConnection, ExportedRun
+from nightjar.warehouse.writing.bulk import Progress
+from nightjar.warehouse.writing.publishing import PARQUET_OPTIONS
 
 TABLES = {
     "runs": "run_id",
@@ -145,7 +145,7 @@ def _for_csv(source: ExportConnection, table: str) -> str:
 
 def _for_jsonl(source: ExportConnection, table: str) -> str:
     if table == "rollouts":
-        return (resources.files(__package__) / "queries" / "export_rollouts.sql").read_text("utf-8")
+        return (resources.files(__package__) / "rollouts.sql").read_text("utf-8")
     moments = [
         f"strftime({name}, '%Y-%m-%dT%H:%M:%S.%f+00:00') AS {name}"
         for name, kind in _columns(source, table)

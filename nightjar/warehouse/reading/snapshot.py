@@ -19,10 +19,10 @@ from filelock import FileLock
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import schema
 from nightjar.warehouse.database import explained, transaction
-from nightjar.warehouse.folder import Folder
-from nightjar.warehouse.reader import read_patiently
-from nightjar.warehouse.relations import define
-from nightjar.warehouse.store import Store
+from nightjar.warehouse.reading.reader import read_patiently
+from nightjar.warehouse.reading.relations import define
+from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.storage.store import Store
 
 NAME = "nightjar.duckdb"
 

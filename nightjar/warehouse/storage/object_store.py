@@ -29,10 +29,10 @@ import duckdb
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.location import shown
-from nightjar.warehouse.prices import FILE_NAME as PRICES_NAME
-from nightjar.warehouse.prices import Price, dump_prices, load_prices
-from nightjar.warehouse.remote_files import RemoteFiles
-from nightjar.warehouse.segments import COMMIT, KINDS, Catalog, Segment
+from nightjar.warehouse.storage.prices import FILE_NAME as PRICES_NAME
+from nightjar.warehouse.storage.prices import Price, dump_prices, load_prices
+from nightjar.warehouse.storage.remote_files import RemoteFiles
+from nightjar.warehouse.storage.segments import COMMIT, KINDS, Catalog, Segment
 
 LEFTOVER_AFTER = timedelta(days=1)
 """How old the newest object of an upload is when nobody can be working on it any more."""

@@ -1,4 +1,4 @@
-"""The queries that Nightjar ships, each a file in ``queries/named`` that is run by its name.
+"""The queries that Nightjar ships, each a file in ``queries`` that is run by its name.
 
 A file opens with comments: what it answers in a sentence, then more about it if need be, then its parameters, one a
 line, as ``$name [type] [= default]: what it is``. The type is ``text`` (also where none stands), ``integer`` or
@@ -187,7 +187,7 @@ def find_query(name: str) -> NamedQuery:
 @cache
 def named_queries() -> dict[str, NamedQuery]:
     """Returns every query by its name, in alphabetical order."""
-    folder = resources.files(__package__) / "queries" / "named"
+    folder = resources.files("nightjar.warehouse") / "queries"
     files = {file.name: file for file in folder.iterdir() if file.name.endswith(".sql")}
     queries = (parse_query(name.removesuffix(".sql"), files[name].read_text("utf-8")) for name in sorted(files))
     return {query.name: query for query in queries}

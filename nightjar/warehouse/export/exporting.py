@@ -18,14 +18,14 @@ import orjson
 
 from nightjar import __version__
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.bulk import Progress, silent
 from nightjar.warehouse.database import connect_scratch, explained
-from nightjar.warehouse.export_database import write_database
-from nightjar.warehouse.export_files import TABLES, write_csv, write_jsonl, write_parquet
-from nightjar.warehouse.export_runs import ExportConnection, ExportedRun, Selection, choose_runs
-from nightjar.warehouse.export_target import MANIFEST, check_target, written_beside
-from nightjar.warehouse.folder import Folder
-from nightjar.warehouse.store import Store
+from nightjar.warehouse.export.database import write_database
+from nightjar.warehouse.export.files import TABLES, write_csv, write_jsonl, write_parquet
+from nightjar.warehouse.export.runs import ExportConnection, ExportedRun, Selection, choose_runs
+from nightjar.warehouse.export.target import MANIFEST, check_target, written_beside
+from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.storage.store import Store
+from nightjar.warehouse.writing.bulk import Progress, silent
 
 DEFAULT_TABLES = ("runs", "rollouts", "attempts", "examples")
 

@@ -14,9 +14,9 @@ import duckdb
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import MEMORY_LIMIT, SPILL_LIMIT, explained, quoted
-from nightjar.warehouse.memory import bounded_memory
-from nightjar.warehouse.reading_only import one_reading, one_statement
-from nightjar.warehouse.store import Readable
+from nightjar.warehouse.reading.memory import bounded_memory
+from nightjar.warehouse.reading.reading_only import one_reading, one_statement
+from nightjar.warehouse.storage.store import Readable
 
 if TYPE_CHECKING:
     import pyarrow as pa

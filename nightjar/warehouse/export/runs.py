@@ -10,11 +10,11 @@ import duckdb
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import quoted
-from nightjar.warehouse.querying import QUERY_TIMEOUT_SECONDS, run_query
-from nightjar.warehouse.reader import Reader
-from nightjar.warehouse.relations import define_prices, selection, views_script
-from nightjar.warehouse.segments import Catalog, Source
-from nightjar.warehouse.store import Store
+from nightjar.warehouse.reading.querying import QUERY_TIMEOUT_SECONDS, run_query
+from nightjar.warehouse.reading.reader import Reader
+from nightjar.warehouse.reading.relations import define_prices, selection, views_script
+from nightjar.warehouse.storage.segments import Catalog, Source
+from nightjar.warehouse.storage.store import Store
 
 SLICE_ROLLOUTS = 50_000
 """How many rollouts are written at a time, unless one run has more: their texts have room in memory."""

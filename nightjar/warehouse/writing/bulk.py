@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from nightjar.errors import NightjarError
-from nightjar.warehouse.publishing import PublishReport, publish_run
-from nightjar.warehouse.store import Store
+from nightjar.warehouse.storage.store import Store
+from nightjar.warehouse.writing.publishing import PublishReport, publish_run
 
 Progress = Callable[[int, int], None]
 """Is told how much is done, and of how much."""

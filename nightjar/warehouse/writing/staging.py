@@ -11,7 +11,7 @@ import orjson
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import explained
-from nightjar.warehouse.run_files import JsonFile, RunFiles
+from nightjar.warehouse.writing.run_files import JsonFile, RunFiles
 
 _ERROR = "STRUCT(error VARCHAR, message VARCHAR, phase VARCHAR, error_chain_repr VARCHAR, traceback VARCHAR)"
 _USAGE = "STRUCT(input_tokens BIGINT, output_tokens BIGINT)"

@@ -9,8 +9,8 @@ from typing import Protocol
 
 import duckdb
 
-from nightjar.warehouse.prices import Price
-from nightjar.warehouse.segments import Catalog, Segment
+from nightjar.warehouse.storage.prices import Price
+from nightjar.warehouse.storage.segments import Catalog, Segment
 
 
 class Readable(Protocol):

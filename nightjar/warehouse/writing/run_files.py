@@ -16,7 +16,7 @@ import orjson
 from nightjar.errors import RunDirectoryError, WarehouseError
 from nightjar.runs import summarize_rows
 from nightjar.runs.jsonl import scan_lines
-from nightjar.warehouse.versions import make_version
+from nightjar.warehouse.storage.versions import make_version
 
 _log = logging.getLogger(__name__)
 
