@@ -6,13 +6,15 @@ nightjar warehouse doctor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nightjar.cli.warehouse_location import JsonOption, WarehouseOption, open_store
 
 if TYPE_CHECKING:
+    from nightjar.warehouse.storage.segments import Catalog
     from nightjar.warehouse.storage.store import Store
 
 _SUMMARY = """
@@ -47,36 +49,48 @@ def info(warehouse: WarehouseOption = None, as_json: JsonOption = False) -> None
         _print_summary(record)
 
 
-def compact(warehouse: WarehouseOption = None, as_json: JsonOption = False) -> None:
+def compact(
+    now: Annotated[bool, typer.Option("--now", help="Remove at once what is replaced, not after an hour.")] = False,
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Merge all small segments, so that queries open fewer files. Publishing does what is needed by itself.
 
-    Readers and publishers go on meanwhile; removes at once what is replaced.
+    Readers and publishers go on meanwhile. What is replaced stays for an hour, for those who are reading it, and is
+    removed by the next publish after that.
 
     Example: nightjar warehouse compact
     """
     from nightjar.cli.warehouse_output import number, print_json, size
     from nightjar.warehouse.reading.snapshot import write_snapshot
     from nightjar.warehouse.storage.folder import Folder
-    from nightjar.warehouse.writing.packing import pack_everything
+    from nightjar.warehouse.writing.packing import RETIRED_FOR, pack_everything
 
     store = open_store(warehouse)
-    before = _on_disk(store)
-    packs = pack_everything(store)
+    before = _held(store.catalog())
+    packs = pack_everything(store, timedelta(0) if now else RETIRED_FOR)
     if isinstance(store, Folder):
         write_snapshot(store)
-    after = _on_disk(store)
+    catalog = store.catalog()
+    after, retired = _held(catalog), _retired_bytes(catalog)
     if as_json:
-        print_json({"packs": packs, "before": before, "after": after})
+        print_json({"packs": packs, "before": before, "after": after, "retired_bytes": retired})
         return
     typer.echo(
         f"{number(before['segments'], 'segment')}, {size(before['bytes'])} → "
         f"{number(after['segments'], 'segment')}, {size(after['bytes'])}"
     )
+    if retired:
+        typer.echo(f"{size(retired)} of what was replaced are removed after an hour; at once: --now", err=True)
 
 
-def _on_disk(store: Store) -> dict[str, int]:
-    segments = store.catalog().segments.values()
-    return {"segments": len(segments), "bytes": sum(segment.size for segment in segments)}
+def _held(catalog: Catalog) -> dict[str, int]:
+    needed = [segment.size for name, segment in catalog.segments.items() if name not in catalog.retired]
+    return {"segments": len(needed), "bytes": sum(needed)}
+
+
+def _retired_bytes(catalog: Catalog) -> int:
+    return sum(segment.size for segment in catalog.retired.values())
 
 
 def _summary(store: Store) -> dict[str, Any]:
@@ -95,8 +109,8 @@ def _summary(store: Store) -> dict[str, Any]:
         "runs": runs,
         "rollouts": rollouts,
         "segments": len(catalog.live),
-        "bytes": sum(segment.size for name, segment in catalog.segments.items() if name not in catalog.retired),
-        "retired_bytes": sum(segment.size for segment in catalog.retired.values()),
+        "bytes": _held(catalog)["bytes"],
+        "retired_bytes": _retired_bytes(catalog),
         "newest_run": dict(zip(found.columns[2:], newest, strict=True)) if runs else None,
     }
 

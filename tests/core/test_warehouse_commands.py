@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from nightjar.warehouse import Warehouse
+from nightjar.warehouse import Warehouse, connect
 
 EVERYTHING = {
     "runs": "SELECT * EXCLUDE (run_dir, version) FROM runs ORDER BY run_id",
@@ -115,7 +115,7 @@ class TestRebuild:
     def test_it_heals_a_damaged_segment(self, house, evals, write_run, nightjar, file):
         for number in range(3):
             house.publish(write_run(evals, f"run-{number}"))
-        nightjar("warehouse", "compact")
+        nightjar("warehouse", "compact", "--now")
         before = everything(house)
         damage(segments(house)[0] / file)
         assert nightjar("warehouse", "doctor").code == 1
@@ -273,6 +273,23 @@ class TestCompact:
         assert "→ 1 segment, " in ended.out
         assert everything(house) == before
         assert nightjar("warehouse", "doctor").code == 0
+
+    def test_who_reads_what_was_replaced_goes_on_for_an_hour(self, house, evals, write_run, nightjar):
+        for number in range(3):
+            house.publish(write_run(evals, f"run-{number}"))
+        with connect(house.folder) as notebook:
+            ended = nightjar("warehouse", "compact")
+            assert notebook.sql("SELECT count(DISTINCT run_id), count(prompt) FROM rollouts").fetchall() == [(3, 12)]
+        assert "of what was replaced are removed after an hour; at once: --now" in ended.err
+        assert nightjar("warehouse", "doctor").code == 0
+
+    def test_what_was_replaced_goes_at_once(self, house, evals, write_run, nightjar):
+        for number in range(3):
+            house.publish(write_run(evals, f"run-{number}"))
+        ended = nightjar("warehouse", "compact", "--now")
+        assert (ended.code, ended.err) == (0, "")
+        assert len(segments(house)) == 1
+        assert run_ids(house) == ["run-0", "run-1", "run-2"]
 
     def test_in_json(self, house, evals, write_run, nightjar):
         for number in range(2):

@@ -55,8 +55,12 @@ def pack_as_needed(store: Store) -> int:
     return packed
 
 
-def pack_everything(store: Store) -> int:
-    """Merges all small segments, whatever their number, and removes at once what is retired.
+def pack_everything(store: Store, retired_for: timedelta = timedelta(0)) -> int:
+    """Merges all small segments, whatever their number, and removes what is retired.
+
+    Args:
+        store: the warehouse.
+        retired_for: how long what is replaced stays; in an object store it stays an hour at least.
 
     Returns:
         How many packs were written.
@@ -70,7 +74,7 @@ def pack_everything(store: Store) -> int:
         batches = list(_batches(store.catalog()))
         for batch in batches:
             merge(store, batch)
-        remove_retired(store, older_than=RETIRED_FOR if store.is_remote else timedelta(0))
+        remove_retired(store, older_than=max(retired_for, RETIRED_FOR) if store.is_remote else retired_for)
     return len(batches)
 
 
