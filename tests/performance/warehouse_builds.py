@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from warehouse_data import Nights, Shape
 
 from nightjar.warehouse import Warehouse
+from nightjar.warehouse.reading.relations import views_script
 
 _ROLLOUTS_AT_ONCE = 5_000
 """What a process publishes before it reports."""
@@ -130,7 +130,7 @@ def _copy(warehouse: Path, path: Path, *, has_texts: bool) -> None:
             columns = f"* {no_texts}" if table == "rollouts" and not has_texts else "*"
             connection.execute(f"CREATE TABLE plain.segments.{table} AS SELECT {columns} FROM segments.{table}")
         connection.execute("USE plain")
-        connection.execute((resources.files("nightjar.warehouse") / "views.sql").read_text("utf-8"))
+        connection.execute(views_script())
         connection.execute("USE memory; DETACH plain")
     unfinished.rename(path)
 
