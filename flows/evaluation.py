@@ -20,7 +20,7 @@ from flows.progress import progress_artifact
 from flows.run_log import nightjar_log_in_run_log
 from nightjar.config import parse_run_config
 from nightjar.errors import RunError
-from nightjar.evaluation import Run, Shard, run_shards
+from nightjar.evaluation import Run, Shard, run_shards, stages
 from nightjar.warehouse import Warehouse, resolve_warehouse
 from tasks import evaluation as tasks
 from tasks.evaluation import live
@@ -74,6 +74,7 @@ async def evaluate(
 
     Raises:
         RunError: rollouts are missing; Retry does only these.
+        WarehouseError: the warehouse cannot be written; unless it broke meanwhile, nothing was asked of the model.
     """
     nightjar_log_in_run_log()
     config = parse_run_config(
@@ -93,18 +94,20 @@ async def evaluate(
         }
     )
     folder = Path(output_dir) if output_dir else None
+    chosen = Warehouse(resolve_warehouse(warehouse))
+    stages.check_warehouse(chosen)
     run = await tasks.load_env(live(config), folder, resume or None, str(flow_run.id))
     key = re.sub(r"[^a-z0-9]+", "-", f"{env_id}-{model}".lower()).strip("-")
     try:
         async with progress_artifact(run, key):
-            error = await run_shards(run, _generate, _score)
-        summary = await tasks.aggregate(live(run), live(error))
+            stopped_by = await run_shards(run, _generate, _score)
+        summary = await tasks.aggregate(live(run), live(stopped_by))
         metadata = run.directory.read_metadata()
-        await tasks.publish(live(run.directory), live(Warehouse(resolve_warehouse(warehouse))), metadata, key)
+        await tasks.publish(live(run.directory), live(chosen), metadata, key)
     finally:
         await run.close()
-    if error is not None:
-        raise error
+    if run.error is not None:
+        raise run.error
     if metadata["status"] != "completed":
         missing = f"{summary.rollouts - summary.scored} of {summary.rollouts} rollouts"
         raise RunError(

@@ -136,7 +136,7 @@ def show_outcome(outcome: Outcome) -> None:
     console.print(panel)
     for label, text in (
         ("Results", outcome.path),
-        ("Warehouse", outcome.warehouse),
+        ("Warehouse", outcome.warehouse if outcome.unpublished is None else f"not published in {outcome.warehouse}"),
         ("Next", _next_command(outcome)),
     ):
         console.print(f"{label + ':':<11}{text}", highlight=False, markup=False, soft_wrap=True)
@@ -178,4 +178,5 @@ def _next_command(outcome: Outcome) -> str:
         return f"the same command with --resume {shlex.quote(str(outcome.path))}"
     is_default = outcome.warehouse == shown(resolve_warehouse())
     options = [] if is_default else ["--warehouse", outcome.warehouse]
-    return shlex.join(["nightjar", "sql", "SELECT * FROM leaderboard", *options])
+    next_step = ["sql", "SELECT * FROM leaderboard"] if outcome.unpublished is None else ["publish", str(outcome.path)]
+    return shlex.join(["nightjar", *next_step, *options])

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import typer
 
 from nightjar.cli import options
+from nightjar.errors import ConfigError
+
+if TYPE_CHECKING:
+    from nightjar.config import Provider, RunConfig
 
 
 def eval_run(
@@ -49,13 +55,12 @@ def eval_run(
     interrupted run goes on with --resume and asks nothing twice.
     """
     from nightjar.cli import running
-    from nightjar.config import find_provider, parse_run_config
 
     if direct and prefect:
         raise typer.BadParameter("--direct and --prefect exclude each other")
-    known = find_provider(provider)
+    known = _provider(provider)
     limits = {"max_tokens": max_tokens, "temperature": temperature}
-    config = parse_run_config(
+    config = _config(
         {
             "env_id": env_id,
             "model": model,
@@ -88,3 +93,31 @@ def eval_run(
     running.set_up_logging(verbose)
     outcome = running.run(config, mode, output_dir, resume, warehouse)
     running.finish(outcome, as_json)
+
+
+def _provider(name: str) -> Provider:
+    from nightjar.config import find_provider
+
+    try:
+        return find_provider(name)
+    except ConfigError as error:
+        raise typer.BadParameter(str(error), param_hint="'--provider' / '-p'") from error
+
+
+def _config(values: dict[str, Any]) -> RunConfig:
+    """Returns the configuration; what no environment, endpoint or file has to do with is wrong usage."""
+    from nightjar.config import parse_run_config
+
+    try:
+        config = parse_run_config(values)
+        config.client_config()
+    except ConfigError as error:
+        if type(error) is not ConfigError:  # one of its kinds: the environment is broken
+            raise
+        field, _, message = str(error).partition(": ")
+        raise typer.BadParameter(message, param_hint=_flag(field)) from error
+    return config
+
+
+def _flag(field: str) -> str:
+    return "'ENV'" if field == "env_id" else f"'--{field.replace('_', '-')}'"

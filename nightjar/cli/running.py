@@ -20,7 +20,7 @@ from nightjar.cli.memory import limit_memory
 from nightjar.cli.prefect_api import find_prefect_api
 from nightjar.config import RunConfig
 from nightjar.errors import RunError
-from nightjar.evaluation import Outcome, evaluate, watcher
+from nightjar.evaluation import Outcome, evaluate, stages, watcher
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
 Mode: TypeAlias = Literal["auto", "prefect", "direct"]
@@ -56,15 +56,22 @@ def run(
     location = resolve_warehouse(warehouse)
     api_url = None if mode == "direct" else find_prefect_api()
     if mode == "prefect" or api_url is not None:
-        from nightjar.cli.prefect_mode import evaluate_as_flow
-
-        return _watched(lambda: evaluate_as_flow(config, location, output_dir, resume, api_url))
+        return _watched(lambda: _run_as_flow(config, location, output_dir, resume, api_url))
     if mode == "auto":
         typer.echo(
             "No Prefect server answers: running in this process ('nightjar up' starts one).",
             err=True,
         )
     return _watched(lambda: evaluate(config, warehouse=Warehouse(location), output_dir=output_dir, resume=resume))
+
+
+async def _run_as_flow(
+    config: RunConfig, location: str, output_dir: Path | None, resume: str | None, api_url: str | None
+) -> Outcome:
+    stages.check_warehouse(Warehouse(location))
+    from nightjar.cli.prefect_mode import evaluate_as_flow
+
+    return await evaluate_as_flow(config, location, output_dir, resume, api_url)
 
 
 def _watched(evaluation: Callable[[], Awaitable[Outcome]]) -> Outcome:
@@ -113,11 +120,7 @@ def _interruptible(display: RunDisplay) -> Iterator[None]:
 
 
 def finish(outcome: Outcome, as_json: bool) -> None:
-    """Shows how a run ended, and leaves the process with its exit code: 0 when all is scored.
-
-    Raises:
-        RunError: what stopped the run.
-    """
+    """Shows how a run ended, and leaves the process with its exit code: 0 when all is scored and published."""
     if as_json:
         typer.echo(json.dumps({**outcome.metadata, "path": str(outcome.path)}, indent=2))
     else:
@@ -127,5 +130,7 @@ def finish(outcome: Outcome, as_json: bool) -> None:
     elif outcome.summary.first_error is not None:
         failed = f"{outcome.summary.failed} of {outcome.summary.rollouts} rollouts failed"
         typer.echo(f"Error: {failed}. The first: {outcome.summary.first_error.partition(chr(10))[0]}", err=True)
-    code = 130 if outcome.status == "cancelled" else int(outcome.status != "completed")
-    raise typer.Exit(code)
+    if outcome.unpublished is not None:
+        typer.echo(f"Error: {outcome.unpublished}", err=True)
+    has_failed = outcome.status != "completed" or outcome.unpublished is not None
+    raise typer.Exit(130 if outcome.status == "cancelled" else int(has_failed))

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from nightjar.config import RunConfig
 from nightjar.engine import Shard, task_group
-from nightjar.errors import RunError
+from nightjar.errors import RunError, WarehouseError
 from nightjar.evaluation import stages
 from nightjar.evaluation.run import Run
 from nightjar.runs import Summary
@@ -28,6 +28,7 @@ class Outcome:
         summary: its aggregates.
         warehouse: where it is published.
         error: what stopped it before its end; None where it came to its end.
+        unpublished: why it is not in the warehouse, with the command that publishes it later; None where it is there.
     """
 
     path: Path
@@ -35,12 +36,14 @@ class Outcome:
     summary: Summary
     warehouse: str
     error: BaseException | None = None
+    unpublished: WarehouseError | None = None
 
     @classmethod
-    def of(cls, run: Run, warehouse: Warehouse) -> Self:
-        """Returns how a run ended that is aggregated and published."""
+    def of(cls, run: Run, warehouse: Warehouse, unpublished: WarehouseError | None = None) -> Self:
+        """Returns how a run ended that is aggregated and, unless there is a reason, published."""
         assert run.summary is not None, "the run is aggregated"
-        return cls(run.directory.path, run.directory.read_metadata(), run.summary, warehouse.location, run.error)
+        metadata = run.directory.read_metadata()
+        return cls(run.directory.path, metadata, run.summary, warehouse.location, run.error, unpublished)
 
     @property
     def run_id(self) -> str:
@@ -62,6 +65,9 @@ async def evaluate(
 ) -> Outcome:
     """Runs an evaluation to its end and publishes it, also when an error or somebody stops it.
 
+    A warehouse that breaks meanwhile does not cost the results: they are on disk, and the outcome says why they are not
+    published.
+
     Args:
         config: what to run.
         warehouse: where to publish.
@@ -70,18 +76,27 @@ async def evaluate(
     Raises:
         ConfigError: the run cannot be started as asked for.
         RunError: the run directory cannot be used.
-        WarehouseError: the results are on disk and could not be published.
+        WarehouseError: the warehouse cannot be written; nothing was asked of the model.
     """
+    stages.check_warehouse(warehouse)
     run = stages.load_env(config, output_dir=output_dir, resume=resume)
     try:
         error = await run_shards(run, stages.generate, stages.score)
         stages.aggregate(run, error)
-        stages.publish(run.directory, warehouse)
+        unpublished = _publish(run, warehouse)
     finally:
         await run.close()
     if isinstance(error, Exception) and not isinstance(error, RunError):
         raise error
-    return Outcome.of(run, warehouse)
+    return Outcome.of(run, warehouse, unpublished)
+
+
+def _publish(run: Run, warehouse: Warehouse) -> WarehouseError | None:
+    try:
+        stages.publish(run.directory, warehouse)
+    except WarehouseError as error:
+        return error
+    return None
 
 
 async def run_shards(

@@ -12,7 +12,7 @@ from typing import Any
 from nightjar.config import ALL_EXAMPLES, RunConfig
 from nightjar.data import Examples, example_hash, fingerprint
 from nightjar.errors import DatasetError, NightjarError, RunDirectoryError
-from nightjar.runs import RunDirectory, runs_folder
+from nightjar.runs import RunDirectory, runs_folder, runs_folders
 from nightjar.runs.identity import check_same, is_same
 
 _OWN = Path(__file__).parents[1]
@@ -83,7 +83,7 @@ def find_resumable(config: RunConfig, output_dir: Path | None) -> RunDirectory |
     """
     asked = config.model_dump(mode="json")
     folder = runs_folder(config.env_id, config.model, output_dir, config.environments_dir)
-    for directory in _newest_first(folder):
+    for directory in _newest_first(runs_folders(folder, config.env_id, config.model)):
         try:
             saved = directory.read_config()
         except RunDirectoryError:
@@ -107,9 +107,11 @@ def _is_covered(directory: RunDirectory, saved: dict[str, Any], config: RunConfi
     return metadata.get("status") == "completed" and bool(metadata.get("published_at"))
 
 
-def _newest_first(folder: Path) -> Iterable[RunDirectory]:
-    if not folder.is_dir():
-        return []
-    found = [path for path in folder.iterdir() if (path / "config.json").is_file()]
+def _newest_first(folders: Iterable[Path]) -> Iterable[RunDirectory]:
+    found = [path for folder in folders if folder.is_dir() for path in folder.iterdir() if _is_run(path)]
     found.sort(key=lambda path: (path / "config.json").stat().st_mtime, reverse=True)
     return [RunDirectory(path) for path in found]
+
+
+def _is_run(path: Path) -> bool:
+    return (path / "config.json").is_file()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +28,8 @@ from nightjar.envs import (
     load_environment,
 )
 from nightjar.envs.verifiers_alias import preferred
-from nightjar.errors import ConfigError, DatasetError, RunDirectoryError, WarehouseError
+from nightjar.errors import ConfigError, DatasetError, RunDirectoryError
+from nightjar.evaluation.publishing import check_warehouse, publish
 from nightjar.evaluation.run import Run, watcher
 from nightjar.evaluation.selection import (
     Selection,
@@ -37,8 +39,11 @@ from nightjar.evaluation.selection import (
 )
 from nightjar.evaluation.settings import apply_settings
 from nightjar.packages import source_commit
-from nightjar.runs import Journal, RunDirectory, Summary, new_run_id, runs_folder, summarize
-from nightjar.warehouse import PublishReport, Warehouse
+from nightjar.runs import Journal, RunDirectory, Summary, new_run_id, runs_folder, summarize_rows
+from nightjar.runs.columns import StateColumns
+from nightjar.runs.jsonl import scan_lines
+
+__all__ = ["LATEST", "aggregate", "check_warehouse", "generate", "load_env", "publish", "score"]
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +87,7 @@ def load_env(
     directory = _directory(resolved, output_dir, resume, run_id)
     with ExitStack() as opened:
         opened.enter_context(directory)
+        directory.reserve_room()
         is_resumed = directory.exists()
         if is_resumed:
             check_resumable(directory, config, selection, version)
@@ -152,18 +158,29 @@ async def score(run: Run, shard: Shard) -> int:
 def aggregate(run: Run, error: BaseException | None = None) -> Summary:
     """Puts the results in order, adds them up, and replaces ``metadata.json``.
 
+    A disk that is full or broken here stops the run like one that was before: what is on it is added up.
+
     Args:
         run: the run, of which nothing is under way any more.
         error: what stopped it before its end; None where it came to its end.
+
+    Raises:
+        RunDirectoryError: ``metadata.json`` cannot be written.
     """
-    run.journal.finish()
-    summary = summarize(
-        run.directory.results_path,
+    try:
+        run.journal.finish()
+        rows: Iterable[dict[str, Any]] = (line.row for line in scan_lines(run.directory.results_path))
+    except RunDirectoryError as broken:
+        rows = run.journal.rows()
+        error = error or broken
+    summary = summarize_rows(
+        rows,
         rollouts=run.rollouts,
         rollouts_per_example=run.config.rollouts_per_example,
         pass_threshold=run.env.pass_threshold,
     )
     run.summary, run.error = summary, error
+    _warn_of_unknown_columns(run.journal.columns)
     status = _status(run, summary, error)
     run.directory.write_metadata(run.metadata(status, summary))
     logger.info(
@@ -173,6 +190,15 @@ def aggregate(run: Run, error: BaseException | None = None) -> Summary:
     return summary
 
 
+def _warn_of_unknown_columns(columns: StateColumns) -> None:
+    if columns.unknown:
+        logger.warning(
+            "No rollout has the state columns (-C) %s: they are null in its results. Choose among: %s",
+            ", ".join(map(repr, columns.unknown)),
+            ", ".join(columns.choices),
+        )
+
+
 def _status(run: Run, summary: Summary, error: BaseException | None) -> str:
     if isinstance(error, asyncio.CancelledError):
         return "cancelled"
@@ -180,27 +206,6 @@ def _status(run: Run, summary: Summary, error: BaseException | None) -> str:
         return "failed"
     missing = summary.rollouts - summary.scored
     return "completed" if missing <= run.config.tolerated_failures * summary.rollouts else "incomplete"
-
-
-def publish(directory: RunDirectory, warehouse: Warehouse) -> PublishReport:
-    """Publishes a run directory into the warehouse, all of it or nothing, and notes in its metadata that it is there.
-
-    Raises:
-        WarehouseError: it cannot be written; the message says where the results are.
-    """
-    try:
-        report = warehouse.publish(directory.path)
-    except WarehouseError as error:
-        reason = str(error).rstrip(".")
-        raise WarehouseError(
-            f"{reason}. The results are in {directory.path}: 'nightjar publish' with this path publishes them."
-        ) from error
-    published_at = datetime.now(UTC).isoformat(timespec="seconds")
-    try:
-        directory.write_metadata(directory.read_metadata() | {"published_at": published_at})
-    except RunDirectoryError as error:
-        logger.warning("The run is published, but cannot be noted as such: %s", error)
-    return report
 
 
 def _plan(config: RunConfig, env: Environment) -> Plan:
@@ -263,7 +268,7 @@ def _facts(
     now = datetime.now(UTC)
     before = directory.read_metadata() if (directory.path / "metadata.json").is_file() else {}
     return {
-        "env_id": config.env_id.partition("@")[0],
+        "env_id": before.get("env_id") or config.env_id.partition("@")[0],
         "env_args": config.env_args,
         "extra_env_kwargs": config.extra_env_kwargs,
         "env_version": env_version,

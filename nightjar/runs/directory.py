@@ -15,6 +15,7 @@ from filelock import FileLock, Timeout
 
 from nightjar.errors import RunDirectoryError, RunLockedError
 from nightjar.runs.jsonl import replace_file
+from nightjar.runs.reserve import Reserve
 
 OUTPUT_DIR = Path("outputs")
 ENVIRONMENTS_DIR = Path("environments")
@@ -24,6 +25,20 @@ _RUN_ID_CHARACTERS = 12
 def new_run_id(source: uuid.UUID | None = None) -> str:
     """Returns 12 hex digits: of a flow run's id, so that its retry finds its run again, or random ones."""
     return (source or uuid.uuid4()).hex[-_RUN_ID_CHARACTERS:]
+
+
+def environment_name(env_id: str) -> str:
+    """Returns what an environment is called in ``owner/name@version``, however its words are joined.
+
+    Example:
+        >>> environment_name("ada/my_env@1.2")
+        'my-env'
+    """
+    return _short_name(env_id).replace("_", "-")
+
+
+def _short_name(env_id: str) -> str:
+    return env_id.rpartition("/")[2].partition("@")[0]
 
 
 def runs_folder(
@@ -40,11 +55,25 @@ def runs_folder(
         output_dir: None for ``{environments_dir}/{module}/outputs`` where that folder exists, else ``outputs``.
         environments_dir: where environments are developed.
     """
-    name = env_id.rpartition("/")[2].partition("@")[0]
+    name = _short_name(env_id)
     if output_dir is None:
         beside = environments_dir / name.replace("-", "_") / "outputs"
         output_dir = beside if beside.is_dir() else OUTPUT_DIR
     return output_dir / "evals" / f"{name}--{model.replace('/', '--')}"
+
+
+def runs_folders(folder: Path, env_id: str, model: str) -> list[Path]:
+    """Returns the folders beside ``runs_folder`` that hold runs of the same pair, however the environment was written.
+
+    Args:
+        folder: what ``runs_folder`` returns.
+        env_id, model: as for it.
+    """
+    end, name = f"--{model.replace('/', '--')}", environment_name(env_id)
+    beside = folder.parent.iterdir() if folder.parent.is_dir() else ()
+    return [
+        path for path in beside if path.name.endswith(end) and environment_name(path.name.removesuffix(end)) == name
+    ]
 
 
 class RunDirectory:
@@ -59,6 +88,7 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = FileLock(path / ".lock", timeout=0, thread_local=False)
+        self._reserve = Reserve(path / "metadata.json")
 
     @property
     def run_id(self) -> str:
@@ -97,11 +127,32 @@ class RunDirectory:
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Replaces the configuration."""
-        self._write("config.json", config)
+        replace_file(self.path / "config.json", [_dumped(config)])
+
+    def reserve_room(self) -> None:
+        """Takes room for one last replacement of the metadata, so that a disk that fills up leaves a status.
+
+        It is free again when the directory is unlocked.
+
+        Raises:
+            RunDirectoryError: the disk is full.
+        """
+        self._reserve.take()
 
     def write_metadata(self, metadata: Mapping[str, Any]) -> None:
-        """Replaces status and aggregates."""
-        self._write("metadata.json", metadata)
+        """Replaces status and aggregates; on a full disk in the room that was reserved.
+
+        Raises:
+            RunDirectoryError: they cannot be written; the old ones stay.
+        """
+        content = _dumped(metadata)
+        try:
+            replace_file(self.path / "metadata.json", [content])
+        except RunDirectoryError as full:
+            try:
+                self._reserve.spend(content)
+            except RunDirectoryError:
+                raise full from None
 
     def __enter__(self) -> Self:
         """Locks the directory.
@@ -131,6 +182,7 @@ class RunDirectory:
         traceback: TracebackType | None,
     ) -> None:
         """Unlocks the directory."""
+        self._reserve.give_back()
         self._lock.release()
 
     def _read(self, name: str) -> dict[str, Any]:
@@ -145,6 +197,7 @@ class RunDirectory:
             raise RunDirectoryError(f"{path} is damaged: not a JSON object")
         return content
 
-    def _write(self, name: str, content: Mapping[str, Any]) -> None:
-        options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
-        replace_file(self.path / name, [orjson.dumps(content, default=str, option=options)])
+
+def _dumped(content: Mapping[str, Any]) -> bytes:
+    options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
+    return orjson.dumps(content, default=str, option=options)

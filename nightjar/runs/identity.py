@@ -7,7 +7,7 @@ from typing import Any
 
 from nightjar.data import fingerprint
 from nightjar.errors import ResumeMismatchError
-from nightjar.runs.directory import RunDirectory
+from nightjar.runs.directory import RunDirectory, environment_name
 
 IDENTITY = (
     "env_id",
@@ -58,4 +58,9 @@ def check_same(
 def _differences(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Returns field to (saved value, value asked for); nothing set is the same as a field that older runs lack."""
     pairs = {name: (saved.get(name), asked.get(name)) for name in IDENTITY}
-    return {name: (was, now) for name, (was, now) in pairs.items() if (was or None) != (now or None)}
+    return {name: pair for name, pair in pairs.items() if _comparable(name, pair[0]) != _comparable(name, pair[1])}
+
+
+def _comparable(name: str, value: Any) -> Any:
+    """An environment may be written ``my_env``, ``my-env`` or ``owner/my-env@1.2``; its version is compared apart."""
+    return environment_name(value) if value and name == "env_id" else value or None

@@ -18,6 +18,7 @@ import orjson
 
 from nightjar.errors import RunDirectoryError
 from nightjar.records import Key, RolloutOutput, attempt_row, key_of, restore_state, result_row
+from nightjar.runs.columns import StateColumns
 from nightjar.runs.directory import RunDirectory
 from nightjar.runs.jsonl import JsonLines, Line, Place, replace_file, scan_lines
 from nightjar.state import State
@@ -42,6 +43,9 @@ class Journal:
         hash_of: from an example_id to the example's content hash.
         state_columns: keys of the state that results keep besides their own.
 
+    Attributes:
+        columns: which of these the states had.
+
     Raises:
         RunDirectoryError: a file cannot be opened, or is damaged; file and line are named.
     """
@@ -53,7 +57,7 @@ class Journal:
         state_columns: Sequence[str] = (),
     ) -> None:
         self._hash_of = hash_of
-        self._state_columns = tuple(state_columns)
+        self.columns = StateColumns(state_columns)
         self._attempts: dict[Key, int] = {}
         self._generated: dict[Key, Place] = {}
         self._recorded: dict[Key, Place] = {}
@@ -101,12 +105,13 @@ class Journal:
                 state,
                 attempts=self._attempts.get(key_of(state), 0),
                 example_hash=self._hash_of(state["example_id"]),
-                state_columns=self._state_columns,
+                state_columns=self.columns.names,
             )
             for state in states
         ]
         for state, row, place in zip(states, rows, self._results.append(rows), strict=True):
             self._remember(key_of(state), place, row)
+            self.columns.look_at(state, row)
         return rows
 
     def restore(self, state: State) -> State:
@@ -114,13 +119,24 @@ class Journal:
         return restore_state(state, self._ledger.read_row(self._generated[key_of(state)]))
 
     def finish(self) -> None:
-        """Puts the results in order, one line a rollout, waits until all is on disk, and closes the files."""
+        """Puts the results in order, one line a rollout, waits until all is on disk, and closes the files.
+
+        Raises:
+            RunDirectoryError: the disk is full or broken; the results are as they were.
+        """
         try:
             self._ledger.sync()
             self._results.sync()
             self._order_results()
         finally:
             self.close()
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yields the results that count, in no order, as long as they were not put in order."""
+        path = self._results.path
+        for line in scan_lines(path):
+            if self._recorded.get(_key_in(line, path, ())) == line.place:
+                yield line.row
 
     def close(self) -> None:
         """Closes the files as they are; once is enough."""
@@ -158,8 +174,8 @@ class Journal:
             try:
                 self._ledger.sync()
                 self._results.sync()
-            except OSError as error:
-                logger.warning("Cannot sync the run directory to disk: %s", error.strerror)
+            except RunDirectoryError as error:
+                logger.warning("Cannot sync the run directory to disk: %s", error)
 
     def _order_results(self) -> None:
         """Rewrites the results in order and without what was replaced, unless they are so already."""

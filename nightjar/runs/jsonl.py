@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -87,10 +88,17 @@ class JsonLines:
         return self._size
 
     def sync(self) -> None:
-        """Waits until what was appended is on disk."""
+        """Waits until what was appended is on disk.
+
+        Raises:
+            RunDirectoryError: the disk is full or broken.
+        """
         size = self._size
         if self._synced_size != size:
-            os.fdatasync(self._file)
+            try:
+                os.fdatasync(self._file)
+            except OSError as error:
+                raise RunDirectoryError(f"Cannot write {str(self.path)!r}: {error.strerror}") from error
             self._synced_size = size
 
     def close(self) -> None:
@@ -194,5 +202,6 @@ def replace_file(path: Path, content: Iterable[bytes]) -> None:
             os.fsync(file.fileno())
         beside.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
         raise RunDirectoryError(f"Cannot write {str(path)!r}: {error.strerror}") from error

@@ -12,6 +12,7 @@ import duckdb
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import explained
 from nightjar.warehouse.location import Kind, folder_of, kind_of, shown
+from nightjar.warehouse.reading.damage import damage_named
 from nightjar.warehouse.reading.reader import Reader, read_patiently
 from nightjar.warehouse.reading.relations import define
 from nightjar.warehouse.reading.snapshot import write_snapshot
@@ -20,6 +21,7 @@ from nightjar.warehouse.storage.store import Store
 from nightjar.warehouse.upgrading import upgrade_if_old
 from nightjar.warehouse.writing.packing import pack_as_needed
 from nightjar.warehouse.writing.publishing import PublishReport, publish_run
+from nightjar.warehouse.writing.writability import check_store
 
 Answer = TypeVar("Answer")
 
@@ -28,6 +30,9 @@ _log = logging.getLogger(__name__)
 
 class Backend(Protocol):
     """Publishes and reads; ``str()`` of it is its location for messages, without credentials."""
+
+    def check_writable(self) -> None:
+        """Finds out whether runs can be published; leaves nothing behind."""
 
     def publish(self, run_dir: Path) -> PublishReport:
         """Makes the warehouse hold a run as its directory has it now."""
@@ -84,6 +89,11 @@ class SegmentedWarehouse:
         """Its location for messages."""
         return str(self.store)
 
+    def check_writable(self) -> None:
+        """Finds out whether a segment can be written; upgrades an old database, as a publish would."""
+        check_store(self.store)
+        self._upgrade()
+
     def publish(self, run_dir: Path) -> PublishReport:
         """Makes a run directory a segment; in a folder, packs and replaces the snapshot where that is due."""
         self._upgrade()
@@ -100,7 +110,8 @@ class SegmentedWarehouse:
     def connect(self) -> duckdb.DuckDBPyConnection:
         """Returns a connection of the caller's own, with views over the segments that are there now."""
         self._require()
-        return read_patiently(self._connect)
+        with damage_named(self.store):
+            return read_patiently(self._connect)
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
         connection = duckdb.connect(":memory:")

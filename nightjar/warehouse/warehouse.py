@@ -47,6 +47,16 @@ class Warehouse:
         self.folder = folder_of(str(location)) if kind_of(str(location)) is Kind.FOLDER else None
         self._backend = open_backend(str(location))
 
+    def check_writable(self) -> None:
+        """Finds out, before a run is paid for, whether it can be published; leaves nothing behind.
+
+        A folder answers at once; another place is given half a minute.
+
+        Raises:
+            WarehouseError: it cannot be made, reached or written, or a newer Nightjar wrote it.
+        """
+        self._backend.check_writable()
+
     def publish(self, run_dir: str | Path) -> PublishReport:
         """Makes the warehouse hold this run as its directory has it now.
 

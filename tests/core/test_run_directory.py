@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from nightjar.errors import RunDirectoryError, RunLockedError
-from nightjar.runs import RunDirectory, runs_folder
+from nightjar.runs import RunDirectory, runs_folder, runs_folders
 
 HOLD = """
 import sys
@@ -35,6 +35,49 @@ class TestFolder:
 
     def test_outputs_otherwise(self, tmp_path):
         assert str(runs_folder("my-env", "m", environments_dir=tmp_path)) == "outputs/evals/my-env--m"
+
+    def test_the_same_environment_written_otherwise(self, tmp_path):
+        names = ["my-env--a--b", "my_env--a--b", "my-env--b", "my-env-2--a--b", "my-env--a--b--c"]
+        for name in names:
+            (tmp_path / "evals" / name).mkdir(parents=True)
+        folder = runs_folder("ada/my_env@1.2", "a/b", tmp_path)
+        assert sorted(path.name for path in runs_folders(folder, "ada/my_env@1.2", "a/b")) == names[:2]
+        assert runs_folders(tmp_path / "elsewhere" / "my-env--m", "my-env", "m") == []
+
+
+class TestReservedRoom:
+    """A folder where the new file would be made keeps it from being made, as a full disk does."""
+
+    @pytest.fixture
+    def full(self, tmp_path):
+        """The path of a run whose metadata, ``{"status": "running"}``, cannot be replaced by a new file."""
+        with RunDirectory(tmp_path / "r1") as directory:
+            directory.write_metadata({"status": "running"})
+        (tmp_path / "r1" / f".metadata.json.{os.getpid()}.tmp").mkdir()
+        return tmp_path / "r1"
+
+    def test_is_used_once_when_there_is_no_other(self, full):
+        with RunDirectory(full) as directory:
+            directory.reserve_room()
+            directory.write_metadata({"status": "failed"})
+            assert (full / "metadata.json").read_text() == '{\n  "status": "failed"\n}\n'
+            with pytest.raises(RunDirectoryError, match=r"Cannot write '.*/metadata\.json': Is a directory"):
+                directory.write_metadata({"status": "completed"})
+            assert directory.read_metadata() == {"status": "failed"}
+
+    def test_is_free_again_afterwards(self, full):
+        with RunDirectory(full) as directory:
+            directory.reserve_room()
+            assert (full / ".metadata.json.reserve").stat().st_size == 16384
+        assert not (full / ".metadata.json.reserve").exists()
+
+    def test_without_it_the_old_metadata_stays(self, full):
+        with (
+            RunDirectory(full) as directory,
+            pytest.raises(RunDirectoryError, match=r"metadata\.json': Is a directory"),
+        ):
+            directory.write_metadata({"status": "failed"})
+        assert RunDirectory(full).read_metadata() == {"status": "running"}
 
 
 class TestLock:

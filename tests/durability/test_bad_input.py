@@ -25,6 +25,33 @@ def server():
         (["-S", "temperature=1"], "'--sampling-args' / '-S': not valid JSON: Expecting value at character 1 of "),
         (["--request-timeout", "0"], "'--request-timeout': must be more than 0 seconds, found 0.0"),
         (["--prefect"], "--direct and --prefect exclude each other"),
+        (
+            ["-p", "opnai"],
+            (
+                "'--provider' / '-p': Unknown provider 'opnai'. Choose one of: anthropic, deepseek, glm, local, "
+                "minimax, openai, openrouter, prime, vllm"
+            ),
+        ),
+        (
+            ["--api-client-type", "openai"],
+            (
+                "'--api-client-type': Input should be 'openai_chat_completions', 'openai_completions', "
+                "'openai_chat_completions_token', 'openai_responses' or 'anthropic_messages' (found 'openai')"
+            ),
+        ),
+        (["-b", "localhost:8000"], "'--api-base-url': must start with http:// or https:// and name a host"),
+        (["-m", ""], "'--model': String should have at least 1 character (found '')"),
+        (["-c", "0"], "'--max-concurrent' / '-c': "),
+        (["-r", "0"], "'--rollouts-per-example' / '-r': "),
+        (["-t", "0"], "'--max-tokens' / '-t': "),
+        (["-T", "-1"], "'--temperature' / '-T': "),
+        (["--max-retries", "-1"], "'--max-retries': "),
+        (["--max-concurrent-generation", "0"], "'--max-concurrent-generation': "),
+        (["--max-concurrent-scoring", "0"], "'--max-concurrent-scoring': "),
+        (["--scoring-timeout", "nan"], "'--scoring-timeout': must be more than 0 seconds, found nan"),
+        (["--shuffle-seed", "one"], "'--shuffle-seed': "),
+        (["--env-dir-path", ""], "'--env-dir-path': "),
+        (["-x", "[1]"], "'--extra-env-kwargs' / '-x': expected a JSON object "),
         (["--max-retires", "3"], "No such option: --max-retires (Possible options: "),
     ],
 )
@@ -56,8 +83,6 @@ def test_wrong_usage(nightjar, server, arguments, message):
                 "It takes (num_problems: 'int' = 1000, seed: 'int' = 0, largest: 'int' = 99)"
             ),
         ),
-        ("arithmetic", ["-p", "opnai"], "Unknown provider 'opnai'. Choose one of: anthropic, deepseek, glm, "),
-        ("arithmetic", ["-b", "localhost:8000"], "must start with http:// or https:// and name a host"),
         (
             "arithmetic",
             ["-b", "https://api.example.com/v1", "-k", "EXAMPLE_KEY"],
@@ -97,18 +122,6 @@ def test_an_output_folder_that_is_read_only(nightjar, server, mount):
     [line] = ended.stderr.splitlines()
     assert line.startswith(f"Error: Cannot write '{folder}/evals/")
     assert line.endswith("Read-only file system")
-
-
-def test_a_warehouse_that_cannot_be_written_does_not_cost_the_results(nightjar, server):
-    (nightjar.folder / "file").touch()
-
-    ended = nightjar.eval("arithmetic", "--warehouse", "file", server=server)
-
-    assert ended.code == 1
-    [line] = ended.errors
-    assert line.startswith("Error: Cannot create the warehouse file: ")
-    assert f"The results are in {nightjar.run.path.relative_to(nightjar.folder)}: " in line
-    assert nightjar.run.metadata["scored"] == 15
 
 
 def test_an_endpoint_that_does_not_answer(nightjar):

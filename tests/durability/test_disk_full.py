@@ -2,6 +2,8 @@
 
 import pytest
 
+from nightjar.testing import Faults
+
 EXAMPLES, ROLLOUTS, CONCURRENCY = 200, 600, 8
 SETTINGS = ("-n", EXAMPLES, "-r", 3, "-c", CONCURRENCY)
 
@@ -28,6 +30,8 @@ def test_the_disk_of_the_run_directory_fills_up(nightjar, serve, small_disk):
     for name in ("attempts.jsonl", "results.jsonl"):
         assert run.content[name].endswith(b"\n"), "no line is torn"
     assert all(row["reward"] == 1.0 for row in run.results)
+    assert run.metadata["status"] == "failed"
+    assert run.metadata["scored"] == len(run.results)
     assert set(run.content) == {"attempts.jsonl", "results.jsonl", "config.json", "metadata.json"}
 
     # Without more room, trying again changes nothing.
@@ -35,16 +39,63 @@ def test_the_disk_of_the_run_directory_fills_up(nightjar, serve, small_disk):
     assert again.code == 1
     [line] = again.errors
     assert "No space left on device" in line
+    assert run.metadata["status"] == "failed"
 
     grow()
     ended = nightjar.eval("arithmetic", *SETTINGS, "-o", disk, "--resume", server=server)
 
     assert ended.code == 0
+    assert run.metadata["status"] == "completed"
     assert run.metadata["scored"] == ROLLOUTS
     asked_twice = server.stats().received - ROLLOUTS
     print(f"{kept} attempts fitted; {asked_twice} of {ROLLOUTS} rollouts were asked twice")
     assert 0 <= asked_twice <= 2 * CONCURRENCY
     assert nightjar.sql("SELECT status, scored FROM runs") == [("completed", ROLLOUTS)]
+
+
+def test_run_directory_and_warehouse_are_on_the_disk_that_fills_up(nightjar, nightjar_in, serve, small_disk):
+    disk, grow = small_disk
+    settings = (*SETTINGS, "-o", disk, "--warehouse", disk / "warehouse")
+    server = serve()
+
+    ended = nightjar.eval("arithmetic", *settings, server=server)
+
+    assert ended.code == 1
+    stopped, unpublished = ended.errors
+    assert stopped.startswith(f"Error: Cannot write '{disk}/evals/")
+    assert stopped.endswith("No space left on device")
+    assert f"nightjar publish {nightjar.run} --warehouse {disk}/warehouse" in unpublished
+    assert nightjar.run.metadata["status"] == "failed"
+    assert "not published in" in ended.stdout
+
+    grow()
+    assert nightjar.eval("arithmetic", *settings, "--resume", server=server).code == 0
+    published = nightjar_in(nightjar.folder, warehouse=disk / "warehouse")
+    assert published.sql("SELECT status, scored FROM runs") == [("completed", ROLLOUTS)]
+
+
+def test_no_room_to_put_the_results_in_order(nightjar, serve, mount):
+    """To put them in order takes their size once more, for a moment."""
+    server = serve(faults=Faults(jitter_ms=20))
+    assert nightjar.eval("arithmetic", *SETTINGS, server=server).code == 0
+    sizes = {name: len(content) for name, content in nightjar.run.content.items()}
+    disk = mount(f"size={sum(sizes.values()) + sizes['results.jsonl'] // 2}")
+
+    ended = nightjar.eval("arithmetic", *SETTINGS, "-o", disk, server=server)
+
+    assert ended.code == 1
+    [line] = ended.errors
+    assert line.endswith("results.jsonl': No space left on device")
+    run = nightjar.runs[-1]
+    assert (run.metadata["status"], run.metadata["scored"]) == ("failed", ROLLOUTS)
+
+    mount("remount,size=8m")
+    assert nightjar.eval("arithmetic", *SETTINGS, "-o", disk, "--resume", server=server).code == 0
+    assert run.metadata["status"] == "completed"
+    assert [(row["example_id"], row["rollout_index"]) for row in run.results] == [
+        (example_id, index) for example_id in range(EXAMPLES) for index in range(3)
+    ]
+    assert server.stats().received == 2 * ROLLOUTS
 
 
 def test_the_disk_of_the_warehouse_is_full(nightjar, nightjar_in, serve, small_disk):
@@ -58,7 +109,7 @@ def test_the_disk_of_the_warehouse_is_full(nightjar, nightjar_in, serve, small_d
     assert ended.code == 1
     [line] = ended.errors
     assert str(nightjar.run.path.relative_to(nightjar.folder)) in line
-    assert "'nightjar publish' with this path publishes them" in line
+    assert f"nightjar publish {nightjar.run.path.relative_to(nightjar.folder)} --warehouse {disk}/warehouse" in line
     assert nightjar.run.metadata["status"] == "completed"
 
     grow()

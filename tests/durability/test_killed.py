@@ -94,9 +94,9 @@ def test_resuming_a_complete_run_by_its_path_asks_nothing(nightjar, serve):
 
 @contextmanager
 def _publishing_waits(nightjar):
-    """Keeps the warehouse busy, as another process that publishes would."""
-    nightjar.warehouse.storage.folder.mkdir(parents=True)
-    with FileLock(nightjar.warehouse.storage.folder / "nightjar.lock"):
+    """Keeps publishing processes from coming to their end, as another one that writes the snapshot would."""
+    nightjar.warehouse.folder.mkdir(parents=True)
+    with FileLock(nightjar.warehouse.folder / "snapshot.lock"):
         yield
 
 

@@ -30,6 +30,7 @@ from nightjar.warehouse.storage.segments import KINDS, SCHEMA
 from nightjar.warehouse.storage.versions import is_held
 from nightjar.warehouse.writing.publishing import PublishReport, define_new, publish_with
 from nightjar.warehouse.writing.run_files import RunFiles
+from nightjar.warehouse.writing.writability import ask_patiently, check_place
 
 PATIENCE_SECONDS = 60.0
 """How long a publish or a query tries again while others write."""
@@ -48,6 +49,19 @@ class ServedWarehouse:
     def __str__(self) -> str:
         """Its location for messages."""
         return str(self._address)
+
+    def check_writable(self) -> None:
+        """Finds out whether the tables can be written; a database that is missing is not made where that is a file.
+
+        Raises:
+            WarehouseError: it cannot be reached or written, or a newer Nightjar made it.
+        """
+        file = self._address.file
+        if file is not None and not file.exists():
+            check_place(file.parent, str(self))
+            return
+        with _discreet():
+            ask_patiently(self._open_for_writing, str(self))
 
     def publish(self, run_dir: Path) -> PublishReport:
         """Makes the tables hold this run as its directory has it now, unless they hold a newer version.
@@ -137,6 +151,19 @@ class ServedWarehouse:
                 connection.execute(f'USE memory; DETACH "{self._address.catalog}"')
 
         return _patiently(once)
+
+    def _open_for_writing(self) -> None:
+        with (
+            TemporaryDirectory(prefix="nightjar-") as spill,
+            explained(f"Cannot write the warehouse {self}"),
+            closing(connect_scratch(Path(spill))) as connection,
+        ):
+            try:
+                self._address.attach(connection, read_only=False)
+                _version(connection, self._address)
+            except duckdb.Error as error:
+                if not _BUSY.search(str(error)):  # else somebody writes it, so it can be written
+                    raise
 
     def _make_folder(self) -> None:
         if self._address.file:

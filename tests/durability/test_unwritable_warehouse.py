@@ -1,0 +1,220 @@
+"""A warehouse that cannot be written is noticed before the model is asked; one that breaks later costs no result."""
+
+import json
+import shlex
+import signal
+import socket
+from contextlib import closing
+
+import duckdb
+import pytest
+
+from nightjar.errors import WarehouseError
+from nightjar.testing import Faults
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.writing import writability
+
+ADVICE = "Name another with --warehouse or NIGHTJAR_WAREHOUSE."
+UPGRADE = "Upgrade Nightjar: pip install --upgrade nightjar-evals"
+
+
+def files_in(folder):
+    """Every file and folder but the logs of the commands, with what is in it."""
+    paths = [path for path in folder.rglob("*") if "logs" not in path.parts]
+    return {path: path.read_bytes() if path.is_file() else None for path in paths}
+
+
+@pytest.fixture
+def refused(nightjar, serve):
+    """Types ``nightjar eval run``, and returns why the run was not started."""
+
+    def check(warehouse, *arguments, **variables):
+        server, before = serve(), files_in(nightjar.folder)
+        command = ["eval", "run", "arithmetic", "-m", "local", "-b", server.url, "--warehouse", warehouse]
+        ended = nightjar.start(*command, *(arguments or ["--direct"]), **variables).wait()
+        assert ended.code == 1
+        assert not ended.stdout
+        [line] = ended.stderr.splitlines()
+        assert server.stats().received == 0
+        assert files_in(nightjar.folder) == before, "nothing was made"
+        start, reason = line.split(" ", 5)[:5], line.split(" ", 6)[6]
+        assert " ".join(start) == "Error: The run was not"
+        return reason
+
+    return check
+
+
+class TestBeforeTheRun:
+    def test_a_file_is_in_its_place(self, nightjar, refused):
+        (nightjar.folder / "file").touch()
+        assert refused("file") == f"Cannot write the warehouse file: Not a directory. {ADVICE}"
+        assert refused("file/team") == f"Cannot write the warehouse file/team: Not a directory (file). {ADVICE}"
+
+    def test_also_as_a_flow(self, nightjar, refused):
+        (nightjar.folder / "file").touch()
+        assert refused("file", "--prefect") == f"Cannot write the warehouse file: Not a directory. {ADVICE}"
+
+    def test_segments_is_a_file(self, nightjar, refused):
+        (nightjar.folder / "warehouse").mkdir()
+        (nightjar.folder / "warehouse/segments").touch()
+        assert refused("warehouse") == (
+            f"Cannot write the warehouse warehouse: Not a directory (warehouse/segments). {ADVICE}"
+        )
+
+    def test_a_folder_that_cannot_be_made(self, refused):
+        name = "x" * 300
+        assert refused(name) == f"Cannot write the warehouse {name}: File name too long ({name}/segments). {ADVICE}"
+
+    def test_a_link_that_leads_nowhere(self, nightjar, refused):
+        (nightjar.folder / "warehouse").symlink_to("nowhere")
+        assert refused("warehouse") == f"Cannot write the warehouse warehouse: No such file or directory. {ADVICE}"
+
+    def test_a_disk_that_is_read_only(self, refused, mount):
+        disk = mount("ro")
+        assert refused(disk) == f"Cannot write the warehouse {disk}: Read-only file system. {ADVICE}"
+        assert refused(disk / "team") == (
+            f"Cannot write the warehouse {disk}/team: Read-only file system ({disk}). {ADVICE}"
+        )
+
+    def test_a_disk_that_became_read_only(self, refused, mount, run_writer, tmp_path):
+        disk = mount("size=4m")
+        Warehouse(disk).publish(run_writer.write(tmp_path / "run-1"))
+        mount("remount,ro")
+        assert refused(disk) == f"Cannot write the warehouse {disk}: Read-only file system ({disk}/segments). {ADVICE}"
+
+    def test_a_newer_nightjar_wrote_it(self, nightjar, refused, run_writer, tmp_path):
+        nightjar.warehouse.publish(run_writer.write(tmp_path / "run-1"))
+        [path] = (nightjar.folder / "outputs/warehouse/segments").glob("*/segment.json")
+        path.chmod(0o644)
+        path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 99}))
+        assert refused("outputs/warehouse") == (
+            f"The warehouse is at version 99, this Nightjar knows version 3. {UPGRADE}"
+        )
+
+    def test_tables_of_a_newer_nightjar(self, nightjar, refused, run_writer, tmp_path):
+        Warehouse(f"duckdb:{nightjar.folder}/team.duckdb").publish(run_writer.write(tmp_path / "run-1"))
+        with duckdb.connect(nightjar.folder / "team.duckdb") as connection:
+            connection.execute("INSERT INTO segments.migrations VALUES (99, '0099_later', now())")
+        assert refused("duckdb:team.duckdb") == (
+            f"The warehouse duckdb:team.duckdb is at version 99, this Nightjar knows version 3. {UPGRADE}"
+        )
+
+    def test_a_database_that_is_none(self, nightjar, refused):
+        (nightjar.folder / "team.duckdb").write_text("no database")
+        reason = refused("duckdb:team.duckdb")
+        assert reason.startswith("Cannot write the warehouse duckdb:team.duckdb: The file ")
+        assert "is not a valid DuckDB database file" in reason
+
+    def test_a_database_where_no_folder_can_be(self, nightjar, refused):
+        (nightjar.folder / "file").touch()
+        assert refused("duckdb:file/team.duckdb") == (
+            f"Cannot write the warehouse duckdb:file/team.duckdb: Not a directory ({nightjar.folder}/file). {ADVICE}"
+        )
+
+    def test_a_store_that_refuses_connections(self, refused):
+        pytest.importorskip("s3fs", reason="needs pip install 'nightjar-evals[s3]'")
+        with closing(socket.create_server(("127.0.0.1", 0))) as found:
+            port = found.getsockname()[1]
+        keys = {"AWS_ACCESS_KEY_ID": "an-access-key", "AWS_SECRET_ACCESS_KEY": "a-secret-key"}
+        url = f"http://127.0.0.1:{port}"
+        reason = refused("s3://team/runs", AWS_ENDPOINT_URL=url, AWS_MAX_ATTEMPTS="1", **keys)
+        assert reason.startswith(
+            f'Cannot write the warehouse s3://team/runs: Could not connect to the endpoint URL: "{url}'
+        )
+        assert reason.endswith(ADVICE)
+
+    def test_a_store_that_does_not_answer(self, monkeypatch):
+        s3fs = pytest.importorskip("s3fs", reason="needs pip install 'nightjar-evals[s3]'")
+        monkeypatch.setattr(writability, "PATIENCE_SECONDS", 1.0)
+        with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+            monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+            monkeypatch.setenv("AWS_ACCESS_KEY_ID", "an-access-key")
+            monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret-key")
+            monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+            s3fs.S3FileSystem.clear_instance_cache()
+            with pytest.raises(
+                WarehouseError, match=r"Cannot write the warehouse s3://team/runs: no answer within 1 s"
+            ):
+                Warehouse("s3://team/runs").check_writable()
+        s3fs.S3FileSystem.clear_instance_cache()
+
+    def test_a_package_that_is_missing(self, nightjar, serve, tmp_path):
+        (tmp_path / "missing").mkdir()
+        (tmp_path / "missing/s3fs.py").write_text("raise ImportError('no s3fs here')")
+        server, path = serve(), str(tmp_path / "missing")
+        ended = nightjar.eval("arithmetic", "--warehouse", "s3://team/runs", server=server, PYTHONPATH=path)
+        assert ended.code == 1
+        [line] = ended.stderr.splitlines()
+        assert line == (
+            "Error: Cannot open the warehouse s3://team/runs: a package is missing. "
+            "Run: pip install 'nightjar-evals[s3]'"
+        )
+        assert server.stats().received == 0
+
+
+class TestAWarehouseThatWorks:
+    @pytest.mark.parametrize("location", ["team/runs", "duckdb:team/runs.duckdb"])
+    def test_is_not_made(self, tmp_path, monkeypatch, location):
+        monkeypatch.chdir(tmp_path)
+        Warehouse(location).check_writable()
+        assert files_in(tmp_path) == {}
+
+    @pytest.mark.parametrize("location", ["runs", "duckdb:runs.duckdb"])
+    def test_is_left_as_it_is(self, tmp_path, monkeypatch, run_writer, location):
+        monkeypatch.chdir(tmp_path)
+        warehouse = Warehouse(location)
+        warehouse.publish(run_writer.write(tmp_path / "run-1"))
+        before = files_in(tmp_path)
+        warehouse.check_writable()
+        assert files_in(tmp_path) == before
+
+    def test_may_be_written_by_another_meanwhile(self, tmp_path, run_writer):
+        warehouse = Warehouse(f"duckdb:{tmp_path}/runs.duckdb")
+        warehouse.publish(run_writer.write(tmp_path / "run-1"))
+        with duckdb.connect(tmp_path / "runs.duckdb"):
+            warehouse.check_writable()
+
+    def test_is_left_as_it_is_elsewhere(self, run_writer, tmp_path):
+        fsspec = pytest.importorskip("fsspec")
+        warehouse = Warehouse("memory://writability/warehouse")
+        warehouse.publish(run_writer.write(tmp_path / "run-1"))
+        before = fsspec.filesystem("memory").find("/writability", withdirs=True)
+        warehouse.check_writable()
+        assert fsspec.filesystem("memory").find("/writability", withdirs=True) == before
+
+
+class TestAWarehouseThatBreaksMeanwhile:
+    @pytest.fixture
+    def started(self, nightjar, serve):
+        """A run that has begun when a file takes the place of its warehouse."""
+        run = nightjar.start_eval("arithmetic", "-n", 40, "-c", 4, server=serve(faults=Faults(latency_ms=50)))
+        run.wait_until(lambda: nightjar.runs and nightjar.run.count_lines("results.jsonl") > 3)
+        (nightjar.folder / "outputs/warehouse").touch()
+        return run
+
+    def test_leaves_the_results_and_says_how_to_publish_them(self, nightjar, started):
+        ended = started.wait()
+
+        assert ended.code == 1
+        assert nightjar.run.metadata["status"] == "completed"
+        assert nightjar.run.metadata["scored"] == len(nightjar.run.results) == 120
+        assert "published_at" not in nightjar.run.metadata
+        path = nightjar.run.path.relative_to(nightjar.folder)
+        [line] = ended.errors
+        assert line.endswith(f"The results are in {path}. To publish them later: nightjar publish {path}")
+        assert "120 of 120 scored" in ended.stdout
+        assert "not published in outputs/warehouse" in ended.stdout
+        assert f"Next:      nightjar publish {path}" in ended.stdout
+
+        (nightjar.folder / "outputs/warehouse").unlink()
+        _, *command = shlex.split(line.partition("To publish them later: ")[2])
+        assert nightjar.start(*command).wait().code == 0
+        assert nightjar.sql("SELECT status, scored FROM runs") == [("completed", 120)]
+
+    def test_changes_nothing_about_ctrl_c(self, nightjar, started):
+        started.send(signal.SIGINT)
+        ended = started.wait()
+
+        assert ended.code == 130
+        assert nightjar.run.metadata["status"] == "cancelled"
+        assert "To publish them later: nightjar publish outputs/" in ended.errors[-1]
