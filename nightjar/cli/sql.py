@@ -19,7 +19,7 @@ import typer
 
 from nightjar.cli.sql_catalog import print_catalog, print_queries, query_records
 from nightjar.cli.sql_output import Format, format_of
-from nightjar.cli.sql_session import SqlSession
+from nightjar.cli.sql_session import SqlSession, answer_each
 
 _EXAMPLES = """
 Examples:
@@ -27,6 +27,7 @@ Examples:
   nightjar sql "SELECT chain, count(*) AS failures FROM errors GROUP BY ALL ORDER BY failures DESC"
   nightjar sql "SELECT * FROM example_rewards ORDER BY avg_reward LIMIT 10" --format markdown
   nightjar sql hardest -P env=gsm8k -P limit=5
+  nightjar sql 'FROM runs WHERE avg_reward > $least LIMIT $n' -P least=0.5 -P n=10
   nightjar sql --list
 """
 
@@ -49,7 +50,11 @@ def sql(
     parameters: Annotated[
         list[str] | None,
         typer.Option(
-            "--parameter", "-P", metavar="NAME=VALUE", help="Value for $NAME of the query.", show_default=False
+            "--parameter",
+            "-P",
+            metavar="NAME=VALUE",
+            help="Value for $NAME, read as in quotes: a number or a time where it stands beside one, else text.",
+            show_default=False,
         ),
     ] = None,
     list_queries: Annotated[
@@ -101,7 +106,14 @@ def sql(
     Tables: runs, rollouts, attempts, examples, prices, metrics, errors. Views: leaderboard, history, pass_at_k,
     regressions, example_rewards, cost, retries. Macro: flips(a, b). Queries that have a name: --list.
 
-    Examples: nightjar sql "FROM leaderboard" --format csv | nightjar sql hardest -P env=gsm8k -P limit=5
+    Values for $name: -P n=5 is read as '5' would be: a number in LIMIT $n and reward > $n, text beside text. Where
+    nothing says its type, write it: to_days($n::INTEGER). Single quotes keep $n from the shell.
+
+    Examples: nightjar sql "FROM leaderboard" --format csv
+
+    nightjar sql hardest -P env=gsm8k -P limit=5
+
+    nightjar sql 'FROM runs WHERE env_id = $env AND started_at > $day LIMIT $n' -P env=gsm8k -P day=2026-11-01 -P n=5
     """
     if list_queries:
         _list(statement, as_json or output_format is Format.JSON)
@@ -127,7 +139,7 @@ def sql(
 
         SqlPrompt(session).run()
     elif piped := _piped():
-        _answer_all(session, piped, given)
+        answer_each(session, piped, given)
     else:
         _show_catalog(session)
 
@@ -152,10 +164,16 @@ def _check_parquet(chosen: Format, output: Path | None) -> None:
 
 def _given(pairs: list[str]) -> dict[str, object]:
     """Reads ``name=value`` pairs."""
-    wrong = [pair for pair in pairs if not pair.partition("=")[1]]
-    if wrong:
-        raise typer.BadParameter(f"-P takes NAME=VALUE, such as env=gsm8k, found {wrong[0]!r}")
-    return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
+    given: dict[str, object] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        name = name.strip().removeprefix("$")
+        if not equals or not name:
+            raise typer.BadParameter(f"-P takes NAME=VALUE, such as env=gsm8k, found {pair!r}")
+        if name in given:
+            raise typer.BadParameter(f"-P has two values for {name!r}: {given[name]!r} and {value!r}")
+        given[name] = value
+    return given
 
 
 def _piped() -> str:
@@ -165,18 +183,6 @@ def _piped() -> str:
     except (OSError, ValueError):  # a test's stdin
         return sys.stdin.read().strip()
     return sys.stdin.read().strip() if stat.S_ISFIFO(mode) or stat.S_ISREG(mode) else ""
-
-
-def _answer_all(session: SqlSession, text: str, given: dict[str, object]) -> None:
-    from nightjar.warehouse.reading.statements import split_statements
-
-    statements = split_statements(text)
-    if len(statements) > 1 and (session.output or session.format is Format.PARQUET):
-        raise typer.BadParameter(f"A file takes the rows of one statement, found {len(statements)}")
-    for number, statement in enumerate(statements):
-        if number and session.format is not Format.JSON:
-            typer.echo()
-        session.answer(statement, given)
 
 
 def _show_catalog(session: SqlSession) -> None:

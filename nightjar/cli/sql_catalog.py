@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _WIDEST = 96
 _MARGIN = 14
+_JOINED = "\0"
+"""Stands for a blank within what a line does not end in, a column and its type."""
 
 
 def print_catalog(catalog: QueryResult) -> None:
@@ -28,9 +30,10 @@ def print_catalog(catalog: QueryResult) -> None:
             typer.echo()
         columns = list(rows)
         about = columns[0][1]
-        typer.echo(f"{table}: {about}" if about else table)
-        names = ", ".join(f"{name} {kind}" for _, _, name, kind, _ in columns)
-        typer.echo(textwrap.fill(names, _room(), initial_indent="  ", subsequent_indent="  "))
+        typer.echo(textwrap.fill(f"{table}: {about}" if about else table, _room(), subsequent_indent="    "))
+        names = ", ".join(f"{name} {kind}".replace(" ", _JOINED) for _, _, name, kind, _ in columns)
+        lines = textwrap.fill(names, _room(), initial_indent="  ", subsequent_indent="  ", break_long_words=False)
+        typer.echo(lines.replace(_JOINED, " "))
         for _, _, name, _, note in columns:
             if note:
                 typer.echo(textwrap.fill(f"  * {name}: {note}", _room(), subsequent_indent="    "))

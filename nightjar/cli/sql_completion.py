@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +13,8 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from nightjar.cli.sql_output import Format
-from nightjar.warehouse.reading.named_queries import named_queries
+from nightjar.warehouse.reading.known_values import known_values
+from nightjar.warehouse.reading.named_queries import NamedQuery, named_queries
 
 if TYPE_CHECKING:
     from nightjar.warehouse import Warehouse
@@ -52,7 +54,10 @@ class SqlCompleter(Completer):
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:  # noqa: ARG002
         """Yields what may stand where the cursor is."""
         before = document.text_before_cursor
-        typed, found = self._command_words(before) if before.startswith(".") else self._sql_words(before, document.text)
+        line = before.rpartition("\n")[2]
+        if line.partition(" ")[0] in named_queries() and " " in line:
+            line = f".run {line}"
+        typed, found = self._command_words(line) if line.startswith(".") else self._sql_words(before, document.text)
         for word, meaning in found:
             if word.lower().startswith(typed.lower()):
                 yield Completion(word, start_position=-len(typed), display_meta=meaning)
@@ -62,15 +67,24 @@ class SqlCompleter(Completer):
         if not earlier:
             return typed, self._commands.items()
         if earlier[0] == ".run" and len(earlier) > 1:
-            query = named_queries().get(earlier[1])
-            return typed, [(f"{one.name}=", one.about) for one in query.parameters] if query else []
+            return typed, self._parameters(named_queries().get(earlier[1]), typed)
         choices: dict[str, Meanings] = {
-            ".run": {query.name: query.about for query in named_queries().values()},
-            ".queries": {query.name: query.about for query in named_queries().values()},
+            ".run": _query_names(),
+            ".queries": _query_names(),
             ".schema": self._names.tables,
             ".format": {one.value: "" for one in Format if one is not Format.PARQUET},
+            ".full": {"on": "", "off": ""},
         }
         return typed, choices.get(earlier[0], {}).items()
+
+    def _parameters(self, query: NamedQuery | None, typed: str) -> list[tuple[str, str]]:
+        """What a query can be told: names, and behind a name what the warehouse has."""
+        parameters = {f"{one.name}=": one for one in query.parameters} if query else {}
+        for name, parameter in parameters.items():
+            if typed.startswith(name):
+                values = known_values(parameter.type, self._warehouse.query)
+                return [(shlex.quote(f"{name}{value}"), parameter.about) for value in values]
+        return [(name, parameter.about) for name, parameter in parameters.items()]
 
     def _sql_words(self, before: str, text: str) -> tuple[str, Iterable[tuple[str, str]]]:
         names = self._names
@@ -83,12 +97,15 @@ class SqlCompleter(Completer):
         typed = last[0] if last else ""
         if not typed:
             return typed, []
-        queries = {query.name: query.about for query in named_queries().values()} if before.strip() == typed else {}
+        queries = _query_names() if before.strip() == typed else {}
         near = {
             name: f"of {table}" for table in names.columns if _mentions(text, table) for name in names.columns[table]
         }
         far = {name: f"of {table}" for table in names.columns for name in names.columns[table]}
-        return typed, {**names.words, **far, **near, **names.tables, **queries}.items()
+        found: dict[str, str] = {}
+        for meanings in (queries, near, names.tables, far, names.words):
+            found = {**found, **{word: meaning for word, meaning in meanings.items() if word not in found}}
+        return typed, found.items()
 
     @cached_property
     def _names(self) -> _Names:
@@ -99,6 +116,10 @@ class SqlCompleter(Completer):
             columns.setdefault(table, {})[column] = f"{kind}  {note or ''}".strip()
         words = {word.upper() if kind == "keyword" else word: kind for word, kind in self._warehouse.query(_WORDS).rows}
         return _Names(columns, tables, dict(sorted(words.items())))
+
+
+def _query_names() -> Meanings:
+    return {query.name: query.about for query in named_queries().values()}
 
 
 def _mentions(text: str, table: str) -> bool:

@@ -9,12 +9,15 @@ import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
 import typer
 
 from nightjar.cli.sql_catalog import only_table, print_catalog, print_queries, print_tables
+from nightjar.cli.sql_input import command_of, goes_on, take_apart
 from nightjar.cli.sql_output import Format
+from nightjar.cli.sql_session import answer_each
 from nightjar.errors import ConfigError, NightjarError
 
 if TYPE_CHECKING:
@@ -24,19 +27,29 @@ if TYPE_CHECKING:
     from nightjar.cli.sql_session import SqlSession
 
 _PROMPT = "nightjar> "
+_LONGEST_QUOTE = 60
 
 COMMANDS = {
-    ".tables": "the tables",
-    ".schema": "[TABLE]  the columns and their types",
-    ".queries": "[NAME]  the queries that have a name, or the SQL of one",
-    ".run": "NAME [PARAMETER=VALUE ...]  run a query by its name",
-    ".format": "table|csv|json|markdown  how rows are printed",
-    ".full": "on|off  whether all rows and all of long cells are shown",
-    ".timeout": "SECONDS  how long a query may run",
+    ".tables": "the tables and views",
+    ".schema": "their columns and types",
+    ".queries": "the queries that have a name, or the SQL of one",
+    ".run": "run one of them; '.run' may be left out",
+    ".format": "how rows are printed",
+    ".full": "whether all rows and all of long cells are shown",
+    ".timeout": "how long a query may run",
     ".help": "this list",
     ".quit": "leave, as Ctrl-D does",
 }
 """What the prompt understands beside SQL."""
+
+_ARGUMENTS = {
+    ".schema": "[TABLE]",
+    ".queries": "[NAME]",
+    ".run": "NAME [PARAMETER=VALUE ...]",
+    ".format": "table|csv|json|markdown",
+    ".full": "on|off",
+    ".timeout": "SECONDS",
+}
 
 
 class SqlPrompt:
@@ -72,9 +85,8 @@ class SqlPrompt:
                 continue
             except EOFError:
                 return
-            if text.strip() in {".quit", ".exit"}:
+            if not self._answer_all(text):
                 return
-            self._answer(text)
 
     def _prompt_session(self) -> PromptSession[str]:
         from prompt_toolkit import PromptSession
@@ -97,32 +109,52 @@ class SqlPrompt:
         )
         return session
 
-    def _answer(self, text: str) -> None:
+    def _answer_all(self, text: str) -> bool:
+        """Answers what was typed or pasted, up to a mistake; says whether the user stays."""
+        parts = take_apart(text)
+        for number, part in enumerate(parts, start=1):
+            command = command_of(part)
+            if command == ".quit":
+                return False
+            if not self._answer(command or part) and number < len(parts):
+                following = " ".join(parts[number].split())
+                typer.echo(
+                    f"What comes after it was not run: {shorten(following, _LONGEST_QUOTE, placeholder='…')}", err=True
+                )
+                break
+        return True
+
+    def _answer(self, part: str) -> bool:
         try:
-            if text.strip().startswith("."):
-                self._obey(text)
+            if part.startswith((".", "\\")):
+                self._obey(part)
             else:
-                self._answer_statements(text)
+                self._answer_statements(part)
         except NightjarError as error:
             typer.echo(f"Error: {error}", err=True)
         except KeyboardInterrupt:
             typer.echo("Stopped.", err=True)
+        else:
+            return True
+        return False
 
     def _answer_statements(self, text: str) -> None:
         from nightjar.warehouse.reading.named_queries import is_name
-        from nightjar.warehouse.reading.statements import split_statements
 
-        for statement in [text] if is_name(text) else split_statements(text):
-            self._session.answer(statement)
+        if is_name(text):
+            self._session.answer(text)
+        else:
+            answer_each(self._session, text, {})
 
     def _obey(self, text: str) -> None:
         try:
-            name, *arguments = shlex.split(text)
+            name, arguments = text.split(maxsplit=1)[0], shlex.split(text)[1:]
         except ValueError as error:
             raise ConfigError(f"Cannot read {text!r}: {error}") from error
-        if name not in self._actions:
+        action = self._actions.get(name.lower())
+        if action is None:
             raise ConfigError(f"Unknown command {name!r}. Choose one of: {', '.join(COMMANDS)}")
-        self._actions[name](arguments)
+        action(arguments)
 
     def _show_schema(self, arguments: list[str]) -> None:
         catalog = self._session.warehouse.catalog()
@@ -167,20 +199,6 @@ class SqlPrompt:
         self._session.timeout_seconds = seconds
 
 
-def goes_on(text: str) -> bool:
-    """Says whether Enter begins another line: what is typed is SQL whose semicolon is missing.
-
-    Example:
-        >>> goes_on("SELECT 1"), goes_on("SELECT 1;"), goes_on(".tables"), goes_on("leaderboard")
-        (True, False, False, False)
-    """
-    from nightjar.warehouse.reading.named_queries import named_queries
-    from nightjar.warehouse.reading.statements import is_finished
-
-    typed = text.strip()
-    return bool(typed) and not typed.startswith(".") and typed not in named_queries() and not is_finished(typed)
-
-
 def open_history() -> History:
     """Returns what was typed before, in a file that only its owner reads; nothing where it cannot be written."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory
@@ -198,6 +216,8 @@ def open_history() -> History:
 
 
 def _show_help() -> None:
-    for name, about in COMMANDS.items():
-        typer.echo(f"  {name:<10}{about}")
+    usages = {f"{name} {_ARGUMENTS.get(name, '')}".rstrip(): about for name, about in COMMANDS.items()}
+    width = max(map(len, usages))
+    for usage, about in usages.items():
+        typer.echo(f"  {usage:<{width}}  {about}")
     typer.echo("Anything else is SQL, until ';'. Ctrl-C stops a query. Ctrl-R searches what was typed before.")

@@ -1,11 +1,13 @@
 """Rows as a table for the eyes, or as one block a row where the terminal is too narrow for that.
 
-On a terminal long cells are cut, numbers are rounded and only the first rows are shown, unless all is asked for. In
-a pipe or a file everything is there, one line a row.
+On a terminal long cells are cut, numbers are rounded and only the first rows are shown, unless all is asked for. What
+stands between « and » in a cell is not cut off: it is what a search was for. In a pipe or a file everything is there,
+one line a row.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TextIO
@@ -19,7 +21,13 @@ MOST_ROWS = 1_000
 """How many rows a terminal is shown, unless it asks for all."""
 
 _LONGEST_CELL = 80
-_SHORTEST_CUT = 12
+_SHORTEST_CUT = 24
+"""Shorter, the names of models and the beginnings of messages are no longer told apart: then a row is a block."""
+
+_BLOCK_LINES = 3
+"""How many lines a value takes in a block, unless all of it is asked for."""
+
+_MARKED = re.compile("«.*?»")
 _GAP = "  "
 _NARROW = (*NUMBERS, "BOOLEAN", "DATE", "TIME", "TIMESTAMP")
 """Types whose values are not cut: what is left of a number is another number."""
@@ -78,29 +86,44 @@ def _write_grid(result: QueryResult, cells: list[list[str]], limits: list[int], 
 def _write_blocks(
     names: tuple[str, ...], rows: list[tuple[Any, ...]], stream: TextIO, room: int, *, is_full: bool
 ) -> None:
-    """Writes a row as lines of a name and a value; a value that is not cut goes on below itself."""
+    """Writes a row as lines of a name and a value; a long value goes on below itself."""
     margin = max(map(_width, names)) + len(_GAP)
     for number, row in enumerate(rows, start=1):
         stream.write(f"── row {number} ".ljust(min(room, _LONGEST_CELL), "─") + "\n")
         for name, value in zip(names, row, strict=True):
-            lines = _wrapped(value, room - margin) if is_full else [_cut(_cell(value, is_brief=True), room - margin)]
+            lines = _wrapped(value, room - margin) if is_full else _beginning(value, room - margin)
             labels = [name, *[""] * (len(lines) - 1)]
             pairs = zip(labels, lines, strict=True)
             stream.writelines(f"{_fit(label, margin)}{line}".rstrip() + "\n" for label, line in pairs)
 
 
+def _beginning(value: Any, room: int) -> list[str]:
+    """As much of a value as a block has lines for."""
+    lines = _folded(_cell(value, is_brief=True), room)
+    if len(lines) <= _BLOCK_LINES:
+        return lines
+    last = " ".join(lines[_BLOCK_LINES - 1 :])
+    return [*lines[: _BLOCK_LINES - 1], _cut(last, room)]
+
+
 def _wrapped(value: Any, room: int) -> list[str]:
+    lines = harmless(_text(value)).expandtabs(4).split("\n")
+    return [piece for line in lines for piece in _folded(line, room)]
+
+
+def _folded(line: str, room: int) -> list[str]:
     from rich.console import Console
     from rich.text import Text
 
-    lines = harmless(_text(value)).expandtabs(4).split("\n")
-    return [piece.plain for line in lines for piece in Text(line).wrap(Console(), room) or [Text()]]
+    return [piece.plain for piece in Text(line).wrap(Console(), room)] or [""]
 
 
 def _cell(value: Any, is_brief: bool) -> str:
     """One line without what a terminal obeys, which a model's text may hold."""
     if is_brief and isinstance(value, float):
         return _rounded(value)
+    if is_brief and isinstance(value, list) and all(isinstance(item, str) for item in value):
+        value = ", ".join(value)
     if is_brief and isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M}{'Z' if value.tzinfo else ''}"
     return harmless(" ".join(_text(value).split()))
@@ -113,10 +136,10 @@ def _text(value: Any) -> str:
 
 
 def _rounded(value: float) -> str:
-    """Four places, or three digits of what is smaller than a hundredth."""
+    """Four places, two from ten on, or three digits of what is smaller than a hundredth."""
     if value and abs(value) < 0.01:  # noqa: PLR2004
         return f"{value:.3g}"
-    text = f"{value:.4f}".rstrip("0")
+    text = f"{value:.{4 if abs(value) < 10 else 2}f}".rstrip("0")  # noqa: PLR2004
     return f"{text}0" if text.endswith(".") else text
 
 
@@ -133,7 +156,21 @@ def _fit(cell: str, width: int, right: bool = False) -> str:
 def _cut(line: str, width: int) -> str:
     from rich.cells import set_cell_size
 
-    return line if _width(line) <= width else f"{set_cell_size(line, max(0, width - 1)).rstrip()}…"
+    if _width(line) <= width:
+        return line
+    line = _from_near_mark(line, width)
+    return f"{set_cell_size(line, max(0, width - 1)).rstrip()}…" if _width(line) > width else line
+
+
+def _from_near_mark(line: str, width: int) -> str:
+    """Leaves out the beginning of a line whose marked words would else be cut off."""
+    marked = _MARKED.search(line)
+    if marked is None or _width(line[: marked.end()]) < width:
+        return line
+    start = marked.start()
+    while start and _width(line[start - 1 : marked.start()]) <= (width - _width(marked[0])) // 2 - 1:
+        start -= 1
+    return f"…{line[start:]}"
 
 
 def _width(line: str) -> int:

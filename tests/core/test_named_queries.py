@@ -11,13 +11,16 @@ Three runs of the environment "sums", with three examples and two rollouts each:
 import json
 import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse import Warehouse
+from nightjar.warehouse import QueryResult, Warehouse
+from nightjar.warehouse.reading.known_values import require_known
 from nightjar.warehouse.reading.named_queries import named_queries, parse_query, question
 
+DOCS = (Path(__file__).parents[2] / "docs" / "warehouse.md").read_text()
 FAILED = None
 A_OLD = [1, 1, 1, 1, 0, 0]
 A_NEW = [1, 1, 0, 0, 1, 0]
@@ -142,7 +145,7 @@ def test_examples_that_are_right_sometimes(ask):
 
 
 def test_what_was_spent(ask):
-    months = ask("spend", "model", "runs", "attempts", "input_tokens", "output_tokens", "spent", "unpriced")
+    months = ask("spend", "model", "runs", "attempts", "input_tokens", "output_tokens", "spent", "unpriced_runs")
     totals = {
         model: tuple(sum(column or 0 for column in columns) for columns in zip(*rows, strict=True))
         for model in "ab"
@@ -206,9 +209,138 @@ def test_completions_that_contain_a_text(ask):
     columns = ("run_id", "example_id", "rollout_index")
     assert ask("search", *columns, text='it IS "4"', model="b") == [("b", 2, 1)]
     assert [run_id for run_id, *_ in ask("search", *columns, text='"4"')] == ["a-new", "a-new", "b", "a-old", "a-old"]
-    [(passage,)] = ask("search", "passage", text='"4"', limit=1)
-    assert r"It is \"4\"" in passage
+    assert ask("search", "role", "passage", text='"4"', limit=1) == [("assistant", 'It is «"4"»')]
     assert ask("search", *columns, text="%") == []
+
+
+@pytest.fixture(scope="module")
+def conversations(tmp_path_factory):
+    """One run whose completions are of every shape."""
+    folder = tmp_path_factory.mktemp("conversations")
+    run_dir = write_run(folder / "run", "run", "m", timedelta(hours=1), 1, [1, 1, 1, 1, 1, 1])
+    call = {"id": "call_1", "name": "weather", "arguments": '{"city": "Köln"}'}
+    picture = {"type": "image_url", "image_url": {"url": "data:image"}}
+    completions = [
+        [
+            {"role": "assistant", "reasoning_content": "I look it up.", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "call_1", "content": "5 degrees\nand\twind"},
+            {"role": "assistant", "content": [{"type": "text", "text": "Cold."}, picture]},
+        ],
+        "Plain text",
+        [{"role": "assistant", "content": f"{'a ' * 100}Needle{' b' * 100}"}],
+        [{"role": "assistant", "content": r"\boxed{4} is n\n"}],
+        [],
+        None,
+    ]
+    path = run_dir / "results.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line, completion in zip(lines, completions, strict=True):
+        line["completion"] = completion
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    warehouse = Warehouse(folder / "warehouse")
+    warehouse.publish(run_dir)
+    return warehouse
+
+
+@pytest.fixture
+def search(conversations):
+    """Searches the completions of every shape, and returns role and passage of what is found."""
+
+    def search(text):
+        asked = question("search", {"text": text})
+        result = conversations.query(asked.sql, asked.parameters)
+        role, passage = result.columns.index("role"), result.columns.index("passage")
+        return [(row[role], row[passage]) for row in result.rows]
+
+    return search
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("KÖLN", ("assistant", '{"city": "«Köln»"}')),
+        ('"city": "k', ("assistant", '{«"city": "K»öln"}')),
+        ("Weather", ("assistant", "«weather»")),
+        ("look", ("assistant", "I «look» it up.")),
+        ("degrees\nAND", ("tool", "5 «degrees and» wind")),
+        ("cold", ("assistant", "«Cold».")),
+        ("plain", (None, "«Plain» text")),
+        (r"\Boxed{", ("assistant", r"«\boxed{»4} is n\n")),
+        (r"n\n", ("assistant", r"\boxed{4} is «n\n»")),
+        ("needle", ("assistant", f"…{'a ' * 40}«Needle»{' b' * 40}…")),
+    ],
+)
+def test_a_passage_is_what_was_said_around_the_text(search, text, found):
+    assert search(text) == [found]
+
+
+@pytest.mark.parametrize("text", ["role", "assistant", "tool_call", "call_1", "data:image", "null", "image_url", '","'])
+def test_names_of_fields_and_ids_are_not_what_was_said(search, text):
+    assert search(text) == []
+
+
+def test_an_example_in_full_has_calls_thoughts_and_parts(conversations):
+    def written(example):
+        asked = question("example", {"env": "sums", "example": example})
+        result = conversations.query(asked.sql, asked.parameters)
+        return [row[result.columns.index("completion")] for row in result.rows]
+
+    assert written(0) == [
+        (
+            'assistant: thinks: I look it up.\ncalls weather({"city": "Köln"})\n'
+            "tool: 5 degrees\nand\twind\n"
+            "assistant: Cold. image_url"
+        ),
+        "Plain text",
+    ]
+    assert written(2) == ["[]", None]
+    assert named_queries()["example"].is_full
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        ("leaderboard", {"env": "sum"}, "Unknown environment 'sum'. Did you mean 'sums'?"),
+        ("history", {"env": "chess"}, "Unknown environment 'chess'. Choose one of: sums."),
+        ("compare", {"a": "a", "b": "c"}, "Unknown model 'c'. Choose one of: a, b."),
+        ("flips", {"a": "a-ol", "b": "b"}, "Unknown run 'a-ol'. Did you mean 'a-old'?"),
+        (
+            "flips",
+            {"a": "b", "b": "outputs/sums--a/a-new/"},
+            "Unknown run 'outputs/sums--a/a-new/'. Did you mean 'a-new'?",
+        ),
+        ("search", {"text": "4", "env": "sums", "model": ""}, "Unknown model ''. Choose one of: a, b."),
+    ],
+)
+def test_what_the_warehouse_does_not_have_is_named_with_what_comes_near(warehouse, name, given, message):
+    with pytest.raises(WarehouseError) as raised:
+        require_known(question(name, given), warehouse.query)
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "given"),
+    [
+        ("regressions", {"env": "sums", "model": "b"}),
+        ("flips", {"a": "b", "b": "b"}),
+        ("search", {"text": "no such text"}),
+        ("FROM runs WHERE env_id = $env", {"env": "chess"}),
+    ],
+)
+def test_an_honest_nothing_is_no_mistake(warehouse, text, given):
+    asked = question(text, given)
+    assert warehouse.query(asked.sql, asked.parameters).rows == []
+    require_known(asked, warehouse.query)
+
+
+def test_of_many_runs_the_newest_are_named():
+    ids = [f"{number:012x}" for number in range(3_000)]
+    message = "Unknown run 'zzz'. There are 3,000, the newest are: 000000000000, 000000000001, 000000000002."
+    with pytest.raises(WarehouseError, match=re.escape(message)):
+        require_known(
+            question("flips", {"a": "zzz", "b": ids[0]}),
+            lambda _: QueryResult(("run_id",), ("VARCHAR",), [(run_id,) for run_id in ids]),
+        )
 
 
 def test_values_are_bound_not_pasted(ask):
@@ -219,6 +351,8 @@ def test_values_are_bound_not_pasted(ask):
 def test_a_query_says_what_it_answers_and_uses_what_it_declares(name, warehouse):
     query = named_queries()[name]
     given = {parameter.name: "x" for parameter in query.parameters if parameter.default is None}
+    assert f"| `{name}` |" in DOCS
+    assert f"| `{query.usage}` |" in DOCS
     body = "\n".join(line for line in query.text.splitlines() if not line.startswith("--"))
     assert query.about.endswith(".")
     assert set(re.findall(r"\$([a-z_]+)", body)) == {parameter.name for parameter in query.parameters}
@@ -252,14 +386,50 @@ def test_what_stands_in_a_file():
 @pytest.mark.parametrize(
     ("text", "given", "message"),
     [
-        ("hardst", {}, "Unknown query 'hardst'. Did you mean 'hardest'?"),
-        ("hardest", {}, "Query 'hardest' needs a value for 'env'. It takes: env [model] [limit=20]"),
+        (
+            "hardst",
+            {},
+            "Unknown query 'hardst'. Did you mean 'hardest'? A table is read with \"FROM hardst\".",
+        ),
+        (
+            "hardest",
+            {},
+            (
+                "Query 'hardest' needs a value for 'env'. "
+                "It takes: env (environment), [model] (only this model), [limit=20] (rows)"
+            ),
+        ),
+        (
+            "flips;",
+            {},
+            (
+                "Query 'flips' needs a value for 'a' and 'b'. "
+                "It takes: a (run_id of the run before), b (run_id of the run after)"
+            ),
+        ),
         (
             "hardest;",
             {"env": "e", "rows": "5"},
-            "Query 'hardest' has no parameter 'rows'. It takes: env [model] [limit=20]",
+            (
+                "Query 'hardest' has no parameter 'rows'. "
+                "It takes: env (environment), [model] (only this model), [limit=20] (rows)"
+            ),
         ),
-        ("hardest", {"env": "e", "limit": "5.5"}, "Parameter 'limit' takes an integer, found '5.5'."),
+        ("hardest", {"env": "e", "limit": "5.5"}, "Parameter 'limit' takes a whole number, 0 or more, found '5.5'."),
+        ("failures", {"days": "-3"}, "Parameter 'days' takes a whole number, 0 or more, found '-3'."),
+        (
+            "FROM runs WHERE env_id = $env LIMIT $n",
+            {"n": 1},
+            "The statement needs a value for 'env'. It takes: env, n.",
+        ),
+        (
+            "FROM runs LIMIT",
+            {"n": 1},
+            (
+                "The statement has no parameter 'n'. It takes: no parameters. "
+                "(In double quotes a shell puts its own $n there: use single quotes.)"
+            ),
+        ),
     ],
 )
 def test_a_mistake_says_what_there_is(text, given, message):
@@ -276,3 +446,9 @@ def test_a_name_like_no_other_gets_all_of_them_and_how_a_table_is_read():
 def test_sql_stays_as_it_is():
     assert question("FROM runs").sql == "FROM runs"
     assert question("FROM runs WHERE env_id = $env", {"env": "e"}).parameters == {"env": "e"}
+
+
+def test_null_is_a_text_where_a_value_is_required():
+    assert question("search", {"text": "NULL", "env": "NULL"}).parameters == {
+        "text": "NULL", "env": None, "model": None, "limit": 20,
+    }  # fmt: skip

@@ -7,10 +7,14 @@ import re
 
 import pytest
 import typer
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
 from pyarrow import parquet
 from typer.testing import CliRunner
 
 from nightjar.cli.sql import sql
+from nightjar.cli.sql_completion import SqlCompleter
+from nightjar.cli.sql_prompt import COMMANDS
 from nightjar.errors import ConfigError, WarehouseError
 from nightjar.warehouse import Warehouse
 
@@ -99,13 +103,15 @@ def test_a_terminal_gets_long_cells_cut(run, terminal):
 
 def test_a_terminal_gets_numbers_and_times_in_brief_and_a_pipe_in_full(run, terminal):
     query = "SELECT 2 / 3 AS a, 1.0::DOUBLE AS b, 0.000123456 ::DOUBLE AS c, 12345678.9::DOUBLE AS d, "
-    query += "TIMESTAMPTZ '2026-11-20 18:00:01.5+00' AS e"
+    query += "TIMESTAMPTZ '2026-11-20 18:00:01.5+00' AS e, 62.89308::DOUBLE AS f, ['one', 'two'] AS g"
     assert run(query).stdout.splitlines()[2].split("  ") == [
         "0.6666666666666666", "1.0", "0.000123456", "12345678.9", "2026-11-20 18:00:01.500000+00:00",
+        "62.89308", '["one", "two"]',
     ]  # fmt: skip
     terminal(120)
     assert run(query).stdout.splitlines()[2].split() == [
         "0.6667", "1.0", "0.000123", "12345678.9", "2026-11-20", "18:00Z",
+        "62.89", "one,", "two",
     ]  # fmt: skip
     assert "0.6666666666666666" in run(query, "--full").stdout
 
@@ -117,9 +123,37 @@ def test_wide_characters_stay_in_their_column(run, terminal):
 
 
 def test_numbers_are_never_cut(run, terminal):
-    terminal(36)
+    terminal(46)
     result = run("SELECT 123456789012345678 AS n, repeat('x', 50) AS text")
-    assert result.stdout.splitlines()[2] == "123456789012345678  " + "x" * 15 + "…"
+    assert result.stdout.splitlines()[2] == "123456789012345678  " + "x" * 25 + "…"
+
+
+def test_names_that_would_be_cut_too_short_to_be_told_apart_make_blocks(run, terminal):
+    terminal(40)
+    result = run("SELECT 'openai/gpt-4.1-mini' AS model, 'number-theory-02' AS env_id, 1234567 AS n")
+    assert result.stdout.splitlines()[1:] == [
+        "model   openai/gpt-4.1-mini",
+        "env_id  number-theory-02",
+        "n       1234567",
+    ]
+
+
+def test_a_block_has_three_lines_of_a_long_text(run, terminal):
+    terminal(60)
+    result = run("SELECT repeat('word ', 40) AS text, repeat('x', 30) AS a, repeat('y', 30) AS b")
+    assert result.stdout.splitlines()[1:4] == [
+        "text  " + "word " * 10 + "word",
+        "      " + "word " * 10 + "word",
+        "      " + "word " * 10 + "wor…",
+    ]
+
+
+def test_what_is_marked_stays_when_a_long_text_is_cut(run, terminal):
+    terminal(60)
+    result = run("SELECT repeat('a', 80) || '«hit»' || repeat('b', 80) AS passage, 'x' AS c")
+    line = result.stdout.splitlines()[2]
+    assert re.fullmatch(r"…a+«hit»b+…  x", line)
+    assert len(line) == 60
 
 
 def test_a_table_is_not_squeezed_when_it_is_no_terminal(run):
@@ -159,7 +193,25 @@ def test_a_terminal_gets_the_first_thousand_rows(run, terminal):
 def test_an_empty_answer_is_a_header(run):
     result = run("SELECT run_id FROM runs WHERE false")
     assert result.stdout.split()[0] == "run_id"
-    assert result.stderr.startswith("0 rows in")
+    assert result.stderr.startswith("No rows in")
+
+
+@pytest.mark.parametrize(
+    ("form", "nothing"),
+    [("json", "[]\n"), ("csv", "flip,example_id,correct_a,correct_b,reward_a,reward_b,example_hash\n")],
+)
+def test_an_honest_nothing_is_said_on_stderr_and_stdout_stays_valid(run, form, nothing):
+    result = run("flips", "-P", "a=run-1", "-P", "b=run-1", "--format", form)
+    assert (result.exit_code, result.stdout) == (0, nothing)
+    assert re.fullmatch(r"No rows in \d\.\d\d s\n", result.stderr)
+
+
+@pytest.mark.parametrize("form", ["table", "json", "parquet"])
+def test_what_the_warehouse_does_not_have_is_an_error_and_writes_nothing(run, tmp_path, form):
+    path = tmp_path / "rows"
+    with pytest.raises(WarehouseError, match=r"^Unknown environment 'gsm8'. Did you mean 'gsm8k'\?$"):
+        run("history", "-P", "env=gsm8", "--format", form, "--output", str(path))
+    assert not path.exists()
 
 
 def test_a_plan_keeps_its_lines(run):
@@ -313,8 +365,88 @@ def test_values_are_bound_in_sql_too(run):
     assert run(query, "-P", "env=' OR true", "--format", "csv").stdout == "env_id\n"
 
 
-def test_a_parameter_without_a_value_is_a_usage_error(run):
-    assert run("hardest", "-P", "gsm8k").exit_code == 2
+@pytest.mark.parametrize(
+    ("condition", "value", "count"),
+    [
+        ("reward > $x", "0.5", 1),
+        ("reward > $x", "1e0", 0),
+        ("example_id IN ($x, 7)", "1", 1),
+        ("metrics['correct'] = $x", "1", 1),
+        ("correct = $x", "true", 1),
+        ("example_hash = $x", "a", 1),
+        ("example_id < $x::INTEGER * 1", "1", 1),
+        ("'0123' = $x", "0123", 2),
+        ("'0123' = $x", "123", 0),
+        ("'1e5' = $x", "1e5", 2),
+        ("'100000' = $x", "1e5", 0),
+        ("TIMESTAMPTZ '2026-11-02' > $x", "2026-11-01", 2),
+        ("TIMESTAMPTZ '2026-11-02' > $x", "2026-11-02 01:00", 0),
+    ],
+)
+def test_a_value_is_read_by_what_it_stands_beside(run, condition, value, count):
+    result = run(f"SELECT count(*) AS n FROM rollouts WHERE {condition}", "-P", f"x={value}", "--format", "csv")
+    assert result.stdout == f"n\n{count}\n"
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_a_limit_is_a_number(run, tmp_path, form):
+    run("FROM rollouts LIMIT $n", "-P", "n=1", "--format", form, "--output", str(tmp_path / "rows"))
+    path = tmp_path / "rows"
+    assert (parquet.read_table(path).num_rows if form == "parquet" else path.read_text().count("\n") - 1) == 1
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        (
+            "SELECT to_days($n)",
+            (
+                "The query failed: a value could be of several types in 'to_days(?)'. "
+                "Say which: $n::INTEGER (or ::DOUBLE, ::DATE, ::TIMESTAMPTZ, ::INTERVAL)."
+            ),
+        ),
+        (
+            "SELECT reward * $n FROM rollouts",
+            (
+                "The query failed: a value could be of several types in '*(DOUBLE, ?)'. "
+                "Say which: $n::INTEGER (or ::DOUBLE, ::DATE, ::TIMESTAMPTZ, ::INTERVAL)."
+            ),
+        ),
+        (
+            "WITH g AS (SELECT $n AS n) FROM rollouts, g WHERE reward > n",
+            (
+                "The query failed: Cannot compare values of type DOUBLE and type VARCHAR - "
+                "an explicit cast is required. Say which: $n::INTEGER (or ::DOUBLE, ::DATE, ::TIMESTAMPTZ, ::INTERVAL)."
+            ),
+        ),
+        ("SELECT reward > $n FROM rollouts", "The query failed: Could not convert string 'few' to DOUBLE"),
+    ],
+)
+def test_a_value_whose_type_nothing_says_gets_advice(run, statement, message):
+    with pytest.raises(WarehouseError) as raised:
+        run(statement, "-P", "n=few")
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize("arguments", [["-P", "gsm8k"], ["-P", "=gsm8k"], ["-P", "env=a", "-P", "env=b"]])
+def test_a_parameter_without_a_value_or_with_two_is_a_usage_error(run, arguments):
+    assert run("hardest", *arguments).exit_code == 2
+
+
+def test_each_statement_of_a_pipe_gets_the_values_it_has_a_place_for(run):
+    result = run("--format", "csv", "-P", "a=1", "-P", "B=2", stdin="SELECT $a AS a; SELECT $b AS b; SELECT 3 AS c")
+    assert result.stdout == "a\n1\n\nb\n2\n\nc\n3\n"
+    with pytest.raises(WarehouseError, match=r"has no parameter 'z'. It takes: a\."):
+        run("-P", "z=1", stdin="SELECT $a; SELECT 1")
+
+
+def test_a_failure_in_a_pipe_says_which_statement_it_was(run):
+    with pytest.raises(WarehouseError, match=r"^Statement 2 of 3: The query failed: .*nothing"):
+        run(stdin="SELECT 1; SELECT nothing; SELECT 3")
+
+
+def test_a_name_in_a_pipe_is_a_query(run):
+    assert "run-1" in run("--format", "csv", stdin="leaderboard\n").stdout
 
 
 def test_the_names_are_listed_with_what_they_answer_and_take(run):
@@ -324,7 +456,7 @@ def test_the_names_are_listed_with_what_they_answer_and_take(run):
     listed = {query["name"]: query for query in json.loads(run("--list", "--json").stdout)}
     assert listed["flips"]["parameters"][0] == {
         "name": "a",
-        "type": "text",
+        "type": "run",
         "required": True,
         "default": None,
         "about": "run_id of the run before",
@@ -364,5 +496,22 @@ def test_a_timeout_is_a_number_of_seconds(run, seconds):
 
 def test_help_names_the_tables(run):
     text = run("--help").stdout
+    assert "$n::INTEGER" in text
     for word in ("runs", "rollouts", "metrics", "errors", "leaderboard", "--warehouse", "--format"):
         assert word in text
+
+
+def completed(warehouse, text):
+    document = Document(text, len(text))
+    return [one.text for one in SqlCompleter(warehouse, COMMANDS).get_completions(document, CompleteEvent())]
+
+
+def test_columns_of_the_tables_that_are_named_are_offered_first(folder):
+    offered = completed(Warehouse(folder), "FROM runs SELECT mod")
+    assert offered[0] == "model"
+    assert "MODE" in offered
+
+
+@pytest.mark.parametrize("text", [".run history env=", "history env=gs", "FROM runs;\nhistory env="])
+def test_a_value_is_completed_by_what_the_warehouse_has(folder, text):
+    assert completed(Warehouse(folder), text) == ["env=gsm8k"]

@@ -63,6 +63,11 @@ async def test_what_is_refused_fails_the_run() -> None:
         await query("DROP TABLE runs")
 
 
+async def test_an_environment_that_is_not_there_fails_the_run() -> None:
+    with pytest.raises(WarehouseError, match=r"Unknown environment 'sum'\. Did you mean 'sums'\?"):
+        await query("leaderboard", {"env": "sum"})
+
+
 async def test_the_deployment_offers_a_form_with_described_flat_fields(own_folder: Path) -> None:
     assert "query/query" in await register(str(own_folder))
     async with get_client() as client:

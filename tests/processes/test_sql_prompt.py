@@ -31,6 +31,7 @@ os.close(os.open(os.ttyname(0), os.O_RDWR))  # the first terminal that a new ses
 os.execv(sys.executable, [sys.executable, "-m", "nightjar", *sys.argv[1:]])
 """
 SECONDS = 30
+PASTE, PASTED = "\x1b[200~", "\x1b[201~"
 ENTER, TAB, UP, CTRL_C, CTRL_D, CTRL_R = "\r", "\t", "\x1b[A", "\x03", "\x04", "\x12"
 
 
@@ -151,6 +152,29 @@ def test_a_mistake_is_one_line_and_the_prompt_goes_on(prompt):
     assert "1 row in" in prompt.ask("SELECT 1;")
 
 
+def test_what_is_pasted_is_done_line_by_line_up_to_a_mistake(prompt):
+    answer = prompt.ask(f"{PASTE}.format csv\rSELECT 1 AS a;\rleaderboard\rSELCT 2;\rSELECT 3 AS c;{PASTED}")
+    assert "a\n1\n1 row in" in answer
+    assert "env_id,model,avg_reward" in answer
+    assert answer.endswith(
+        'Error: The SQL cannot be read: syntax error at or near "SELCT"\n'
+        "What comes after it was not run: SELECT 3 AS c;\n"
+    )
+
+
+def test_a_named_query_needs_no_command(prompt):
+    assert "assistant: four?" in prompt.ask("example env=sums example=0")
+    assert prompt.ask("history env=sum") == "Error: Unknown environment 'sum'. Did you mean 'sums'?\n"
+    assert prompt.ask("leaderbord").startswith("Error: Unknown query 'leaderbord'. Did you mean 'leaderboard'?")
+
+
+@pytest.mark.parametrize("word", ["exit", "quit;", "\\q"])
+def test_words_of_other_prompts_are_understood(prompt, word):
+    assert "Ctrl-C stops a query" in prompt.ask("help")
+    prompt.type(word, ENTER)
+    assert prompt.end() == 0
+
+
 def test_ctrl_c_stops_the_query_and_drops_what_is_typed_but_leaves_the_prompt(prompt):
     prompt.type(f"{ENDLESS};", ENTER)
     prompt.wait_for(lambda text: text.endswith("b;"))
@@ -166,8 +190,10 @@ def test_ctrl_c_ends_a_search_in_the_history(prompt):
     prompt.ask("FROM leaderboard;")
     prompt.type(CTRL_R, *"lead")
     prompt.wait_for(lambda text: "search" in text)
-    prompt.type(CTRL_C, CTRL_C)
-    prompt.wait_for(lambda text: text.endswith(PROMPT))
+    prompt.type(CTRL_C)
+    prompts = prompt.wait_for(lambda text: "search" not in text and text.endswith(PROMPT)).count(PROMPT)
+    prompt.type(CTRL_C)
+    prompt.wait_for(lambda text: text.endswith(PROMPT) and text.count(PROMPT) > prompts)
     assert "Exception" not in prompt.text
     assert "3" in prompt.ask("SELECT 1 + 2;")
 
@@ -204,6 +230,7 @@ def test_dot_commands(prompt):
         (".sche", ".schema"),
         (".run hard", ".run hardest"),
         (".run hardest env=sums mod", ".run hardest env=sums model="),
+        ("hardest env=su", "hardest env=sums"),
     ],
 )
 def test_tab_completes(prompt, typed, completed):

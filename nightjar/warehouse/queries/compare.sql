@@ -2,9 +2,9 @@
 --
 -- The difference is b minus a, paired by example; its standard error is stderr.
 --
--- $a: model
--- $b: the model to compare it with
--- $env = NULL: only this environment
+-- $a model: model
+-- $b model: the model to compare it with
+-- $env environment = NULL: only this environment
 WITH chosen AS (
     SELECT env_id, model, run_id
     FROM leaderboard

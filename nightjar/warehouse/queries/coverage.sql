@@ -1,6 +1,6 @@
 -- Runs that are not complete, and how many rollouts they owe; --resume RUN_DIR does only these.
 --
--- $env = NULL: only this environment
+-- $env environment = NULL: only this environment
 -- $days integer = 30: runs that began in the last so many days
 SELECT
     env_id,

@@ -1,6 +1,8 @@
 -- One example in full: what was asked, and what every model answered in its newest large run.
 --
--- $env: environment
+-- Shown in full.
+--
+-- $env environment: environment
 -- $example: its example_id, or 8 and more characters that its example_hash begins with
 WITH chosen AS (
     SELECT chosen.model AS asked_model, rollouts.*
@@ -11,6 +13,37 @@ WITH chosen AS (
             rollouts.example_id::VARCHAR = $example
             OR (length($example) >= 8 AND starts_with(rollouts.example_hash, $example))
         )
+),
+texts AS (
+    SELECT
+        *,
+        list_transform(
+            [prompt, completion],
+            lambda messages: coalesce(
+                nullif(array_to_string([
+                    concat(m ->> 'role', ': ', concat_ws(
+                        chr(10),
+                        'thinks: ' || (m ->> 'reasoning_content'),
+                        CASE json_type(m, '$.content')
+                            WHEN 'ARRAY' THEN array_to_string([
+                                coalesce(part ->> 'text', part ->> 'type') FOR part IN json_extract(m, '$.content[*]')
+                            ], ' ')
+                            ELSE m ->> 'content'
+                        END,
+                        nullif(array_to_string([
+                            coalesce(
+                                'calls ' || (call ->> 'name') || '(' || (call ->> 'arguments') || ')',
+                                call ->> '$'
+                            )
+                            FOR call IN json_extract(m, '$.tool_calls[*]')
+                        ], chr(10)), '')
+                    ))
+                    FOR m IN json_extract(messages, '$[*]')
+                ], chr(10)), ''),
+                messages ->> '$'
+            )
+        ) AS written
+    FROM chosen
 )
 SELECT
     asked_model AS model,
@@ -19,26 +52,8 @@ SELECT
     reward,
     error,
     answer,
-    coalesce(
-        array_to_string(
-            [
-                concat(m ->> 'role', ': ', coalesce(m ->> 'content', m ->> 'tool_calls'))
-                FOR m IN json_extract(prompt, '$[*]')
-            ],
-            chr(10)
-        ),
-        prompt ->> '$'
-    ) AS prompt,
-    coalesce(
-        array_to_string(
-            [
-                concat(m ->> 'role', ': ', coalesce(m ->> 'content', m ->> 'tool_calls'))
-                FOR m IN json_extract(completion, '$[*]')
-            ],
-            chr(10)
-        ),
-        completion ->> '$'
-    ) AS completion,
+    written[1] AS prompt,
+    written[2] AS completion,
     run_id
-FROM chosen
+FROM texts
 ORDER BY asked_model, example_id, rollout_index

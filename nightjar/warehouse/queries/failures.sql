@@ -1,6 +1,6 @@
 -- Why rollouts failed in the last days: error classes, how often, where, and the newest message.
 --
--- $env = NULL: only this environment
+-- $env environment = NULL: only this environment
 -- $days integer = 7: of runs that began in the last so many days
 SELECT
     coalesce(errors.chain, errors.error) AS error,

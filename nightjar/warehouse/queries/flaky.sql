@@ -1,7 +1,7 @@
 -- Examples that a model gets right only sometimes, over its newest rollouts of each.
 --
--- $env: environment
--- $model = NULL: only this model
+-- $env environment: environment
+-- $model model = NULL: only this model
 -- $rollouts integer = 8: how many of the newest rollouts of an example count
 -- $limit integer = 20: rows
 WITH newest AS (

@@ -1,7 +1,7 @@
 -- The hardest examples of an environment: least reward in the newest large run of every model.
 --
--- $env: environment
--- $model = NULL: only this model
+-- $env environment: environment
+-- $model model = NULL: only this model
 -- $limit integer = 20: rows
 WITH newest AS (
     SELECT run_id

@@ -2,8 +2,8 @@
 --
 -- The change is against the run before of the same configuration.
 --
--- $env: environment
--- $model = NULL: only this model
+-- $env environment: environment
+-- $model model = NULL: only this model
 -- $limit integer = 30: rows
 SELECT started_at, model, avg_reward, stderr, change, coverage, cost, env_version, run_id
 FROM history

@@ -1,6 +1,6 @@
 -- Who leads in each environment: every model's newest run of the most examples.
 --
--- $env = NULL: only this environment
+-- $env environment = NULL: only this environment
 SELECT env_id, model, avg_reward, stderr, scored, coverage, started_at, run_id
 FROM leaderboard
 WHERE $env IS NULL OR env_id = $env

@@ -1,7 +1,7 @@
 -- What got worse last night: examples with less reward than in the comparable run before.
 --
--- $env = NULL: only this environment
--- $model = NULL: only this model
+-- $env environment = NULL: only this environment
+-- $model model = NULL: only this model
 -- $days integer = 1: the newer run began in the last so many days
 -- $limit integer = 50: rows
 SELECT

@@ -1,10 +1,14 @@
 -- Completions that contain a text, the newest runs first; capitals do not matter.
 --
+-- What counts is what was said, thought, called or answered by a tool. The passage is about 80 characters on each side
+-- of the first place in the completion, which stands between « and »; role says whose words they are.
+--
 -- $text: what to look for
--- $env = NULL: only this environment
--- $model = NULL: only this model
+-- $env environment = NULL: only this environment
+-- $model model = NULL: only this model
 -- $limit integer = 20: rows
 WITH found AS (
+    -- The first condition is fast, on the completion as it is stored; the second leaves out the names of fields.
     SELECT
         runs.env_id,
         runs.model,
@@ -17,10 +21,33 @@ WITH found AS (
     FROM rollouts
     JOIN runs USING (run_id)
     WHERE regexp_matches(rollouts.completion, regexp_escape((to_json($text)::VARCHAR)[2:-2]), 'i')
+        AND regexp_matches(
+            rollouts.completion,
+            '(^"|"(content|text|reasoning_content|thinking|arguments|name)":")([^"\\]|\\.)*?'
+                || regexp_escape((to_json($text)::VARCHAR)[2:-2]),
+            'is'
+        )
         AND ($env IS NULL OR runs.env_id = $env)
         AND ($model IS NULL OR runs.model = $model)
     ORDER BY runs.started_at DESC NULLS LAST, run_id, rollouts.example_id, rollouts.rollout_index
     LIMIT $limit
+),
+texts AS (
+    SELECT
+        found.* EXCLUDE (completion),
+        completion ->> (regexp_extract(leaf.path, '^\$\[\d+\]') || '.role') AS role,
+        leaf.value ->> '$' AS text,
+        regexp_extract(
+            text,
+            '(.{0,80}?)(' || regexp_escape($text) || ')(.{0,80})',
+            ['before', 'hit', 'after'],
+            'is'
+        ) AS place
+    FROM found, json_tree(found.completion) AS leaf
+    WHERE leaf.type = 'VARCHAR'
+        AND (leaf.key IS NULL OR leaf.key IN ('content', 'text', 'reasoning_content', 'thinking', 'arguments', 'name'))
+        AND regexp_matches(leaf.value ->> '$', regexp_escape($text), 'i')
+    QUALIFY row_number() OVER (PARTITION BY run_id, example_id, rollout_index ORDER BY leaf.id) = 1
 )
 SELECT
     env_id,
@@ -28,9 +55,15 @@ SELECT
     example_id,
     rollout_index,
     reward,
-    regexp_extract(
-        completion, '.{0,40}' || regexp_escape((to_json($text)::VARCHAR)[2:-2]) || '.{0,40}', 0, 'is'
+    role,
+    regexp_replace(
+        concat(
+            CASE WHEN NOT starts_with(text, place.before || place.hit) THEN '…' END,
+            place.before, '«', place.hit, '»', place.after,
+            CASE WHEN NOT ends_with(text, place.hit || place.after) THEN '…' END
+        ),
+        '\s+', ' ', 'g'
     ) AS passage,
     run_id
-FROM found
+FROM texts
 ORDER BY started_at DESC NULLS LAST, run_id, example_id, rollout_index

@@ -1,6 +1,9 @@
 -- The slowest runs of the last days, and how long a rollout took in them.
 --
--- $env = NULL: only this environment
+-- minutes is the whole run; median_seconds and p95_seconds are of generating a rollout, scoring_seconds is the mean of
+-- scoring one.
+--
+-- $env environment = NULL: only this environment
 -- $days integer = 30: runs that began in the last so many days
 -- $limit integer = 20: rows
 WITH slowest AS (

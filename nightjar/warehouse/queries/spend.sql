@@ -1,8 +1,8 @@
 -- What was spent by month and model: all attempts, failed ones too.
 --
--- A run without a price adds nothing to the cost; unpriced counts these runs.
+-- It is in the currency of the prices. A run without a price adds nothing; unpriced_runs counts these.
 --
--- $env = NULL: only this environment
+-- $env environment = NULL: only this environment
 -- $months integer = 12: this month and those before it
 SELECT
     strftime(started_at, '%Y-%m') AS month,
@@ -12,7 +12,7 @@ SELECT
     sum(input_tokens)::BIGINT AS input_tokens,
     sum(output_tokens)::BIGINT AS output_tokens,
     sum(cost) AS spent,
-    count(*) FILTER (cost IS NULL) AS unpriced
+    count(*) FILTER (cost IS NULL) AS unpriced_runs
 FROM cost
 WHERE ($env IS NULL OR env_id = $env)
     AND started_at >= date_trunc('month', now()) - to_months($months - 1)

@@ -1,16 +1,18 @@
 """The queries that Nightjar ships, each a file in ``queries`` that is run by its name.
 
 A file opens with comments: what it answers in a sentence, then more about it if need be, then its parameters, one a
-line, as ``$name [type] [= default]: what it is``. The type is ``text`` (also where none stands), ``integer`` or
-``number``; a parameter without a default is required; the default ``NULL`` stands for no value::
+line, as ``$name [type] [= default]: what it is``. The type is ``text`` (also where none stands), ``integer`` (0 or
+more), ``number``, or the name of something that the warehouse has: ``environment``, ``model`` or ``run``. A parameter
+without a default is required; the default ``NULL`` stands for no value::
 
     -- The examples of an environment that models fail most.
     --
-    -- $env: environment
-    -- $model = NULL: only this model
+    -- $env environment: environment
+    -- $model model = NULL: only this model
     -- $limit integer = 20: rows
     SELECT ...
 
+The line ``Shown in full.`` among them is for texts that are there to be read: a terminal does not cut them.
 Values are bound to the statement, never written into it.
 """
 
@@ -25,12 +27,25 @@ from importlib import resources
 from typing import Any
 
 from nightjar.errors import WarehouseError
+from nightjar.warehouse.reading.parameters import fitting
 
 _WORD = re.compile(r"\s*([A-Za-z][\w-]*)\s*;?\s*")
 _PARAMETER = re.compile(
-    r"\$(?P<name>[a-z_]+)(?: (?P<type>text|integer|number))?(?: = (?P<default>[^:]+))?: (?P<about>.+)"
+    r"\$(?P<name>[a-z_]+)(?: (?P<type>text|integer|number|environment|model|run))?"
+    r"(?: = (?P<default>[^:]+))?: (?P<about>.+)"
 )
-_READERS: dict[str, Callable[[str], object]] = {"text": str, "integer": int, "number": float}
+_SHOWN_IN_FULL = "Shown in full."
+
+
+def _read_count(text: str) -> int:
+    count = int(text)
+    if count < 0:
+        raise ValueError(text)
+    return count
+
+
+_READERS: dict[str, Callable[[str], object]] = {"integer": _read_count, "number": float}
+_EXPECTED = {"integer": "a whole number, 0 or more", "number": "a number"}
 
 
 @dataclass(frozen=True)
@@ -39,7 +54,7 @@ class QueryParameter:
 
     Attributes:
         name: without the ``$``.
-        type: ``text``, ``integer`` or ``number``.
+        type: ``text``, ``integer``, ``number``, ``environment``, ``model`` or ``run``.
         default: as it is written; None where a value is required, ``NULL`` where it may be left out.
         about: what it is.
     """
@@ -57,21 +72,19 @@ class QueryParameter:
         return f"[{self.name}]" if self.default == "NULL" else f"[{self.name}={self.default}]"
 
     def read(self, given: object) -> object:
-        """Returns a value as the statement gets it; ``NULL`` and None are None.
+        """Returns a value as the statement gets it; ``NULL`` is None where it may be left out.
 
         Raises:
             WarehouseError: the text is not of the parameter's type.
         """
-        text = "NULL" if given is None else str(given)
-        if text == "NULL":
+        if given is None or (self.default == "NULL" and given == "NULL"):
             return None
         try:
-            return _READERS[self.type](text)
+            return _READERS.get(self.type, str)(str(given))
         except ValueError:
-            raise WarehouseError(f"Parameter {self.name!r} takes {_ARTICLES[self.type]}, found {text!r}.") from None
-
-
-_ARTICLES = {"integer": "an integer", "number": "a number"}
+            raise WarehouseError(
+                f"Parameter {self.name!r} takes {_EXPECTED[self.type]}, found {str(given)!r}."
+            ) from None
 
 
 @dataclass(frozen=True)
@@ -83,12 +96,14 @@ class NamedQuery:
         about: what it answers, in a sentence.
         parameters: what it can be told.
         text: the whole file.
+        is_full: its texts are there to be read, and are not cut on a terminal.
     """
 
     name: str
     about: str
     parameters: tuple[QueryParameter, ...]
     text: str
+    is_full: bool = False
 
     @property
     def usage(self) -> str:
@@ -105,15 +120,17 @@ class NamedQuery:
         if unknown := [name for name in given if name not in known]:
             raise WarehouseError(f"Query {self.name!r} has no parameter {unknown[0]!r}. {self._takes()}")
         required = [parameter.name for parameter in self.parameters if parameter.default is None]
-        if missing := [name for name in required if name not in given]:
-            raise WarehouseError(f"Query {self.name!r} needs a value for {missing[0]!r}. {self._takes()}")
+        if missing := [name for name in required if given.get(name) in {None, ""}]:
+            names = " and ".join(map(repr, missing))
+            raise WarehouseError(f"Query {self.name!r} needs a value for {names}. {self._takes()}")
         return {
             parameter.name: parameter.read(given.get(parameter.name, parameter.default))
             for parameter in self.parameters
         }
 
     def _takes(self) -> str:
-        return f"It takes: {self.usage or 'no parameters'}"
+        taken = ", ".join(f"{parameter.usage} ({parameter.about})" for parameter in self.parameters)
+        return f"It takes: {taken or 'no parameters'}"
 
 
 @dataclass(frozen=True)
@@ -123,12 +140,12 @@ class Question:
     Attributes:
         sql: the statement.
         parameters: values for ``$name``; None for a statement that takes none.
-        name: of the query; None for a statement that somebody wrote.
+        query: the query that was named; None for a statement that somebody wrote.
     """
 
     sql: str
     parameters: dict[str, Any] | None = None
-    name: str | None = None
+    query: NamedQuery | None = None
 
 
 def question(text: str, given: Mapping[str, object] | None = None) -> Question:
@@ -139,7 +156,7 @@ def question(text: str, given: Mapping[str, object] | None = None) -> Question:
         given: values for its parameters.
 
     Raises:
-        WarehouseError: no query has this name, or its parameters do not fit.
+        WarehouseError: no query has this name, or the parameters do not fit.
 
     Example:
         >>> question("hardest", {"env": "gsm8k", "limit": "5"}).parameters
@@ -149,9 +166,9 @@ def question(text: str, given: Mapping[str, object] | None = None) -> Question:
     """
     word = _WORD.fullmatch(text)
     if word is None:
-        return Question(text, dict(given) if given else None)
+        return Question(text, fitting(text, given or {}) or None)
     query = find_query(word[1])
-    return Question(query.text, query.bind(given or {}), query.name)
+    return Question(query.text, query.bind(given or {}), query)
 
 
 def is_name(text: str) -> bool:
@@ -177,11 +194,9 @@ def find_query(name: str) -> NamedQuery:
     queries = named_queries()
     if name in queries:
         return queries[name]
-    if close := difflib.get_close_matches(name, queries, cutoff=0.5):
-        raise WarehouseError(f"Unknown query {name!r}. Did you mean {' or '.join(map(repr, close))}?")
-    raise WarehouseError(
-        f'Unknown query {name!r}. Choose one of: {", ".join(queries)}. A table is read with "FROM {name}".'
-    )
+    close = difflib.get_close_matches(name.lower(), queries, n=2, cutoff=0.6)
+    choices = f"Did you mean {' or '.join(map(repr, close))}?" if close else f"Choose one of: {', '.join(queries)}."
+    raise WarehouseError(f'Unknown query {name!r}. {choices} A table is read with "FROM {name}".')
 
 
 @cache
@@ -211,4 +226,4 @@ def parse_query(name: str, text: str) -> NamedQuery:
         for match in declared
         if match is not None
     )
-    return NamedQuery(name, comments[0], parameters, text)
+    return NamedQuery(name, comments[0], parameters, text, is_full=_SHOWN_IN_FULL in comments)

@@ -33,3 +33,13 @@ def is_finished(text: str) -> bool:
     written = text.encode()
     tokens = [start for start, kind in duckdb.tokenize(text) if kind is not duckdb.token_type.comment]
     return bool(tokens) and written[tokens[-1] : tokens[-1] + 1] == b";"
+
+
+def is_keyword(word: str) -> bool:
+    """Says whether a word is SQL's own, as one that begins a statement is.
+
+    Example:
+        >>> is_keyword("select"), is_keyword("leaderboard")
+        (True, False)
+    """
+    return [kind for _, kind in duckdb.tokenize(word)][:1] == [duckdb.token_type.keyword]
