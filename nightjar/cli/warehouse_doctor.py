@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,24 +9,28 @@ import typer
 from nightjar.cli.warehouse_location import JsonOption, WarehouseOption, open_folder
 
 if TYPE_CHECKING:
-    from nightjar.warehouse.doctor import Diagnosis, Finding
+    from nightjar.warehouse.doctor import Diagnosis, Finding, Fixed
 
 _MOST = 20
-_COMMAND = re.compile(r"nightjar warehouse \w+(?: --\w+)?")
 
 
 def doctor(
     deep: Annotated[bool, typer.Option("--deep", help="Read all data, not only what identifies it.")] = False,
     fix: Annotated[
         bool,
-        typer.Option("--fix", help="First mend what needs no run directory: leftovers, segment.json, nightjar.duckdb."),
+        typer.Option(
+            "--fix",
+            help="First mend what needs no run directory: leftovers, segment.json, nightjar.duckdb; "
+            "and set damaged segments aside, so that the others can be used.",
+        ),
     ] = False,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Examine the warehouse: whole, how large, what does not belong there, and what to do about it.
 
-    Exit code 1 when something needs action.
+    Exit code 1 when something needs action. Nothing that may be needed is deleted: what is damaged is moved to the
+    folder 'damaged' of the warehouse, and the runs that are missing for it are named until they are published again.
 
     Example: nightjar warehouse doctor --deep
     """
@@ -37,19 +39,31 @@ def doctor(
     from nightjar.warehouse.doctor import fix as fix_folder
 
     folder = open_folder(warehouse)
-    if fix:
-        fix_folder(folder)
     with progress_of("Reading segments") as progress:
+        fixed = fix_folder(folder, deep=deep, progress=progress) if fix else None
         diagnosis = diagnose(folder, deep=deep, progress=progress)
     if as_json:
-        print_json({"is_clean": diagnosis.is_clean, **vars(diagnosis)})
+        print_json({"is_clean": diagnosis.is_clean, **vars(diagnosis), **({"fixed": fixed} if fixed else {})})
     else:
-        _print_diagnosis(diagnosis, f" --warehouse {shlex.quote(warehouse)}" if warehouse else "")
+        _print_fixed(fixed)
+        _print_diagnosis(diagnosis)
     if not diagnosis.is_clean:
         raise typer.Exit(1)
 
 
-def _print_diagnosis(diagnosis: Diagnosis, where: str) -> None:
+def _print_fixed(fixed: Fixed | None) -> None:
+    if fixed is None:
+        return
+    for name in fixed.described:
+        typer.echo(f"Mended: segment.json of segment {name!r}")
+    for name, path in fixed.set_aside.items():
+        kept = "; its examples are kept" if name in fixed.examples_kept else ""
+        typer.echo(f"Set aside: segment {name!r} is damaged; it is in {path} now{kept}")
+    if fixed.described or fixed.set_aside:
+        typer.echo()
+
+
+def _print_diagnosis(diagnosis: Diagnosis) -> None:
     from nightjar.cli.warehouse_output import number, size
 
     totals, sizes = diagnosis.totals, diagnosis.sizes
@@ -66,11 +80,10 @@ def _print_diagnosis(diagnosis: Diagnosis, where: str) -> None:
     }
     for label, text in lines.items():
         typer.echo(f"{label + ':':<12}{text}")
-    _print_findings(diagnosis.findings, where)
+    _print_findings(diagnosis.findings)
 
 
-def _print_findings(findings: list[Finding], where: str) -> None:
-    """Prints what was found; commands name the warehouse, where it was named."""
+def _print_findings(findings: list[Finding]) -> None:
     from nightjar.cli.warehouse_output import number
 
     urgent = [finding for finding in findings if finding.needs_action]
@@ -81,8 +94,7 @@ def _print_findings(findings: list[Finding], where: str) -> None:
         if chosen:
             typer.echo(f"\n{title}:")
         for finding in chosen[:_MOST]:
-            remedy = _COMMAND.sub(lambda command: command[0] + where, finding.remedy)
-            typer.echo(f"  {finding.what}\n    → {remedy}")
+            typer.echo(f"  {finding.what}\n    → {finding.remedy}")
         if len(chosen) > _MOST:
             typer.echo(f"  … and {len(chosen) - _MOST:,} more: --json shows all")
     typer.echo(f"\n{number(len(urgent), 'finding')} to act on." if urgent else "\nAll is well.")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import duckdb
 
@@ -72,8 +74,25 @@ def explained(what: str) -> Iterator[None]:
         raise
 
 
-def reason(error: duckdb.Error) -> str:
+@contextmanager
+def database_name(path: Path) -> Iterator[Path]:
+    """Gives a name under which DuckDB can write the new database file of a path, and puts it in its place afterwards.
+
+    In a name with ``?`` DuckDB looks for parameters when it writes; it opens such a file all the same.
+    """
+    if "?" not in str(path.absolute()):
+        yield path
+        return
+    with TemporaryDirectory(prefix="nightjar-") as folder:
+        beside = Path(folder) / "written.duckdb"
+        yield beside
+        shutil.copyfile(beside, path)
+
+
+def reason(error: duckdb.Error | UnicodeDecodeError) -> str:
     """DuckDB's message without its class, its picture of the statement and its advice."""
+    if isinstance(error, UnicodeDecodeError):
+        return "it holds text that is none in UTF-8"
     text = re.split(r"\n\nLINE |\n\nPossible solutions:|See also https", str(error), maxsplit=1)[0]
     text = _TRACEBACK.sub("", text)
     lines = [line.strip() for line in text.splitlines() if not line.startswith("Try setting")]

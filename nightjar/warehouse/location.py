@@ -83,13 +83,21 @@ def kind_of(location: str) -> Kind:
 def folder_of(location: str) -> Path:
     """Returns the folder that a location of this kind means.
 
+    Raises:
+        WarehouseError: a backslash is in its name, which DuckDB takes for a slash.
+
     Example:
         >>> str(folder_of("file:///srv/runs%20of%20us"))
         '/srv/runs of us'
     """
-    if location.startswith("file://"):
-        return Path(unquote(urlsplit(location).path))
-    return Path(location).expanduser()
+    is_url = location.startswith("file://")
+    path = Path(unquote(urlsplit(location).path)) if is_url else Path(location).expanduser()
+    if os.sep == "/" and "\\" in str(path.absolute()):
+        raise WarehouseError(
+            f"Cannot use the warehouse {str(path.absolute())!r}: DuckDB takes the backslash in its name for a slash. "
+            "Name another folder."
+        )
+    return path
 
 
 def shown(text: str) -> str:

@@ -22,6 +22,7 @@ from nightjar.warehouse.database import connect_scratch, explained
 from nightjar.warehouse.doctor.files import is_readable
 from nightjar.warehouse.doctor.mending import mend, set_aside, undescribed
 from nightjar.warehouse.foreign import find_results
+from nightjar.warehouse.reading.damage import refuse_damaged
 from nightjar.warehouse.reading.relations import selection
 from nightjar.warehouse.reading.snapshot import write_snapshot
 from nightjar.warehouse.storage.folder import Folder
@@ -205,6 +206,7 @@ class _Keeping:
         }
         if not kept:
             return
+        refuse_damaged(self._folder, segments)
         with (
             TemporaryDirectory(prefix="nightjar-") as spill,
             self._fresh.scratch() as scratch,

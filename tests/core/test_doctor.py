@@ -13,8 +13,13 @@ from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.storage.segments import KINDS, Source
 from nightjar.warehouse.writing.publishing import write_files
 
-REBUILD = "nightjar warehouse rebuild"
-FIX = "nightjar warehouse doctor --fix"
+
+def rebuild(folder, run_id):
+    return f"nightjar warehouse rebuild {folder.path.parent}/evals/{run_id} --warehouse {folder.path}"
+
+
+def fix_line(folder, options=""):
+    return f"nightjar warehouse doctor --fix{options} --warehouse {folder.path}"
 
 
 @pytest.fixture
@@ -98,8 +103,8 @@ class TestDamagedFiles:
     def test_a_missing_file(self, folder):
         path = segment(folder)
         (path / "rollouts.parquet").unlink()
-        what = f"Segment '{path.name}' (1 run): rollouts.parquet is missing"
-        assert found(folder)[0] == (what, REBUILD)
+        what = f"Segment '{path.name}' (run 'run-1'): rollouts.parquet is missing"
+        assert found(folder) == [(what, fix_line(folder))]
 
     def test_a_file_that_is_too_short(self, folder):
         path = segment(folder) / "examples.parquet"
@@ -109,9 +114,9 @@ class TestDamagedFiles:
 
     def test_a_footer_that_cannot_be_read(self, folder):
         overwrite(segment(folder) / "runs.parquet", lambda content: content[:-10] + b"x" * 10)
-        [(what, remedy)] = found(folder)[:1]
+        [(what, remedy)] = found(folder)
         assert "runs.parquet" in what
-        assert remedy == REBUILD
+        assert remedy == fix_line(folder)
 
     def test_the_other_segments_are_examined_all_the_same(self, folder):
         (segment(folder) / "rollouts.parquet").unlink()
@@ -124,8 +129,8 @@ class TestDamagedFiles:
         overwrite(path, lambda content: content[:start] + bytes(40) + content[start + 40 :])
         assert found(folder, deep=False) == []
         [(what, remedy)] = found(folder, deep=True)
-        assert "rollouts.parquet" in what
-        assert remedy == REBUILD
+        assert "rollouts.parquet is not as it was written: SHA-256 " in what
+        assert remedy == fix_line(folder, " --deep")
 
     @pytest.mark.parametrize("content", [None, b"{", b"[]"])
     def test_no_use_of_segment_json(self, folder, content):
@@ -134,7 +139,7 @@ class TestDamagedFiles:
         path.unlink() if content is None else path.write_bytes(content)
         [(what, remedy)] = found(folder)[:1]
         assert what.startswith(f"Segment '{path.parent.name}' does not count: ")
-        assert remedy == f"{FIX}, else {REBUILD}"
+        assert remedy == fix_line(folder)
 
     def test_it_is_made_again_from_the_other_files(self, folder):
         path = segment(folder) / "segment.json"
@@ -154,20 +159,29 @@ class TestDamagedFiles:
 class TestRowsThatContradict:
     def test_a_rollout_that_is_there_twice(self, folder):
         rewrite(folder, "run-1", rollouts="(FROM {rows} UNION ALL (FROM {rows} LIMIT 1))")
-        assert ("Run 'run-1': 1 rollouts are there several times", REBUILD) in found(folder)
-        assert ("Run 'run-1': its aggregates are of 6 rollouts, but it has 7", REBUILD) in found(folder)
+        assert ("Run 'run-1': 1 rollouts are there several times", rebuild(folder, "run-1")) in found(folder)
+        assert ("Run 'run-1': its aggregates are of 6 rollouts, but it has 7", rebuild(folder, "run-1")) in found(
+            folder
+        )
 
     def test_a_rollout_that_is_missing(self, folder):
         rewrite(folder, "run-1", rollouts="(FROM {rows} LIMIT 5)")
-        assert found(folder)[0] == ("Run 'run-1': its aggregates are of 6 rollouts, but it has 5", REBUILD)
+        assert found(folder)[0] == (
+            "Run 'run-1': its aggregates are of 6 rollouts, but it has 5",
+            rebuild(folder, "run-1"),
+        )
 
     def test_an_example_that_is_missing(self, folder):
         rewrite(folder, "run-1", examples="(FROM {rows} WHERE answer <> '2')")
-        assert found(folder)[0] == ("Run 'run-1': 2 rollouts have lost the content of their example", REBUILD)
+        assert found(folder)[0] == (
+            "Run 'run-1': 2 rollouts have lost the content of their example",
+            rebuild(folder, "run-1"),
+        )
 
     def test_rollouts_of_no_run(self, folder):
         rewrite(folder, "run-1", attempts="(SELECT * REPLACE ('who' AS run_id) FROM {rows})")
-        assert found(folder)[0] == ("Run 'who': 6 attempts of a run that is not there", REBUILD)
+        remedy = f"nightjar warehouse rebuild FOLDER… --warehouse {folder.path}"
+        assert found(folder)[0] == ("Run 'who': 6 attempts of a run that is not there", remedy)
 
     def test_another_version_than_segment_json_says(self, folder):
         rewrite(folder, "run-1", runs="(SELECT * REPLACE ('1' AS version) FROM {rows})")
@@ -182,7 +196,7 @@ class TestRowsThatContradict:
 class TestTheDatabaseFile:
     def test_missing(self, folder):
         (folder.path / "nightjar.duckdb").unlink()
-        assert found(folder) == [(f"{folder.path}/nightjar.duckdb is missing", FIX)]
+        assert found(folder) == [(f"{folder.path}/nightjar.duckdb is missing", fix_line(folder))]
 
     def test_no_database(self, folder):
         overwrite(folder.path / "nightjar.duckdb", lambda _: b"no database, but long enough to be read" * 300)
@@ -193,7 +207,7 @@ class TestTheDatabaseFile:
         old = path.read_bytes()
         Warehouse(folder.path).publish(write_run(tmp_path / "evals", "run-3"))
         overwrite(path, lambda _: old)
-        assert notes(folder) == [(f"{path} does not show the newest runs", FIX)]
+        assert notes(folder) == [(f"{path} does not show the newest runs", fix_line(folder))]
         assert found(folder) == []
 
     def test_moved_to_another_place(self, folder):
@@ -225,7 +239,7 @@ class TestWhatDoesNotBelongThere:
             "    (scratch / 'runs.parquet').write_bytes(bytes(1_000_000)); os._exit(9)\n"
         )
         assert subprocess.run([sys.executable, "-c", script, str(folder.path)]).returncode == 9
-        assert notes(folder) == [("1 leftover of killed processes, 1.0 MB", FIX)]
+        assert notes(folder) == [("1 leftover of killed processes, 1.0 MB", fix_line(folder))]
         assert diagnose(folder).sizes.leftovers == 1_000_000
         assert nightjar("warehouse", "doctor", "--warehouse", folder.path).code == 0
         assert nightjar("warehouse", "doctor", "--fix", "--warehouse", folder.path).code == 0
@@ -255,7 +269,7 @@ class TestWhatDoesNotBelongThere:
     def test_a_folder_without_files(self, folder):
         (folder.segments_path / "empty").mkdir()
         assert found(folder) == [
-            ("Segment 'empty' does not count: segment.json: No such file or directory", f"{FIX}, else {REBUILD}")
+            ("Segment 'empty' does not count: segment.json: No such file or directory", fix_line(folder))
         ]
 
 
@@ -266,6 +280,5 @@ def test_findings_are_printed_with_what_to_do(folder, nightjar):
     assert ended.code == 1
     assert "Needs action:" in ended.out
     assert (
-        f"  Segment '{path.name}' (1 run): rollouts.parquet is missing\n    → {REBUILD} --warehouse {folder.path}\n"
-        in ended.out
+        f"  Segment '{path.name}' (run 'run-1'): rollouts.parquet is missing\n    → {fix_line(folder)}\n" in ended.out
     )

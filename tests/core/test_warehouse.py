@@ -524,7 +524,7 @@ class TestDamage:
         damaged.write_text("damaged")
         with caplog.at_level(logging.WARNING):
             assert warehouse.publish(run_writer.write(tmp_path / "last", run_id="last")).is_new
-        assert "The run is published, but small segments were left unpacked: Cannot pack the warehouse" in caplog.text
+        assert "The run is published, but small segments were left unpacked: Segment 'run-01." in caplog.text
         assert one(warehouse, "SELECT count(*) FROM rollouts") == (4 * fan_in,)
 
 

@@ -136,8 +136,9 @@ class TestRebuild:
         assert run_ids(house) == ["here", "whole"]
         assert (house.folder / "damaged" / segment.name / "rollouts.parquet").is_file()
         ended = nightjar("warehouse", "doctor")
-        assert ended.code == 0
-        assert "was damaged and set aside by a rebuild" in ended.out
+        assert ended.code == 1
+        assert "Run 'lost' is missing since a damaged segment was set aside" in ended.out
+        assert f"→ nightjar publish {tmp_path}/elsewhere/lost --warehouse" in ended.out
 
     def test_without_run_directories_it_does_nothing(self, house, nightjar, tmp_path):
         (tmp_path / "outputs").mkdir()

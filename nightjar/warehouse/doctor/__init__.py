@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from nightjar.warehouse.doctor.diagnosis import Diagnosis, Finding, diagnose, fix
+from nightjar.warehouse.doctor.diagnosis import Diagnosis, diagnose
+from nightjar.warehouse.doctor.findings import Finding
+from nightjar.warehouse.doctor.fixing import Fixed, fix
 
-__all__ = ["Diagnosis", "Finding", "diagnose", "fix"]
+__all__ = ["Diagnosis", "Finding", "Fixed", "diagnose", "fix"]

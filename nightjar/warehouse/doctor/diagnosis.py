@@ -2,70 +2,37 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.doctor.files import Fault, file_faults, page_faults, uncompressed_bytes
-from nightjar.warehouse.doctor.mending import SET_ASIDE, mend, undescribed
-from nightjar.warehouse.doctor.rows import Totals, examine
+from nightjar.warehouse.doctor.aside import aside_findings
+from nightjar.warehouse.doctor.files import file_faults, page_faults
+from nightjar.warehouse.doctor.findings import (
+    COMPACT,
+    DEEP,
+    FIX,
+    FIX_DEEP,
+    Finding,
+    known_here,
+    rebuild_command,
+)
+from nightjar.warehouse.doctor.mending import undescribed
+from nightjar.warehouse.doctor.prices import price_findings
+from nightjar.warehouse.doctor.rows import Contradiction, Totals, examine
+from nightjar.warehouse.doctor.sizes import Sizes, measure
 from nightjar.warehouse.doctor.snapshot import snapshot_fault
-from nightjar.warehouse.reading.snapshot import NAME, write_snapshot
+from nightjar.warehouse.doctor.strays import leftovers, stray_findings
+from nightjar.warehouse.reading.damage import Fault, listed
+from nightjar.warehouse.reading.snapshot import NAME
 from nightjar.warehouse.storage.folder import Folder
-from nightjar.warehouse.storage.prices import FILE_NAME as PRICES_NAME
-from nightjar.warehouse.storage.segments import COMMIT, KINDS, Catalog, Segment
+from nightjar.warehouse.storage.segments import COMMIT, Catalog, Segment
 from nightjar.warehouse.writing.bulk import Progress, silent
-from nightjar.warehouse.writing.packing import FAN_IN, LARGE_ROLLOUTS, remove_retired
+from nightjar.warehouse.writing.packing import FAN_IN, LARGE_ROLLOUTS
 
-REBUILD = "nightjar warehouse rebuild"
-FIX = "nightjar warehouse doctor --fix"
-DEEP = "nightjar warehouse doctor --deep"
-COMPACT = "nightjar warehouse compact"
-
-_OWN_NAMES = {"segments", NAME, f"{NAME}.wal", PRICES_NAME, SET_ASIDE}
-_OWN_PATTERNS = ("*.lock", "nightjar-*.duckdb", ".*")
-_LEFTOVERS = (f".{NAME}.*.tmp", f".{PRICES_NAME}.*.tmp")
-_LEFTOVER_AFTER_SECONDS = 60.0
-_LOCK_TIMEOUT_SECONDS = 10.0
 _TRIES = 5
 _MANY_SMALL = 4 * FAN_IN
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something that is not as it should be.
-
-    Attributes:
-        what: what it is, and where.
-        remedy: the command, or what else, that mends it.
-        needs_action: False where it does no harm, or goes away by itself.
-    """
-
-    what: str
-    remedy: str
-    needs_action: bool = True
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """How many bytes there are.
-
-    Attributes:
-        live: in segments that are needed.
-        retired: in segments that nobody needs any more.
-        leftovers: in what dead processes left half written.
-        kinds: of ``live``, by kind of file.
-        uncompressed: what ``live`` holds, uncompressed.
-    """
-
-    live: int = 0
-    retired: int = 0
-    leftovers: int = 0
-    kinds: dict[str, int] = field(default_factory=dict)
-    uncompressed: int = 0
 
 
 @dataclass(frozen=True)
@@ -116,47 +83,38 @@ def _diagnose(folder: Folder, catalog: Catalog, *, deep: bool, progress: Progres
     """Examines a catalog; None when another process has removed a segment of it meanwhile."""
     undescribed_segments = undescribed(folder)
     needed = [segment for name, segment in sorted(catalog.segments.items()) if name not in catalog.retired]
-    faults = list(file_faults(folder, needed))
-    if deep:
-        faulty = {fault.segment_id for fault in faults}
-        faults += page_faults(folder, [segment for segment in needed if segment.segment_id not in faulty], progress)
-    sound = _without(catalog, {fault.segment_id for fault in faults})
-    totals, row_findings = _examine_rows(folder, sound)
+    faults = _faults(folder, needed, deep=deep, progress=progress)
+    faulty = {fault.segment_id for fault in faults}
+    sound = _without(catalog, faulty)
+    totals, row_findings = _examine_rows(folder, sound, deep=deep)
+    left = leftovers(folder)
     if not all((folder.segments_path / segment.segment_id).is_dir() for segment in needed):
         return None
     return Diagnosis(
         location=str(folder),
         totals=totals,
-        sizes=_sizes(folder, catalog, needed, sound),
+        sizes=measure(folder, catalog, [one for one in needed if one.segment_id not in faulty], left),
         segments=len(needed),
         packs=sum(segment.is_pack for segment in needed),
         findings=[
-            *(_description_finding(name, what) for name, what in undescribed_segments.items()),
-            *(_file_finding(fault, catalog) for fault in faults),
+            *(_description_finding(folder, name, what) for name, what in undescribed_segments.items()),
+            *(_file_finding(folder, catalog, fault) for fault in faults),
+            *price_findings(folder),
             *row_findings,
-            *_folder_findings(folder, catalog),
+            *aside_findings(folder, catalog),
+            *stray_findings(folder),
+            *_small_findings(folder, catalog),
+            *_snapshot_findings(folder, catalog, sound),
         ],
     )
 
 
-def fix(folder: Folder) -> None:
-    """Does what can be done without run directories.
-
-    Writes a missing ``segment.json`` anew, removes what dead processes left and what is retired for some time, and
-    writes the database file anew.
-
-    Raises:
-        WarehouseError: the folder cannot be written.
-    """
-    folder.remove_leftovers()
-    for path in _leftover_files(folder):
-        path.unlink(missing_ok=True)
-    mended = [mend(folder, name) for name in undescribed(folder)]
-    if all(mended):
-        with folder.packing_alone(timeout_seconds=_LOCK_TIMEOUT_SECONDS) as alone:
-            if alone:
-                remove_retired(folder)
-        write_snapshot(folder)
+def _faults(folder: Folder, needed: Sequence[Segment], *, deep: bool, progress: Progress) -> list[Fault]:
+    faults = list(file_faults(folder, needed))
+    if deep:
+        faulty = {fault.segment_id for fault in faults}
+        faults += page_faults(folder, [segment for segment in needed if segment.segment_id not in faulty], progress)
+    return faults
 
 
 def _readable_catalog(folder: Folder) -> Catalog:
@@ -176,84 +134,44 @@ def _without(catalog: Catalog, names: set[str]) -> Catalog:
     return Catalog.of(segment for name, segment in catalog.segments.items() if name not in gone)
 
 
-def _description_finding(name: str, what: str) -> Finding:
-    return Finding(f"Segment {name!r} does not count: {what}", f"{FIX}, else {REBUILD}")
+def _description_finding(folder: Folder, name: str, what: str) -> Finding:
+    return Finding(f"Segment {name!r} does not count: {what}", folder.command(FIX))
 
 
-def _file_finding(fault: Fault, catalog: Catalog) -> Finding:
-    runs = sum(holder.segment_id == fault.segment_id for holder in catalog.holders.values())
-    what = f"Segment {fault.segment_id!r} ({_number(runs, 'run')}): {fault.kind}.parquet {fault.what}"
-    return Finding(what, REBUILD)
+def _file_finding(folder: Folder, catalog: Catalog, fault: Fault) -> Finding:
+    runs = tuple(sorted(name for name, holder in catalog.holders.items() if holder.segment_id == fault.segment_id))
+    what = f"Segment {fault.segment_id!r} ({listed(runs)}): {fault.kind}.parquet {fault.what}"
+    if not fault.is_damage:
+        return Finding(what, "give yourself the right to read it, or look after the disk", runs=runs)
+    return Finding(what, folder.command(FIX_DEEP if fault.is_hidden else FIX), runs=runs)
 
 
-def _examine_rows(folder: Folder, sound: Catalog) -> tuple[Totals, list[Finding]]:
+def _examine_rows(folder: Folder, sound: Catalog, *, deep: bool) -> tuple[Totals, list[Finding]]:
     try:
         totals, contradictions = examine(folder, sound)
     except WarehouseError as error:
-        return Totals(runs=len(sound.holders)), [
-            Finding(str(error), f"nightjar warehouse doctor --deep, then {REBUILD}")
-        ]
-    return totals, [Finding(f"Run {one.run_id!r}: {one.what}", REBUILD) for one in contradictions]
+        remedy = rebuild_command(folder, []) if deep else folder.command(DEEP)
+        return Totals(runs=len(sound.holders)), [Finding(str(error), remedy)]
+    return totals, [_row_finding(folder, contradiction) for contradiction in contradictions]
 
 
-def _folder_findings(folder: Folder, catalog: Catalog) -> Iterator[Finding]:
-    leftovers = [*folder.leftovers(), *_leftover_files(folder)]
-    if leftovers:
-        what = f"{_number(len(leftovers), 'leftover')} of killed processes, {_megabytes(map(_length, leftovers))}"
-        yield Finding(what, FIX, needs_action=False)
-    for path in _unknown(folder):
-        yield Finding(f"{path} is not Nightjar's", "remove it, if nobody needs it", needs_action=False)
-    for path in sorted((folder.path / SET_ASIDE).glob("*")):
-        what = f"{path} was damaged and set aside by a rebuild"
-        yield Finding(what, "publish its runs from wherever they are, then remove it", needs_action=False)
+def _row_finding(folder: Folder, found: Contradiction) -> Finding:
+    rebuild = rebuild_command(folder, known_here([found.run_dir]))
+    remedy = folder.command(FIX) if found.is_of_description else rebuild
+    return Finding(f"Run {found.run_id!r}: {found.what}", remedy, runs=(found.run_id,))
+
+
+def _small_findings(folder: Folder, catalog: Catalog) -> Iterator[Finding]:
     small = [segment for segment in catalog.live.values() if segment.rows["rollouts"] < LARGE_ROLLOUTS]
     if len(small) > _MANY_SMALL:
-        yield Finding(f"{len(small):,} small segments slow queries down", COMPACT, needs_action=False)
-    fault = snapshot_fault(folder, catalog) if catalog.segments else None
+        what = f"{len(small):,} small segments slow queries down"
+        yield Finding(what, folder.command(COMPACT), needs_action=False)
+
+
+def _snapshot_findings(folder: Folder, catalog: Catalog, sound: Catalog) -> Iterator[Finding]:
+    """Yields what is wrong with the database file, unless that is the damage of a segment that it shows."""
+    if not catalog.segments or sound is not catalog:
+        return
+    fault = snapshot_fault(folder, catalog)
     if fault is not None:
-        yield Finding(f"{folder.path / NAME} {fault.what}", FIX, needs_action=not fault.is_usable)
-
-
-def _leftover_files(folder: Folder) -> list[Path]:
-    """Files that were written beside, to replace another, and never did."""
-    old = time.time() - _LEFTOVER_AFTER_SECONDS
-    return [path for pattern in _LEFTOVERS for path in sorted(folder.path.glob(pattern)) if path.lstat().st_mtime < old]
-
-
-def _unknown(folder: Folder) -> Iterator[Path]:
-    for path in sorted(folder.path.glob("*")):
-        if path.name not in _OWN_NAMES and not any(path.match(pattern) for pattern in _OWN_PATTERNS):
-            yield path
-    known = {COMMIT, *(f"{kind}.parquet" for kind in KINDS)}
-    for path in sorted(folder.segments_path.glob("*")):
-        if not path.is_dir():
-            yield path
-        elif not path.name.startswith("."):
-            yield from (file for file in sorted(path.glob("*")) if file.name not in known)
-
-
-def _sizes(folder: Folder, catalog: Catalog, needed: Sequence[Segment], sound: Catalog) -> Sizes:
-    return Sizes(
-        live=sum(segment.size for segment in needed),
-        retired=sum(segment.size for segment in catalog.retired.values()),
-        leftovers=sum(map(_length, [*folder.leftovers(), *_leftover_files(folder)])),
-        kinds={kind: sum(segment.sizes[kind] for segment in needed) for kind in KINDS},
-        uncompressed=uncompressed_bytes(folder, [one for one in needed if one.segment_id in sound.segments]),
-    )
-
-
-def _length(path: Path) -> int:
-    files = path.rglob("*") if path.is_dir() else [path]
-    total = 0
-    for file in files:
-        with suppress(OSError):
-            total += file.lstat().st_size
-    return total
-
-
-def _megabytes(lengths: Iterable[int]) -> str:
-    return f"{sum(lengths) / 1e6:,.1f} MB"
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+        yield Finding(f"{folder.path / NAME} {fault.what}", folder.command(FIX), needs_action=not fault.is_usable)

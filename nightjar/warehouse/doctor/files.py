@@ -11,8 +11,10 @@ from tempfile import TemporaryDirectory
 
 import duckdb
 
+from nightjar.errors import WarehouseError
 from nightjar.warehouse import schema
 from nightjar.warehouse.database import connect_scratch, parquet, quoted, reason
+from nightjar.warehouse.reading.damage import Fault, digest_fault, length_fault
 from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.storage.segments import KINDS, Segment
 from nightjar.warehouse.writing.bulk import Progress, silent
@@ -30,22 +32,13 @@ JOIN (
 
 
 @dataclass(frozen=True)
-class Fault:
-    """What is wrong with a file of a segment."""
-
-    segment_id: str
-    kind: str
-    what: str
-
-
-@dataclass(frozen=True)
 class _File:
     segment: Segment
     kind: str
     path: str
 
-    def fault(self, what: str) -> Fault:
-        return Fault(self.segment.segment_id, self.kind, what)
+    def fault(self, what: str, *, is_hidden: bool = False) -> Fault:
+        return Fault(self.segment.segment_id, self.kind, what, is_hidden)
 
 
 @dataclass(frozen=True)
@@ -58,7 +51,7 @@ def file_faults(folder: Folder, segments: Iterable[Segment]) -> Iterator[Fault]:
     """Yields what lengths and footers of files tell, without reading what is in them."""
     whole = []
     for file in _files(folder, segments):
-        fault = _length_fault(file)
+        fault = length_fault(folder, file.segment, file.kind)
         if fault is None:
             whole.append(file)
         else:
@@ -67,20 +60,37 @@ def file_faults(folder: Folder, segments: Iterable[Segment]) -> Iterator[Fault]:
 
 
 def page_faults(folder: Folder, segments: Sequence[Segment], progress: Progress = silent) -> Iterator[Fault]:
-    """Yields what shows only when all of the files is read."""
-    with TemporaryDirectory(prefix="nightjar-") as spill, closing(connect_scratch(Path(spill))) as connection:
-        for done, segment in enumerate(segments, start=1):
-            for file in _files(folder, [segment]):
-                try:
-                    connection.execute(f"SELECT bit_xor(hash(t)) FROM {parquet(file.path)} AS t")  # noqa: S608
-                except duckdb.Error as error:
-                    yield file.fault(reason(error))
-            progress(done, len(segments))
+    """Yields what shows only when all of the files is read.
+
+    Where ``segment.json`` has their digests, these tell; else whether DuckDB can read all of it.
+    """
+    for done, segment in enumerate(segments, start=1):
+        for file in _files(folder, [segment]):
+            fault = digest_fault(folder, segment, file.kind) if segment.digests else _content_fault(folder, file)
+            if fault is not None:
+                yield fault
+        progress(done, len(segments))
 
 
 def is_readable(folder: Folder, segment: Segment) -> bool:
     """Says whether all of a segment can be read."""
     return not any(file_faults(folder, [segment])) and not any(page_faults(folder, [segment]))
+
+
+def _content_fault(folder: Folder, file: _File) -> Fault | None:
+    """Returns why DuckDB cannot read all of a file.
+
+    Raises:
+        WarehouseError: there is too little memory or disk for it.
+    """
+    with TemporaryDirectory(prefix="nightjar-") as spill, closing(connect_scratch(Path(spill))) as connection:
+        try:
+            connection.execute(f"SELECT bit_xor(hash(t)) FROM {parquet(file.path)} AS t")  # noqa: S608
+        except duckdb.OutOfMemoryException as error:
+            raise WarehouseError(f"Cannot examine the warehouse {folder}: {reason(error)}") from error
+        except (duckdb.Error, UnicodeDecodeError) as error:
+            return file.fault(reason(error), is_hidden=True)
+    return None
 
 
 def uncompressed_bytes(folder: Folder, segments: Iterable[Segment]) -> int:
@@ -101,49 +111,37 @@ def _files(folder: Folder, segments: Iterable[Segment]) -> Iterator[_File]:
             yield _File(segment, kind, folder.file(segment.segment_id, kind))
 
 
-def _length_fault(file: _File) -> Fault | None:
-    try:
-        found = Path(file.path).stat().st_size
-    except OSError as error:
-        return file.fault("is missing" if isinstance(error, FileNotFoundError) else f"{error.strerror}")
-    expected = file.segment.sizes.get(file.kind)
-    return None if found == expected else file.fault(f"has {found:,} bytes instead of {expected or 0:,}")
-
-
 def _footer_faults(files: Sequence[_File]) -> Iterator[Fault]:
-    with closing(duckdb.connect(":memory:")) as connection:
-        footers, unreadable = _footers(connection, files)
+    footers, unreadable = _footers([file.path for file in files])
     for file in files:
         if file.path in unreadable:
             yield file.fault(unreadable[file.path])
-        elif (footer := footers[file.path]).rows != file.segment.rows.get(file.kind):
-            yield file.fault(f"has {footer.rows:,} rows instead of {file.segment.rows.get(file.kind, 0):,}")
+        elif (footer := footers[file.path]).rows != file.segment.rows[file.kind]:
+            yield file.fault(f"has {footer.rows:,} rows instead of {file.segment.rows[file.kind]:,}")
         elif footer.columns != _expected()[file.kind]:
             yield file.fault(f"has other columns than it should: {_difference(footer.columns, _expected()[file.kind])}")
 
 
-def _footers(
-    connection: duckdb.DuckDBPyConnection, files: Sequence[_File]
-) -> tuple[Mapping[str, _Footer], Mapping[str, str]]:
+def _footers(paths: list[str]) -> tuple[Mapping[str, _Footer], Mapping[str, str]]:
     """Path to footer, and path to why there is none; one file that cannot be read spoils the reading of many."""
-    paths = [file.path for file in files]
     try:
-        return _read_footers(connection, paths), {}
-    except duckdb.Error:
-        footers: dict[str, _Footer] = {}
-        unreadable = {}
-        for path in paths:
-            try:
-                footers |= _read_footers(connection, [path])
-            except duckdb.Error as error:
-                unreadable[path] = reason(error)
-        return footers, unreadable
+        return _read_footers(paths), {}
+    except duckdb.OutOfMemoryException as error:
+        raise WarehouseError(f"Cannot read the footers of {len(paths):,} files: {reason(error)}") from error
+    except (duckdb.Error, UnicodeDecodeError) as error:
+        if len(paths) == 1:
+            return {}, {paths[0]: reason(error)}
+    half = len(paths) // 2
+    (footers, unreadable), (others, more) = _footers(paths[:half]), _footers(paths[half:])
+    return {**footers, **others}, {**unreadable, **more}
 
 
-def _read_footers(connection: duckdb.DuckDBPyConnection, paths: list[str]) -> dict[str, _Footer]:
+def _read_footers(paths: list[str]) -> dict[str, _Footer]:
+    """Path to footer; with an instance of its own, because a damaged file can make one useless."""
     if not paths:
         return {}
-    rows = connection.execute(_FOOTERS, {"files": paths}).fetchall()
+    with closing(duckdb.connect(":memory:")) as connection:
+        rows = connection.execute(_FOOTERS, {"files": paths}).fetchall()
     return {path: _Footer(count, tuple(_pair(column) for column in columns)) for path, count, columns in rows}
 
 
@@ -160,7 +158,7 @@ def _expected() -> Mapping[str, Columns]:
         paths = {kind: f"{scratch}/{kind}.parquet" for kind in KINDS}
         for kind, path in paths.items():
             connection.execute(f"COPY {kind} TO {quoted(path)} (FORMAT parquet)")
-        footers = _read_footers(connection, list(paths.values()))
+        footers = _read_footers(list(paths.values()))
     return {kind: footers[path].columns for kind, path in paths.items()}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,8 @@ from tempfile import TemporaryDirectory
 
 import duckdb
 
-from nightjar.warehouse.database import connect_scratch, explained
+from nightjar.errors import WarehouseError
+from nightjar.warehouse.database import connect_scratch, explained, reason
 from nightjar.warehouse.reading.relations import define
 from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.storage.segments import Catalog
@@ -55,7 +56,7 @@ FROM (
 GROUP BY run_id, kind ORDER BY run_id
 """
 
-_VERSIONS = "SELECT run_id, version FROM segments.runs"
+_VERSIONS = "SELECT run_id, version, run_dir FROM segments.runs"
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,19 @@ class Totals:
 
 @dataclass(frozen=True)
 class Contradiction:
-    """What does not agree about a run."""
+    """What does not agree about a run.
+
+    Attributes:
+        run_id: the run.
+        what: a sentence about it.
+        run_dir: where it was written; None where that is not known.
+        is_of_description: whether it is ``segment.json`` that is wrong.
+    """
 
     run_id: str
     what: str
+    run_dir: str | None
+    is_of_description: bool = False
 
 
 def examine(folder: Folder, catalog: Catalog) -> tuple[Totals, list[Contradiction]]:
@@ -93,15 +103,45 @@ def examine(folder: Folder, catalog: Catalog) -> tuple[Totals, list[Contradictio
     ):
         folder.prepare(connection)
         define(connection, catalog, folder.file, [])
-        [totals] = connection.execute(_TOTALS).fetchall()
-        return Totals(*totals), list(_contradictions(connection, catalog))
+        try:
+            [totals] = connection.execute(_TOTALS).fetchall()
+            return Totals(*totals), list(_contradictions(connection, catalog))
+        except UnicodeDecodeError as error:
+            raise WarehouseError(f"Cannot read the warehouse {folder}: {reason(error)}") from error
+
+
+def versions_in(folder: Folder, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Returns which versions of which runs the files of segments hold.
+
+    Args:
+        folder: the warehouse.
+        names: of segments whose files are whole.
+
+    Raises:
+        WarehouseError: a file cannot be read all the same.
+    """
+    found: dict[str, dict[str, str]] = {name: {} for name in names}
+    files = [folder.file(name, "runs") for name in names]
+    with explained(f"Cannot read the warehouse {folder}"), closing(duckdb.connect(":memory:")) as connection:
+        if files:
+            query = "SELECT filename, run_id, version FROM read_parquet($1, hive_partitioning = false, filename = true)"
+            try:
+                rows = connection.execute(query, [files]).fetchall()
+            except UnicodeDecodeError as error:
+                raise WarehouseError(f"Cannot read the warehouse {folder}: {reason(error)}") from error
+            for file, run_id, version in rows:
+                found[Path(file).parent.name][run_id] = version
+    return found
 
 
 def _contradictions(connection: duckdb.DuckDBPyConnection, catalog: Catalog) -> Iterator[Contradiction]:
+    found = {run_id: (version, run_dir) for run_id, version, run_dir in connection.execute(_VERSIONS).fetchall()}
+    unknown = (None, None)
     for statement in (_TWICE, _WITHOUT_CONTENT, _MISCOUNTED, _HOMELESS):
         for run_id, what in connection.execute(statement).fetchall():
-            yield Contradiction(run_id, what)
-    found = dict(connection.execute(_VERSIONS).fetchall())
+            yield Contradiction(run_id, what, found.get(run_id, unknown)[1])
     for run_id, segment in sorted(catalog.holders.items()):
-        if found.get(run_id) != segment.versions[run_id]:
-            yield Contradiction(run_id, f"segment.json of {segment.segment_id!r} says otherwise than runs.parquet")
+        version, run_dir = found.get(run_id, unknown)
+        if version != segment.versions[run_id]:
+            what = f"segment.json of {segment.segment_id!r} says otherwise than runs.parquet"
+            yield Contradiction(run_id, what, run_dir, is_of_description=True)

@@ -18,11 +18,12 @@ import orjson
 
 from nightjar import __version__
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.database import connect_scratch, explained
+from nightjar.warehouse.database import connect_scratch, database_name, explained
 from nightjar.warehouse.export.database import write_database
 from nightjar.warehouse.export.files import TABLES, write_csv, write_jsonl, write_parquet
 from nightjar.warehouse.export.runs import ExportConnection, ExportedRun, Selection, choose_runs
 from nightjar.warehouse.export.target import MANIFEST, check_target, written_beside
+from nightjar.warehouse.reading.damage import damage_named
 from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.storage.store import Store
 from nightjar.warehouse.writing.bulk import Progress, silent
@@ -109,6 +110,7 @@ def export(
     with (
         TemporaryDirectory(prefix="nightjar-") as spill,
         written_beside(target) as beside,
+        damage_named(store),
         explained(f"Cannot export to {str(target)!r}"),
         closing(connect_scratch(Path(spill))) as connection,
     ):
@@ -118,7 +120,8 @@ def export(
             rows = _WRITERS[output_format](source, beside, runs, names, progress)
             (beside / MANIFEST).write_bytes(_manifest(store, chosen, output_format, runs, rows))
         else:
-            rows = write_database(source, beside, runs, store.prices(), progress)
+            with database_name(beside) as path:
+                rows = write_database(source, path, runs, store.prices(), progress)
     return ExportReport(target, len(runs), rows, _length(target), time.monotonic() - started)
 
 

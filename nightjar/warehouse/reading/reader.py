@@ -6,6 +6,7 @@ has learnt of the files stays. When a segment that it was going to read is remov
 
 from __future__ import annotations
 
+import logging
 import threading
 import uuid
 from collections.abc import Callable
@@ -17,11 +18,16 @@ import duckdb
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import explained, transaction
+from nightjar.warehouse.reading.damage import damage_named
 from nightjar.warehouse.reading.querying import connect_locked
 from nightjar.warehouse.reading.relations import define
+from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.storage.segments import COMMIT, Catalog
 from nightjar.warehouse.storage.store import Store
 
 _TRIES = 5
+
+_log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 
@@ -45,14 +51,16 @@ class Reader:
         self._lock = threading.Lock()
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._defined: object = None
+        self._warned: set[str] = set()
 
     def ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
         """Calls a function with a connection that can read the warehouse and nothing else.
 
         Raises:
-            WarehouseError: the warehouse cannot be read, or what the function raises.
+            WarehouseError: the warehouse cannot be read, a segment is damaged, or what the function raises.
         """
-        return read_patiently(lambda: self._ask(question))
+        with damage_named(self._store, is_users=True):
+            return read_patiently(lambda: self._ask(question))
 
     def close(self) -> None:
         """Lets go of the instance; the next question makes another."""
@@ -62,13 +70,15 @@ class Reader:
             self._connection, self._defined = None, None
 
     def _ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
-        with explained(f"Cannot read the warehouse {self._store}"):
+        with damage_named(self._store), explained(f"Cannot read the warehouse {self._store}"):
             cursor = self._refreshed()
         try:
             return question(cursor)
         except WarehouseError as error:
             if _is_removed(error.__cause__):
                 self._defined = None
+            elif isinstance(error.__cause__, duckdb.InternalException | duckdb.FatalException):
+                self.close()  # DuckDB refuses to go on with such an instance
             raise
         finally:
             cursor.close()
@@ -82,10 +92,19 @@ class Reader:
                 self._connection = connect_locked(self._store, spill)
             state = (frozenset(catalog.segments), tuple(prices))
             if self._defined != state:
+                self._warn_of_undescribed(catalog)
                 with transaction(self._connection):
                     define(self._connection, catalog, self._store.file, prices)
                 self._defined = state
             return self._connection.cursor()
+
+    def _warn_of_undescribed(self, catalog: Catalog) -> None:
+        """Says what is not in any answer: a segment in a folder loses its ``segment.json`` only by damage."""
+        if not isinstance(self._store, Folder):
+            return
+        for name in self._store.undescribed(catalog) - self._warned:
+            self._warned.add(name)
+            _log.warning("Segment %r does not count: its %s is missing. %s", name, COMMIT, self._store.advice(name))
 
 
 def _is_removed(error: BaseException | None) -> bool:

@@ -18,7 +18,8 @@ from filelock import FileLock
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import schema
-from nightjar.warehouse.database import explained, transaction
+from nightjar.warehouse.database import database_name, explained, quoted, transaction
+from nightjar.warehouse.reading.damage import damage_named
 from nightjar.warehouse.reading.reader import read_patiently
 from nightjar.warehouse.reading.relations import define
 from nightjar.warehouse.storage.folder import Folder
@@ -47,9 +48,10 @@ def write_snapshot(folder: Store) -> None:
     try:
         with FileLock(folder.path / _LOCK_NAME, timeout=_LOCK_TIMEOUT_SECONDS):
             if _state_of(folder.path / NAME) < asked_at:
-                read_patiently(lambda: _replace(folder))
+                with damage_named(folder):
+                    read_patiently(lambda: _replace(folder))
     except (OSError, WarehouseError) as error:
-        _log.warning("Cannot replace %s: %s. 'nightjar sql' does not need it.", folder.path / NAME, error)
+        _log.warning("Cannot replace %s, which 'nightjar sql' does not need: %s", folder.path / NAME, error)
 
 
 def _state_of(path: Path) -> int:
@@ -65,8 +67,8 @@ def _replace(folder: Folder) -> None:
     beside = folder.path / f".{NAME}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp"
     listed_at = time.time_ns()
     try:
-        with explained(f"Cannot write {beside}"):
-            _write(folder, beside)
+        with explained(f"Cannot write {beside}"), database_name(beside) as path:
+            _write(folder, path)
         os.utime(beside, ns=(listed_at, listed_at))
         beside.chmod(0o444)
         with suppress(FileNotFoundError):
@@ -84,8 +86,7 @@ def _remove_leftovers(folder: Folder) -> None:
 
 def _write(folder: Folder, path: Path) -> None:
     with duckdb.connect(":memory:") as connection:
-        connection.execute(f"ATTACH '{str(path).replace(chr(39), chr(39) * 2)}' AS nightjar "
-                           f"(STORAGE_VERSION '{STORAGE_VERSION}')")  # fmt: skip
+        connection.execute(f"ATTACH {quoted(path)} AS nightjar (STORAGE_VERSION '{STORAGE_VERSION}')")
         connection.execute("USE nightjar; SET TimeZone = 'UTC'")
         with transaction(connection):
             schema.note(connection)

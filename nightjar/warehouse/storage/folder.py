@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import socket
 import time
@@ -78,9 +79,32 @@ class Folder:
         self._known = {name: segment for name, segment in loaded.items() if segment is not None}
         return Catalog(self._known)
 
+    def undescribed(self, catalog: Catalog) -> set[str]:
+        """Returns the names of what would be segments, had they a ``segment.json``: in a folder, they have lost it."""
+        unknown = ((name, self.segments_path / name) for name in self._listed() - catalog.segments.keys())
+        return {name for name, path in unknown if any(path.glob("*.parquet")) and not (path / COMMIT).exists()}
+
     def file(self, segment_id: str, kind: str) -> str:
         """Returns where DuckDB finds a file of a segment."""
         return str((self.segments_path / segment_id / f"{kind}.parquet").absolute())
+
+    def command(self, words: str) -> str:
+        """Returns the line to type for a command of ``nightjar warehouse`` on this one.
+
+        Example:
+            >>> Folder(Path("our runs")).command("doctor --fix")
+            "nightjar warehouse doctor --fix --warehouse 'our runs'"
+        """
+        return f"nightjar warehouse {words} --warehouse {shlex.quote(str(self.path))}"
+
+    def advice(self, segment_id: str, *, is_hidden: bool = False) -> str:  # noqa: ARG002 - one for all
+        """Says in a sentence what to do about a damaged segment.
+
+        Args:
+            segment_id: which.
+            is_hidden: whether the damage shows only when all of the file is read.
+        """
+        return f"Run: {self.command('doctor --deep' if is_hidden else 'doctor')}"
 
     def readable(self) -> str:
         """Returns the beginning of all paths that a query may read."""
@@ -100,7 +124,7 @@ class Folder:
         except FileNotFoundError:
             return []
         except WarehouseError as error:
-            raise WarehouseError(f"{error}. Mend {self.path / PRICES_NAME}, or remove it.") from error
+            raise WarehouseError(f"{error}. Mend it, or remove the file: {self.path / PRICES_NAME}") from error
 
     def write_prices(self, prices: Sequence[Price]) -> None:
         """Replaces what models cost."""
@@ -205,7 +229,7 @@ class Folder:
 
     def _load(self, name: str) -> Segment | None:
         try:
-            return Segment.load(name, (self.segments_path / name / COMMIT).read_bytes())
+            return Segment.load(name, (self.segments_path / name / COMMIT).read_bytes(), self.advice(name))
         except (FileNotFoundError, NotADirectoryError):
             return None
 

@@ -15,6 +15,7 @@ The client of the store repeats requests that fail: with S3 for some 15 seconds,
 from __future__ import annotations
 
 import os
+import shlex
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -90,6 +91,13 @@ class ObjectStore:
     def file(self, segment_id: str, kind: str) -> str:
         """Returns where DuckDB finds a file of a segment."""
         return self._files.address(segment_id, kind)
+
+    def advice(self, segment_id: str, *, is_hidden: bool = False) -> str:  # noqa: ARG002 - one for all
+        """Says in a sentence what to do about a damaged segment."""
+        return (
+            f"Move {self}/segments/{segment_id} away, then publish its runs again: "
+            f"nightjar warehouse import RUN_DIR --warehouse {shlex.quote(str(self))}"
+        )
 
     def readable(self) -> str:
         """Returns the beginning of all paths that a query may read."""
@@ -195,7 +203,7 @@ class ObjectStore:
                 continue
             if isinstance(content, Exception):
                 raise content
-            loaded[paths[path]] = Segment.load(paths[path], content)
+            loaded[paths[path]] = Segment.load(paths[path], content, self.advice(paths[path]))
         return loaded
 
     def _abandoned(self, listing: dict[str, set[str]]) -> list[str]:

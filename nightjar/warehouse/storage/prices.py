@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import isfinite
@@ -18,6 +18,7 @@ from nightjar.errors import WarehouseError
 FILE_NAME = "prices.csv"
 
 _HEADER = ["model", "since", "input", "output"]
+_MOST_CHARACTERS = 80
 
 
 @dataclass(frozen=True)
@@ -65,21 +66,69 @@ def load_prices(content: bytes) -> list[Price]:
     Raises:
         WarehouseError: it is damaged; the line is named.
     """
+    prices: dict[tuple[str, datetime], Price] = {}
+    for line in price_lines(content):
+        if line.price is None:
+            raise WarehouseError(f"{FILE_NAME}, line {line.number}: {line.fault}")
+        prices[line.price.model, line.price.since] = line.price
+    return list(prices.values())
+
+
+@dataclass(frozen=True)
+class PriceLine:
+    """A line of ``prices.csv``.
+
+    Attributes:
+        number: of the line; the header is line 1.
+        price: what it says; None where it cannot be read.
+        fault: why it cannot be read.
+    """
+
+    number: int
+    price: Price | None
+    fault: str = ""
+
+
+def price_lines(content: bytes) -> Iterator[PriceLine]:
+    """Yields the lines of ``prices.csv`` below the header; one alone where it is no such file."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise WarehouseError(f"{FILE_NAME} is no text in UTF-8: {error.reason} at byte {error.start}") from error
-    rows = csv.DictReader(io.StringIO(text))
-    if text.strip() and rows.fieldnames != _HEADER:
-        raise WarehouseError(f"{FILE_NAME}, line 1: expected {','.join(_HEADER)}")
-    prices: dict[tuple[str, datetime], Price] = {}
-    for row in rows:
-        try:
-            read = price(row["model"], row["since"], float(row["input"]), float(row["output"]))
-        except (TypeError, ValueError, WarehouseError) as error:
-            raise WarehouseError(f"{FILE_NAME}, line {rows.line_num}: {error}") from error
-        prices[read.model, read.since] = read
-    return list(prices.values())
+        number = content.count(b"\n", 0, error.start) + 1
+        yield PriceLine(number, None, f"it is no text in UTF-8: {error.reason}")
+        return
+    rows = csv.reader(io.StringIO(text, newline=""))
+    try:
+        header = next(rows, _HEADER)
+        if text.strip() and header != _HEADER:
+            yield PriceLine(1, None, f"expected {','.join(_HEADER)!r}, found {_short(','.join(header))}")
+            return
+        yield from (_price_line(rows.line_num, row) for row in rows if row)
+    except csv.Error as error:
+        yield PriceLine(rows.line_num, None, str(error))
+
+
+def _price_line(number: int, row: Sequence[str]) -> PriceLine:
+    if len(row) != len(_HEADER):
+        return PriceLine(number, None, f"expected {len(_HEADER)} values, found {len(row)}: {_short(','.join(row))}")
+    model, since, *amounts = row
+    if not model.strip():
+        return PriceLine(number, None, "it names no model")
+    try:
+        return PriceLine(number, price(model, since, *map(_amount, amounts)))
+    except WarehouseError as error:
+        return PriceLine(number, None, str(error).rstrip("."))
+
+
+def _amount(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise WarehouseError(f"Cannot read the price {_short(text)}: write it as 0.25.") from None
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 1]}…")
 
 
 def dump_prices(prices: Sequence[Price]) -> str:

@@ -81,11 +81,17 @@ class RemoteFiles(AbstractFileSystem):  # type: ignore[misc] # fsspec has no typ
         Raises:
             FileNotFoundError: no segment that is there has it.
             PermissionError: it is to be written.
+            OSError: it has another length than it should have, or the store cannot be read.
         """
         if mode != "rb":
             raise PermissionError(f"{path} is read only")
         size = self._size(path)
-        return io.BytesIO(self._whole(path)) if size <= SMALL_BYTES else _RangedFile(self, path, size)
+        if size > SMALL_BYTES:
+            return _RangedFile(self, path, size)
+        content = self._whole(path)
+        if len(content) != size:
+            raise OSError(f"{path} has {len(content):,} bytes instead of {size:,}")
+        return io.BytesIO(content)
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
         """Fetches a part of a file.
@@ -105,6 +111,8 @@ class RemoteFiles(AbstractFileSystem):  # type: ignore[misc] # fsspec has no typ
             raise FileNotFoundError(f"{path} was removed") from None
         except Exception as error:  # noqa: BLE001 - every library has its own
             raise self._unreadable(path, error) from None
+        if len(content) < end - start:
+            raise OSError(f"{path} has {start + len(content):,} bytes instead of {self._size(path):,}")
         if len(content) <= _LARGEST_KEPT_BYTES:
             with self._lock:
                 self._kept[name] = content

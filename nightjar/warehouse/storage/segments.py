@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 import orjson
@@ -34,6 +35,8 @@ _LONGEST_NAME = 120
 COMMIT = "segment.json"
 """The file that makes a segment exist."""
 
+SomeSegment = TypeVar("SomeSegment", bound="Segment")
+
 
 @dataclass(frozen=True)
 class Segment:
@@ -47,6 +50,7 @@ class Segment:
         created_at: when it was written.
         replaces: ids of the segments that a pack was made of; empty for the segment of one run.
         nightjar_version: what wrote it.
+        digests: kind to the SHA-256 of its file, in hexadecimal; empty where an older Nightjar wrote it.
     """
 
     segment_id: str
@@ -56,6 +60,7 @@ class Segment:
     created_at: datetime
     nightjar_version: str
     replaces: Sequence[str] = ()
+    digests: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_pack(self) -> bool:
@@ -73,8 +78,13 @@ class Segment:
         return orjson.dumps({"schema": SCHEMA, **content}, option=orjson.OPT_INDENT_2)
 
     @classmethod
-    def load(cls, segment_id: str, content: bytes) -> Self:
+    def load(cls, segment_id: str, content: bytes, advice: str = "") -> Self:
         """Returns the segment that a ``segment.json`` describes.
+
+        Args:
+            segment_id: the name of its folder.
+            content: of the ``segment.json``.
+            advice: ends the message about a damaged one.
 
         Raises:
             WarehouseError: the file is damaged, or a newer Nightjar wrote it.
@@ -85,15 +95,34 @@ class Segment:
             if found <= SCHEMA:
                 fields["created_at"] = datetime.fromisoformat(fields["created_at"])
                 fields["replaces"] = tuple(fields["replaces"])
-                return cls(segment_id, **fields)
+                return _checked(cls(segment_id, **fields))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise WarehouseError(
-                f"Segment {segment_id!r} is damaged: {COMMIT}: {error}. Run 'nightjar warehouse doctor'."
-            ) from error
+            message = f"Segment {segment_id!r} is damaged: {COMMIT}: {error}"
+            raise WarehouseError(f"{message}. {advice}" if advice else message) from error
         raise WarehouseError(
             f"The warehouse is at version {found}, this Nightjar knows version {SCHEMA}. "
             "Upgrade Nightjar: pip install --upgrade nightjar-evals"
         )
+
+
+def _checked(segment: SomeSegment) -> SomeSegment:
+    """Returns the segment.
+
+    Raises:
+        ValueError: what it says of its runs or files is not of the kind that it should be.
+    """
+    for name, expected, kinds in (
+        ("versions", str, ()),
+        ("rows", int, KINDS),
+        ("sizes", int, KINDS),
+        ("digests", str, ()),
+    ):
+        found = getattr(segment, name)
+        if not isinstance(found, dict) or not all(isinstance(value, expected) for value in found.values()):
+            raise ValueError(f"{name!r} is {found!r}")
+        if missing := [kind for kind in kinds if kind not in found]:
+            raise ValueError(f"{name!r} is without {missing[0]!r}")
+    return segment
 
 
 def segment_id_of(run_id: str, version: str) -> str:
@@ -107,6 +136,12 @@ def segment_id_of(run_id: str, version: str) -> str:
     if len(name) > _LONGEST_NAME:
         name = hashlib.sha256(run_id.encode()).hexdigest()
     return f"{name}.{version}"
+
+
+def digest_of(path: Path) -> str:
+    """Returns the SHA-256 of a file, in hexadecimal, as ``sha256sum`` prints it."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @dataclass(frozen=True)

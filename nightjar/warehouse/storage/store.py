@@ -57,6 +57,14 @@ class Store(Readable, Protocol):
     def file(self, segment_id: str, kind: str) -> str:
         """Returns where DuckDB finds a file of a segment."""
 
+    def advice(self, segment_id: str, *, is_hidden: bool = False) -> str:
+        """Says in a sentence what to do about a damaged segment.
+
+        Args:
+            segment_id: which.
+            is_hidden: whether the damage shows only when all of the file is read.
+        """
+
     def prices(self) -> list[Price]:
         """Returns what models cost.
 

@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import connect_scratch, explained
+from nightjar.warehouse.reading.damage import damage_named, refuse_damaged
 from nightjar.warehouse.reading.relations import selection
 from nightjar.warehouse.storage.segments import Catalog, Segment, Source
 from nightjar.warehouse.storage.store import Store
@@ -29,6 +30,9 @@ FAN_IN = 16
 LARGE_ROLLOUTS = 100_000
 LARGE_BYTES = 100_000_000
 """A segment of so many rollouts, or so large, is not merged any more: a merge has to fit into memory."""
+
+PACK_PREFIX = "pack-"
+"""Begins the name of a pack."""
 
 RETIRED_FOR = timedelta(hours=1)
 """How long a segment is kept that nobody needs, for those who are reading it."""
@@ -98,8 +102,9 @@ def merge(store: Store, segments: Sequence[Segment], without: Sequence[str] = ()
         without: runs to leave out, with the examples that no other run uses.
 
     Raises:
-        WarehouseError: the disk is full or broken; the warehouse is as it was.
+        WarehouseError: a segment is damaged, or the disk is full or broken; the warehouse is as it was.
     """
+    refuse_damaged(store, segments)
     catalog = store.catalog()
     sources = [Source((s.segment_id,), (*catalog.dead_runs(s), *without)) for s in segments]
     versions = {
@@ -111,6 +116,7 @@ def merge(store: Store, segments: Sequence[Segment], without: Sequence[str] = ()
     with (
         TemporaryDirectory(prefix="nightjar-") as spill,
         store.scratch() as scratch,
+        damage_named(store),
         explained(f"Cannot pack the warehouse {store}"),
         closing(connect_scratch(Path(spill))) as connection,
     ):
@@ -128,7 +134,7 @@ def merge(store: Store, segments: Sequence[Segment], without: Sequence[str] = ()
 
 def new_pack_id() -> str:
     """Returns a name for a pack that no other has."""
-    return f"pack-{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
+    return f"{PACK_PREFIX}{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
 
 
 def remove_retired(store: Store, older_than: timedelta = RETIRED_FOR) -> None:

@@ -21,7 +21,7 @@ import orjson
 from nightjar import __version__
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import connect_scratch, explained, quoted
-from nightjar.warehouse.storage.segments import KINDS, Segment, segment_id_of
+from nightjar.warehouse.storage.segments import KINDS, Segment, digest_of, segment_id_of
 from nightjar.warehouse.storage.store import Store
 from nightjar.warehouse.storage.versions import is_held, is_same
 from nightjar.warehouse.writing.run_files import RunFiles, read_run
@@ -168,13 +168,15 @@ def write_files(
     Raises:
         WarehouseError: the disk is full or broken.
     """
-    rows, sizes = {}, {}
+    rows, sizes, digests = {}, {}, {}
     for kind in KINDS:
         path = scratch / f"{kind}.parquet"
         [(rows[kind],)] = connection.execute(
             f"COPY ({relations[kind]}) TO {quoted(path)} ({PARQUET_OPTIONS})"
         ).fetchall()
         sizes[kind] = path.stat().st_size
+        digests[kind] = digest_of(path)
     if not rows["runs"] and not replaces:
         raise WarehouseError(f"Segment {segment_id!r} would hold no run.")
-    return Segment(segment_id, dict(versions), rows, sizes, datetime.now(UTC), __version__, tuple(replaces))
+    now = datetime.now(UTC)
+    return Segment(segment_id, dict(versions), rows, sizes, now, __version__, tuple(replaces), digests)

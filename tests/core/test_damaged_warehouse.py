@@ -1,0 +1,391 @@
+"""A damaged warehouse: every message names what is damaged and what to do, and doing that ends in a sound warehouse."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+
+import duckdb
+import fsspec
+import pytest
+
+from nightjar.errors import WarehouseError
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.doctor import diagnose, fix
+from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.storage.segments import KINDS
+from nightjar.warehouse.writing.packing import merge, pack_everything
+
+ALL = "SELECT count(*), sum(reward), max(completion::VARCHAR) FROM rollouts"
+
+
+@pytest.fixture
+def house(tmp_path, write_run):
+    """Two runs of three examples, each in a segment of its own."""
+    warehouse = Warehouse(tmp_path / "warehouse")
+    for name in ("run-1", "run-2"):
+        warehouse.publish(write_run(tmp_path / "evals", name, examples=3))
+    return warehouse
+
+
+def segment(house, run_id="run-1"):
+    [path] = house.folder.glob(f"segments/{run_id}.*")
+    return path
+
+
+def overwrite(path, change):
+    path.chmod(0o644)
+    path.write_bytes(change(path.read_bytes()))
+
+
+def truncate(path):
+    overwrite(path, lambda content: content[: len(content) // 2])
+
+
+def flip(path, column):
+    """Turns over the bits of a byte in the middle of a column's data."""
+    with duckdb.connect() as connection:
+        [(start, length)] = connection.execute(
+            "SELECT data_page_offset, total_compressed_size FROM parquet_metadata(?) WHERE path_in_schema = ?",
+            [str(path), column],
+        ).fetchall()
+    at = start + length // 2
+    overwrite(path, lambda content: content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :])
+
+
+def describe(path, **changes):
+    """Makes a segment.json say something else."""
+    overwrite(path / "segment.json", lambda content: json.dumps(json.loads(content) | changes).encode())
+
+
+DAMAGE = {
+    "segment.json is garbage": lambda path: overwrite(path / "segment.json", lambda _: b"{"),
+    "segment.json is of another shape": lambda path: describe(path, sizes=[1, 2]),
+    "segment.json has another length": lambda path: describe(path, sizes=dict.fromkeys(KINDS, 9)),
+    "segment.json has another version": lambda path: describe(path, versions={"run-1": "9"}),
+    "segment.json has another run": lambda path: describe(path, versions={"who": "9"}),
+    "segment.json is missing": lambda path: (path / "segment.json").unlink(),
+    "a file is truncated": lambda path: truncate(path / "rollouts.parquet"),
+    "a file is missing": lambda path: (path / "rollouts.parquet").unlink(),
+    "a file is empty": lambda path: overwrite(path / "examples.parquet", lambda _: b""),
+    "a file holds zeros": lambda path: overwrite(path / "attempts.parquet", lambda content: bytes(len(content))),
+    "runs.parquet is missing": lambda path: (path / "runs.parquet").unlink(),
+    "a footer is torn": lambda path: overwrite(path / "runs.parquet", lambda c: c[:-60] + bytes(50) + c[-10:]),
+    "a byte of a text is flipped": lambda path: flip(path / "rollouts.parquet", "completion"),
+    "a byte of a key is flipped": lambda path: flip(path / "rollouts.parquet", "run_id"),
+    "a byte of a number is flipped": lambda path: flip(path / "rollouts.parquet", "reward"),
+    "all is gone": lambda path: [file.unlink() for file in path.iterdir()],
+}
+
+
+class TestDoingWhatIsSaid:
+    @pytest.mark.parametrize("damage", DAMAGE)
+    def test_ends_in_a_sound_warehouse_that_holds_all_runs(self, house, nightjar, tmp_path, damage):
+        """A user asks, and then types what each answer says, until there is nothing more to type."""
+        DAMAGE[damage](segment(house))
+        doctor = f"nightjar warehouse doctor --deep --warehouse {house.folder}"
+        ended = nightjar("sql", ALL, "--warehouse", house.folder)
+        typed = []
+        while command := advised(ended) or ("" if typed else doctor):  # a changed number shows in no answer
+            typed.append(command.replace("RUN_DIR", f"{tmp_path}/evals/run-1").partition(", from wherever")[0])
+            assert len(typed) == len(set(typed)), typed
+            ended = nightjar(*shlex.split(typed[-1])[1:])
+            if "doctor" not in command:
+                ended = nightjar(*doctor.split()[1:])
+        assert ended.code == 0
+        assert "All is well." in ended.out
+        assert Warehouse(house.folder).query(ALL).rows[0][:2] == (12, 8.0)
+        assert Warehouse(house.folder).query("SELECT DISTINCT example_hash FROM examples ORDER BY 1").rows == [
+            ("hash-0",),
+            ("hash-1",),
+            ("hash-2",),
+        ]
+
+    @pytest.mark.parametrize("damage", [name for name in DAMAGE if name.startswith(("a ", "runs", "all"))])
+    def test_the_other_runs_can_be_used_after_one_fix_and_nothing_is_deleted(self, house, damage):
+        DAMAGE[damage](segment(house))
+        files = {path.name for path in segment(house).iterdir()}
+        [(name, path)] = fix(Folder(house.folder), deep=True).set_aside.items()
+        assert path == house.folder / "damaged" / name
+        assert {path.name for path in path.iterdir()} == files
+        assert Warehouse(house.folder).query("SELECT run_id FROM runs").rows == [("run-2",)]
+        with duckdb.connect(str(house.folder / "nightjar.duckdb"), read_only=True) as connection:
+            assert connection.execute("SELECT run_id FROM runs").fetchall() == [("run-2",)]
+        [finding] = [one for one in diagnose(Folder(house.folder)).findings if one.needs_action]
+        assert finding.what == f"Run 'run-1' is missing since a damaged segment was set aside: {path}"
+
+
+def advised(ended):
+    """The first command that a message, or else a report, says to type about what needs action; empty without any."""
+    urgent = ended.out.partition("Good to know:")[0]
+    found = re.search(r"Run: (nightjar .*)", ended.err) or re.search(r"→ (nightjar .*)", urgent)
+    return found[1] if found else ""
+
+
+class TestAQuery:
+    def test_names_segment_run_file_and_command(self, house):
+        path = segment(house)
+        truncate(path / "rollouts.parquet")
+        length = (path / "rollouts.parquet").stat().st_size
+        with pytest.raises(WarehouseError) as caught:
+            house.query("FROM runs")
+        begin, end = str(caught.value).split(f"{length:,} bytes instead of ")
+        assert begin == f"Segment '{path.name}' (run 'run-1') is damaged: rollouts.parquet has "
+        assert end.endswith(f". Run: nightjar warehouse doctor --warehouse {house.folder}")
+
+    @pytest.mark.parametrize(
+        "ask",
+        [
+            lambda house: house.query_arrow(ALL),
+            lambda house: house.connect().execute(ALL),
+            lambda house: pack_everything(Folder(house.folder)),
+        ],
+        ids=["arrow", "connect", "compact"],
+    )
+    def test_so_does_everything_else(self, house, ask):
+        truncate(segment(house) / "rollouts.parquet")
+        with pytest.raises(WarehouseError, match=r"is damaged: rollouts.parquet has .* Run: nightjar warehouse doctor"):
+            ask(house)
+
+    def test_where_the_message_itself_is_no_text(self, house):
+        flip(segment(house) / "rollouts.parquet", "completion")
+        with pytest.raises(WarehouseError, match=r"rollouts.parquet is not as it was written: .* doctor --deep"):
+            house.query(ALL)
+
+    def test_says_what_is_not_in_the_answer(self, house, caplog):
+        path = segment(house)
+        (path / "segment.json").unlink()
+        fresh = Warehouse(house.folder)
+        for _ in range(2):
+            assert fresh.query("SELECT run_id FROM runs").rows == [("run-2",)]
+        [warning] = caplog.messages
+        assert warning == (
+            f"Segment '{path.name}' does not count: its segment.json is missing. "
+            f"Run: nightjar warehouse doctor --warehouse {house.folder}"
+        )
+
+    def test_works_again_in_the_same_process(self, house, tmp_path):
+        overwrite(segment(house) / "runs.parquet", lambda content: bytes(len(content)))
+        with pytest.raises(WarehouseError):
+            house.query(ALL)
+        fix(Folder(house.folder))
+        house.publish(tmp_path / "evals" / "run-1")
+        assert house.query("SELECT count(*) FROM rollouts").rows == [(12,)]
+
+    @pytest.mark.parametrize(
+        "sql", ["SELECT strptime('x', '%Y')", "SELECT error('parquet')", "FROM nowhere", "SELEC 1"]
+    )
+    def test_a_mistake_of_the_user_is_no_damage(self, house, sql):
+        with pytest.raises(WarehouseError, match="The query failed: "):
+            house.query(sql)
+
+    def test_the_path_of_the_command_can_be_typed(self, house, tmp_path):
+        moved = house.folder.rename(tmp_path / "our house")
+        truncate(next(moved.glob("segments/run-1.*/runs.parquet")))
+        with pytest.raises(WarehouseError, match=f"--warehouse '{moved}'$"):
+            Warehouse(moved).query(ALL)
+
+
+class TestAnObjectStore:
+    @pytest.mark.parametrize(
+        ("name", "content", "what"),
+        [
+            ("rollouts.parquet", None, "(run 'run-1') is damaged: rollouts.parquet is missing"),
+            ("rollouts.parquet", bytes(1000), "(run 'run-1') is damaged: rollouts.parquet has 1,000 bytes instead of "),
+            ("segment.json", b"{", "is damaged: segment.json: "),
+        ],
+    )
+    def test_there_the_message_says_what_to_move(self, tmp_path, write_run, name, content, what):
+        url = f"memory://{tmp_path.name}/warehouse"
+        Warehouse(url).publish(write_run(tmp_path, "run-1"))
+        store = fsspec.filesystem("memory")
+        [path] = [path for path in store.find(f"/{tmp_path.name}") if path.endswith(name)]
+        store.rm_file(path)
+        if content is not None:
+            store.pipe_file(path, content)
+        with pytest.raises(WarehouseError) as caught:
+            Warehouse(url).query("SELECT reward FROM rollouts")
+        assert what in str(caught.value)
+        segment_id = path.split("/")[-2]
+        assert str(caught.value).endswith(
+            f". Move {url}/segments/{segment_id} away, then publish its runs again: "
+            f"nightjar warehouse import RUN_DIR --warehouse {url}"
+        )
+
+
+class TestWhatTheDoctorRemembers:
+    def test_a_run_directory_that_is_elsewhere(self, house, tmp_path):
+        run_dir = tmp_path / "evals" / "run-1"
+        shutil.rmtree(run_dir)
+        truncate(segment(house) / "rollouts.parquet")
+        fix(Folder(house.folder))
+        [finding] = [one for one in diagnose(Folder(house.folder)).findings if one.needs_action]
+        assert finding.runs == ("run-1",)
+        assert finding.remedy == (
+            f"nightjar publish RUN_DIR --warehouse {house.folder}, from wherever it is now the run directory "
+            f"{run_dir}; where there is none any more, remove what was set aside"
+        )
+        shutil.rmtree(house.folder / "damaged")
+        assert diagnose(Folder(house.folder)).findings == []
+
+    def test_a_run_that_counts_as_of_an_earlier_moment(self, house, write_run, tmp_path):
+        old = segment(house)
+        house.publish(write_run(tmp_path / "evals", "run-1", attempt=2))
+        [new] = [path for path in house.folder.glob("segments/run-1.*") if path != old]
+        truncate(new / "rollouts.parquet")
+        fix(Folder(house.folder))
+        assert house.query("SELECT DISTINCT attempts FROM rollouts WHERE run_id = 'run-1'").rows == [(1,)]
+        [finding] = [one for one in diagnose(Folder(house.folder)).findings if one.needs_action]
+        assert finding.what.startswith(
+            "Run 'run-1' counts as of an earlier moment since a damaged segment was set aside"
+        )
+        house.publish(tmp_path / "evals" / "run-1")
+        assert diagnose(Folder(house.folder)).is_clean
+
+    def test_what_can_be_removed_when_all_is_there_again(self, house, tmp_path):
+        truncate(segment(house) / "rollouts.parquet")
+        [path] = fix(Folder(house.folder)).set_aside.values()
+        house.publish(tmp_path / "evals" / "run-1")
+        [finding] = diagnose(Folder(house.folder)).findings
+        assert (finding.what, finding.remedy, finding.needs_action) == (
+            f"{path} was damaged and set aside; its runs are all there again",
+            "remove it",
+            False,
+        )
+
+    def test_a_file_that_is_as_it_was_written_is_not_set_aside(self, house):
+        """The description is what is damaged then: it is written anew."""
+        describe(segment(house), rows=dict.fromkeys(KINDS, 1))
+        fixed = fix(Folder(house.folder))
+        assert (len(fixed.described), fixed.set_aside) == (1, {})
+        assert diagnose(Folder(house.folder), deep=True).findings == []
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+    def test_a_file_that_may_not_be_read_is_not_set_aside(self, house):
+        (segment(house) / "rollouts.parquet").chmod(0)
+        assert fix(Folder(house.folder), deep=True).set_aside == {}
+        [finding] = diagnose(Folder(house.folder)).findings
+        assert finding.remedy == "give yourself the right to read it, or look after the disk"
+
+    def test_in_json(self, house, nightjar):
+        path = segment(house)
+        truncate(path / "rollouts.parquet")
+        record = nightjar("warehouse", "doctor", "--fix", "--json", "--warehouse", house.folder).json
+        assert record["fixed"]["set_aside"] == {path.name: str(house.folder / "damaged" / path.name)}
+        assert record["findings"][0]["runs"] == ["run-1"]
+
+
+class TestAPack:
+    @pytest.fixture
+    def packs(self, house, write_run, tmp_path):
+        """Two packs; the second relies on the examples of the first."""
+        for names in (("run-3", "run-4"), ("run-5", "run-6")):
+            for name in names:
+                house.publish(write_run(tmp_path / "evals", name, examples=3))
+            folder = Folder(house.folder)
+            if names[0] == "run-3":
+                pack_everything(folder)
+                [first] = folder.catalog().live
+        crowd = [one for one in folder.catalog().live.values() if not one.is_pack]
+        merge(folder, crowd)
+        return house.folder / "segments" / first
+
+    def test_the_examples_that_others_rely_on_are_kept(self, house, packs, nightjar):
+        truncate(packs / "rollouts.parquet")
+        ended = nightjar("warehouse", "doctor", "--fix", "--warehouse", house.folder)
+        assert f"Set aside: segment '{packs.name}' is damaged" in ended.out
+        assert "its examples are kept" in ended.out
+        assert "Runs 'run-1', 'run-2', 'run-3', 'run-4' are missing" in ended.out
+        fresh = Warehouse(house.folder)
+        assert fresh.query("SELECT run_id, count(examples.prompt) FROM rollouts JOIN examples USING (example_hash) "
+                           "GROUP BY ALL ORDER BY ALL").rows == [("run-5", 6), ("run-6", 6)]  # fmt: skip
+        assert nightjar(*shlex.split(advised(ended))[1:]).code == 0
+        assert nightjar("warehouse", "doctor", "--deep", "--warehouse", house.folder).code == 0
+
+    def test_lost_examples_are_named_run_by_run(self, house, packs, nightjar):
+        truncate(packs / "examples.parquet")
+        ended = nightjar("warehouse", "doctor", "--fix", "--warehouse", house.folder)
+        assert "Run 'run-5': 6 rollouts have lost the content of their example" in ended.out
+        while command := advised(ended):
+            assert nightjar(*shlex.split(command)[1:]).code == 0, command
+            ended = nightjar("warehouse", "doctor", "--warehouse", house.folder)
+        assert nightjar("warehouse", "doctor", "--deep", "--warehouse", house.folder).code == 0
+
+    def test_damage_is_not_copied_into_a_new_one(self, house, write_run, tmp_path):
+        flip(segment(house) / "rollouts.parquet", "reward")
+        with pytest.raises(WarehouseError, match=r"rollouts.parquet is not as it was written"):
+            pack_everything(Folder(house.folder))
+
+
+class TestPrices:
+    @pytest.mark.parametrize(
+        ("content", "line", "fault"),
+        [
+            (b"\x00\x01garbage", 1, "expected 'model,since,input,output', found '\\x00\\x01garbage'"),
+            (b"model;since;input;output\n", 1, "expected 'model,since,input,output', found 'model;since;input;output'"),
+            (b"model,since,input,output\nm,2026-01-01,-1,2\n", 2, "A price of 'm' is negative or no number: -1.0, 2.0"),
+            (b"model,since,input,output\nm,2026-01-01,1\n", 2, "expected 4 values, found 3: 'm,2026-01-01,1'"),
+            (b"model,since,input,output\nm,2026-01-01,1,2\n\nm,may,1,2\n", 4, "Cannot read the date 'may': "),
+            (b"model,since,input,output\nm,2026-01-01,1,free\n", 2, "Cannot read the price 'free': write it as 0.25"),
+            (b"model,since,input,output\n,2026-01-01,1,2\n", 2, "it names no model"),
+            (b"model,since,input,output\nm\xff,2026-01-01,1,2\n", 2, "it is no text in UTF-8: "),
+        ],
+    )
+    def test_a_line_that_cannot_be_read(self, house, nightjar, content, line, fault):
+        path = house.folder / "prices.csv"
+        path.write_bytes(content)
+        [finding] = diagnose(Folder(house.folder)).findings
+        assert finding.what.startswith(f"{path}, line {line}: {fault}")
+        assert finding.remedy.startswith("mend this line in an editor")
+        assert finding.needs_action
+        ended = nightjar("sql", "FROM runs", "--warehouse", house.folder)
+        assert ended.code == 1
+        assert ended.err.startswith(f"Error: prices.csv, line {line}: {fault}")
+        assert ended.err.endswith(f". Mend it, or remove the file: {path}")
+
+    def test_every_line_is_named_at_once(self, house):
+        path = house.folder / "prices.csv"
+        path.write_text("model,since,input,output\na,2026-01-01,x,1\nb,2026-01-01,1,1\nc,2026-01-01,1,nan\n")
+        assert [one.what.partition(":")[0] for one in diagnose(Folder(house.folder)).findings] == [
+            f"{path}, line 2",
+            f"{path}, line 4",
+        ]
+
+    def test_a_price_that_is_there_twice(self, house):
+        path = house.folder / "prices.csv"
+        path.write_text("model,since,input,output\nm,2026-01-01,1,1\nn,2026-01-01,1,1\nm,2026-01-01T00:00:00Z,2,2\n")
+        [finding] = diagnose(Folder(house.folder)).findings
+        assert finding.what == (f"{path}, line 4: a price of 'm' since 2026-01-01 is in line 2 too; this one counts")
+        assert (finding.remedy, finding.needs_action) == ("remove line 2 or 4", False)
+
+
+ODD_NAMES = ["a?access_mode=x", "# 100%41", 'o\'brien "größe 日本"', "[ab]*", "-{a,b};"]
+
+
+class TestAnOddName:
+    @pytest.mark.parametrize("name", ODD_NAMES)
+    def test_of_the_folder_breaks_nothing(self, tmp_path, write_run, nightjar, name):
+        base = tmp_path / name
+        folder, where = base / "warehouse", ["--warehouse", base / "warehouse"]
+        for run_id in ("run-1", "run-2"):
+            Warehouse(folder).publish(write_run(base / "evals", run_id))
+        for command in ("doctor --deep", "compact --now", "doctor --fix"):
+            ended = nightjar("warehouse", *command.split(), *where)
+            assert (ended.code, ended.err.count("Cannot")) == (0, 0), (command, ended.out, ended.err)
+        assert Warehouse(folder).query("SELECT count(*) FROM rollouts").rows == [(8,)]
+        assert Warehouse(folder).connect().execute("SELECT count(*) FROM rollouts").fetchall() == [(8,)]
+        for target in ("out", "out.duckdb"):
+            assert nightjar("warehouse", "export", base / target, *where).code == 0
+        for database in (folder / "nightjar.duckdb", base / "out.duckdb"):
+            with duckdb.connect(str(database), read_only=True) as connection:
+                assert connection.execute("SELECT count(*) FROM rollouts").fetchall() == [(8,)]
+
+    def test_with_a_backslash_is_refused_at_once(self, tmp_path, nightjar):
+        folder = tmp_path / "a\\b"
+        ended = nightjar("sql", "FROM runs", "--warehouse", folder)
+        assert ended.code == 1
+        assert "DuckDB takes the backslash in its name for a slash. Name another folder." in ended.err
+        with pytest.raises(WarehouseError, match="Name another folder"):
+            Warehouse(folder)
+        assert not folder.exists()
