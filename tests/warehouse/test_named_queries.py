@@ -43,6 +43,7 @@ def write_run(folder, run_id, model, began, minutes, rewards):
         "model": model,
         "status": "completed" if len(scored) == len(rewards) else "incomplete",
         "num_examples": 3,
+        "dataset_fingerprint": "f00d",
         "rollouts_per_example": 2,
         "pass_threshold": 0.5,
         "started_at": (datetime.now(UTC) - began).isoformat(),

@@ -53,7 +53,7 @@ class House:
 
 
 class TestLeaderboard:
-    def test_has_the_newest_of_the_finished_runs_with_the_most_examples(self, house):
+    def test_has_the_newest_finished_run_that_is_no_quick_one(self, house):
         house.publish("old", model="m1", started_at=day(1), avg_reward=0.9)
         house.publish("new", model="m1", started_at=day(2), avg_reward=0.5)
         house.publish("quick", model="m1", started_at=day(3), avg_reward=1.0, num_examples=1)
@@ -67,6 +67,36 @@ class TestLeaderboard:
             ("gsm8k", "m1", 0.5, 0.25, 3, 0.75, "completed", moment(2), "new"),
             ("mmlu", "m2", None, 0.25, 3, 0.75, "completed", moment(1), "elsewhere"),
         ]
+
+
+    def test_a_run_that_is_smaller_for_good_stands_for_its_model_after_ten_days(self, house):
+        house.publish("large", started_at=day(1), num_examples=1000)
+        house.publish("small", started_at=day(11), num_examples=100)
+        assert house.ask("SELECT run_id, num_examples FROM leaderboard") == [("large", 1000)]
+        house.publish("small again", started_at=day(12), num_examples=100)
+        assert house.ask("SELECT run_id, num_examples FROM leaderboard") == [("small again", 100)]
+
+    def test_a_night_on_which_some_failed_does_not_stand_beside_one_that_is_whole(self, house):
+        house.publish("whole", started_at=day(1), coverage=1.0, num_examples=100)
+        house.publish("partly failed", started_at=day(2), coverage=0.9, num_examples=100)
+        house.publish("mostly failed", started_at=day(3), coverage=0.3, num_examples=100)
+        assert house.ask("SELECT run_id FROM leaderboard") == [("whole",)]
+        assert house.ask("SELECT run_id, is_full, is_sound FROM finished_runs ORDER BY began") == [
+            ("whole", True, True),
+            ("partly failed", True, False),
+            ("mostly failed", False, False),
+        ]
+
+    def test_where_all_nights_lose_some_the_newest_stands(self, house):
+        house.publish("whole long ago", started_at="2026-01-01T00:00:00Z", coverage=1.0)
+        for night in (1, 2):
+            house.publish(str(night), started_at=day(night), coverage=0.9)
+        assert house.ask("SELECT run_id FROM leaderboard") == [("2",)]
+
+    def test_a_run_whose_start_is_not_known_began_when_it_was_published(self, house):
+        house.publish("unknown", started_at=None, finished_at=None, published_at=day(3))
+        house.publish("known", started_at=day(2))
+        assert house.ask("SELECT run_id, started_at FROM leaderboard") == [("unknown", None)]
 
 
 class TestHistory:
@@ -89,6 +119,22 @@ class TestHistory:
         house.publish("2", started_at=day(2), avg_reward=0.75, dataset_fingerprint="b")
         house.publish("3", started_at=day(3), avg_reward=1.0, dataset_fingerprint="b")
         assert house.ask("SELECT run_id, change FROM history") == [("1", None), ("2", None), ("3", 0.25)]
+
+    def test_a_run_over_other_data_in_between_does_not_hide_a_change(self, house):
+        house.publish("1", started_at=day(1), avg_reward=0.5)
+        house.publish("quick", started_at=day(2), avg_reward=1.0, dataset_fingerprint="its first five")
+        house.publish("2", started_at=day(3), avg_reward=0.75)
+        assert house.ask("SELECT run_id, change FROM history") == [("1", None), ("quick", None), ("2", 0.25)]
+
+    def test_what_is_not_known_to_be_the_same_data_is_not_compared(self, house):
+        for night in (1, 2):
+            house.publish(str(night), started_at=day(night), dataset_fingerprint=None)
+        assert house.ask("SELECT run_id, change FROM history") == [("1", None), ("2", None)]
+
+    def test_a_run_whose_start_is_not_known_stands_where_it_was_published(self, house):
+        house.publish("2", started_at=None, finished_at=None, published_at=day(2), avg_reward=0.75)
+        house.publish("1", started_at=day(1), avg_reward=0.5)
+        assert house.ask("SELECT run_id, change FROM history") == [("1", None), ("2", 0.25)]
 
     @pytest.mark.parametrize(
         "different",
@@ -212,6 +258,17 @@ class TestRegressions:
         house.publish("newer", {0: [0.0]}, started_at=day(4), num_examples=1)
         assert house.ask("SELECT run_before, run_after, change FROM regressions") == [("1", "2", -0.5)]
 
+    def test_a_large_run_of_long_ago_hides_nothing(self, house):
+        house.publish("large", {0: [1.0], 1: [1.0]}, started_at="2026-01-01T00:00:00Z", num_examples=100)
+        house.publish("1", {0: [1.0]}, started_at=day(1), num_examples=20)
+        house.publish("2", {0: [0.0]}, started_at=day(2), num_examples=20)
+        assert house.ask("SELECT run_before, run_after, change FROM regressions") == [("1", "2", -1.0)]
+
+    def test_means_that_differ_by_rounding_are_equal(self, house):
+        house.publish("1", {0: [0.1, 0.1, 0.1]}, started_at=day(1))
+        house.publish("2", {0: [0.1]}, started_at=day(2))
+        assert house.ask("FROM regressions") == []
+
     def test_what_has_no_hash_is_not_compared(self, house):
         house.publish("1", {0: [1.0], 1: [1.0]}, started_at=day(1), hashes={0: None, 1: None})
         house.publish("2", {0: [0.0], 1: [0.0]}, started_at=day(2), hashes={0: None, 1: None})
@@ -305,6 +362,11 @@ class TestCost:
         assert house.ask("SELECT cost FROM cost") == [(None,)]
         house.set_prices(price("m", "2026-11-02", 1.0, 1.0))
         assert house.ask("SELECT cost FROM cost UNION ALL SELECT cost FROM runs") == [(None,), (None,)]
+
+    def test_a_run_whose_start_is_not_known_has_the_price_of_when_it_ended(self, house):
+        house.publish("run", model="m", started_at=None, finished_at=day(3), usage={"input_tokens": 10**6, "output_tokens": 0})
+        house.set_prices(price("m", "2026-11-01", 1.0, 1.0), price("m", "2026-11-02", 3.0, 1.0))
+        assert house.ask("SELECT cost FROM cost UNION ALL SELECT cost FROM runs") == [(3.0,), (3.0,)]
 
     def test_a_run_without_a_ledger_costs_what_its_record_says(self, house):
         house.set_prices(price("m", "2026-01-01", 1.0, 10.0))

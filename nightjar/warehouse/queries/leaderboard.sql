@@ -1,7 +1,18 @@
--- Who leads in each environment: every model's newest run of the most examples.
+-- Who leads in each environment: every model's newest run that is no quick one.
+--
+-- Means are comparable where the dataset is the same.
 --
 -- $env environment = NULL: only this environment
-SELECT env_id, model, avg_reward, stderr, scored, coverage, started_at, run_id
+SELECT
+    env_id,
+    model,
+    avg_reward,
+    stderr,
+    coverage,
+    num_examples AS examples,
+    dataset_fingerprint[:8] AS dataset,
+    started_at,
+    run_id
 FROM leaderboard
 WHERE $env IS NULL OR env_id = $env
 ORDER BY env_id, avg_reward DESC NULLS LAST, model

@@ -3,6 +3,9 @@
 
 CREATE OR REPLACE VIEW prices AS FROM segments.prices;
 
+-- When a run began, as far as that is known.
+CREATE OR REPLACE MACRO began(started_at, finished_at, published_at) AS coalesce(started_at, finished_at, published_at);
+
 CREATE OR REPLACE VIEW runs AS
 SELECT
     runs.* EXCLUDE (metadata, config),
@@ -10,7 +13,8 @@ SELECT
     metadata,
     config
 FROM segments.runs AS runs
-ASOF LEFT JOIN segments.prices AS prices ON runs.model = prices.model AND runs.started_at >= prices.since;
+ASOF LEFT JOIN segments.prices AS prices
+    ON runs.model = prices.model AND began(runs.started_at, runs.finished_at, runs.published_at) >= prices.since;
 
 CREATE OR REPLACE VIEW rollouts AS
 SELECT
@@ -68,17 +72,36 @@ SELECT
 FROM segments.rollouts
 WHERE error IS NOT NULL;
 
--- A run that lost more than a twentieth of its rollouts to failures stands for a model only where no other does.
-CREATE OR REPLACE MACRO is_representative(coverage) AS coalesce(coverage, 0) >= 0.95;
+-- Which finished runs can stand for their model. A run is weighed by its scored examples, and compared with the runs of
+-- the same environment and model in the ten days before and after it: so a quick -n 5, or a night on which most failed,
+-- hides nothing, and a nightly run that is made smaller for good counts after ten days.
+CREATE OR REPLACE VIEW finished_runs AS
+SELECT
+    env_id, model, env_args, extra_env_kwargs, sampling_args, run_id, num_examples, coverage,
+    began(started_at, finished_at, published_at) AS began,
+    coalesce(num_examples, 0) * coalesce(coverage, 0) AS scored_examples,
+    scored_examples > 0.5 * max(scored_examples) OVER near AS is_full,
+    coalesce(coverage, 0) >= 0.95 OR NOT bool_or(coalesce(coverage, 0) >= 0.95) OVER near AS is_sound
+FROM segments.runs
+WHERE status IN ('completed', 'incomplete')
+WINDOW near AS (
+    PARTITION BY env_id, model
+    ORDER BY began(started_at, finished_at, published_at)
+    RANGE BETWEEN INTERVAL 10 DAYS PRECEDING AND INTERVAL 10 DAYS FOLLOWING
+);
 
 CREATE OR REPLACE VIEW leaderboard AS
-SELECT env_id, model, avg_reward, stderr, scored, coverage, status, started_at, run_id
+SELECT
+    env_id, model, avg_reward, stderr, scored, coverage, status, started_at, run_id,
+    num_examples, env_args, sampling_args, dataset_fingerprint
 FROM runs
-WHERE status IN ('completed', 'incomplete')
-QUALIFY row_number() OVER (
-    PARTITION BY env_id, model
-    ORDER BY is_representative(coverage) DESC, num_examples DESC NULLS LAST, started_at DESC NULLS LAST, run_id
-) = 1
+SEMI JOIN (
+    SELECT run_id
+    FROM finished_runs
+    QUALIFY row_number() OVER (
+        PARTITION BY env_id, model ORDER BY is_full DESC, is_sound DESC, began DESC, run_id
+    ) = 1
+) USING (run_id)
 ORDER BY env_id, avg_reward DESC NULLS LAST, model;
 
 -- With env_id and model, which stay by themselves so that a filter reaches the files: what a run is comparable by.
@@ -92,10 +115,7 @@ SELECT
     started_at,
     avg_reward,
     stderr,
-    CASE
-        WHEN dataset_fingerprint IS NOT DISTINCT FROM lag(dataset_fingerprint) OVER comparable
-        THEN avg_reward - lag(avg_reward) OVER comparable
-    END AS change,
+    CASE WHEN dataset_fingerprint IS NOT NULL THEN avg_reward - lag(avg_reward) OVER comparable END AS change,
     scored,
     failed,
     coverage,
@@ -106,10 +126,10 @@ SELECT
 FROM runs
 WHERE status IN ('completed', 'incomplete')
 WINDOW comparable AS (
-    PARTITION BY env_id, model, settings(env_args, extra_env_kwargs, sampling_args)
-    ORDER BY started_at NULLS FIRST, run_id
+    PARTITION BY env_id, model, settings(env_args, extra_env_kwargs, sampling_args), dataset_fingerprint
+    ORDER BY began(started_at, finished_at, published_at), run_id
 )
-ORDER BY env_id, model, configuration, started_at;
+ORDER BY env_id, model, configuration, began(started_at, finished_at, published_at), run_id;
 
 -- The chance that k of n, drawn without replacement, are all among c: factor by factor, as nothing overflows so.
 CREATE OR REPLACE MACRO all_among(c, n, k) AS
@@ -160,33 +180,28 @@ FROM segments.rollouts
 GROUP BY run_id, example_id
 ORDER BY run_id, example_id;
 
--- The newest of the finished runs with the most examples, as in leaderboard, so that a quick -n 5 hides nothing; and
--- of the runs before it the newest of those with the most examples. A dataset that grew is compared on what is common.
+-- Of every configuration the run that stands for it, as in leaderboard, and of the runs before it the newest with
+-- more than half as many scored examples. A dataset that grew is compared on what is common.
 CREATE OR REPLACE VIEW regressions AS
-WITH finished AS (
+WITH ranked AS (
     SELECT
-        env_id, model, run_id, num_examples, started_at, coverage,
-        first_value(run_id) OVER largest AS run_after,
-        first_value(started_at) OVER largest AS after_started_at
-    FROM segments.runs
-    WHERE status IN ('completed', 'incomplete')
-    WINDOW largest AS (
+        *,
+        first_value(run_id) OVER standing AS run_after,
+        first_value(began) OVER standing AS after_began,
+        first_value(scored_examples) OVER standing AS after_examples
+    FROM finished_runs
+    WINDOW standing AS (
         PARTITION BY env_id, model, settings(env_args, extra_env_kwargs, sampling_args)
-        ORDER BY is_representative(coverage) DESC, num_examples DESC NULLS LAST, started_at DESC NULLS LAST, run_id
+        ORDER BY is_full DESC, is_sound DESC, began DESC, run_id
     )
 ),
 latest AS (
     SELECT env_id, model, run_id, run_after, run_id = run_after AS is_after
-    FROM finished
-    WHERE (started_at > after_started_at) IS NOT TRUE
+    FROM ranked
+    WHERE began <= after_began
     QUALIFY row_number() OVER (
         PARTITION BY env_id, model, run_after
-        ORDER BY
-            run_id = run_after DESC,
-            is_representative(coverage) DESC,
-            num_examples DESC NULLS LAST,
-            started_at DESC NULLS LAST,
-            run_id
+        ORDER BY run_id = run_after DESC, scored_examples > 0.5 * after_examples DESC, began DESC, run_id
     ) <= 2
 )
 SELECT
@@ -203,7 +218,7 @@ FROM latest
 JOIN segments.rollouts USING (run_id)
 WHERE reward IS NOT NULL AND example_hash IS NOT NULL
 GROUP BY env_id, latest.model, run_after, example_hash
-HAVING reward_after < reward_before
+HAVING change < -1e-9
 ORDER BY env_id, latest.model, change, example_id;
 
 CREATE OR REPLACE MACRO flips(a, b) AS TABLE
@@ -249,7 +264,8 @@ SELECT
     runs.run_id
 FROM segments.runs AS runs
 LEFT JOIN paid USING (run_id)
-ASOF LEFT JOIN segments.prices AS prices ON runs.model = prices.model AND runs.started_at >= prices.since
+ASOF LEFT JOIN segments.prices AS prices
+    ON runs.model = prices.model AND began(runs.started_at, runs.finished_at, runs.published_at) >= prices.since
 ORDER BY runs.started_at DESC NULLS LAST, runs.run_id;
 
 CREATE OR REPLACE VIEW retries AS
@@ -295,11 +311,14 @@ COMMENT ON VIEW metrics IS 'a named component of a rollout''s reward, one a row'
 COMMENT ON COLUMN metrics.value IS 'NULL where the score was NaN or infinite';
 COMMENT ON VIEW errors IS 'why a rollout failed';
 COMMENT ON COLUMN errors.phase IS 'generation or scoring';
-COMMENT ON VIEW leaderboard IS 'of every environment and model the newest of the largest finished runs';
+COMMENT ON VIEW finished_runs IS 'the finished runs, and whether each can stand for its model';
+COMMENT ON COLUMN finished_runs.is_full IS 'more than half as many scored examples as the largest run within ten days';
+COMMENT ON COLUMN finished_runs.is_sound IS '95 % scored, or no run within ten days is';
+COMMENT ON VIEW leaderboard IS 'of every environment and model the newest run that can stand for it';
 COMMENT ON VIEW history IS 'the finished runs in the order of time';
-COMMENT ON COLUMN history.change IS 'against the run before of the same configuration; NULL where the dataset changed';
+COMMENT ON COLUMN history.change IS 'against the run before of the same configuration and the same examples';
 COMMENT ON VIEW pass_at_k IS 'pass@k and pass^k of every run, over examples with all rollouts scored';
 COMMENT ON VIEW example_rewards IS 'the mean reward of every example of a run';
-COMMENT ON VIEW regressions IS 'examples with less reward in the newest of the largest runs than in the one before, paired by example_hash';
+COMMENT ON VIEW regressions IS 'examples with less reward in the newest run that can stand for its model than in the one before, by example_hash';
 COMMENT ON VIEW cost IS 'tokens of all attempts of a run, failed ones too, and what they cost';
 COMMENT ON VIEW retries IS 'attempts that failed, by run and error, and what they took';
