@@ -1,7 +1,7 @@
 r"""Where a warehouse is: decides by its name what kind of place it means, and how messages write it.
 
 =====================================  ===================================================================
-``outputs/warehouse``, ``file:///…``   a folder; also ``C:\runs`` and any other name that is none of these
+``outputs/warehouse``, ``file:///…``   a folder; also ``C:\runs``, and ``./team:runs`` with a colon in it
 ``s3://bucket/prefix``                 an object store or another place that fsspec knows: ``gs://``, ``sftp://``
 ``md:name``                            a database of MotherDuck
 ``ducklake:postgres:dbname=…``         a DuckLake, by its catalog; also ``ducklake:path``
@@ -25,6 +25,7 @@ _SERVED = re.compile(r"(md|motherduck|ducklake|duckdb):(?!//)")
 _URL = re.compile(r"(?:[a-z][a-z0-9+.-]+::)*[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 _STORES = "s3|s3a|gs|gcs|abfs|az|memory|sftp|hf"
 _HALF_URL = re.compile(rf"({_STORES}):/")
+_WORD = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
 
 _HIDDEN = "***"
 _USER = re.compile(rf"(://|\b(?:{_STORES}):/)(?:[^/:\s]*:\S*|[^/\s]+)@", re.IGNORECASE)
@@ -64,7 +65,7 @@ def kind_of(location: str) -> Kind:
     r"""Returns what kind of place a location means.
 
     Raises:
-        WarehouseError: it is half a URL, as a path makes of a whole one.
+        WarehouseError: it is half a URL, as a path makes of a whole one, or begins with an unknown word and a colon.
 
     Example:
         >>> [kind_of(name).value for name in ("s3://runs/team", "md:runs", "C:\\runs", "file:///runs")]
@@ -77,6 +78,11 @@ def kind_of(location: str) -> Kind:
     if half := _HALF_URL.match(location):
         whole = shown(f"{half[1]}://{location[half.end() :].lstrip('/')}")
         raise WarehouseError(f"Cannot read the warehouse's location {shown(location)!r}: write {whole}")
+    if (word := _WORD.match(location)) and not Path(location).exists():
+        raise WarehouseError(
+            f"Unknown kind of warehouse {word[0]!r} in {shown(location)!r}. Choose one of: s3://, gs://, md:, "
+            f"ducklake:, duckdb: or a folder; for a folder of this name write ./{shown(location)}"
+        )
     return Kind.FOLDER
 
 

@@ -364,7 +364,8 @@ class TestCost:
         assert house.ask("SELECT cost FROM cost UNION ALL SELECT cost FROM runs") == [(None,), (None,)]
 
     def test_a_run_whose_start_is_not_known_has_the_price_of_when_it_ended(self, house):
-        house.publish("run", model="m", started_at=None, finished_at=day(3), usage={"input_tokens": 10**6, "output_tokens": 0})
+        usage = {"input_tokens": 1_000_000, "output_tokens": 0}
+        house.publish("run", model="m", started_at=None, finished_at=day(3), usage=usage)
         house.set_prices(price("m", "2026-11-01", 1.0, 1.0), price("m", "2026-11-02", 3.0, 1.0))
         assert house.ask("SELECT cost FROM cost UNION ALL SELECT cost FROM runs") == [(3.0,), (3.0,)]
 

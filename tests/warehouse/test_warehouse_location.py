@@ -19,6 +19,7 @@ from nightjar.warehouse.location import Kind, kind_of, shown
         ("C:/runs/warehouse", Kind.FOLDER),
         ("2026:11", Kind.FOLDER),
         ("mdruns", Kind.FOLDER),
+        ("./team:runs", Kind.FOLDER),
         ("file:///srv/warehouse", Kind.FOLDER),
         ("s3://bucket/prefix", Kind.STORE),
         ("gs://bucket", Kind.STORE),
@@ -38,6 +39,16 @@ def test_half_a_url_is_no_path():
     with pytest.raises(WarehouseError) as caught:
         Warehouse(Path("s3://AKIA:s3/cret@bucket"))
     assert str(caught.value).endswith("location 's3:/***@bucket': write s3://***@bucket")
+
+
+def test_an_unknown_word_before_a_colon_is_no_folder_unless_there_is_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for typo in ("s4:runs", "postgres:dbname=x"):
+        with pytest.raises(WarehouseError, match=f"Unknown kind of warehouse '{typo.partition(':')[0]}:'") as caught:
+            Warehouse(typo)
+        assert str(caught.value).endswith(f"for a folder of this name write ./{typo}")
+    (tmp_path / "team:runs").mkdir()
+    assert Warehouse("team:runs").folder == Path("team:runs")
 
 
 def test_named_here_then_by_the_environment_then_the_default(monkeypatch):
