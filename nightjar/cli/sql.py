@@ -119,22 +119,27 @@ def sql(
         _list(statement, as_json or output_format is Format.JSON)
         return
     from nightjar.warehouse import Warehouse, resolve_warehouse
-    from nightjar.warehouse.reading.querying import QUERY_TIMEOUT_SECONDS
+    from nightjar.warehouse.reading.time_limit import QUERY_TIMEOUT_SECONDS
     from nightjar.warehouse.unlocked import Unlocked
 
     chosen = Format.JSON if as_json else output_format
-    _check_parquet(chosen or format_of(output), output)
+    shown_as = chosen or format_of(output)
+    _check_parquet(shown_as, output)
     session = SqlSession(
         (Unlocked if write else Warehouse)(resolve_warehouse(warehouse)),
-        chosen or format_of(output),
+        shown_as,
         timeout or QUERY_TIMEOUT_SECONDS,
         full,
         output,
     )
-    given = _given(parameters or [])
+    _answer(session, statement, _given(parameters or []), may_prompt=chosen is None and output is None)
+
+
+def _answer(session: SqlSession, statement: str | None, given: dict[str, object], *, may_prompt: bool) -> None:
+    """Answers what is given, typed at a prompt, or piped; without any of it, says what there is to ask."""
     if statement is not None:
         session.answer(statement, given)
-    elif chosen is None and output is None and sys.stdin.isatty() and sys.stdout.isatty():
+    elif may_prompt and sys.stdin.isatty() and sys.stdout.isatty():
         from nightjar.cli.sql_prompt import SqlPrompt
 
         SqlPrompt(session).run()

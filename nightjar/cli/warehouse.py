@@ -94,12 +94,13 @@ def _retired_bytes(catalog: Catalog) -> int:
 
 
 def _summary(store: Store) -> dict[str, Any]:
-    from nightjar.warehouse.reading.querying import QUERY_TIMEOUT_SECONDS, run_query
+    from nightjar.warehouse.reading.querying import run_query
     from nightjar.warehouse.reading.reader import Reader
+    from nightjar.warehouse.reading.time_limit import TimeLimit
 
-    reader = Reader(store)
+    reader, limit = Reader(store), TimeLimit()
     try:
-        found = reader.ask(lambda connection: run_query(connection, _SUMMARY, None, QUERY_TIMEOUT_SECONDS))
+        found = reader.ask(lambda connection: run_query(connection, _SUMMARY, None, limit))
     finally:
         reader.close()
     [(runs, rollouts, *newest)] = found.rows

@@ -26,7 +26,10 @@ def prune(
         typer.Option(help="running, completed, incomplete, failed or cancelled runs.", show_default=False),
     ] = None,
     keep_last: Annotated[
-        int, typer.Option("--keep-last", min=0, help="Keep the newest N runs of every environment and model.")
+        int,
+        typer.Option(
+            "--keep-last", min=0, help="Keep N runs of every environment and model: the newest, quick and failed last."
+        ),
     ] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go, and stop.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,

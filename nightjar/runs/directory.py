@@ -20,6 +20,7 @@ from nightjar.runs.reserve import Reserve
 OUTPUT_DIR = Path("outputs")
 ENVIRONMENTS_DIR = Path("environments")
 _RUN_ID_CHARACTERS = 12
+_RESERVED_TIMES = 2
 
 
 def new_run_id(source: uuid.UUID | None = None) -> str:
@@ -142,6 +143,8 @@ class RunDirectory:
     def write_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Replaces status and aggregates; on a full disk in the room that was reserved.
 
+        That grows with them: the last ones are longer than the first.
+
         Raises:
             RunDirectoryError: they cannot be written; the old ones stay.
         """
@@ -153,6 +156,8 @@ class RunDirectory:
                 self._reserve.spend(content)
             except RunDirectoryError:
                 raise full from None
+        else:
+            self._reserve.grow(_RESERVED_TIMES * len(content))
 
     def __enter__(self) -> Self:
         """Locks the directory.

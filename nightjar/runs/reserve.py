@@ -9,7 +9,7 @@ from pathlib import Path
 from nightjar.errors import RunDirectoryError
 from nightjar.runs.jsonl import replace_file
 
-_BYTES = 1 << 14
+_SMALLEST_BYTES = 1 << 14
 
 
 class Reserve:
@@ -25,14 +25,23 @@ class Reserve:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._beside = path.with_name(f".{path.name}.reserve")
+        self._bytes = 0
 
-    def take(self) -> None:
-        """Takes the room.
+    def take(self, at_least_bytes: int = _SMALLEST_BYTES) -> None:
+        """Takes the room, 16 KiB or more.
 
         Raises:
-            RunDirectoryError: there is none.
+            RunDirectoryError: there is none; what was taken before stays.
         """
-        replace_file(self._beside, [os.urandom(_BYTES)])
+        size = max(at_least_bytes, _SMALLEST_BYTES)
+        replace_file(self._beside, [os.urandom(size)])
+        self._bytes = size
+
+    def grow(self, at_least_bytes: int) -> None:
+        """Takes more room where less was taken, as far as there is more."""
+        if 0 < self._bytes < at_least_bytes:
+            with suppress(RunDirectoryError):
+                self.take(at_least_bytes)
 
     def spend(self, content: bytes) -> None:
         """Replaces the file atomically by means of the room.
@@ -47,10 +56,12 @@ class Reserve:
                 file.flush()
                 os.fsync(file.fileno())
             self._beside.replace(self._path)
+            self._bytes = 0
         except OSError as error:
             raise RunDirectoryError(f"Cannot write {str(self._path)!r}: {error.strerror}") from error
 
     def give_back(self) -> None:
         """Frees the room."""
+        self._bytes = 0
         with suppress(OSError):
             self._beside.unlink(missing_ok=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -13,19 +12,16 @@ from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import explained
 from nightjar.warehouse.location import Kind, folder_of, kind_of, shown
 from nightjar.warehouse.reading.damage import damage_named
-from nightjar.warehouse.reading.reader import Reader, read_patiently
+from nightjar.warehouse.reading.reader import Look, Reader, read_patiently
 from nightjar.warehouse.reading.relations import define
-from nightjar.warehouse.reading.snapshot import write_snapshot
 from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.storage.store import Store
 from nightjar.warehouse.upgrading import upgrade_if_old
-from nightjar.warehouse.writing.packing import pack_as_needed
 from nightjar.warehouse.writing.publishing import PublishReport, publish_run
+from nightjar.warehouse.writing.tidying import tidy
 from nightjar.warehouse.writing.writability import check_store
 
 Answer = TypeVar("Answer")
-
-_log = logging.getLogger(__name__)
 
 
 class Backend(Protocol):
@@ -99,7 +95,7 @@ class SegmentedWarehouse:
         self._upgrade()
         report = publish_run(self.store, run_dir)
         if report.is_new:
-            _tidy(self.store)
+            tidy(self.store)
         return report
 
     def ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
@@ -111,15 +107,15 @@ class SegmentedWarehouse:
         """Returns a connection of the caller's own, with views over the segments that are there now."""
         self._require()
         with damage_named(self.store):
-            return read_patiently(self._connect)
+            return read_patiently(self.store, self._connect)
 
-    def _connect(self) -> duckdb.DuckDBPyConnection:
+    def _connect(self, look: Look) -> duckdb.DuckDBPyConnection:
         connection = duckdb.connect(":memory:")
         try:
             with explained(f"Cannot read the warehouse {self}"):
                 connection.execute("SET TimeZone = 'UTC'")
                 self.store.prepare(connection)
-                define(connection, self.store.catalog(), self.store.file, self.store.prices())
+                define(connection, look(), self.store.file, self.store.prices())
         except BaseException:
             connection.close()
             raise
@@ -137,12 +133,3 @@ class SegmentedWarehouse:
                 f"No warehouse at {place}. Run an evaluation first, with "
                 "'nightjar eval run', or name another with --warehouse or NIGHTJAR_WAREHOUSE."
             )
-
-
-def _tidy(store: Store) -> None:
-    """Packs and replaces the snapshot; warns where that fails, because the run is there already."""
-    try:
-        pack_as_needed(store)
-    except WarehouseError as error:
-        _log.warning("The run is published, but small segments were left unpacked: %s", error)
-    write_snapshot(store)

@@ -20,6 +20,9 @@ MEMORY_LIMIT = "2GB"
 SPILL_LIMIT = "8GB"
 """How much of a disk an operation or a query may take for a while."""
 
+STORAGE_VERSION = "v1.4.0"
+"""New database files can be read by DuckDB 1.4 and newer."""
+
 _JSON_LOCATION = re.compile(
     r'(?:JSON transform error|Malformed JSON) in file "(.*?)",.*? in (?:line|record/value) (\d+): '
 )
@@ -98,6 +101,20 @@ def reason(error: duckdb.Error | UnicodeDecodeError) -> str:
     lines = [line.strip() for line in text.splitlines() if not line.startswith("Try setting")]
     message = re.sub(r"^[A-Z]\w*(?: \w+)* Error: ", "", " ".join(filter(None, lines)))
     return _JSON_LOCATION.sub(lambda at: f"{Path(at[1]).name}, near line {at[2]}: ", message)
+
+
+def newer(found: int, known: int, warehouse: str = "") -> WarehouseError:
+    """Returns what to raise where a newer Nightjar made what is read.
+
+    Args:
+        found: the number of the migration that it needs.
+        known: the number of the last one that is known here.
+        warehouse: its location, where that is not plain.
+    """
+    return WarehouseError(
+        f"The warehouse {warehouse}{' ' * bool(warehouse)}is at version {found}, this Nightjar knows version {known}. "
+        "Upgrade Nightjar: pip install --upgrade nightjar-evals"
+    )
 
 
 def quoted(text: object) -> str:

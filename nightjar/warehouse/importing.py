@@ -12,13 +12,12 @@ import orjson
 
 from nightjar.errors import NightjarError
 from nightjar.warehouse.foreign import FoundResults, convert, find_results
-from nightjar.warehouse.reading.snapshot import write_snapshot
-from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.storage.segments import Catalog
 from nightjar.warehouse.storage.store import Store
 from nightjar.warehouse.writing.bulk import Progress, silent
-from nightjar.warehouse.writing.packing import FAN_IN, pack_as_needed
+from nightjar.warehouse.writing.packing import FAN_IN
 from nightjar.warehouse.writing.publishing import PublishReport, publish_run
+from nightjar.warehouse.writing.tidying import tidy
 
 Novelty = Literal["new", "updated", "already there", "older than what is there"]
 
@@ -58,9 +57,9 @@ def import_all(store: Store, paths: Sequence[Path], progress: Progress = silent)
             yield _import(store, results)
             progress(done, len(found))
             if done % FAN_IN == 0:
-                _tidy(store)
+                tidy(store)
     finally:
-        _tidy(store)
+        tidy(store)
 
 
 def _import(store: Store, found: FoundResults) -> Imported:
@@ -81,13 +80,6 @@ def _import(store: Store, found: FoundResults) -> Imported:
         rollouts=report.rollouts,
         novelty=_novelty(report, before),
     )
-
-
-def _tidy(store: Store) -> None:
-    if store.exists():
-        pack_as_needed(store)
-        if isinstance(store, Folder):
-            write_snapshot(store)
 
 
 def _novelty(report: PublishReport, before: Catalog) -> Novelty:

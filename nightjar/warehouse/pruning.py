@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.reading.querying import QUERY_TIMEOUT_SECONDS, run_query
+from nightjar.warehouse.reading.damage import listed
+from nightjar.warehouse.reading.querying import run_query
 from nightjar.warehouse.reading.reader import Reader
 from nightjar.warehouse.reading.snapshot import write_snapshot
+from nightjar.warehouse.reading.time_limit import TimeLimit
 from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.storage.segments import Catalog, Segment
 from nightjar.warehouse.storage.store import Store
-from nightjar.warehouse.writing.packing import merge, remove_retired
+from nightjar.warehouse.writing.packing import alone_in, merge, remove_retired
 
-_LOCK_TIMEOUT_SECONDS = 60.0
+_TRIES = 5
 
 _AGE = re.compile(r"(\d+)([hdwy])")
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1), "y": timedelta(days=365)}
@@ -29,8 +31,16 @@ WITH ranked AS (
         model,
         status,
         coalesce(started_at, published_at) AS started_at,
-        row_number() OVER (PARTITION BY env_id, model ORDER BY started_at DESC NULLS LAST, run_id) AS place
+        row_number() OVER (
+            PARTITION BY env_id, model
+            ORDER BY
+                is_full DESC NULLS LAST,
+                is_sound DESC NULLS LAST,
+                coalesce(started_at, published_at) DESC,
+                run_id
+        ) AS place
     FROM segments.runs
+    LEFT JOIN (SELECT run_id, is_full, is_sound FROM finished_runs) USING (run_id)
 )
 SELECT run_id, env_id, model, status, started_at
 FROM ranked
@@ -52,7 +62,8 @@ class Criteria:
     Attributes:
         before: started earlier than this.
         env_id, model, status: exactly so.
-        keep_last: the newest so many runs of each environment and model stay in any case.
+        keep_last: so many runs of each environment and model stay in any case: the newest that can stand for their
+            model, as in ``leaderboard``, before quick ones and those that failed.
     """
 
     before: datetime | None = None
@@ -106,10 +117,10 @@ def candidates(store: Store, criteria: Criteria) -> list[Candidate]:
     Raises:
         WarehouseError: the warehouse cannot be read.
     """
-    reader = Reader(store)
+    reader, limit = Reader(store), TimeLimit()
     try:
-        runs = reader.ask(lambda connection: run_query(connection, _CANDIDATES, vars(criteria), QUERY_TIMEOUT_SECONDS))
-        counts = reader.ask(lambda connection: run_query(connection, _COUNTS, None, QUERY_TIMEOUT_SECONDS))
+        runs = reader.ask(lambda connection: run_query(connection, _CANDIDATES, vars(criteria), limit))
+        counts = reader.ask(lambda connection: run_query(connection, _COUNTS, None, limit))
     finally:
         reader.close()
     rollouts, catalog = dict(counts.rows), store.catalog()
@@ -123,16 +134,15 @@ def prune(store: Store, run_ids: Collection[str]) -> None:
     """Removes runs, and the examples that no other run uses.
 
     Packs are written anew without them. When the process is killed, some of the runs are gone and the others there.
+    In an object store, the packs of before stay for an hour.
 
     Raises:
         WarehouseError: another process is packing, or the disk is full or broken.
     """
     doomed = sorted(run_ids)
-    with store.packing_alone(timeout_seconds=_LOCK_TIMEOUT_SECONDS) as alone:
-        if not alone:
-            raise WarehouseError(f"The warehouse {store} is being packed by another process. Try again later.")
+    with alone_in(store):
         remove_retired(store, older_than=timedelta(0))
-        _remove(store, doomed)
+        _remove_until_gone(store, doomed)
         remove_retired(store, older_than=timedelta(0))
     if isinstance(store, Folder):
         write_snapshot(store)
@@ -145,6 +155,20 @@ def _share(catalog: Catalog, run_id: str, rollouts: dict[str, int]) -> int:
     if len(holder.versions) == 1:
         return holder.size
     return round(holder.size * rollouts.get(run_id, 0) / max(1, holder.rows["rollouts"]))
+
+
+def _remove_until_gone(store: Store, doomed: Sequence[str]) -> None:
+    """Removes runs, again where another machine has put them into a pack meanwhile; a publish may bring one back."""
+    for _ in range(_TRIES):
+        _remove(store, doomed)
+        holders = store.catalog().holders
+        packed = [run_id for run_id in doomed if run_id in holders and holders[run_id].is_pack]
+        if not packed:
+            return
+    raise WarehouseError(
+        f"Cannot prune the warehouse {store}: {listed(packed)} came back with a pack of another machine, "
+        f"{_TRIES} times. Try again later."
+    )
 
 
 def _remove(store: Store, doomed: Sequence[str]) -> None:
@@ -178,8 +202,17 @@ def _remove_emptied(store: Store, emptied: Sequence[Segment], doomed: Sequence[s
     catalog = store.catalog()
     names = {segment.segment_id for segment in emptied}
     others = [segment for name, segment in catalog.live.items() if segment.is_pack and name not in names]
-    if others:
+    if others and not store.is_remote:  # there, no pack relies on another
         merge(store, [*emptied, min(others, key=lambda segment: segment.rows["rollouts"])], without=doomed)
     else:
-        for name in names:
-            store.remove(name)
+        for segment in emptied:
+            for name in _with_sources(catalog, segment):
+                store.remove(name)
+
+
+def _with_sources(catalog: Catalog, segment: Segment) -> Iterator[str]:
+    """Yields the names of what a pack was made of, which would count again without it, and then its own."""
+    for name in segment.replaces:
+        if name in catalog.segments:
+            yield from _with_sources(catalog, catalog.segments[name])
+    yield segment.segment_id

@@ -30,13 +30,13 @@ from nightjar.warehouse.storage.segments import COMMIT, KINDS, Catalog, Segment,
 from nightjar.warehouse.writing.bulk import Progress, publish_all, silent
 from nightjar.warehouse.writing.packing import (
     LARGE_ROLLOUTS,
+    alone_in,
     new_pack_id,
     pack_everything,
     remove_retired,
 )
 from nightjar.warehouse.writing.publishing import PublishReport, write_files
-
-_LOCK_TIMEOUT_SECONDS = 60.0
+from nightjar.warehouse.writing.shared_examples import has_whole_examples
 
 
 @dataclass
@@ -113,9 +113,7 @@ def rebuild(folder: Folder, run_dirs: Sequence[Path], progress: Progress = silen
     started = time.monotonic()
     report = RebuildReport()
     folder.make()
-    with folder.packing_alone(timeout_seconds=_LOCK_TIMEOUT_SECONDS) as alone, folder.scratch() as scratch:
-        if not alone:
-            raise WarehouseError(f"The warehouse {folder} is being packed by another process. Try again later.")
+    with alone_in(folder), folder.scratch() as scratch:
         _mend_all(folder, report)
         old, fresh = folder.catalog(), Folder(scratch)
         _publish(fresh, run_dirs, report, progress)
@@ -237,10 +235,11 @@ class _Keeping:
         }
 
     def _example_segments(self, segments: Sequence[Segment]) -> tuple[str, ...]:
-        """Where the examples of some segments are: in themselves, and in all packs where one of them is a pack."""
+        """Where the examples of some segments are: in themselves, and in whole packs where one of them is a pack."""
         own = {segment.segment_id for segment in segments}
         if any(segment.is_pack for segment in segments):
-            own |= {name for name, one in self._old.segments.items() if one.is_pack and name not in self._old.replaced}
+            packs = (one for name, one in self._old.segments.items() if one.is_pack and name not in self._old.replaced)
+            own |= {one.segment_id for one in packs if has_whole_examples(self._folder, one)}
         return tuple(sorted(own - self._unreadable))
 
     def _find_unreadable(self) -> frozenset[str]:

@@ -8,8 +8,7 @@ from importlib import resources
 
 import duckdb
 
-from nightjar.errors import WarehouseError
-from nightjar.warehouse.database import transaction
+from nightjar.warehouse.database import newer, transaction
 
 _LEDGER = """
 CREATE TABLE IF NOT EXISTS migrations (
@@ -49,16 +48,8 @@ def version(connection: duckdb.DuckDBPyConnection) -> int:
     known = migrations()[-1].number
     found = _last_applied(connection)
     if found > known:
-        raise WarehouseError(
-            f"The warehouse is at version {found}, this Nightjar knows version {known}. "
-            "Upgrade Nightjar: pip install --upgrade nightjar-evals"
-        )
+        raise newer(found, known)
     return found
-
-
-def is_current(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Says whether every known step was applied; raises like :func:`version`."""
-    return version(connection) == migrations()[-1].number
 
 
 def migrate(connection: duckdb.DuckDBPyConnection) -> None:

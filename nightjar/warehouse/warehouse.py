@@ -10,14 +10,9 @@ import duckdb
 
 from nightjar.warehouse.backend import open_backend
 from nightjar.warehouse.location import Kind, folder_of, kind_of, resolve_warehouse, shown
-from nightjar.warehouse.reading.querying import (
-    QUERY_TIMEOUT_SECONDS,
-    Parameters,
-    QueryResult,
-    run_arrow_query,
-    run_query,
-)
+from nightjar.warehouse.reading.querying import Parameters, QueryResult, run_arrow_query, run_query
 from nightjar.warehouse.reading.stopping import run_stoppable
+from nightjar.warehouse.reading.time_limit import QUERY_TIMEOUT_SECONDS, TimeLimit
 from nightjar.warehouse.writing.publishing import PublishReport
 
 if TYPE_CHECKING:
@@ -85,9 +80,10 @@ class Warehouse:
         Raises:
             WarehouseError: there is no warehouse, the statement is refused, takes too long or too much memory.
         """
+        limit = TimeLimit(timeout_seconds)
         return self._backend.ask(
             lambda connection: run_stoppable(
-                lambda: run_query(connection, sql, parameters, timeout_seconds), connection.interrupt
+                lambda: run_query(connection, sql, parameters, limit), connection.interrupt
             )
         )
 
@@ -99,9 +95,10 @@ class Warehouse:
         timeout_seconds: float = QUERY_TIMEOUT_SECONDS,
     ) -> pa.Table:
         """Runs one statement that only reads, and returns an Arrow table; otherwise like ``query``."""
+        limit = TimeLimit(timeout_seconds)
         return self._backend.ask(
             lambda connection: run_stoppable(
-                lambda: run_arrow_query(connection, sql, parameters, timeout_seconds), connection.interrupt
+                lambda: run_arrow_query(connection, sql, parameters, limit), connection.interrupt
             )
         )
 

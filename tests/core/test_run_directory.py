@@ -65,6 +65,14 @@ class TestReservedRoom:
                 directory.write_metadata({"status": "completed"})
             assert directory.read_metadata() == {"status": "failed"}
 
+    def test_grows_with_the_metadata(self, tmp_path):
+        with RunDirectory(tmp_path / "r1") as directory:
+            directory.write_metadata({"status": "running", "tags": ["x" * 60_000]})
+            assert not (directory.path / ".metadata.json.reserve").exists()
+            directory.reserve_room()
+            directory.write_metadata({"status": "running", "tags": ["x" * 60_000]})
+            assert (directory.path / ".metadata.json.reserve").stat().st_size > 120_000
+
     def test_is_free_again_afterwards(self, full):
         with RunDirectory(full) as directory:
             directory.reserve_room()

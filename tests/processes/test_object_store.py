@@ -429,6 +429,97 @@ class TestPacking:
         assert warehouse.query("SELECT DISTINCT run_id FROM rollouts ORDER BY ALL").rows == [("run-0",), ("run-2",)]
 
 
+class TestPruningWhileAnotherPacks:
+    """What two machines do at once, played in every order by one process at the moment of a commit."""
+
+    @pytest.fixture
+    def place(self, run_dirs):
+        url = f"memory://{uuid.uuid4().hex}/warehouse"
+        for run_dir in run_dirs[:3]:
+            Warehouse(url).publish(run_dir)
+        return url
+
+    @pytest.fixture
+    def meanwhile(self, monkeypatch):
+        """Does something once when the next pack is about to be committed, or has just been."""
+
+        def arrange(before=None, after=None):
+            commit, todo = object_store.ObjectStore.commit, {"before": before, "after": after}
+
+            def do(when):
+                if action := todo.pop(when, None):
+                    action()
+
+            def interrupted(self, segment, scratch):
+                do("before")
+                is_new = commit(self, segment, scratch)
+                do("after")
+                return is_new
+
+            monkeypatch.setattr(object_store.ObjectStore, "commit", interrupted)
+
+        return arrange
+
+    @pytest.mark.parametrize("moment", ["before", "after"])
+    @pytest.mark.parametrize("is_packed", [False, True])
+    def test_a_run_that_is_pruned_while_it_is_packed_stays_away(self, place, run_dirs, meanwhile, moment, is_packed):
+        if is_packed:
+            pack_everything(open_store(place))
+            Warehouse(place).publish(run_dirs[3])
+        others = ["run-0", "run-2", *(["run-3"] if is_packed else [])]
+        meanwhile(**{moment: lambda: prune(open_store(place), ["run-1"])})
+        with suppress(WarehouseError):
+            pack_everything(open_store(place))
+        assert runs(Warehouse(place)) == others
+        pack_everything(open_store(place))
+        assert runs(Warehouse(place)) == others
+        assert Warehouse(place).query("SELECT count(DISTINCT run_id), count(prompt) > 0 FROM rollouts").rows == [
+            (len(others), True)
+        ]
+
+    def test_the_packer_says_so_and_leaves_no_pack(self, place, meanwhile):
+        meanwhile(before=lambda: prune(open_store(place), ["run-1"]))
+        with pytest.raises(WarehouseError) as caught:
+            pack_everything(open_store(place))
+        assert str(caught.value) == (
+            f"Cannot pack the warehouse {place}: run 'run-1' was removed from it meanwhile. Try again."
+        )
+        assert not any(segment.is_pack for segment in open_store(place).catalog().segments.values())
+        assert pack_everything(open_store(place)) == 1
+
+    def test_a_run_that_is_packed_while_it_is_pruned_goes(self, place, monkeypatch):
+        """The pack is committed, and found good, between the pruner's listing and its first removal."""
+        remove, todo = object_store.ObjectStore.remove, [lambda: pack_everything(open_store(place))]
+
+        def interrupted(self, segment_id):
+            while todo:
+                todo.pop()()
+            remove(self, segment_id)
+
+        monkeypatch.setattr(object_store.ObjectStore, "remove", interrupted)
+        prune(open_store(place), ["run-1"])
+        assert runs(Warehouse(place)) == ["run-0", "run-2"]
+
+    def test_other_runs_survive_a_packer_that_slept_for_long(self, place, monkeypatch, meanwhile):
+        """All that its pack replaces is gone when it wakes up: the pack is the only one that holds the runs."""
+        monkeypatch.setattr("nightjar.warehouse.writing.packing.RETIRED_FOR", timedelta(0))
+        meanwhile(after=lambda: pack_everything(open_store(place)))
+        pack_everything(open_store(place))
+        assert runs(Warehouse(place)) == ["run-0", "run-1", "run-2"]
+
+    def test_what_is_pruned_from_a_pack_does_not_come_back_as_what_the_pack_was_made_of(self, place):
+        pack_everything(open_store(place))
+        prune(open_store(place), ["run-0", "run-1", "run-2"])
+        assert open_store(place).catalog().segments == {}
+
+    def test_what_readers_may_need_stays_when_runs_are_pruned(self, place):
+        pack_everything(open_store(place))
+        with Warehouse(place).connect() as elsewhere:
+            prune(open_store(place), ["run-1"])
+            assert elsewhere.execute("SELECT count(DISTINCT run_id) FROM rollouts").fetchall() == [(3,)]
+        assert runs(Warehouse(place)) == ["run-0", "run-2"]
+
+
 class TestTrouble:
     def test_a_server_that_is_away_for_some_seconds_is_waited_for(self, warehouse, location, run_dirs, doorway):
         doorway.close()

@@ -12,9 +12,14 @@ import pytest
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import Warehouse
+from nightjar.warehouse.database import explained
 from nightjar.warehouse.doctor import diagnose, fix
+from nightjar.warehouse.reading import damage
+from nightjar.warehouse.reading.querying import run_query
+from nightjar.warehouse.reading.reader import Reader
+from nightjar.warehouse.reading.time_limit import TimeLimit
 from nightjar.warehouse.storage.folder import Folder
-from nightjar.warehouse.storage.segments import KINDS
+from nightjar.warehouse.storage.segments import KINDS, digest_of
 from nightjar.warehouse.writing.packing import merge, pack_everything
 
 ALL = "SELECT count(*), sum(reward), max(completion::VARCHAR) FROM rollouts"
@@ -150,8 +155,12 @@ class TestAQuery:
 
     def test_where_the_message_itself_is_no_text(self, house):
         flip(segment(house) / "rollouts.parquet", "completion")
-        with pytest.raises(WarehouseError, match=r"rollouts.parquet is not as it was written: .* doctor --deep"):
+        with pytest.raises(WarehouseError) as caught:
             house.query(ALL)
+        assert str(caught.value) == (
+            "The query failed: it holds text that is none in UTF-8. That may be damage. "
+            f"Run: nightjar warehouse doctor --deep --warehouse {house.folder}"
+        )
 
     def test_says_what_is_not_in_the_answer(self, house, caplog):
         path = segment(house)
@@ -179,6 +188,55 @@ class TestAQuery:
     def test_a_mistake_of_the_user_is_no_damage(self, house, sql):
         with pytest.raises(WarehouseError, match="The query failed: "):
             house.query(sql)
+
+    @pytest.mark.parametrize(
+        ("sql", "read"),
+        [
+            ("SELECT error('parquet')", 0),
+            ("FROM read_parquet('{segments}/*/nope.parquet')", 0),
+            ("SELECT error('parquet {segments}/{run}/rollouts.parquet {segments}/{run}/runs.parquet')", 1),
+        ],
+    )
+    def test_what_fails_as_if_by_damage_reads_no_other_file_than_it_names(self, house, monkeypatch, sql, read):
+        files = []
+        monkeypatch.setattr(damage, "digest_of", lambda path: files.append(path) or digest_of(path))
+        for ask in (house.query, house.query_arrow):
+            files.clear()
+            with pytest.raises(WarehouseError, match="The query failed: "):
+                ask(sql.format(segments=house.folder / "segments", run=segment(house).name))
+            assert len(files) == read
+
+    def test_a_file_that_nobody_removed_is_looked_for_once(self, house):
+        asked = []
+
+        def question(connection):
+            asked.append(connection)
+            with explained("The query failed"):
+                connection.execute(f"FROM read_parquet('{house.folder}/segments/*/nope.parquet')")
+
+        with pytest.raises(WarehouseError, match="No files found"):
+            Reader(Folder(house.folder)).ask(question)
+        assert len(asked) == 1
+
+    def test_one_that_was_removed_meanwhile_is_looked_for_again_in_the_time_that_is_left(self, house):
+        limit, tries = TimeLimit(0.5), []
+
+        def question(connection):
+            tries.append(len(tries))
+            house.publish(write_next(house, len(tries)))
+            run_query(connection, "SELECT sleep_ms(300)", None, limit)
+            run_query(connection, f"FROM read_parquet('{house.folder}/segments/*/nope.parquet')", None, limit)
+
+        def write_next(house, number):
+            run_dir = house.folder.parent / "evals" / f"more-{number}"
+            shutil.copytree(run_dir.with_name("run-1"), run_dir)
+            metadata = json.loads((run_dir / "metadata.json").read_text())
+            (run_dir / "metadata.json").write_text(json.dumps(metadata | {"run_id": run_dir.name}))
+            return run_dir
+
+        with pytest.raises(WarehouseError, match=r"stopped after 0\.5 s"):
+            Reader(Folder(house.folder)).ask(question)
+        assert tries == [0, 1]
 
     def test_the_path_of_the_command_can_be_typed(self, house, tmp_path):
         moved = house.folder.rename(tmp_path / "our house")

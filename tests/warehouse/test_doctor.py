@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -215,6 +216,16 @@ class TestTheDatabaseFile:
         assert "moved/nightjar.duckdb cannot be used" in found(moved)[0][0]
         fix(moved)
         assert found(moved) == []
+
+    def test_under_another_name_it_is_the_same(self, folder, tmp_path, monkeypatch):
+        link = tmp_path / "link"
+        link.symlink_to(folder.path, target_is_directory=True)
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        for name in (link, tmp_path / "elsewhere" / ".." / folder.path.name, Path("..", folder.path.name)):
+            assert diagnose(Folder(name)).findings == []
+            fix(Folder(name))
+        assert diagnose(folder).findings == []
 
     def test_a_write_ahead_file_beside_it(self, folder):
         (folder.path / "nightjar.duckdb.wal").write_bytes(b"")

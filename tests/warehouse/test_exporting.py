@@ -12,9 +12,12 @@ import pytest
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.export import ExportFormat, Selection, export
+from nightjar.warehouse.export import ExportFormat, Selection, export, exporting
 from nightjar.warehouse.export import runs as export_runs
+from nightjar.warehouse.export.runs import ExportConnection
+from nightjar.warehouse.pruning import prune
 from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.writing.packing import pack_everything
 
 
 @pytest.fixture(scope="module")
@@ -263,6 +266,41 @@ class TestTheTarget:
             writing.send_signal(signal.SIGKILL)
             writing.wait(30)
             assert not (tmp_path / name).exists()
+
+    @pytest.mark.parametrize("name", ["x", "x.duckdb"])
+    @pytest.mark.parametrize("moment", ["after it was chosen", "while it is written"])
+    def test_a_run_that_is_removed_meanwhile_is_named(self, tmp_path, write_run, monkeypatch, name, moment):
+        folder = tmp_path / "warehouse"
+        for run_id in ("a", "b"):
+            Warehouse(folder).publish(write_run(tmp_path / "evals", run_id))
+        where, function = (
+            (exporting, "choose_runs") if moment == "after it was chosen" else (ExportConnection, "slices")
+        )
+        usual = getattr(where, function)
+
+        def removing(*arguments):
+            done = usual(*arguments)
+            prune(Folder(folder), ["a"])
+            return done
+
+        monkeypatch.setattr(where, function, removing)
+        with pytest.raises(WarehouseError, match=r"Cannot export run 'a': it was removed from .* meanwhile"):
+            export(Folder(folder), tmp_path / name)
+        assert not (tmp_path / name).exists()
+
+    @pytest.mark.parametrize("name", ["x", "x.duckdb"])
+    def test_what_is_packed_meanwhile_is_there(self, tmp_path, write_run, monkeypatch, name):
+        folder = tmp_path / "warehouse"
+        for run_id in ("a", "b"):
+            Warehouse(folder).publish(write_run(tmp_path / "evals", run_id))
+        usual = ExportConnection.slices
+
+        def packing(self, runs):
+            pack_everything(Folder(folder))
+            return usual(self, runs)
+
+        monkeypatch.setattr(ExportConnection, "slices", packing)
+        assert export(Folder(folder), tmp_path / name).rows["rollouts"] == 8
 
     def test_a_failure_leaves_nothing(self, house, write, tmp_path, nightjar):
         """A damaged file is noticed when it is read."""

@@ -71,6 +71,13 @@ class TestAnswers:
     def test_equal_names_become_distinct(self, published):
         result = published.query("SELECT 1 AS a, 2 AS b, 3 AS a, 4 AS a")
         assert result.columns == ("a", "b", "a_2", "a_3")
+        assert published.query("SELECT 1 AS a, 2 AS a, 3 AS a_2, 4 AS a").columns == ("a", "a_2", "a_2_2", "a_3")
+
+    def test_thousands_of_equal_names_are_no_trouble(self, published):
+        """It took longer than anybody waits where each was compared with all before it."""
+        result = published.query(f"SELECT {', '.join(['1'] * 5000)}")
+        assert len(set(result.columns)) == 5000
+        assert result.columns[-1] == "1_5000"
 
     @pytest.mark.parametrize(
         "sql",
@@ -495,6 +502,7 @@ class TestLimits:
             "SELECT range(200_000)",
             "SELECT [repeat('x', 100_000)] FROM range(100)",
             "SELECT map {'a': repeat('x', 5_000_000)}, {'b': [repeat('x', 5_000_000)]}",
+            f"SELECT {', '.join(['1'] * 20_001)} WHERE false",
         ],
     )
     def test_refuses_an_answer_that_is_too_large(self, published, monkeypatch, sql):

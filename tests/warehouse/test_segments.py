@@ -1,5 +1,6 @@
 """What counts of the segments that are there: the newest version of every run, exactly once."""
 
+import json
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 
@@ -48,7 +49,12 @@ class TestSegment:
         with pytest.raises(WarehouseError, match=r"Segment 'a\.1' is damaged: segment\.json: "):
             Segment.load("a.1", content)
 
-    def test_unknown_fields_are_damage_unless_the_schema_is_newer(self):
+    def test_what_a_later_nightjar_says_besides_is_no_damage(self):
+        written = segment("a.1", {"a": "1"})
+        content = json.loads(written.dump()) | {"packed_by": "ada", "segment_id": "other"}
+        assert Segment.load("a.1", json.dumps(content).encode()) == written
+
+    def test_missing_fields_are_damage_unless_the_schema_is_newer(self):
         with pytest.raises(WarehouseError, match="damaged"):
             Segment.load("a.1", segment("a.1", {}).dump().replace(b'"rows"', b'"lines"'))
         with pytest.raises(WarehouseError, match=r"at version 4, this Nightjar knows version 3\. Upgrade Nightjar"):

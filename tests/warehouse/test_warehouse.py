@@ -14,9 +14,11 @@ import pytest
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import Warehouse, resolve_warehouse, schema
+from nightjar.warehouse.storage.scratch import scratch_name
 from nightjar.warehouse.storage.segments import KINDS
 from nightjar.warehouse.storage.versions import is_held, make_version
 from nightjar.warehouse.writing.packing import pack_everything
+from nightjar.warehouse.writing.run_files import read_run
 
 
 @pytest.fixture
@@ -62,6 +64,15 @@ def contents(warehouse):
 def files(folder):
     """Every file of the segments, with its content and when it was written."""
     return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("segments/*/*")}
+
+
+NO_PROCESS = 4194305
+"""Above the largest id that Linux gives."""
+
+
+def renamed(scratch, pid):
+    """Returns what a scratch folder of this process would be called, were it that of another."""
+    return scratch.with_name(scratch.name.replace(f"-{os.getpid()}-", f"-{pid}-", 1))
 
 
 class TestPublish:
@@ -298,6 +309,32 @@ class TestPublish:
         assert json.loads(tools) == [{"name": "search"}]
         assert (json.loads(task), answer) == ({"question": "?"}, "42")
 
+    @pytest.mark.parametrize("names", [["a", "A"], ["Reward"], [""], ["state", "STATE"], ["x", "reward", "PROMPT"]])
+    def test_columns_of_the_environment_may_have_any_names(self, warehouse, tmp_path, run_writer, names):
+        """To DuckDB, columns whose names differ in capitals only are one, and a column has a name."""
+        common = {
+            "prompt": [{"role": "user", "content": 'é "\u20ac" \n'}],
+            "metrics": {"m": math.nan},
+            "info": {"x": 1e16},
+        }
+        values = {name: {"huge": 2**80, "of": name} for name in names if name != "reward"}
+        rows = [run_writer.rollout(0, 0, **common, **values), run_writer.rollout(0, 1)]
+        plain = run_writer.write(tmp_path / "plain", [run_writer.rollout(0, 0, **common)], run_id="plain")
+        warehouse.publish(plain)
+        warehouse.publish(run_writer.write(tmp_path / "run", rows, state_columns=names))
+        query = "SELECT state, reward, content_id FROM segments.rollouts WHERE run_id = ? ORDER BY rollout_index"
+        (first, reward, content), (second, _, _) = warehouse.query(query, ["run-1"]).rows
+        assert json.loads(first) == values
+        assert json.loads(second) == dict.fromkeys(values)
+        assert (reward, content) == one(warehouse, query, ["plain"])[1:]
+
+    def test_a_damaged_line_is_named_whatever_the_columns_are_called(self, warehouse, tmp_path, run_writer):
+        run_dir = run_writer.write(tmp_path / "run", state_columns=["a", "A"])
+        with (run_dir / "results.jsonl").open("a") as file:
+            file.write("{torn}\n[]\n")
+        with pytest.raises(WarehouseError, match=r"Cannot read .*run/results\.jsonl: .*near line"):
+            warehouse.publish(run_dir)
+
     def test_the_configuration_is_kept(self, warehouse, run_dir):
         (run_dir / "config.json").write_text('{"model": "gpt-4.1-mini", "tags": ["ü"]}')
         warehouse.publish(run_dir)
@@ -532,15 +569,19 @@ class TestOthers:
     def test_what_a_dead_process_left_half_written_is_removed(self, warehouse, run_dir, tmp_path, run_writer):
         warehouse.publish(run_dir)
         segments = warehouse.folder / "segments"
-        dead = segments / f".writing-4194305-0123-{socket.gethostname()}"  # above the largest id that Linux gives
-        alive = segments / f".writing-{os.getpid()}-0123-{socket.gethostname()}"
-        for folder in (dead, alive):
+        alive, dead, elsewhere, reused, forgotten = (segments / scratch_name() for _ in range(5))
+        dead = renamed(dead, pid=NO_PROCESS)
+        elsewhere = segments / f".writing-{NO_PROCESS}-0123-{socket.gethostname()}"  # a container of the same name
+        forgotten = segments / f".writing-{NO_PROCESS}-0123-another-machine"
+        for folder in (alive, dead, elsewhere, reused, forgotten):
             folder.mkdir()
             (folder / "runs.parquet").write_text("half")
+        for folder in (reused, forgotten):
+            os.utime(folder, (0, 0))
         assert one(warehouse, "SELECT count(*) FROM runs") == (1,)
         warehouse.publish(run_writer.write(tmp_path / "other", run_id="run-2"))
-        assert not dead.exists()
-        assert alive.exists()
+        left = [folder.exists() for folder in (alive, elsewhere, dead, reused, forgotten)]
+        assert left == [True, True, False, False, False]
 
     def test_a_connection_of_ones_own_goes_on_after_a_pack(self, warehouse, tmp_path, run_writer, fan_in):
         for number in range(fan_in - 1):
@@ -562,7 +603,7 @@ class TestCatalog:
         relations = {row[0] for row in catalog.rows}
         assert relations == {
             *("runs", "rollouts", "attempts", "examples", "prices", "metrics", "errors", "leaderboard", "history"),
-            *("pass_at_k", "example_rewards", "regressions", "cost", "retries"),
+            *("pass_at_k", "example_rewards", "regressions", "cost", "retries", "finished_runs"),
         }
         assert all(about for _, about, *_ in catalog.rows)
         assert ("rollouts", "reward", "DOUBLE", "NULL for a failed rollout, never 0") in [
@@ -624,6 +665,17 @@ class TestVersions:
         first = make_version(attempts=5, newest_attempt=10.0, ended=11.0, published=12.0, digest="ff")
         again = make_version(attempts=5, newest_attempt=10.0, ended=11.0, published=99.0, digest="ff")
         assert is_held(first, again)
+
+    def test_a_time_without_a_zone_is_in_utc_wherever_it_is_read(self, tmp_path, run_writer, monkeypatch):
+        versions = set()
+        for zone in ("UTC", "America/New_York", "Asia/Tokyo"):
+            monkeypatch.setenv("TZ", zone)
+            time.tzset()
+            run_dir = run_writer.write(tmp_path / zone, finished_at="2026-11-20T18:01:01")
+            versions.add(read_run(run_dir, tmp_path).version.split("-")[2])
+        monkeypatch.undo()
+        time.tzset()
+        assert versions == {"1795197661000"}
 
     @pytest.mark.parametrize("run_id", [".hidden", "..", ".writing-1-2", "a/b", "x" * 240, "é" * 60])
     def test_a_run_of_any_name_is_published(self, run_id, tmp_path, run_writer):

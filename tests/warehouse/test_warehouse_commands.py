@@ -305,7 +305,8 @@ class TestPrune:
         """Four runs of one environment on four nights, and one of another; the first of them share no example."""
         for night in range(1, 5):
             started_at = f"2026-01-0{night}T00:00:00+00:00"
-            house.publish(write_run(evals, f"night-{night}", started_at=started_at, examples=6 - night))
+            size = {"examples": 6 - night, "num_examples": 5}
+            house.publish(write_run(evals, f"night-{night}", started_at=started_at, **size))
         house.publish(write_run(evals, "other", env_id="chess", status="failed", started_at="2026-01-01T00:00:00Z"))
         return house
 
@@ -326,6 +327,13 @@ class TestPrune:
         assert nights.query("SELECT count(*) FROM examples").rows == [(2,)]
         assert nights.query("SELECT count(DISTINCT run_id) FROM attempts").rows == [(2,)]
         assert nightjar("warehouse", "doctor", "--deep").code == 0
+
+    def test_a_quick_run_is_not_kept_instead_of_a_whole_one(self, house, evals, write_run, nightjar):
+        house.publish(write_run(evals, "nightly", examples=5, started_at="2026-01-01T00:00:00Z"))
+        house.publish(write_run(evals, "quick", examples=1, started_at="2026-01-02T00:00:00Z"))
+        house.publish(write_run(evals, "failed", status="failed", started_at="2026-01-03T00:00:00Z"))
+        assert nightjar("warehouse", "prune", "--keep-last", 1, "--yes").code == 0
+        assert run_ids(house) == ["nightly"]
 
     def test_a_dry_run_removes_nothing(self, nights, nightjar):
         ended = nightjar("warehouse", "prune", "--status", "failed", "--dry-run")

@@ -16,6 +16,7 @@ from nightjar.warehouse.doctor.findings import (
     FIX_DEEP,
     Finding,
     known_here,
+    number,
     rebuild_command,
 )
 from nightjar.warehouse.doctor.mending import undescribed
@@ -29,7 +30,7 @@ from nightjar.warehouse.reading.snapshot import NAME
 from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.storage.segments import COMMIT, Catalog, Segment
 from nightjar.warehouse.writing.bulk import Progress, silent
-from nightjar.warehouse.writing.packing import FAN_IN, LARGE_ROLLOUTS
+from nightjar.warehouse.writing.packing import FAN_IN, LARGE_ROLLOUTS, outdated
 
 _TRIES = 5
 _MANY_SMALL = 4 * FAN_IN
@@ -88,7 +89,8 @@ def _diagnose(folder: Folder, catalog: Catalog, *, deep: bool, progress: Progres
     sound = _without(catalog, faulty)
     totals, row_findings = _examine_rows(folder, sound, deep=deep)
     left = leftovers(folder)
-    if not all((folder.segments_path / segment.segment_id).is_dir() for segment in needed):
+    examined = [*(segment.segment_id for segment in needed), *undescribed_segments]
+    if not all((folder.segments_path / name).is_dir() for name in examined):
         return None
     return Diagnosis(
         location=str(folder),
@@ -104,6 +106,7 @@ def _diagnose(folder: Folder, catalog: Catalog, *, deep: bool, progress: Progres
             *aside_findings(folder, catalog),
             *stray_findings(folder),
             *_small_findings(folder, catalog),
+            *_outdated_findings(folder, catalog),
             *_snapshot_findings(folder, catalog, sound),
         ],
     )
@@ -165,6 +168,17 @@ def _small_findings(folder: Folder, catalog: Catalog) -> Iterator[Finding]:
     small = [segment for segment in catalog.live.values() if segment.rows["rollouts"] < LARGE_ROLLOUTS]
     if len(small) > _MANY_SMALL:
         what = f"{len(small):,} small segments slow queries down"
+        yield Finding(what, folder.command(COMPACT), needs_action=False)
+
+
+def _outdated_findings(folder: Folder, catalog: Catalog) -> Iterator[Finding]:
+    runs = outdated(catalog)
+    if runs:
+        packs = [catalog.segments[name] for name in runs]
+        gain = sum(pack.size * runs[pack.segment_id] / len(pack.versions) for pack in packs)
+        count = sum(runs.values())
+        were = "was" if count == 1 else "were"
+        what = f"{number(count, 'run')} in large packs {were} published again: about {gain / 1e6:,.1f} MB to gain"
         yield Finding(what, folder.command(COMPACT), needs_action=False)
 
 

@@ -16,11 +16,9 @@ from nightjar.warehouse.doctor.strays import remove_leftovers
 from nightjar.warehouse.reading.damage import digest_fault
 from nightjar.warehouse.reading.snapshot import write_snapshot
 from nightjar.warehouse.storage.folder import Folder
-from nightjar.warehouse.storage.segments import KINDS, Segment
+from nightjar.warehouse.storage.segments import KINDS, Segment, is_pack_id
 from nightjar.warehouse.writing.bulk import Progress, silent
-from nightjar.warehouse.writing.packing import PACK_PREFIX, remove_retired
-
-_LOCK_TIMEOUT_SECONDS = 10.0
+from nightjar.warehouse.writing.packing import alone_in, remove_retired
 
 
 @dataclass
@@ -42,7 +40,8 @@ def fix(folder: Folder, *, deep: bool = False, progress: Progress = silent) -> F
     """Does what can be done without run directories.
 
     Writes a missing or damaged ``segment.json`` anew, moves segments that cannot be read to the folder ``damaged``,
-    removes what dead processes left and what is retired for some time, and writes the database file anew.
+    removes what dead processes left and what is retired for some time, and writes the database file anew. Nobody packs
+    or prunes meanwhile.
 
     Args:
         folder: the warehouse.
@@ -50,21 +49,24 @@ def fix(folder: Folder, *, deep: bool = False, progress: Progress = silent) -> F
         progress: is told how many segments were read, when deep.
 
     Raises:
-        WarehouseError: the folder cannot be written, or a newer Nightjar wrote to it.
+        WarehouseError: another process is packing, the folder cannot be written, or a newer Nightjar wrote to it.
     """
     fixed = Fixed()
-    remove_leftovers(folder)
+    with alone_in(folder):
+        remove_leftovers(folder)
+        _mend_undescribed(folder, fixed)
+        _mend_damaged(folder, fixed, deep=deep, progress=progress)
+        remove_retired(folder)
+    write_snapshot(folder)
+    return fixed
+
+
+def _mend_undescribed(folder: Folder, fixed: Fixed) -> None:
     for name in undescribed(folder):
         if mend(folder, name):
             fixed.described.append(name)
         else:
-            _move(folder, name, fixed, keeps_examples=name.startswith(PACK_PREFIX))
-    _mend_damaged(folder, fixed, deep=deep, progress=progress)
-    with folder.packing_alone(timeout_seconds=_LOCK_TIMEOUT_SECONDS) as alone:
-        if alone:
-            remove_retired(folder)
-    write_snapshot(folder)
-    return fixed
+            _move(folder, name, fixed, keeps_examples=is_pack_id(name))
 
 
 def _mend_damaged(folder: Folder, fixed: Fixed, *, deep: bool, progress: Progress) -> None:
@@ -82,7 +84,7 @@ def _mend_damaged(folder: Folder, fixed: Fixed, *, deep: bool, progress: Progres
         if _is_as_written(folder, segments[name]):  # so segment.json is not
             if mend(folder, name, segments[name].replaces):
                 fixed.described.append(name)
-        elif (folder.segments_path / name).is_dir():  # else it was retired, and removed meanwhile
+        else:
             _move(folder, name, fixed, keeps_examples=segments[name].is_pack and "examples" not in damage[name])
 
 
@@ -99,6 +101,8 @@ def _is_as_written(folder: Folder, segment: Segment) -> bool:
 
 
 def _move(folder: Folder, name: str, fixed: Fixed, *, keeps_examples: bool) -> None:
+    if not (folder.segments_path / name).is_dir():  # somebody has removed it meanwhile
+        return
     path = set_aside(folder, name)
     fixed.set_aside[name] = path
     if keeps_examples and keep_examples(folder, name, path):

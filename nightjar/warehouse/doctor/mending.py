@@ -22,8 +22,8 @@ from nightjar.warehouse.database import connect_scratch, explained, parquet
 from nightjar.warehouse.doctor.files import is_readable
 from nightjar.warehouse.reading.relations import selection
 from nightjar.warehouse.storage.folder import Folder
-from nightjar.warehouse.storage.segments import COMMIT, KINDS, SCHEMA, Segment, digest_of
-from nightjar.warehouse.writing.packing import PACK_PREFIX, new_pack_id
+from nightjar.warehouse.storage.segments import COMMIT, KINDS, SCHEMA, Segment, digest_of, is_pack_id
+from nightjar.warehouse.writing.packing import new_pack_id
 from nightjar.warehouse.writing.publishing import write_files
 
 SET_ASIDE = "damaged"
@@ -36,10 +36,10 @@ def undescribed(folder: Folder) -> dict[str, str]:
     """Returns the segments whose ``segment.json`` cannot be used, by name, and what is wrong with it.
 
     Raises:
-        WarehouseError: a newer Nightjar wrote a segment.
+        WarehouseError: a newer Nightjar wrote a segment, or it may not be read by this user.
     """
     names = sorted(path.name for path in folder.segments_path.glob("[!.]*") if path.is_dir())
-    faults = ((name, _fault(name, folder.segments_path / name / COMMIT)) for name in names)
+    faults = ((name, _fault(folder, name)) for name in names)
     return {name: fault for name, fault in faults if fault is not None}
 
 
@@ -65,6 +65,7 @@ def mend(folder: Folder, name: str, replaces: Sequence[str] | None = None) -> bo
     if not is_something or not is_readable(folder, replace(segment, digests={})):
         return False
     replace_file(path / COMMIT, [segment.dump()])
+    (path / COMMIT).chmod(0o444)
     return True
 
 
@@ -126,9 +127,11 @@ def keep_examples(folder: Folder, name: str, path: Path) -> bool:
     return True
 
 
-def _fault(name: str, path: Path) -> str | None:
+def _fault(folder: Folder, name: str) -> str | None:
     try:
-        content = path.read_bytes()
+        content = (folder.segments_path / name / COMMIT).read_bytes()
+    except PermissionError as error:
+        raise folder.unreadable(name, error) from error
     except OSError as error:
         return f"{COMMIT}: {error.strerror}"
     try:
@@ -160,7 +163,7 @@ def _described(path: Path, name: str) -> Segment:
         sizes={kind: file.stat().st_size for kind, file in files.items()},
         created_at=datetime.fromtimestamp(files["runs"].stat().st_mtime, UTC),
         nightjar_version=_UNKNOWN,
-        replaces=() if len(versions) == 1 and not name.startswith(PACK_PREFIX) else (_UNKNOWN,),
+        replaces=() if len(versions) == 1 and not is_pack_id(name) else (_UNKNOWN,),
         digests={kind: digest_of(file) for kind, file in files.items()},
     )
 

@@ -42,5 +42,5 @@ def snapshot_fault(folder: Folder, catalog: Catalog) -> SnapshotFault | None:
         why = reason(error) if isinstance(error, duckdb.Error) else error
         return SnapshotFault(f"cannot be used: {why}", is_usable=False)
     shown = {(place, name) for place, name in _FILES.findall(row[0] if row else "")}
-    there = {(str(folder.segments_path.absolute()), name.replace("'", "''")) for name in catalog.live}
+    there = {(folder.real_path, name.replace("'", "''")) for name in catalog.live}
     return None if shown == there else SnapshotFault("does not show the newest runs", is_usable=True)

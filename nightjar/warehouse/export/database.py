@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nightjar.warehouse import schema
-from nightjar.warehouse.database import quoted
+from nightjar.warehouse.database import STORAGE_VERSION, quoted
 from nightjar.warehouse.export.runs import ExportConnection, ExportedRun
 from nightjar.warehouse.reading.relations import define_prices, views_script
-from nightjar.warehouse.reading.snapshot import STORAGE_VERSION
 from nightjar.warehouse.storage.prices import Price
 from nightjar.warehouse.storage.segments import KINDS
 from nightjar.warehouse.writing.bulk import Progress

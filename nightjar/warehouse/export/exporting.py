@@ -1,13 +1,14 @@
 """Writes some runs of a warehouse into files to hand on: Parquet, CSV, JSON lines, or one DuckDB file.
 
-A part is written at a time, so memory does not grow with the data. The target appears when it is complete.
+A part is written at a time, so memory does not grow with the data. The target appears when it is complete; where a
+segment is packed or pruned meanwhile, all of it is written again.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -24,6 +25,7 @@ from nightjar.warehouse.export.files import TABLES, write_csv, write_jsonl, writ
 from nightjar.warehouse.export.runs import ExportConnection, ExportedRun, Selection, choose_runs
 from nightjar.warehouse.export.target import MANIFEST, check_target, written_beside
 from nightjar.warehouse.reading.damage import damage_named
+from nightjar.warehouse.reading.reader import Look, read_patiently
 from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.storage.store import Store
 from nightjar.warehouse.writing.bulk import Progress, silent
@@ -107,22 +109,31 @@ def export(
     names = _checked(tables, is_folder=is_folder)
     check_target(target, store.path if isinstance(store, Folder) else None, is_folder=is_folder, force=force)
     runs = choose_runs(store, chosen)
+
+    def write(look: Look) -> dict[str, int]:
+        with written_beside(target) as beside, _reading(store, look, target) as source:
+            if not is_folder:
+                with database_name(beside) as path:
+                    return write_database(source, path, runs, store.prices(), progress)
+            beside.mkdir()
+            rows = _WRITERS[output_format](source, beside, runs, names, progress)
+            (beside / MANIFEST).write_bytes(_manifest(store, chosen, output_format, runs, rows))
+            return rows
+
+    rows = read_patiently(store, write)
+    return ExportReport(target, len(runs), rows, _length(target), time.monotonic() - started)
+
+
+@contextmanager
+def _reading(store: Store, look: Look, target: Path) -> Iterator[ExportConnection]:
+    """Gives a connection that reads the segments that are there now, until the end of the export."""
     with (
         TemporaryDirectory(prefix="nightjar-") as spill,
-        written_beside(target) as beside,
         damage_named(store),
         explained(f"Cannot export to {str(target)!r}"),
         closing(connect_scratch(Path(spill))) as connection,
     ):
-        source = ExportConnection(store, connection)
-        if is_folder:
-            beside.mkdir()
-            rows = _WRITERS[output_format](source, beside, runs, names, progress)
-            (beside / MANIFEST).write_bytes(_manifest(store, chosen, output_format, runs, rows))
-        else:
-            with database_name(beside) as path:
-                rows = write_database(source, path, runs, store.prices(), progress)
-    return ExportReport(target, len(runs), rows, _length(target), time.monotonic() - started)
+        yield ExportConnection(store, look(), connection)
 
 
 def _checked(tables: Sequence[str] | None, *, is_folder: bool) -> Sequence[str]:

@@ -10,10 +10,11 @@ import duckdb
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import quoted
-from nightjar.warehouse.reading.querying import QUERY_TIMEOUT_SECONDS, run_query
+from nightjar.warehouse.reading.querying import run_query
 from nightjar.warehouse.reading.reader import Reader
 from nightjar.warehouse.reading.relations import define_prices, selection, views_script
-from nightjar.warehouse.storage.segments import Catalog, Source
+from nightjar.warehouse.reading.time_limit import TimeLimit
+from nightjar.warehouse.storage.segments import Catalog, Segment, Source
 from nightjar.warehouse.storage.store import Store
 
 SLICE_ROLLOUTS = 50_000
@@ -64,9 +65,9 @@ def choose_runs(store: Store, chosen: Selection) -> list[ExportedRun]:
     """
     sql = _RUNS.format(condition=chosen.where or "true")
     values = {"suite": chosen.suite, "run_ids": list(chosen.run_ids) or None}
-    reader = Reader(store)
+    reader, limit = Reader(store), TimeLimit()
     try:
-        found = reader.ask(lambda connection: run_query(connection, sql, values, QUERY_TIMEOUT_SECONDS))
+        found = reader.ask(lambda connection: run_query(connection, sql, values, limit))
     except WarehouseError as error:
         if chosen.where is None:
             raise
@@ -84,13 +85,14 @@ class ExportConnection:
 
     Args:
         store: the warehouse.
+        catalog: where the runs are.
         connection: in which schema ``segments`` is made.
     """
 
-    def __init__(self, store: Store, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, store: Store, catalog: Catalog, connection: duckdb.DuckDBPyConnection) -> None:
         self.connection = connection
         self._store = store
-        self._catalog = store.catalog()
+        self._catalog = catalog
         store.prepare(connection)
         connection.execute("CREATE SCHEMA segments")
         define_prices(connection, store.prices())
@@ -98,9 +100,13 @@ class ExportConnection:
         connection.execute(views_script())
 
     def narrow(self, run_ids: Sequence[str]) -> None:
-        """Makes the connection see these runs and no others, with the examples that they use."""
+        """Makes the connection see these runs and no others, with the examples that they use.
+
+        Raises:
+            WarehouseError: one of them has been removed since it was chosen.
+        """
         catalog = self._catalog
-        holders = {catalog.holders[run_id].segment_id: catalog.holders[run_id] for run_id in run_ids}
+        holders = {holder.segment_id: holder for holder in map(self._holder, run_ids)}
         sources = [Source((name,), catalog.dead_runs(segment)) for name, segment in sorted(holders.items())]
         condition = f"run_id IN ({', '.join(map(quoted, run_ids))})" if run_ids else "false"
         for kind in ("runs", "rollouts", "attempts"):
@@ -109,10 +115,14 @@ class ExportConnection:
         self._define("examples", _example_sources(catalog, sources), used)
 
     def slices(self, runs: Sequence[ExportedRun]) -> Iterator[tuple[str, ...]]:
-        """Yields the runs in parts of a size, those together that are read from one segment."""
+        """Yields the runs in parts of a size, those together that are read from one segment.
+
+        Raises:
+            WarehouseError: one of them has been removed since it was chosen.
+        """
         by_segment: dict[str, list[ExportedRun]] = defaultdict(list)
         for run in runs:
-            by_segment[self._catalog.holders[run.run_id].segment_id].append(run)
+            by_segment[self._holder(run.run_id).segment_id].append(run)
         part: list[str] = []
         rollouts = 0
         for run in (run for _, held in sorted(by_segment.items()) for run in held):
@@ -136,6 +146,13 @@ class ExportConnection:
         parts = 1 + count // SLICE_ROLLOUTS
         for part in range(parts):
             yield f"hash({key}) % {parts} = {part}"
+
+    def _holder(self, run_id: str) -> Segment:
+        if run_id not in self._catalog.holders:
+            raise WarehouseError(
+                f"Cannot export run {run_id!r}: it was removed from {self._store} meanwhile. Export again."
+            )
+        return self._catalog.holders[run_id]
 
     def _define(self, kind: str, sources: Sequence[Source], condition: str) -> None:
         rows = selection(kind, sources, self._store.file)

@@ -1,7 +1,9 @@
 """Finds the file of a segment that an error comes from, so that the message can name it and say what to do.
 
 What DuckDB says of a damaged file depends on the byte: often it names no file, and now and then it says nothing and
-answers wrongly. So the files are compared with what ``segment.json`` says of them.
+answers wrongly. So the files are compared with what ``segment.json`` says of them: all of them where Nightjar's own
+statement failed. A user can write a statement that fails as if by damage, and no more is read for that than the one
+file that the message names; else it says how to compare the others.
 """
 
 from __future__ import annotations
@@ -11,16 +13,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import duckdb
 
 from nightjar.errors import WarehouseError
+from nightjar.warehouse.database import reason
 from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.storage.segments import KINDS, Segment, digest_of
 from nightjar.warehouse.storage.store import Store
 
-DataError = duckdb.Error | UnicodeDecodeError
-"""What DuckDB raises for damaged data; the latter where its message is itself no text."""
+RaisedByDuckDB: TypeAlias = duckdb.Error | UnicodeDecodeError
+"""Its errors; the latter where the message of one, which may quote damaged data, is itself no text."""
 
 _ANY = (duckdb.IOException, duckdb.InvalidInputException, duckdb.InternalException, duckdb.FatalException)
 """Classes of errors that damage can bring to a user's statement, beside those that have no class of their own."""
@@ -29,6 +33,8 @@ _OF_THE_DATA = re.compile(r"(?i)parquet|stats size|invalid unicode|converted typ
 """What messages about data say, and those about the statement of a user of these classes do not."""
 
 _OF_THE_DISK = re.compile(r"(?i)could not write|no space|quota")
+
+_OF_ABSENCE = re.compile(r"No files found|No such file")
 
 _OTHER_LENGTH = re.compile(r"has [\d,]+ bytes instead of [\d,]+")
 
@@ -60,7 +66,7 @@ def damage_named(store: Store, *, is_users: bool = False) -> Iterator[None]:
 
     Args:
         store: the warehouse.
-        is_users: whether the statement is a user's, so that most errors are no wonder.
+        is_users: whether the statement is a user's, so that most errors are no wonder, and few files are read.
     """
     try:
         yield
@@ -129,9 +135,9 @@ def listed(run_ids: Iterable[str]) -> str:
     return f"run{'' if len(names) == 1 else 's'} {shown}{more}" if names else "no run"
 
 
-def _message(store: Store, error: WarehouseError | DataError, *, is_users: bool) -> str | None:
+def _message(store: Store, error: WarehouseError | RaisedByDuckDB, *, is_users: bool) -> str | None:
     cause = error.__cause__ if isinstance(error, WarehouseError) else error
-    if not isinstance(cause, duckdb.Error | UnicodeDecodeError) or (is_users and not _may_be_damage(cause)):
+    if not isinstance(cause, RaisedByDuckDB) or (is_users and not _may_be_damage(cause)):
         return None
     with suppress(WarehouseError):
         catalog = store.catalog()
@@ -139,7 +145,15 @@ def _message(store: Store, error: WarehouseError | DataError, *, is_users: bool)
         fault = _find(store, segments, cause, is_users=is_users)
         if fault is not None:
             return _described(store, segments[fault.segment_id], fault)
-    return None
+    return _advised(store, error, cause) if is_users else None
+
+
+def _advised(store: Store, error: WarehouseError | RaisedByDuckDB, cause: RaisedByDuckDB) -> str:
+    """What a user's statement failed of, and what to do where that may be damage that no length shows."""
+    said = str(error) if isinstance(error, WarehouseError) else f"The query failed: {reason(error)}"
+    if not isinstance(store, Folder) or not _is_of_the_data(cause, is_users=True):
+        return said
+    return f"{said.removesuffix('.')}. That may be damage. Run: {store.command('doctor --deep')}"
 
 
 def _described(store: Store, segment: Segment, fault: Fault) -> str:
@@ -150,11 +164,11 @@ def _described(store: Store, segment: Segment, fault: Fault) -> str:
     )
 
 
-def _may_be_damage(error: DataError) -> bool:
+def _may_be_damage(error: RaisedByDuckDB) -> bool:
     return isinstance(error, (*_ANY, UnicodeDecodeError)) or type(error) is duckdb.Error
 
 
-def _find(store: Store, segments: dict[str, Segment], error: DataError, *, is_users: bool) -> Fault | None:
+def _find(store: Store, segments: dict[str, Segment], error: RaisedByDuckDB, *, is_users: bool) -> Fault | None:
     named = _named(store, segments, str(error))
     if not isinstance(store, Folder):
         return _remote_fault(named, error)
@@ -163,15 +177,17 @@ def _find(store: Store, segments: dict[str, Segment], error: DataError, *, is_us
         fault = length_fault(store, *file)
         if fault is not None and fault.is_damage:
             return fault
-    suspects = [*named, *(files if _is_of_the_data(error, is_users=is_users) else ())]
+    suspects = named if is_users or not _is_of_the_data(error) else [*named, *files]
     faults = (digest_fault(store, *file) for file in suspects)
     return next((fault for fault in faults if fault is not None and fault.is_damage), None)
 
 
-def _is_of_the_data(error: DataError, *, is_users: bool) -> bool:
-    """Says whether an error is worth reading all of the warehouse for."""
+def _is_of_the_data(error: RaisedByDuckDB, *, is_users: bool = False) -> bool:
+    """Says whether an error may come of what files hold, when all are there with their lengths."""
     if isinstance(error, duckdb.OutOfMemoryException | duckdb.InterruptException) or _OF_THE_DISK.search(str(error)):
         return False
+    if is_users and isinstance(error, duckdb.IOException):
+        return _OF_ABSENCE.search(str(error)) is None
     may_be_wrong_use = is_users and isinstance(error, duckdb.InvalidInputException)
     return not may_be_wrong_use or _OF_THE_DATA.search(str(error)) is not None
 
@@ -182,7 +198,7 @@ def _named(store: Store, segments: dict[str, Segment], message: str) -> list[tup
     return [(segments[name], kind) for name, kind in path.findall(message)[:1] if name in segments]
 
 
-def _remote_fault(named: list[tuple[Segment, str]], error: DataError) -> Fault | None:
+def _remote_fault(named: list[tuple[Segment, str]], error: RaisedByDuckDB) -> Fault | None:
     """What DuckDB says of a file that it has read; errors of the network say nothing about files."""
     text = str(error)
     length = _OTHER_LENGTH.search(text)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import TIMEOUT_MAX, Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -16,16 +16,14 @@ from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import MEMORY_LIMIT, SPILL_LIMIT, explained, quoted
 from nightjar.warehouse.reading.memory import bounded_memory
 from nightjar.warehouse.reading.reading_only import one_reading, one_statement
+from nightjar.warehouse.reading.time_limit import TimeLimit
 from nightjar.warehouse.storage.store import Readable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-QUERY_TIMEOUT_SECONDS = 60.0
-"""How long a query may run, unless the caller says otherwise."""
-
 LARGEST_ANSWER_BYTES = 2_000_000_000
-"""How much memory the rows of an answer may take."""
+"""How much memory the columns and rows of an answer may take."""
 
 Parameters = Sequence[object] | Mapping[str, object]
 """Values for ``?`` in a statement, or for ``$name``."""
@@ -34,18 +32,23 @@ LARGEST_PROCESS_BYTES = 2 * LARGEST_ANSWER_BYTES
 """How much memory this process may take beyond what it has while a query runs: DuckDB's share and the answer."""
 
 _ARROW_ERRORS = {
+    "Conversion": duckdb.ConversionException,
+    "INTERNAL": duckdb.InternalException,
     "INTERRUPT": duckdb.InterruptException,
     "IO": duckdb.IOException,
+    "Invalid Input": duckdb.InvalidInputException,
     "Out of Memory": duckdb.OutOfMemoryException,
+    "Out of Range": duckdb.OutOfRangeException,
 }
-
-_AGAIN_SECONDS = 0.05
-"""How long after an interrupt the next one comes: one that comes before the query has begun is lost."""
+"""The name that DuckDB's message begins with, to the class that it has where Arrow has made it another."""
 
 _CHUNK_ROWS = 10_000
 _CHUNK_BYTES = 64_000_000
 _CELL_BYTES = 80
 """What a number costs as an object of Python, its share of the row included."""
+
+_COLUMN_BYTES = 500
+"""What a column costs by its name and type."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,7 @@ def run_query(
     connection: duckdb.DuckDBPyConnection,
     sql: str,
     parameters: Parameters | None,
-    timeout_seconds: float,
+    limit: TimeLimit,
 ) -> QueryResult:
     """Runs one statement on a locked connection.
 
@@ -106,14 +109,13 @@ def run_query(
         connection: nothing else uses it meanwhile.
         sql: the statement.
         parameters: values for its placeholders.
-        timeout_seconds: how long it may run, more than 0. DuckDB looks at the time between its steps: one call of a
-            function, such as ``levenshtein`` of two very long texts, ends first.
+        limit: when it is stopped. DuckDB looks for that between its steps: planning the statement, and one call of a
+            function, such as ``levenshtein`` of two very long texts, end first.
 
     Raises:
-        WarehouseError: it is not one reading statement, DuckDB refuses it, it takes too long, or answers too much;
-            or there is no time for it.
+        WarehouseError: it is not one reading statement, DuckDB refuses it, it takes too long, or answers too much.
     """
-    with _checked(connection, sql, timeout_seconds) as statement:
+    with _checked(connection, sql, limit) as statement:
         return _answer(connection.execute(statement, parameters))
 
 
@@ -131,12 +133,12 @@ def run_arrow_query(
     connection: duckdb.DuckDBPyConnection,
     sql: str,
     parameters: Parameters | None,
-    timeout_seconds: float,
+    limit: TimeLimit,
 ) -> pa.Table:
     """Runs one statement on a locked connection, and returns an Arrow table; raises like ``run_query``."""
     import pyarrow as pa
 
-    with _checked(connection, sql, timeout_seconds) as statement:
+    with _checked(connection, sql, limit) as statement:
         reader = connection.sql(statement, params=parameters).to_arrow_reader(_CHUNK_ROWS)
         try:
             return pa.Table.from_batches(_within_size(reader), reader.schema)
@@ -146,6 +148,7 @@ def run_arrow_query(
 
 def _answer(cursor: duckdb.DuckDBPyConnection) -> QueryResult:
     described = cursor.description or []
+    _check_size(len(described) * _COLUMN_BYTES)
     names = _distinct(column[0] for column in described)
     return QueryResult(names, tuple(str(column[1]) for column in described), _fetch(cursor))
 
@@ -159,13 +162,21 @@ def _within_size(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
 
 @contextmanager
-def _checked(connection: duckdb.DuckDBPyConnection, sql: str, timeout_seconds: float) -> Iterator[duckdb.Statement]:
-    if not timeout_seconds > 0:
-        raise WarehouseError(f"A query needs time: expected more than 0 seconds, found {timeout_seconds:g}.")
+def _checked(connection: duckdb.DuckDBPyConnection, sql: str, limit: TimeLimit) -> Iterator[duckdb.Statement]:
     with explained("The query failed"):
         statement = one_reading(connection, sql)
-        with _limited(connection, timeout_seconds), bounded_memory(LARGEST_PROCESS_BYTES):
+        with _enough_memory(), limit.stopping(connection), bounded_memory(LARGEST_PROCESS_BYTES):
             yield statement
+
+
+@contextmanager
+def _enough_memory() -> Iterator[None]:
+    try:
+        yield
+    except (MemoryError, duckdb.OutOfMemoryException) as error:
+        raise WarehouseError(
+            f"The query takes too much memory, or more than {SPILL_LIMIT} of disk. Narrow it, or take it apart."
+        ) from error
 
 
 def _fetch(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
@@ -198,39 +209,14 @@ def _check_size(size: int) -> None:
         )
 
 
-@contextmanager
-def _limited(connection: duckdb.DuckDBPyConnection, timeout_seconds: float) -> Iterator[None]:
-    ended = Event()
-    watch = Thread(target=_interrupt, args=(connection, timeout_seconds, ended), name="nightjar-timeout", daemon=True)
-    watch.start()
-    try:
-        yield
-    except (MemoryError, duckdb.OutOfMemoryException) as error:
-        raise WarehouseError(
-            f"The query takes too much memory, or more than {SPILL_LIMIT} of disk. Narrow it, or take it apart."
-        ) from error
-    except duckdb.InterruptException as error:
-        raise WarehouseError(
-            f"The query was stopped after {timeout_seconds:g} s. Narrow it, or take it apart."
-        ) from error
-    finally:
-        ended.set()
-        watch.join()
-
-
-def _interrupt(connection: duckdb.DuckDBPyConnection, timeout_seconds: float, ended: Event) -> None:
-    """Stops what runs when the time is over, and again until it has ended."""
-    pause = min(timeout_seconds, TIMEOUT_MAX)
-    while not ended.wait(pause):
-        connection.interrupt()
-        pause = _AGAIN_SECONDS
-
-
 def _distinct(names: Iterable[str]) -> tuple[str, ...]:
-    found: list[str] = []
+    """Numbers equal names; takes time as there are names, however many are equal."""
+    found: dict[str, None] = {}
+    numbers: Counter[str] = Counter()
     for name in names:
-        unique, number = name, 2
+        unique = name
         while unique in found:
-            unique, number = f"{name}_{number}", number + 1
-        found.append(unique)
+            numbers[name] += 1
+            unique = f"{name}_{numbers[name] + 1}"
+        found[unique] = None
     return tuple(found)

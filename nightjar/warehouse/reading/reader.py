@@ -31,16 +31,32 @@ _log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 
+Look = Callable[[], Catalog]
+"""Lists the segments that are there now."""
 
-def read_patiently(operation: Callable[[], Answer]) -> Answer:
-    """Calls a function again when a segment that it was going to read was removed under its hands."""
+
+def read_patiently(store: Store, operation: Callable[[Look], Answer]) -> Answer:
+    """Calls a function again when a segment that it was going to read was removed under its hands.
+
+    Args:
+        store: the warehouse.
+        operation: is given a function that lists the segments. Where they are the same when it has missed a file,
+            nothing was removed, and its error stands.
+    """
+    seen = Catalog()
+
+    def look() -> Catalog:
+        nonlocal seen
+        seen = store.catalog()
+        return seen
+
     for _ in range(_TRIES - 1):
         try:
-            return operation()
+            return operation(look)
         except WarehouseError as error:
-            if not _is_removed(error.__cause__):
+            if not _is_removed(error.__cause__) or store.catalog().segments.keys() == seen.segments.keys():
                 raise
-    return operation()
+    return operation(look)
 
 
 class Reader:
@@ -59,8 +75,7 @@ class Reader:
         Raises:
             WarehouseError: the warehouse cannot be read, a segment is damaged, or what the function raises.
         """
-        with damage_named(self._store, is_users=True):
-            return read_patiently(lambda: self._ask(question))
+        return read_patiently(self._store, lambda look: self._ask(look, question))
 
     def close(self) -> None:
         """Lets go of the instance; the next question makes another."""
@@ -69,11 +84,12 @@ class Reader:
                 self._connection.close()
             self._connection, self._defined = None, None
 
-    def _ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
+    def _ask(self, look: Look, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
         with damage_named(self._store), explained(f"Cannot read the warehouse {self._store}"):
-            cursor = self._refreshed()
+            cursor = self._refreshed(look)
         try:
-            return question(cursor)
+            with damage_named(self._store, is_users=True):
+                return question(cursor)
         except WarehouseError as error:
             if _is_removed(error.__cause__):
                 self._defined = None
@@ -83,10 +99,10 @@ class Reader:
         finally:
             cursor.close()
 
-    def _refreshed(self) -> duckdb.DuckDBPyConnection:
+    def _refreshed(self, look: Look) -> duckdb.DuckDBPyConnection:
         """Returns a connection whose views are those of the segments that are there now."""
         with self._lock:
-            catalog, prices = self._store.catalog(), self._store.prices()
+            catalog, prices = look(), self._store.prices()
             if self._connection is None:
                 spill = Path(gettempdir()) / f"nightjar-{uuid.uuid4().hex}"
                 self._connection = connect_locked(self._store, spill)
@@ -102,7 +118,7 @@ class Reader:
         """Says what is not in any answer: a segment in a folder loses its ``segment.json`` only by damage."""
         if not isinstance(self._store, Folder):
             return
-        for name in self._store.undescribed(catalog) - self._warned:
+        for name in self._store.without_description(catalog) - self._warned:
             self._warned.add(name)
             _log.warning("Segment %r does not count: its %s is missing. %s", name, COMMIT, self._store.advice(name))
 

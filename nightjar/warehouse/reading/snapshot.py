@@ -18,17 +18,14 @@ from filelock import FileLock
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import schema
-from nightjar.warehouse.database import database_name, explained, quoted, transaction
+from nightjar.warehouse.database import STORAGE_VERSION, database_name, explained, quoted, transaction
 from nightjar.warehouse.reading.damage import damage_named
-from nightjar.warehouse.reading.reader import read_patiently
+from nightjar.warehouse.reading.reader import Look, read_patiently
 from nightjar.warehouse.reading.relations import define
 from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.storage.store import Store
 
 NAME = "nightjar.duckdb"
-
-STORAGE_VERSION = "v1.4.0"
-"""The file can be read by DuckDB 1.4 and newer."""
 
 _LOCK_NAME = "snapshot.lock"
 _LOCK_TIMEOUT_SECONDS = 30.0
@@ -46,10 +43,10 @@ def write_snapshot(folder: Store) -> None:
         return
     asked_at = time.time_ns()
     try:
-        with FileLock(folder.path / _LOCK_NAME, timeout=_LOCK_TIMEOUT_SECONDS):
+        with FileLock(folder.path / _LOCK_NAME, timeout=_LOCK_TIMEOUT_SECONDS, mode=0o666):
             if _state_of(folder.path / NAME) < asked_at:
                 with damage_named(folder):
-                    read_patiently(lambda: _replace(folder))
+                    read_patiently(folder, lambda look: _replace(folder, look))
     except (OSError, WarehouseError) as error:
         _log.warning("Cannot replace %s, which 'nightjar sql' does not need: %s", folder.path / NAME, error)
 
@@ -62,13 +59,13 @@ def _state_of(path: Path) -> int:
         return 0
 
 
-def _replace(folder: Folder) -> None:
+def _replace(folder: Folder, look: Look) -> None:
     _remove_leftovers(folder)
     beside = folder.path / f".{NAME}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp"
     listed_at = time.time_ns()
     try:
         with explained(f"Cannot write {beside}"), database_name(beside) as path:
-            _write(folder, path)
+            _write(folder, look, path)
         os.utime(beside, ns=(listed_at, listed_at))
         beside.chmod(0o444)
         with suppress(FileNotFoundError):
@@ -84,11 +81,11 @@ def _remove_leftovers(folder: Folder) -> None:
         path.unlink(missing_ok=True)
 
 
-def _write(folder: Folder, path: Path) -> None:
+def _write(folder: Folder, look: Look, path: Path) -> None:
     with duckdb.connect(":memory:") as connection:
         connection.execute(f"ATTACH {quoted(path)} AS nightjar (STORAGE_VERSION '{STORAGE_VERSION}')")
         connection.execute("USE nightjar; SET TimeZone = 'UTC'")
         with transaction(connection):
             schema.note(connection)
-            define(connection, folder.catalog(), folder.file, folder.prices())
+            define(connection, look(), folder.file, folder.prices())
         connection.execute("USE memory; DETACH nightjar")

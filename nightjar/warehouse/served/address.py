@@ -9,11 +9,8 @@ from pathlib import Path
 import duckdb
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.database import quoted, reason
+from nightjar.warehouse.database import STORAGE_VERSION, quoted, reason
 from nightjar.warehouse.location import has_secret, shown
-
-STORAGE_VERSION = "v1.4.0"
-"""A new file can be read by DuckDB 1.4 and newer."""
 
 _ALIAS = "served"
 _DATA_PATH = "?data_path="

@@ -20,7 +20,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import schema
-from nightjar.warehouse.database import connect_scratch, explained, quoted, transaction
+from nightjar.warehouse.database import connect_scratch, explained, newer, quoted, transaction
 from nightjar.warehouse.location import shown
 from nightjar.warehouse.reading.querying import connect_locked
 from nightjar.warehouse.reading.relations import PRICES_COLUMNS, insert_prices, segment_tables, views_script
@@ -262,10 +262,7 @@ def _version(connection: duckdb.DuckDBPyConnection, address: Address) -> int | N
         return None
     [(found,)] = connection.execute(f'SELECT max(number) FROM "{address.catalog}".segments.migrations').fetchall()  # noqa: S608
     if found > SCHEMA:
-        raise WarehouseError(
-            f"The warehouse {address} is at version {found}, this Nightjar knows version {SCHEMA}. "
-            "Upgrade Nightjar: pip install --upgrade nightjar-evals"
-        )
+        raise newer(found, SCHEMA, str(address))
     return int(found)
 
 

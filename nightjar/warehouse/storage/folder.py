@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
 import shutil
-import socket
-import time
-import uuid
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 
 import duckdb
@@ -19,15 +19,14 @@ from nightjar.errors import WarehouseError
 from nightjar.runs.jsonl import replace_file
 from nightjar.warehouse.storage.prices import FILE_NAME as PRICES_NAME
 from nightjar.warehouse.storage.prices import Price, dump_prices, load_prices
+from nightjar.warehouse.storage.scratch import SCRATCH_PREFIX, is_alive, scratch_name
 from nightjar.warehouse.storage.segments import COMMIT, Catalog, Segment
 
-SCRATCH_PREFIX = ".writing-"
-"""Begins the name of a segment that is not there yet."""
-
-_OTHERS_LIVE_SECONDS = 24 * 3600
 _LOCK_NAME = "packing.lock"
 _LISTINGS = 10
 """A folder is listed until it is twice the same: one listing may miss a pack and what it was made of."""
+
+_log = logging.getLogger(__name__)
 
 
 class Folder:
@@ -79,14 +78,19 @@ class Folder:
         self._known = {name: segment for name, segment in loaded.items() if segment is not None}
         return Catalog(self._known)
 
-    def undescribed(self, catalog: Catalog) -> set[str]:
+    def without_description(self, catalog: Catalog) -> set[str]:
         """Returns the names of what would be segments, had they a ``segment.json``: in a folder, they have lost it."""
         unknown = ((name, self.segments_path / name) for name in self._listed() - catalog.segments.keys())
         return {name for name, path in unknown if any(path.glob("*.parquet")) and not (path / COMMIT).exists()}
 
     def file(self, segment_id: str, kind: str) -> str:
         """Returns where DuckDB finds a file of a segment."""
-        return str((self.segments_path / segment_id / f"{kind}.parquet").absolute())
+        return f"{self.real_path}/{segment_id}/{kind}.parquet"
+
+    @cached_property
+    def real_path(self) -> str:
+        """Of ``segments_path``: the same however the warehouse is named, with ``..`` or through a link."""
+        return os.path.realpath(self.segments_path)
 
     def command(self, words: str) -> str:
         """Returns the line to type for a command of ``nightjar warehouse`` on this one.
@@ -106,9 +110,17 @@ class Folder:
         """
         return f"Run: {self.command('doctor --deep' if is_hidden else 'doctor')}"
 
+    def unreadable(self, segment_id: str, error: OSError) -> WarehouseError:
+        """Returns what to raise where the ``segment.json`` of a segment cannot be read, though it may be sound."""
+        message = f"Cannot read segment {segment_id!r} of the warehouse {self}: {COMMIT}: {error.strerror}"
+        if isinstance(error, PermissionError):
+            path = shlex.quote(str(self.segments_path / segment_id))
+            message += f". Its owner, or root, can let everybody read it: chmod -R a+rX {path}"
+        return WarehouseError(message)
+
     def readable(self) -> str:
         """Returns the beginning of all paths that a query may read."""
-        return f"{self.segments_path.absolute()}/"
+        return f"{self.real_path}/"
 
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Makes a connection able to read the files: a local one is."""
@@ -123,6 +135,8 @@ class Folder:
             return load_prices((self.path / PRICES_NAME).read_bytes())
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise WarehouseError(f"Cannot read {self.path / PRICES_NAME}: {error.strerror}") from error
         except WarehouseError as error:
             raise WarehouseError(f"{error}. Mend it, or remove the file: {self.path / PRICES_NAME}") from error
 
@@ -135,12 +149,16 @@ class Folder:
     def scratch(self) -> Iterator[Path]:
         """Makes a folder to write a segment in, and removes it when the segment did not become one.
 
+        Whoever may read or write the folder ``segments`` may read or remove the segment.
+
         Raises:
             WarehouseError: it cannot be made.
         """
-        path = self.segments_path / _scratch_name()
+        path = self.segments_path / scratch_name()
         try:
             path.mkdir(parents=True)
+            with suppress(PermissionError):  # as a mounted file system may answer that has one mode for all
+                path.chmod(stat.S_IMODE(self.segments_path.stat().st_mode) & ~stat.S_ISVTX)
         except OSError as error:
             raise WarehouseError(f"Cannot create the warehouse {self.path}: {error}") from error
         try:
@@ -171,11 +189,24 @@ class Folder:
         return True
 
     def remove(self, segment_id: str) -> None:
-        """Removes a segment at once, as far as readers are concerned, then its files."""
-        grave = self.segments_path / _scratch_name()
-        with suppress(FileNotFoundError):
-            (self.segments_path / segment_id).rename(grave)
+        """Removes a segment at once, as far as readers are concerned, then its files; warns where those stay.
+
+        Raises:
+            WarehouseError: it cannot be removed.
+        """
+        grave = self.segments_path / scratch_name()
+        try:
+            with suppress(FileNotFoundError):
+                (self.segments_path / segment_id).rename(grave)
+        except OSError as error:
+            raise WarehouseError(f"Cannot remove segment {segment_id!r} of {self}: {error.strerror}") from error
         shutil.rmtree(grave, ignore_errors=True)
+        if grave.exists() and not os.access(grave, os.W_OK):
+            _log.warning(
+                "Segment %r is no longer part of the warehouse, but its files cannot be removed: %s is "
+                "another user's. Its owner, or root, can run: %s",
+                segment_id, grave, self.command("doctor --fix"),
+            )  # fmt: skip
 
     def remove_leftovers(self) -> None:
         """Removes what dead processes left half written."""
@@ -189,7 +220,7 @@ class Folder:
         return [
             path
             for path in sorted(self.segments_path.iterdir())
-            if path.name.startswith(SCRATCH_PREFIX) and not _is_alive(path)
+            if path.name.startswith(SCRATCH_PREFIX) and not is_alive(path)
         ]
 
     @contextmanager
@@ -232,24 +263,8 @@ class Folder:
             return Segment.load(name, (self.segments_path / name / COMMIT).read_bytes(), self.advice(name))
         except (FileNotFoundError, NotADirectoryError):
             return None
-
-
-def _scratch_name() -> str:
-    return f"{SCRATCH_PREFIX}{os.getpid()}-{uuid.uuid4().hex}-{socket.gethostname()}"
-
-
-def _is_alive(path: Path) -> bool:
-    """Says whether the process may still live that made a scratch folder; of another machine, for a day."""
-    pid, _, rest = path.name.removeprefix(SCRATCH_PREFIX).partition("-")
-    try:
-        if rest.partition("-")[2] != socket.gethostname():
-            return time.time() - path.stat().st_mtime < _OTHERS_LIVE_SECONDS
-        os.kill(int(pid), 0)
-    except (ValueError, ProcessLookupError, FileNotFoundError):
-        return False
-    except PermissionError:
-        return True
-    return True
+        except OSError as error:
+            raise self.unreadable(name, error) from error
 
 
 def _sync(folder: Path) -> None:

@@ -8,6 +8,9 @@ makes it safe without a lock, for any number of machines:
 - A segment exists iff its ``segment.json`` does; uploads that ended too early are removed a day later.
 - Two processes may pack at the same time. Both packs hold the same versions of the same runs, so the catalog counts
   one of them, and each pack holds all examples of its rollouts, so that removing the other loses nothing.
+- What was packed stays for an hour. So a process that finds, after it has packed, that another one has pruned one of
+  the runs meanwhile can remove its pack again; and who prunes looks afterwards whether a pack has brought a run back.
+  Only where the packer is killed between these two steps may a pruned run be there again.
 
 The client of the store repeats requests that fail: with S3 for some 15 seconds, or as ``AWS_MAX_ATTEMPTS`` says.
 """
@@ -178,7 +181,7 @@ class ObjectStore:
 
     @contextmanager
     def packing_alone(self, timeout_seconds: float = 0) -> Iterator[bool]:  # noqa: ARG002 - nothing to wait for
-        """Yields True: two processes that pack at once waste work and do no harm."""
+        """Yields True: nothing keeps other machines from packing or pruning meanwhile; each looks afterwards."""
         yield True
 
     def _listing(self) -> dict[str, set[str]]:

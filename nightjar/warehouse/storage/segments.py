@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,7 @@ from urllib.parse import quote
 import orjson
 
 from nightjar.errors import WarehouseError
+from nightjar.warehouse.database import newer
 
 KINDS = ("runs", "rollouts", "attempts", "examples")
 """The files of a segment, without ``.parquet``."""
@@ -31,6 +32,9 @@ SCHEMA = 3
 
 _LONGEST_NAME = 120
 """Of a run in the name of a folder; a longer one is hashed."""
+
+PACK_PREFIX = "pack-"
+"""Begins the name of a pack."""
 
 COMMIT = "segment.json"
 """The file that makes a segment exist."""
@@ -79,7 +83,7 @@ class Segment:
 
     @classmethod
     def load(cls, segment_id: str, content: bytes, advice: str = "") -> Self:
-        """Returns the segment that a ``segment.json`` describes.
+        """Returns the segment that a ``segment.json`` describes; what a later Nightjar may say besides does not matter.
 
         Args:
             segment_id: the name of its folder.
@@ -90,19 +94,20 @@ class Segment:
             WarehouseError: the file is damaged, or a newer Nightjar wrote it.
         """
         try:
-            fields: dict[str, Any] = orjson.loads(content)
-            found = int(fields.pop("schema"))
+            read = orjson.loads(content)
+            found = int(read["schema"])
             if found <= SCHEMA:
-                fields["created_at"] = datetime.fromisoformat(fields["created_at"])
-                fields["replaces"] = tuple(fields["replaces"])
-                return _checked(cls(segment_id, **fields))
+                known: dict[str, Any] = {name: value for name, value in read.items() if name in _FIELDS}
+                known["created_at"] = datetime.fromisoformat(known["created_at"])
+                known["replaces"] = tuple(known["replaces"])
+                return _checked(cls(segment_id, **known))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             message = f"Segment {segment_id!r} is damaged: {COMMIT}: {error}"
             raise WarehouseError(f"{message}. {advice}" if advice else message) from error
-        raise WarehouseError(
-            f"The warehouse is at version {found}, this Nightjar knows version {SCHEMA}. "
-            "Upgrade Nightjar: pip install --upgrade nightjar-evals"
-        )
+        raise newer(found, SCHEMA)
+
+
+_FIELDS = {described.name for described in fields(Segment)} - {"segment_id"}
 
 
 def _checked(segment: SomeSegment) -> SomeSegment:
@@ -136,6 +141,16 @@ def segment_id_of(run_id: str, version: str) -> str:
     if len(name) > _LONGEST_NAME:
         name = hashlib.sha256(run_id.encode()).hexdigest()
     return f"{name}.{version}"
+
+
+def is_pack_id(segment_id: str) -> bool:
+    """Says by its name whether a segment is a pack; what a publish makes has a dot in its name.
+
+    Example:
+        >>> is_pack_id("pack-20261121T060000-0a1b2c3d"), is_pack_id("pack-of-wolves.000000500-e5")
+        (True, False)
+    """
+    return segment_id.startswith(PACK_PREFIX) and "." not in segment_id
 
 
 def digest_of(path: Path) -> str:
@@ -204,7 +219,9 @@ class Catalog:
 
     def dead_runs(self, segment: Segment) -> tuple[str, ...]:
         """Returns the runs in a segment that count elsewhere, in order."""
-        return tuple(sorted(run_id for run_id in segment.versions if self.holders[run_id] is not segment))
+        return tuple(
+            sorted(run_id for run_id in segment.versions if self.holders[run_id].segment_id != segment.segment_id)
+        )
 
     def sources(self) -> list[Source]:
         """Returns what a query of runs, rollouts or attempts reads."""

@@ -11,18 +11,19 @@ import math
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import connect_scratch, explained
-from nightjar.warehouse.reading.damage import damage_named, refuse_damaged
+from nightjar.warehouse.reading.damage import damage_named, listed, refuse_damaged
 from nightjar.warehouse.reading.relations import selection
-from nightjar.warehouse.storage.segments import Catalog, Segment, Source
+from nightjar.warehouse.storage.segments import PACK_PREFIX, Catalog, Segment, Source
 from nightjar.warehouse.storage.store import Store
 from nightjar.warehouse.writing.publishing import write_files
+from nightjar.warehouse.writing.shared_examples import packs_to_rely_on
 
 FAN_IN = 16
 """How many segments of a size class are merged into one."""
@@ -31,11 +32,26 @@ LARGE_ROLLOUTS = 100_000
 LARGE_BYTES = 100_000_000
 """A segment of so many rollouts, or so large, is not merged any more: a merge has to fit into memory."""
 
-PACK_PREFIX = "pack-"
-"""Begins the name of a pack."""
-
 RETIRED_FOR = timedelta(hours=1)
 """How long a segment is kept that nobody needs, for those who are reading it."""
+
+LOCK_TIMEOUT_SECONDS = 60.0
+"""How long to wait for another process that packs, prunes or mends."""
+
+
+@contextmanager
+def alone_in(store: Store) -> Iterator[None]:
+    """Holds the right to pack and to remove segments; waits for it.
+
+    Raises:
+        WarehouseError: another process has it all the time, or the folder cannot be written.
+    """
+    with store.packing_alone(timeout_seconds=LOCK_TIMEOUT_SECONDS) as alone:
+        if not alone:
+            raise WarehouseError(
+                f"The warehouse {store} is being packed, pruned or mended by another process. Try again later."
+            )
+        yield
 
 
 def pack_as_needed(store: Store) -> int:
@@ -72,25 +88,37 @@ def pack_everything(store: Store, retired_for: timedelta = timedelta(0)) -> int:
     Raises:
         WarehouseError: another process is packing, or the disk is full or broken.
     """
-    with store.packing_alone(timeout_seconds=60) as alone:
-        if not alone:
-            raise WarehouseError(f"The warehouse {store} is being packed by another process. Try again later.")
+    with alone_in(store):
         batches = list(_batches(store.catalog()))
         for batch in batches:
             merge(store, batch)
-        remove_retired(store, older_than=max(retired_for, RETIRED_FOR) if store.is_remote else retired_for)
+        remove_retired(store, older_than=retired_for)
     return len(batches)
 
 
 def crowded(catalog: Catalog) -> list[Segment]:
-    """Returns segments of one size that are so many that they are to be merged; none where there are few."""
+    """Returns segments of one size that are so many that they are to be merged, or else a large one, mostly outdated.
+
+    None where there is neither.
+    """
     classes: dict[int, list[Segment]] = defaultdict(list)
     for segment in _mergeable(catalog):
         classes[int(math.log(max(1, segment.rows["rollouts"]), FAN_IN))].append(segment)
     for _, members in sorted(classes.items()):
         if len(members) >= FAN_IN:
             return _up_to_large(members)
-    return []
+    mostly = (name for name, runs in outdated(catalog).items() if 2 * runs > len(catalog.segments[name].versions))
+    return [catalog.segments[name] for name in mostly][:1]
+
+
+def outdated(catalog: Catalog) -> dict[str, int]:
+    """Returns the large segments that hold runs which were published again since, and how many; small ones get merged.
+
+    Returns:
+        segment_id to number of runs.
+    """
+    large = (one for name, one in catalog.segments.items() if name not in catalog.retired and _is_large([one]))
+    return {segment.segment_id: len(dead) for segment in large if (dead := catalog.dead_runs(segment))}
 
 
 def merge(store: Store, segments: Sequence[Segment], without: Sequence[str] = ()) -> None:
@@ -102,10 +130,18 @@ def merge(store: Store, segments: Sequence[Segment], without: Sequence[str] = ()
         without: runs to leave out, with the examples that no other run uses.
 
     Raises:
-        WarehouseError: a segment is damaged, or the disk is full or broken; the warehouse is as it was.
+        WarehouseError: a segment is damaged, the disk is full or broken, or another machine removed one of the runs
+            meanwhile; the warehouse is as it was.
     """
+    try:
+        _merge(store, segments, without)
+    except OSError as error:
+        raise WarehouseError(f"Cannot pack the warehouse {store}: {error.strerror or error}") from error
+
+
+def _merge(store: Store, segments: Sequence[Segment], without: Sequence[str]) -> None:
     refuse_damaged(store, segments)
-    catalog = store.catalog()
+    catalog, started_at = store.catalog(), datetime.now(UTC)
     sources = [Source((s.segment_id,), (*catalog.dead_runs(s), *without)) for s in segments]
     versions = {
         run_id: version
@@ -130,6 +166,24 @@ def merge(store: Store, segments: Sequence[Segment], without: Sequence[str] = ()
             replaces=[segment.segment_id for segment in segments],
         )
         store.commit(pack, scratch)
+    if store.is_remote and datetime.now(UTC) - started_at < RETIRED_FOR / 2:
+        _withdraw_if_pruned(store, pack)
+
+
+def _withdraw_if_pruned(store: Store, pack: Segment) -> None:
+    """Removes a pack that holds a run which nobody else holds any more: another machine removed it meanwhile.
+
+    All that the pack was made of is there still, also where it was replaced: that stays for ``RETIRED_FOR``. Who
+    prunes looks for such packs as well, so that of two that miss each other one sees what the other did.
+    """
+    others = Catalog.of(one for name, one in store.catalog().segments.items() if name != pack.segment_id)
+    gone = pack.versions.keys() - others.holders.keys()
+    if gone:
+        store.remove(pack.segment_id)
+        raise WarehouseError(
+            f"Cannot pack the warehouse {store}: {listed(gone)} {'was' if len(gone) == 1 else 'were'} removed from it "
+            "meanwhile. Try again."
+        )
 
 
 def new_pack_id() -> str:
@@ -141,15 +195,20 @@ def remove_retired(store: Store, older_than: timedelta = RETIRED_FOR) -> None:
     """Removes segments that nobody needs for some time, and what dead processes left half written.
 
     The oldest go first: a pack outlives what it replaces, else that would count again.
+
+    Args:
+        store: the warehouse, where this process alone is packing.
+        older_than: for how long nobody needs them; in an object store ``RETIRED_FOR`` at least.
     """
     catalog, now = store.catalog(), datetime.now(UTC)
+    stays = max(older_than, RETIRED_FOR) if store.is_remote else older_than
     packed_at: dict[str, datetime] = {}
     for pack in _by_age(catalog.segments.values()):
         for name in pack.replaces:
             packed_at.setdefault(name, pack.created_at)
     for segment in _by_age(catalog.retired.values()):
         retired_at = packed_at.get(segment.segment_id) or _replaced_at(catalog, segment)
-        if now - retired_at >= older_than:
+        if now - retired_at >= stays:
             store.remove(segment.segment_id)
     store.remove_leftovers()
 
@@ -157,11 +216,7 @@ def remove_retired(store: Store, older_than: timedelta = RETIRED_FOR) -> None:
 def _relations(store: Store, catalog: Catalog, sources: Sequence[Source], without: Sequence[str]) -> dict[str, str]:
     """Kind to what a pack of these sources holds: the examples without those that older packs keep."""
     merged = {segment_id for source in sources for segment_id in source.segment_ids}
-    kept = tuple(
-        name
-        for name, segment in catalog.segments.items()
-        if segment.is_pack and not store.is_remote and name not in merged and name not in catalog.retired
-    )
+    kept = packs_to_rely_on(store, catalog, merged)
     rows = {kind: selection(kind, sources, store.file) for kind in ("runs", "rollouts", "attempts")}
     contents = selection("examples", [Source(tuple(sorted(merged)))], store.file)
     known = selection("examples", [Source(kept)] if kept else [], store.file)
@@ -187,7 +242,8 @@ def _is_large(segments: Sequence[Segment]) -> bool:
 
 
 def _mergeable(catalog: Catalog) -> list[Segment]:
-    return _by_age(segment for segment in catalog.live.values() if not _is_large([segment]))
+    needed = (segment for name, segment in catalog.segments.items() if name not in catalog.retired)
+    return _by_age(segment for segment in needed if not _is_large([segment]))
 
 
 def _by_age(segments: Iterable[Segment]) -> list[Segment]:

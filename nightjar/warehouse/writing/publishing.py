@@ -6,6 +6,8 @@ DuckDB parses the run's files once, into temporary tables (``staging.py``), and 
 
 from __future__ import annotations
 
+import logging
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -35,6 +37,8 @@ PARQUET_OPTIONS = (
 Row groups are so short that the texts of one run are read without those of many others, and that huge texts fit into
 memory. Level 3 would make files a seventh smaller, and take a third longer to read and half as long again to write.
 """
+
+_log = logging.getLogger(__name__)
 
 _COUNT = """
 SELECT count(*), count(*) FILTER (error IS NOT NULL), (SELECT count(*) FROM staged_attempts) FROM staged_results
@@ -116,8 +120,19 @@ def _publish(
     with closing(connect_scratch(scratch)) as connection:
         stage_run(connection, files, scratch)
         [counts] = connection.execute(_COUNT).fetchall()
+        _warn_of_lost_results(files, counts[0])
         connection.execute("SET preserve_insertion_order = false")  # else huge texts wait in memory for their turn
         return counts, write(connection, files)
+
+
+def _warn_of_lost_results(files: RunFiles, found: int) -> None:
+    told = files.metadata["scored"] + files.metadata["failed"]
+    if files.metadata["status"] != "running" and found < told:
+        _log.warning(
+            "%s holds %s of the %s rollouts that metadata.json tells of. The command of the run with --resume %s "
+            "scores again what attempts.jsonl holds.",
+            files.results.path, f"{found:,}", f"{told:,}", shlex.quote(str(files.run_dir)),
+        )  # fmt: skip
 
 
 def _write(store: Store, connection: duckdb.DuckDBPyConnection, files: RunFiles) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import shutil
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +106,38 @@ def read_run(run_dir: Path, scratch: Path) -> RunFiles:
     return RunFiles(run_dir, metadata, config, results, attempts, version)
 
 
+def gathered(file: JsonFile, fields: Collection[str], names: Collection[str], scratch: Path) -> JsonFile:
+    """Returns a copy of a file in which each line has some of its values in one object, under ``state``.
+
+    A line that is no object stays as it is.
+
+    Args:
+        file: what to copy.
+        fields: what else of a line the copy has.
+        names: of the values.
+        scratch: a folder for the copy.
+    """
+    copy, beside = scratch / file.path.name, scratch / f"{file.path.name}.gathered"
+    longest = 0
+    with file.path.open("rb") as lines, beside.open("wb") as written:
+        for line in lines:
+            longest = max(longest, written.write(_gathered_line(line, fields, names)))
+    beside.replace(copy)
+    return replace(file, path=copy, longest_bytes=longest)
+
+
+def _gathered_line(line: bytes, fields: Collection[str], names: Collection[str]) -> bytes:
+    try:
+        row = json.loads(line)  # not orjson, which knows neither NaN nor integers of any length
+    except ValueError:
+        return line
+    if not isinstance(row, dict):
+        return line
+    kept = {name: value for name, value in row.items() if name in fields}
+    state = {name: row.get(name) for name in names}
+    return json.dumps({**kept, "state": state}).encode() + b"\n"
+
+
 def _read_metadata(path: Path) -> dict[str, Any]:
     try:
         metadata = orjson.loads(path.read_bytes())
@@ -191,10 +225,12 @@ def _finished_at(last_attempt: bytes) -> float:
 
 
 def _moment(text: object) -> float:
+    """Unix time; as in DuckDB, a time without a zone is in UTC."""
     try:
-        return datetime.fromisoformat(str(text)).timestamp()
+        moment = datetime.fromisoformat(str(text))
     except ValueError:
         return 0.0
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _aggregates(metadata: dict[str, Any], results: Path) -> dict[str, Any]:

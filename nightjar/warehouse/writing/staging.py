@@ -11,7 +11,7 @@ import orjson
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import explained
-from nightjar.warehouse.writing.run_files import JsonFile, RunFiles
+from nightjar.warehouse.writing.run_files import JsonFile, RunFiles, gathered
 
 _ERROR = "STRUCT(error VARCHAR, message VARCHAR, phase VARCHAR, error_chain_repr VARCHAR, traceback VARCHAR)"
 _USAGE = "STRUCT(input_tokens BIGINT, output_tokens BIGINT)"
@@ -123,11 +123,27 @@ def stage_run(connection: duckdb.DuckDBPyConnection, files: RunFiles, scratch: P
         WarehouseError: a file is damaged, or a value has the wrong type.
     """
     _stage_metadata(connection, files, scratch)
-    extra = {name: "JSON" for name in files.state_columns if name.lower() not in _RESULT_FIELDS}
-    selection = ", ".join([*_RESULT_FIELDS, f"{_state(extra)} AS state"])
-    _stage(connection, "staged_results", selection, files.results, _RESULT_FIELDS | extra, files.run_dir)
+    results, extra, state = files.results, _state_columns(files), "state"
+    if _are_columns(extra):
+        state = f"{_state(extra)} AS state"
+    else:
+        results, extra = gathered(results, _RESULT_FIELDS, extra, scratch), ["state"]
+    fields = _RESULT_FIELDS | dict.fromkeys(extra, "JSON")
+    _stage(connection, "staged_results", ", ".join([*_RESULT_FIELDS, state]), results, fields, files.run_dir)
     connection.execute(_KEEP_LAST_LINES)
     _stage(connection, "staged_attempts", "*", files.attempts, _ATTEMPT_FIELDS, files.run_dir)
+
+
+def _state_columns(files: RunFiles) -> list[str]:
+    """The state's own columns, each once."""
+    return [name for name in dict.fromkeys(files.state_columns) if name not in _RESULT_FIELDS]
+
+
+def _are_columns(names: Collection[str]) -> bool:
+    """Says whether DuckDB can have these columns too: to it, names are the same in capitals, and none is empty."""
+    return all(names) and len({name.casefold() for name in (*_RESULT_FIELDS, *names)}) == len(_RESULT_FIELDS) + len(
+        names
+    )
 
 
 def _stage_metadata(connection: duckdb.DuckDBPyConnection, files: RunFiles, scratch: Path) -> None:

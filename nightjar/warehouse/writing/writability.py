@@ -5,19 +5,18 @@ Nothing is left behind where it can: what is tried is removed again, and readers
 
 from __future__ import annotations
 
-import os
-import socket
+import shutil
 import threading
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeVar
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.storage.folder import SCRATCH_PREFIX, Folder
+from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.storage.scratch import scratch_name
 from nightjar.warehouse.storage.store import Store
 
 if TYPE_CHECKING:
@@ -63,13 +62,18 @@ def check_place(path: Path, warehouse: str) -> None:
     nearest = path
     try:
         nearest = _nearest(path)
-        with TemporaryDirectory(
-            prefix=f"{SCRATCH_PREFIX}{os.getpid()}-", suffix=f"-{socket.gethostname()}", dir=nearest
-        ) as scratch:
-            (Path(scratch) / "probe").write_bytes(b"x")
+        _try_to_write(nearest / scratch_name())
     except OSError as error:
         place = "" if str(nearest) == warehouse else f" ({nearest})"
         raise WarehouseError(f"Cannot write the warehouse {warehouse}: {error.strerror}{place}. {_ADVICE}") from error
+
+
+def _try_to_write(scratch: Path) -> None:
+    try:
+        scratch.mkdir()
+        (scratch / "probe").write_bytes(b"x")
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def ask_patiently(ask: Callable[[], Answer], warehouse: str) -> Answer:

@@ -1,0 +1,279 @@
+"""Packing, pruning, importing and mending where something else goes wrong, or goes on, at the same time."""
+
+import errno
+import logging
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from nightjar.errors import WarehouseError
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.backend import open_store
+from nightjar.warehouse.doctor import diagnose, fix
+from nightjar.warehouse.doctor import fixing as fixing_module
+from nightjar.warehouse.importing import import_all
+from nightjar.warehouse.pruning import Criteria, candidates, prune
+from nightjar.warehouse.reading.snapshot import write_snapshot
+from nightjar.warehouse.rebuilding import rebuild
+from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.writing import packing
+from nightjar.warehouse.writing.packing import FAN_IN, merge, pack_everything, remove_retired
+
+TEXTS = "SELECT count(*), count(prompt), count(DISTINCT prompt::VARCHAR) FROM rollouts"
+AT_ONCE = timedelta(0)
+
+
+@pytest.fixture
+def evals(tmp_path):
+    return tmp_path / "evals"
+
+
+@pytest.fixture
+def house(tmp_path):
+    return Warehouse(tmp_path / "warehouse")
+
+
+@pytest.fixture
+def folder(house):
+    return Folder(house.folder)
+
+
+def run_ids(location):
+    return [run_id for (run_id,) in Warehouse(location).query("SELECT run_id FROM runs ORDER BY run_id").rows]
+
+
+def packs(folder):
+    return [segment for segment in folder.catalog().live.values() if segment.is_pack]
+
+
+def loose(folder):
+    return [segment for segment in folder.catalog().live.values() if not segment.is_pack]
+
+
+def flip(path, column):
+    """Turns over the bits of a byte in the middle of a column's data."""
+    with duckdb.connect() as connection:
+        [(start, length)] = connection.execute(
+            "SELECT data_page_offset, total_compressed_size FROM parquet_metadata(?) WHERE path_in_schema = ?",
+            [str(path), column],
+        ).fetchall()
+    content = bytearray(path.read_bytes())
+    content[start + length // 2] ^= 0xFF
+    path.chmod(0o644)
+    path.write_bytes(content)
+
+
+class TestWhichRunsArePruned:
+    def test_a_run_without_a_start_is_as_old_as_its_publication(self, house, evals, write_run):
+        """It is published now, so it is the newest."""
+        house.publish(write_run(evals, "of-2020", started_at="2020-01-01T00:00:00+00:00"))
+        unstarted = write_run(evals, "unstarted")
+        metadata = unstarted / "metadata.json"
+        metadata.write_text(metadata.read_text().replace('"started_at": "2026-01-01T00:00:00+00:00"', '"x": 1'))
+        house.publish(unstarted)
+        assert house.query("SELECT started_at FROM segments.runs WHERE run_id = 'unstarted'").rows == [(None,)]
+        found = candidates(open_store(str(house.folder)), Criteria(keep_last=1))
+        assert [candidate.run_id for candidate in found] == ["of-2020"]
+
+
+class TestADamagedPack:
+    @pytest.fixture
+    def first(self, house, folder, evals, write_run):
+        """The examples of a pack of two runs."""
+        for name in ("run-1", "run-2"):
+            house.publish(write_run(evals, name, examples=3))
+        pack_everything(folder)
+        [pack] = packs(folder)
+        return Path(folder.file(pack.segment_id, "examples"))
+
+    @pytest.fixture
+    def later(self, house, evals, write_run):
+        """Two more runs with the same examples."""
+        for name in ("run-3", "run-4"):
+            house.publish(write_run(evals, name, examples=3))
+
+    def test_later_packs_leave_out_what_a_whole_one_holds(self, house, folder, first, later):
+        merge(folder, loose(folder))
+        assert sorted(pack.rows["examples"] for pack in packs(folder)) == [0, 3]
+        assert house.query(TEXTS).rows == [(24, 24, 3)]
+
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            lambda path: flip(path, "prompt"),
+            lambda path: flip(path, "content_id"),
+            lambda path: (path.chmod(0o644), path.write_bytes(path.read_bytes()[:-100])),
+            lambda path: path.unlink(),
+        ],
+        ids=["a text", "a key", "cut off", "missing"],
+    )
+    def test_nothing_relies_on_it(self, house, folder, first, later, damage):
+        damage(first)
+        merge(folder, loose(folder))
+        remove_retired(folder, AT_ONCE)
+        fix(folder, deep=True)
+        assert run_ids(house.folder) == ["run-3", "run-4"]
+        assert Warehouse(house.folder).query(TEXTS).rows == [(12, 12, 3)]
+
+    def test_a_rebuild_takes_no_examples_from_it(self, house, folder, first, later, evals):
+        """The later runs rely on its examples, and are kept; the other run directories have the same ones, sound."""
+        merge(folder, loose(folder))
+        before = house.query("SELECT DISTINCT prompt::VARCHAR FROM rollouts ORDER BY ALL").rows
+        flip(first, "prompt")
+        for name in ("run-3", "run-4"):
+            shutil.rmtree(evals / name)
+        report = rebuild(folder, [evals / "run-1", evals / "run-2"])
+        assert (report.published, sorted(report.kept), report.is_whole) == (2, ["run-3", "run-4"], True)
+        after = Warehouse(house.folder)
+        assert after.query(TEXTS).rows == [(24, 24, 3)]
+        assert after.query("SELECT DISTINCT prompt::VARCHAR FROM rollouts ORDER BY ALL").rows == before
+
+
+class TestWhatIsPublishedIsPublished:
+    @pytest.fixture
+    def many(self, evals, write_run):
+        for number in range(FAN_IN + 4):
+            write_run(evals, f"run-{number:02}")
+        return evals
+
+    def test_an_old_damaged_segment_does_not_end_an_import(self, house, folder, many, tmp_path, write_run, caplog):
+        house.publish(write_run(tmp_path / "old", "old"))
+        flip(next(folder.segments_path.glob("old.*/rollouts.parquet")), "reward")
+        with caplog.at_level(logging.WARNING):
+            imported = list(import_all(folder, [many]))
+        assert [one.novelty for one in imported] == ["new"] * (FAN_IN + 4)
+        assert "small segments were left unpacked: Segment 'old." in caplog.text
+        assert len(folder.catalog().holders) == FAN_IN + 5
+
+    def test_a_full_disk_while_packing_fails_no_publish(self, house, many, monkeypatch, caplog):
+        def full(*_, **__):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        run_dirs = sorted(many.iterdir())[:FAN_IN]
+        for run_dir in run_dirs[:-1]:
+            house.publish(run_dir)
+        monkeypatch.setattr(packing, "TemporaryDirectory", full)
+        assert house.publish(run_dirs[-1]).is_new
+        assert f"left unpacked: Cannot pack the warehouse {house.folder}: No space left on device" in caplog.text
+        with pytest.raises(WarehouseError, match=r"Cannot pack the warehouse .*: No space left on device"):
+            pack_everything(Folder(house.folder))
+
+    def test_importing_nothing_that_can_be_read_makes_no_warehouse(self, folder, evals, write_run, caplog):
+        (write_run(evals, "bad") / "results.jsonl").write_text("no JSON\nat all\n")
+        [imported] = import_all(folder, [evals])
+        assert imported.error
+        assert caplog.text == ""
+
+
+class TestTheLock:
+    @pytest.fixture
+    def runs(self, house, folder, evals, write_run, monkeypatch):
+        monkeypatch.setattr(packing, "LOCK_TIMEOUT_SECONDS", 0.1)
+        for name in ("run-1", "run-2"):
+            house.publish(write_run(evals, name))
+        return evals
+
+    @pytest.mark.parametrize(
+        "work",
+        [fix, pack_everything, lambda folder: prune(folder, ["run-1"]), lambda folder: rebuild(folder, [])],
+        ids=["fix", "compact", "prune", "rebuild"],
+    )
+    def test_one_works_at_a_time(self, folder, runs, work):
+        with folder.packing_alone(), pytest.raises(WarehouseError) as caught:
+            work(Folder(folder.path))
+        assert str(caught.value) == (
+            f"The warehouse {folder} is being packed, pruned or mended by another process. Try again later."
+        )
+        assert run_ids(folder.path) == ["run-1", "run-2"]
+
+    def test_it_is_held_while_everything_is_mended(self, folder, runs, monkeypatch):
+        held = []
+
+        def look(folder, name, *_):
+            with Folder(folder.path).packing_alone() as alone:
+                held.append(not alone)
+            return False
+
+        next(folder.segments_path.glob("run-1.*/segment.json")).unlink()
+        monkeypatch.setattr(fixing_module, "mend", look)
+        fix(folder)
+        assert held == [True]
+
+    def test_a_segment_that_is_gone_is_not_set_aside(self, folder, runs, monkeypatch):
+        """Somebody removes it by hand after it was seen."""
+        [path] = folder.segments_path.glob("run-1.*")
+        (path / "segment.json").unlink()
+        monkeypatch.setattr(fixing_module, "mend", lambda *_: shutil.rmtree(path))
+        assert fix(folder).set_aside == {}
+        assert run_ids(folder.path) == ["run-2"]
+
+
+class TestRunsThatWerePublishedAgain:
+    @pytest.fixture
+    def outdated(self, house, folder, evals, write_run, monkeypatch):
+        """A large pack of four runs, of which a newer version of the first so many is published."""
+        monkeypatch.setattr(packing, "LARGE_ROLLOUTS", 16)
+
+        def publish(newer):
+            for number in range(4):
+                house.publish(write_run(evals, f"run-{number}"))
+            pack_everything(folder)
+            [pack] = packs(folder)
+            for number in range(newer):
+                house.publish(write_run(evals, f"run-{number}", attempt=2))
+            return pack
+
+        return publish
+
+    def test_a_large_pack_with_some_is_noted_with_what_compact_gains(self, house, folder, outdated):
+        pack = outdated(newer=2)
+        assert pack.segment_id in folder.catalog().live
+        diagnosis = diagnose(folder)
+        assert diagnosis.is_clean
+        [finding] = diagnosis.findings
+        assert finding.what == f"2 runs in large packs were published again: about {pack.size / 2e6:,.1f} MB to gain"
+        assert finding.remedy == f"nightjar warehouse compact --warehouse {folder.path}"
+        pack_everything(folder)
+        write_snapshot(folder)
+        assert diagnose(folder).findings == []
+        assert not any(folder.catalog().dead_runs(one) for one in folder.catalog().segments.values())
+
+    def test_a_large_pack_that_is_mostly_of_them_is_written_anew_by_a_publish(self, house, folder, outdated):
+        pack = outdated(newer=3)
+        assert pack.segment_id in folder.catalog().retired
+        remove_retired(folder, AT_ONCE)
+        assert sum(one.rows["rollouts"] for one in folder.catalog().segments.values()) == 16
+        assert house.query(TEXTS).rows == [(16, 16, 2)]
+        assert diagnose(folder, deep=True).findings == []
+
+    @pytest.mark.parametrize("newer", [1, 2, 3, 4])
+    def test_compact_leaves_nothing_of_them(self, house, folder, outdated, newer):
+        outdated(newer)
+        pack_everything(folder)
+        assert sum(one.rows["rollouts"] for one in folder.catalog().segments.values()) == 16
+        assert house.query(TEXTS).rows == [(16, 16, 2)]
+        write_snapshot(folder)
+        assert diagnose(folder, deep=True).findings == []
+
+    def test_small_packs_of_them_alone_do_not_pile_up(self, house, folder, evals, write_run, monkeypatch):
+        """Every fourth publish of the same run makes a pack of four others, which the next ones replace."""
+        monkeypatch.setattr(packing, "FAN_IN", 4)
+        for attempt in range(1, 9):
+            for number in range(4):
+                house.publish(write_run(evals, f"run-{number}", attempt=attempt))
+        remove_retired(folder, AT_ONCE)
+        assert sum(one.is_pack for one in folder.catalog().segments.values()) < 4
+        assert house.query(TEXTS).rows == [(16, 16, 2)]
+
+
+def test_the_doctor_does_not_name_a_segment_that_was_removed_meanwhile(house, folder, evals, write_run, monkeypatch):
+    from nightjar.warehouse.doctor import diagnosis
+
+    for name in ("run-1", "run-2"):
+        house.publish(write_run(evals, name))
+    seen = iter([{"run-0.1": "segment.json: No such file or directory"}, {}])
+    monkeypatch.setattr(diagnosis, "undescribed", lambda _: next(seen))
+    assert diagnose(folder).findings == []
