@@ -1,35 +1,47 @@
 """Takes apart what is typed or pasted at the prompt of ``nightjar sql``: commands, named queries, statements.
 
-A command (``.tables``) and a named query (``leaderboard``, ``hardest env=gsm8k``) are a line each; a statement goes on
-over lines until its semicolon.
+A command (``.tables``) and a named query (``leaderboard``, ``hardest env=gsm8k``) are a line each, and so is what
+begins like neither nor like a statement. A statement goes on over lines until its semicolon, or until a command.
 """
 
 from __future__ import annotations
 
-import shlex
+import re
+from functools import lru_cache
+
+from nightjar.cli.sql_call import begins_no_statement, is_call
+
+COMMANDS = {
+    ".tables": "the tables and views",
+    ".schema": "their columns and types",
+    ".queries": "the queries that have a name, or the SQL of one",
+    ".run": "run one of them; '.run' may be left out",
+    ".format": "how rows are printed",
+    ".full": "whether all rows and all of long cells are shown",
+    ".timeout": "how long a query may run",
+    ".help": "this list",
+    ".quit": "leave, as Ctrl-D does",
+}
+"""What the prompt understands beside SQL."""
 
 WORDS = {"help": ".help", "?": ".help", "quit": ".quit", "exit": ".quit", ".exit": ".quit", "\\q": ".quit"}
 """What people type who come from another prompt, and the command that it stands for."""
+
+_MAY_END = re.compile(r";\s*(?:--|/\*|$)")
+"""What a line has in which a statement of several lines ends: a semicolon with nothing but comments behind it."""
 
 
 def take_apart(text: str) -> list[str]:
     r"""Returns the commands, named queries and statements of a text, one after the other.
 
+    Only the last part, or one that a command cuts off, may lack its end: ``is_whole`` tells.
+
     Example:
         >>> take_apart(".format csv\nSELECT 1,\n2; SELECT 3;\nleaderboard\nSELECT")
         ['.format csv', 'SELECT 1,\n2; SELECT 3;', 'leaderboard', 'SELECT']
     """
-    parts: list[str] = []
-    lines: list[str] = []
-    for line in text.splitlines():
-        lines.append(line)
-        part = "\n".join(lines).strip()
-        if part and _is_whole(part):
-            parts.append(part)
-        if not part or _is_whole(part):
-            lines = []
-    rest = "\n".join(lines).strip()
-    return [*parts, rest] if rest else parts
+    whole, rest = _taken_apart(text)
+    return [*whole, rest] if rest else [*whole]
 
 
 def goes_on(text: str) -> bool:
@@ -39,8 +51,7 @@ def goes_on(text: str) -> bool:
         >>> goes_on("SELECT 1"), goes_on("SELECT 1;"), goes_on(".tables"), goes_on("leaderboard")
         (True, False, False, False)
     """
-    parts = take_apart(text)
-    return bool(parts) and not _is_whole(parts[-1])
+    return bool(_taken_apart(text)[1])
 
 
 def command_of(part: str) -> str | None:
@@ -54,14 +65,57 @@ def command_of(part: str) -> str | None:
     if word in WORDS:
         return WORDS[word]
     if part.startswith((".", "\\")):
-        return part
-    return f".run {part.removesuffix(';')}" if _is_call(part) else None
+        return word if word in COMMANDS else part.removesuffix(";")
+    return f".run {part.removesuffix(';')}" if "\n" not in part and is_call(part) else None
 
 
-def _is_whole(part: str) -> bool:
+def is_whole(part: str) -> bool:
+    """Says whether a part needs no further line: it can be answered, if only by what is wrong with it.
+
+    Example:
+        >>> is_whole("hardset 5"), is_whole("SELCT 1"), is_whole("SELECT 1")
+        (True, True, False)
+    """
     from nightjar.warehouse.reading.statements import is_finished
 
-    return command_of(part) is not None or _is_name(part) or is_finished(part)
+    if command_of(part) is not None or _is_name(part) or is_finished(part):
+        return True
+    return "\n" not in part and begins_no_statement(part)
+
+
+@lru_cache(maxsize=1)
+def _taken_apart(text: str) -> tuple[tuple[str, ...], str]:
+    """Returns what is whole, and what goes on; the prompt asks again for every key, also where the text is the same."""
+    parts: list[str] = []
+    lines: list[str] = []
+    for line in text.splitlines():
+        if lines and _is_command(line) and _is_outside_of_texts(lines):
+            parts += [part for part in ("\n".join(lines).strip(), line.strip()) if part]
+            lines = []
+            continue
+        if lines or line.strip():
+            lines.append(line)
+        if _may_end_in(lines) and is_whole(part := "\n".join(lines).strip()):
+            parts.append(part)
+            lines = []
+    return tuple(parts), "\n".join(lines).strip()
+
+
+def _is_command(line: str) -> bool:
+    word = line.strip().partition(" ")[0].removesuffix(";").lower()
+    return word in COMMANDS or (word.startswith((".", "\\")) and word in WORDS)
+
+
+def _is_outside_of_texts(lines: list[str]) -> bool:
+    """Says whether a statement's next line would be SQL, and no part of a text or a comment that is still open."""
+    from nightjar.warehouse.reading.statements import is_finished
+
+    return is_finished("\n".join([*lines, ";"]))
+
+
+def _may_end_in(lines: list[str]) -> bool:
+    """Says whether it is worth reading lines as one: only a statement has several."""
+    return len(lines) == 1 or (len(lines) > 1 and _MAY_END.search(lines[-1]) is not None)
 
 
 def _is_name(part: str) -> bool:
@@ -70,14 +124,3 @@ def _is_name(part: str) -> bool:
     from nightjar.warehouse.reading.statements import is_keyword
 
     return is_name(part) and (part in named_queries() or not is_keyword(part))
-
-
-def _is_call(part: str) -> bool:
-    """Says whether a line is the name of a query with values: ``hardest env=gsm8k``."""
-    from nightjar.warehouse.reading.named_queries import named_queries
-
-    try:
-        name, *values = shlex.split(part.removesuffix(";"))
-    except ValueError:
-        return False
-    return "\n" not in part and name in named_queries() and bool(values) and all("=" in value for value in values)

@@ -16,6 +16,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TextIO
 
+import typer
+
 from nightjar.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ class Format(StrEnum):
 
 
 _SUFFIXES = {
+    "": Format.TABLE,
+    ".txt": Format.TABLE,
     ".csv": Format.CSV,
     ".json": Format.JSON,
     ".md": Format.MARKDOWN,
@@ -52,13 +56,23 @@ _SUFFIXES = {
 
 
 def format_of(path: Path | None) -> Format:
-    """Returns the format that the name of a file stands for; a table where it stands for none.
+    """Returns the format that the suffix of a file stands for; a table without a suffix or a file.
+
+    Raises:
+        typer.BadParameter: it stands for none.
 
     Example:
         >>> format_of(Path("best.csv")).value, format_of(None).value
         ('csv', 'table')
     """
-    return _SUFFIXES.get(path.suffix.lower(), Format.TABLE) if path else Format.TABLE
+    suffix = path.suffix.lower() if path else ""
+    if suffix not in _SUFFIXES:
+        known = ", ".join(filter(None, _SUFFIXES))
+        raise typer.BadParameter(
+            f"--output {str(path)!r} ends in {suffix!r}, which stands for no format. Choose one of: {known}, or say "
+            "which with --format"
+        )
+    return _SUFFIXES[suffix]
 
 
 def harmless(text: str) -> str:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from nightjar.cli.sql_call import values_of
 from nightjar.cli.sql_catalog import only_table, print_catalog, print_queries, print_tables
-from nightjar.cli.sql_input import command_of, goes_on, take_apart
+from nightjar.cli.sql_input import COMMANDS, command_of, goes_on, is_whole, take_apart
 from nightjar.cli.sql_output import Format
 from nightjar.cli.sql_session import answer_each
 from nightjar.errors import ConfigError, NightjarError
@@ -29,18 +30,7 @@ if TYPE_CHECKING:
 _PROMPT = "nightjar> "
 _LONGEST_QUOTE = 60
 
-COMMANDS = {
-    ".tables": "the tables and views",
-    ".schema": "their columns and types",
-    ".queries": "the queries that have a name, or the SQL of one",
-    ".run": "run one of them; '.run' may be left out",
-    ".format": "how rows are printed",
-    ".full": "whether all rows and all of long cells are shown",
-    ".timeout": "how long a query may run",
-    ".help": "this list",
-    ".quit": "leave, as Ctrl-D does",
-}
-"""What the prompt understands beside SQL."""
+_HOW_IT_ENDS = "end the statement with ; or drop it with Ctrl-C"
 
 _ARGUMENTS = {
     ".schema": "[TABLE]",
@@ -91,12 +81,16 @@ class SqlPrompt:
     def _prompt_session(self) -> PromptSession[str]:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
-        from prompt_toolkit.filters import Condition
+        from prompt_toolkit.filters import Condition, is_done
+        from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
         from prompt_toolkit.lexers import PygmentsLexer
         from pygments.lexers.sql import SqlLexer
 
         from nightjar.cli.sql_completion import SqlCompleter
 
+        hint = AfterInput(_HOW_IT_ENDS, style="class:auto-suggestion")
+        waits = Condition(lambda: not session.default_buffer.text.rpartition("\n")[2].strip())
+        is_waiting = Condition(lambda: goes_on(session.default_buffer.text)) & waits & ~is_done
         session: PromptSession[str] = PromptSession(
             multiline=Condition(lambda: goes_on(session.default_buffer.text)),
             prompt_continuation=lambda width, _number, _is_wrap: f"{'...> ':>{width}}",
@@ -106,6 +100,7 @@ class SqlPrompt:
             complete_in_thread=True,
             auto_suggest=AutoSuggestFromHistory(),
             history=open_history(),
+            input_processors=[ConditionalProcessor(hint, is_waiting)],
         )
         return session
 
@@ -113,14 +108,14 @@ class SqlPrompt:
         """Answers what was typed or pasted, up to a mistake; says whether the user stays."""
         parts = take_apart(text)
         for number, part in enumerate(parts, start=1):
+            if number < len(parts) and not is_whole(part):
+                typer.echo(f"Dropped, for want of a ';': {_quote(part)}", err=True)
+                continue
             command = command_of(part)
             if command == ".quit":
                 return False
             if not self._answer(command or part) and number < len(parts):
-                following = " ".join(parts[number].split())
-                typer.echo(
-                    f"What comes after it was not run: {shorten(following, _LONGEST_QUOTE, placeholder='…')}", err=True
-                )
+                typer.echo(f"What comes after it was not run: {_quote(parts[number])}", err=True)
                 break
         return True
 
@@ -173,21 +168,24 @@ class SqlPrompt:
 
         if not arguments:
             raise ConfigError(".run takes the name of a query. See .queries")
-        if wrong := [pair for pair in arguments[1:] if "=" not in pair]:
-            raise ConfigError(f"Expected PARAMETER=VALUE, found {wrong[0]!r}")
-        given = {name: value for name, _, value in (pair.partition("=") for pair in arguments[1:])}
-        self._session.answer(find_query(arguments[0]).name, given)
+        query = find_query(arguments[0])
+        self._session.answer(query.name, values_of(arguments[1:]))
 
     def _set_format(self, arguments: list[str]) -> None:
         choices = [one.value for one in Format if one is not Format.PARQUET]
         if len(arguments) != 1 or arguments[0] not in choices:
             raise ConfigError(f".format takes one of: {', '.join(choices)}")
         self._session.format = Format(arguments[0])
+        typer.echo(f"Rows are printed as {self._session.format.value}.", err=True)
 
     def _set_full(self, arguments: list[str]) -> None:
         if arguments not in (["on"], ["off"]):
             raise ConfigError(".full takes on or off")
         self._session.is_full = arguments == ["on"]
+        shown = (
+            "All rows and all of long cells are" if self._session.is_full else "Many rows and long cells are not all"
+        )
+        typer.echo(f"{shown} shown.", err=True)
 
     def _set_timeout(self, arguments: list[str]) -> None:
         try:
@@ -197,6 +195,7 @@ class SqlPrompt:
         if not 0 < seconds < float("inf"):
             raise ConfigError(".timeout takes a number of seconds")
         self._session.timeout_seconds = seconds
+        typer.echo(f"A query may run for {seconds:g} s.", err=True)
 
 
 def open_history() -> History:
@@ -215,9 +214,15 @@ def open_history() -> History:
     return FileHistory(path)
 
 
+def _quote(part: str) -> str:
+    """The beginning of a part, on one line."""
+    return shorten(" ".join(part.split()), _LONGEST_QUOTE, placeholder="…")
+
+
 def _show_help() -> None:
     usages = {f"{name} {_ARGUMENTS.get(name, '')}".rstrip(): about for name, about in COMMANDS.items()}
     width = max(map(len, usages))
     for usage, about in usages.items():
         typer.echo(f"  {usage:<{width}}  {about}")
-    typer.echo("Anything else is SQL, until ';'. Ctrl-C stops a query. Ctrl-R searches what was typed before.")
+    typer.echo("Anything else is SQL, until ';' or until a command on a line of its own, which drops it.")
+    typer.echo("Ctrl-C stops a query. Ctrl-R searches what was typed before.")

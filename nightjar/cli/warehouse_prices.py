@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nightjar.cli.warehouse_location import JsonOption, WarehouseOption, open_store
+
+if TYPE_CHECKING:
+    from nightjar.warehouse.storage.store import Store
 
 _ModelArgument = Annotated[str, typer.Argument(help="The model, as runs name it.", show_default=False)]
 
@@ -45,7 +48,7 @@ def set_price(
     from nightjar.warehouse.storage.prices import price
 
     new = price(model, since or pricing.ALWAYS.isoformat(), input_price, output_price)
-    pricing.set_price(open_store(warehouse, must_exist=False), new)
+    pricing.set_price(_writable_store(warehouse, must_exist=False), new)
     _list_prices(warehouse, as_json=as_json)
 
 
@@ -65,8 +68,23 @@ def remove_price(
     from nightjar.warehouse.storage.prices import price
 
     moment = price(model, since, 0, 0).since if since else None
-    pricing.remove_prices(open_store(warehouse), model, moment)
+    pricing.remove_prices(_writable_store(warehouse), model, moment)
     _list_prices(warehouse, as_json=as_json)
+
+
+def _writable_store(warehouse: str | None, *, must_exist: bool = True) -> Store:
+    """Returns the warehouse that is meant.
+
+    Raises:
+        WarehouseError: there is none, or no file can be made in its folder.
+    """
+    from nightjar.warehouse.storage.folder import Folder
+    from nightjar.warehouse.writing.writability import check_place
+
+    store = open_store(warehouse, must_exist=must_exist)
+    if isinstance(store, Folder):
+        check_place(store.path, str(store))
+    return store
 
 
 def _list_prices(warehouse: str | None, *, as_json: bool) -> None:

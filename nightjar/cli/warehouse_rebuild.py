@@ -38,9 +38,11 @@ def rebuild(
     from nightjar.cli.warehouse_output import print_json, progress_of
     from nightjar.warehouse.rebuilding import default_paths, find_run_directories
     from nightjar.warehouse.rebuilding import rebuild as rebuild_from
+    from nightjar.warehouse.writing.writability import check_place
 
     run_dirs = find_run_directories(paths or default_paths())
     folder = open_folder(warehouse, must_exist=False)
+    check_place(folder.path, str(folder))
     with progress_of("Reading run directories") as progress:
         report = rebuild_from(folder, run_dirs, progress)
     if as_json:
@@ -64,8 +66,10 @@ def import_results(
     """
     from nightjar.cli.warehouse_output import print_json, progress_of
     from nightjar.warehouse.importing import import_all
+    from nightjar.warehouse.writing.writability import check_store
 
     store = open_store(warehouse, must_exist=False)
+    check_store(store)
     with progress_of("Importing") as progress:
         imported = list(import_all(store, paths, progress))
     if as_json:

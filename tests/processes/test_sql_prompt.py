@@ -24,6 +24,7 @@ from nightjar.warehouse import Warehouse
 NIGHTJAR = [sys.executable, "-m", "nightjar"]
 ENDLESS = "SELECT sum(a.range * b.range) FROM range(1000000) a, range(10000000) b"
 PROMPT = "nightjar>"
+HINT = "end the statement with ; or drop it with Ctrl-C"
 RING = "\a"
 OWN_TERMINAL = """
 import os, sys
@@ -38,10 +39,10 @@ ENTER, TAB, UP, CTRL_C, CTRL_D, CTRL_R = "\r", "\t", "\x1b[A", "\x03", "\x04", "
 def publish(warehouse: Path, run_id: str) -> None:
     run_dir = warehouse.parent / run_id
     run_dir.mkdir()
-    metadata = {"run_id": run_id, "env_id": "sums", "model": "m", "status": "completed", "rollouts": 1, "scored": 1}
+    metadata = {"run_id": run_id, "env_id": "sums", "model": "m", "status": "completed", "rollouts": 1}
     said = [{"role": "assistant", "content": f"four{RING}"}]
     rollout = {"example_id": 0, "rollout_index": 0, "example_hash": "a", "reward": 1.0, "completion": said}
-    (run_dir / "metadata.json").write_text(json.dumps({**metadata, "pass_threshold": 0.5}))
+    (run_dir / "metadata.json").write_text(json.dumps({**metadata, "scored": 1, "failed": 0, "pass_threshold": 0.5}))
     (run_dir / "results.jsonl").write_text(json.dumps({**rollout, "metrics": {}}) + "\n")
     Warehouse(warehouse).publish(run_dir)
 
@@ -135,7 +136,7 @@ def prompt(open_terminal):
 
 def test_a_statement_goes_on_until_its_semicolon(prompt):
     prompt.type("SELECT run_id,", ENTER)
-    prompt.wait_for(lambda text: text.endswith("...>"))
+    prompt.wait_for(lambda text: text.endswith(f"...> {HINT}"))
     assert re.fullmatch(
         "     ...> model FROM runs;\n"
         "run_id  model\n"
@@ -166,6 +167,31 @@ def test_a_named_query_needs_no_command(prompt):
     assert "assistant: four?" in prompt.ask("example env=sums example=0")
     assert prompt.ask("history env=sum") == "Error: Unknown environment 'sum'. Did you mean 'sums'?\n"
     assert prompt.ask("leaderbord").startswith("Error: Unknown query 'leaderbord'. Did you mean 'leaderboard'?")
+
+
+def test_a_named_query_is_called_as_in_the_shell(prompt):
+    assert "assistant: four?" in prompt.ask("example -P env=sums --parameter example=0")
+    assert prompt.ask("exampel -P env=sums").startswith("Error: Unknown query 'exampel'. Did you mean 'example'?")
+    assert prompt.ask("hardest sums") == "Error: Expected PARAMETER=VALUE, found 'sums'\n"
+
+
+def test_what_is_no_statement_is_answered_at_once(prompt):
+    assert prompt.ask("hardset").startswith("Error: Unknown query 'hardset'. Did you mean 'hardest'?")
+    assert prompt.ask("hardset of all").startswith("Error: Unknown query 'hardset'. Did you mean 'hardest'?")
+    assert prompt.ask("SELCT 1") == 'Error: The SQL cannot be read: syntax error at or near "SELCT"\n'
+
+
+def test_a_command_drops_the_statement_that_it_stands_in(prompt):
+    prompt.type("SELECT run_id,", ENTER)
+    prompt.wait_for(lambda text: text.endswith(HINT))
+    assert prompt.ask(".timeout 5").endswith(
+        "     ...> .timeout 5\nDropped, for want of a ';': SELECT run_id,\nA query may run for 5 s.\n"
+    )
+    prompt.type("SELECT run_id,", ENTER)
+    prompt.wait_for(lambda text: text.endswith(HINT))
+    prompt.type(".quit", ENTER)
+    assert prompt.end() == 0
+    assert "Dropped, for want of a ';': SELECT run_id," in prompt.text.rpartition(PROMPT)[2]
 
 
 @pytest.mark.parametrize("word", ["exit", "quit;", "\\q"])
@@ -212,9 +238,10 @@ def test_dot_commands(prompt):
     assert prompt.ask(".schema leaders").startswith("Error: Unknown table 'leaders'. Choose one of: leaderboard")
     assert re.search(r"^hardest +The hardest", prompt.ask(".queries"), re.MULTILINE)
     assert "FROM flips($a, $b)" in prompt.ask(".queries flips")
-    assert prompt.ask(".format csv") == ""
+    assert prompt.ask(".format csv") == "Rows are printed as csv.\n"
+    assert prompt.ask(".full on") == "All rows and all of long cells are shown.\n"
     assert prompt.ask(".run example env=sums example=0").startswith("model,example_id,")
-    assert prompt.ask(".timeout 0.2") == ""
+    assert prompt.ask(".timeout 0.2") == "A query may run for 0.2 s.\n"
     assert prompt.ask(f"{ENDLESS};").startswith("Error: The query was stopped after 0.2 s.")
     assert "Ctrl-C stops a query" in prompt.ask(".help")
     prompt.type(".quit", ENTER)

@@ -78,6 +78,8 @@ def test_deployments_name_module_paths_and_no_folder() -> None:
     text = (ROOT / "deployments" / "prefect.yaml").read_text()
     declared = yaml.safe_load(text)
     assert declared["pull"] == []
+    flows = "".join(path.read_text() for path in (ROOT / "flows").glob("*.py"))
+    assert {one["name"] for one in declared["deployments"]} == set(re.findall(r'@flow\(name="(\w+)"', flows))
     for deployment in declared["deployments"]:
         module, _, function = deployment["entrypoint"].rpartition(".")
         assert (ROOT / f"{module.replace('.', '/')}.py").is_file()

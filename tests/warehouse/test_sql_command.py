@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from nightjar.cli.sql import sql
 from nightjar.cli.sql_completion import SqlCompleter
-from nightjar.cli.sql_prompt import COMMANDS
+from nightjar.cli.sql_input import COMMANDS
 from nightjar.errors import ConfigError, WarehouseError
 from nightjar.warehouse import Warehouse
 
@@ -206,6 +206,47 @@ def test_an_honest_nothing_is_said_on_stderr_and_stdout_stays_valid(run, form, n
     assert re.fullmatch(r"No rows in \d\.\d\d s\n", result.stderr)
 
 
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A warehouse where 'a' and 'b' ran in the same environment on different examples, and 'c' in another."""
+    folder = tmp_path_factory.mktemp("models")
+    for model, env_id, example_hash in (("a", "sums", "1"), ("b", "sums", "2"), ("c", "chess", "1")):
+        run_dir = folder / model
+        run_dir.mkdir()
+        metadata = {**METADATA, "run_id": model, "env_id": env_id, "model": model, "rollouts": 1, "scored": 1}
+        rollout = {"example_id": 0, "example_hash": example_hash, "rollout_index": 0, "reward": 1.0, "metrics": {}}
+        (run_dir / "metadata.json").write_text(json.dumps(metadata))
+        (run_dir / "results.jsonl").write_text(json.dumps(rollout) + "\n")
+        Warehouse(folder / "warehouse").publish(run_dir)
+    return str(folder / "warehouse")
+
+
+@pytest.mark.parametrize(
+    ("given", "rows"),
+    [
+        (["-P", "b=b"], ["sums,0,,,,,0,0,0"]),
+        (["-P", "b=c"], [",0,,,,,0,0,0"]),
+        (["-P", "b=b", "-P", "env=chess"], ["chess,0,,,,,0,0,0"]),
+    ],
+)
+def test_models_without_an_example_in_common_have_none_to_show(run, models, given, rows):
+    result = run("compare", "-P", "a=a", *given, "--format", "csv", "--warehouse", models)
+    assert result.stdout.splitlines()[1:] == rows
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["-P", "b=a"], r"'compare' takes two models, found 'a' twice\.$"),
+        (["-P", "b=z"], r"^Unknown model 'z'\."),
+        (["-P", "b=b", "-P", "env=ches"], r"^Unknown environment 'ches'\. Did you mean 'chess'"),
+    ],
+)
+def test_a_model_is_compared_with_another_that_is_there(run, models, given, message):
+    with pytest.raises(WarehouseError, match=message):
+        run("compare", "-P", "a=a", *given, "--warehouse", models)
+
+
 @pytest.mark.parametrize("form", ["table", "json", "parquet"])
 def test_what_the_warehouse_does_not_have_is_an_error_and_writes_nothing(run, tmp_path, form):
     path = tmp_path / "rows"
@@ -337,6 +378,17 @@ def test_parquet_goes_to_a_file_or_a_pipe(run, tmp_path):
 def test_the_suffix_of_the_output_names_its_format(run, tmp_path, name, content):
     run("SELECT 1 AS n, 'é' AS text", "--output", str(tmp_path / name))
     assert (tmp_path / name).read_text("utf-8") == content
+
+
+@pytest.mark.parametrize("name", ["rows.xlsx", "rows.csv.gz", "rows.tsv"])
+def test_a_suffix_that_names_no_format_is_a_usage_error(run, tmp_path, name):
+    result = run("SELECT 1 AS n", "--output", str(tmp_path / name))
+    assert result.exit_code == 2
+    said = " ".join(re.sub(r"[^\x20-\x7e]", " ", result.stderr).split())
+    assert "which stands for no format. Choose one of: .txt, .csv, .json, .md, .parquet, or say which" in said
+    assert not list(tmp_path.iterdir())
+    run("SELECT 1 AS n", "--output", str(tmp_path / name), "--format", "csv")
+    assert (tmp_path / name).read_text() == "n\n1\n"
 
 
 def test_a_query_that_fails_leaves_the_file_as_it_was(run, tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nightjar.cli.sql_input import command_of, goes_on, take_apart
+from nightjar.cli.sql_input import command_of, goes_on, is_whole, take_apart
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,16 @@ def test_a_statement_goes_on(text):
     assert goes_on(text)
 
 
+@pytest.mark.parametrize("line", ["  'a;b' AS x, -- one; of many", "", "SELECT 'it''s';"])
+def test_thousands_of_lines_are_no_trouble(line):
+    """Each line was read with all before it: 2,000 of them stopped the prompt for longer than anybody waits."""
+    assert goes_on("SELECT\n" + f"{line}\n" * 2000 + "FROM")
+
+
+def test_comments_may_stand_behind_the_semicolon_of_several_lines():
+    assert take_apart("SELECT\n1; /* one */ -- two\nFROM\nruns ;  ") == ["SELECT\n1; /* one */ -- two", "FROM\nruns ;"]
+
+
 @pytest.mark.parametrize(
     "text", ["", ".schema runs", "leaderboard", "leaderbord", "hardest env=gsm8k", "exit", "\\d", "FROM runs;"]
 )
@@ -52,9 +62,48 @@ def test_a_line_is_enough(text):
         (".schema runs", ".schema runs"),
         ("search text='5 apples' limit=3;", ".run search text='5 apples' limit=3"),
         ("leaderboard", None),
-        ("history env", None),
+        ("hardest -P env=gsm8k --parameter limit=3", ".run hardest -P env=gsm8k --parameter limit=3"),
+        ("hardset -P env=gsm8k", ".run hardset -P env=gsm8k"),
+        ("hardset gsm8k", ".run hardset gsm8k"),
+        ("history env", ".run history env"),
+        ("search text='5 apples", ".run search text='5 apples"),
+        ("whatever env=gsm8k", ".run whatever env=gsm8k"),
+        ("SELCT a = 1", None),
+        ("update x=1", None),
         ("SELECT 'a=b';", None),
     ],
 )
 def test_what_stands_for_a_command(part, command):
     assert command_of(part) == command
+
+
+@pytest.mark.parametrize(
+    "text", ["hardset gsm8k", "hardest -P env=gsm8k", "SELCT 1", "frm runs", "where is it", "search text='5"]
+)
+def test_what_begins_like_no_statement_is_answered_at_once(text):
+    assert not goes_on(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["(SELECT 1)", "-- all of them", "/* all */ FROM runs", "values (1)", "PIVOT runs", "explain", "describe runs",
+     "SELECT 1\nhardset gsm8k", "SET x = 1", "SUMMARIZE runs", "'text'"],
+)  # fmt: skip
+def test_what_may_begin_a_statement_is_waited_for(text):
+    assert goes_on(text)
+
+
+@pytest.mark.parametrize("command", [".quit", ".help", ".QUIT;", ".format csv", ".exit", "\\q"])
+def test_a_command_on_a_line_of_its_own_cuts_a_statement_off(command):
+    parts = take_apart(f"SELECT run_id,\n  {command}\nleaderboard")
+    assert parts == ["SELECT run_id,", command, "leaderboard"]
+    assert [is_whole(part) for part in parts] == [False, True, True]
+    assert not goes_on(f"SELECT run_id,\n{command}")
+
+
+@pytest.mark.parametrize(
+    "text", ["SELECT 'a\n.quit", "SELECT 1 /* a\n.quit", "SELECT $$\n.quit", "FROM runs\n.upper()"]
+)
+def test_what_only_looks_like_a_command_is_part_of_the_statement(text):
+    assert take_apart(text) == [text]
+    assert goes_on(text)

@@ -68,7 +68,6 @@ class TestLeaderboard:
             ("mmlu", "m2", None, 0.25, 3, 0.75, "completed", moment(1), "elsewhere"),
         ]
 
-
     def test_a_run_that_is_smaller_for_good_stands_for_its_model_after_ten_days(self, house):
         house.publish("large", started_at=day(1), num_examples=1000)
         house.publish("small", started_at=day(11), num_examples=100)

@@ -262,6 +262,16 @@ class TestPublish:
         rewards = warehouse.query("SELECT rollout_index, reward FROM rollouts ORDER BY 1").rows
         assert rewards == [(0, 0.75), (1, 0.5)]
 
+    def test_results_that_were_lost_are_told(self, warehouse, tmp_path, run_writer, caplog):
+        run_dir = run_writer.write(tmp_path / "run", [run_writer.rollout(0, 0)])
+        assert warehouse.publish(run_dir).rollouts == 1
+        [said] = caplog.messages
+        assert said.startswith(f"{run_dir / 'results.jsonl'} holds 1 of the 4 rollouts that metadata.json tells of.")
+        assert f"--resume {run_dir} scores again" in said
+        caplog.clear()
+        warehouse.publish(run_writer.write(run_dir, [run_writer.rollout(0, 0)], run_id="2", status="running"))
+        assert caplog.messages == []
+
     def test_missing_fields_are_null(self, warehouse, tmp_path):
         run_dir = tmp_path / "run"
         run_dir.mkdir()

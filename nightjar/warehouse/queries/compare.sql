@@ -1,6 +1,7 @@
 -- Two models on the examples that both were scored on, in the newest large run of each.
 --
--- The difference is b minus a, paired by example; its standard error is stderr.
+-- The difference is b minus a, paired by example; its standard error is stderr. Where examples is 0, they have no
+-- example in common; without an environment, not even that.
 --
 -- $a model: model
 -- $b model: the model to compare it with
@@ -8,7 +9,24 @@
 WITH chosen AS (
     SELECT env_id, model, run_id
     FROM leaderboard
-    WHERE model IN ($a, $b) AND ($env IS NULL OR env_id = $env)
+    WHERE
+        model IN ($a, $b) AND ($env IS NULL OR env_id = $env)
+        AND ($a != $b OR error('''compare'' takes two models, found ''' || $a || ''' twice.'))
+),
+environments AS (
+    SELECT env_id
+    FROM chosen
+    GROUP BY env_id
+    HAVING count(DISTINCT model) = 2
+),
+shown AS (
+    FROM environments
+    UNION ALL
+    SELECT $env
+    WHERE
+        NOT EXISTS (FROM environments)
+        AND $a IN (SELECT model FROM runs) AND $b IN (SELECT model FROM runs)
+        AND ($env IS NULL OR $env IN (SELECT env_id FROM runs))
 ),
 rewards AS (
     SELECT chosen.env_id, chosen.model, rollouts.example_hash, avg(rollouts.reward) AS reward
@@ -25,14 +43,15 @@ pairs AS (
 )
 SELECT
     env_id,
-    count(*) AS examples,
+    count(a) AS examples,
     avg(a) AS avg_a,
     avg(b) AS avg_b,
     avg(b - a) AS difference,
-    stddev_samp(b - a) / sqrt(count(*)) AS stderr,
+    stddev_samp(b - a) / sqrt(count(a)) AS stderr,
     count(*) FILTER (a > b) AS a_better,
     count(*) FILTER (b > a) AS b_better,
     count(*) FILTER (a = b) AS equal
-FROM pairs
+FROM shown
+LEFT JOIN pairs USING (env_id)
 GROUP BY env_id
 ORDER BY env_id

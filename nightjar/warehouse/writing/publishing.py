@@ -126,8 +126,8 @@ def _publish(
 
 
 def _warn_of_lost_results(files: RunFiles, found: int) -> None:
-    told = files.metadata["scored"] + files.metadata["failed"]
-    if files.metadata["status"] != "running" and found < told:
+    told = sum(files.metadata.get(count) or 0 for count in ("scored", "failed"))
+    if files.metadata.get("status") != "running" and found < told:
         _log.warning(
             "%s holds %s of the %s rollouts that metadata.json tells of. The command of the run with --resume %s "
             "scores again what attempts.jsonl holds.",
