@@ -10,7 +10,7 @@ from typing import Literal
 
 import orjson
 
-from nightjar.errors import NightjarError
+from nightjar.errors import NightjarError, WarehouseError
 from nightjar.warehouse.foreign import FoundResults, convert, find_results
 from nightjar.warehouse.storage.segments import Catalog
 from nightjar.warehouse.storage.store import Store
@@ -28,7 +28,7 @@ class Imported:
 
     Attributes:
         path: where they were.
-        kind: which program wrote them.
+        kind: which program wrote them; ``unknown`` where there are none.
         run_id, env_id, model: the run; None where they could not be read.
         rollouts: how many records it has.
         novelty: what it is to the warehouse; None for a failure.
@@ -49,9 +49,14 @@ def import_all(store: Store, paths: Sequence[Path], progress: Progress = silent)
     """Yields what became of all results in some folders, one after the other; goes on after bad ones.
 
     Raises:
-        WarehouseError: there are no results in one of the paths, or the warehouse cannot be written.
+        WarehouseError: the warehouse cannot be written.
     """
-    found = [results for path in paths for results in find_results(path)]
+    found: list[FoundResults] = []
+    for path in paths:
+        try:
+            found += find_results(path)
+        except WarehouseError as error:
+            yield Imported(path, "unknown", error=str(error))
     try:
         for done, results in enumerate(found, start=1):
             yield _import(store, results)

@@ -257,6 +257,13 @@ class TestImport:
         assert "Not imported: old/b" in ended.err
         assert run_ids(house) == ["a", "c"]
 
+    def test_it_goes_on_after_a_path_that_is_not_there(self, house, write_run, nightjar, tmp_path):
+        write_run(tmp_path / "old", "a")
+        ended = nightjar("warehouse", "import", "nowhere", "old")
+        assert ended.code == 1
+        assert "Cannot import 'nowhere': there is no such file or folder." in ended.err
+        assert run_ids(house) == ["a"]
+
     def test_a_folder_without_results(self, house, nightjar, tmp_path):
         (tmp_path / "empty").mkdir()
         ended = nightjar("warehouse", "import", "empty")

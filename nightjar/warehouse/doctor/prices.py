@@ -24,7 +24,8 @@ def price_findings(folder: Folder) -> Iterator[Finding]:
     for line in price_lines(content):
         where = f"{path}, line {line.number}"
         if line.price is None:
-            remedy = f"mend this line in an editor; or remove the file, then: {folder.command('prices set')}"
+            prices = folder.command("prices set MODEL --input PRICE --output PRICE")
+            remedy = f"mend this line in an editor; or remove the file, then for each model: {prices}"
             yield Finding(f"{where}: {line.fault}", remedy)
             continue
         key = (line.price.model, line.price.since)
