@@ -23,6 +23,9 @@ SPILL_LIMIT = "8GB"
 STORAGE_VERSION = "v1.4.0"
 """New database files can be read by DuckDB 1.4 and newer."""
 
+UNSAID = "DuckDB does not say why"
+"""Stands for the message of an error that has none, as damaged data can bring about."""
+
 _JSON_LOCATION = re.compile(
     r'(?:JSON transform error|Malformed JSON) in file "(.*?)",.*? in (?:line|record/value) (\d+): '
 )
@@ -99,8 +102,8 @@ def reason(error: duckdb.Error | UnicodeDecodeError) -> str:
     text = re.split(r"\n\nLINE |\n\nPossible solutions:|See also https", str(error), maxsplit=1)[0]
     text = _TRACEBACK.sub("", text)
     lines = [line.strip() for line in text.splitlines() if not line.startswith("Try setting")]
-    message = re.sub(r"^[A-Z]\w*(?: \w+)* Error: ", "", " ".join(filter(None, lines)))
-    return _JSON_LOCATION.sub(lambda at: f"{Path(at[1]).name}, near line {at[2]}: ", message)
+    message = re.sub(r"^[A-Z]\w*(?: \w+)* Error:(?: |$)", "", " ".join(filter(None, lines)))
+    return _JSON_LOCATION.sub(lambda at: f"{Path(at[1]).name}, near line {at[2]}: ", message) or UNSAID
 
 
 def newer(found: int, known: int, warehouse: str = "") -> WarehouseError:

@@ -43,7 +43,12 @@ class Services:
         )
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        response = httpx.request(method, f"{self.api}{path}", json=body, timeout=30)
+        """Asks the server; again, as Prefect's own client does, while its database is busy and it answers 503."""
+        for _ in range(30):
+            response = httpx.request(method, f"{self.api}{path}", json=body, timeout=30)
+            if response.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+                break
+            time.sleep(1)
         response.raise_for_status()
         return response.json()
 

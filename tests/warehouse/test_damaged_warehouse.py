@@ -153,14 +153,28 @@ class TestAQuery:
         with pytest.raises(WarehouseError, match=r"is damaged: rollouts.parquet has .* Run: nightjar warehouse doctor"):
             ask(house)
 
-    def test_where_the_message_itself_is_no_text(self, house):
+    def test_whatever_duckdb_says_of_a_byte_is_an_error_in_a_line(self, house):
+        """Its words depend on what is in memory, and are not always text."""
         flip(segment(house) / "rollouts.parquet", "completion")
-        with pytest.raises(WarehouseError) as caught:
+        with pytest.raises(WarehouseError, match=r"^The query failed: .+$"):
             house.query(ALL)
-        assert str(caught.value) == (
-            "The query failed: it holds text that is none in UTF-8. That may be damage. "
-            f"Run: nightjar warehouse doctor --deep --warehouse {house.folder}"
-        )
+
+    @pytest.mark.parametrize(
+        ("raised", "said"),
+        [
+            (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid"), "it holds text that is none in UTF-8"),
+            (duckdb.InvalidInputException("Invalid Input Error: "), "DuckDB does not say why"),
+        ],
+    )
+    def test_where_there_is_no_message_it_may_be_damage(self, house, raised, said):
+        def fail(_connection):
+            with explained("The query failed"):
+                raise raised
+
+        with pytest.raises(WarehouseError) as caught:
+            Reader(Folder(house.folder)).ask(fail)
+        advice = f"Run: nightjar warehouse doctor --deep --warehouse {house.folder}"
+        assert str(caught.value) == f"The query failed: {said}. That may be damage. {advice}"
 
     def test_says_what_is_not_in_the_answer(self, house, caplog):
         path = segment(house)

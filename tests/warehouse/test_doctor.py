@@ -242,11 +242,6 @@ class TestTheDatabaseFile:
 
 
 class TestWhatDoesNotBelongThere:
-    def test_an_empty_folder_is_no_segment(self, folder):
-        (folder.segments_path / "mine").mkdir()
-        assert found(folder) == []
-        assert fix(folder).set_aside == {}
-
     def test_what_a_killed_process_left(self, folder, nightjar):
         """A process writes half a segment and ends without a word."""
         script = (

@@ -38,8 +38,7 @@ def undescribed(folder: Folder) -> dict[str, str]:
     Raises:
         WarehouseError: a newer Nightjar wrote a segment, or it may not be read by this user.
     """
-    folders = (path for path in folder.segments_path.glob("[!.]*") if path.is_dir())
-    names = sorted(path.name for path in folders if any(path.iterdir()))
+    names = sorted(path.name for path in folder.segments_path.glob("[!.]*") if path.is_dir())
     faults = ((name, _fault(folder, name)) for name in names)
     return {name: fault for name, fault in faults if fault is not None}
 

@@ -18,7 +18,7 @@ from typing import TypeAlias
 import duckdb
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.database import reason
+from nightjar.warehouse.database import UNSAID, reason
 from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.storage.segments import KINDS, Segment, digest_of
 from nightjar.warehouse.storage.store import Store
@@ -188,7 +188,7 @@ def _is_of_the_data(error: RaisedByDuckDB, *, is_users: bool = False) -> bool:
         return False
     if is_users and isinstance(error, duckdb.IOException):
         return _OF_ABSENCE.search(str(error)) is None
-    may_be_wrong_use = is_users and isinstance(error, duckdb.InvalidInputException)
+    may_be_wrong_use = is_users and isinstance(error, duckdb.InvalidInputException) and reason(error) != UNSAID
     return not may_be_wrong_use or _OF_THE_DATA.search(str(error)) is not None
 
 
