@@ -128,7 +128,7 @@ class ToolParseError(ToolError):
         >>> import asyncio
         >>> from nightjar.envs import ToolEnv
         >>> from nightjar.messages import AssistantMessage, ToolCall
-        >>> from nightjar.state import State
+        >>> from nightjar.rollout.state import State
         >>> env = ToolEnv(dataset=[{"question": "What is 2+2?"}], stop_errors=[ValueError])
         >>> asked = AssistantMessage(tool_calls=[ToolCall(id="call_1", name="add", arguments="2 and 2")])
         >>> try:
@@ -146,7 +146,7 @@ class ToolCallError(ToolError):
         >>> import asyncio
         >>> from nightjar.envs import ToolEnv
         >>> from nightjar.messages import AssistantMessage, ToolCall
-        >>> from nightjar.state import State
+        >>> from nightjar.rollout.state import State
         >>> def search(query: str) -> str:
         ...     raise ConnectionError("The index is down")
         >>> env = ToolEnv([search], dataset=[{"question": "Where is it?"}], stop_errors=[ConnectionError])
@@ -192,7 +192,7 @@ class ScoringError(Error):
     Example:
         >>> import asyncio
         >>> from nightjar.rubrics import Rubric
-        >>> from nightjar.state import State
+        >>> from nightjar.rollout.state import State
         >>> def number(completion):
         ...     return float(completion)
         >>> state = State(completion="four")

@@ -7,7 +7,7 @@ from aiohttp import web
 
 from nightjar.clients import Client
 from nightjar.messages import Response, ResponseMessage, ToolCall, Usage, UserMessage
-from nightjar.state import new_state
+from nightjar.rollout.state import new_state
 
 
 @pytest.fixture

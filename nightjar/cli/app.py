@@ -10,13 +10,12 @@ import typer
 
 from nightjar import __version__
 from nightjar.cli.demo import demo
-from nightjar.cli.env_init import env_init
-from nightjar.cli.env_install import env_install
-from nightjar.cli.env_list import env_list
-from nightjar.cli.eval_run import eval_run
-from nightjar.cli.model_server import model_server
+from nightjar.cli.env.init import env_init
+from nightjar.cli.env.install import env_install
+from nightjar.cli.env.list import env_list
+from nightjar.cli.eval.run import eval_run
 from nightjar.cli.publish import publish
-from nightjar.cli.services import down, up
+from nightjar.cli.services.model_server import model_server
 from nightjar.cli.sql import sql
 from nightjar.cli.warehouse import compact, info, warehouse
 from nightjar.cli.warehouse_doctor import doctor
@@ -24,6 +23,7 @@ from nightjar.cli.warehouse_export import export
 from nightjar.cli.warehouse_prices import prices, remove_price, set_price
 from nightjar.cli.warehouse_prune import prune
 from nightjar.cli.warehouse_rebuild import import_results, rebuild
+from nightjar.hosting.services import down, up
 
 app = typer.Typer(
     name="nightjar",

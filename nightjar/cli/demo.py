@@ -27,8 +27,8 @@ def demo(
     direct: Annotated[bool, typer.Option("--direct", help="Without Prefect: starts in 2 s instead of 15.")] = False,
 ) -> None:
     """Run the main job on a local model: 100 problems, 4 rollouts each, as a Prefect flow, then ask in SQL."""
-    from nightjar.cli import running
-    from nightjar.cli.display import show_outcome
+    from nightjar.cli.eval import running
+    from nightjar.cli.eval.display import show_outcome
     from nightjar.cli.sql import sql
     from nightjar.config import RunConfig
     from nightjar.testing import ArithmeticSolver, Faults, ModelServer

@@ -18,7 +18,7 @@ from nightjar.clients.provider_errors import provider_errors
 from nightjar.clients.sdk_calls import call_arguments, call_sdk
 from nightjar.errors import EmptyModelResponseError, InvalidModelResponseError
 from nightjar.messages import FinishReason, Messages, Response, ResponseMessage, Tool, ToolCall, Usage, dump_message
-from nightjar.state import SamplingArgs
+from nightjar.rollout.state import SamplingArgs
 
 AnthropicMessages: TypeAlias = list[dict[str, Any]]
 AnthropicTool: TypeAlias = dict[str, Any]

@@ -15,7 +15,7 @@ from nightjar.clients.event_loops import disconnect_with_loop
 from nightjar.clients.provider_errors import has_rejected_credentials, key_hidden
 from nightjar.errors import Error, InvalidModelResponseError, ModelError
 from nightjar.messages import Messages, Response, Tool
-from nightjar.state import SamplingArgs
+from nightjar.rollout.state import SamplingArgs
 
 ClientT = TypeVar("ClientT")
 MessagesT = TypeVar("MessagesT")

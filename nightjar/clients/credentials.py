@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -99,3 +100,17 @@ def _sendable(value: str, source: str) -> str:
     if value.isascii() and value.isprintable():
         return value
     raise ConfigError(f"{source} holds characters that no HTTP header can carry")
+
+
+def ensure_keys(keys: Iterable[str]) -> None:
+    """Makes sure that environment variables are set, before anything is paid for.
+
+    Raises:
+        MissingKeyError: some are not, or are empty; all of them are named.
+
+    Example:
+        >>> ensure_keys(["PATH"])
+    """
+    missing = [key for key in keys if not os.environ.get(key)]
+    if missing:
+        raise MissingKeyError(missing)

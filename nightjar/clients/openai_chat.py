@@ -20,7 +20,7 @@ from nightjar.messages import (
     ToolCall,
     content_text,
 )
-from nightjar.state import SamplingArgs
+from nightjar.rollout.state import SamplingArgs
 
 OpenAIChatMessage: TypeAlias = dict[str, Any]
 OpenAIChatMessages: TypeAlias = list[OpenAIChatMessage]

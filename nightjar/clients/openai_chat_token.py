@@ -23,7 +23,7 @@ from nightjar.clients.openai_chat import (
     has_part,
 )
 from nightjar.clients.provider_errors import provider_errors
-from nightjar.state import SamplingArgs
+from nightjar.rollout.state import SamplingArgs
 
 
 class TokenizeResponse(BaseModel):

@@ -12,7 +12,7 @@ from nightjar.clients.openai_client import OpenAIClient
 from nightjar.clients.sdk_calls import call_arguments
 from nightjar.errors import ConfigError, EmptyModelResponseError
 from nightjar.messages import Messages, Response, ResponseMessage, Tool, content_text
-from nightjar.state import SamplingArgs
+from nightjar.rollout.state import SamplingArgs
 
 OpenAITextMessages: TypeAlias = str
 OpenAITextResponse: TypeAlias = Completion

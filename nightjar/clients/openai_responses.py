@@ -12,7 +12,7 @@ from nightjar.clients.openai_responses_prompt import OPENAI_RESPONSES_OUTPUT_FIE
 from nightjar.clients.sdk_calls import call_arguments
 from nightjar.errors import ConfigError, EmptyModelResponseError, InvalidModelResponseError
 from nightjar.messages import FinishReason, Messages, Response, ResponseMessage, Tool, ToolCall, dump_message
-from nightjar.state import SamplingArgs
+from nightjar.rollout.state import SamplingArgs
 
 OpenAIResponsesInput: TypeAlias = list[dict[str, Any]]
 OpenAIResponsesTool: TypeAlias = dict[str, Any]

@@ -11,7 +11,7 @@ from nightjar.clients.client import Client
 from nightjar.clients.config import ClientConfig
 from nightjar.errors import ConfigError, Error, ModelError, OverlongPromptError
 from nightjar.messages import Messages, Response, Tool
-from nightjar.state import SamplingArgs
+from nightjar.rollout.state import SamplingArgs
 
 FAILURES_UNTIL_LEFT_OUT = 3
 """Requests in a row that a replica fails before others are asked in its place."""

@@ -1,16 +1,13 @@
 """Configuration: what a run is started with, and the providers it can name."""
 
 from nightjar.config.endpoints import PROVIDERS, Endpoint, Endpoints, Provider, find_provider
-from nightjar.config.eval_config import EvalConfig, EvalRunConfig
-from nightjar.config.run import ALL_EXAMPLES, RunConfig, parse_run_config
+from nightjar.config.run_config import ALL_EXAMPLES, RunConfig, parse_run_config
 
 __all__ = [
     "ALL_EXAMPLES",
     "PROVIDERS",
     "Endpoint",
     "Endpoints",
-    "EvalConfig",
-    "EvalRunConfig",
     "Provider",
     "RunConfig",
     "find_provider",

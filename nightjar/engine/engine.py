@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-from nightjar.cancellation import user_error
+from nightjar.calling.cancellation import user_error
 from nightjar.clients.failures import Failure, classify
 from nightjar.engine.guard import FailureGuard
 from nightjar.engine.intact import check_intact, check_scored
@@ -23,10 +23,10 @@ from nightjar.engine.requests import Request, repeater
 from nightjar.engine.retry import Retrier, RetryPolicy
 from nightjar.engine.tasks import task_group
 from nightjar.errors import RunError, ScoringError
-from nightjar.records import Key, key_of
+from nightjar.rollout.records import Key, key_of
+from nightjar.rollout.state import RolloutInput, State, new_state
+from nightjar.rollout.timing import RolloutTiming
 from nightjar.rubrics import Rubric
-from nightjar.state import RolloutInput, State, new_state
-from nightjar.timing import RolloutTiming
 
 _BACKLOG_PER_PLACE = 4
 

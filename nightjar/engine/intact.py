@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nightjar.errors import ConfigError
-from nightjar.records import Key
-from nightjar.state import State
-from nightjar.timing import RolloutTiming
+from nightjar.rollout.records import Key
+from nightjar.rollout.state import State
+from nightjar.rollout.timing import RolloutTiming
 
 _NOTHING = type(None)
 _MESSAGES: tuple[type[Any], ...] = (list, str, Sequence)
@@ -40,7 +40,7 @@ def check_intact(state: State, key: Key) -> None:
         ConfigError: it is not, or has not; the error that the state has is its cause.
 
     Example:
-        >>> from nightjar.state import new_state
+        >>> from nightjar.rollout.state import new_state
         >>> check_intact(new_state({"prompt": [], "example_id": 0, "rollout_index": 1}), Key(0, 1))
     """
     damage = _damage(state, key)
@@ -59,7 +59,7 @@ def check_scored(state: State, key: Key) -> None:
         TypeError, ValueError: a score is no finite number.
 
     Example:
-        >>> from nightjar.state import new_state
+        >>> from nightjar.rollout.state import new_state
         >>> state = new_state({"prompt": [], "example_id": 0, "rollout_index": 1}, reward=True, metrics={"right": 1})
         >>> check_scored(state, Key(0, 1))
         >>> state["reward"], state["metrics"]

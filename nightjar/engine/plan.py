@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from nightjar.engine.engine import Group
-from nightjar.records import Key
+from nightjar.rollout.records import Key
 
 
 class Finished(Protocol):

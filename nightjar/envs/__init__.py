@@ -1,10 +1,12 @@
 """Environments: what a model is asked, how the exchange goes on, what an answer is worth."""
 
-from nightjar.envs.env_group import EnvGroup
-from nightjar.envs.env_group_rubric import EnvGroupRubric
 from nightjar.envs.environment import Environment
-from nightjar.envs.gym_env import GymEnv
-from nightjar.envs.gym_steps import EpisodicSumRubric
+from nightjar.envs.games.gym_env import GymEnv
+from nightjar.envs.games.gym_steps import EpisodicSumRubric
+from nightjar.envs.games.reasoninggym_env import ReasoningGymEnv
+from nightjar.envs.games.textarena_env import TextArenaEnv
+from nightjar.envs.group.env_group import EnvGroup
+from nightjar.envs.group.env_group_rubric import EnvGroupRubric
 from nightjar.envs.loading import (
     environment_commit,
     environment_version,
@@ -12,17 +14,15 @@ from nightjar.envs.loading import (
     installed_environments,
     load_environment,
 )
-from nightjar.envs.mcp_env import MCPEnv, MCPServerConfig
+from nightjar.envs.mcp.mcp_env import MCPEnv, MCPServerConfig
 from nightjar.envs.multiturn import MultiTurnEnv, MultiTurnMonitorRubric
-from nightjar.envs.reasoninggym_env import ReasoningGymEnv
 from nightjar.envs.rollouts import EnvironmentRollouts
 from nightjar.envs.singleturn import SingleTurnEnv
-from nightjar.envs.stateful_tool_env import StatefulToolEnv
 from nightjar.envs.teardown import tear_down
-from nightjar.envs.textarena_env import TextArenaEnv
-from nightjar.envs.tool_env import ToolEnv
-from nightjar.envs.tool_metrics import ToolMonitorRubric
-from nightjar.envs.tool_schema import convert_func_to_tool_def, filter_signature, is_valid_tool_content_parts
+from nightjar.envs.tools.metrics import ToolMonitorRubric
+from nightjar.envs.tools.schema import convert_func_to_tool_def, filter_signature, is_valid_tool_content_parts
+from nightjar.envs.tools.stateful_tool_env import StatefulToolEnv
+from nightjar.envs.tools.tool_env import ToolEnv
 
 __all__ = [
     "EnvGroup",

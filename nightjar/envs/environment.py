@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, cast
 import orjson
 
 from nightjar.calling import call_named
+from nightjar.calling.decorators import decorated_methods
 from nightjar.clients import Client, resolve_client
 from nightjar.data import DatasetBuilder
-from nightjar.decorators import decorated_methods
 from nightjar.envs.datasets import results_dataset
 from nightjar.envs.evaluating import EvaluatedFromPython
 from nightjar.envs.teardown import tear_down
 from nightjar.errors import ConfigError, error_chain
 from nightjar.messages import Messages, Response, Tool, normalize_messages
 from nightjar.parsers import Parser
+from nightjar.rollout.state import RolloutInput, SamplingArgs, State, add_usage, new_state, tracker_of, usage_of
+from nightjar.rollout.usage import TokenUsage
 from nightjar.rubrics import Rubric, RubricGroup
 from nightjar.rubrics.handlers import run_all
-from nightjar.state import RolloutInput, SamplingArgs, State, add_usage, new_state, tracker_of, usage_of
-from nightjar.usage import TokenUsage
 
 if TYPE_CHECKING:
     from datasets import Dataset

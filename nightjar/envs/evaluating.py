@@ -9,7 +9,7 @@ from nightjar.calling import run_sync
 from nightjar.clients import Client, ClientConfig
 from nightjar.envs.datasets import EnvironmentDatasets
 from nightjar.envs.outputs import GenerateOutputs, Generation
-from nightjar.state import RolloutInput, SamplingArgs, State
+from nightjar.rollout.state import RolloutInput, SamplingArgs, State
 
 if TYPE_CHECKING:
     from nightjar.envs.environment import Environment

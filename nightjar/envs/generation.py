@@ -19,8 +19,8 @@ from nightjar.envs.outputs import GenerateOutputs, Generation, ProgressCallback,
 from nightjar.envs.rollouts import EnvironmentRollouts
 from nightjar.envs.teardown import tear_down_at_exit
 from nightjar.errors import ConfigError
+from nightjar.rollout.state import RolloutInput, SamplingArgs, State
 from nightjar.runs import new_run_id, runs_folder, summarize_rows
-from nightjar.state import RolloutInput, SamplingArgs, State
 
 if TYPE_CHECKING:
     from nightjar.envs.environment import Environment

@@ -11,7 +11,7 @@ from nightjar.clients import Client, ClientConfig, resolve_client
 from nightjar.engine import Engine, EngineOptions, Group, RetryPolicy, run_groups
 from nightjar.envs.rollouts import EnvironmentRollouts
 from nightjar.envs.teardown import tear_down_at_exit
-from nightjar.state import RolloutInput, SamplingArgs, State
+from nightjar.rollout.state import RolloutInput, SamplingArgs, State
 
 if TYPE_CHECKING:
     from nightjar.envs.environment import Environment

@@ -12,11 +12,11 @@ from typing import Any, Self
 import orjson
 
 from nightjar.data import fingerprint
-from nightjar.records import Key, key_of, result_row
+from nightjar.rollout.records import Key, key_of, result_row
+from nightjar.rollout.state import State
 from nightjar.runs import Journal, RunDirectory
 from nightjar.runs.identity import check_same
 from nightjar.runs.jsonl import scan_lines
-from nightjar.state import State
 
 
 class Memory:

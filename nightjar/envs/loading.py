@@ -17,8 +17,6 @@ from types import ModuleType
 from typing import Any, cast
 
 from nightjar.envs.environment import Environment
-from nightjar.envs.verifiers_alias import ALIAS_HINT, install_where_needed
-from nightjar.envs.verifiers_alias import ROOT as ALIASED
 from nightjar.errors import (
     EnvironmentImportError,
     EnvironmentLoadError,
@@ -27,6 +25,8 @@ from nightjar.errors import (
     NightjarError,
 )
 from nightjar.packages import EnvironmentPackage, ModuleSource, find_environment, list_environments, source_commit
+from nightjar.packages.aliases import ALIAS_HINT, install_where_needed
+from nightjar.packages.aliases import ROOT as ALIASED
 from nightjar.runs import ENVIRONMENTS_DIR
 
 logger = logging.getLogger(__name__)

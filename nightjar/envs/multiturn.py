@@ -9,16 +9,16 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar, final
 
 from nightjar.calling import OverdueError, call, within
-from nightjar.cancellation import user_error
+from nightjar.calling.cancellation import user_error
+from nightjar.calling.decorators import cleanup, stop
 from nightjar.clients import Client
-from nightjar.decorators import cleanup, stop
 from nightjar.engine import repeat
 from nightjar.envs.environment import Environment
 from nightjar.errors import OverlongPromptError
 from nightjar.messages import Messages, Response, concat_messages, normalize_messages
+from nightjar.rollout.state import RolloutInput, SamplingArgs, State, TrajectoryStep, usage_of
+from nightjar.rollout.trajectory import new_step
 from nightjar.rubrics import Rubric
-from nightjar.state import RolloutInput, SamplingArgs, State, TrajectoryStep, usage_of
-from nightjar.trajectory import new_step
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 
-from nightjar.state import RolloutInput, SamplingArgs
+from nightjar.rollout.state import RolloutInput, SamplingArgs
 
 Row: TypeAlias = dict[str, Any]
 StartCallback: TypeAlias = Callable[[list[RolloutInput], Any], None]

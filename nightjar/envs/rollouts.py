@@ -8,8 +8,8 @@ from typing import Any, cast
 from nightjar.clients import Client
 from nightjar.envs.environment import Environment
 from nightjar.errors import ConfigError
-from nightjar.state import RolloutInput, SamplingArgs, State
-from nightjar.timing import RolloutTiming
+from nightjar.rollout.state import RolloutInput, SamplingArgs, State
+from nightjar.rollout.timing import RolloutTiming
 
 
 class EnvironmentRollouts:

@@ -6,7 +6,7 @@ from typing import Any
 
 from nightjar.envs.multiturn import MultiTurnEnv
 from nightjar.messages import Messages
-from nightjar.state import State
+from nightjar.rollout.state import State
 
 
 class SingleTurnEnv(MultiTurnEnv):

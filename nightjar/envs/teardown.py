@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nightjar.calling import call_named
-from nightjar.decorators import decorated_methods
+from nightjar.calling.decorators import decorated_methods
 from nightjar.rubrics.handlers import run_all
 
 if TYPE_CHECKING:

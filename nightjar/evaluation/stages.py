@@ -27,7 +27,6 @@ from nightjar.envs import (
     environments_in,
     load_environment,
 )
-from nightjar.envs.verifiers_alias import preferred
 from nightjar.errors import ConfigError, DatasetError, RunDirectoryError
 from nightjar.evaluation.publishing import check_warehouse, publish
 from nightjar.evaluation.run import Run, watcher
@@ -39,6 +38,7 @@ from nightjar.evaluation.selection import (
 )
 from nightjar.evaluation.settings import apply_settings
 from nightjar.packages import source_commit
+from nightjar.packages.aliases import preferred
 from nightjar.runs import Journal, RunDirectory, Summary, new_run_id, runs_folder, summarize_rows
 from nightjar.runs.columns import StateColumns
 from nightjar.runs.jsonl import scan_lines

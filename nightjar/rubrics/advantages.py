@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from nightjar.state import State
+from nightjar.rollout.state import State
 
 _is_partial: ContextVar[bool] = ContextVar("is_partial", default=False)
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from nightjar.calling import OverdueError, within
-from nightjar.cancellation import user_error
+from nightjar.calling.cancellation import user_error
 
 logger = logging.getLogger(__name__)
 

@@ -11,17 +11,17 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from nightjar.calling import call
+from nightjar.calling.decorators import teardown
 from nightjar.clients import Client, ClientConfig, resolve_client
 from nightjar.clients.event_loops import disconnect_with_loop
 from nightjar.clients.failures import Failure, classify
 from nightjar.clients.provider_errors import key_hidden
-from nightjar.decorators import teardown
 from nightjar.errors import EmptyModelResponseError, ModelError
 from nightjar.messages import Messages, UserMessage
 from nightjar.parsers import Parser
 from nightjar.parsers.parser import message_text
+from nightjar.rollout.state import State
 from nightjar.rubrics.rubric import Rubric
-from nightjar.state import State
 
 DEFAULT_JUDGE_PROMPT = """\
 Decide whether a response gives the right answer to a question. The ground truth answer is right; \
@@ -70,7 +70,7 @@ class JudgeRubric(Rubric):
 
     Example:
         >>> import asyncio
-        >>> from nightjar.state import State
+        >>> from nightjar.rollout.state import State
         >>> from nightjar.testing import FixedAnswer, ModelServer
         >>> async def right(judge, prompt, completion, answer, state):
         ...     return float("yes" in await judge(prompt, completion, answer, state))

@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 
 from nightjar.messages import Messages
 from nightjar.parsers import MaybeThinkParser, Parser, extract_boxed_answer
+from nightjar.rollout.state import RewardFunc
 from nightjar.rubrics.math_processes import Question, processes
 from nightjar.rubrics.rubric import Rubric
-from nightjar.state import RewardFunc
 
 _PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,14}")
 _GRACE_SECONDS = 1.0
@@ -40,7 +40,7 @@ class MathRubric(Rubric):
 
     Example:
         >>> import asyncio
-        >>> from nightjar.state import State
+        >>> from nightjar.rollout.state import State
         >>> state = State(input={"prompt": [], "answer": "0.5", "example_id": 0}, completion=r"\boxed{\frac{1}{2}}")
         >>> rubric = MathRubric()
         >>> asyncio.run(rubric.score_rollout(state))

@@ -17,16 +17,16 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from nightjar.calling import call_named, function_name, within
-from nightjar.cancellation import user_error
-from nightjar.decorators import decorated_methods
+from nightjar.calling.cancellation import user_error
+from nightjar.calling.decorators import decorated_methods
 from nightjar.errors import ScoringError
 from nightjar.parsers import Parser
+from nightjar.rollout.state import RewardFunc, State
 from nightjar.rubrics.advantages import set_advantages
-from nightjar.rubrics.calling import RewardFunction
 from nightjar.rubrics.handlers import run_all
 from nightjar.rubrics.naming import distinct_name, warn_of_renaming
+from nightjar.rubrics.reward_calls import RewardFunction
 from nightjar.rubrics.scoring_objects import group_objects, rollout_objects
-from nightjar.state import RewardFunc, State
 
 ScoreObjectProvider: TypeAlias = Callable[[State], Mapping[str, object]]
 GroupScoreObjectProvider: TypeAlias = Callable[[list[State]], Mapping[str, object]]
@@ -56,7 +56,7 @@ class Rubric:
 
     Example:
         >>> import asyncio
-        >>> from nightjar.state import State
+        >>> from nightjar.rollout.state import State
         >>> def correct(completion, answer, parser):
         ...     return float(parser.parse_answer(completion) == answer)
         >>> state = State(input={"prompt": [], "answer": "4", "example_id": 0}, completion="4")

@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any
 
 from nightjar.parsers import Parser
+from nightjar.rollout.state import RewardFunc, State
 from nightjar.rubrics.advantages import fill_steps, partial_scores, set_advantages
 from nightjar.rubrics.handlers import run_all
 from nightjar.rubrics.naming import distinct_name, warn_of_renaming
 from nightjar.rubrics.rubric import GroupScoreObjectProvider, Rubric, ScoreObjectProvider
-from nightjar.state import RewardFunc, State
 
 
 class RubricGroup(Rubric):
@@ -27,7 +27,7 @@ class RubricGroup(Rubric):
 
     Example:
         >>> import asyncio
-        >>> from nightjar.state import State
+        >>> from nightjar.rollout.state import State
         >>> def good(completion):
         ...     return 1.0
         >>> def fair(completion):

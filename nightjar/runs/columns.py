@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nightjar.state import State
+from nightjar.rollout.state import State
 
 _OF_NO_USE = frozenset({"client", "input", "usage_tracker"})
 _KEPT_ANYWAY = frozenset(

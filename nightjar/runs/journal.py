@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import orjson
 
 from nightjar.errors import RunDirectoryError
-from nightjar.records import Key, RolloutOutput, attempt_row, key_of, restore_state, result_row
+from nightjar.rollout.records import Key, RolloutOutput, attempt_row, key_of, restore_state, result_row
+from nightjar.rollout.state import State
 from nightjar.runs.columns import StateColumns
 from nightjar.runs.directory import RunDirectory
 from nightjar.runs.jsonl import JsonLines, Line, Place, replace_file, scan_lines
-from nightjar.state import State
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nightjar.state import new_state
+from nightjar.rollout.state import new_state
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ import logging
 
 import pytest
 
-from nightjar.decorators import cleanup, teardown
+from nightjar.calling.decorators import cleanup, teardown
 from nightjar.envs import EnvGroup, EnvGroupRubric, EnvironmentRollouts, MultiTurnEnv, SingleTurnEnv, ToolEnv, tear_down
 from nightjar.errors import ModelError, ScoringError
 from nightjar.messages import UserMessage
+from nightjar.rollout.state import new_state
 from nightjar.rubrics import Rubric
-from nightjar.state import new_state
 
 
 def rows(*questions, **columns):

@@ -5,11 +5,11 @@ import logging
 
 import pytest
 
-from nightjar import records
-from nightjar.decorators import cleanup, stop, teardown
+from nightjar.calling.decorators import cleanup, stop, teardown
 from nightjar.envs import EnvironmentRollouts, MultiTurnEnv, SingleTurnEnv, tear_down
 from nightjar.errors import DatasetError, ModelError, OverlongPromptError
 from nightjar.messages import AssistantMessage, SystemMessage, TextMessage, Tool, UserMessage
+from nightjar.rollout import records
 from nightjar.rubrics import Rubric
 
 DATASET = [{"question": "2+2?", "answer": "4"}]

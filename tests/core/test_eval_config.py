@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from nightjar.adapters.verifiers.eval_config import EvalConfig
 from nightjar.clients import ClientConfig
-from nightjar.config import EvalConfig
 from nightjar.errors import ConfigError
 
 

@@ -9,10 +9,11 @@ import time
 import orjson
 import pytest
 
-from nightjar import records
-from nightjar.envs import EnvironmentRollouts, gym_env
-from nightjar.envs.gym_env import EpisodicSumRubric, GymEnv, normalize_reset, normalize_step
+from nightjar.envs import EnvironmentRollouts
+from nightjar.envs.games import gym_env
+from nightjar.envs.games.gym_env import EpisodicSumRubric, GymEnv, normalize_reset, normalize_step
 from nightjar.parsers import Parser
+from nightjar.rollout import records
 
 
 class Counter:

@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from nightjar.decorators import cleanup, stop, teardown
+from nightjar.calling.decorators import cleanup, stop, teardown
 from nightjar.envs import EnvironmentRollouts, MultiTurnEnv, SingleTurnEnv, tear_down
 from nightjar.errors import ConfigError, InfraError, ModelError
 from nightjar.messages import UserMessage
+from nightjar.rollout.state import State
 from nightjar.rubrics import Rubric
-from nightjar.state import State
 
 DATASET = [{"question": "2+2?", "answer": "4"}]
 

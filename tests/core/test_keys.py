@@ -2,8 +2,8 @@
 
 import pytest
 
+from nightjar.clients.credentials import ensure_keys
 from nightjar.errors import MissingKeyError
-from nightjar.keys import ensure_keys
 
 
 def test_all_that_are_missing_are_named(monkeypatch):

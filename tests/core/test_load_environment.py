@@ -196,7 +196,7 @@ class TestWhatCanBeWrong:
 
     def test_an_extra_that_is_not_installed_is_named_once(self, write):
         source = """
-            from nightjar.envs.extras import import_extra
+            from nightjar.packages.extras import import_extra
             def load_environment(): import_extra("no_such_package", "chess", "Chess")
         """
         with pytest.raises(EnvironmentImportError, match=r"pip install 'nightjar-evals\[chess\]'$"):

@@ -513,7 +513,7 @@ class TestServing:
 
 
 class TestCommand:
-    SCRIPT = "import typer; from nightjar.cli.model_server import model_server as m; typer.run(m)"
+    SCRIPT = "import typer; from nightjar.cli.services.model_server import model_server as m; typer.run(m)"
 
     def start(self, *options):
         return subprocess.Popen(

@@ -5,8 +5,8 @@ import doctest
 import pytest
 
 from nightjar.envs import EnvironmentRollouts
-from nightjar.envs import reasoninggym_env as module
-from nightjar.envs.reasoninggym_env import ReasoningGymEnv
+from nightjar.envs.games import reasoninggym_env as module
+from nightjar.envs.games.reasoninggym_env import ReasoningGymEnv
 from nightjar.parsers import Parser
 
 rg = pytest.importorskip("reasoning_gym", reason="needs the extra 'reasoning-gym'")

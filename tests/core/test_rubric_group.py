@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from nightjar.decorators import teardown
+from nightjar.calling.decorators import teardown
 from nightjar.errors import ModelError
 from nightjar.rubrics import Rubric, RubricGroup
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from nightjar.decorators import cleanup, teardown
+from nightjar.calling.decorators import cleanup, teardown
 from nightjar.errors import ModelError, ScoringError
 from nightjar.messages import AssistantMessage
 from nightjar.rubrics import Rubric

@@ -5,9 +5,9 @@ import time
 import pytest
 
 from nightjar.messages import UserMessage
-from nightjar.state import State, add_usage, new_state, usage_of
-from nightjar.timing import RolloutTiming, TimeSpan, TimeSpans
-from nightjar.usage import context_usage
+from nightjar.rollout.state import State, add_usage, new_state, usage_of
+from nightjar.rollout.timing import RolloutTiming, TimeSpan, TimeSpans
+from nightjar.rollout.usage import context_usage
 
 
 def example_state(**columns):

@@ -6,17 +6,17 @@ import random
 import orjson
 import pytest
 
-from nightjar import records
 from nightjar.envs import EnvironmentRollouts
 from nightjar.errors import ConfigError
+from nightjar.rollout import records
 from nightjar.rubrics import Rubric
 
 nltk = pytest.importorskip("nltk", reason="needs the extra 'textarena'")
 pytest.importorskip("textarena", reason="needs the extra 'textarena'")
 
-from nightjar.envs import nltk_data  # noqa: E402
-from nightjar.envs.textarena_env import TextArenaEnv  # noqa: E402
-from nightjar.envs.textarena_games import Luck  # noqa: E402
+from nightjar.envs.games import nltk_data  # noqa: E402
+from nightjar.envs.games.textarena_env import TextArenaEnv  # noqa: E402
+from nightjar.envs.games.textarena_games import Luck  # noqa: E402
 
 WORDS = ["crane", "slate", "apple", "bread"]
 

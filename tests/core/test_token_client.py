@@ -8,7 +8,7 @@ import pytest
 
 from nightjar.clients import ClientConfig, OpenAIChatCompletionsTokenClient
 from nightjar.messages import AssistantMessage, SystemMessage, Tool, ToolMessage, UserMessage
-from nightjar.state import new_state
+from nightjar.rollout.state import new_state
 from nightjar.testing import ModelServer, Script, tool_call
 
 PLAIN, BY_TOKENS = "/v1/chat/completions", "/v1/chat/completions/tokens"

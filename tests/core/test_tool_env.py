@@ -12,8 +12,8 @@ import pytest
 from nightjar.envs import EnvironmentRollouts, ToolEnv, ToolMonitorRubric, is_valid_tool_content_parts
 from nightjar.errors import SandboxError, ToolCallError, ToolError, ToolParseError
 from nightjar.messages import AssistantMessage, TextMessage, ToolCall, ToolMessage, UserMessage
+from nightjar.rollout.state import State
 from nightjar.rubrics import Rubric
-from nightjar.state import State
 
 DATASET = [{"question": "What is 4 squared?", "answer": "16"}]
 

@@ -7,8 +7,8 @@ import pytest
 
 from nightjar.envs import EnvironmentRollouts, MultiTurnEnv
 from nightjar.messages import AssistantMessage, ResponseTokens, UserMessage
-from nightjar.records import attempt_row, restore_state
-from nightjar.trajectory import new_step, response_messages, response_tokens
+from nightjar.rollout.records import attempt_row, restore_state
+from nightjar.rollout.trajectory import new_step, response_messages, response_tokens
 
 PROMPT = [UserMessage(content="2+2?")]
 

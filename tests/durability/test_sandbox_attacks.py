@@ -18,8 +18,8 @@ import psutil
 import pytest
 
 from nightjar.clients import ClientConfig
-from nightjar.envs.python_env import PythonEnv
-from nightjar.envs.sandbox_env import SandboxEnv
+from nightjar.envs.sandboxed.python_env import PythonEnv
+from nightjar.envs.sandboxed.sandbox_env import SandboxEnv
 from nightjar.errors import SandboxError
 from nightjar.rubrics import Rubric
 from nightjar.sandboxes import CreateSandboxRequest, DockerProvider, LocalProvider

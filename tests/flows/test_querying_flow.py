@@ -10,9 +10,9 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 
-from flows.deployments import register
 from flows.querying import query
 from nightjar.errors import WarehouseError
+from nightjar.hosting.deployments import register
 from nightjar.warehouse import Warehouse
 
 

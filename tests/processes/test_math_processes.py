@@ -15,7 +15,7 @@ from nightjar.rubrics.math_processes import MathProcesses, Question
 PROGRAM = """
 import asyncio
 from nightjar.rubrics import MathRubric
-from nightjar.state import State
+from nightjar.rollout.state import State
 
 async def main():
     rubric = MathRubric(timeout_seconds=30)

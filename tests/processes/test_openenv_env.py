@@ -13,12 +13,12 @@ from pathlib import Path
 import orjson
 import pytest
 
-from nightjar import records
 from nightjar.envs import EnvironmentRollouts
-from nightjar.envs.openenv_env import OpenEnvEnv
-from nightjar.envs.openenv_messages import parse_action, render_messages, takes_tool_calls, tool_result
-from nightjar.envs.openenv_project import OpenEnvError, needed_packages, packed, read_manifest
+from nightjar.envs.openenv.messages import parse_action, render_messages, takes_tool_calls, tool_result
+from nightjar.envs.openenv.openenv_env import OpenEnvEnv
+from nightjar.envs.openenv.project import OpenEnvError, needed_packages, packed, read_manifest
 from nightjar.errors import SandboxError
+from nightjar.rollout import records
 from nightjar.sandboxes import LocalProvider, SandboxCreationError, SandboxRefusedError
 
 WORLD = Path(__file__).with_name("openenv_world.py")
@@ -302,7 +302,7 @@ class TestProjects:
         shutil.copy(folder / ".build.json", tmp_path / "proj")
         module = tmp_path / "boxes.py"
         module.write_text(
-            "from nightjar.envs.openenv_env import OpenEnvEnv\n"
+            "from nightjar.envs.openenv.openenv_env import OpenEnvEnv\n"
             "class Boxes(OpenEnvEnv):\n"
             "    pass\n"
             "def load_environment():\n"

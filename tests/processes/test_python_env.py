@@ -6,7 +6,7 @@ import pytest
 
 import nightjar as vf
 from nightjar.clients import ClientConfig
-from nightjar.envs.python_env import (
+from nightjar.envs.sandboxed.python_env import (
     PythonEnv,
     PythonWorkerDeadError,
     PythonWorkerNotReadyError,

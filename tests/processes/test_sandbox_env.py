@@ -8,7 +8,7 @@ import pytest
 
 import nightjar as vf
 from nightjar.clients import ClientConfig
-from nightjar.envs.sandbox_env import SandboxEnv, SandboxState
+from nightjar.envs.sandboxed.sandbox_env import SandboxEnv, SandboxState
 from nightjar.errors import ConfigError, SandboxError, ToolCallError
 from nightjar.rubrics import Rubric
 from nightjar.sandboxes import (

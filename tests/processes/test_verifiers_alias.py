@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from nightjar.envs.verifiers_alias import SOURCES
+from nightjar.adapters.verifiers.modules import SOURCES
 
 REAL = """
 IS_REAL = True
@@ -114,7 +114,7 @@ def seen(tmp_path_factory):
         import importlib, json, sys
         import nightjar
         from nightjar.adapters.verifiers import install, is_installed
-        from nightjar.envs.verifiers_alias import SOURCES
+        from nightjar.adapters.verifiers.modules import SOURCES
 
         before = is_installed()
         install()
@@ -259,7 +259,7 @@ class TestLoadingAnEnvironment:
 
     def test_a_run_takes_nightjar_s_classes_also_where_the_real_one_is_installed(self, run, write, real):
         write(ENVIRONMENT)
-        code = LOAD.replace("    load()\n", "    from nightjar.envs.verifiers_alias import preferred\n") + (
+        code = LOAD.replace("    load()\n", "    from nightjar.packages.aliases import preferred\n") + (
             "    with preferred():\n        load()\n"
         )
         assert run(code, path=[real]) == "nightjar.envs.multiturn 2"

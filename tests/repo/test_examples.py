@@ -34,9 +34,9 @@ PUBLIC_MODULES = (
     "nightjar.sandboxes", "nightjar.adapters.verifiers",
 )  # fmt: skip
 NEEDED_BY = {
-    "nightjar.envs.reasoninggym_env": "reasoning_gym",
-    "nightjar.envs.textarena_env": "textarena",
-    "nightjar.envs.textarena_games": "textarena",
+    "nightjar.envs.games.reasoninggym_env": "reasoning_gym",
+    "nightjar.envs.games.textarena_env": "textarena",
+    "nightjar.envs.games.textarena_games": "textarena",
 }
 """Modules whose examples import something that only an extra brings along."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.deployments import evaluate, query
+from nightjar.hosting.deployments import evaluate, query
 from nightjar.warehouse.reading.named_queries import find_query, is_name
 
 ROOT = Path(__file__).parents[2]

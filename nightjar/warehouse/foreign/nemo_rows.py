@@ -25,7 +25,7 @@ from typing import Any
 
 from nightjar.data import example_hash
 from nightjar.errors import WarehouseError
-from nightjar.usage import usage_counts
+from nightjar.rollout.usage import usage_counts
 from nightjar.warehouse.foreign.lines import Row, read_rows
 from nightjar.warehouse.foreign.results import ResultsWriter
 from nightjar.warehouse.foreign.values import integer, mapping, measures, messages, number, text

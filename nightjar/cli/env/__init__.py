@@ -1,0 +1,1 @@
+"""``nightjar env``: make, install and list environments."""

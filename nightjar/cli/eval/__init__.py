@@ -1,0 +1,1 @@
+"""``nightjar eval``: run evaluations."""

@@ -1,0 +1,136 @@
+"""Runs an evaluation from the command line: where, with what on the screen, and with which exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import typer
+
+from nightjar.calling import leave_threads_behind
+from nightjar.cli.eval.display import RunDisplay, show_outcome
+from nightjar.cli.memory import limit_memory
+from nightjar.config import RunConfig
+from nightjar.errors import RunError
+from nightjar.evaluation import Outcome, evaluate, stages, watcher
+from nightjar.hosting.prefect_api import find_prefect_api
+from nightjar.warehouse import Warehouse, resolve_warehouse
+
+Mode: TypeAlias = Literal["auto", "prefect", "direct"]
+
+
+def set_up_logging(verbose: bool) -> None:
+    """Sends Nightjar's log to stderr: warnings, or everything with ``verbose``."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(logging.DEBUG if verbose else logging.WARNING)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    logger = logging.getLogger("nightjar")
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG if verbose else logging.INFO)
+    logger.propagate = False
+
+
+def run(
+    config: RunConfig,
+    mode: Mode,
+    output_dir: Path | None,
+    resume: str | None,
+    warehouse: str | None,
+) -> Outcome:
+    """Runs an evaluation as a Prefect flow or in this process, and shows how far it is.
+
+    Args:
+        config: what to run.
+        mode: ``auto`` takes Prefect where its server answers.
+        output_dir, resume: as for ``stages.load_env``.
+        warehouse: its location; None for the default.
+    """
+    limit_memory()
+    location = resolve_warehouse(warehouse)
+    api_url = None if mode == "direct" else find_prefect_api()
+    if mode == "prefect" or api_url is not None:
+        return _watched(lambda: _run_as_flow(config, location, output_dir, resume, api_url))
+    if mode == "auto":
+        typer.echo(
+            "No Prefect server answers: running in this process ('nightjar up' starts one).",
+            err=True,
+        )
+    return _watched(lambda: evaluate(config, warehouse=Warehouse(location), output_dir=output_dir, resume=resume))
+
+
+async def _run_as_flow(
+    config: RunConfig, location: str, output_dir: Path | None, resume: str | None, api_url: str | None
+) -> Outcome:
+    stages.check_warehouse(Warehouse(location))
+    from nightjar.hosting.prefect_mode import evaluate_as_flow
+
+    return await evaluate_as_flow(config, location, output_dir, resume, api_url)
+
+
+def _watched(evaluation: Callable[[], Awaitable[Outcome]]) -> Outcome:
+    async def body() -> Outcome:
+        with RunDisplay() as display, _interruptible(display):
+            watcher.set(display.watch)
+            try:
+                return await evaluation()
+            finally:
+                leave_threads_behind()
+
+    try:
+        return asyncio.run(body())
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        typer.echo("Stopped. The same command with --resume goes on.", err=True)
+        raise typer.Exit(130) from None
+
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def _interruptible(display: RunDisplay) -> Iterator[None]:
+    """Lets Ctrl-C, SIGTERM and a terminal that is closed cancel an open run, and end all else.
+
+    A run that is cancelled so is aggregated and published.
+    """
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None, "a coroutine that runs is a task"
+
+    def interrupt(_number: int, _frame: object) -> None:
+        if not display.is_watching or task.cancelling():
+            raise KeyboardInterrupt
+        task.cancel()
+        loop.call_soon_threadsafe(lambda: None)  # wakes the loop
+
+    before = {number: signal.getsignal(number) for number in _ENDING}
+    before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def finish(outcome: Outcome, as_json: bool) -> None:
+    """Shows how a run ended, and leaves the process with its exit code: 0 when all is scored and published."""
+    if as_json:
+        typer.echo(json.dumps({**outcome.metadata, "path": str(outcome.path)}, indent=2))
+    else:
+        show_outcome(outcome)
+    if isinstance(outcome.error, RunError):
+        typer.echo(f"Error: {outcome.error}", err=True)
+    elif outcome.summary.first_error is not None:
+        failed = f"{outcome.summary.failed} of {outcome.summary.rollouts} rollouts failed"
+        typer.echo(f"Error: {failed}. The first: {outcome.summary.first_error.partition(chr(10))[0]}", err=True)
+    if outcome.unpublished is not None:
+        typer.echo(f"Error: {outcome.unpublished}", err=True)
+    has_failed = outcome.status != "completed" or outcome.unpublished is not None
+    raise typer.Exit(130 if outcome.status == "cancelled" else int(has_failed))

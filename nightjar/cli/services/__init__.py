@@ -1,0 +1,1 @@
+"""Services: ``nightjar up``, ``down`` and ``model-server``."""

@@ -1,0 +1,1 @@
+"""Environments that are games: gymnasium, TextArena, reasoning-gym."""

@@ -1,0 +1,250 @@
+"""``GymEnv``: episodes in any world with ``reset`` and ``step``, as Gym has made them known."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from nightjar.calling import call, is_async
+from nightjar.calling.blocking import outside_loops, settled
+from nightjar.calling.decorators import cleanup, stop
+from nightjar.calling.own_thread import OwnThread
+from nightjar.envs.games.gym_steps import (
+    EpisodicSumRubric,
+    ResetOut,
+    StepOut,
+    StepResetEnv,
+    json_ready,
+    normalize_reset,
+    normalize_step,
+    settle_rewards,
+    sum_step_rewards,
+)
+from nightjar.envs.multiturn import MultiTurnEnv
+from nightjar.messages import Messages, UserMessage, content_text
+from nightjar.parsers import Parser
+from nightjar.rollout.state import State, TrajectoryStep
+from nightjar.rubrics import Rubric
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+__all__ = [
+    "EpisodicSumRubric",
+    "GymEnv",
+    "ResetOut",
+    "StepOut",
+    "StepResetEnv",
+    "normalize_reset",
+    "normalize_step",
+    "sum_step_rewards",
+]
+
+logger = logging.getLogger(__name__)
+
+_MAX_EPISODE_STEPS = 1000
+_CLOSE_SECONDS = 10.0
+
+
+class GymEnv(MultiTurnEnv):
+    """Plays episodes: the model says an action, the world answers with what is to be seen next.
+
+    Each example is an episode with a seed of its own, which stands in its ``answer``. The rewards of the steps are in
+    the trajectory, and ``state["gym_done"]`` says whether the world has ended the episode. A world lives in one thread
+    from its start to its ``close()``; async ones live in the event loop.
+
+    Args:
+        env_cls: makes a world: a class, or a function like ``gymnasium.make``.
+        env_kwargs: what to make it with.
+        action_parser: from the text of an answer to an action; the text itself unless given. What it raises ends the
+            episode, with reward 0.0 for that step.
+        obs_to_text: from an observation to what the model reads; ``str`` unless given.
+        num_train_episodes: examples to train on; their seeds start at ``seed``.
+        num_eval_episodes: examples to evaluate on; their seeds follow.
+        max_episode_steps: actions at the most; 1000 for None.
+        seed: of the first example.
+        system_prompt, few_shot, parser: as for ``Environment``.
+        rubric: ``EpisodicSumRubric`` unless given.
+        message_type: ``"chat"``, the only one.
+        ask_after_end: show the model how the episode ended and take its last words, as verifiers does. False saves
+            that call.
+        **kwargs: as for ``MultiTurnEnv``.
+
+    Example:
+        >>> from nightjar.testing import FixedAnswer, ModelServer
+        >>> from nightjar.clients import ClientConfig
+        >>> class Countdown:
+        ...     def reset(self, seed):
+        ...         self.left = 2
+        ...         return "2 to go"
+        ...     def step(self, action):
+        ...         self.left -= int(action)
+        ...         return f"{self.left} to go", 0.5, self.left == 0, {}
+        >>> env = GymEnv(Countdown, num_train_episodes=0, num_eval_episodes=1)
+        >>> with ModelServer(FixedAnswer("1")) as server:
+        ...     out = env.evaluate_sync(ClientConfig(api_base_url=server.url), "m", state_columns=["gym_done"])
+        >>> out["outputs"][0]["reward"], out["outputs"][0]["gym_done"]
+        (1.0, True)
+    """
+
+    def __init__(
+        self,
+        env_cls: Callable[..., Any],
+        env_kwargs: dict[str, Any] | None = None,
+        action_parser: Callable[[str], Any] | None = None,
+        obs_to_text: Callable[[Any], str] | None = None,
+        num_train_episodes: int = 1000,
+        num_eval_episodes: int = 20,
+        max_episode_steps: int | None = None,
+        seed: int = 0,
+        system_prompt: str | None = None,
+        few_shot: Any = None,
+        parser: Parser | None = None,
+        rubric: Rubric | None = None,
+        message_type: str = "chat",
+        ask_after_end: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        self.env_cls = env_cls
+        self.env_kwargs = dict(env_kwargs or {})
+        self.action_parser = action_parser or (lambda text: text)
+        self.obs_to_text_fn = obs_to_text
+        self.num_train_episodes = num_train_episodes
+        self.num_eval_episodes = num_eval_episodes
+        self.seed = seed
+        self.ask_after_end = ask_after_end
+        super().__init__(
+            dataset=self._train_rows,
+            eval_dataset=self._eval_rows if num_eval_episodes > 0 else None,
+            rubric=rubric or EpisodicSumRubric(parser=parser),
+            max_turns=max_episode_steps or _MAX_EPISODE_STEPS,
+            system_prompt=system_prompt,
+            few_shot=few_shot,
+            parser=parser,
+            message_type=message_type,
+            **kwargs,
+        )
+
+    def gym_to_hf(self) -> tuple[Dataset, Dataset | None]:
+        """Returns the datasets to train and to evaluate on, made by resetting a world with each seed.
+
+        A subclass that makes them in another way is asked once for each.
+        """
+        from datasets import Dataset
+
+        train = Dataset.from_list(self._episodes(0, self.num_train_episodes))
+        evaluate = self._episodes(self.num_train_episodes, self.num_eval_episodes)
+        return train, Dataset.from_list(evaluate) if evaluate else None
+
+    def _train_rows(self) -> Any:
+        if type(self).gym_to_hf is not GymEnv.gym_to_hf:
+            return self.gym_to_hf()[0]
+        return self._episodes(0, self.num_train_episodes)
+
+    def _eval_rows(self) -> Any:
+        if type(self).gym_to_hf is not GymEnv.gym_to_hf:
+            return self.gym_to_hf()[1]
+        return self._episodes(self.num_train_episodes, self.num_eval_episodes)
+
+    def _episodes(self, start: int, count: int) -> list[dict[str, Any]]:
+        seeds = range(self.seed + start, self.seed + start + count)
+        return outside_loops(lambda: self._first_observations(seeds)) if count > 0 else []
+
+    def _first_observations(self, seeds: range) -> list[dict[str, Any]]:
+        rows = []
+        with asyncio.Runner() as runner:
+            world = self.env_cls(**self.env_kwargs)
+            try:
+                for seed in seeds:
+                    observation, _ = normalize_reset(settled(runner, world.reset(seed=seed)))
+                    text = settled(runner, self.obs_to_text(observation))
+                    rows.append({"question": text, "answer": str(seed)})
+            finally:
+                if hasattr(world, "close"):
+                    settled(runner, world.close())
+        return rows
+
+    def obs_to_text(self, obs: Any) -> str:
+        """Returns what the model reads of an observation; subclasses may say it in another way."""
+        return self.obs_to_text_fn(obs) if self.obs_to_text_fn else str(obs)
+
+    def wrap_response(self, text: str) -> Messages:
+        """Returns the messages that carry what the world answers."""
+        return [UserMessage(content=text)]
+
+    async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Messages:  # noqa: ARG002
+        """Takes the action that the model has just said, and returns what is to be seen next."""
+        step: TrajectoryStep = state["trajectory"][-1]
+        world = await self._world(state)
+        try:
+            action = await call(self.action_parser, self._action_text(messages))
+        except Exception as error:  # noqa: BLE001 - the model said something that is no action
+            state["gym_done"], step["reward"] = True, 0.0
+            text = f"Action Parsing Error: {error}"
+        else:
+            text = await self._take(world, action, step, state)
+        answer = self.wrap_response(text)
+        if state["gym_done"] and not self.ask_after_end:
+            state["final_env_response"] = answer
+        return answer
+
+    def _action_text(self, messages: Messages) -> Any:
+        """Returns what the parser finds in the model's last message, and all of it where it finds nothing.
+
+        An earlier message would hold an action that has been taken already.
+        """
+        found = self.parser.parse_answer(messages[-1:])
+        return content_text(messages[-1].get("content")) if found is None else found
+
+    async def _take(self, world: Any, action: Any, step: TrajectoryStep, state: State) -> str:
+        out = await state["gym_thread"].call(world.step, action)
+        observation, reward, terminated, truncated, info = normalize_step(out)
+        step["reward"] = reward
+        step["extras"]["gym_info"] = json_ready(info)
+        state["gym_done"] = terminated or truncated
+        text: str = await call(self.obs_to_text, observation)
+        return f"{text}\nEpisode already ended." if state["gym_done"] else text
+
+    async def _world(self, state: State) -> Any:
+        """Returns the world of this rollout, made and reset when its first action comes."""
+        thread: OwnThread = state.setdefault("gym_thread", OwnThread())
+        if "gym_env" not in state:
+            state["gym_env"] = world = await self._new_world(thread)
+            await thread.call(world.reset, seed=int(state["answer"]))
+            state["gym_done"] = False
+        return state["gym_env"]
+
+    async def _new_world(self, thread: OwnThread) -> Any:
+        if any(is_async(getattr(self.env_cls, name, None)) for name in ("reset", "step")):  # type: ignore[arg-type]
+            return self.env_cls(**self.env_kwargs)
+        return await thread.call(lambda: self.env_cls(**self.env_kwargs))
+
+    @stop
+    async def is_done(self, state: State) -> bool:
+        """Stops when the world has ended the episode."""
+        return bool(state.get("gym_done"))
+
+    @stop
+    async def max_turns_reached(self, state: State) -> bool:
+        """Stops after ``max_episode_steps`` actions, of which the last is still taken: its reward counts."""
+        if not await super().max_turns_reached(state):
+            return False
+        last = state["trajectory"][-1]
+        if last["reward"] is None and not state.get("gym_done"):
+            await self.env_response([*last["prompt"], *last["completion"]], state)
+        return True
+
+    @cleanup
+    async def cleanup_env(self, state: State) -> None:
+        """Closes the world; one that hangs is left behind after 10 seconds."""
+        settle_rewards(state)
+        world, thread = state.pop("gym_env", None), state.pop("gym_thread", None) or OwnThread()
+        try:
+            if hasattr(world, "close"):
+                await asyncio.wait_for(thread.call(world.close), _CLOSE_SECONDS)
+        except TimeoutError:
+            logger.warning("%s did not close within %s s and is left behind", type(world).__name__, _CLOSE_SECONDS)
+        finally:
+            thread.end()

@@ -1,0 +1,148 @@
+"""``ReasoningGymEnv``: the problems of reasoning-gym, made and scored by its generators.
+
+Needs the extra ``reasoning-gym``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import EllipsisType
+from typing import TYPE_CHECKING, Any
+
+from nightjar.envs.singleturn import SingleTurnEnv
+from nightjar.messages import Messages
+from nightjar.packages.extras import import_extra
+from nightjar.parsers import Parser, XMLParser
+from nightjar.rubrics import Rubric
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+
+def __getattr__(name: str) -> Any:
+    """Gives ``DEFAULT_SYSTEM_PROMPT``, which is reasoning-gym's own, without importing the package before."""
+    if name == "DEFAULT_SYSTEM_PROMPT":
+        return _import("reasoning_gym.utils").SYSTEM_PROMPTS["default"]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class ReasoningGymEnv(SingleTurnEnv):
+    """Asks problems of one generator of reasoning-gym, or of a mixture of several.
+
+    An example's ``answer`` is its index in the generator, which makes the problem and scores the answer. Metrics:
+    ``check_answer_reward_func`` is the reward, ``format_reward_func`` says whether the answer stood between its tags.
+
+    Args:
+        gym: a generator's name, or a list of names and of dicts with ``name``, ``weight`` and ``config``.
+        num_train_examples: examples to train on.
+        num_eval_examples: examples to evaluate on, which follow those.
+        system_prompt: reasoning-gym's default unless given; None for none.
+        parser: finds the answer; ``<answer>`` unless given.
+        seed: of the problems.
+        **kwargs: as for ``SingleTurnEnv``.
+
+    Attributes:
+        rg_dataset: the generator.
+
+    Raises:
+        ImportError: the extra is not installed.
+        ValueError: a generator is not known, or an item of the list is neither a name nor a dict.
+
+    Example:
+        >>> env = ReasoningGymEnv("leg_counting", num_train_examples=0, num_eval_examples=2)  # doctest: +SKIP
+        >>> problem = env.rg_dataset[0]  # doctest: +SKIP
+        >>> problem["answer"], env.rg_dataset.score_answer("500", problem)  # doctest: +SKIP
+        ('500', 1.0)
+    """
+
+    def __init__(
+        self,
+        gym: str | Sequence[str | dict[str, Any]],
+        num_train_examples: int = 1000,
+        num_eval_examples: int = 100,
+        system_prompt: str | EllipsisType | None = ...,
+        parser: Parser | None = None,
+        seed: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        self.gym = gym
+        self.num_train_examples = num_train_examples
+        self.num_eval_examples = num_eval_examples
+        self.seed = seed
+        self.rg_dataset = self.build_rg_dataset(gym, num_train_examples + num_eval_examples, seed=seed)
+        parser = parser or XMLParser(fields=["answer"])
+        super().__init__(
+            dataset=lambda: self._split(0),
+            eval_dataset=(lambda: self._split(1)) if num_eval_examples > 0 else None,
+            system_prompt=__getattr__("DEFAULT_SYSTEM_PROMPT") if system_prompt is ... else system_prompt,
+            parser=parser,
+            rubric=self._build_rubric(parser),
+            message_type="chat",
+            **kwargs,
+        )
+
+    def _build_rubric(self, parser: Parser) -> Rubric:
+        rubric = Rubric(parser=parser)
+
+        def check_answer_reward_func(completion: Messages, answer: str) -> float:
+            found = parser.parse_answer(completion)
+            if found is None:
+                return 0.0
+            score: float = self.rg_dataset.score_answer(answer=str(found).strip(), entry=self.rg_dataset[int(answer)])
+            return score
+
+        rubric.add_reward_func(check_answer_reward_func)
+        rubric.add_metric(parser.get_format_reward_func())
+        return rubric
+
+    def build_rg_dataset(
+        self, gym: str | Sequence[str | dict[str, Any]], total_examples: int = 1000, seed: int = 0
+    ) -> Any:
+        """Returns the generator of ``total_examples`` problems."""
+        create = _import("reasoning_gym").create_dataset
+        if isinstance(gym, str):
+            return create(gym, size=total_examples, seed=seed)
+        spec = _import("reasoning_gym.composite").DatasetSpec
+        specs = [spec(**_fields(item)) for item in gym]
+        return create("composite", datasets=specs, size=total_examples, seed=seed)
+
+    def rg_to_hf(self, rg_dataset: Any) -> tuple[Dataset, Dataset]:
+        """Returns the datasets to train and to evaluate on."""
+        from datasets import Dataset
+
+        train, total = self.num_train_examples, self.num_train_examples + self.num_eval_examples
+        return (
+            Dataset.from_list(_rows(rg_dataset, range(train))),
+            Dataset.from_list(_rows(rg_dataset, range(train, total))),
+        )
+
+    def _split(self, which: int) -> Any:
+        if type(self).rg_to_hf is not ReasoningGymEnv.rg_to_hf:
+            return self.rg_to_hf(self.rg_dataset)[which]
+        ends = (0, self.num_train_examples, self.num_train_examples + self.num_eval_examples)
+        return _rows(self.rg_dataset, range(ends[which], ends[which + 1]))
+
+
+def _import(module: str) -> Any:
+    return import_extra(module, "reasoning-gym", "ReasoningGymEnv")
+
+
+def _fields(item: str | dict[str, Any]) -> dict[str, Any]:
+    """Returns what a ``DatasetSpec`` is made of."""
+    if isinstance(item, str):
+        return {"name": item, "weight": 1.0, "config": {}}
+    if isinstance(item, dict):
+        return {"weight": 1.0, "config": {}, **item}
+    raise ValueError(f"Invalid dataset config: {item!r}: expected a name, or a dict with name, weight and config")
+
+
+def _rows(rg_dataset: Any, indexes: range) -> list[dict[str, Any]]:
+    problems = ((index, rg_dataset[index]) for index in indexes)
+    return [
+        {
+            "question": problem["question"],
+            "answer": str(index),
+            "info": {"source_dataset": problem["metadata"]["source_dataset"]},
+        }
+        for index, problem in problems
+    ]

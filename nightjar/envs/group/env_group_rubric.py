@@ -1,0 +1,113 @@
+"""``EnvGroupRubric``: scores each rollout with the rubric of its environment."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from nightjar.envs.group.routes import child_info, joined_info, route_of
+from nightjar.rollout.state import State
+from nightjar.rubrics import Rubric
+from nightjar.rubrics.handlers import run_all
+
+if TYPE_CHECKING:
+    from nightjar.envs.environment import Environment
+
+
+class EnvGroupRubric(Rubric):
+    """Scores each rollout with the rubric of the environment that its ``info["env_id"]`` names.
+
+    A rollout has the metrics of its environment, so that a mean is over the rollouts that a metric is about.
+
+    Args:
+        env_map: name to environment.
+
+    Attributes:
+        all_reward_names: the names of all metrics, sorted.
+
+    Example:
+        >>> from nightjar.envs import SingleTurnEnv
+        >>> EnvGroupRubric({"sums": SingleTurnEnv(dataset=[{"question": "2+2"}])}).all_reward_names
+        ['num_turns']
+    """
+
+    def __init__(self, env_map: Mapping[str, Environment]) -> None:
+        super().__init__()
+        self.env_map = env_map
+
+    @property
+    def metric_names(self) -> list[str]:
+        """The names of the metrics of all environments, sorted."""
+        return sorted({name for env in self.env_map.values() for name in env.rubric.metric_names})
+
+    @property
+    def all_reward_names(self) -> list[str]:
+        """The same, under the name that verifiers has for it."""
+        return self.metric_names
+
+    @property
+    def has_group_rewards(self) -> bool:
+        """Says whether a function of any environment scores whole groups."""
+        return any(env.rubric.has_group_rewards for env in self.env_map.values())
+
+    def set_timeout_seconds(self, timeout_seconds: float | None) -> None:
+        """Sets the limit for scoring one rollout, in all environments."""
+        super().set_timeout_seconds(timeout_seconds)
+        for env in self.env_map.values():
+            env.rubric.set_timeout_seconds(timeout_seconds)
+
+    async def score_rollout(self, state: State) -> None:
+        """Scores one rollout by itself, and gives it the metrics of all environments, 0.0 for those of the others."""
+        await super().score_rollout(state)
+        state["metrics"] = dict.fromkeys(self.metric_names, 0.0) | state["metrics"]
+
+    async def score_group(self, states: Sequence[State]) -> None:
+        """Scores the rollouts of one example.
+
+        A rollout that names no environment of the group gets the reward 0.0, with a warning.
+        """
+        parts: dict[str | None, list[State]] = defaultdict(list)
+        for state in states:
+            parts[self._name_of(state)].append(state)
+        for name, part in parts.items():
+            await self._score_part(name, part)
+
+    async def _score_part(self, name: str | None, states: Sequence[State]) -> None:
+        if name is None:
+            self.logger.warning("No environment for info %r: reward 0.0", states[0].get("info"))
+            await self.dummy_score_group(states)
+            return
+        with _inside(states):
+            await self.env_map[name].rubric.score_group(states)
+
+    async def cleanup(self, state: State) -> None:
+        """Runs the clean-ups of the environment's rubric, and those added to this one."""
+        await run_all([partial(self._clean_up_inside, state), partial(super().cleanup, state)])
+
+    async def _clean_up_inside(self, state: State) -> None:
+        name = self._name_of(state)
+        if name is not None:
+            with _inside([state]):
+                await self.env_map[name].rubric.cleanup(state)
+
+    def _name_of(self, state: State) -> str | None:
+        route = route_of(state.get("info"))
+        name = route[0] if route else next(iter(self.env_map)) if len(self.env_map) == 1 else None
+        return name if name in self.env_map else None
+
+
+@contextmanager
+def _inside(states: Sequence[State]) -> Iterator[None]:
+    """Lets the states have, for the block, the info that the environment itself knows."""
+    routes = [route_of(state.get("info")) for state in states]
+    for state, route in zip(states, routes, strict=True):
+        state["input"]["info"] = child_info(state.get("info"), route)
+    try:
+        yield
+    finally:
+        for state, route in zip(states, routes, strict=True):
+            if route:
+                state["input"]["info"] = joined_info(state["input"]["info"], route)

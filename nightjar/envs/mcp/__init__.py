@@ -1,0 +1,1 @@
+"""Environments whose tools are those of MCP servers."""

@@ -1,0 +1,275 @@
+"""A connection to an MCP server that runs as a process of its own and talks over stdin and stdout.
+
+The protocol is that of https://modelcontextprotocol.io, as the ``mcp`` package speaks it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shlex
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from nightjar.calling.background_loop import BackgroundLoop
+from nightjar.envs.mcp.content import tool_content
+from nightjar.envs.mcp.last_lines import LastLines
+from nightjar.errors import InfraError
+from nightjar.messages import Tool
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp.types import Tool as MCPTool
+
+logger = logging.getLogger(__name__)
+
+START_TIMEOUT_SECONDS = 60.0
+"""How long a server may take until it has named its tools; one that installs itself first takes its time."""
+
+
+@dataclass
+class MCPServerConfig:
+    """How a server is started.
+
+    Attributes:
+        name: distinguishes it from the environment's other servers.
+        command: the program to run.
+        args: its arguments.
+        env: environment variables it gets besides a few harmless ones such as PATH and HOME.
+        description: what it is for; for people.
+        start_timeout_seconds: how long it may take until it has named its tools.
+
+    Example:
+        >>> MCPServerConfig("files", "npx", ["-y", "@modelcontextprotocol/server-filesystem", "."]).name
+        'files'
+    """
+
+    name: str
+    command: str
+    args: list[str] | None = None
+    env: dict[str, str] | None = None
+    description: str = ""
+    start_timeout_seconds: float = START_TIMEOUT_SECONDS
+
+    @classmethod
+    def of(cls, value: MCPServerConfig | Mapping[str, Any]) -> MCPServerConfig:
+        """Makes one of a dict with these keys; others are ignored, with a warning.
+
+        Example:
+            >>> MCPServerConfig.of({"name": "files", "command": "files-server"}).command
+            'files-server'
+        """
+        if isinstance(value, MCPServerConfig):
+            return value
+        known = {field.name for field in fields(cls)} & value.keys()
+        if unknown := sorted(value.keys() - known):
+            logger.warning("MCP server %r: settings that are not known: %s", value.get("name"), ", ".join(unknown))
+        return cls(**{name: value[name] for name in known})
+
+    @property
+    def command_line(self) -> str:
+        """The command and its arguments, as a shell takes them."""
+        return shlex.join([self.command, *(self.args or [])])
+
+
+class MCPServerConnection:
+    """Starts a server, calls its tools, starts it again when it has ended, and ends it.
+
+    Args:
+        config: how it is started.
+        logger: for what happens to it.
+        background: the loop that the connection lives in; one of its own unless given.
+
+    Attributes:
+        tools: what the server offers, by name, as it described them when it started last.
+        loop: the event loop in which the connection lives; None until it is needed.
+
+    Example:
+        >>> import sys
+        >>> server = '''
+        ... from mcp.server.mcpserver import MCPServer
+        ... server = MCPServer("greeter")
+        ... @server.tool()
+        ... def greet(name: str) -> str:
+        ...     return f"Hello {name}"
+        ... server.run()
+        ... '''
+        >>> async def greet():
+        ...     connection = MCPServerConnection(MCPServerConfig("greeter", sys.executable, ["-c", server]))
+        ...     tools = await connection.connect()
+        ...     said = [await connection.call_tool(name, {"name": "Ada"}) for name in tools]
+        ...     await connection.disconnect()
+        ...     return said
+        >>> asyncio.run(greet())
+        ['Hello Ada']
+    """
+
+    def __init__(
+        self,
+        config: MCPServerConfig,
+        logger: logging.Logger = logger,
+        background: BackgroundLoop | None = None,
+    ) -> None:
+        self.config = config
+        self.logger = logger
+        self.tools: dict[str, MCPTool] = {}
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._background = background or BackgroundLoop(f"nightjar-mcp-{config.name}")
+        self._stderr = LastLines()
+        self._starting = asyncio.Lock()
+        self._stop = asyncio.Event()
+        self._client: Client | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    async def connect(self) -> dict[str, MCPTool]:
+        """Starts the server unless it runs, and returns its tools.
+
+        Raises:
+            InfraError: it does not start, or not in time; the message has what it wrote to stderr.
+        """
+        await self._background.call(self._connected())
+        return self.tools
+
+    async def call_tool(self, tool_name: str, arguments: dict[str, Any]) -> str | list[dict[str, Any]]:
+        """Calls a tool and returns its result: a text, or content parts where there are images in it.
+
+        Raises:
+            InfraError: the server ended meanwhile, or does not start again.
+            MCPError: the server refused the call.
+        """
+        return await self._background.call(self._call(tool_name, arguments))
+
+    async def disconnect(self) -> None:
+        """Ends the server's process: asks it to, and ends it by force where it takes longer than some seconds."""
+        await self._background.call(self._disconnect())
+
+    async def _call(self, tool_name: str, arguments: dict[str, Any]) -> str | list[dict[str, Any]]:
+        from mcp import MCPError
+        from mcp.types import CONNECTION_CLOSED
+
+        client = await self._connected()
+        try:
+            return tool_content(await client.call_tool(tool_name, arguments))
+        except MCPError as error:
+            if error.code != CONNECTION_CLOSED:
+                raise
+            if self._client is client:
+                await self._disconnect()
+            raise InfraError(
+                f"MCP server {self.config.name!r} ended while {tool_name!r} was called{self._stderr.quoted()}. "
+                "The next call starts it again."
+            ) from error
+
+    async def _connected(self) -> Client:
+        if self.loop is not (loop := asyncio.get_running_loop()):
+            self.loop, self._client, self._starting = loop, None, asyncio.Lock()
+        async with self._starting:
+            if self._client is None:
+                self._client = await self._start()
+            return self._client
+
+    async def _start(self) -> Client:
+        started: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        self._stop = asyncio.Event()
+        serving = self._serving = asyncio.create_task(self._serve(started, self._stop))
+        try:
+            async with asyncio.timeout(self.config.start_timeout_seconds):
+                client = await started
+        except BaseException as error:
+            serving.cancel()
+            await asyncio.wait({serving})
+            if isinstance(error, Exception):
+                raise self._start_error(error) from error
+            raise
+        self.logger.info("MCP server %r started with the tools %s", self.config.name, ", ".join(self.tools))
+        return client
+
+    async def _serve(self, started: asyncio.Future[Client], stop: asyncio.Event) -> None:
+        """Holds the connection open until ``stop``: a task has to leave the contexts that it entered."""
+        try:
+            async with self._open() as client:
+                self.tools = {tool.name: tool for tool in await _list_tools(client)}
+                if not started.done():
+                    started.set_result(client)
+                    await stop.wait()
+        except Exception as error:  # noqa: BLE001 - it belongs to whoever waits for the start
+            if started.done():
+                self.logger.warning("MCP server %r did not end well: %r", self.config.name, error)
+            else:
+                started.set_exception(_innermost(error))
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[Client]:
+        from mcp import Client, StdioServerParameters, stdio_client
+
+        config = self.config
+        parameters = StdioServerParameters(command=config.command, args=config.args or [], env=config.env)
+        with self._stderr.open() as stderr:
+            async with Client(stdio_client(parameters, stderr)) as client:
+                stderr.close()
+                yield client
+
+    async def _disconnect(self) -> None:
+        serving, self._serving, self._client = self._serving, None, None
+        if serving is not None:
+            self._stop.set()
+            await asyncio.wait({serving})
+            self.logger.info("MCP server %r ended", self.config.name)
+
+    def _start_error(self, error: Exception) -> InfraError:
+        late = f"it did not answer within {self.config.start_timeout_seconds:g} s"
+        reason = late if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
+        return InfraError(
+            f"MCP server {self.config.name!r} did not start: {reason}. Its command is {self.config.command_line!r}"
+            f"{self._stderr.quoted()}. Run the command to see what is wrong."
+        )
+
+
+class MCPToolWrapper:
+    """A tool of a server as a function.
+
+    Args:
+        server_name: which server it belongs to.
+        tool: as the server describes it.
+        server_connection: how the server is reached.
+
+    Example:
+        >>> from mcp.types import Tool
+        >>> connection = MCPServerConnection(MCPServerConfig("greeter", "greeter-server"))
+        >>> tool = Tool(name="greet", description="Greets.", input_schema={"type": "object"})
+        >>> MCPToolWrapper("greeter", tool, connection).to_tool_def()
+        Tool(name='greet', description='Greets.', parameters={'type': 'object'}, strict=None)
+    """
+
+    def __init__(self, server_name: str, tool: MCPTool, server_connection: MCPServerConnection) -> None:
+        self.server_name = server_name
+        self.tool = tool
+        self.server_connection = server_connection
+        self.__name__ = tool.name
+        self.__doc__ = tool.description or ""
+
+    async def __call__(self, /, **kwargs: Any) -> str | list[dict[str, Any]]:
+        """Calls the tool and returns its result: a text, or content parts where there are images in it."""
+        return await self.server_connection.call_tool(self.tool.name, kwargs)
+
+    def to_tool_def(self) -> Tool:
+        """Returns the tool as a model is offered it, with the server's own schema."""
+        return Tool(name=self.__name__, description=self.__doc__ or "", parameters=self.tool.input_schema)
+
+
+def _innermost(error: Exception) -> Exception:
+    """Returns what a group of errors is about: the only one in it, or the first."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+async def _list_tools(client: Client) -> list[MCPTool]:
+    page = await client.list_tools()
+    tools = list(page.tools)
+    while page.next_cursor is not None:
+        page = await client.list_tools(cursor=page.next_cursor)
+        tools += page.tools
+    return tools

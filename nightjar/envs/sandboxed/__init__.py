@@ -1,0 +1,1 @@
+"""Environments whose model works in a sandbox."""

@@ -1,0 +1,223 @@
+"""``PythonEnv``: the model has a Python that remembers."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, TypedDict
+
+from nightjar.envs.sandboxed.sandbox_env import SandboxEnv, SandboxState
+from nightjar.errors import SandboxError
+from nightjar.messages import Messages
+from nightjar.rollout.state import State
+from nightjar.rubrics import Rubric
+from nightjar.sandboxes.python_repl import Answer, PythonEndedError, PythonRepl
+from nightjar.sandboxes.request import packages_in
+
+_USUAL_PACKAGES = "numpy sympy scipy"
+_LOST = "The Python process was restarted: its variables are lost."
+
+
+class PythonWorkerState(TypedDict):
+    """What a rollout remembers of its Python; plain values, so that it can be saved.
+
+    Attributes:
+        ready: it has answered.
+        execution_count: pieces of code that it has run.
+        ready_wait_time: seconds that the rollout had to wait for it.
+
+    Example:
+        >>> PythonWorkerState(ready=True, execution_count=3, ready_wait_time=0.04)["execution_count"]
+        3
+    """
+
+    ready: bool
+    execution_count: int
+    ready_wait_time: float
+
+
+class PythonWorkerNotReadyError(SandboxError):
+    """Python did not start in the sandbox in time."""
+
+
+class PythonWorkerRequestError(SandboxError):
+    """Python in the sandbox could not be asked."""
+
+
+class PythonWorkerDeadError(PythonWorkerRequestError):
+    """Python in the sandbox ended and could not be started again."""
+
+
+class PythonMonitorRubric(Rubric):
+    """Records how long a rollout waited for its Python.
+
+    Example:
+        >>> import asyncio
+        >>> state = State(python_state={"ready": True, "execution_count": 1, "ready_wait_time": 0.25})
+        >>> asyncio.run(PythonMonitorRubric().python_ready_wait_time(state))
+        0.25
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.add_metric(self.python_ready_wait_time)
+
+    async def python_ready_wait_time(self, state: State) -> float:
+        """Returns the seconds that the rollout had to wait for its Python."""
+        return float(state["python_state"]["ready_wait_time"])
+
+
+class PythonEnv(SandboxEnv):
+    """Gives each rollout a Python in a sandbox, and the model the tool ``python(code)`` with it.
+
+    Variables, imports and functions stay from one call to the next. The model sees what the code wrote, then
+    ``stderr:`` and what it wrote there, then ``Out[n]:`` and the value of a last expression, or the traceback. Code
+    that takes too long is interrupted as Ctrl-C does, which keeps the variables; where that does not help, or where the
+    code ends its own process, Python is started anew and the model is told.
+
+    Args:
+        pip_install_packages: what the code can import beside the standard library, as pip takes it. A container's
+            image gets them installed the first time (with a network; the sandboxes themselves have none). A local
+            sandbox shows those of this machine, and refuses to start where one is missing; of the packages that are the
+            default it goes without, with a warning.
+        max_startup_wait_seconds: how long Python may take to start.
+        **kwargs: as for ``SandboxEnv``.
+
+    Example:
+        >>> import asyncio
+        >>> from nightjar.sandboxes import LocalProvider
+        >>> async def calculate() -> list[str]:
+        ...     env = PythonEnv(pip_install_packages="", dataset=[{"question": "?"}], sandbox_provider="local")
+        ...     state = State()
+        ...     await env.setup_state(state)
+        ...     try:
+        ...         hidden = env.update_tool_args("python", {}, [], state)
+        ...         return [await env.python(code, **hidden) for code in ("x = 6", "x * 7")]
+        ...     finally:
+        ...         await env.destroy_sandbox(state)
+        >>> asyncio.run(calculate()) if LocalProvider.problem() is None else ["(no output)", "Out[2]: 42"]
+        ['(no output)', 'Out[2]: 42']
+    """
+
+    def __init__(
+        self,
+        pip_install_packages: str = _USUAL_PACKAGES,
+        max_startup_wait_seconds: float = 30,
+        **kwargs: Any,
+    ) -> None:
+        kwargs.setdefault("sandbox_name", "python-env")
+        super().__init__(**kwargs)
+        self.max_startup_wait_seconds = max_startup_wait_seconds
+        self.sandbox_request = self.sandbox_request.model_copy(
+            update={
+                "python_packages": packages_in(pip_install_packages),
+                "are_packages_optional": pip_install_packages == _USUAL_PACKAGES,
+            }
+        )
+        self._repls: dict[str, PythonRepl] = {}
+        self.add_rubric(PythonMonitorRubric())
+        self.add_tool(self.python, args_to_skip=["sandbox_id", "sandbox_state", "python_state"])
+        self.remove_tool(self.bash)
+
+    async def setup_state(self, state: State, **kwargs: Any) -> State | None:
+        """Starts the rollout's sandbox, in the background."""
+        changed = await super().setup_state(state, **kwargs)
+        (changed or state)["python_state"] = PythonWorkerState(ready=False, execution_count=0, ready_wait_time=0.0)
+        return changed
+
+    def update_tool_args(
+        self, tool_name: str, tool_args: dict[str, Any], messages: Messages, state: State, **kwargs: Any
+    ) -> dict[str, Any]:
+        """Gives ``python`` the rollout's sandbox and what it remembers of its Python."""
+        if tool_name != "python":
+            return super().update_tool_args(tool_name, tool_args, messages, state, **kwargs)
+        return {**tool_args, **{name: state[name] for name in ("sandbox_id", "sandbox_state", "python_state")}}
+
+    async def python(
+        self, code: str, sandbox_id: str, sandbox_state: SandboxState, python_state: PythonWorkerState
+    ) -> str:
+        """Run Python code. Variables and imports stay between calls; the value of a last expression is shown."""
+        if not python_state["ready"]:
+            await self._wait_for_worker_ready(sandbox_id, sandbox_state, python_state)
+        response = await self._send_worker_request(sandbox_id, sandbox_state, {"code": code})
+        return self._format_response(python_state, response)
+
+    async def _wait_for_worker_ready(
+        self, sandbox_id: str, sandbox_state: SandboxState, python_state: PythonWorkerState
+    ) -> None:
+        """Starts Python and waits for it.
+
+        Raises:
+            PythonWorkerNotReadyError: it was not ready in time.
+        """
+        started = time.monotonic()
+        await self._wait_for_sandbox_ready(sandbox_state, sandbox_id)
+        repl = PythonRepl(await self.sandbox_client.get(sandbox_id), self.max_output_bytes)
+        try:
+            await repl.start(self.max_startup_wait_seconds)
+        except (TimeoutError, PythonEndedError) as error:
+            raise PythonWorkerNotReadyError(f"Python did not start in sandbox {sandbox_id!r}: {error}") from error
+        self._repls[sandbox_id] = repl
+        python_state["ready"] = True
+        python_state["ready_wait_time"] = time.monotonic() - started
+
+    async def _send_worker_request(
+        self, sandbox_id: str, sandbox_state: SandboxState, payload: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Runs ``payload["code"]`` and returns the answer; a Python that ended is started anew.
+
+        Raises:
+            PythonWorkerRequestError: the sandbox does not answer.
+            PythonWorkerDeadError: Python cannot be started anew.
+        """
+        repl = self._repls.get(sandbox_id)
+        if repl is None:
+            raise PythonWorkerRequestError(f"There is no Python in sandbox {sandbox_id!r}: it was deleted")
+        started = time.monotonic()
+        try:
+            return _as_response(await repl.run(payload["code"], self.timeout_per_command_seconds), self._late)
+        except PythonEndedError as error:
+            ended = self._late if error.is_timed_out else f"Error: The Python process is gone: {error}"
+            await self._restart(repl, sandbox_id)
+            return {"status": "error", "result": f"{ended}\n{_LOST}"}
+        except SandboxError as error:
+            raise PythonWorkerRequestError(f"Python in sandbox {sandbox_id!r} cannot be asked: {error}") from error
+        finally:
+            sandbox_state["command_execution_times"].append(time.monotonic() - started)
+
+    async def _restart(self, repl: PythonRepl, sandbox_id: str) -> None:
+        try:
+            await repl.start(self.max_startup_wait_seconds)
+        except (TimeoutError, PythonEndedError, SandboxError) as error:
+            raise PythonWorkerDeadError(f"Python in sandbox {sandbox_id!r} cannot start again: {error}") from error
+
+    def _format_response(self, python_state: PythonWorkerState, sandbox_response: dict[str, Any]) -> str:
+        """Returns an answer as the model sees it."""
+        count = sandbox_response.get("execution_count")
+        count = python_state["execution_count"] + 1 if count is None else count
+        python_state["execution_count"] = count
+        stdout = (sandbox_response.get("stdout") or "").rstrip()
+        stderr = (sandbox_response.get("stderr") or "").rstrip()
+        result = sandbox_response.get("result")
+        is_value = sandbox_response.get("status") == "ok" and result is not None
+        shown = f"Out[{count}]: {result}" if is_value else (result or "").rstrip()
+        return "\n".join(part for part in (stdout, stderr and f"stderr:\n{stderr}", shown) if part) or "(no output)"
+
+    async def _delete_sandbox(self, sandbox_id: str) -> None:
+        repl = self._repls.pop(sandbox_id, None)
+        if repl is not None:
+            await repl.close()
+        await super()._delete_sandbox(sandbox_id)
+
+    @property
+    def _late(self) -> str:
+        return f"Error: Command timed out after {self.timeout_per_command_seconds}s"
+
+
+def _as_response(answer: Answer, late: str) -> dict[str, Any]:
+    return {
+        "status": "error" if answer.is_timed_out else answer.status,
+        "stdout": answer.stdout,
+        "stderr": answer.stderr,
+        "result": late if answer.is_timed_out else answer.result,
+        "execution_count": answer.execution_count,
+    }

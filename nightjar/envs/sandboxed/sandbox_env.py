@@ -1,0 +1,355 @@
+"""``SandboxEnv``: the model has a shell in a sandbox of its own."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypedDict, cast
+
+from nightjar.calling.decorators import cleanup, teardown
+from nightjar.envs.tools.stateful_tool_env import StatefulToolEnv
+from nightjar.errors import ConfigError, SandboxError
+from nightjar.messages import Messages
+from nightjar.rollout.state import State
+from nightjar.rubrics import Rubric
+from nightjar.sandboxes import (
+    AdvancedConfigs,
+    CommandResult,
+    CommandTimeoutError,
+    CreateSandboxRequest,
+    SandboxClient,
+    SandboxCreationError,
+    SandboxNotReadyError,
+    SandboxProvider,
+    SandboxRefusedError,
+)
+
+__all__ = [
+    "AdvancedConfigs",
+    "CommandTimeoutError",
+    "CreateSandboxRequest",
+    "SandboxCreationError",
+    "SandboxEnv",
+    "SandboxMonitorRubric",
+    "SandboxNotReadyError",
+    "SandboxState",
+]
+
+
+class SandboxState(TypedDict):
+    """What a rollout remembers of its sandbox; plain values, so that it can be saved.
+
+    Attributes:
+        ready: it has answered.
+        ready_wait_time: seconds that the rollout had to wait for it.
+        command_execution_times: seconds that each command took.
+
+    Example:
+        >>> SandboxState(ready=False, ready_wait_time=0.0, command_execution_times=[])["ready"]
+        False
+    """
+
+    ready: bool
+    ready_wait_time: float
+    command_execution_times: list[float]
+
+
+class SandboxMonitorRubric(Rubric):
+    """Records how long a rollout waited for its sandbox, and how long its commands took on average.
+
+    Example:
+        >>> import asyncio
+        >>> state = State(sandbox_state={"ready": True, "ready_wait_time": 0.0, "command_execution_times": [1.0, 2.0]})
+        >>> asyncio.run(SandboxMonitorRubric().sandbox_command_execution_time(state))
+        1.5
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.add_metric(self.sandbox_ready_wait_time)
+        self.add_metric(self.sandbox_command_execution_time)
+
+    async def sandbox_ready_wait_time(self, state: State) -> float:
+        """Returns the seconds that the rollout had to wait for its sandbox."""
+        return float(state["sandbox_state"]["ready_wait_time"])
+
+    async def sandbox_command_execution_time(self, state: State) -> float:
+        """Returns the mean seconds of a command; 0 where there was none."""
+        seconds = state["sandbox_state"]["command_execution_times"]
+        return sum(seconds) / len(seconds) if seconds else 0.0
+
+
+class SandboxEnv(StatefulToolEnv):
+    """Gives each rollout a sandbox and the model the tool ``bash(command)`` in it.
+
+    A sandbox is a container (docker, podman) or a set of processes in namespaces of their own on this machine
+    (bubblewrap). It has no network, nothing of this process's environment and no file of this machine but programs and
+    libraries; see docs/sandboxes.md. It starts in the background while the model is asked, and is deleted after the
+    rollout. What a command does to itself (a crash, a time limit, memory) is told the model. What happens to the
+    sandbox as a whole is a ``SandboxError``, which ends the rollout with that error and no reward.
+
+    Args:
+        sandbox_name: part of the sandbox's id.
+        docker_image: of a container. A local sandbox shows this machine's programs instead.
+        start_command: runs in the background from the start.
+        cpu_cores: processors.
+        memory_gb: all processes and files together, in GiB.
+        disk_size_gb: what may be written, in GiB; it is memory, so at most half of ``memory_gb``.
+        gpu_count: GPUs, of containers only.
+        timeout_minutes: how long a sandbox lives at the most.
+        timeout_per_command_seconds: how long a command may take.
+        environment_vars: set for every command.
+        team_id, advanced_configs: of Prime's sandboxes; accepted, without effect.
+        labels: put on containers.
+        max_retries: attempts at starting a sandbox.
+        base_delay, backoff_factor, max_backoff_seconds, jitter: the wait between them: the first in seconds, what it is
+            multiplied with, the longest, and what is added at random at the most.
+        stop_errors: exceptions that end the rollout with an error; ``[SandboxError]`` unless given.
+        sandbox_client_max_workers: threads for calls to the docker daemon.
+        sandbox_client_max_connections, sandbox_client_max_keepalive_connections: accepted, without effect.
+        sandbox_provider: a ``SandboxProvider``, or ``docker``, ``podman`` or ``local``. None: what the environment
+            variable ``NIGHTJAR_SANDBOX`` says, else docker where a daemon answers, else local.
+        max_output_bytes: how much of a command's output and of its errors the model sees.
+        **kwargs: as for ``StatefulToolEnv``.
+
+    Attributes:
+        sandbox_client: runs commands and copies files, by the id in ``state["sandbox_id"]``; for use in
+            ``post_rollout``, where reward functions can have prepared what they need.
+        sandbox_request: what sandboxes are made from, see ``get_sandbox_request``.
+        active_sandboxes: the ids of those that are not deleted yet.
+        with_retry: wraps an async function so that it is tried again when it fails.
+
+    Example:
+        >>> import asyncio
+        >>> from nightjar.clients import ClientConfig
+        >>> from nightjar.sandboxes import LocalProvider
+        >>> from nightjar.testing import FixedAnswer, ModelServer
+        >>> class Shell(SandboxEnv):
+        ...     async def post_rollout(self, state):
+        ...         done = await self.sandbox_client.execute_command(state["sandbox_id"], "echo 42", timeout=10)
+        ...         state["found"] = done.stdout.strip()
+        >>> async def found(state) -> float:
+        ...     return float(state["found"])
+        >>> async def evaluate() -> list[float]:
+        ...     dataset = [{"question": "What is in the sandbox?"}]
+        ...     env = Shell(dataset=dataset, sandbox_provider="local", rubric=Rubric(funcs=[found]))
+        ...     with ModelServer(FixedAnswer("I have not looked.")) as server:
+        ...         config = ClientConfig(api_base_url=server.base_url, api_key_var="NO_KEY")
+        ...         return [row["reward"] for row in (await env.evaluate(config, "any"))["outputs"]]
+        >>> asyncio.run(evaluate()) if LocalProvider.problem() is None else [42.0]
+        [42.0]
+    """
+
+    def __init__(
+        self,
+        sandbox_name: str = "sandbox-env",
+        docker_image: str = "python:3.11-slim",
+        start_command: str = "tail -f /dev/null",
+        cpu_cores: float = 1,
+        memory_gb: float = 2,
+        disk_size_gb: float = 5,
+        gpu_count: int = 0,
+        timeout_minutes: float = 60,
+        timeout_per_command_seconds: float = 30,
+        environment_vars: dict[str, str] | None = None,
+        team_id: str | None = None,
+        advanced_configs: Any = None,
+        labels: list[str] | None = None,
+        max_retries: int = 5,
+        base_delay: float = 0.5,
+        backoff_factor: float = 2.0,
+        max_backoff_seconds: float = 30.0,
+        jitter: float = 1e-3,
+        stop_errors: Sequence[type[Exception]] | None = None,
+        sandbox_client_max_workers: int = 50,
+        sandbox_client_max_connections: int = 100,  # noqa: ARG002 - Prime's
+        sandbox_client_max_keepalive_connections: int = 50,  # noqa: ARG002 - Prime's
+        sandbox_provider: str | SandboxProvider | None = None,
+        max_output_bytes: int = 100_000,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(stop_errors=[SandboxError] if stop_errors is None else stop_errors, **kwargs)
+        self.add_rubric(SandboxMonitorRubric())
+        self.timeout_per_command_seconds = timeout_per_command_seconds
+        self.max_output_bytes = max_output_bytes
+        self.with_retry = _retrying(self.logger, max_retries, base_delay, backoff_factor, max_backoff_seconds, jitter)
+        self.sandbox_client = SandboxClient(sandbox_provider, sandbox_client_max_workers, self.with_retry)
+        self.sandbox_request = CreateSandboxRequest(
+            name=sandbox_name,
+            docker_image=docker_image,
+            start_command=start_command,
+            cpu_cores=cpu_cores,
+            memory_gb=memory_gb,
+            disk_size_gb=disk_size_gb,
+            gpu_count=gpu_count,
+            timeout_minutes=timeout_minutes,
+            environment_vars=environment_vars,
+            team_id=team_id,
+            advanced_configs=advanced_configs,
+            labels=labels or [],
+        )
+        self.active_sandboxes: set[str] = set()
+        self.add_tool(self.bash, args_to_skip=["sandbox_id", "sandbox_state", "working_dir"])
+
+    def get_sandbox_request(self, state: State) -> CreateSandboxRequest:  # noqa: ARG002 - for subclasses
+        """Returns what this rollout's sandbox is made from; override it to make it depend on the example.
+
+        Example:
+            >>> class ImageOfTheExample(SandboxEnv):
+            ...     def get_sandbox_request(self, state):
+            ...         return self.sandbox_request.model_copy(update={"docker_image": state["info"]["image"]})
+            >>> env = ImageOfTheExample(dataset=[{"question": "?", "info": {"image": "debian:12"}}])
+            >>> env.get_sandbox_request({"info": {"image": "debian:12"}}).docker_image
+            'debian:12'
+        """
+        return self.sandbox_request.model_copy()
+
+    async def setup_state(self, state: State, **kwargs: Any) -> State | None:  # noqa: ARG002 - as the original
+        """Starts the rollout's sandbox, in the background.
+
+        Raises:
+            SandboxCreationError: this machine cannot start it.
+        """
+        request = self.get_sandbox_request(state)
+        try:
+            sandbox = await self.with_retry(self.sandbox_client.create)(request)
+        except (ConfigError, SandboxCreationError):
+            raise
+        except Exception as error:
+            raise SandboxCreationError(f"No sandbox could be created: {error}") from error
+        self.active_sandboxes.add(sandbox.id)
+        self.logger.debug("Created sandbox %s", sandbox.id)
+        state["sandbox_id"] = sandbox.id
+        state["sandbox_state"] = SandboxState(ready=False, ready_wait_time=0.0, command_execution_times=[])
+        return await super().setup_state(state)
+
+    def update_tool_args(
+        self,
+        tool_name: str,
+        tool_args: dict[str, Any],
+        messages: Messages,  # noqa: ARG002 - for subclasses
+        state: State,
+        **kwargs: Any,  # noqa: ARG002 - for subclasses
+    ) -> dict[str, Any]:
+        """Gives ``bash`` the rollout's sandbox, and ``state["working_dir"]`` where it is set."""
+        if tool_name != "bash":
+            return dict(tool_args)
+        hidden = {name: state[name] for name in ("sandbox_id", "sandbox_state")}
+        return {**tool_args, **hidden, "working_dir": state.get("working_dir")}
+
+    async def bash(
+        self, command: str, sandbox_id: str, sandbox_state: SandboxState, working_dir: str | None = None
+    ) -> str:
+        """Run a shell command in the sandbox. Files and background processes stay between commands."""
+        await self._wait_for_sandbox_ready(sandbox_state, sandbox_id)
+        started = time.monotonic()
+        try:
+            result = await self.sandbox_client.execute_command(
+                sandbox_id,
+                command,
+                working_dir=working_dir,
+                timeout=self.timeout_per_command_seconds,
+                max_output_bytes=self.max_output_bytes,
+            )
+        except CommandTimeoutError:
+            sandbox_state["command_execution_times"].append(float(self.timeout_per_command_seconds))
+            return f"Error: Command timed out after {self.timeout_per_command_seconds}s"
+        except SandboxError:
+            raise
+        except Exception as error:
+            raise SandboxError(f"Sandbox {sandbox_id!r} cannot run commands: {error}") from error
+        sandbox_state["command_execution_times"].append(time.monotonic() - started)
+        return _as_text(result)
+
+    async def post_rollout(self, state: State) -> None:
+        """Runs after the rollout and before its sandbox is deleted; override it to look at what is there.
+
+        Store in the state what reward functions need.
+        """
+
+    @cleanup
+    async def destroy_sandbox(self, state: State) -> None:
+        """Deletes the rollout's sandbox. That it cannot be deleted is a warning, no error."""
+        try:
+            if "sandbox_id" in state:
+                await self.post_rollout(state)
+        finally:
+            if (sandbox_id := state.get("sandbox_id")) is not None:
+                await self._delete_sandbox(sandbox_id)
+
+    async def bulk_delete_sandboxes(self, global_ids: list[str]) -> None:
+        """Deletes several sandboxes. That they cannot be deleted is logged, no error.
+
+        Example:
+            >>> import asyncio
+            >>> env = SandboxEnv(dataset=[{"question": "?"}])
+            >>> asyncio.run(env.bulk_delete_sandboxes([]))
+        """
+        try:
+            await self.with_retry(self.sandbox_client.bulk_delete)(global_ids)
+        except Exception as error:  # noqa: BLE001 - what is left is deleted at the end, or ends by itself
+            self.logger.error(f"Failed to bulk delete sandboxes {global_ids}: {error}")  # noqa: G004, TRY400
+            return
+        self.logger.debug(f"Bulk deleted sandboxes: {global_ids}")  # noqa: G004 - tools look for the text
+        self.active_sandboxes.difference_update(global_ids)
+
+    @teardown
+    async def teardown_sandboxes(self) -> None:
+        """Deletes all sandboxes that are left at the end of a run."""
+        if self.active_sandboxes:
+            self.logger.info("Deleting %d remaining sandboxes", len(self.active_sandboxes))
+            await self.bulk_delete_sandboxes(sorted(self.active_sandboxes))
+
+    @teardown(priority=-1)
+    async def teardown_sandbox_client(self) -> None:
+        """Closes the connection to the daemon."""
+        self.sandbox_client.teardown()
+
+    async def _wait_for_sandbox_ready(self, sandbox_state: SandboxState, sandbox_id: str) -> None:
+        """Waits for the sandbox the first time that it is needed."""
+        if sandbox_state["ready"]:
+            return
+        started = time.monotonic()
+        try:
+            await self.sandbox_client.wait_for_creation(sandbox_id)
+        except SandboxError:
+            raise
+        except Exception as error:
+            raise SandboxNotReadyError(f"Sandbox {sandbox_id!r} is not ready: {error}") from error
+        sandbox_state["ready"] = True
+        sandbox_state["ready_wait_time"] = time.monotonic() - started
+
+    async def _delete_sandbox(self, sandbox_id: str) -> None:
+        try:
+            await self.with_retry(self.sandbox_client.delete)(sandbox_id)
+        except Exception as error:  # noqa: BLE001 - it ends by itself after timeout_minutes
+            self.logger.warning("Failed to delete sandbox %s: %s", sandbox_id, error)
+            return
+        self.active_sandboxes.discard(sandbox_id)
+        self.logger.debug("Deleted sandbox %s", sandbox_id)
+
+
+def _as_text(result: CommandResult) -> str:
+    """Returns a command's output as the model sees it."""
+    stdout, stderr = result.stdout.strip(), result.stderr.strip()
+    return "\n".join(part for part in (stdout, stderr and f"stderr:\n{stderr}") if part) or "(no output)"
+
+
+def _retrying(
+    logger: logging.Logger, attempts: int, delay: float, factor: float, longest: float, jitter: float
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Returns a decorator that tries an async function again, but not what another try cannot mend."""
+    import tenacity
+
+    return cast(
+        "Callable[[Callable[..., Any]], Callable[..., Any]]",
+        tenacity.AsyncRetrying(
+            stop=tenacity.stop_after_attempt(max(1, attempts)),
+            wait=tenacity.wait_exponential(multiplier=delay, exp_base=factor, max=longest)
+            + tenacity.wait_random(0, jitter),
+            retry=tenacity.retry_if_not_exception_type((ConfigError, SandboxRefusedError)),
+            before_sleep=tenacity.before_sleep_log(logger, logging.WARNING),
+            reraise=True,
+        ).wraps,
+    )

@@ -1,0 +1,1 @@
+"""Environments whose model calls tools: Python functions."""

@@ -1,0 +1,216 @@
+"""From a Python function to the tool that a model is offered, and what such a tool may return.
+
+Types come from type hints, descriptions from the docstring (Google, NumPy or Sphinx style) or from ``Annotated``.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, Field, create_model
+from pydantic.errors import PydanticUserError
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema
+
+from nightjar.calling import bound_names, function_name
+from nightjar.envs.tools.strict_schema import NotStrictError, strict_schema
+from nightjar.errors import ConfigError
+from nightjar.messages import Tool
+
+Style = Literal["google", "numpy", "sphinx"]
+
+VALID_TOOL_CONTENT_PART_TYPES = frozenset({"text", "image_url"})
+"""The kinds of content parts that a tool may return."""
+
+_STYLE_MARKS: dict[Style, re.Pattern[str]] = {
+    "sphinx": re.compile(r"^:(param|type)\s|^:(return|rtype):", re.MULTILINE),
+    "numpy": re.compile(r"^(Parameters|Returns|Yields)\s*\n\s*-{3,}", re.MULTILINE),
+    "google": re.compile(r"^(Args|Arguments|Returns|Raises):", re.MULTILINE),
+}
+_SEVERAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_GOOGLE_PARAMETERS = re.compile(r"(?<=[^\n])\n(?=(?:args|arguments|params|parameters):[ \t]*\n[ \t])", re.IGNORECASE)
+
+
+def convert_func_to_tool_def(func: Callable[..., Any]) -> Tool:
+    """Returns the tool that a model is offered for a function.
+
+    The schema is strict: all parameters are required, also those with a default, and no others are allowed. Where
+    the types do not permit that (``dict[str, int]``, ``**kwargs``), the tool has ``strict=False`` and a schema that
+    leaves parameters with a default optional.
+
+    Args:
+        func: a function, method, ``functools.partial`` or callable; what a partial has settled is not offered.
+
+    Raises:
+        ConfigError: a type hint cannot be resolved, or has no JSON schema.
+
+    Example:
+        >>> def add(x: int, y: int = 0) -> int:
+        ...     '''Adds two numbers.
+        ...
+        ...     Args:
+        ...         x: The first.
+        ...     '''
+        ...     return x + y
+        >>> tool = convert_func_to_tool_def(add)
+        >>> tool.name, tool.description, tool.parameters["properties"]["x"]
+        ('add', 'Adds two numbers.', {'description': 'The first.', 'title': 'X', 'type': 'integer'})
+    """
+    name = function_name(func)
+    documented = _documentation(func)
+    schema = _parameters_schema(name, func, documented.parameters)
+    try:
+        return Tool(name=name, description=documented.description, parameters=strict_schema(schema))
+    except NotStrictError:
+        return Tool(name=name, description=documented.description, parameters=schema, strict=False)
+
+
+def filter_signature(func: Callable[..., Any], args_to_skip: Collection[str]) -> Callable[..., Any]:
+    """Returns a function that calls ``func`` and whose signature lacks some parameters; ``func`` itself is unchanged.
+
+    Example:
+        >>> def read(path: str, token: str) -> str: ...
+        >>> list(inspect.signature(filter_signature(read, ["token"])).parameters)
+        ['path']
+    """
+    if not args_to_skip:
+        return func
+    hidden = {*args_to_skip, *bound_names(func), "self"}
+    signature = inspect.signature(func)
+    shown = [parameter for name, parameter in signature.parameters.items() if name not in hidden]
+    source = _source(func)
+
+    @functools.wraps(source)
+    def filtered(*args: Any, **kwargs: Any) -> Any:
+        return func(*args, **kwargs)
+
+    hints = getattr(source, "__annotations__", {})
+    filtered.__name__ = function_name(func)
+    filtered.__doc__ = _docstring(func)
+    filtered.__annotations__ = {name: hint for name, hint in hints.items() if name not in hidden}
+    filtered.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+    return filtered
+
+
+def is_valid_tool_content_parts(value: Any) -> bool:
+    """Says whether a tool's result is a list of content parts, which go to the model as they are.
+
+    Example:
+        >>> is_valid_tool_content_parts([{"type": "text", "text": "hello"}]), is_valid_tool_content_parts([1, 2])
+        (True, False)
+    """
+    return isinstance(value, list) and all(
+        isinstance(part, dict) and isinstance(kind := part.get("type"), str) and kind in VALID_TOOL_CONTENT_PART_TYPES
+        for part in value
+    )
+
+
+def _source(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns what has the hints and the docstring of ``func``: what a partial wraps, a callable's ``__call__``."""
+    while isinstance(func, functools.partial):
+        func = func.func
+    is_callable_object = not (inspect.isroutine(func) or inspect.isclass(func))
+    return type(func).__call__ if is_callable_object else func
+
+
+def _docstring(func: Callable[..., Any]) -> str:
+    source = _source(func)
+    return inspect.getdoc(source) or (inspect.getdoc(func) if source.__name__ == "__call__" else None) or ""
+
+
+@dataclass
+class _Documentation:
+    """What a docstring says: of the function, and of its parameters by name."""
+
+    description: str = ""
+    parameters: dict[str, str] = field(default_factory=dict)
+
+
+def _documentation(func: Callable[..., Any]) -> _Documentation:
+    text = _docstring(func)
+    if not text:
+        return _Documentation()
+    from griffe import Docstring, DocstringSectionKind
+
+    style = _docstring_style(text)
+    if style == "google":  # griffe reads a section only after an empty line
+        text = _GOOGLE_PARAMETERS.sub("\n\n", text)
+    found = _Documentation()
+    for section in Docstring(text, lineno=1).parse(style, warnings=False):
+        if section.kind is DocstringSectionKind.text:
+            found.description = found.description or section.value
+        elif section.kind is DocstringSectionKind.parameters:
+            found.parameters |= {parameter.name.lstrip("*"): parameter.description for parameter in section.value}
+    return found
+
+
+def _docstring_style(text: str) -> Style:
+    """Returns the style with the most marks; of equals, the first of Sphinx, NumPy, Google; Google without any."""
+    found = {style: len({match.group() for match in mark.finditer(text)}) for style, mark in _STYLE_MARKS.items()}
+    return max(found, key=found.__getitem__) if any(found.values()) else "google"
+
+
+class _Schema(GenerateJsonSchema):
+    """JSON schemas in which a default that JSON cannot express is left out without a warning."""
+
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as pydantic declares it
+
+
+def _parameters_schema(name: str, func: Callable[..., Any], descriptions: dict[str, str]) -> dict[str, Any]:
+    try:
+        hints = get_type_hints(_source(func), include_extras=True)
+        fields: dict[str, Any] = {
+            f"field_{position}": _field(
+                parameter, hints.get(parameter.name, parameter.annotation), descriptions.get(parameter.name)
+            )
+            for position, parameter in enumerate(_shown_parameters(func))
+        }
+        arguments: type[BaseModel] = create_model(f"{name}_args", **fields)
+        return arguments.model_json_schema(schema_generator=_Schema)
+    except (NameError, PydanticUserError) as error:
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise ConfigError(
+            f"Tool {name!r} with the signature {inspect.signature(func)} cannot be offered to a model: {reason}. "
+            "Use types that JSON can express, defined at the top level of their module, or hide the parameter."
+        ) from error
+
+
+def _shown_parameters(func: Callable[..., Any]) -> list[inspect.Parameter]:
+    settled = bound_names(func)
+    return [parameter for name, parameter in inspect.signature(func).parameters.items() if name not in settled]
+
+
+def _field(parameter: inspect.Parameter, hint: Any, description: str | None) -> Any:
+    """Returns a parameter as pydantic takes a field: its type with what is known of it, and its default if any."""
+    metadata: list[Any] = []
+    if hint is parameter.empty:
+        hint = Any
+    if get_origin(hint) is Annotated:
+        hint, *metadata = get_args(hint)
+    texts = [description, *(item for item in metadata if isinstance(item, str))]
+    text = next((text for text in texts if text is not None), None)
+    infos = [item for item in metadata if isinstance(item, FieldInfo)][:1]
+    default = parameter.default
+    if parameter.kind in _SEVERAL:
+        hint, default = _several(parameter, hint)
+    if isinstance(default, FieldInfo):
+        infos, default = [*infos, default], parameter.empty
+    infos.append(Field(alias=parameter.name) if text is None else Field(alias=parameter.name, description=text))
+    typed = reduce(lambda kind, info: Annotated[kind, info], infos, hint)
+    return typed if default is parameter.empty else (typed, default)
+
+
+def _several(parameter: inspect.Parameter, hint: Any) -> tuple[Any, Any]:
+    """Returns the type and default of ``*args``, a list, or of ``**kwargs``, a dict."""
+    inner = get_args(hint)
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        if get_origin(hint) is tuple:
+            hint = inner[0] if inner[1:] == (...,) else Any
+        return list[hint], Field(default_factory=list)
+    return hint if get_origin(hint) is dict else dict[str, hint], Field(default_factory=dict)

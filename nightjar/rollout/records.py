@@ -1,0 +1,307 @@
+"""Rollouts as rows: what the ledger and the results hold of a state, and back.
+
+The fields are described in docs/run-directory.md.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+from pydantic import BaseModel
+
+from nightjar.errors import ModelError, OverlongPromptError, ScoringError, error_chain, error_text
+from nightjar.messages import (
+    Messages,
+    Response,
+    ResponseMessage,
+    dump_message,
+    dump_messages,
+    normalize_messages,
+)
+from nightjar.rollout.state import State, TrajectoryStep, tracker_of, usage_of
+from nightjar.rollout.usage import context_usage
+
+OWN_KEYS = frozenset(
+    {
+        "advantage", "client", "completion", "error", "final_env_response", "input", "is_completed",
+        "is_truncated", "metrics", "model", "reward", "sampling_args", "stop_condition", "timing",
+        "tool_defs", "trajectory", "trajectory_id", "usage", "usage_tracker",
+    }
+)  # fmt: skip
+"""What every state has; any other key belongs to the environment."""
+
+
+class Key(NamedTuple):
+    """Identifies a rollout in a run."""
+
+    example_id: int
+    rollout_index: int
+
+
+_LONGEST_ENTRY = 10_000
+_AS_IT_IS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+"""Refuses what would come back as something else."""
+_RESPONSE_FIELDS = ("id", "created", "model")
+
+
+class RolloutOutput(dict[str, Any]):
+    """A rollout as a row of results: what ``results.jsonl`` holds of it.
+
+    Keys: ``example_id``, ``rollout_index``, ``prompt``, ``completion``, ``reward``, ``metrics``, ``error``, ``timing``,
+    ``is_completed``, ``is_truncated``, ``stop_condition``, ``token_usage`` and others, see docs/run-directory.md. A
+    metric can be read by its name alone.
+
+    Example:
+        >>> RolloutOutput(reward=1.0, metrics={"correct": 1.0})["correct"]
+        1.0
+    """
+
+    def __missing__(self, key: str) -> Any:
+        """Returns a metric; dict calls this for keys that it lacks."""
+        return dict.get(self, "metrics", {})[key]
+
+
+def key_of(state: State) -> Key:
+    """Returns which rollout a state is of."""
+    columns = state["input"]
+    return Key(columns["example_id"], columns["rollout_index"])
+
+
+def error_row(error: BaseException | Mapping[str, Any] | None) -> Any:
+    """Returns an error as it is recorded: class, message, phase, chain of causes, traceback.
+
+    The traceback is kept for errors of code, which somebody has to find, and not for errors of the endpoint.
+    """
+    if error is None or isinstance(error, Mapping):
+        return error
+    chain = list(error_chain(error))
+    is_endpoint = isinstance(error, ModelError | OverlongPromptError) or any(hasattr(c, "status_code") for c in chain)
+    is_code = isinstance(error, ScoringError) or not is_endpoint
+    return {
+        "error": type(error).__name__,
+        "message": error_text(error),
+        "phase": "scoring" if isinstance(error, ScoringError) else "generation",
+        "error_chain_repr": " -> ".join(type(cause).__name__ for cause in chain),
+        "error_chain_str": " -> ".join(f"{type(cause).__name__}: {error_text(cause)}" for cause in chain),
+        "traceback": _traceback(error) if is_code else None,
+    }
+
+
+def _traceback(error: BaseException) -> str:
+    """Returns where an error comes from; of huge messages the beginning."""
+    entries = traceback.format_exception(error)
+    return "".join(entry if len(entry) <= _LONGEST_ENTRY else f"{entry[:_LONGEST_ENTRY]}…\n" for entry in entries)
+
+
+def attempt_row(state: State, attempt: int, example_hash: str) -> tuple[dict[str, Any], list[str]]:
+    """Returns an attempt as the ledger keeps it: enough to score the rollout without asking again.
+
+    Returns:
+        The row, and the environment's own keys of the state that no file can hold.
+    """
+    failed = state["error"] is not None
+    extras, unsaved = _extras(state)
+    row = {
+        "example_id": state["example_id"],
+        "rollout_index": state["input"]["rollout_index"],
+        "example_hash": example_hash,
+        "attempt": attempt,
+        "finished_at": round(time.time(), 3),
+        "error": error_row(state["error"]),
+        "generation_ms": state["timing"]["generation_ms"],
+        "token_usage": usage_of(state),
+        "state": None if failed else _saved_state(state) | {"extras": extras},
+    }
+    return row, unsaved
+
+
+def _extras(state: State) -> tuple[dict[str, Any], list[str]]:
+    """Returns the environment's own keys as JSON that is ready to be written, and the names of those that are none."""
+    extras: dict[str, Any] = {}
+    unsaved = []
+    for name, value in state.items():
+        if name not in OWN_KEYS:
+            try:
+                extras[name] = orjson.Fragment(orjson.dumps(value, option=_AS_IT_IS))
+            except TypeError:
+                unsaved.append(name)
+    if not all(is_json_serializable(step.get("extras")) for step in state.get("trajectory") or ()):
+        unsaved.append("trajectory[].extras")
+    return extras, unsaved
+
+
+def _saved_state(state: State) -> dict[str, Any]:
+    prompt, completion = state["prompt"], state["completion"]
+    conversation = [*prompt, *completion] if isinstance(completion, list) else list(prompt)
+    saved: dict[str, Any] = {}
+    if changed := state.changed_input():
+        saved["input"] = {name: dump_messages(v) if name == "prompt" else v for name, v in changed.items()}
+    if state.get("final_env_response") is not None:
+        saved["final_env_response"] = dump_messages(state["final_env_response"])
+    return saved | {
+        "completion": dump_messages(completion),
+        "trajectory": [_saved_step(step, conversation) for step in state["trajectory"]],
+        "stop_condition": state.get("stop_condition"),
+        "is_completed": state["is_completed"],
+        "is_truncated": state["is_truncated"],
+        "trajectory_id": state["trajectory_id"],
+    }
+
+
+def is_json_serializable(value: Any) -> bool:
+    """Says whether a value can be written as JSON and read back the same."""
+    try:
+        orjson.dumps(value, option=_AS_IT_IS)
+    except TypeError:
+        return False
+    return True
+
+
+def _saved_step(step: TrajectoryStep, conversation: Sequence[Any]) -> dict[str, Any]:
+    start, extras = len(step["prompt"]), step.get("extras") or {}
+    end = start + len(step["completion"])
+    return {
+        "prompt": _reference(step["prompt"], conversation[:start]),
+        "completion": _reference(step["completion"], conversation[start:end]),
+        "response": _saved_response(step.get("response")),
+        "is_truncated": bool(step.get("is_truncated")),
+        "reward": step.get("reward"),
+        "tokens": step.get("tokens"),
+        "extras": extras if is_json_serializable(extras) else {},
+    }
+
+
+def _saved_response(response: Any) -> dict[str, Any] | None:
+    """Returns what is kept of a response besides its message; None of steps that an environment made without one."""
+    if not isinstance(response, Response):
+        return None
+    saved: dict[str, Any] = {field: getattr(response, field) for field in _RESPONSE_FIELDS}
+    return saved | {"usage": dump_message(response.usage), "finish_reason": response.message.finish_reason}
+
+
+def _reference(messages: Messages, stretch: Sequence[Any]) -> Any:
+    """Returns how many messages these are, where they are just the stretch of the conversation; else all of them."""
+    is_stretch = len(messages) == len(stretch) and all(map(_is_same, messages, stretch))
+    return len(messages) if is_stretch else dump_messages(messages)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return one is other
+
+
+def restore_state(state: State, attempt: Mapping[str, Any]) -> State:
+    """Fills a fresh state with what an attempt's row holds, and returns it."""
+    saved = attempt["state"]
+    state.update(saved["extras"])
+    for name, value in saved.get("input", {}).items():
+        state["input"][name] = normalize_messages(value) if name == "prompt" else value
+    if "final_env_response" in saved:
+        state["final_env_response"] = normalize_messages(saved["final_env_response"])
+    completion = saved["completion"]
+    if isinstance(completion, list):
+        completion = normalize_messages(completion)
+    state["completion"] = completion
+    state["trajectory_id"] = saved.get("trajectory_id", state["trajectory_id"])
+    conversation = [*state["prompt"], *(completion or [])]
+    state["trajectory"] = [_restored_step(step, conversation, state["trajectory_id"]) for step in saved["trajectory"]]
+    for key in ("stop_condition", "is_completed", "is_truncated"):
+        state[key] = saved[key]
+    if attempt["token_usage"]:
+        tracker_of(state).increment(**attempt["token_usage"])
+    state["timing"].restore(attempt["generation_ms"])
+    return state
+
+
+def _restored_step(saved: Mapping[str, Any], conversation: Messages, trajectory_id: str) -> TrajectoryStep:
+    prompt = _dereference(saved["prompt"], conversation)
+    completion = _dereference(saved["completion"], conversation[len(prompt) :])
+    return TrajectoryStep(
+        prompt=prompt,
+        completion=completion,
+        response=_restored_response(saved, completion),  # type: ignore[typeddict-item]
+        tokens=saved.get("tokens"),
+        reward=saved["reward"],
+        advantage=None,
+        is_truncated=saved["is_truncated"],
+        trajectory_id=trajectory_id,
+        extras=saved["extras"],
+    )
+
+
+def _restored_response(saved: Mapping[str, Any], completion: Messages) -> Response | None:
+    if saved["response"] is None:
+        return None
+    fields = dict(saved["response"])
+    message = ResponseMessage.model_validate(
+        {
+            **(dump_message(completion[0]) if completion else {}),
+            "finish_reason": fields.pop("finish_reason"),
+            "is_truncated": saved["is_truncated"],
+        }
+    )
+    return Response(**fields, message=message)
+
+
+def _dereference(reference: Any, conversation: Messages) -> Messages:
+    if isinstance(reference, int):
+        return conversation[:reference]
+    return normalize_messages(reference)
+
+
+def result_row(state: State, *, attempts: int, example_hash: str, state_columns: Sequence[str] = ()) -> RolloutOutput:
+    """Returns a rollout as the score of record.
+
+    A state column that is no JSON is written as its ``repr``.
+    """
+    timing, trajectory = state["timing"], state["trajectory"]
+    row: dict[str, Any] = {
+        "example_id": state["example_id"],
+        "rollout_index": state["input"]["rollout_index"],
+        "example_hash": example_hash,
+        "prompt": dump_messages(state["prompt"]),
+        "completion": dump_messages(state["completion"]),
+        **{name: state["input"][name] for name in ("answer", "info", "task") if state["input"].get(name)},
+        "reward": state["reward"],
+        "advantage": state["advantage"],
+        "metrics": state["metrics"] or {},
+        "error": error_row(state["error"]),
+        "timing": {key: timing[key] for key in ("generation_ms", "scoring_ms", "total_ms")},
+        "is_completed": state["is_completed"],
+        "is_truncated": state["is_truncated"],
+        "stop_condition": state.get("stop_condition"),
+        "token_usage": _token_usage(state),
+        "attempts": attempts,
+        "model": getattr(trajectory[-1].get("response"), "model", None) if trajectory else None,
+    }
+    if state["tool_defs"]:
+        row["tool_defs"] = [dump_message(tool) for tool in state["tool_defs"]]
+    for name in state_columns:
+        value = state.get(name)
+        row.setdefault(name, _column(value))
+    return RolloutOutput(row)
+
+
+def _column(value: Any) -> Any:
+    try:
+        return orjson.loads(orjson.dumps(value, default=_dumped))
+    except TypeError:
+        pass
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 - user code
+        return type(value).__name__
+
+
+def _dumped(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return dump_message(value)
+    raise TypeError
+
+
+def _token_usage(state: State) -> dict[str, Any] | None:
+    usage = usage_of(state)
+    return None if usage is None else {**usage, **context_usage(state["trajectory"])}
