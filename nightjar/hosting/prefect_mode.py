@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 
 from nightjar.config import RunConfig
-from nightjar.errors import RunError
-from nightjar.evaluation import Outcome, Run, watcher
-from nightjar.warehouse import Warehouse, resolve_warehouse
+from nightjar.evaluation import Outcome
+from nightjar.warehouse import resolve_warehouse
 
 SETTINGS = {
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING",  # the display shows how far the run is
@@ -45,27 +43,20 @@ async def evaluate_as_flow(
         os.environ.setdefault("PREFECT_API_URL", api_url)
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
+    from prefect import State
+
     from flows.evaluation import evaluate
 
-    opened: list[Run] = []
-    show = watcher.get(None)
-
-    def watch(run: Run) -> None:
-        opened.append(run)
-        if show is not None:
-            show(run)
-
-    watcher.set(watch)
     fields = config.model_dump(mode="json")
-    try:
-        await evaluate(
-            **{name: fields[name] for name in _FLAT},
-            further={name: value for name, value in fields.items() if name not in _FLAT},
-            resume=resume or "",
-            output_dir=str(output_dir or ""),
-            warehouse="" if warehouse == resolve_warehouse() else warehouse,
-        )
-    except (RunError, asyncio.CancelledError):
-        if not opened or opened[0].summary is None:
-            raise
-    return Outcome.of(opened[0], Warehouse(warehouse))
+    state: State[Outcome] = await evaluate(  # type: ignore[assignment]  # return_state is not in its type
+        **{name: fields[name] for name in _FLAT},
+        further={name: value for name, value in fields.items() if name not in _FLAT},
+        resume=resume or "",
+        output_dir=str(output_dir or ""),
+        warehouse="" if warehouse == resolve_warehouse() else warehouse,
+        return_state=True,
+    )
+    ended = await state.aresult(raise_on_failure=False)
+    if isinstance(ended, BaseException):
+        raise ended
+    return ended
