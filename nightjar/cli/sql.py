@@ -118,9 +118,8 @@ def sql(
     if list_queries:
         _list(statement, as_json or output_format is Format.JSON)
         return
-    from nightjar.warehouse import Warehouse, resolve_warehouse
-    from nightjar.warehouse.reading.time_limit import QUERY_TIMEOUT_SECONDS
-    from nightjar.warehouse.unlocked import Unlocked
+    from nightjar.warehouse import Unlocked, Warehouse, resolve_warehouse
+    from nightjar.warehouse.reading.running import QUERY_TIMEOUT_SECONDS
 
     chosen = Format.JSON if as_json else output_format
     shown_as = chosen or format_of(output)

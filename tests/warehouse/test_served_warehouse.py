@@ -181,7 +181,7 @@ class TestReading:
         warehouse = Warehouse(f"duckdb:{tmp_path}/team/warehouse.db")
         warehouse.publish(run_dirs[0])
         with duckdb.connect(str(tmp_path / "team/warehouse.db")) as connection:
-            connection.execute("INSERT INTO segments.migrations VALUES (?, 'later', now())", [SCHEMA + 1])
+            connection.execute("UPDATE segments.version SET number = ?", [SCHEMA + 1])
         for action in (lambda: warehouse.query("FROM runs"), lambda: warehouse.publish(run_dirs[1])):
             with pytest.raises(
                 WarehouseError, match=f"is at version {SCHEMA + 1}, this Nightjar knows version {SCHEMA}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from nightjar.warehouse import schema
 from nightjar.warehouse.database import STORAGE_VERSION, quoted
 from nightjar.warehouse.export.runs import ExportConnection, ExportedRun
 from nightjar.warehouse.reading.relations import define_prices, views_script
@@ -27,7 +26,6 @@ def write_database(
     connection = source.connection
     connection.execute(f"ATTACH {quoted(path)} AS target (STORAGE_VERSION '{STORAGE_VERSION}')")
     connection.execute("USE target; CREATE SCHEMA segments")
-    schema.note(connection)
     define_prices(connection, prices)
     for kind in KINDS:
         connection.execute(f"CREATE TABLE segments.{kind} AS FROM memory.segments.{kind} LIMIT 0")

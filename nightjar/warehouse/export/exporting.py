@@ -26,7 +26,6 @@ from nightjar.warehouse.export.runs import ExportConnection, ExportedRun, Select
 from nightjar.warehouse.export.target import MANIFEST, check_target, written_beside
 from nightjar.warehouse.reading.damage import damage_named
 from nightjar.warehouse.reading.reader import Look, read_patiently
-from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.storage.store import Store
 from nightjar.warehouse.writing.bulk import Progress, silent
 
@@ -107,7 +106,7 @@ def export(
     chosen, output_format = chosen or Selection(), output_format or format_of(target)
     is_folder = output_format is not ExportFormat.DUCKDB
     names = _checked(tables, is_folder=is_folder)
-    check_target(target, store.path if isinstance(store, Folder) else None, is_folder=is_folder, force=force)
+    check_target(target, store.path, is_folder=is_folder, force=force)
     runs = choose_runs(store, chosen)
 
     def write(look: Look) -> dict[str, int]:

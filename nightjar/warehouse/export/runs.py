@@ -10,10 +10,8 @@ import duckdb
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import quoted
-from nightjar.warehouse.reading.querying import run_query
-from nightjar.warehouse.reading.reader import Reader
+from nightjar.warehouse.reading.reader import ask_once
 from nightjar.warehouse.reading.relations import define_prices, selection, views_script
-from nightjar.warehouse.reading.time_limit import TimeLimit
 from nightjar.warehouse.storage.segments import Catalog, Segment, Source
 from nightjar.warehouse.storage.store import Store
 
@@ -65,15 +63,12 @@ def choose_runs(store: Store, chosen: Selection) -> list[ExportedRun]:
     """
     sql = _RUNS.format(condition=chosen.where or "true")
     values = {"suite": chosen.suite, "run_ids": list(chosen.run_ids) or None}
-    reader, limit = Reader(store), TimeLimit()
     try:
-        found = reader.ask(lambda connection: run_query(connection, sql, values, limit))
+        found = ask_once(store, sql, values)
     except WarehouseError as error:
         if chosen.where is None:
             raise
         raise WarehouseError(f"Cannot use the condition {chosen.where!r}: {error}") from error
-    finally:
-        reader.close()
     _refuse_unknown(store, chosen.run_ids)
     if not found.rows:
         raise WarehouseError(f"No run in {store} meets what was asked for. See: nightjar sql 'FROM runs'")

@@ -12,7 +12,6 @@ from importlib import resources
 
 import duckdb
 
-from nightjar.warehouse import schema
 from nightjar.warehouse.database import parquet, quoted
 from nightjar.warehouse.storage.prices import Price
 from nightjar.warehouse.storage.segments import KINDS, Catalog, Source
@@ -54,12 +53,10 @@ def insert_prices(connection: duckdb.DuckDBPyConnection, table: str, prices: Seq
         connection.execute(f"INSERT INTO {table} VALUES {rows}")  # noqa: S608 - quoted
 
 
-def segment_tables() -> list[str]:
+@cache
+def tables_script() -> str:
     """Returns the statements that make empty tables of the kinds of a segment."""
-    with duckdb.connect(":memory:") as empty:
-        schema.migrate(empty)
-        made = empty.execute("SELECT table_name, sql FROM duckdb_tables()").fetchall()
-    return [sql for name, sql in made if name in KINDS]
+    return (resources.files(__package__) / "tables.sql").read_text("utf-8")
 
 
 @cache
@@ -79,6 +76,6 @@ def _scan(kind: str, source: Source, file_of: FileOf) -> str:
 def _nothing(kind: str) -> str:
     """A selection of no rows that has the columns of a kind."""
     with duckdb.connect(":memory:") as empty:
-        schema.migrate(empty)
+        empty.execute(tables_script())
         columns = empty.execute(f"DESCRIBE {kind}").fetchall()
     return "SELECT " + ", ".join(f"NULL::{column[1]} AS {column[0]}" for column in columns) + " WHERE false"

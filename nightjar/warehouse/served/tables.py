@@ -19,18 +19,17 @@ import duckdb
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse import schema
 from nightjar.warehouse.database import connect_scratch, explained, newer, quoted, transaction
-from nightjar.warehouse.location import shown
+from nightjar.warehouse.location import missing, shown
 from nightjar.warehouse.reading.querying import connect_locked
-from nightjar.warehouse.reading.relations import PRICES_COLUMNS, insert_prices, segment_tables, views_script
+from nightjar.warehouse.reading.relations import PRICES_COLUMNS, insert_prices, tables_script, views_script
 from nightjar.warehouse.served.address import Address, parse_address
 from nightjar.warehouse.storage.prices import Price
 from nightjar.warehouse.storage.segments import KINDS, SCHEMA
 from nightjar.warehouse.storage.versions import is_held
+from nightjar.warehouse.storage.writability import ask_patiently, check_place
 from nightjar.warehouse.writing.publishing import PublishReport, define_new, publish_with
 from nightjar.warehouse.writing.run_files import RunFiles
-from nightjar.warehouse.writing.writability import ask_patiently, check_place
 
 PATIENCE_SECONDS = 60.0
 """How long a publish or a query tries again while others write."""
@@ -71,6 +70,9 @@ class ServedWarehouse:
         """
         with _discreet():
             return publish_with(run_dir, lambda _: None, self._write)
+
+    def tidy(self) -> None:
+        """Does nothing: the service looks after its storage."""
 
     def ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
         """Calls a function with a connection that can read the warehouse and, as far as that is possible, nothing else.
@@ -198,15 +200,15 @@ class _Attached:
 
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
         if self._address.file and not self._address.file.exists():
-            raise _missing(self._address)
+            raise missing(self._address)
         try:
             self._address.attach(connection, read_only=True)
         except duckdb.Error as error:
             if "does not exist" in str(error):
-                raise _missing(self._address) from error
+                raise missing(self._address) from error
             raise
         if _version(connection, self._address) is None:
-            raise _missing(self._address)
+            raise missing(self._address)
         if "ducklake" in self._address.extensions:
             [(self._readable,)] = connection.execute(
                 f"SELECT data_path FROM ducklake_settings({quoted(self._address.catalog)})"  # noqa: S608 - quoted
@@ -232,11 +234,10 @@ def _make_tables(connection: duckdb.DuckDBPyConnection, address: Address) -> Non
     with transaction(connection):
         name = f'"{address.catalog}".segments'
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {name}; USE {name}")
-        for statement in segment_tables():
-            connection.execute(statement)
+        connection.execute(tables_script())
         connection.execute(f"CREATE TABLE prices ({PRICES_COLUMNS})")
         connection.execute("CREATE TABLE publishes (number BIGINT); INSERT INTO publishes VALUES (0)")
-        schema.note(connection)
+        connection.execute(f"CREATE TABLE version (number INTEGER); INSERT INTO version VALUES ({SCHEMA})")  # noqa: S608
         _make_views(connection, address)
 
 
@@ -252,25 +253,18 @@ def _make_views(connection: duckdb.DuckDBPyConnection, address: Address) -> None
 
 
 def _version(connection: duckdb.DuckDBPyConnection, address: Address) -> int | None:
-    """Returns the number of the migration that made the tables; None where there are none.
+    """Returns the version of the tables; None where there are none.
 
     Raises:
         WarehouseError: a newer Nightjar made them.
     """
-    there = "FROM duckdb_tables() WHERE database_name = ? AND schema_name = 'segments' AND table_name = 'migrations'"
+    there = "FROM duckdb_tables() WHERE database_name = ? AND schema_name = 'segments' AND table_name = 'version'"
     if not connection.execute(there, [address.catalog]).fetchone():
         return None
-    [(found,)] = connection.execute(f'SELECT max(number) FROM "{address.catalog}".segments.migrations').fetchall()  # noqa: S608
+    [(found,)] = connection.execute(f'SELECT max(number) FROM "{address.catalog}".segments.version').fetchall()  # noqa: S608
     if found > SCHEMA:
         raise newer(found, SCHEMA, str(address))
     return int(found)
-
-
-def _missing(address: Address) -> WarehouseError:
-    return WarehouseError(
-        f"No warehouse at {address}. Run an evaluation first, with 'nightjar eval run', or name another with "
-        "--warehouse or NIGHTJAR_WAREHOUSE."
-    )
 
 
 def _patiently(action: Callable[[], Answer]) -> Answer:

@@ -28,7 +28,7 @@ KINDS = ("runs", "rollouts", "attempts", "examples")
 """The files of a segment, without ``.parquet``."""
 
 SCHEMA = 3
-"""The number of the migration that made the tables of a segment what they are."""
+"""The version of the tables of a segment."""
 
 _LONGEST_NAME = 120
 """Of a run in the name of a folder; a longer one is hashed."""
@@ -54,7 +54,7 @@ class Segment:
         created_at: when it was written.
         replaces: ids of the segments that a pack was made of; empty for the segment of one run.
         nightjar_version: what wrote it.
-        digests: kind to the SHA-256 of its file, in hexadecimal; empty where an older Nightjar wrote it.
+        digests: kind to the SHA-256 of its file, in hexadecimal.
     """
 
     segment_id: str
@@ -62,9 +62,9 @@ class Segment:
     rows: Mapping[str, int]
     sizes: Mapping[str, int]
     created_at: datetime
+    digests: Mapping[str, str]
     nightjar_version: str
     replaces: Sequence[str] = ()
-    digests: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_pack(self) -> bool:
@@ -120,7 +120,7 @@ def _checked(segment: SomeSegment) -> SomeSegment:
         ("versions", str, ()),
         ("rows", int, KINDS),
         ("sizes", int, KINDS),
-        ("digests", str, ()),
+        ("digests", str, KINDS),
     ):
         found = getattr(segment, name)
         if not isinstance(found, dict) or not all(isinstance(value, expected) for value in found.values()):
@@ -217,6 +217,11 @@ class Catalog:
             if name in self.replaced or (name not in self.live and not segment.is_pack)
         }
 
+    @cached_property
+    def needed(self) -> Mapping[str, Segment]:
+        """segment_id to the segments of which something is needed, in the order of their names."""
+        return {name: segment for name, segment in sorted(self.segments.items()) if name not in self.retired}
+
     def dead_runs(self, segment: Segment) -> tuple[str, ...]:
         """Returns the runs in a segment that count elsewhere, in order."""
         return tuple(
@@ -236,5 +241,4 @@ class Catalog:
 
     def example_sources(self) -> list[Source]:
         """Returns what a query of examples reads."""
-        needed = tuple(sorted(name for name in self.segments if name not in self.retired))
-        return [Source(needed)] if needed else []
+        return [Source(tuple(self.needed))] if self.needed else []
