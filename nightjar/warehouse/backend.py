@@ -1,10 +1,10 @@
-"""``Backend``: what stands behind a ``Warehouse``: segments in a folder or an object store, or tables elsewhere."""
+"""What stands behind a ``Warehouse``: segments in a folder or an object store, or tables elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import duckdb
 
@@ -19,29 +19,13 @@ from nightjar.warehouse.storage.store import Store
 from nightjar.warehouse.writing.packing import tidy
 from nightjar.warehouse.writing.publishing import PublishReport, publish_run
 
+if TYPE_CHECKING:
+    from nightjar.warehouse.served.tables import ServedWarehouse
+
 Answer = TypeVar("Answer")
 
 
-class Backend(Protocol):
-    """Publishes and reads; ``str()`` of it is its location for messages, without credentials."""
-
-    def check_writable(self) -> None:
-        """Finds out whether runs can be published; leaves nothing behind."""
-
-    def publish(self, run_dir: Path) -> PublishReport:
-        """Makes the warehouse hold a run as its directory has it now."""
-
-    def tidy(self) -> None:
-        """Leaves things in order after something was published."""
-
-    def ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
-        """Calls a function with a connection that can read the warehouse and nothing else."""
-
-    def connect(self) -> duckdb.DuckDBPyConnection:
-        """Returns a connection of the caller's own that sees the warehouse."""
-
-
-def open_backend(location: str) -> Backend:
+def open_backend(location: str) -> SegmentedWarehouse | ServedWarehouse:
     """Returns what stands behind a location; nothing is made or reached yet.
 
     Raises:

@@ -61,7 +61,7 @@ def explained(what: str) -> Iterator[None]:
     """Turns DuckDB's errors into a WarehouseError that says what failed, and why, in one line."""
     try:
         yield
-    except duckdb.Error as error:
+    except (duckdb.Error, UnicodeDecodeError) as error:
         raise WarehouseError(f"{what}: {reason(error)}") from error
     except RuntimeError as error:
         if str(error) == "Query interrupted":  # what DuckDB makes of Ctrl-C

@@ -192,7 +192,8 @@ class TestAQuery:
         overwrite(segment(house) / "runs.parquet", lambda content: bytes(len(content)))
         with pytest.raises(WarehouseError):
             house.query(ALL)
-        assert fix(Folder(house.folder)).published == ["run-1"]
+        fix(Folder(house.folder))
+        house.publish(tmp_path / "evals" / "run-1")
         assert house.query("SELECT count(*) FROM rollouts").rows == [(12,)]
 
     @pytest.mark.parametrize(
@@ -368,10 +369,13 @@ class TestAPack:
         assert nightjar(*shlex.split(advised(ended))[1:]).code == 0
         assert nightjar("warehouse", "doctor", "--deep", "--warehouse", house.folder).code == 0
 
-    def test_lost_examples_are_named_run_by_run(self, house, packs, nightjar):
+    def test_lost_examples_are_named_run_by_run(self, house, packs, nightjar, tmp_path):
         truncate(packs / "examples.parquet")
+        evals = (tmp_path / "evals").rename(tmp_path / "moved")
         ended = nightjar("warehouse", "doctor", "--fix", "--warehouse", house.folder)
         assert "Run 'run-5': 6 rollouts have lost the content of their example" in ended.out
+        evals.rename(tmp_path / "evals")
+        ended = nightjar("warehouse", "doctor", "--warehouse", house.folder)
         while command := advised(ended):
             assert nightjar(*shlex.split(command)[1:]).code == 0, command
             ended = nightjar("warehouse", "doctor", "--warehouse", house.folder)

@@ -16,8 +16,7 @@ from nightjar.errors import WarehouseError
 from nightjar.warehouse import Warehouse, resolve_warehouse
 from nightjar.warehouse.reading.relations import tables_script
 from nightjar.warehouse.storage.scratch import scratch_name
-from nightjar.warehouse.storage.segments import KINDS
-from nightjar.warehouse.storage.versions import is_held, make_version
+from nightjar.warehouse.storage.segments import KINDS, is_held, make_version
 from nightjar.warehouse.writing.packing import pack_everything
 from nightjar.warehouse.writing.run_files import read_run
 

@@ -63,16 +63,15 @@ def aside_segments(folder: Folder) -> Iterator[tuple[Path, dict[str, AsideRun]]]
 
 
 def runs_in(path: Path) -> dict[str, AsideRun]:
-    """Returns the runs of a damaged segment: by its ``segment.json``, by ``runs.parquet``, or else by its name."""
-    runs: dict[str, AsideRun] = {}
-    with suppress(OSError, WarehouseError):
-        versions = Segment.load(path.name, (path / COMMIT).read_bytes()).versions
-        runs = {run_id: AsideRun(version) for run_id, version in versions.items()}
+    """Returns the runs of a damaged segment: by its ``runs.parquet``, its ``segment.json``, or else by its name."""
     query = f"SELECT run_id, version, run_dir FROM {parquet(path / 'runs.parquet')}"  # noqa: S608 - own path, quoted
     with closing(duckdb.connect(":memory:")) as connection, suppress(duckdb.Error, UnicodeDecodeError):
         found = connection.execute(query).fetchall()
-        runs |= {run_id: AsideRun(version, run_dir) for run_id, version, run_dir in found}
-    return runs or _named(path.name)
+        return {run_id: AsideRun(version, run_dir) for run_id, version, run_dir in found}
+    with suppress(OSError, WarehouseError):
+        versions = Segment.load(path.name, (path / COMMIT).read_bytes()).versions
+        return {run_id: AsideRun(version) for run_id, version in versions.items()}
+    return _named(path.name)
 
 
 def missing_from(catalog: Catalog, runs: Mapping[str, AsideRun]) -> dict[str, AsideRun]:

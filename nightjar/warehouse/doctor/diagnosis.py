@@ -7,16 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import duckdb
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.database import connect_scratch, explained, reason
+from nightjar.warehouse.database import reason
 from nightjar.warehouse.doctor.aside import SET_ASIDE, AsideRun, aside_segments, missing_from, older_in, run_dirs_of
 from nightjar.warehouse.doctor.damage import described_segments, file_faults
+from nightjar.warehouse.doctor.rows import Totals, examine_rows
 from nightjar.warehouse.reading.damage import listed
-from nightjar.warehouse.reading.relations import define
 from nightjar.warehouse.reading.snapshot import NAME
 from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.storage.prices import FILE_NAME as PRICES_NAME
@@ -27,38 +26,8 @@ from nightjar.warehouse.writing.packing import FAN_IN, LARGE_ROLLOUTS, outdated
 
 _TRIES = 5
 _MANY_SMALL = 4 * FAN_IN
-_MOST_NAMED = 10
-"""How many run directories a command names; where there are more, the folders that they are in."""
-
-_FEW = 3
+_FEW, _MANY = 3, 10
 _OWN_NAMES = {"segments", NAME, f"{NAME}.wal", PRICES_NAME, SET_ASIDE}
-
-_TOTALS = """
-SELECT
-    (SELECT count(*) FROM segments.runs),
-    (SELECT count(*) FROM segments.rollouts),
-    (SELECT count(*) FROM segments.attempts),
-    (SELECT count(DISTINCT content_id) FROM segments.examples)
-"""
-
-_CONTRADICTIONS = """
-SELECT run_id, count(*) || ' rollouts are there several times' FROM (
-    SELECT run_id FROM segments.rollouts GROUP BY run_id, example_id, rollout_index HAVING count(*) > 1
-) GROUP BY run_id
-UNION ALL
-SELECT run_id, count(*) || ' rollouts have lost the content of their example'
-FROM segments.rollouts ANTI JOIN segments.examples USING (content_id) GROUP BY run_id
-UNION ALL
-SELECT run_id, 'its aggregates are of ' || (scored + failed) || ' rollouts, but it has ' || coalesce(found, 0)
-FROM segments.runs
-LEFT JOIN (SELECT run_id, count(*) AS found FROM segments.rollouts GROUP BY run_id) USING (run_id)
-WHERE status <> 'running' AND scored + failed <> coalesce(found, 0)
-UNION ALL
-SELECT run_id, count(*) || ' ' || kind || ' of a run that is not there' FROM (
-    SELECT run_id, 'rollouts' AS kind FROM segments.rollouts UNION ALL SELECT run_id, 'attempts' FROM segments.attempts
-) ANTI JOIN segments.runs USING (run_id) GROUP BY run_id, kind
-ORDER BY ALL
-"""
 
 _VERSIONS = "SELECT run_id, version FROM segments.runs"
 
@@ -78,16 +47,6 @@ class Finding:
     remedy: str
     needs_action: bool = True
     runs: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Totals:
-    """How much a warehouse holds that counts; contents of examples, not copies of them."""
-
-    runs: int = 0
-    rollouts: int = 0
-    attempts: int = 0
-    examples: int = 0
 
 
 @dataclass(frozen=True)
@@ -194,41 +153,35 @@ def _file_finding(folder: Folder, catalog: Catalog, fault: Fault) -> Finding:
 
 def _examine_rows(folder: Folder, sound: Catalog, *, deep: bool) -> tuple[Totals, list[Finding]]:
     try:
-        with (
-            TemporaryDirectory(prefix="nightjar-") as spill,
-            explained(f"Cannot read the warehouse {folder}"),
-            closing(connect_scratch(Path(spill), memory_limit="2GB")) as connection,
-        ):
-            define(connection, sound, folder.file, [])
-            [totals] = connection.execute(_TOTALS).fetchall()
-            return Totals(*totals), list(_row_findings(folder, connection))
-    except (WarehouseError, UnicodeDecodeError) as error:
-        what = str(error) if isinstance(error, WarehouseError) else f"Cannot read {folder}: {reason(error)}"
+        totals, contradictions = examine_rows(folder, sound)
+    except WarehouseError as error:
         remedy = _rebuild_command(folder, []) if deep else folder.command("doctor --deep")
-        return Totals(runs=len(sound.holders)), [Finding(what, remedy)]
-
-
-def _row_findings(folder: Folder, connection: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
-    places = dict(connection.execute("SELECT run_id, run_dir FROM segments.runs").fetchall())
-    for run_id, what in connection.execute(_CONTRADICTIONS).fetchall():
-        run = AsideRun(run_dir=places.get(run_id))
-        yield Finding(f"Run {run_id!r}: {what}", _rebuild_command(folder, run_dirs_of([run])), runs=(run_id,))
+        return Totals(runs=len(sound.holders)), [Finding(str(error), remedy)]
+    return totals, [
+        Finding(
+            f"Run {run_id!r}: {what}",
+            _rebuild_command(folder, run_dirs_of([AsideRun(run_dir=run_dir)])),
+            runs=(run_id,),
+        )
+        for run_id, what, run_dir in contradictions
+    ]
 
 
 def _rebuild_command(folder: Folder, run_dirs: Sequence[str]) -> str:
-    return folder.command(f"rebuild {_places(run_dirs, 'FOLDER…')}")
+    return folder.command(f"rebuild {_places(run_dirs) or 'FOLDER…'}")
 
 
 def _publish_command(folder: Folder, run_dirs: Sequence[str]) -> str:
     """The line to type that publishes runs anew; in it, RUN_DIR stands for what is not known here."""
     if len(run_dirs) == 1:
         return f"nightjar publish {shlex.quote(run_dirs[0])} --warehouse {shlex.quote(str(folder))}"
-    return folder.command(f"import {_places(run_dirs, 'RUN_DIR…')}")
+    return folder.command(f"import {_places(run_dirs) or 'RUN_DIR…'}")
 
 
-def _places(run_dirs: Sequence[str], unknown: str) -> str:
-    named = run_dirs if len(run_dirs) <= _MOST_NAMED else sorted({str(Path(path).parent) for path in run_dirs})
-    return " ".join(map(shlex.quote, named)) or unknown
+def _places(run_dirs: Sequence[str]) -> str:
+    """Names run directories in a command; where there are many, the folders that they are in."""
+    named = run_dirs if len(run_dirs) <= _MANY else sorted({str(Path(path).parent) for path in run_dirs})
+    return " ".join(map(shlex.quote, named))
 
 
 def _price_findings(folder: Folder) -> Iterator[Finding]:
@@ -274,7 +227,8 @@ def _publish_remedy(folder: Folder, runs: Mapping[str, AsideRun]) -> str:
 def _stray_findings(folder: Folder, left: Sequence[Path]) -> Iterator[Finding]:
     """Yields what does not belong there; it does no harm."""
     if left:
-        what = f"{number(len(left), 'leftover')} of killed processes, {sum(map(_length, left)) / 1e6:,.1f} MB"
+        megabytes = sum(map(_length, left)) / 1e6
+        what = f"{len(left):,} leftover{'s' * (len(left) > 1)} of killed processes, {megabytes:,.1f} MB"
         yield Finding(what, folder.command("doctor --fix"), needs_action=False)
     known = {COMMIT, *(f"{kind}.parquet" for kind in KINDS)}
     top = [path for path in folder.path.glob("[!.]*") if path.name not in _OWN_NAMES and path.suffix != ".lock"]
@@ -292,8 +246,7 @@ def _compact_findings(folder: Folder, catalog: Catalog) -> Iterator[Finding]:
     if runs := outdated(catalog):
         packs = [catalog.segments[name] for name in runs]
         gain = sum(pack.size * runs[pack.segment_id] / len(pack.versions) for pack in packs)
-        were = f"{number(sum(runs.values()), 'run')} in large packs {'was' if sum(runs.values()) == 1 else 'were'}"
-        what = f"{were} published again: about {gain / 1e6:,.1f} MB to gain"
+        what = f"{_subject(sum(runs.values()))} published again: about {gain / 1e6:,.1f} MB to gain"
         yield Finding(what, folder.command("compact"), needs_action=False)
 
 
@@ -316,9 +269,8 @@ def _snapshot_findings(folder: Folder, catalog: Catalog) -> Iterator[Finding]:
         yield Finding(f"{path} does not show the newest runs", remedy, needs_action=False)
 
 
-def number(count: int, noun: str) -> str:
-    """Returns a count with its noun."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def _subject(runs: int) -> str:
+    return "1 run in large packs was" if runs == 1 else f"{runs:,} runs in large packs were"
 
 
 def _capital(text: str) -> str:

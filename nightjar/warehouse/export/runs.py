@@ -82,6 +82,9 @@ class ExportConnection:
         store: the warehouse.
         catalog: where the runs are.
         connection: in which schema ``segments`` is made.
+
+    Raises:
+        WarehouseError: (also its methods) a run has been removed since it was chosen.
     """
 
     def __init__(self, store: Store, catalog: Catalog, connection: duckdb.DuckDBPyConnection) -> None:
@@ -95,11 +98,7 @@ class ExportConnection:
         connection.execute(views_script())
 
     def narrow(self, run_ids: Sequence[str]) -> None:
-        """Makes the connection see these runs and no others, with the examples that they use.
-
-        Raises:
-            WarehouseError: one of them has been removed since it was chosen.
-        """
+        """Makes the connection see these runs and no others, with the examples that they use."""
         catalog = self._catalog
         holders = {holder.segment_id: holder for holder in map(self._holder, run_ids)}
         sources = [Source((name,), catalog.dead_runs(segment)) for name, segment in sorted(holders.items())]
@@ -110,11 +109,7 @@ class ExportConnection:
         self._define("examples", _example_sources(catalog, sources), used)
 
     def slices(self, runs: Sequence[ExportedRun]) -> Iterator[tuple[str, ...]]:
-        """Yields the runs in parts of a size, those together that are read from one segment.
-
-        Raises:
-            WarehouseError: one of them has been removed since it was chosen.
-        """
+        """Yields the runs in parts of a size, those together that are read from one segment."""
         by_segment: dict[str, list[ExportedRun]] = defaultdict(list)
         for run in runs:
             by_segment[self._holder(run.run_id).segment_id].append(run)

@@ -43,14 +43,9 @@ def selection(kind: str, sources: Sequence[Source], file_of: FileOf) -> str:
 def define_prices(connection: duckdb.DuckDBPyConnection, prices: Sequence[Price]) -> None:
     """Makes, or replaces, the table of prices."""
     connection.execute(f"CREATE OR REPLACE TABLE segments.prices ({PRICES_COLUMNS})")
-    insert_prices(connection, "segments.prices", prices)
-
-
-def insert_prices(connection: duckdb.DuckDBPyConnection, table: str, prices: Sequence[Price]) -> None:
-    """Adds prices to a table of prices."""
     if prices:
         rows = ", ".join(f"({quoted(p.model)}, {quoted(p.since.isoformat())}, {p.input}, {p.output})" for p in prices)
-        connection.execute(f"INSERT INTO {table} VALUES {rows}")  # noqa: S608 - quoted
+        connection.execute(f"INSERT INTO segments.prices VALUES {rows}")  # noqa: S608 - quoted
 
 
 @cache

@@ -41,19 +41,12 @@ def write_snapshot(store: Store) -> None:
     asked_at = time.time_ns()
     try:
         with FileLock(folder / _LOCK_NAME, timeout=_LOCK_TIMEOUT_SECONDS, mode=0o666):
-            if _state_of(folder / NAME) < asked_at:
+            listed_at = (folder / NAME).stat().st_mtime_ns if (folder / NAME).exists() else 0
+            if listed_at < asked_at:
                 with damage_named(store):
                     read_patiently(store, lambda look: _replace(store, folder, look))
     except (OSError, WarehouseError) as error:
         _log.warning("Cannot replace %s, which 'nightjar sql' does not need: %s", folder / NAME, error)
-
-
-def _state_of(path: Path) -> int:
-    """When the segments were listed that the file has, in ns of Unix time; 0 without a file."""
-    try:
-        return path.stat().st_mtime_ns
-    except FileNotFoundError:
-        return 0
 
 
 def _replace(store: Store, folder: Path, look: Look) -> None:

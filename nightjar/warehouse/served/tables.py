@@ -9,7 +9,7 @@ there twice.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,11 +22,9 @@ from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import connect_scratch, explained, newer, quoted, transaction
 from nightjar.warehouse.location import missing, shown
 from nightjar.warehouse.reading.querying import connect_locked
-from nightjar.warehouse.reading.relations import PRICES_COLUMNS, insert_prices, tables_script, views_script
+from nightjar.warehouse.reading.relations import PRICES_COLUMNS, tables_script, views_script
 from nightjar.warehouse.served.address import Address, parse_address
-from nightjar.warehouse.storage.prices import Price
-from nightjar.warehouse.storage.segments import KINDS, SCHEMA
-from nightjar.warehouse.storage.versions import is_held
+from nightjar.warehouse.storage.segments import KINDS, SCHEMA, is_held
 from nightjar.warehouse.storage.writability import ask_patiently, check_place
 from nightjar.warehouse.writing.publishing import PublishReport, define_new, publish_with
 from nightjar.warehouse.writing.run_files import RunFiles
@@ -40,7 +38,11 @@ Answer = TypeVar("Answer")
 
 
 class ServedWarehouse:
-    """A warehouse of tables; may be used by several threads."""
+    """A warehouse of tables; may be used by several threads.
+
+    Its methods raise a WarehouseError where there is no warehouse, it cannot be reached, read or written, or a newer
+    Nightjar made it.
+    """
 
     def __init__(self, location: str) -> None:
         self._address = parse_address(location)
@@ -50,11 +52,7 @@ class ServedWarehouse:
         return str(self._address)
 
     def check_writable(self) -> None:
-        """Finds out whether the tables can be written; a database that is missing is not made where that is a file.
-
-        Raises:
-            WarehouseError: it cannot be reached or written, or a newer Nightjar made it.
-        """
+        """Finds out whether the tables can be written; a database that is missing is not made where that is a file."""
         file = self._address.file
         if file is not None and not file.exists():
             check_place(file.parent, str(self))
@@ -63,11 +61,7 @@ class ServedWarehouse:
             ask_patiently(self._open_for_writing, str(self))
 
     def publish(self, run_dir: Path) -> PublishReport:
-        """Makes the tables hold this run as its directory has it now, unless they hold a newer version.
-
-        Raises:
-            WarehouseError: the run directory is damaged, or the database cannot be written.
-        """
+        """Makes the tables hold this run as its directory has it now, unless they hold a newer version."""
         with _discreet():
             return publish_with(run_dir, lambda _: None, self._write)
 
@@ -75,11 +69,7 @@ class ServedWarehouse:
         """Does nothing: the service looks after its storage."""
 
     def ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
-        """Calls a function with a connection that can read the warehouse and, as far as that is possible, nothing else.
-
-        Raises:
-            WarehouseError: there is no warehouse, it cannot be read, or what the function raises.
-        """
+        """Calls a function with a connection that can read the warehouse and, where possible, nothing else."""
         with _discreet(), TemporaryDirectory(prefix="nightjar-") as spill:
             with explained(f"Cannot read the warehouse {self}"):
                 connection = _patiently(lambda: self._open(Path(spill)))
@@ -87,41 +77,9 @@ class ServedWarehouse:
                 return question(connection)
 
     def connect(self) -> duckdb.DuckDBPyConnection:
-        """Returns a connection of the caller's own that sees the tables, attached read only, and the views over them.
-
-        Raises:
-            WarehouseError: there is no warehouse, or it cannot be read.
-        """
+        """Returns a connection of the caller's own that sees the tables, read only, and the views over them."""
         with _discreet(), explained(f"Cannot read the warehouse {self}"):
             return _patiently(self._open_freely)
-
-    def prices(self) -> list[Price]:
-        """Returns what models cost.
-
-        Raises:
-            WarehouseError: there is no warehouse, or it cannot be read.
-        """
-        rows = self.ask(lambda connection: connection.execute("FROM segments.prices ORDER BY ALL").fetchall())
-        return [Price(*row) for row in rows]
-
-    def write_prices(self, prices: Sequence[Price]) -> None:
-        """Replaces what models cost.
-
-        Raises:
-            WarehouseError: the database cannot be written.
-        """
-
-        def replace(connection: duckdb.DuckDBPyConnection) -> None:
-            connection.execute("DELETE FROM prices")
-            insert_prices(connection, "prices", prices)
-
-        with (
-            _discreet(),
-            TemporaryDirectory(prefix="nightjar-") as spill,
-            explained(f"Cannot write the warehouse {self}"),
-            closing(connect_scratch(Path(spill))) as connection,
-        ):
-            self._change(connection, replace)
 
     def _write(self, connection: duckdb.DuckDBPyConnection, files: RunFiles) -> bool:
         define_new(connection, files)

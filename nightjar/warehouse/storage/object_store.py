@@ -195,16 +195,12 @@ class ObjectStore(Store):
 
     def _write_and_remove(self) -> None:
         """Writes an object beside the segments; one that cannot be removed goes with the uploads that never ended."""
-        filesystem, root = open_filesystem(self.url)
-        folder = f"{root}/segments/probe-{uuid.uuid4().hex}"
-        has_folders = not filesystem.async_impl
-        if has_folders:
-            filesystem.makedirs(folder, exist_ok=True)
-        filesystem.pipe_file(f"{folder}/probe", b"x")
+        folder = f"{self._segments}/probe-{uuid.uuid4().hex}"
+        self._write(f"{folder}/probe", b"x")
         with suppress(Exception):
-            filesystem.rm_file(f"{folder}/probe")
-            if has_folders:
-                filesystem.rmdir(folder)
+            self._filesystem.rm_file(f"{folder}/probe")
+            if not self._filesystem.async_impl:
+                self._filesystem.rmdir(folder)
 
     def _listing(self) -> dict[str, dict[str, int]]:
         """Name of a segment's folder to the files that are in it, and their lengths."""

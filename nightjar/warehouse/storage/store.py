@@ -56,7 +56,8 @@ class Readable(Protocol):
 class Store(ABC):
     """Keeps segments, which never change, and a list of prices.
 
-    ``str()`` of it is the location for messages, without credentials.
+    ``str()`` of it is the location for messages, without credentials. Its methods raise a WarehouseError where the
+    place cannot be read or written, and where what they read is damaged or of a newer Nightjar.
 
     Attributes:
         is_remote: whether other machines write here too, and no lock keeps them out. Then segments are packed on
@@ -75,46 +76,26 @@ class Store(ABC):
         """Says whether anything was published here."""
 
     def require(self) -> None:
-        """Makes sure that something was published here.
-
-        Raises:
-            WarehouseError: nothing was.
-        """
+        """Makes sure that something was published here."""
         if not self.exists():
             raise missing(self.place)
 
     @abstractmethod
     def make(self) -> None:
-        """Makes the place where there is none.
-
-        Raises:
-            WarehouseError: it cannot be made.
-        """
+        """Makes the place where there is none."""
 
     @abstractmethod
     def try_to_write(self) -> None:
-        """Finds out whether a file can be made here; leaves nothing behind.
-
-        Raises:
-            WarehouseError: it cannot.
-        """
+        """Finds out whether a file can be made here; leaves nothing behind."""
 
     def check_writable(self) -> None:
-        """Finds out whether segments can be written, and whether those that are there can be read.
-
-        Raises:
-            WarehouseError: no file can be made here, a newer Nightjar wrote here, or a segment is damaged.
-        """
+        """Finds out whether segments can be written, and whether those that are there can be read."""
         self.try_to_write()
         self.catalog()
 
     @abstractmethod
     def catalog(self) -> Catalog:
-        """Returns the segments that are there now.
-
-        Raises:
-            WarehouseError: one is damaged, or the place cannot be read.
-        """
+        """Returns the segments that are there now."""
 
     def undescribed(self, catalog: Catalog) -> set[str]:  # noqa: ARG002 - an upload that goes on looks like that
         """Returns the names of what would be segments of a catalog, had they not lost their ``segment.json``."""
@@ -159,11 +140,7 @@ class Store(ABC):
 
     @abstractmethod
     def prices(self) -> list[Price]:
-        """Returns what models cost.
-
-        Raises:
-            WarehouseError: the list is damaged, or the place cannot be read.
-        """
+        """Returns what models cost."""
 
     @abstractmethod
     def write_prices(self, prices: Sequence[Price]) -> None:
@@ -171,11 +148,7 @@ class Store(ABC):
 
     @contextmanager
     def changing_prices(self) -> Iterator[list[Price]]:
-        """Gives the prices to a body that changes the list, and writes them afterwards.
-
-        Raises:
-            WarehouseError: they are damaged, or cannot be written.
-        """
+        """Gives the prices to a body that changes the list, and writes them afterwards."""
         prices = self.prices()
         yield prices
         self.write_prices(prices)
@@ -190,18 +163,11 @@ class Store(ABC):
 
         Returns:
             False where the segment was there already.
-
-        Raises:
-            WarehouseError: the place cannot be written; the warehouse is as it was.
         """
 
     @abstractmethod
     def remove(self, segment_id: str) -> None:
-        """Removes a segment at once, as far as readers are concerned, then its files.
-
-        Raises:
-            WarehouseError: it cannot be removed.
-        """
+        """Removes a segment at once, as far as readers are concerned, then its files."""
 
     @abstractmethod
     def remove_leftovers(self) -> None:

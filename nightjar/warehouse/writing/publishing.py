@@ -23,9 +23,8 @@ import orjson
 from nightjar import __version__
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import connect_scratch, explained, quoted
-from nightjar.warehouse.storage.segments import KINDS, Segment, digest_of, segment_id_of
+from nightjar.warehouse.storage.segments import KINDS, Segment, digest_of, is_held, is_same, segment_id_of
 from nightjar.warehouse.storage.store import Store
-from nightjar.warehouse.storage.versions import is_held, is_same
 from nightjar.warehouse.writing.run_files import RunFiles, read_run
 from nightjar.warehouse.writing.staging import set_variable, stage_run
 
