@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-import orjson
-
+from nightjar.adapters.results.conversion import convert
+from nightjar.adapters.results.discovery import FoundResults, find_results
 from nightjar.errors import NightjarError, WarehouseError
-from nightjar.warehouse.foreign import FoundResults, convert, find_results
-from nightjar.warehouse.storage.segments import Catalog
-from nightjar.warehouse.storage.store import Store
-from nightjar.warehouse.writing.bulk import Progress, silent
-from nightjar.warehouse.writing.packing import FAN_IN
-from nightjar.warehouse.writing.publishing import PublishReport, publish_run
-from nightjar.warehouse.writing.tidying import tidy
+from nightjar.runs import RunDirectory
+from nightjar.warehouse import PublishReport, Warehouse
 
 Novelty = Literal["new", "updated", "already there", "older than what is there"]
+
+_TIDY_EVERY = 16
 
 
 @dataclass(frozen=True)
@@ -45,8 +42,15 @@ class Imported:
     error: str | None = None
 
 
-def import_all(store: Store, paths: Sequence[Path], progress: Progress = silent) -> Iterator[Imported]:
+def import_all(
+    warehouse: Warehouse, paths: Sequence[Path], progress: Callable[[int, int], None] | None = None
+) -> Iterator[Imported]:
     """Yields what became of all results in some folders, one after the other; goes on after bad ones.
+
+    Args:
+        warehouse: where they are published.
+        paths: folders of any depth, or files of one run.
+        progress: is told how many are done, and of how many.
 
     Raises:
         WarehouseError: the warehouse cannot be written.
@@ -59,21 +63,21 @@ def import_all(store: Store, paths: Sequence[Path], progress: Progress = silent)
             yield Imported(path, "unknown", error=str(error))
     try:
         for done, results in enumerate(found, start=1):
-            yield _import(store, results)
-            progress(done, len(found))
-            if done % FAN_IN == 0:
-                tidy(store)
+            yield _import(warehouse, results)
+            if progress:
+                progress(done, len(found))
+            if done % _TIDY_EVERY == 0:
+                warehouse.tidy()
     finally:
-        tidy(store)
+        warehouse.tidy()
 
 
-def _import(store: Store, found: FoundResults) -> Imported:
+def _import(warehouse: Warehouse, found: FoundResults) -> Imported:
     with TemporaryDirectory(prefix="nightjar-") as temporary:
         try:
             run_dir = convert(found, Path(temporary))
-            before = store.catalog()
-            report = publish_run(store, run_dir)
-            described = orjson.loads((run_dir / "metadata.json").read_bytes())
+            report = warehouse.publish(run_dir, tidies=False)
+            described = RunDirectory(run_dir).read_metadata()
         except NightjarError as error:
             return Imported(found.path, found.kind, error=str(error))
     return Imported(
@@ -83,11 +87,11 @@ def _import(store: Store, found: FoundResults) -> Imported:
         env_id=described.get("env_id"),
         model=described.get("model"),
         rollouts=report.rollouts,
-        novelty=_novelty(report, before),
+        novelty=_novelty(report),
     )
 
 
-def _novelty(report: PublishReport, before: Catalog) -> Novelty:
+def _novelty(report: PublishReport) -> Novelty:
     if report.is_new:
-        return "updated" if report.run_id in before.holders else "new"
+        return "updated" if report.is_update else "new"
     return "older than what is there" if report.is_older else "already there"

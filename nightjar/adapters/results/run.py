@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from nightjar.warehouse.foreign.results import Written
+from nightjar.adapters.results.results import Written
 
 _ID_CHARACTERS = 16
 

@@ -1,6 +1,6 @@
 """Reads what ``verifiers`` writes: ``results.jsonl`` and ``metadata.json`` of a folder.
 
-The rows are told about in :mod:`~nightjar.warehouse.foreign.verifiers_rows`. The aggregates are kept under
+The rows are told about in :mod:`~nightjar.adapters.results.verifiers_rows`. The aggregates are kept under
 ``original``.
 """
 
@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nightjar.warehouse.foreign.discovery import FoundResults
-from nightjar.warehouse.foreign.lines import read_object
-from nightjar.warehouse.foreign.redaction import public_url, without_secrets
-from nightjar.warehouse.foreign.results import ResultsWriter
-from nightjar.warehouse.foreign.run import ForeignRun, digest
-from nightjar.warehouse.foreign.values import integer, iso_time, mapping, milliseconds, number, text, unix_time
-from nightjar.warehouse.foreign.verifiers_rows import RowReader
+from nightjar.adapters.results.discovery import FoundResults
+from nightjar.adapters.results.lines import read_object
+from nightjar.adapters.results.redaction import public_url, without_secrets
+from nightjar.adapters.results.results import ResultsWriter
+from nightjar.adapters.results.run import ForeignRun, digest
+from nightjar.adapters.results.values import integer, iso_time, mapping, milliseconds, number, text, unix_time
+from nightjar.adapters.results.verifiers_rows import RowReader
 
 _log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Reads what NeMo Evaluator writes: a bundle ``eval-*.json``, and ``results.jsonl`` beside it, also in shards.
 
-The rows are told about in :mod:`~nightjar.warehouse.foreign.nemo_rows`. Of the configuration, what shapes sampling
+The rows are told about in :mod:`~nightjar.adapters.results.nemo_rows`. Of the configuration, what shapes sampling
 becomes ``sampling_args`` and what is left ``env_args``, without secrets; the scores of the bundle, or of those of all
 shards that were not merged, are kept under ``original``.
 """
@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nightjar.adapters.results.discovery import BUNDLES, FoundResults, is_bundle
+from nightjar.adapters.results.lines import read_object
+from nightjar.adapters.results.nemo_rows import RowReader
+from nightjar.adapters.results.redaction import public_url, without_secrets
+from nightjar.adapters.results.results import ResultsWriter
+from nightjar.adapters.results.run import ForeignRun, digest
+from nightjar.adapters.results.values import integer, iso_time, mapping, milliseconds, number, text, unix_time
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.foreign.discovery import BUNDLES, FoundResults, is_bundle
-from nightjar.warehouse.foreign.lines import read_object
-from nightjar.warehouse.foreign.nemo_rows import RowReader
-from nightjar.warehouse.foreign.redaction import public_url, without_secrets
-from nightjar.warehouse.foreign.results import ResultsWriter
-from nightjar.warehouse.foreign.run import ForeignRun, digest
-from nightjar.warehouse.foreign.values import integer, iso_time, mapping, milliseconds, number, text, unix_time
 
 _SAMPLING = ("temperature", "max_tokens", "top_p", "seed", "stop", "frequency_penalty", "presence_penalty")
 _NOT_ARGUMENTS = frozenset(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from nightjar.adapters.results.lines import read_object
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.foreign.lines import read_object
 
 Kind: TypeAlias = Literal["nightjar", "verifiers", "nemo"]
 
@@ -48,17 +48,46 @@ def find_results(path: Path) -> Iterator[FoundResults]:
     Raises:
         WarehouseError: there are no results.
     """
-    found = _in_file(path) if path.is_file() else _in_folder(path)
-    first = next(found, None)
-    if first is None:
+    _require(path)
+    is_empty = True
+    for found in _found(path):
+        is_empty = False
+        yield found
+    if is_empty:
         raise WarehouseError(
             f"No results in {str(path)!r}. Expected run directories of Nightjar, folders of verifiers "
             f"({_RESULTS} and {_METADATA}) or bundles of NeMo Evaluator ({BUNDLES} and {_RESULTS})."
-            if path.exists()
-            else f"Cannot import {str(path)!r}: there is no such file or folder."
         )
-    yield first
-    yield from found
+
+
+def _require(path: Path) -> None:
+    if not path.exists():
+        raise WarehouseError(f"Cannot import {str(path)!r}: there is no such file or folder.")
+
+
+def _found(path: Path) -> Iterator[FoundResults]:
+    return _in_file(path) if path.is_file() else _in_folder(path)
+
+
+def default_paths() -> list[Path]:
+    """Returns where runs are written when nothing else is said: ``outputs``, and those of environments."""
+    return [path for path in (Path("outputs"), *sorted(Path("environments").glob("*/outputs"))) if path.is_dir()]
+
+
+def find_run_directories(paths: Sequence[Path]) -> list[Path]:
+    """Returns the run directories of Nightjar in some folders, at any depth.
+
+    Raises:
+        WarehouseError: there are none, or a folder is missing or cannot be read.
+    """
+    found: dict[Path, Path] = {}
+    for path in paths:
+        _require(path)
+        found |= {one.path.resolve(): one.path for one in _found(path) if one.kind == "nightjar"}
+    if not found:
+        places = ", ".join(repr(str(path)) for path in paths) or "'outputs' and 'environments/*/outputs'"
+        raise WarehouseError(f"No run directories in {places}. Name the folders that hold them.")
+    return list(found.values())
 
 
 def is_bundle(path: Path) -> bool:

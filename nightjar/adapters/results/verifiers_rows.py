@@ -28,11 +28,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from nightjar.adapters.results.lines import Row, read_rows
+from nightjar.adapters.results.results import ResultsWriter
+from nightjar.adapters.results.values import boolean, integer, mapping, measures, messages, milliseconds, number, text
 from nightjar.data import example_hash
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.foreign.lines import Row, read_rows
-from nightjar.warehouse.foreign.results import ResultsWriter
-from nightjar.warehouse.foreign.values import boolean, integer, mapping, measures, messages, milliseconds, number, text
 
 _FIELDS = frozenset(
     {

@@ -23,12 +23,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from nightjar.adapters.results.lines import Row, read_rows
+from nightjar.adapters.results.results import ResultsWriter
+from nightjar.adapters.results.values import integer, mapping, measures, messages, number, text
 from nightjar.data import example_hash
 from nightjar.errors import WarehouseError
 from nightjar.rollout.usage import usage_counts
-from nightjar.warehouse.foreign.lines import Row, read_rows
-from nightjar.warehouse.foreign.results import ResultsWriter
-from nightjar.warehouse.foreign.values import integer, mapping, measures, messages, number, text
 
 _FIELDS = frozenset(
     {

@@ -9,11 +9,11 @@ from math import isclose
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from nightjar.adapters.results import nemo, verifiers
+from nightjar.adapters.results.discovery import FoundResults, Kind
+from nightjar.adapters.results.run import ForeignRun
 from nightjar.errors import RunDirectoryError, WarehouseError
 from nightjar.runs import RunDirectory, summarize
-from nightjar.warehouse.foreign import nemo, verifiers
-from nightjar.warehouse.foreign.discovery import FoundResults, Kind
-from nightjar.warehouse.foreign.run import ForeignRun
 
 _log = logging.getLogger(__name__)
 
