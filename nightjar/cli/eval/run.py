@@ -8,6 +8,7 @@ import typer
 
 from nightjar.cli.eval import options
 from nightjar.errors import ConfigError
+from nightjar.logs import log_to_stderr
 
 if TYPE_CHECKING:
     from nightjar.config import Provider, RunConfig
@@ -90,7 +91,7 @@ def eval_run(
         }
     )
     mode: running.Mode = "prefect" if prefect else "direct" if direct else "auto"
-    running.set_up_logging(verbose)
+    log_to_stderr(verbose)
     outcome = running.run(config, mode, output_dir, resume, warehouse)
     running.finish(outcome, as_json)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import signal
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,21 +18,11 @@ from nightjar.cli.memory import limit_memory
 from nightjar.config import RunConfig
 from nightjar.engine import runs_under_way
 from nightjar.evaluation import Outcome, check_warehouse, evaluate
-from nightjar.hosting.prefect_api import find_prefect_api
+from nightjar.hosting.flow_runs import evaluate_as_flow
+from nightjar.hosting.server import find_prefect_api
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
 Mode: TypeAlias = Literal["auto", "prefect", "direct"]
-
-
-def set_up_logging(verbose: bool) -> None:
-    """Sends Nightjar's log to stderr: warnings, or everything with ``verbose``."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setLevel(logging.DEBUG if verbose else logging.WARNING)
-    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
-    logger = logging.getLogger("nightjar")
-    logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG if verbose else logging.INFO)
-    logger.propagate = False
 
 
 def run(
@@ -69,8 +57,6 @@ async def _run_as_flow(
     config: RunConfig, location: str, output_dir: Path | None, resume: str | None, api_url: str | None
 ) -> Outcome:
     check_warehouse(Warehouse(location))
-    from nightjar.hosting.prefect_mode import evaluate_as_flow
-
     return await evaluate_as_flow(config, location, output_dir, resume, api_url)
 
 

@@ -1,4 +1,4 @@
-"""Finds Prefect's server without importing Prefect, which takes seconds."""
+"""Which Prefect server there is, and the settings that Nightjar uses Prefect with."""
 
 from __future__ import annotations
 
@@ -11,6 +11,14 @@ from urllib.request import Request, urlopen
 
 LOCAL_API = "http://127.0.0.1:4200/api"
 _TIMEOUT_SECONDS = 2.0
+
+SETTINGS = {
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING",  # the display shows how far the run is
+    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",  # log lines of threads that belong to no run
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",  # logs an error where there is no network
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",  # a loaded machine takes longer than 20 s
+}
+"""Environment variables, which Prefect reads when it is imported."""
 
 
 def configured_prefect_api() -> str | None:

@@ -7,14 +7,8 @@ from pathlib import Path
 
 from nightjar.config import RunConfig
 from nightjar.evaluation import Outcome
+from nightjar.hosting.server import SETTINGS
 from nightjar.warehouse import resolve_warehouse
-
-SETTINGS = {
-    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING",  # the display shows how far the run is
-    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",  # log lines of threads that belong to no run
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",  # logs an error where there is no network
-    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",  # a loaded machine takes longer than 20 s
-}
 
 _FLAT = frozenset(
     {
