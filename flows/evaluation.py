@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Literal
 
 from prefect import flow
 from prefect.runtime import flow_run
 
 from flows.progress import progress_artifact
 from flows.run_log import nightjar_log_in_run_log
-from nightjar.config import parse_run_config
+from nightjar.config import RunConfig, takes_fields
 from nightjar.errors import RunError
 from nightjar.evaluation import Run, Shard, run_shards, stages
 from nightjar.warehouse import Warehouse, resolve_warehouse
@@ -27,47 +26,15 @@ from tasks.evaluation import live
 
 
 @flow(name="evaluate", flow_run_name="{env_id} | {model}", persist_result=False)
-async def evaluate(
-    env_id: str,
-    model: str = "openai/gpt-4.1-mini",
-    base_url: str = "https://api.pinference.ai/api/v1",
-    api_key_var: str = "PRIME_API_KEY",
-    api_client_type: Literal[
-        "openai_chat_completions",
-        "openai_completions",
-        "openai_chat_completions_token",
-        "openai_responses",
-        "anthropic_messages",
-    ] = "openai_chat_completions",
-    num_examples: int = 5,
-    rollouts_per_example: int = 3,
-    env_args: dict[str, Any] = {},  # noqa: B006 - Prefect's form shows it, and nothing changes it
-    sampling_args: dict[str, Any] = {},  # noqa: B006
-    max_concurrent: int = 32,
-    max_retries: int = 0,
-    resume: str = "",
-    output_dir: str = "",
-    warehouse: str = "",
-    further: dict[str, Any] = {},  # noqa: B006
-) -> str:
+@takes_fields()
+async def evaluate(config: RunConfig, resume: str = "", output_dir: str = "", warehouse: str = "") -> str:
     """Evaluates a model in an environment and publishes the results.
 
     Args:
-        env_id: Environment, "name" or "owner/name".
-        model: Model, as the endpoint names it.
-        base_url: Base URL of the endpoint.
-        api_key_var: Name of the environment variable that holds the key, on the machine that runs the flow.
-        api_client_type: Protocol of the endpoint.
-        num_examples: Examples; -1 for all.
-        rollouts_per_example: Rollouts of each example.
-        env_args: Arguments of the environment.
-        sampling_args: temperature, max_tokens and so on.
-        max_concurrent: Requests in flight at the most.
-        max_retries: Further attempts at a rollout after errors that can heal.
+        config: What to run; its fields are parameters of the flow.
         resume: A run directory to go on with, or "latest". A retried flow run finds its own.
         output_dir: Folder of run directories; empty for ./outputs.
         warehouse: Folder of the warehouse; empty for NIGHTJAR_WAREHOUSE, or ./outputs/warehouse.
-        further: Any other field of nightjar.config.RunConfig.
 
     Returns:
         The id of the run.
@@ -77,27 +44,11 @@ async def evaluate(
         WarehouseError: the warehouse cannot be written; unless it broke meanwhile, nothing was asked of the model.
     """
     nightjar_log_in_run_log()
-    config = parse_run_config(
-        {
-            **further,
-            "env_id": env_id,
-            "model": model,
-            "base_url": base_url,
-            "api_key_var": api_key_var,
-            "api_client_type": api_client_type,
-            "num_examples": num_examples,
-            "rollouts_per_example": rollouts_per_example,
-            "env_args": env_args,
-            "sampling_args": sampling_args,
-            "max_concurrent": max_concurrent,
-            "max_retries": max_retries,
-        }
-    )
     folder = Path(output_dir) if output_dir else None
     chosen = Warehouse(resolve_warehouse(warehouse))
     stages.check_warehouse(chosen)
     run = await tasks.load_env(live(config), folder, resume or None, str(flow_run.id))
-    key = re.sub(r"[^a-z0-9]+", "-", f"{env_id}-{model}".lower()).strip("-")
+    key = re.sub(r"[^a-z0-9]+", "-", f"{config.env_id}-{config.model}".lower()).strip("-")
     try:
         async with progress_artifact(run, key):
             stopped_by = await run_shards(run, _generate, _score)

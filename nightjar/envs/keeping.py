@@ -18,6 +18,8 @@ from nightjar.runs import Journal, RunDirectory
 from nightjar.runs.identity import check_same
 from nightjar.runs.jsonl import scan_lines
 
+_MAY_CHANGE = ("num_examples", "pass_threshold")
+
 
 class Memory:
     """A recorder that keeps rows in memory."""
@@ -109,7 +111,8 @@ class Keeping:
     def _settle(self, directory: RunDirectory) -> None:
         hashes = list(self._hashes.values())
         if directory.exists():
-            check_same(directory, self._facts, hashes, None)
+            identity = {name: value for name, value in self._facts.items() if name not in _MAY_CHANGE}
+            check_same(directory, {"extra_env_kwargs": None, **identity}, hashes, None)
             self.rows_before = _rows(directory)
         directory.write_config(
             {

@@ -73,7 +73,7 @@ def check_resumable(directory: RunDirectory, config: RunConfig, selection: Selec
         ResumeMismatchError: they differ in something that changes results.
         RunDirectoryError: the run on disk is damaged.
     """
-    check_same(directory, config.model_dump(mode="json"), list(selection.hashes.values()), env_version)
+    check_same(directory, config.identity(), list(selection.hashes.values()), env_version)
 
 
 def find_resumable(config: RunConfig, output_dir: Path | None) -> RunDirectory | None:
@@ -81,7 +81,7 @@ def find_resumable(config: RunConfig, output_dir: Path | None) -> RunDirectory |
 
     None where there is none.
     """
-    asked = config.model_dump(mode="json")
+    asked = config.identity()
     folder = runs_folder(config.env_id, config.model, output_dir, config.environments_dir)
     for directory in _newest_first(runs_folders(folder, config.env_id, config.model)):
         try:

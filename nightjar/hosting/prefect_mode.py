@@ -18,14 +18,6 @@ SETTINGS = {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",  # a loaded machine takes longer than 20 s
 }
 
-_FLAT = frozenset(
-    {
-        "env_id", "model", "base_url", "api_key_var", "api_client_type", "num_examples", "rollouts_per_example",
-        "env_args", "sampling_args", "max_concurrent", "max_retries",
-    }
-)  # fmt: skip
-"""The fields of a configuration that are parameters of the flow; the others travel as ``further``."""
-
 
 async def evaluate_as_flow(
     config: RunConfig, warehouse: str, output_dir: Path | None, resume: str | None, api_url: str | None
@@ -56,11 +48,9 @@ async def evaluate_as_flow(
             show(run)
 
     watcher.set(watch)
-    fields = config.model_dump(mode="json")
     try:
         await evaluate(
-            **{name: fields[name] for name in _FLAT},
-            further={name: value for name, value in fields.items() if name not in _FLAT},
+            **config.model_dump(mode="json"),
             resume=resume or "",
             output_dir=str(output_dir or ""),
             warehouse="" if warehouse == resolve_warehouse() else warehouse,
