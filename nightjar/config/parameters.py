@@ -6,8 +6,10 @@ import inspect
 from collections.abc import Callable, Coroutine
 from copy import copy
 from functools import wraps
+from types import NoneType
 from typing import Annotated, Any, Concatenate, TypeAlias, TypeVar, get_args
 
+from pydantic import Field
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
@@ -62,7 +64,7 @@ def takes_fields(
         _, *others = signature.parameters.values()
         flat = [_parameter(name, field) for name, field in fields.items()]
         flat += [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in others]
-        taking_fields.__signature__ = signature.replace(parameters=flat)  # type: ignore[attr-defined]
+        taking_fields.__signature__ = _Form(flat)  # type: ignore[attr-defined]
         texts = "\n".join(f"    {name}: {field.description}" for name, field in fields.items())
         lines = (inspect.getdoc(function) or "").splitlines()
         taking_fields.__doc__ = "\n".join(texts if line.startswith("    config: ") else line for line in lines)
@@ -71,11 +73,22 @@ def takes_fields(
     return decorate
 
 
+class _Form(inspect.Signature):
+    """A signature of which every parameter may be left out: what then holds is the configuration's to say."""
+
+    def bind(self, *args: Any, **kwargs: Any) -> inspect.BoundArguments:
+        """Binds the arguments that there are."""
+        return self.bind_partial(*args, **kwargs)
+
+
 def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
-    """Returns a field as a parameter of one plain type: forms show no unions, so that None is not in its schema."""
+    """Returns a field as a parameter; one that may be None has one plain type and no default in a form's schema.
+
+    The form of Prefect shows it empty then. A default of None it would send back, and be told that it is no number.
+    """
     default = inspect.Parameter.empty if field.is_required() else field.get_default(call_default_factory=True)
     plain = get_args(field.annotation)[0] if default is None else field.annotation
     annotation: Any = Annotated[plain, *field.metadata] if field.metadata else plain
     if default is None:
-        annotation |= _Nothing
+        default, annotation = inspect.Parameter.empty, Annotated[annotation | _Nothing, Field(default_factory=NoneType)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
