@@ -22,7 +22,8 @@ def flow_run_name() -> str:
     name = str(flow_run.name or "")
     if name and not _is_drawn(name):
         return name
-    return "{env_id} | {model}".format_map(flow_run.parameters)
+    parameters = flow_run.parameters
+    return f"{parameters['env_id']} | {parameters.get('model', RunConfig.model_fields['model'].default)}"
 
 
 def _is_drawn(name: str) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 ClientType: TypeAlias = Literal[
     "openai_chat_completions",
@@ -14,6 +14,17 @@ ClientType: TypeAlias = Literal[
     "openai_responses",
     "anthropic_messages",
 ]
+
+
+def _check_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("must start with http:// or https:// and name a host")
+    return url.rstrip("/")
+
+
+BaseUrl = Annotated[str, AfterValidator(_check_url)]
+"""Where requests go, without the route (``/chat/completions``)."""
 
 
 class EndpointClientConfig(BaseModel):
@@ -30,7 +41,7 @@ class EndpointClientConfig(BaseModel):
     """Its position among the replicas."""
     api_key_var: str = "PRIME_API_KEY"
     """The environment variable that holds the key. The key itself is never stored."""
-    api_base_url: str = "https://api.pinference.ai/api/v1"
+    api_base_url: BaseUrl = "https://api.pinference.ai/api/v1"
     """Where requests go, without the route (``/chat/completions``)."""
     timeout: float = Field(default=3600.0, gt=0)
     """Seconds for one request, from sending to the last byte of the answer."""
@@ -44,14 +55,6 @@ class EndpointClientConfig(BaseModel):
     """Accepted for compatibility: Nightjar retries whole attempts (``--max-retries``), not requests."""
     extra_headers: dict[str, str] = Field(default_factory=dict)
     """HTTP headers sent with every request."""
-
-    @field_validator("api_base_url")
-    @classmethod
-    def _check_url(cls, url: str) -> str:
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError("must start with http:// or https:// and name a host")
-        return url.rstrip("/")
 
     @field_validator("extra_headers", mode="before")
     @classmethod

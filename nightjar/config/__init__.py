@@ -1,7 +1,9 @@
 """Configuration: what a run is started with, and the providers it can name."""
 
 from nightjar.config.endpoints import PROVIDERS, Endpoint, Endpoints, Provider, find_provider
-from nightjar.config.run_config import ALL_EXAMPLES, RunConfig, parse_run_config
+from nightjar.config.parameters import parameters, takes_fields
+from nightjar.config.run_config import RunConfig, parse_run_config
+from nightjar.packages.defaults import ALL_EXAMPLES
 
 __all__ = [
     "ALL_EXAMPLES",
@@ -11,5 +13,7 @@ __all__ = [
     "Provider",
     "RunConfig",
     "find_provider",
+    "parameters",
     "parse_run_config",
+    "takes_fields",
 ]

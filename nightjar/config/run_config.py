@@ -1,118 +1,120 @@
-"""``RunConfig``: all that a run is started with."""
+"""``RunConfig``: all that a run is started with, each field declared here alone.
+
+A new field is a line and its text here. From its type, its default and the text follow its flag, its entry in the
+flow's form, in ``--help``, in docs/configuration.md, and what a resume compares.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nightjar.clients import ClientConfig, ClientType
+from nightjar.clients.config import BaseUrl
 from nightjar.config.endpoints import PROVIDERS
 from nightjar.errors import ConfigError
 from nightjar.packages import EvalDefaults, eval_defaults
+from nightjar.packages.defaults import ExampleCount, RolloutCount
 from nightjar.runs import ENVIRONMENTS_DIR
 
-ALL_EXAMPLES = -1
-_SET_BY_ENVIRONMENTS = frozenset(EvalDefaults.model_fields)
+T = TypeVar("T")
+_MAY_CHANGE = "a resume may change it"
+MayChange: TypeAlias = Annotated[T, _MAY_CHANGE]
+"""Marks a field that results do not depend on: a resume may give it another value."""
+
 _DEFAULT = PROVIDERS["prime"]
 
 
 class RunConfig(BaseModel):
     """One environment × one model × one configuration.
 
-    It holds names of secrets, never values, so it can be written down as it is.
+    It holds names of secrets, never values, so it can be written down as it is. A field that may be None is empty in
+    forms; its text says what that means.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     env_id: str = Field(min_length=1)
-    """The environment: ``name``, ``owner/name`` or ``owner/name@version``."""
-    env_dir_path: str = Field(str(ENVIRONMENTS_DIR), min_length=1)
-    """The folder where environments are developed."""
+    """Environment: name, owner/name or owner/name@version."""
     model: str = Field("openai/gpt-4.1-mini", min_length=1)
-    """The model's name, as the endpoint knows it."""
-    base_url: str = _DEFAULT.base_url
-    """Where requests go, without the route."""
-    api_key_var: str = _DEFAULT.key_var
-    """The environment variable that holds the key."""
+    """Model, as the endpoint names it."""
+    base_url: BaseUrl = _DEFAULT.base_url
+    """Base URL of the endpoint."""
+    api_key_var: MayChange[str] = _DEFAULT.key_var
+    """Name of the environment variable that holds the key, where the run happens; a local endpoint needs none."""
     api_client_type: ClientType = _DEFAULT.client_type
-    """The protocol that the endpoint speaks."""
-    env_args: dict[str, Any] = Field(default_factory=dict)
-    """Arguments of the environment's ``load_environment``."""
-    extra_env_kwargs: dict[str, Any] = Field(default_factory=dict)
-    """Settings of the environment once it is loaded: ``max_turns``, ``hook_timeout_seconds`` and so on."""
+    """Protocol of the endpoint."""
     sampling_args: dict[str, Any] = Field(default_factory=dict)
-    """``temperature``, ``max_tokens`` and so on, as the endpoint takes them."""
-    num_examples: int = 5
-    """How many examples; -1 for all."""
-    rollouts_per_example: int = Field(3, ge=1)
+    """Sampling parameters, as the endpoint takes them: temperature, max_tokens and so on."""
+    env_args: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of the environment."""
+    extra_env_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Settings of the environment once it is loaded, such as {"max_turns": 5, "hook_timeout_seconds": 60}."""
+    env_dir_path: MayChange[str] = Field(str(ENVIRONMENTS_DIR), min_length=1)
+    """Folder of environments; a run goes to its MODULE/outputs where that is there."""
+    num_examples: MayChange[ExampleCount] = 5
+    """Examples; -1 for all."""
+    rollouts_per_example: RolloutCount = 3
     """Rollouts of each example."""
     shuffle_seed: int | None = None
-    """Seed to draw examples in random order; None takes them in the dataset's order."""
-    max_concurrent: int = Field(32, ge=1)
-    """Requests in flight at the most."""
-    max_concurrent_generation: int | None = Field(None, ge=1)
-    """The same for generation alone; None for ``max_concurrent``."""
-    max_concurrent_scoring: int | None = Field(None, ge=1)
-    """Groups scored at once; None for ``max_concurrent``."""
-    max_retries: int = Field(0, ge=0)
-    """Further attempts at a rollout after errors that can heal."""
-    request_timeout: float = Field(3600.0, gt=0)
-    """Seconds for one request."""
-    scoring_timeout: float | None = Field(None, gt=0)
-    """Seconds for scoring one rollout; None for what the environment's rubric says, 600 unless it does."""
-    interleave_scoring: bool = True
-    """Score each group as soon as it is generated; False scores after everything is generated."""
-    independent_scoring: bool = False
-    """Score each rollout by itself instead of in its group."""
-    state_columns: list[str] = Field(default_factory=list)
-    """Keys of the state that results keep besides their own."""
-    max_shards: int = Field(16, ge=1)
-    """Blocks of groups, each one Prefect task for generation and one for scoring."""
-    tags: list[str] = Field(default_factory=list)
-    """Words to find the run by."""
-    suite: str | None = None
-    """The suite that the run is part of; None for a run of its own."""
-    tolerated_failures: float = Field(0.0, ge=0, le=1)
-    """The part of the rollouts that may fail before the run counts as incomplete."""
-
-    @field_validator("num_examples")
-    @classmethod
-    def _check_num_examples(cls, value: int) -> int:
-        if value != ALL_EXAMPLES and value < 1:
-            raise ValueError("must be 1 or more, or -1 for all examples")
-        return value
+    """Draw examples in random order with this seed (default: the order of the dataset)."""
+    max_concurrent: MayChange[int] = Field(32, ge=1)
+    """Requests in flight at the most; fewer while the endpoint is overloaded."""
+    max_concurrent_generation: MayChange[int | None] = Field(None, ge=1)
+    """The same for generation alone (default: max_concurrent)."""
+    max_concurrent_scoring: MayChange[int | None] = Field(None, ge=1)
+    """Groups scored at once (default: max_concurrent)."""
+    max_retries: MayChange[int] = Field(0, ge=0)
+    """Further attempts at a rollout after errors that can heal: rate limits, server errors, lost connections."""
+    request_timeout: MayChange[float] = Field(3600.0, gt=0)
+    """Seconds that a request may take."""
+    scoring_timeout: MayChange[float | None] = Field(None, gt=0)
+    """Seconds that scoring a rollout may take (default: what its rubric says, 600)."""
+    interleave_scoring: MayChange[bool] = True
+    """Score each group as soon as it is generated, not after all is generated."""
+    independent_scoring: MayChange[bool] = False
+    """Score each rollout by itself, not in its group."""
+    max_shards: MayChange[int] = Field(16, ge=1)
+    """Blocks of groups at the most; each is one Prefect task that generates and one that scores."""
+    tolerated_failures: MayChange[float] = Field(0.0, ge=0, le=1)
+    """Part of the rollouts that may fail, from 0 to 1, before the run counts as incomplete."""
+    state_columns: MayChange[list[str]] = Field(default_factory=list)
+    """Columns of the state that results keep besides their own."""
+    tags: MayChange[list[str]] = Field(default_factory=list)
+    """Words to find the run by, in SQL."""
+    suite: MayChange[str | None] = None
+    """Suite that the run is part of (default: none)."""
 
     @property
     def environments_dir(self) -> Path:
         """The folder where environments are developed."""
         return Path(self.env_dir_path)
 
+    def identity(self) -> dict[str, Any]:
+        """Returns the fields that results depend on, as JSON has them: a run is resumed only where they agree."""
+        fields = type(self).model_fields
+        return self.model_dump(mode="json", exclude={n for n, field in fields.items() if _MAY_CHANGE in field.metadata})
+
     def client_config(self) -> ClientConfig:
-        """Returns how the endpoint is reached.
-
-        Raises:
-            ConfigError: the base URL is none.
-        """
-        try:
-            return ClientConfig(
-                client_type=self.api_client_type,
-                api_base_url=self.base_url,
-                api_key_var=self.api_key_var,
-                timeout=self.request_timeout,
-            )
-        except ValidationError as error:
-            raise ConfigError(_first_message(error)) from error
+        """Returns how the endpoint is reached."""
+        return ClientConfig(
+            client_type=self.api_client_type,
+            api_base_url=self.base_url,
+            api_key_var=self.api_key_var,
+            timeout=self.request_timeout,
+        )
 
 
-def parse_run_config(values: Mapping[str, Any]) -> RunConfig:
+def parse_run_config(values: Mapping[str, Any], kind: type[RunConfig] = RunConfig) -> RunConfig:
     """Checks a configuration, and completes it with the defaults that its environment sets.
 
     Args:
         values: field to value. ``num_examples`` and ``rollouts_per_example``, left out or None, are what the
             ``pyproject.toml`` of the environment says, and else the defaults of ``RunConfig``.
+        kind: the configuration.
 
     Raises:
         ConfigError: a field is unknown or its value wrong; the field is named.
@@ -122,9 +124,10 @@ def parse_run_config(values: Mapping[str, Any]) -> RunConfig:
         >>> config.num_examples, config.rollouts_per_example
         (5, 3)
     """
-    given = {name: value for name, value in values.items() if value is not None or name not in _SET_BY_ENVIRONMENTS}
+    own = EvalDefaults.model_fields
+    given = {name: value for name, value in values.items() if value is not None or name not in own}
     try:
-        return RunConfig.model_validate({**_defaults_of_environment(given), **given})
+        return kind.model_validate({**_defaults_of_environment(given), **given})
     except ValidationError as error:
         raise ConfigError(_first_message(error)) from error
 
@@ -132,7 +135,7 @@ def parse_run_config(values: Mapping[str, Any]) -> RunConfig:
 def _defaults_of_environment(given: Mapping[str, Any]) -> dict[str, Any]:
     env_id, folder = given.get("env_id"), given.get("env_dir_path") or ENVIRONMENTS_DIR
     is_checkable = isinstance(env_id, str) and isinstance(folder, str | Path)
-    if given.keys() >= _SET_BY_ENVIRONMENTS or not is_checkable:
+    if given.keys() >= EvalDefaults.model_fields.keys() or not is_checkable:
         return {}
     return eval_defaults(str(env_id), Path(folder)).model_dump(exclude_none=True)
 

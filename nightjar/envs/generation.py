@@ -148,8 +148,19 @@ class _Asked:
             state_columns=list(state_columns),
             version_info=versions,
         )
-        protocol = config.client_type if config else type(self.client).__name__
-        return OpenRun(directory, metadata, {**metadata.to_json(), "api_client_type": protocol}, hashes)
+        identity = {
+            "env_id": metadata.env_id,
+            "env_args": metadata.env_args,
+            "extra_env_kwargs": metadata.extra_env_kwargs,
+            "model": metadata.model,
+            "base_url": metadata.base_url,
+            "api_client_type": config.client_type if config else type(self.client).__name__,
+            "rollouts_per_example": metadata.rollouts_per_example,
+            "sampling_args": metadata.sampling_args,
+            "shuffle_seed": None,
+        }
+        settings = {**identity, "num_examples": metadata.num_examples, "pass_threshold": metadata.pass_threshold}
+        return OpenRun(directory, metadata, config=settings, identity=identity, hashes=hashes)
 
 
 def _open(asked: _Asked, how: Generation) -> Run:

@@ -58,8 +58,14 @@ def load_env(
         raise DatasetError(f"Environment {config.env_id!r} has no examples")
     directory = _directory(config, len(selection.hashes), output_dir, resume, run_id)
     metadata = _metadata(config, selection, env, versions, directory.run_id, flow_run_id)
-    settings = config.model_dump(mode="json")
-    opened = OpenRun(directory, metadata, settings, selection.hashes, config.tolerated_failures)
+    opened = OpenRun(
+        directory,
+        metadata,
+        config=config.model_dump(mode="json"),
+        identity=config.identity(),
+        hashes=selection.hashes,
+        tolerated_failures=config.tolerated_failures,
+    )
     rollouts = EnvironmentRollouts(env, client, config.model, config.sampling_args)
     engine = Engine(
         rollouts=rollouts, rubric=env.rubric, recorder=opened.journal, options=_options(config, env, opened)

@@ -10,14 +10,6 @@ from nightjar.evaluation import Outcome
 from nightjar.hosting.server import SETTINGS
 from nightjar.warehouse import resolve_warehouse
 
-_FLAT = frozenset(
-    {
-        "env_id", "model", "base_url", "api_key_var", "api_client_type", "num_examples", "rollouts_per_example",
-        "env_args", "sampling_args", "max_concurrent", "max_retries",
-    }
-)  # fmt: skip
-"""The fields of a configuration that are parameters of the flow; the others travel as ``further``."""
-
 
 async def evaluate_as_flow(
     config: RunConfig, warehouse: str, output_dir: Path | None, resume: str | None, api_url: str | None
@@ -27,7 +19,7 @@ async def evaluate_as_flow(
     Args:
         config: what to run.
         warehouse: where to publish.
-        output_dir, resume: as for ``stages.load_env``.
+        output_dir, resume: as for ``load_env``.
         api_url: Prefect's server; None for a temporary one.
 
     Raises:
@@ -41,10 +33,8 @@ async def evaluate_as_flow(
 
     from flows.evaluation import evaluate
 
-    fields = config.model_dump(mode="json")
-    state: State[Outcome] = await evaluate(  # type: ignore[assignment]  # return_state is not in its type
-        **{name: fields[name] for name in _FLAT},
-        further={name: value for name, value in fields.items() if name not in _FLAT},
+    state: State[Outcome] = await evaluate(
+        **config.model_dump(mode="json"),
         resume=resume or "",
         output_dir=str(output_dir or ""),
         warehouse="" if warehouse == resolve_warehouse() else warehouse,

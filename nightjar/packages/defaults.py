@@ -19,11 +19,17 @@ from nightjar.packages.catalog import find_environment
 from nightjar.packages.project import Project
 from nightjar.runs import ENVIRONMENTS_DIR
 
+ALL_EXAMPLES = -1
+
 
 def _one_or_more_or_all(value: int) -> int:
-    if value < 1 and value != -1:
+    if value < 1 and value != ALL_EXAMPLES:
         raise ValueError("must be 1 or more, or -1 for all examples")
     return value
+
+
+ExampleCount = Annotated[int, AfterValidator(_one_or_more_or_all)]
+RolloutCount = Annotated[int, Field(ge=1)]
 
 
 class EvalDefaults(BaseModel):
@@ -36,9 +42,9 @@ class EvalDefaults(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    num_examples: Annotated[int, AfterValidator(_one_or_more_or_all)] | None = None
+    num_examples: ExampleCount | None = None
     """How many examples; -1 for all."""
-    rollouts_per_example: int | None = Field(None, ge=1)
+    rollouts_per_example: RolloutCount | None = None
     """Rollouts of each example."""
 
 

@@ -9,22 +9,9 @@ from nightjar.data import fingerprint
 from nightjar.errors import ResumeMismatchError
 from nightjar.runs.directory import RunDirectory, environment_name
 
-IDENTITY = (
-    "env_id",
-    "env_args",
-    "extra_env_kwargs",
-    "model",
-    "base_url",
-    "api_client_type",
-    "sampling_args",
-    "rollouts_per_example",
-    "shuffle_seed",
-)
-"""The fields of a configuration that change results."""
-
 
 def is_same(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
-    """Says whether two configurations give the same results, as far as their examples are the same."""
+    """Says whether a configuration on disk has what was asked for, as far as the examples are the same."""
     return not _differences(saved, asked)
 
 
@@ -35,7 +22,7 @@ def check_same(
 
     Args:
         directory: the run on disk.
-        asked: the configuration.
+        asked: the fields of its configuration that results depend on.
         hashes: content hashes of the examples, in their order; there may be more than the run has.
         env_version: of the environment's package; None where it is no package.
 
@@ -57,7 +44,7 @@ def check_same(
 
 def _differences(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Returns field to (saved value, value asked for); nothing set is the same as a field that older runs lack."""
-    pairs = {name: (saved.get(name), asked.get(name)) for name in IDENTITY}
+    pairs = {name: (saved.get(name), asked[name]) for name in asked}
     return {name: pair for name, pair in pairs.items() if _comparable(name, pair[0]) != _comparable(name, pair[1])}
 
 

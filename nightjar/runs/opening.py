@@ -28,7 +28,8 @@ class OpenRun:
     Args:
         directory: where it is on disk; one that holds a run already is continued. None keeps the run in memory.
         metadata: what the run is.
-        config: its configuration, as it is compared with a run on disk and written.
+        config: its configuration.
+        identity: the fields of the configuration that results depend on: a run on disk must have the same.
         hashes: example_id to content hash, in the order in which the examples are taken.
         tolerated_failures: the part of the rollouts that may be missing in a complete run.
 
@@ -49,6 +50,7 @@ class OpenRun:
         directory: RunDirectory | None,
         metadata: RunMetadata,
         config: Mapping[str, Any],
+        identity: Mapping[str, Any],
         hashes: Mapping[int, str],
         tolerated_failures: float = 0.0,
     ) -> None:
@@ -56,7 +58,8 @@ class OpenRun:
         self.metadata = metadata
         self.before: dict[str, Any] = {}
         self.error: BaseException | None = None
-        self._config: dict[str, Any] = orjson.loads(orjson.dumps(config, default=str, option=orjson.OPT_NON_STR_KEYS))
+        self._config = config
+        self._identity = _as_written(identity)
         self._hashes = hashes
         self._tolerated_failures = tolerated_failures
         self._opened_at = time.monotonic()
@@ -113,7 +116,7 @@ class OpenRun:
         opening.enter_context(directory)
         directory.reserve_room()
         if directory.exists():
-            check_same(directory, self._config, list(self._hashes.values()), self.metadata.env_version)
+            check_same(directory, self._identity, list(self._hashes.values()), self.metadata.env_version)
             self.before = directory.read_metadata() if directory.has_metadata() else {}
             self.metadata = self.metadata.continued(self.before) if self.before else self.metadata
         journal = Journal(directory, self._hashes.__getitem__, self.metadata.state_columns)
@@ -134,6 +137,12 @@ class OpenRun:
     def _write_metadata(self) -> None:
         if self.directory is not None:
             self.directory.write_metadata(self.metadata.to_json())
+
+
+def _as_written(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns values as they come back from a JSON file."""
+    read: dict[str, Any] = orjson.loads(orjson.dumps(values, default=str, option=orjson.OPT_NON_STR_KEYS))
+    return read
 
 
 def _warn_of_unknown(columns: StateColumns) -> None:

@@ -35,7 +35,10 @@ def open_run(tmp_path):
             dataset_fingerprint=fingerprint(hashes.values()),
             version_info={},
         )  # fmt: skip
-        opened = OpenRun(RunDirectory(tmp_path / "r1"), metadata, {"env_id": "sums"}, hashes, tolerated_failures)
+        opened = OpenRun(
+            RunDirectory(tmp_path / "r1"), metadata, config={"env_id": "sums"}, identity={"env_id": "sums"},
+            hashes=hashes, tolerated_failures=tolerated_failures,
+        )  # fmt: skip
         client = resolve_client(ClientConfig(api_base_url=url))
         options = EngineOptions(
             max_generating=max_generating, is_interleaved=is_interleaved, retry=RetryPolicy(),

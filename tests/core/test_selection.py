@@ -89,7 +89,7 @@ class TestResuming:
     def check(self, directory, dataset=None, env_version="1.0", **fields):
         asked = config(**fields)
         hashes = select_examples(dataset or examples(), asked).hashes
-        check_same(directory, asked.model_dump(mode="json"), list(hashes.values()), env_version)
+        check_same(directory, asked.identity(), list(hashes.values()), env_version)
 
     def differences(self, directory, **fields):
         with pytest.raises(ResumeMismatchError) as caught:

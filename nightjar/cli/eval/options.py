@@ -1,14 +1,41 @@
-"""The options that commands share: each is a type with its flags and its help."""
+"""The flags of ``nightjar eval run`` that are fields of ``RunConfig``: one a field, made from the field.
+
+``FLAGS`` says what a flag has besides: short names, or another long one. A field without an entry has its name with
+hyphens as its flag; a flag that is no field is a parameter of ``eval_run``.
+"""
 
 from __future__ import annotations
 
+import inspect
 import json
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
 
 import typer
+from pydantic.fields import FieldInfo
 
-_MODEL, _SCOPE, _PACE, _OUTPUT = "Model", "What to run", "Pace", "Results"
+from nightjar.config import RunConfig, parameters
+
+Command: TypeAlias = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class Flag:
+    """What a field's flag has besides its long name.
+
+    Attributes:
+        names: short names; a long one among them takes the place of the field's.
+        metavar: what stands for the value in the help; None for its type.
+        parser: from what is typed to the value; None where the type says it.
+        default: what is taken where the flag is left out, in words; None for the default of the field.
+    """
+
+    names: tuple[str, ...] = ()
+    metavar: str | None = None
+    parser: Callable[[str], Any] | None = None
+    default: str | None = None
 
 
 def json_object(text: str) -> dict[str, Any]:
@@ -23,255 +50,109 @@ def json_object(text: str) -> dict[str, Any]:
     return value
 
 
-def _check_num_examples(value: int | None) -> int | None:
-    if value is not None and value < 1 and value != -1:
-        raise typer.BadParameter(f"must be 1 or more, or -1 for all examples, found {value}")
-    return value
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _check_seconds(value: float | None) -> float | None:
-    if value is not None and not value > 0:
-        raise typer.BadParameter(f"must be more than 0 seconds, found {value}")
-    return value
+_PROVIDERS = "the provider's"
+
+FLAGS = {
+    "env_id": Flag(metavar="ENV"),
+    "model": Flag(("-m",)),
+    "base_url": Flag(("--api-base-url", "-b"), default=_PROVIDERS),
+    "api_key_var": Flag(("-k",), default=_PROVIDERS),
+    "api_client_type": Flag(default=_PROVIDERS),
+    "sampling_args": Flag(("-S",)),
+    "env_args": Flag(("-a",)),
+    "extra_env_kwargs": Flag(("-x",)),
+    "num_examples": Flag(("-n",)),
+    "rollouts_per_example": Flag(("-r",)),
+    "max_concurrent": Flag(("-c",)),
+    "request_timeout": Flag(metavar="SECONDS"),
+    "scoring_timeout": Flag(metavar="SECONDS"),
+    "interleave_scoring": Flag(("-N",)),
+    "independent_scoring": Flag(("-i",)),
+    "state_columns": Flag(("-C",), metavar="NAME,NAME", parser=_names),
+    "tags": Flag(("--tag",), metavar="WORD"),
+}
+
+MODEL, RESULTS = "Model", "Results"
+_PANELS = {"model": MODEL, "env_args": "What to run", "max_concurrent": "Pace", "state_columns": RESULTS}
+"""The field with which each panel of the help begins."""
 
 
-def _option(*flags: str, help: str, panel: str, **kwargs: Any) -> Any:  # noqa: A002 - typer's own word
-    if "min" in kwargs:
-        kwargs.setdefault("metavar", "N")  # "<int range>" would leave no room for the flag in 80 columns
-    return typer.Option(*flags, help=help, rich_help_panel=panel, **kwargs)
+def flag_names(name: str, field: FieldInfo) -> tuple[str, ...]:
+    """Returns the flags of a field, the long one first; of a field that must be given, what its argument is called."""
+    known = FLAGS.get(name, Flag())
+    if field.is_required():
+        return (known.metavar or name.upper(),)
+    has_long_name = any(flag.startswith("--") for flag in known.names)
+    long_name = f"--{'no-' * _is_on(field)}{name.replace('_', '-')}"
+    return known.names if has_long_name else (long_name, *known.names)
 
 
-EnvId = Annotated[
-    str,
-    typer.Argument(metavar="ENV", help="Environment: name, owner/name or owner/name@version.", show_default=False),
-]
-Model = Annotated[str, _option("--model", "-m", help="Model, as the endpoint names it.", panel=_MODEL)]
-Provider = Annotated[
-    str,
-    _option(
-        "--provider",
-        "-p",
-        help="prime, openai, anthropic, openrouter, deepseek, minimax, glm, local or vllm.",
-        panel=_MODEL,
-    ),
-]
-BaseUrl = Annotated[
-    str | None,
-    _option(
-        "--api-base-url",
-        "-b",
-        help="Base URL of the endpoint (default: the provider's).",
-        panel=_MODEL,
-    ),
-]
-ApiKeyVar = Annotated[
-    str | None,
-    _option(
-        "--api-key-var",
-        "-k",
-        help="Name of the environment variable with the key; an endpoint on this machine needs "
-        "none (default: the provider's).",
-        panel=_MODEL,
-    ),
-]
-ApiClientType = Annotated[
-    str | None,
-    _option(
-        "--api-client-type",
-        help="Protocol: openai_chat_completions, openai_completions, openai_chat_completions_token, openai_responses "
-        "or anthropic_messages (default: the provider's).",
-        panel=_MODEL,
-    ),
-]
-MaxTokens = Annotated[
-    int | None,
-    _option("--max-tokens", "-t", min=1, help="Tokens to generate at the most.", panel=_MODEL),
-]
-Temperature = Annotated[
-    float | None,
-    _option("--temperature", "-T", min=0.0, help="Sampling temperature.", panel=_MODEL),
-]
-SamplingArgs = Annotated[
-    dict[str, Any] | None,
-    _option(
-        "--sampling-args",
-        "-S",
-        parser=json_object,
-        metavar="JSON",
-        help="Further sampling parameters; they win over -t and -T.",
-        panel=_MODEL,
-    ),
-]
-EnvArgs = Annotated[
-    dict[str, Any] | None,
-    _option(
-        "--env-args",
-        "-a",
-        parser=json_object,
-        metavar="JSON",
-        help="Arguments of the environment.",
-        panel=_SCOPE,
-    ),
-]
-ExtraEnvKwargs = Annotated[
-    dict[str, Any] | None,
-    _option(
-        "--extra-env-kwargs",
-        "-x",
-        parser=json_object,
-        metavar="JSON",
-        help='Settings of the environment once it is loaded, such as \'{"max_turns": 5, "hook_timeout_seconds": 60}\'.',
-        panel=_SCOPE,
-    ),
-]
-EnvDirPath = Annotated[
-    str,
-    _option(
-        "--env-dir-path",
-        help="Folder of environments; a run goes to its MODULE/outputs where that is there.",
-        panel=_SCOPE,
-    ),
-]
-NumExamples = Annotated[
-    int | None,
-    _option(
-        "--num-examples",
-        "-n",
-        callback=_check_num_examples,
-        help="Examples; -1 for all (default: what the environment's pyproject.toml says, else 5).",
-        panel=_SCOPE,
-    ),
-]
-RolloutsPerExample = Annotated[
-    int | None,
-    _option(
-        "--rollouts-per-example",
-        "-r",
-        min=1,
-        help="Rollouts of each (default: what the environment's pyproject.toml says, else 3).",
-        panel=_SCOPE,
-    ),
-]
-ShuffleSeed = Annotated[
-    int | None,
-    _option("--shuffle-seed", help="Draw examples in random order with this seed.", panel=_SCOPE),
-]
-MaxConcurrent = Annotated[
-    int,
-    _option(
-        "--max-concurrent",
-        "-c",
-        min=1,
-        help="Requests in flight at the most; fewer while the endpoint is overloaded.",
-        panel=_PACE,
-    ),
-]
-MaxConcurrentGeneration = Annotated[
-    int | None,
-    _option("--max-concurrent-generation", min=1, help="The same for generation alone.", panel=_PACE),
-]
-MaxConcurrentScoring = Annotated[
-    int | None,
-    _option("--max-concurrent-scoring", min=1, help="Groups scored at once.", panel=_PACE),
-]
-MaxRetries = Annotated[
-    int,
-    _option(
-        "--max-retries",
-        min=0,
-        help="Further attempts at a rollout after errors that can heal: rate limits, server errors, lost connections.",
-        panel=_PACE,
-    ),
-]
-RequestTimeout = Annotated[
-    float,
-    _option(
-        "--request-timeout",
-        metavar="SECONDS",
-        callback=_check_seconds,
-        help="How long a request may take.",
-        panel=_PACE,
-    ),
-]
-ScoringTimeout = Annotated[
-    float | None,
-    _option(
-        "--scoring-timeout",
-        metavar="SECONDS",
-        callback=_check_seconds,
-        help="How long scoring a rollout may take (default: what its rubric says, 600).",
-        panel=_PACE,
-    ),
-]
-NoInterleaveScoring = Annotated[
-    bool,
-    _option("--no-interleave-scoring", "-N", help="Score after all is generated.", panel=_PACE),
-]
-IndependentScoring = Annotated[
-    bool,
-    _option(
-        "--independent-scoring",
-        "-i",
-        help="Score each rollout by itself, not in its group.",
-        panel=_PACE,
-    ),
-]
-StateColumns = Annotated[
-    str,
-    _option(
-        "--state-columns",
-        "-C",
-        help="Further columns of the state to keep, separated by commas.",
-        panel=_OUTPUT,
-    ),
-]
-Tags = Annotated[
-    list[str] | None,
-    _option("--tag", help="A word to find the run by, in SQL; may be given several times.", panel=_OUTPUT),
-]
-SaveResults = Annotated[
-    bool,
-    _option(
-        "--save-results",
-        "-s",
-        help="Accepted for compatibility: results are always saved.",
-        panel=_OUTPUT,
-    ),
-]
-Resume = Annotated[
-    str | None,
-    _option(
-        "--resume",
-        "-R",
-        metavar="[PATH]",
-        help="Go on with a run: a run directory, or without PATH the newest run of these settings "
-        "that is not complete.",
-        panel=_OUTPUT,
-    ),
-]
-OutputDir = Annotated[
-    Path | None,
-    _option("--output-dir", "-o", help="Folder of run directories (default: ./outputs).", panel=_OUTPUT),
-]
-WarehouseFolder = Annotated[
-    str | None,
-    typer.Option(
-        "--warehouse",
-        help="Folder or URL of the warehouse (default: NIGHTJAR_WAREHOUSE, else ./outputs/warehouse).",
-        rich_help_panel=_OUTPUT,
-    ),
-]
-Direct = Annotated[
-    bool,
-    _option("--direct", help="Run in this process, without Prefect.", panel=_OUTPUT),
-]
-Prefect = Annotated[
-    bool,
-    _option(
-        "--prefect",
-        help="Run as a Prefect flow, with a temporary server where there is none.",
-        panel=_OUTPUT,
-    ),
-]
-AsJson = Annotated[bool, _option("--json", help="Print the outcome as JSON.", panel=_OUTPUT)]
-Verbose = Annotated[bool, _option("--verbose", "-v", help="Log more.", panel=_OUTPUT)]
+def _is_on(field: FieldInfo) -> bool:
+    """Says whether a flag switches the field off, as it is on without one."""
+    return field.default is True
+
+
+def takes_flags(kind: type[RunConfig] = RunConfig) -> Callable[[Command], Command]:
+    """Gives a command a flag for each field of a configuration; what they come to is its first parameter.
+
+    A field that is None there was not typed.
+    """
+    fields = parameters(kind)
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def taking_flags(**given: Any) -> None:
+            typed = {name: given.pop(name) for name in fields}
+            command({name: not value if _is_on(fields[name]) else value for name, value in typed.items()}, **given)
+
+        signature = inspect.signature(command, eval_str=True)
+        _, *others = signature.parameters.values()
+        flags = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, **_option(name, fields)) for name in fields]
+        taking_flags.__signature__ = signature.replace(parameters=[*flags, *others])  # type: ignore[attr-defined]
+        return taking_flags
+
+    return decorate
+
+
+def _option(name: str, fields: dict[str, FieldInfo]) -> dict[str, Any]:
+    """Returns the type of a field's option, with its help, and its default."""
+    field, known = fields[name], FLAGS.get(name, Flag())
+    if field.is_required():
+        argument = typer.Argument(metavar=known.metavar, help=field.description, show_default=False)
+        return {"annotation": Annotated[field.annotation, argument]}
+    is_json = get_origin(field.annotation) is dict
+    option = typer.Option(
+        *flag_names(name, field),
+        help=_help(field, known),
+        rich_help_panel=_panel(name, fields),
+        parser=json_object if is_json else known.parser,
+        metavar="JSON" if is_json else known.metavar,
+        show_default=known.default or True,
+    )
+    default = None if known.default or field.default_factory else field.default
+    return {"annotation": Annotated[_typed(field, known), option], "default": False if _is_on(field) else default}
+
+
+def _typed(field: FieldInfo, known: Flag) -> Any:
+    """Returns what the command line makes of a value: the configuration checks it further."""
+    is_text = known.parser is not None or get_origin(field.annotation) is Literal
+    return str | None if is_text else field.annotation | None  # type: ignore[operator]
+
+
+def _help(field: FieldInfo, known: Flag) -> str:
+    text = field.description or ""
+    if _is_on(field):
+        return f"Switch off: {text}"
+    if get_origin(field.annotation) is Literal:
+        return f"{text} One of: {', '.join(get_args(field.annotation))}."
+    is_repeated = get_origin(field.annotation) is list and known.parser is None
+    return f"{text} May be given several times." if is_repeated else text
+
+
+def _panel(name: str, fields: dict[str, FieldInfo]) -> str | None:
+    before = [*fields][: [*fields].index(name) + 1]
+    return next((_PANELS[field] for field in reversed(before) if field in _PANELS), None)

@@ -1,53 +1,70 @@
-"""``nightjar eval run``: one evaluation, from what was typed to the closing panel."""
+"""``nightjar eval run``: one evaluation, from what was typed to the closing panel.
+
+The flags of the configuration come from ``RunConfig``, see ``options``; those that are no field of it are here.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from nightjar.cli.eval import options
+from nightjar.cli.eval import running
+from nightjar.cli.eval.options import MODEL, RESULTS, flag_names, takes_flags
+from nightjar.config import PROVIDERS, RunConfig, find_provider, parameters, parse_run_config
 from nightjar.errors import ConfigError
 from nightjar.logs import log_to_stderr
 
-if TYPE_CHECKING:
-    from nightjar.config import Provider, RunConfig
+
+def _option(*flags: str, panel: str = RESULTS, text: str, **kwargs: Any) -> Any:
+    return typer.Option(*flags, help=text, rich_help_panel=panel, **kwargs)
 
 
+@takes_flags()
 def eval_run(
-    env_id: options.EnvId,
-    model: options.Model = "openai/gpt-4.1-mini",
-    provider: options.Provider = "prime",
-    base_url: options.BaseUrl = None,
-    api_key_var: options.ApiKeyVar = None,
-    api_client_type: options.ApiClientType = None,
-    max_tokens: options.MaxTokens = None,
-    temperature: options.Temperature = None,
-    sampling_args: options.SamplingArgs = None,
-    env_args: options.EnvArgs = None,
-    extra_env_kwargs: options.ExtraEnvKwargs = None,
-    env_dir_path: options.EnvDirPath = "environments",
-    num_examples: options.NumExamples = None,
-    rollouts_per_example: options.RolloutsPerExample = None,
-    shuffle_seed: options.ShuffleSeed = None,
-    max_concurrent: options.MaxConcurrent = 32,
-    max_concurrent_generation: options.MaxConcurrentGeneration = None,
-    max_concurrent_scoring: options.MaxConcurrentScoring = None,
-    max_retries: options.MaxRetries = 0,
-    request_timeout: options.RequestTimeout = 3600.0,
-    scoring_timeout: options.ScoringTimeout = None,
-    no_interleave_scoring: options.NoInterleaveScoring = False,
-    independent_scoring: options.IndependentScoring = False,
-    state_columns: options.StateColumns = "",
-    tags: options.Tags = None,
-    save_results: options.SaveResults = False,  # noqa: ARG001 - results are always saved
-    resume: options.Resume = None,
-    output_dir: options.OutputDir = None,
-    warehouse: options.WarehouseFolder = None,
-    direct: options.Direct = False,
-    prefect: options.Prefect = False,
-    as_json: options.AsJson = False,
-    verbose: options.Verbose = False,
+    fields: dict[str, Any],
+    *,
+    provider: Annotated[
+        str, _option("--provider", "-p", panel=MODEL, text=f"Where the model is: {', '.join(PROVIDERS)}.")
+    ] = "prime",
+    max_tokens: Annotated[
+        int | None,
+        _option("--max-tokens", "-t", panel=MODEL, min=1, metavar="N", text="Tokens to generate at the most; -S wins."),
+    ] = None,
+    temperature: Annotated[
+        float | None,
+        _option("--temperature", "-T", panel=MODEL, min=0.0, metavar="N", text="Sampling temperature; -S wins."),
+    ] = None,
+    save_results: Annotated[  # noqa: ARG001 - results are always saved
+        bool, _option("--save-results", "-s", text="Accepted for compatibility: results are always saved.")
+    ] = False,
+    resume: Annotated[
+        str | None,
+        _option(
+            "--resume",
+            "-R",
+            metavar="[PATH]",
+            text="Go on with a run: a run directory, or without PATH the newest run of these settings that is not "
+            "complete.",
+        ),
+    ] = None,
+    output_dir: Annotated[
+        Path | None, _option("--output-dir", "-o", text="Folder of run directories (default: ./outputs).")
+    ] = None,
+    warehouse: Annotated[
+        str | None,
+        _option(
+            "--warehouse",
+            text="Folder or URL of the warehouse (default: NIGHTJAR_WAREHOUSE, else ./outputs/warehouse).",
+        ),
+    ] = None,
+    direct: Annotated[bool, _option("--direct", text="Run in this process, without Prefect.")] = False,
+    prefect: Annotated[
+        bool, _option("--prefect", text="Run as a Prefect flow, with a temporary server where there is none.")
+    ] = False,
+    as_json: Annotated[bool, _option("--json", text="Print the outcome as JSON.")] = False,
+    verbose: Annotated[bool, _option("--verbose", "-v", text="Log more.")] = False,
 ) -> None:
     """Evaluate a model in an environment.
 
@@ -55,70 +72,37 @@ def eval_run(
     'nightjar up'), and runs in this process otherwise. Every finished model call is on disk at once: an
     interrupted run goes on with --resume and asks nothing twice.
     """
-    from nightjar.cli.eval import running
-
     if direct and prefect:
         raise typer.BadParameter("--direct and --prefect exclude each other")
-    known = _provider(provider)
     limits = {"max_tokens": max_tokens, "temperature": temperature}
-    config = _config(
-        {
-            "env_id": env_id,
-            "model": model,
-            "base_url": base_url or known.base_url,
-            "api_key_var": api_key_var or known.key_var,
-            "api_client_type": api_client_type or known.client_type,
-            "env_args": env_args or {},
-            "extra_env_kwargs": extra_env_kwargs or {},
-            "env_dir_path": env_dir_path,
-            "sampling_args": {
-                **{name: value for name, value in limits.items() if value is not None},
-                **(sampling_args or {}),
-            },
-            "num_examples": num_examples,
-            "rollouts_per_example": rollouts_per_example,
-            "shuffle_seed": shuffle_seed,
-            "max_concurrent": max_concurrent,
-            "max_concurrent_generation": max_concurrent_generation,
-            "max_concurrent_scoring": max_concurrent_scoring,
-            "max_retries": max_retries,
-            "request_timeout": request_timeout,
-            "scoring_timeout": scoring_timeout,
-            "interleave_scoring": not no_interleave_scoring,
-            "independent_scoring": independent_scoring,
-            "state_columns": [name.strip() for name in state_columns.split(",") if name.strip()],
-            "tags": tags or [],
-        }
-    )
+    sampling = {name: value for name, value in limits.items() if value is not None} | (fields["sampling_args"] or {})
+    config = _config({**_endpoint(provider), **_given(fields), "sampling_args": sampling})
     mode: running.Mode = "prefect" if prefect else "direct" if direct else "auto"
     log_to_stderr(verbose)
     outcome = running.run(config, mode, output_dir, resume, warehouse)
     running.finish(outcome, as_json)
 
 
-def _provider(name: str) -> Provider:
-    from nightjar.config import find_provider
+def _given(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
 
+
+def _endpoint(provider: str) -> dict[str, Any]:
+    """Returns what a provider says of the endpoint."""
     try:
-        return find_provider(name)
+        known = find_provider(provider)
     except ConfigError as error:
         raise typer.BadParameter(str(error), param_hint="'--provider' / '-p'") from error
+    return {"base_url": known.base_url, "api_key_var": known.key_var, "api_client_type": known.client_type}
 
 
 def _config(values: dict[str, Any]) -> RunConfig:
     """Returns the configuration; what no environment, endpoint or file has to do with is wrong usage."""
-    from nightjar.config import parse_run_config
-
     try:
-        config = parse_run_config(values)
-        config.client_config()
+        return parse_run_config(values)
     except ConfigError as error:
         if type(error) is not ConfigError:  # one of its kinds: the environment is broken
             raise
-        field, _, message = str(error).partition(": ")
-        raise typer.BadParameter(message, param_hint=_flag(field)) from error
-    return config
-
-
-def _flag(field: str) -> str:
-    return "'ENV'" if field == "env_id" else f"'--{field.replace('_', '-')}'"
+        name, _, message = str(error).partition(": ")
+        hint = " / ".join(f"'{flag}'" for flag in flag_names(name, parameters()[name]))
+        raise typer.BadParameter(message, param_hint=hint) from error

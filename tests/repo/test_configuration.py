@@ -1,0 +1,179 @@
+"""A field of the configuration is declared once: everything else that shows it follows.
+
+``python tests/repo/test_configuration.py`` writes the table of docs/configuration.md.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+import typer
+from prefect import flow
+from prefect.utilities.callables import get_call_parameters
+from prefect.utilities.schema_tools.validation import validate
+from pydantic import Field
+from pydantic.fields import FieldInfo
+from typer.testing import CliRunner
+
+from flows.evaluation import evaluate
+from nightjar.cli.eval.options import FLAGS, flag_names, takes_flags
+from nightjar.config import RunConfig, parameters, parse_run_config, takes_fields
+from nightjar.errors import ConfigError, ResumeMismatchError
+from nightjar.runs import RunDirectory
+from nightjar.runs.identity import check_same
+
+PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
+TEXT = "Moons that the model is told of."
+
+
+class WithMoons(RunConfig):
+    """A copy with one more field."""
+
+    moons: int = Field(1, ge=1)
+    """Moons that the model is told of."""
+
+
+def table(kind: type[RunConfig]) -> str:
+    """Returns the table of fields in docs/configuration.md."""
+    lines = ["| field | flag | type | default | what it is | fixed |", "| --- | --- | --- | --- | --- | --- |"]
+    compared = kind(env_id="any").identity()
+    for name, field in parameters(kind).items():
+        flags = ", ".join(f"`{flag}`" for flag in flag_names(name, field))
+        cells = [f"`{name}`", flags, type_of(field), default_of(field), field.description or ""]
+        lines.append(f"| {' | '.join(cells)} | {'yes' if name in compared else ''} |")
+    return "\n".join(lines)
+
+
+def type_of(field: FieldInfo) -> str:
+    if get_origin(field.annotation) is Literal:
+        return ", ".join(f"`{choice}`" for choice in get_args(field.annotation))
+    kinds = [kind for kind in get_args(field.annotation) if kind is not NoneType]
+    plain = kinds[0] if field.default is None else get_origin(field.annotation) or field.annotation
+    return str(plain.__name__)
+
+
+def default_of(field: FieldInfo) -> str:
+    if field.is_required():
+        return "must be given"
+    default = field.get_default(call_default_factory=True)
+    return "" if default is None or default in ([], {}) else f"`{default}`"
+
+
+def written() -> str:
+    return PAGE.read_text().partition("<!-- fields -->\n")[2].partition("\n<!-- /fields -->")[0]
+
+
+@takes_fields(WithMoons)
+async def body(config: RunConfig, resume: str = "") -> RunConfig:
+    """Evaluates.
+
+    Args:
+        config: What to run.
+        resume: A run directory.
+    """
+    return config
+
+
+@pytest.fixture
+def command():
+    app, given = typer.Typer(), {}
+
+    @app.command()
+    @takes_flags(WithMoons)
+    def run(fields: dict[str, Any], *, verbose: bool = False) -> None:
+        given.update(fields)
+
+    def command(*arguments: str) -> dict[str, Any]:
+        ended = CliRunner().invoke(app, ["arithmetic", *arguments], env={"COLUMNS": "100"})
+        assert ended.exit_code == 0, ended.output
+        return given | {"output": ended.output}
+
+    return command
+
+
+class TestANewField:
+    def test_is_a_flag(self, command):
+        assert command()["moons"] == 1
+        assert command("--moons", "3")["moons"] == 3
+
+    def test_is_in_the_help(self, command):
+        shown = re.sub(r"\s+", " ", command("--help")["output"])
+        assert f"--moons <int> {TEXT} [default: 1]" in shown
+
+    def test_is_in_the_form_of_the_flow(self):
+        schema = flow(body).parameters.properties["moons"]
+        assert {name: schema[name] for name in ("type", "default", "minimum", "description")} == {
+            "type": "integer", "default": 1, "minimum": 1, "description": TEXT,
+        }  # fmt: skip
+
+    async def test_reaches_the_flow(self):
+        config = await body(env_id="arithmetic", moons="2", resume="")
+        assert config.moons == 2
+
+    def test_is_compared_by_a_resume(self, tmp_path):
+        directory = RunDirectory(tmp_path / "run")
+        with directory:
+            saved = WithMoons(env_id="arithmetic", moons=2)
+            extra = {"selected_examples": 0, "dataset_fingerprint": "", "env_version": None}
+            directory.write_config({**saved.model_dump(mode="json"), **extra})
+        with pytest.raises(ResumeMismatchError) as caught:
+            check_same(directory, WithMoons(env_id="arithmetic", moons=3).identity(), [], None)
+        assert caught.value.differences["moons"] == (2, 3)
+
+    def test_is_in_the_documentation(self):
+        assert f"| `moons` | `--moons` | int | `1` | {TEXT} | yes |" in table(WithMoons).splitlines()
+
+    def test_is_checked(self):
+        with pytest.raises(ConfigError, match=r"^moons: Input should be greater than or equal to 1 \(found 0\)$"):
+            parse_run_config({"env_id": "arithmetic", "moons": 0}, WithMoons)
+
+
+def test_the_documentation_lists_the_fields():
+    assert written() == table(RunConfig), "python tests/repo/test_configuration.py writes them"
+
+
+def test_every_flag_of_the_table_is_of_a_field():
+    assert FLAGS.keys() <= RunConfig.model_fields.keys()
+
+
+def test_no_flag_twice():
+    flags = [flag for name, field in parameters().items() for flag in flag_names(name, field)]
+    assert len(flags) == len(set(flags))
+
+
+class TestTheFlow:
+    def test_has_every_field_and_where_a_run_goes(self):
+        assert [*evaluate.parameters.properties] == [*RunConfig.model_fields, "resume", "output_dir", "warehouse"]
+        assert evaluate.parameters.required == ["env_id"]
+
+    def test_describes_every_parameter(self):
+        assert all(schema["description"] for schema in evaluate.parameters.properties.values())
+
+    def test_has_only_types_that_a_form_shows(self):
+        kinds = {name: schema.get("type") for name, schema in evaluate.parameters.properties.items()}
+        assert set(kinds.values()) == {"string", "integer", "number", "boolean", "array", "object"}
+
+    def test_leaves_to_the_environment_what_is_its_own(self):
+        for name in ("num_examples", "rollouts_per_example"):
+            assert "default" not in evaluate.parameters.properties[name]
+
+    def test_a_field_that_may_be_none_is_left_out_of_the_form_or_sent_as_null(self):
+        empty = [name for name, field in parameters().items() if field.default is None]
+        schema = evaluate.parameters.model_dump_for_openapi()
+        for given in ({"env_id": "a"}, {"env_id": "a", **dict.fromkeys(empty)}):
+            assert not validate(given, schema)
+            accepted = evaluate.validate_parameters(get_call_parameters(evaluate.fn, (), given))
+            assert {name: accepted[name] for name in empty} == dict.fromkeys(empty)
+
+    def test_a_configuration_goes_through_it_unchanged(self):
+        config = RunConfig(env_id="a", shuffle_seed=3, tags=["x"], sampling_args={"stop": ["\n"]}, suite="s")
+        accepted = evaluate.validate_parameters(config.model_dump(mode="json"))
+        assert parse_run_config({name: accepted[name] for name in RunConfig.model_fields}) == config
+
+
+if __name__ == "__main__":
+    PAGE.write_text(PAGE.read_text().replace(f"<!-- fields -->\n{written()}", f"<!-- fields -->\n{table(RunConfig)}"))
