@@ -6,9 +6,11 @@ Needs the extra ``reasoning-gym``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
+from nightjar.envs.games.episodes import overridden, splits
 from nightjar.envs.singleturn import SingleTurnEnv
 from nightjar.messages import Messages
 from nightjar.packages.extras import import_extra
@@ -71,9 +73,9 @@ class ReasoningGymEnv(SingleTurnEnv):
         self.seed = seed
         self.rg_dataset = self.build_rg_dataset(gym, num_train_examples + num_eval_examples, seed=seed)
         parser = parser or XMLParser(fields=["answer"])
+        own = overridden(self, "rg_to_hf", ReasoningGymEnv)
         super().__init__(
-            dataset=lambda: self._split(0),
-            eval_dataset=(lambda: self._split(1)) if num_eval_examples > 0 else None,
+            **splits(self._rows, num_train_examples, num_eval_examples, own and partial(own, self.rg_dataset)),
             system_prompt=__getattr__("DEFAULT_SYSTEM_PROMPT") if system_prompt is ... else system_prompt,
             parser=parser,
             rubric=self._build_rubric(parser),
@@ -111,16 +113,11 @@ class ReasoningGymEnv(SingleTurnEnv):
         from datasets import Dataset
 
         train, total = self.num_train_examples, self.num_train_examples + self.num_eval_examples
-        return (
-            Dataset.from_list(_rows(rg_dataset, range(train))),
-            Dataset.from_list(_rows(rg_dataset, range(train, total))),
-        )
+        parts = (range(train), range(train, total))
+        return tuple(Dataset.from_list(_rows(rg_dataset, part)) for part in parts)
 
-    def _split(self, which: int) -> Any:
-        if type(self).rg_to_hf is not ReasoningGymEnv.rg_to_hf:
-            return self.rg_to_hf(self.rg_dataset)[which]
-        ends = (0, self.num_train_examples, self.num_train_examples + self.num_eval_examples)
-        return _rows(self.rg_dataset, range(ends[which], ends[which + 1]))
+    def _rows(self, positions: range) -> list[dict[str, Any]]:
+        return _rows(self.rg_dataset, positions)
 
 
 def _import(module: str) -> Any:

@@ -173,7 +173,8 @@ class SandboxEnv(StatefulToolEnv):
         self.add_rubric(SandboxMonitorRubric())
         self.timeout_per_command_seconds = timeout_per_command_seconds
         self.max_output_bytes = max_output_bytes
-        self.with_retry = _retrying(self.logger, max_retries, base_delay, backoff_factor, max_backoff_seconds, jitter)
+        delays = (max_retries, base_delay, backoff_factor, max_backoff_seconds, jitter)
+        self.with_retry = retrying(self.logger, *delays, may_heal=_may_heal)
         self.sandbox_client = SandboxClient(sandbox_provider, sandbox_client_max_workers, self.with_retry)
         self.sandbox_request = CreateSandboxRequest(
             name=sandbox_name,
@@ -336,20 +337,38 @@ def _as_text(result: CommandResult) -> str:
     return "\n".join(part for part in (stdout, stderr and f"stderr:\n{stderr}") if part) or "(no output)"
 
 
-def _retrying(
-    logger: logging.Logger, attempts: int, delay: float, factor: float, longest: float, jitter: float
+def retrying(
+    logger: logging.Logger,
+    attempts: int,
+    delay: float,
+    factor: float,
+    longest: float,
+    jitter: float,
+    may_heal: Callable[[BaseException], bool],
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Returns a decorator that tries an async function again, but not what another try cannot mend."""
+    """Returns a decorator that tries an async function again after errors that may heal.
+
+    Args:
+        logger: is told of each further attempt.
+        attempts: the first included.
+        delay: seconds before the second attempt.
+        factor: by which each further wait is longer.
+        longest: seconds between two attempts at the most.
+        jitter: seconds that chance adds at the most.
+        may_heal: says whether another attempt may help.
+    """
     import tenacity
 
-    return cast(
-        "Callable[[Callable[..., Any]], Callable[..., Any]]",
-        tenacity.AsyncRetrying(
-            stop=tenacity.stop_after_attempt(max(1, attempts)),
-            wait=tenacity.wait_exponential(multiplier=delay, exp_base=factor, max=longest)
-            + tenacity.wait_random(0, jitter),
-            retry=tenacity.retry_if_not_exception_type((ConfigError, SandboxRefusedError)),
-            before_sleep=tenacity.before_sleep_log(logger, logging.WARNING),
-            reraise=True,
-        ).wraps,
+    retrying = tenacity.AsyncRetrying(
+        stop=tenacity.stop_after_attempt(max(1, attempts)),
+        wait=tenacity.wait_exponential(multiplier=delay, exp_base=factor, max=longest)
+        + tenacity.wait_random(0, jitter),
+        retry=tenacity.retry_if_exception(may_heal),
+        before_sleep=tenacity.before_sleep_log(logger, logging.WARNING),
+        reraise=True,
     )
+    return cast("Callable[[Callable[..., Any]], Callable[..., Any]]", retrying.wraps)
+
+
+def _may_heal(error: BaseException) -> bool:
+    return isinstance(error, Exception) and not isinstance(error, (ConfigError, SandboxRefusedError))
