@@ -7,8 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from nightjar.calling import call, is_async
-from nightjar.calling.blocking import outside_loops, settled
+from nightjar.calling import call, is_async, run_sync
 from nightjar.calling.decorators import cleanup, stop
 from nightjar.calling.own_thread import OwnThread
 from nightjar.envs.games.episodes import (
@@ -53,14 +52,6 @@ class StepResetEnv(Protocol):
 
     ``reset(seed=...)`` returns an observation, or (observation, info). ``step(action)`` returns (observation, reward,
     done, info), or (observation, reward, terminated, truncated, info).
-
-    Example:
-        >>> class Coin:
-        ...     def reset(self, seed):
-        ...         return "heads or tails?"
-        ...     def step(self, action):
-        ...         return "it was heads", float(action == "heads"), True, {}
-        >>> world: StepResetEnv = Coin()
     """
 
     def reset(self, *, seed: int) -> Any:
@@ -193,21 +184,18 @@ class GymEnv(EpisodeEnv):
 
     def _rows(self, positions: range) -> list[dict[str, Any]]:
         seeds = range(self.seed + positions.start, self.seed + positions.stop)
-        return outside_loops(lambda: self._first_observations(seeds)) if seeds else []
+        return run_sync(self._first_observations(seeds)) if seeds else []
 
-    def _first_observations(self, seeds: range) -> list[dict[str, Any]]:
-        rows = []
-        with asyncio.Runner() as runner:
-            world = self.env_cls(**self.env_kwargs)
-            try:
-                for seed in seeds:
-                    observation, _ = normalize_reset(settled(runner, world.reset(seed=seed)))
-                    text = settled(runner, self.obs_to_text(observation))
-                    rows.append({"question": text, "answer": str(seed)})
-            finally:
-                if hasattr(world, "close"):
-                    settled(runner, world.close())
-        return rows
+    async def _first_observations(self, seeds: range) -> list[dict[str, Any]]:
+        thread, world, rows = OwnThread(), None, []
+        try:
+            world = await self._new_world(thread)
+            for seed in seeds:
+                observation, _ = normalize_reset(await thread.call(world.reset, seed=seed))
+                rows.append({"question": await call(self.obs_to_text, observation), "answer": str(seed)})
+            return rows
+        finally:
+            await _close(world, thread)
 
     def obs_to_text(self, obs: Any) -> str:
         """Returns what the model reads of an observation; subclasses may say it in another way."""
@@ -272,11 +260,14 @@ class GymEnv(EpisodeEnv):
     @cleanup
     async def cleanup_env(self, state: State) -> None:
         """Closes the world; one that hangs is left behind after 10 seconds."""
-        world, thread = state.pop("gym_env", None), state.pop("gym_thread", None) or OwnThread()
-        try:
-            if hasattr(world, "close"):
-                await asyncio.wait_for(thread.call(world.close), _CLOSE_SECONDS)
-        except TimeoutError:
-            logger.warning("%s did not close within %s s and is left behind", type(world).__name__, _CLOSE_SECONDS)
-        finally:
-            thread.end()
+        await _close(state.pop("gym_env", None), state.pop("gym_thread", None) or OwnThread())
+
+
+async def _close(world: Any, thread: OwnThread) -> None:
+    try:
+        if hasattr(world, "close"):
+            await asyncio.wait_for(thread.call(world.close), _CLOSE_SECONDS)
+    except TimeoutError:
+        logger.warning("%s did not close within %s s and is left behind", type(world).__name__, _CLOSE_SECONDS)
+    finally:
+        thread.end()

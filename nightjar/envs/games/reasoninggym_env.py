@@ -74,8 +74,9 @@ class ReasoningGymEnv(SingleTurnEnv):
         self.rg_dataset = self.build_rg_dataset(gym, num_train_examples + num_eval_examples, seed=seed)
         parser = parser or XMLParser(fields=["answer"])
         own = overridden(self, "rg_to_hf", ReasoningGymEnv)
+        rows = partial(_rows, self.rg_dataset)
         super().__init__(
-            **splits(self._rows, num_train_examples, num_eval_examples, own and partial(own, self.rg_dataset)),
+            **splits(rows, num_train_examples, num_eval_examples, own and partial(own, self.rg_dataset)),
             system_prompt=__getattr__("DEFAULT_SYSTEM_PROMPT") if system_prompt is ... else system_prompt,
             parser=parser,
             rubric=self._build_rubric(parser),
@@ -113,11 +114,8 @@ class ReasoningGymEnv(SingleTurnEnv):
         from datasets import Dataset
 
         train, total = self.num_train_examples, self.num_train_examples + self.num_eval_examples
-        parts = (range(train), range(train, total))
-        return tuple(Dataset.from_list(_rows(rg_dataset, part)) for part in parts)
-
-    def _rows(self, positions: range) -> list[dict[str, Any]]:
-        return _rows(self.rg_dataset, positions)
+        rows = _rows(rg_dataset, range(total))
+        return Dataset.from_list(rows[:train]), Dataset.from_list(rows[train:])
 
 
 def _import(module: str) -> Any:
@@ -134,7 +132,7 @@ def _fields(item: str | dict[str, Any]) -> dict[str, Any]:
 
 
 def _rows(rg_dataset: Any, indexes: range) -> list[dict[str, Any]]:
-    problems = ((index, rg_dataset[index]) for index in indexes)
+    problems = [(index, rg_dataset[index]) for index in indexes]
     return [
         {
             "question": problem["question"],

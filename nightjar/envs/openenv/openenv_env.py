@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from nightjar.calling.blocking import outside_loops
+from nightjar.calling import run_sync
 from nightjar.calling.decorators import cleanup, stop, teardown
 from nightjar.envs.games.episodes import EpisodeEnv, EpisodicSumRubric, splits
 from nightjar.envs.openenv.messages import (
@@ -141,7 +141,7 @@ class OpenEnvEnv(EpisodeEnv):
 
     def _rows(self, positions: range) -> list[dict[str, Any]]:
         seeds = range(self.seed + positions.start, self.seed + positions.stop)
-        return outside_loops(lambda: asyncio.run(self._first_prompts(seeds))) if seeds else []
+        return run_sync(self._first_prompts(seeds)) if seeds else []
 
     async def _first_prompts(self, seeds: range) -> list[dict[str, Any]]:
         server = await self._start_server()
