@@ -44,10 +44,6 @@ class SandboxState(TypedDict):
         ready: it has answered.
         ready_wait_time: seconds that the rollout had to wait for it.
         command_execution_times: seconds that each command took.
-
-    Example:
-        >>> SandboxState(ready=False, ready_wait_time=0.0, command_execution_times=[])["ready"]
-        False
     """
 
     ready: bool
@@ -56,14 +52,7 @@ class SandboxState(TypedDict):
 
 
 class SandboxMonitorRubric(Rubric):
-    """Records how long a rollout waited for its sandbox, and how long its commands took on average.
-
-    Example:
-        >>> import asyncio
-        >>> state = State(sandbox_state={"ready": True, "ready_wait_time": 0.0, "command_execution_times": [1.0, 2.0]})
-        >>> asyncio.run(SandboxMonitorRubric().sandbox_command_execution_time(state))
-        1.5
-    """
+    """Records how long a rollout waited for its sandbox, and how long its commands took on average."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -280,13 +269,7 @@ class SandboxEnv(StatefulToolEnv):
                 await self._delete_sandbox(sandbox_id)
 
     async def bulk_delete_sandboxes(self, global_ids: list[str]) -> None:
-        """Deletes several sandboxes. That they cannot be deleted is logged, no error.
-
-        Example:
-            >>> import asyncio
-            >>> env = SandboxEnv(dataset=[{"question": "?"}])
-            >>> asyncio.run(env.bulk_delete_sandboxes([]))
-        """
+        """Deletes several sandboxes. That they cannot be deleted is logged, no error."""
         try:
             await self.with_retry(self.sandbox_client.bulk_delete)(global_ids)
         except Exception as error:  # noqa: BLE001 - what is left is deleted at the end, or ends by itself
