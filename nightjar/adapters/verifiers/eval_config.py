@@ -101,12 +101,7 @@ class EvalConfig(BaseModel):
 
 
 class EvalRunConfig(BaseModel):
-    """Several evaluations that are run together.
-
-    Example:
-        >>> EvalRunConfig(evals=[EvalConfig(env_id="arithmetic", model="local")]).evals[0].env_id
-        'arithmetic'
-    """
+    """Several evaluations that are run together."""
 
     model_config = ConfigDict(extra="forbid")
 

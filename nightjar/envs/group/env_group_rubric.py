@@ -27,11 +27,6 @@ class EnvGroupRubric(Rubric):
 
     Attributes:
         all_reward_names: the names of all metrics, sorted.
-
-    Example:
-        >>> from nightjar.envs import SingleTurnEnv
-        >>> EnvGroupRubric({"sums": SingleTurnEnv(dataset=[{"question": "2+2"}])}).all_reward_names
-        ['num_turns']
     """
 
     def __init__(self, env_map: Mapping[str, Environment]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypedDict, cast
 
 from nightjar.calling.decorators import cleanup, teardown
@@ -202,12 +203,8 @@ class SandboxEnv(StatefulToolEnv):
             SandboxCreationError: this machine cannot start it.
         """
         request = self.get_sandbox_request(state)
-        try:
+        with _raising(SandboxCreationError, "No sandbox could be created"):
             sandbox = await self.with_retry(self.sandbox_client.create)(request)
-        except (ConfigError, SandboxCreationError):
-            raise
-        except Exception as error:
-            raise SandboxCreationError(f"No sandbox could be created: {error}") from error
         self.active_sandboxes.add(sandbox.id)
         self.logger.debug("Created sandbox %s", sandbox.id)
         state["sandbox_id"] = sandbox.id
@@ -234,21 +231,15 @@ class SandboxEnv(StatefulToolEnv):
         """Run a shell command in the sandbox. Files and background processes stay between commands."""
         await self._wait_for_sandbox_ready(sandbox_state, sandbox_id)
         started = time.monotonic()
+        limit = self.timeout_per_command_seconds
         try:
-            result = await self.sandbox_client.execute_command(
-                sandbox_id,
-                command,
-                working_dir=working_dir,
-                timeout=self.timeout_per_command_seconds,
-                max_output_bytes=self.max_output_bytes,
-            )
+            with _raising(SandboxError, f"Sandbox {sandbox_id!r} cannot run commands"):
+                result = await self.sandbox_client.execute_command(
+                    sandbox_id, command, working_dir, timeout=limit, max_output_bytes=self.max_output_bytes
+                )
         except CommandTimeoutError:
-            sandbox_state["command_execution_times"].append(float(self.timeout_per_command_seconds))
-            return f"Error: Command timed out after {self.timeout_per_command_seconds}s"
-        except SandboxError:
-            raise
-        except Exception as error:
-            raise SandboxError(f"Sandbox {sandbox_id!r} cannot run commands: {error}") from error
+            sandbox_state["command_execution_times"].append(float(limit))
+            return f"Error: Command timed out after {limit}s"
         sandbox_state["command_execution_times"].append(time.monotonic() - started)
         return _as_text(result)
 
@@ -295,12 +286,8 @@ class SandboxEnv(StatefulToolEnv):
         if sandbox_state["ready"]:
             return
         started = time.monotonic()
-        try:
+        with _raising(SandboxNotReadyError, f"Sandbox {sandbox_id!r} is not ready"):
             await self.sandbox_client.wait_for_creation(sandbox_id)
-        except SandboxError:
-            raise
-        except Exception as error:
-            raise SandboxNotReadyError(f"Sandbox {sandbox_id!r} is not ready: {error}") from error
         sandbox_state["ready"] = True
         sandbox_state["ready_wait_time"] = time.monotonic() - started
 
@@ -312,6 +299,17 @@ class SandboxEnv(StatefulToolEnv):
             return
         self.active_sandboxes.discard(sandbox_id)
         self.logger.debug("Deleted sandbox %s", sandbox_id)
+
+
+@contextmanager
+def _raising(kind: type[SandboxError], what: str) -> Iterator[None]:
+    """Makes a ``SandboxError`` of what is raised, unless it says itself what to do."""
+    try:
+        yield
+    except (ConfigError, SandboxError):
+        raise
+    except Exception as error:
+        raise kind(f"{what}: {error}") from error
 
 
 def _as_text(result: CommandResult) -> str:
