@@ -56,7 +56,7 @@ class EvalConfig(BaseModel):
     extra_env_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Attributes to set on the environment once it is loaded."""
     max_retries: int = 0
-    """Further attempts at a rollout after errors that can heal."""
+    """More attempts at a rollout after errors that can heal."""
     disable_env_server: bool = False
     verbose: bool = False
     disable_tui: bool = False

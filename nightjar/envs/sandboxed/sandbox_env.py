@@ -330,10 +330,10 @@ def retrying(
     """Returns a decorator that tries an async function again after errors that may heal.
 
     Args:
-        logger: is told of each further attempt.
+        logger: is told of each new attempt.
         attempts: the first included.
         delay: seconds before the second attempt.
-        factor: by which each further wait is longer.
+        factor: by which each wait is longer than the one before.
         longest: seconds between two attempts at the most.
         jitter: seconds that chance adds at the most.
         may_heal: says whether another attempt may help.

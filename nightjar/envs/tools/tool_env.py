@@ -79,7 +79,7 @@ class ToolEnv(MultiTurnEnv):
             self._offer(tool, convert_func_to_tool_def(tool))
 
     def add_tool(self, tool: ToolFunction) -> None:
-        """Offers a further tool; one of the same name is replaced."""
+        """Offers another tool as well; one of the same name is replaced."""
         self._offer(tool, convert_func_to_tool_def(tool))
 
     def remove_tool(self, tool: ToolFunction) -> None:
