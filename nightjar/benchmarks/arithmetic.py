@@ -17,10 +17,10 @@ import operator
 import random
 from typing import Any
 
-from nightjar.benchmarks.gsm8k import correct_answer, extract_answer
 from nightjar.envs import SingleTurnEnv
-from nightjar.parsers import Parser
+from nightjar.parsers import Parser, extract_boxed_answer
 from nightjar.rubrics import Rubric
+from nightjar.scorers import same_number, stated_number
 
 SYSTEM_PROMPT = "Compute the result. Give it inside \\boxed{}."
 OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
@@ -54,3 +54,13 @@ def _make_problem(generator: random.Random, largest: int) -> dict[str, Any]:
     inner, outer = (generator.choice(list(OPERATIONS)) for _ in range(2))
     answer = OPERATIONS[outer](OPERATIONS[inner](a, b), c)
     return {"question": f"What is ({a} {inner} {b}) {outer} {c}?", "answer": str(answer)}
+
+
+def extract_answer(text: str) -> str:
+    r"""Finds the answer in what a model wrote: the content of ``\boxed{}``, else the number that it states last."""
+    return extract_boxed_answer(text, strict=True) or stated_number(text)
+
+
+def correct_answer(completion: Any, answer: str, parser: Parser) -> float:
+    """1.0 where the answer given is the right number, else 0.0."""
+    return float(same_number(parser.parse_answer(completion) or "", answer))

@@ -14,18 +14,15 @@ One example::
 
 from __future__ import annotations
 
-import re
-from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from nightjar.data import load_hub_dataset, read_jsonl
 from nightjar.envs import SingleTurnEnv
 from nightjar.parsers import Parser, extract_boxed_answer, extract_hash_answer
 from nightjar.rubrics import Rubric
+from nightjar.scorers import same_number, stated_number
 
 SYSTEM_PROMPT = "Solve the problem step by step. Give the final answer, a number, inside \\boxed{}."
-NUMBER = re.compile(r"-?(?:\$\s?)?(?:\d[\d,]*(?:\.\d+)?|\.\d+)")
-ANSWER_LINE = re.compile(r"(?:^|\b)(?:A|Answer|answer|ANSWER)\s*:\s*([^\n]*)")
 
 
 def load_environment(
@@ -67,35 +64,12 @@ def reference_answer(answer: Any) -> str:
 def extract_answer(text: str) -> str:
     r"""Finds the final answer in what a model wrote.
 
-    It is the content of ``\boxed{}``, else what follows ``####``, else what follows the last
-    ``A:`` or ``Answer:``, else the last number.
+    It is the content of ``\boxed{}``, else what follows ``####``, else what follows the last ``A:`` or ``Answer:``,
+    else the last number.
     """
-    boxed = extract_boxed_answer(text, strict=True)
-    if boxed:
-        return boxed
-    hashed = extract_hash_answer(text)
-    if hashed:
-        return hashed
-    lines = ANSWER_LINE.findall(text)
-    if lines:
-        return str(lines[-1])
-    numbers = NUMBER.findall(text)
-    return numbers[-1] if numbers else ""
-
-
-def to_number(text: str) -> Decimal | None:
-    """Reads a number as people write it (``$1,234.50``, ``25%``, ``7.``, ``12 eggs``); None where there is none."""
-    found = NUMBER.search(text)
-    if found is None:
-        return None
-    digits = re.sub(r"[$,\s]", "", found.group())
-    try:
-        return Decimal(digits)
-    except InvalidOperation:
-        return None
+    return extract_boxed_answer(text, strict=True) or extract_hash_answer(text) or stated_number(text)
 
 
 def correct_answer(completion: Any, answer: str, parser: Parser) -> float:
     """1.0 where the answer given and the reference are the same number, else 0.0."""
-    given = to_number(parser.parse_answer(completion) or "")
-    return float(given is not None and given == to_number(answer))
+    return float(same_number(parser.parse_answer(completion) or "", answer))

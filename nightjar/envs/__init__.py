@@ -1,8 +1,8 @@
 """Environments: what a model is asked, how the exchange goes on, what an answer is worth."""
 
 from nightjar.envs.environment import Environment
+from nightjar.envs.games.episodes import EpisodicSumRubric
 from nightjar.envs.games.gym_env import GymEnv
-from nightjar.envs.games.gym_steps import EpisodicSumRubric
 from nightjar.envs.games.reasoninggym_env import ReasoningGymEnv
 from nightjar.envs.games.textarena_env import TextArenaEnv
 from nightjar.envs.group.env_group import EnvGroup

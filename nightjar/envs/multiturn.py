@@ -27,12 +27,7 @@ HOOK_TIMEOUT_SECONDS = 600.0
 
 
 class MultiTurnMonitorRubric(Rubric):
-    """Records ``num_turns``, the number of model calls.
-
-    Example:
-        >>> [function.__name__ for function in MultiTurnMonitorRubric().funcs]
-        ['num_turns']
-    """
+    """Records ``num_turns``, the number of model calls."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)

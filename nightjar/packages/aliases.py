@@ -68,12 +68,6 @@ def install_where_needed() -> None:
 
     Raises:
         ConfigError: it is asked for, and the real package is imported already.
-
-    Example:
-        >>> os.environ["NIGHTJAR_ALIAS_VERIFIERS"] = "1"
-        >>> install_where_needed()
-        >>> is_installed()
-        True
     """
     if is_installed():
         return

@@ -14,7 +14,7 @@ from nightjar.rubrics import Rubric
 nltk = pytest.importorskip("nltk", reason="needs the extra 'textarena'")
 pytest.importorskip("textarena", reason="needs the extra 'textarena'")
 
-from nightjar.envs.games import nltk_data  # noqa: E402
+from nightjar.envs.games import textarena_games  # noqa: E402
 from nightjar.envs.games.textarena_env import TextArenaEnv  # noqa: E402
 from nightjar.envs.games.textarena_games import Luck  # noqa: E402
 
@@ -172,23 +172,23 @@ class TestWhatCannotBePlayed:
         for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
             monkeypatch.setenv(name, "http://127.0.0.1:9")  # where nobody listens
         with pytest.raises(ConfigError, match=r"python -m nltk.downloader words averaged_perceptron_tagger_eng"):
-            nltk_data._ensure("words")
+            textarena_games._ensure("words")
         assert capfd.readouterr() == ("", "")
 
     def test_data_that_a_game_reads_without_asking_for_it_is_named_too(self, tmp_path, monkeypatch):
         monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
-        with pytest.raises(ConfigError, match="cannot be fetched: stopwords"), nltk_data.quiet_downloads():
+        with pytest.raises(ConfigError, match="cannot be fetched: stopwords"), textarena_games.quiet_downloads():
             nltk.corpus.stopwords.words("english")
 
     def test_a_download_that_hangs_is_ended(self, tmp_path, monkeypatch):
         monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
-        monkeypatch.setattr(nltk_data, "_DOWNLOAD", "import time; time.sleep(60)")
-        monkeypatch.setattr(nltk_data, "DOWNLOAD_SECONDS", 0.2)
+        monkeypatch.setattr(textarena_games, "_DOWNLOAD", "import time; time.sleep(60)")
+        monkeypatch.setattr(textarena_games, "DOWNLOAD_SECONDS", 0.2)
         with pytest.raises(ConfigError, match="cannot be fetched: words"):
-            nltk_data._ensure(["words"])
+            textarena_games._ensure(["words"])
 
     def test_the_downloader_is_given_back(self):
         original = nltk.download
-        with nltk_data.quiet_downloads():
+        with textarena_games.quiet_downloads():
             assert nltk.download is not original
         assert nltk.download is original

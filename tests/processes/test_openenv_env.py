@@ -1,4 +1,4 @@
-"""OpenEnvEnv: real servers in local sandboxes, spoken to through the relay; see openenv_world.py for the world."""
+"""OpenEnvEnv: real servers in local sandboxes, spoken to through a tunnel; see openenv_world.py for the world."""
 
 import asyncio
 import io
@@ -259,7 +259,7 @@ class TestServersThatDoNotStart:
     async def test_leave_no_server_behind(self, project, play):
         env = box(project())
         await play(env, '{"guess": 2}')
-        assert env._servers._running == {}
+        assert env._servers == set()
 
 
 class TestProjects:

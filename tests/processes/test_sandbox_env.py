@@ -1,5 +1,6 @@
 """``SandboxEnv``: a shell for the model, in a sandbox of its own for each rollout."""
 
+import asyncio
 import json
 import logging
 import os
@@ -209,6 +210,13 @@ class TestFailures:
         with pytest.raises(SandboxCreationError, match="busy"):
             await bash("ls")
         assert len(provider.failures["start"]) == 7
+
+    async def test_that_are_a_cancellation_are_not_tried_again(self, shell):
+        provider = ScriptedProvider(start=[asyncio.CancelledError(), asyncio.CancelledError()])
+        bash = await shell(environment(provider))
+        with pytest.raises(asyncio.CancelledError):
+            await bash("ls")
+        assert len(provider.failures["start"]) == 1
 
     async def test_of_the_machine_are_not_tried_again(self, shell):
         provider = ScriptedProvider(new=[SandboxRefusedError("apt-get install it"), SandboxRefusedError("never")])

@@ -16,10 +16,6 @@ class ErrorInfo(TypedDict):
         error: the class.
         error_chain_repr: it and its causes, with their messages.
         error_chain_str: it and its causes, classes only.
-
-    Example:
-        >>> ErrorInfo(error="OSError", error_chain_repr="OSError('full')", error_chain_str="OSError")["error"]
-        'OSError'
     """
 
     error: str
@@ -30,12 +26,7 @@ class ErrorInfo(TypedDict):
 def get_error_chain(
     error: BaseException | None, parent_type: type[BaseException] = BaseException
 ) -> list[BaseException]:
-    """Returns an error and its causes, up to the first that is not a ``parent_type``.
-
-    Example:
-        >>> get_error_chain(ValueError("no number"))
-        [ValueError('no number')]
-    """
+    """Returns an error and its causes, up to the first that is not a ``parent_type``."""
     chain = error_chain(error) if error is not None else ()
     return list(takewhile(lambda cause: isinstance(cause, parent_type), chain))
 

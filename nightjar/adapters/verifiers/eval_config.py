@@ -56,7 +56,7 @@ class EvalConfig(BaseModel):
     extra_env_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Attributes to set on the environment once it is loaded."""
     max_retries: int = 0
-    """Further attempts at a rollout after errors that can heal."""
+    """More attempts at a rollout after errors that can heal."""
     disable_env_server: bool = False
     verbose: bool = False
     disable_tui: bool = False
@@ -101,12 +101,7 @@ class EvalConfig(BaseModel):
 
 
 class EvalRunConfig(BaseModel):
-    """Several evaluations that are run together.
-
-    Example:
-        >>> EvalRunConfig(evals=[EvalConfig(env_id="arithmetic", model="local")]).evals[0].env_id
-        'arithmetic'
-    """
+    """Several evaluations that are run together."""
 
     model_config = ConfigDict(extra="forbid")
 

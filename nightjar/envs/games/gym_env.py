@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from nightjar.calling import call, is_async
-from nightjar.calling.blocking import outside_loops, settled
+from nightjar.calling import call, is_async, run_sync
 from nightjar.calling.decorators import cleanup, stop
 from nightjar.calling.own_thread import OwnThread
-from nightjar.envs.games.gym_steps import (
+from nightjar.envs.games.episodes import (
+    EpisodeEnv,
     EpisodicSumRubric,
-    ResetOut,
-    StepOut,
-    StepResetEnv,
     json_ready,
-    normalize_reset,
-    normalize_step,
-    settle_rewards,
+    overridden,
+    splits,
     sum_step_rewards,
 )
-from nightjar.envs.multiturn import MultiTurnEnv
 from nightjar.messages import Messages, UserMessage, content_text
 from nightjar.parsers import Parser
 from nightjar.rollout.state import State, TrajectoryStep
@@ -44,11 +39,59 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
+ResetOut: TypeAlias = Any | tuple[Any, dict[str, Any]]
+StepOut: TypeAlias = tuple[Any, float, bool, bool, dict[str, Any]] | tuple[Any, float, bool, dict[str, Any]]
+
 _MAX_EPISODE_STEPS = 1000
 _CLOSE_SECONDS = 10.0
+_STEP_LENGTHS = (4, 5)
 
 
-class GymEnv(MultiTurnEnv):
+class StepResetEnv(Protocol):
+    """A world as Gym has made them known; both methods may be sync or async, and ``close()`` is called if it is there.
+
+    ``reset(seed=...)`` returns an observation, or (observation, info). ``step(action)`` returns (observation, reward,
+    done, info), or (observation, reward, terminated, truncated, info).
+    """
+
+    def reset(self, *, seed: int) -> Any:
+        """Starts an episode."""
+
+    def step(self, action: Any) -> Any:
+        """Takes an action."""
+
+
+def normalize_reset(out: ResetOut) -> tuple[Any, dict[str, Any]]:
+    """Returns (observation, info) of what ``reset`` returned; a pair is split only where its second part is a dict.
+
+    Example:
+        >>> normalize_reset("x=0"), normalize_reset(("x=0", {"goal": 3})), normalize_reset((2, 5))
+        (('x=0', {}), ('x=0', {'goal': 3}), ((2, 5), {}))
+    """
+    if isinstance(out, tuple) and len(out) == 2 and (out[1] is None or isinstance(out[1], Mapping)):  # noqa: PLR2004
+        return out[0], dict(out[1] or {})
+    return out, {}
+
+
+def normalize_step(out: StepOut) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    """Returns (observation, reward, terminated, truncated, info) of what ``step`` returned.
+
+    Raises:
+        TypeError: it is neither a 4-tuple nor a 5-tuple.
+
+    Example:
+        >>> normalize_step(("x=1", 1, True, {}))
+        ('x=1', 1.0, True, False, {})
+    """
+    if not isinstance(out, tuple | list) or len(out) not in _STEP_LENGTHS:
+        raise TypeError(f"step() must return a tuple of 4 or 5 values, found {out!r}")
+    values: list[Any] = list(out)
+    observation, reward, terminated, info = *values[:3], values[-1]
+    truncated = len(values) == _STEP_LENGTHS[1] and bool(values[3])
+    return observation, float(reward), bool(terminated), truncated, dict(info or {})
+
+
+class GymEnv(EpisodeEnv):
     """Plays episodes: the model says an action, the world answers with what is to be seen next.
 
     Each example is an episode with a seed of its own, which stands in its ``answer``. The rewards of the steps are in
@@ -89,6 +132,8 @@ class GymEnv(MultiTurnEnv):
         (1.0, True)
     """
 
+    done_key = "gym_done"
+
     def __init__(
         self,
         env_cls: Callable[..., Any],
@@ -115,9 +160,9 @@ class GymEnv(MultiTurnEnv):
         self.num_eval_episodes = num_eval_episodes
         self.seed = seed
         self.ask_after_end = ask_after_end
+        own = overridden(self, "gym_to_hf", GymEnv)
         super().__init__(
-            dataset=self._train_rows,
-            eval_dataset=self._eval_rows if num_eval_episodes > 0 else None,
+            **splits(self._rows, num_train_episodes, num_eval_episodes, own),
             rubric=rubric or EpisodicSumRubric(parser=parser),
             max_turns=max_episode_steps or _MAX_EPISODE_STEPS,
             system_prompt=system_prompt,
@@ -134,37 +179,23 @@ class GymEnv(MultiTurnEnv):
         """
         from datasets import Dataset
 
-        train = Dataset.from_list(self._episodes(0, self.num_train_episodes))
-        evaluate = self._episodes(self.num_train_episodes, self.num_eval_episodes)
-        return train, Dataset.from_list(evaluate) if evaluate else None
+        train, evaluate = splits(self._rows, self.num_train_episodes, self.num_eval_episodes).values()
+        return Dataset.from_list(train()), Dataset.from_list(evaluate()) if evaluate else None
 
-    def _train_rows(self) -> Any:
-        if type(self).gym_to_hf is not GymEnv.gym_to_hf:
-            return self.gym_to_hf()[0]
-        return self._episodes(0, self.num_train_episodes)
+    def _rows(self, positions: range) -> list[dict[str, Any]]:
+        seeds = range(self.seed + positions.start, self.seed + positions.stop)
+        return run_sync(self._first_observations(seeds)) if seeds else []
 
-    def _eval_rows(self) -> Any:
-        if type(self).gym_to_hf is not GymEnv.gym_to_hf:
-            return self.gym_to_hf()[1]
-        return self._episodes(self.num_train_episodes, self.num_eval_episodes)
-
-    def _episodes(self, start: int, count: int) -> list[dict[str, Any]]:
-        seeds = range(self.seed + start, self.seed + start + count)
-        return outside_loops(lambda: self._first_observations(seeds)) if count > 0 else []
-
-    def _first_observations(self, seeds: range) -> list[dict[str, Any]]:
-        rows = []
-        with asyncio.Runner() as runner:
-            world = self.env_cls(**self.env_kwargs)
-            try:
-                for seed in seeds:
-                    observation, _ = normalize_reset(settled(runner, world.reset(seed=seed)))
-                    text = settled(runner, self.obs_to_text(observation))
-                    rows.append({"question": text, "answer": str(seed)})
-            finally:
-                if hasattr(world, "close"):
-                    settled(runner, world.close())
-        return rows
+    async def _first_observations(self, seeds: range) -> list[dict[str, Any]]:
+        thread, world, rows = OwnThread(), None, []
+        try:
+            world = await self._new_world(thread)
+            for seed in seeds:
+                observation, _ = normalize_reset(await thread.call(world.reset, seed=seed))
+                rows.append({"question": await call(self.obs_to_text, observation), "answer": str(seed)})
+            return rows
+        finally:
+            await _close(world, thread)
 
     def obs_to_text(self, obs: Any) -> str:
         """Returns what the model reads of an observation; subclasses may say it in another way."""
@@ -226,25 +257,17 @@ class GymEnv(MultiTurnEnv):
         """Stops when the world has ended the episode."""
         return bool(state.get("gym_done"))
 
-    @stop
-    async def max_turns_reached(self, state: State) -> bool:
-        """Stops after ``max_episode_steps`` actions, of which the last is still taken: its reward counts."""
-        if not await super().max_turns_reached(state):
-            return False
-        last = state["trajectory"][-1]
-        if last["reward"] is None and not state.get("gym_done"):
-            await self.env_response([*last["prompt"], *last["completion"]], state)
-        return True
-
     @cleanup
     async def cleanup_env(self, state: State) -> None:
         """Closes the world; one that hangs is left behind after 10 seconds."""
-        settle_rewards(state)
-        world, thread = state.pop("gym_env", None), state.pop("gym_thread", None) or OwnThread()
-        try:
-            if hasattr(world, "close"):
-                await asyncio.wait_for(thread.call(world.close), _CLOSE_SECONDS)
-        except TimeoutError:
-            logger.warning("%s did not close within %s s and is left behind", type(world).__name__, _CLOSE_SECONDS)
-        finally:
-            thread.end()
+        await _close(state.pop("gym_env", None), state.pop("gym_thread", None) or OwnThread())
+
+
+async def _close(world: Any, thread: OwnThread) -> None:
+    try:
+        if hasattr(world, "close"):
+            await asyncio.wait_for(thread.call(world.close), _CLOSE_SECONDS)
+    except TimeoutError:
+        logger.warning("%s did not close within %s s and is left behind", type(world).__name__, _CLOSE_SECONDS)
+    finally:
+        thread.end()

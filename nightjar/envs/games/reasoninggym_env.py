@@ -6,9 +6,11 @@ Needs the extra ``reasoning-gym``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
+from nightjar.envs.games.episodes import overridden, splits
 from nightjar.envs.singleturn import SingleTurnEnv
 from nightjar.messages import Messages
 from nightjar.packages.extras import import_extra
@@ -71,9 +73,10 @@ class ReasoningGymEnv(SingleTurnEnv):
         self.seed = seed
         self.rg_dataset = self.build_rg_dataset(gym, num_train_examples + num_eval_examples, seed=seed)
         parser = parser or XMLParser(fields=["answer"])
+        own = overridden(self, "rg_to_hf", ReasoningGymEnv)
+        rows = partial(_rows, self.rg_dataset)
         super().__init__(
-            dataset=lambda: self._split(0),
-            eval_dataset=(lambda: self._split(1)) if num_eval_examples > 0 else None,
+            **splits(rows, num_train_examples, num_eval_examples, own and partial(own, self.rg_dataset)),
             system_prompt=__getattr__("DEFAULT_SYSTEM_PROMPT") if system_prompt is ... else system_prompt,
             parser=parser,
             rubric=self._build_rubric(parser),
@@ -111,16 +114,8 @@ class ReasoningGymEnv(SingleTurnEnv):
         from datasets import Dataset
 
         train, total = self.num_train_examples, self.num_train_examples + self.num_eval_examples
-        return (
-            Dataset.from_list(_rows(rg_dataset, range(train))),
-            Dataset.from_list(_rows(rg_dataset, range(train, total))),
-        )
-
-    def _split(self, which: int) -> Any:
-        if type(self).rg_to_hf is not ReasoningGymEnv.rg_to_hf:
-            return self.rg_to_hf(self.rg_dataset)[which]
-        ends = (0, self.num_train_examples, self.num_train_examples + self.num_eval_examples)
-        return _rows(self.rg_dataset, range(ends[which], ends[which + 1]))
+        rows = _rows(rg_dataset, range(total))
+        return Dataset.from_list(rows[:train]), Dataset.from_list(rows[train:])
 
 
 def _import(module: str) -> Any:
@@ -137,7 +132,7 @@ def _fields(item: str | dict[str, Any]) -> dict[str, Any]:
 
 
 def _rows(rg_dataset: Any, indexes: range) -> list[dict[str, Any]]:
-    problems = ((index, rg_dataset[index]) for index in indexes)
+    problems = [(index, rg_dataset[index]) for index in indexes]
     return [
         {
             "question": problem["question"],

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from nightjar.calling import call
 from nightjar.calling.decorators import cleanup
-from nightjar.envs.games.gym_steps import json_ready
+from nightjar.envs.games.episodes import json_ready, overridden, splits
 from nightjar.envs.games.textarena_games import Luck, make_game, start_game, unwrapped
 from nightjar.envs.multiturn import MultiTurnEnv
 from nightjar.messages import Messages, UserMessage
@@ -87,9 +87,9 @@ class TextArenaEnv(MultiTurnEnv):
         self._unstarted = self._copy(self.ta_env)
         with Luck(seed).drawn_by(self.ta_env):
             self._opening = start_game(self.ta_env, game)
+        own = overridden(self, "ta_to_hf", TextArenaEnv)
         super().__init__(
-            dataset=lambda: self._split(0),
-            eval_dataset=(lambda: self._split(1)) if num_eval_examples > 0 else None,
+            **splits(self._rows, num_train_examples, num_eval_examples, own),
             system_prompt=system_prompt,
             parser=parser or XMLParser(fields=["think", "guess"], answer_field="guess"),
             rubric=rubric,
@@ -111,16 +111,8 @@ class TextArenaEnv(MultiTurnEnv):
         """Returns the datasets to train and to evaluate on."""
         from datasets import Dataset
 
-        total = self.num_train_examples + self.num_eval_examples
-        train = Dataset.from_list(self._rows(range(self.num_train_examples)))
-        evaluate = self._rows(range(self.num_train_examples, total))
-        return train, Dataset.from_list(evaluate) if evaluate else None
-
-    def _split(self, which: int) -> Any:
-        if type(self).ta_to_hf is not TextArenaEnv.ta_to_hf:
-            return self.ta_to_hf()[which]
-        ends = (0, self.num_train_examples, self.num_train_examples + self.num_eval_examples)
-        return self._rows(range(ends[which], ends[which + 1]))
+        train, evaluate = splits(self._rows, self.num_train_examples, self.num_eval_examples).values()
+        return Dataset.from_list(train()), Dataset.from_list(evaluate()) if evaluate else None
 
     def _rows(self, positions: range) -> list[dict[str, Any]]:
         if not self._has_secret_word:

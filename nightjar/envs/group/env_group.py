@@ -13,8 +13,7 @@ from nightjar.calling.decorators import teardown
 from nightjar.clients import Client
 from nightjar.data import Examples
 from nightjar.envs.environment import Environment
-from nightjar.envs.group.env_group_rubric import EnvGroupRubric
-from nightjar.envs.group.routes import child_info, joined_info, route_of
+from nightjar.envs.group.env_group_rubric import EnvGroupRubric, child_info, joined_info, route_of
 from nightjar.envs.singleturn import SingleTurnEnv
 from nightjar.envs.teardown import tear_down
 from nightjar.messages import Messages
@@ -58,11 +57,11 @@ class EnvGroup(Environment):
                 f"for {len(self.envs)} environments"
             )
         self.env_map = dict(zip(self.env_names, self.envs, strict=True))
-        train = {name: env.train_examples for name, env in self.env_map.items()}
+        train = {name: env.train_examples for name, env in self.env_map.items() if env.train_examples is not None}
         has_eval = any(env.has_eval_examples for env in self.envs)
         super().__init__(
-            dataset=_joined({name: examples for name, examples in train.items() if examples is not None}),
-            eval_dataset=_joined({name: env.examples for name, env in self.env_map.items()}) if has_eval else None,
+            dataset=_JoinedRows(train) if train else None,
+            eval_dataset=_JoinedRows({name: env.examples for name, env in self.env_map.items()}) if has_eval else None,
             rubric=EnvGroupRubric(self.env_map),
             **kwargs,
         )
@@ -128,8 +127,8 @@ class EnvGroup(Environment):
     ) -> State:
         """Returns the state that the example's environment begins with."""
         env, child, route = self._child(input)
-        state = await env.init_state(child, client, model, {**self.own_sampling_args, **(sampling_args or {})})
-        return _with_route(state, route)
+        merged = {**self.own_sampling_args, **(sampling_args or {})}
+        return _with_route(await env.init_state(child, client, model, merged), route)
 
     async def rollout(
         self,
@@ -175,10 +174,6 @@ def _with_route(state: State, route: Sequence[str]) -> State:
     if not was_changed:
         state.remember_input("info")
     return state
-
-
-def _joined(parts: Mapping[str, Examples]) -> _JoinedRows | None:
-    return _JoinedRows(parts) if parts else None
 
 
 class _JoinedRows(Sequence[dict[str, Any]]):

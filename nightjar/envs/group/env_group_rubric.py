@@ -1,4 +1,4 @@
-"""``EnvGroupRubric``: scores each rollout with the rubric of its environment."""
+"""``EnvGroupRubric``: scores each rollout with the rubric of its environment, which ``info["env_id"]`` names."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from nightjar.envs.group.routes import child_info, joined_info, route_of
+import orjson
+
 from nightjar.rollout.state import State
 from nightjar.rubrics import Rubric
 from nightjar.rubrics.handlers import run_all
 
 if TYPE_CHECKING:
     from nightjar.envs.environment import Environment
+
+
+KEY = "env_id"
 
 
 class EnvGroupRubric(Rubric):
@@ -27,11 +31,6 @@ class EnvGroupRubric(Rubric):
 
     Attributes:
         all_reward_names: the names of all metrics, sorted.
-
-    Example:
-        >>> from nightjar.envs import SingleTurnEnv
-        >>> EnvGroupRubric({"sums": SingleTurnEnv(dataset=[{"question": "2+2"}])}).all_reward_names
-        ['num_turns']
     """
 
     def __init__(self, env_map: Mapping[str, Environment]) -> None:
@@ -111,3 +110,43 @@ def _inside(states: Sequence[State]) -> Iterator[None]:
         for state, route in zip(states, routes, strict=True):
             if route:
                 state["input"]["info"] = joined_info(state["input"]["info"], route)
+
+
+def route_of(info: Any) -> list[str]:
+    """Returns the names on the way to an example's environment, the outermost first; empty where there are none.
+
+    Raises:
+        ValueError: ``env_id`` is neither a text nor a list.
+    """
+    value = _as_dict(info).get(KEY)
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Sequence):
+        return [str(name) for name in value]
+    raise ValueError(f"info['env_id'] must be a text or a list of texts, found {value!r}")
+
+
+def joined_info(info: Any, route: Sequence[str]) -> dict[str, Any]:
+    """Returns an example's info with a route."""
+    return {**_as_dict(info), KEY: route[0] if len(route) == 1 else list(route)}
+
+
+def child_info(info: Any, route: Sequence[str]) -> dict[str, Any]:
+    """Returns an example's info as the environment at the first name of its route knows it."""
+    inner = list(route[1:])
+    own = {key: value for key, value in _as_dict(info).items() if key != KEY}
+    return joined_info(own, inner) if inner else own
+
+
+def _as_dict(info: Any) -> dict[str, Any]:
+    if isinstance(info, str):
+        info = orjson.loads(info)
+    if info is None:
+        return {}
+    if not isinstance(info, Mapping):
+        raise ValueError(  # noqa: TRY004 - of its kind here
+            f"The info of an example in a group must be a dict, found {info!r}"
+        )
+    return dict(info)

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shlex
+import threading
+from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from nightjar.calling.background_loop import BackgroundLoop
 from nightjar.envs.mcp.content import tool_content
-from nightjar.envs.mcp.last_lines import LastLines
 from nightjar.errors import InfraError
 from nightjar.messages import Tool
 
@@ -27,6 +29,10 @@ logger = logging.getLogger(__name__)
 
 START_TIMEOUT_SECONDS = 60.0
 """How long a server may take until it has named its tools; one that installs itself first takes its time."""
+
+_LINES = 20
+_LINE_CHARACTERS = 2000
+_READ_SECONDS = 0.2
 
 
 @dataclass
@@ -40,10 +46,6 @@ class MCPServerConfig:
         env: environment variables it gets besides a few harmless ones such as PATH and HOME.
         description: what it is for; for people.
         start_timeout_seconds: how long it may take until it has named its tools.
-
-    Example:
-        >>> MCPServerConfig("files", "npx", ["-y", "@modelcontextprotocol/server-filesystem", "."]).name
-        'files'
     """
 
     name: str
@@ -55,23 +57,13 @@ class MCPServerConfig:
 
     @classmethod
     def of(cls, value: MCPServerConfig | Mapping[str, Any]) -> MCPServerConfig:
-        """Makes one of a dict with these keys; others are ignored, with a warning.
-
-        Example:
-            >>> MCPServerConfig.of({"name": "files", "command": "files-server"}).command
-            'files-server'
-        """
+        """Makes one of a dict with these keys; others are ignored, with a warning."""
         if isinstance(value, MCPServerConfig):
             return value
         known = {field.name for field in fields(cls)} & value.keys()
         if unknown := sorted(value.keys() - known):
             logger.warning("MCP server %r: settings that are not known: %s", value.get("name"), ", ".join(unknown))
         return cls(**{name: value[name] for name in known})
-
-    @property
-    def command_line(self) -> str:
-        """The command and its arguments, as a shell takes them."""
-        return shlex.join([self.command, *(self.args or [])])
 
 
 class MCPServerConnection:
@@ -85,25 +77,6 @@ class MCPServerConnection:
     Attributes:
         tools: what the server offers, by name, as it described them when it started last.
         loop: the event loop in which the connection lives; None until it is needed.
-
-    Example:
-        >>> import sys
-        >>> server = '''
-        ... from mcp.server.mcpserver import MCPServer
-        ... server = MCPServer("greeter")
-        ... @server.tool()
-        ... def greet(name: str) -> str:
-        ...     return f"Hello {name}"
-        ... server.run()
-        ... '''
-        >>> async def greet():
-        ...     connection = MCPServerConnection(MCPServerConfig("greeter", sys.executable, ["-c", server]))
-        ...     tools = await connection.connect()
-        ...     said = [await connection.call_tool(name, {"name": "Ada"}) for name in tools]
-        ...     await connection.disconnect()
-        ...     return said
-        >>> asyncio.run(greet())
-        ['Hello Ada']
     """
 
     def __init__(
@@ -117,7 +90,7 @@ class MCPServerConnection:
         self.tools: dict[str, MCPTool] = {}
         self.loop: asyncio.AbstractEventLoop | None = None
         self._background = background or BackgroundLoop(f"nightjar-mcp-{config.name}")
-        self._stderr = LastLines()
+        self._stderr = _LastLines()
         self._starting = asyncio.Lock()
         self._stop = asyncio.Event()
         self._client: Client | None = None
@@ -219,10 +192,12 @@ class MCPServerConnection:
             self.logger.info("MCP server %r ended", self.config.name)
 
     def _start_error(self, error: Exception) -> InfraError:
-        late = f"it did not answer within {self.config.start_timeout_seconds:g} s"
+        config = self.config
+        late = f"it did not answer within {config.start_timeout_seconds:g} s"
         reason = late if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
+        command = shlex.join([config.command, *(config.args or [])])
         return InfraError(
-            f"MCP server {self.config.name!r} did not start: {reason}. Its command is {self.config.command_line!r}"
+            f"MCP server {config.name!r} did not start: {reason}. Its command is {command!r}"
             f"{self._stderr.quoted()}. Run the command to see what is wrong."
         )
 
@@ -234,13 +209,6 @@ class MCPToolWrapper:
         server_name: which server it belongs to.
         tool: as the server describes it.
         server_connection: how the server is reached.
-
-    Example:
-        >>> from mcp.types import Tool
-        >>> connection = MCPServerConnection(MCPServerConfig("greeter", "greeter-server"))
-        >>> tool = Tool(name="greet", description="Greets.", input_schema={"type": "object"})
-        >>> MCPToolWrapper("greeter", tool, connection).to_tool_def()
-        Tool(name='greet', description='Greets.', parameters={'type': 'object'}, strict=None)
     """
 
     def __init__(self, server_name: str, tool: MCPTool, server_connection: MCPServerConnection) -> None:
@@ -273,3 +241,32 @@ async def _list_tools(client: Client) -> list[MCPTool]:
         page = await client.list_tools(cursor=page.next_cursor)
         tools += page.tools
     return tools
+
+
+class _LastLines:
+    """Reads what a process writes to stderr, so that it never blocks, and keeps the last lines."""
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque(maxlen=_LINES)
+        self._reader: threading.Thread | None = None
+
+    def open(self) -> TextIO:
+        """Returns a file for a process to write to; what an earlier one wrote is forgotten."""
+        read_end, write_end = os.pipe()
+        self._lines = deque(maxlen=_LINES)
+        self._reader = threading.Thread(target=_read_lines, args=(read_end, self._lines), daemon=True)
+        self._reader.start()
+        return os.fdopen(write_end, "w")
+
+    def quoted(self) -> str:
+        """Returns the last lines as the end of a sentence; nothing where there are none."""
+        if self._reader is not None:
+            self._reader.join(_READ_SECONDS)
+        text = "\n".join(self._lines).strip()
+        return f"; it wrote to stderr: {text}" if text else ""
+
+
+def _read_lines(read_end: int, lines: deque[str]) -> None:
+    with os.fdopen(read_end, errors="replace") as stream:
+        while line := stream.readline(_LINE_CHARACTERS):
+            lines.append(line.rstrip())

@@ -4,57 +4,39 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nightjar.calling import call
 from nightjar.envs.openenv.project import OpenEnvError
-from nightjar.messages import Messages, Tool, ToolCall, normalize_messages
+from nightjar.messages import Messages, ToolCall, normalize_messages
 
 PromptRenderer = Callable[..., Any]
 
-_TOOL_ACTIONS = frozenset({"list_tools", "call_tool"})
+_TOOL_ACTION = re.compile('"(list_tools|call_tool)"')
 
 
 async def render_messages(renderer: PromptRenderer, observation: Any, context: str, **details: Any) -> Messages:
-    """Returns what a prompt renderer makes of an observation.
-
-    Args:
-        renderer: takes the observation, and by name what it wants of ``context`` and ``details``. It may be async.
-        observation: as the server sent it.
-        context: ``"reset"`` or ``"step"``.
-        **details: ``action_schema``, ``contract``, ``seed``.
+    """Returns what a prompt renderer, sync or async, makes of an observation and of those details that it names.
 
     Raises:
         OpenEnvError: it returned something else than messages with content.
-
-    Example:
-        >>> import asyncio
-        >>> def render(observation, context):
-        ...     return [{"role": "user", "content": f"{context}: {observation['prompt']}"}]
-        >>> asyncio.run(render_messages(render, {"prompt": "Hi"}, "reset", seed=0))[0].content
-        'reset: Hi'
     """
-    wanted = _wanted(renderer, {"context": context, **details})
-    rendered = await call(renderer, observation, **wanted)
+    offered = {"context": context, **details}
+    parameters = inspect.signature(renderer).parameters
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        offered = {name: value for name, value in offered.items() if name in parameters}
+    rendered = await call(renderer, observation, **offered)
     if not isinstance(rendered, list) or not rendered:
         raise OpenEnvError(
             f"prompt_renderer must return a non-empty list of chat messages for {context}, found {rendered!r}"
         )
     messages = normalize_messages(rendered, field_name=f"prompt_renderer for {context}")
-    empty = [position for position, message in enumerate(messages) if message.content is None]
-    if empty:
-        raise OpenEnvError(f"prompt_renderer returned a message without content for {context}, at index {empty[0]}")
+    for position, message in enumerate(messages):
+        if message.content is None:
+            raise OpenEnvError(f"prompt_renderer returned a message without content for {context}, at index {position}")
     return messages
-
-
-def _wanted(renderer: PromptRenderer, details: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        parameters = inspect.signature(renderer).parameters
-    except (TypeError, ValueError):
-        return dict(details)
-    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    return {name: value for name, value in details.items() if takes_all or name in parameters}
 
 
 def parse_action(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,22 +68,14 @@ def parse_action(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _single_text_field(schema: Mapping[str, Any]) -> str | None:
-    """Returns the one required field, or else the one field that there is, where it is a text."""
-    properties = schema.get("properties")
-    if not isinstance(properties, dict):
-        return None
-    required = [name for name in schema.get("required") or [] if isinstance(name, str)]
-    for names in (required, list(properties)):
-        if len(names) == 1 and _is_text(properties.get(names[0])):
-            return names[0]
-    return None
+    """Returns the one required field, or the one field that there is, where it is a text."""
+    properties = schema.get("properties") or {}
+    names = schema.get("required") or list(properties)
+    is_text = len(names) == 1 and properties.get(names[0], {}).get("type") == "string"
+    return names[0] if is_text else None
 
 
-def _is_text(field: Any) -> bool:
-    return isinstance(field, dict) and field.get("type") == "string"
-
-
-def takes_tool_calls(schema: Any) -> bool:
+def takes_tool_calls(schema: Mapping[str, Any] | None) -> bool:
     """Says whether an action schema is that of tool calls.
 
     Example:
@@ -110,37 +84,8 @@ def takes_tool_calls(schema: Any) -> bool:
         >>> takes_tool_calls({"properties": {"message": {"type": "string"}}})
         False
     """
-    properties = schema.get("properties", {}) if isinstance(schema, dict) else {}
-    is_call = isinstance(properties, dict) and {"tool_name", "arguments"} <= properties.keys()
-    return is_call or _names_tool_action(schema)
-
-
-def _names_tool_action(schema: Any) -> bool:
-    if isinstance(schema, list):
-        return any(_names_tool_action(item) for item in schema)
-    if not isinstance(schema, dict):
-        return False
-    allowed = schema.get("enum")
-    if isinstance(allowed, list) and any(value in _TOOL_ACTIONS for value in allowed if isinstance(value, str)):
-        return True
-    return any(_names_tool_action(value) for value in schema.values())
-
-
-def tool_definitions(tools: Iterable[Mapping[str, Any]]) -> list[Tool]:
-    """Returns tools as MCP describes them as those that a model is offered.
-
-    Example:
-        >>> tool_definitions([{"name": "echo", "inputSchema": {"type": "object"}}])[0].parameters
-        {'type': 'object'}
-    """
-    return [
-        Tool(
-            name=tool.get("name", ""),
-            description=tool.get("description") or "",
-            parameters=tool.get("input_schema") or tool.get("inputSchema") or {"type": "object", "properties": {}},
-        )
-        for tool in tools
-    ]
+    has_fields = {"tool_name", "arguments"} <= ((schema or {}).get("properties") or {}).keys()
+    return has_fields or _TOOL_ACTION.search(json.dumps(schema)) is not None
 
 
 def tool_action(tool_call: ToolCall) -> dict[str, Any]:

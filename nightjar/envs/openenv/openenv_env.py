@@ -4,50 +4,52 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from nightjar.calling.blocking import outside_loops
+from nightjar.calling import run_sync
 from nightjar.calling.decorators import cleanup, stop, teardown
-from nightjar.envs.games.gym_steps import EpisodicSumRubric, settle_rewards
-from nightjar.envs.multiturn import MultiTurnEnv
-from nightjar.envs.openenv.answers import ServerRefusedError, StepResult
+from nightjar.envs.games.episodes import EpisodeEnv, EpisodicSumRubric, splits
 from nightjar.envs.openenv.messages import (
     PromptRenderer,
     parse_action,
     render_messages,
     takes_tool_calls,
     tool_action,
-    tool_definitions,
     tool_result,
 )
-from nightjar.envs.openenv.project import OpenEnvError, calling_project, project_folder, read_manifest
-from nightjar.envs.openenv.server import OpenEnvServer, ServerLimits
-from nightjar.envs.openenv.servers import OpenEnvServers, StartRetries, reset_patiently
+from nightjar.envs.openenv.project import OpenEnvError, calling_project, needed_packages, packed, read_manifest
+from nightjar.envs.openenv.server import (
+    OpenEnvServer,
+    ServerRefusedError,
+    ServerUnreachableError,
+    StepResult,
+)
+from nightjar.envs.sandboxed.sandbox_env import retrying
 from nightjar.envs.tools.schema import is_valid_tool_content_parts
-from nightjar.messages import Messages, ToolCall, ToolMessage, UserMessage, content_text, dump_messages
+from nightjar.messages import Messages, Tool, ToolCall, ToolMessage, UserMessage, content_text, dump_messages
 from nightjar.rollout.state import State
 from nightjar.rubrics import Rubric
-from nightjar.sandboxes import SandboxProvider
+from nightjar.sandboxes import CreateSandboxRequest, SandboxCreationError, SandboxProvider, SandboxRefusedError
 from nightjar.sandboxes.choosing import choose_provider
+
+_RESETS = 5
+_RESET_PAUSE_SECONDS = 0.25
 
 
 class OpenEnvEpisodicSumRubric(EpisodicSumRubric):
-    """Rewards an episode with the sum of its steps' rewards.
-
-    Example:
-        >>> OpenEnvEpisodicSumRubric().weights
-        [1.0]
-    """
+    """Rewards an episode with the sum of its steps' rewards."""
 
 
-class OpenEnvEnv(MultiTurnEnv):
+class OpenEnvEnv(EpisodeEnv):
     """Plays episodes in the world of an OpenEnv project, with actions (``gym``) or tool calls (``mcp``).
 
     Each rollout has a sandbox with the project's server in it. In a container that is the project's image; a local
     sandbox gets a copy of the project and of what its ``pyproject.toml`` depends on, as installed here. Nothing but the
-    relay's pipe leads out. Each example is an episode with a seed of its own, in ``info["seed"]``; what the model is
-    asked with is what the world shows after a reset with it, and the datasets are made when they are first needed.
+    connections to that server leads out. Each example is an episode with a seed of its own, in ``info["seed"]``; what
+    the model is asked with is what the world shows after a reset with it, and the datasets are made when they are first
+    needed.
 
     Args:
         openenv_project: the project's folder, with ``.build.json``; ``proj`` beside the calling file unless given.
@@ -76,18 +78,9 @@ class OpenEnvEnv(MultiTurnEnv):
     Raises:
         ValueError: there is no ``prompt_renderer``, or no such folder.
         OpenEnvError: the project has no usable ``.build.json``.
-
-    Example:
-        >>> import tempfile
-        >>> manifest = '{"image": "echo:1", "start_command": "python3 server.py", "contract": "gym"}'
-        >>> def render(observation):
-        ...     return [{"role": "user", "content": observation["prompt"]}]
-        >>> with tempfile.TemporaryDirectory() as project:
-        ...     _ = Path(project, ".build.json").write_text(manifest)
-        ...     env = OpenEnvEnv(project, prompt_renderer=render)
-        >>> env.manifest.port
-        8000
     """
+
+    done_key = "openenv_done"
 
     def __init__(
         self,
@@ -118,52 +111,63 @@ class OpenEnvEnv(MultiTurnEnv):
                 "OpenEnvEnv requires `prompt_renderer`: a function from an observation to a non-empty list of messages"
             )
         self.openenv_project = str(calling_project(__file__) if openenv_project is None else openenv_project)
-        folder = project_folder(self.openenv_project)
-        self.manifest = read_manifest(folder)
+        self._folder = Path(self.openenv_project).expanduser().resolve()
+        if not self._folder.is_dir():
+            raise ValueError(f"OpenEnvEnv requires a local OpenEnv project directory. Got: {self.openenv_project}")
+        self.manifest = read_manifest(self._folder)
         self.num_train_examples = num_train_examples
         self.num_eval_examples = num_eval_examples
         self.seed = seed
+        self.ask_after_end = ask_after_end
         self.prompt_renderer = prompt_renderer
         self.startup_timeout_seconds = startup_timeout_seconds
         self.startup_poll_interval_seconds = startup_poll_interval_seconds
         self.health_request_timeout_seconds = health_request_timeout_seconds
         self.schema_request_timeout_seconds = schema_request_timeout_seconds
         self.message_timeout_seconds = message_timeout_seconds
-        retries = StartRetries(max_retries, base_delay, backoff_factor, max_backoff_seconds, jitter)
-        self._servers = OpenEnvServers(folder, self.manifest, retries)
         self.sandbox_provider = sandbox_provider
         self._provider: SandboxProvider | None = None
-        self.ask_after_end = ask_after_end
+        self._servers: set[OpenEnvServer] = set()
         self._action_schema: dict[str, Any] | None = None
-        self._mcp_tools: list[dict[str, Any]] | None = None
+        self._tools: list[Tool] | None = None
         super().__init__(
-            dataset=lambda: self._rows(0, num_train_examples),
-            eval_dataset=(lambda: self._rows(num_train_examples, num_eval_examples)) if num_eval_examples > 0 else None,
+            **splits(self._rows, num_train_examples, num_eval_examples),
             rubric=rubric or OpenEnvEpisodicSumRubric(parser=kwargs.get("parser")),
             max_turns=max_turns,
-            message_type="chat",
             **kwargs,
         )
+        delays = (max_retries, base_delay, backoff_factor, max_backoff_seconds, jitter)
+        self._start_patiently = retrying(self.logger, *delays, may_heal=_may_heal)(self._start_once)
 
-    def _rows(self, start: int, count: int) -> list[dict[str, Any]]:
-        seeds = range(self.seed + start, self.seed + start + count)
-        return outside_loops(lambda: asyncio.run(self._first_prompts(seeds))) if count > 0 else []
+    def _rows(self, positions: range) -> list[dict[str, Any]]:
+        seeds = range(self.seed + positions.start, self.seed + positions.stop)
+        return run_sync(self._first_prompts(seeds)) if seeds else []
 
     async def _first_prompts(self, seeds: range) -> list[dict[str, Any]]:
         server = await self._start_server()
         try:
-            is_mcp = server.contract == "mcp"
-            schema = await self._fetch_action_schema(server) if is_mcp else None
+            schema = await self._fetch_action_schema(server) if server.contract == "mcp" else None
             await server.connect()
             rows = []
             for seed in seeds:
-                shown = await reset_patiently(server, seed)
+                shown = await self._reset(server, seed)
                 details = {"action_schema": schema, "contract": server.contract, "seed": seed}
                 prompt = await render_messages(self.prompt_renderer, shown.observation, "reset", **details)
                 rows.append({"prompt": dump_messages(prompt), "info": {"seed": seed}})
             return rows
         finally:
-            await self._servers.close(server)
+            await self._close(server)
+
+    async def _reset(self, server: OpenEnvServer, seed: int) -> StepResult:
+        """Starts an episode; where that fails, tries again with a new session, five times in all."""
+        for attempt in range(1, _RESETS):
+            try:
+                return await server.reset(seed)
+            except (ServerRefusedError, ServerUnreachableError) as error:
+                self.logger.warning("Reset with seed %s failed, attempt %s of %s: %s", seed, attempt, _RESETS, error)
+                await asyncio.sleep(_RESET_PAUSE_SECONDS * 2 ** (attempt - 1))
+                await server.connect()
+        return await server.reset(seed)
 
     async def setup_state(self, state: State, **kwargs: Any) -> State:  # noqa: ARG002 - environments are called so
         """Starts the rollout's server and an episode with the seed in ``info``."""
@@ -173,9 +177,8 @@ class OpenEnvEnv(MultiTurnEnv):
         state["openenv_action_schema"] = await self._fetch_action_schema(server)
         await server.connect()
         if server.contract == "mcp":
-            if self._mcp_tools is None:
-                self._mcp_tools = await server.tools()
-            state["tool_defs"] = tool_definitions(self._mcp_tools)
+            self._tools = self._tools or await server.tools()
+            state["tool_defs"] = self._tools
         info = state.get("info")
         shown = await server.reset(int(info.get("seed", 0)) if isinstance(info, dict) else 0)
         state["openenv_done"] = shown.done
@@ -184,14 +187,43 @@ class OpenEnvEnv(MultiTurnEnv):
     async def _start_server(self) -> OpenEnvServer:
         if self._provider is None:
             self._provider = await asyncio.to_thread(choose_provider, self.sandbox_provider)
-        limits = ServerLimits(
-            startup_seconds=self.startup_timeout_seconds,
-            poll_seconds=self.startup_poll_interval_seconds,
-            health_seconds=self.health_request_timeout_seconds,
-            schema_seconds=self.schema_request_timeout_seconds,
-            message_seconds=self.message_timeout_seconds,
+        server: OpenEnvServer = await self._start_patiently(self._provider)
+        return server
+
+    async def _start_once(self, provider: SandboxProvider) -> OpenEnvServer:
+        is_local = provider.name == "local"
+        request = CreateSandboxRequest(
+            name="openenv-env",
+            docker_image=self.manifest.image,
+            start_command=None,
+            cpu_cores=2,
+            memory_gb=4,
+            disk_size_gb=10,
+            environment_vars={"ENABLE_WEB_INTERFACE": "false"},
+            python_packages=needed_packages(self._folder) if is_local else [],
+            are_packages_optional=True,
         )
-        return await self._servers.start(self._provider, limits)
+        sandbox, files = provider.new_sandbox(request), self._files if is_local else None
+        server = OpenEnvServer(sandbox, self.manifest, files, self.message_timeout_seconds)
+        self._servers.add(server)
+        try:
+            await server.start(
+                self.startup_timeout_seconds, self.startup_poll_interval_seconds, self.health_request_timeout_seconds
+            )
+        except BaseException:
+            await self._close(server)
+            raise
+        return server
+
+    @cached_property
+    def _files(self) -> bytes:
+        return packed(self._folder)
+
+    async def _close(self, server: OpenEnvServer) -> None:
+        try:
+            await server.close()
+        finally:
+            self._servers.discard(server)
 
     async def _fetch_action_schema(self, server: OpenEnvServer) -> dict[str, Any]:
         """Returns the action schema, which is asked for once.
@@ -200,21 +232,18 @@ class OpenEnvEnv(MultiTurnEnv):
             OpenEnvError: it is not one for the contract in ``.build.json``.
         """
         if self._action_schema is None:
-            schema = await server.action_schema()
+            schema = await server.action_schema(self.schema_request_timeout_seconds)
             if takes_tool_calls(schema) != (server.contract == "mcp"):
-                found = "takes tool calls" if takes_tool_calls(schema) else "takes no tool calls"
                 raise OpenEnvError(
-                    f"OpenEnv contract mismatch: .build.json says {server.contract!r}, but the server {found}"
+                    f"OpenEnv contract mismatch: .build.json says {server.contract!r}, but the server takes "
+                    f"{'' if takes_tool_calls(schema) else 'no '}tool calls"
                 )
             self._action_schema = schema
         return self._action_schema
 
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Messages:  # noqa: ARG002
         """Takes the action, or makes the tool calls, that the model has just asked for."""
-        if state["openenv_contract"] == "mcp":
-            answer = await self._call_tools(messages, state)
-        else:
-            answer = await self._act(messages, state)
+        answer = await (self._call_tools if state["openenv_contract"] == "mcp" else self._act)(messages, state)
         if answer and state["openenv_done"] and not self.ask_after_end:
             state["final_env_response"] = answer
         return answer
@@ -229,7 +258,7 @@ class OpenEnvEnv(MultiTurnEnv):
                 raise
             step["reward"], state["openenv_done"] = 0.0, True
             return [UserMessage(content=f"Action Parsing Error: {error}")]
-        step["reward"], state["openenv_done"] = result.reward or 0.0, result.done
+        step["reward"], state["openenv_done"] = result.reward, result.done
         details = {"action_schema": schema, "contract": server.contract, "seed": None}
         return await render_messages(self.prompt_renderer, result.observation, "step", **details)
 
@@ -238,21 +267,17 @@ class OpenEnvEnv(MultiTurnEnv):
         answers: Messages = []
         rewards, is_done = 0.0, False
         for tool_call in calls:
-            content, result = await self._call_tool(state["openenv_server"], tool_call)
+            try:
+                result = await state["openenv_server"].step(tool_action(tool_call))
+            except (ValueError, ServerRefusedError) as error:
+                content: Any = f"Error: {error}"
+            else:
+                content = _tool_content(tool_result(result.observation))
+                rewards += result.reward
+                is_done = is_done or result.done
             answers.append(ToolMessage(content=content, tool_call_id=tool_call.id))
-            rewards += (result.reward or 0.0) if result else 0.0
-            is_done = is_done or bool(result and result.done)
         state["trajectory"][-1]["reward"], state["openenv_done"] = rewards, is_done
         return answers
-
-    async def _call_tool(self, server: OpenEnvServer, tool_call: ToolCall) -> tuple[Any, StepResult | None]:
-        try:
-            result = await server.step(tool_action(tool_call))
-        except (ValueError, ServerRefusedError) as error:
-            return f"Error: {error}", None
-        content = tool_result(result.observation)
-        is_content = isinstance(content, str) or (content != [] and is_valid_tool_content_parts(content))
-        return content if is_content else json.dumps(content), result
 
     @stop
     async def openenv_done(self, state: State) -> bool:
@@ -264,32 +289,29 @@ class OpenEnvEnv(MultiTurnEnv):
         """Stops when the model calls no tool, or the world has ended the episode."""
         if state.get("openenv_contract") != "mcp":
             return False
-        if state.get("openenv_done"):
-            return True
-        return bool(state["trajectory"]) and not state["trajectory"][-1]["completion"][-1].get("tool_calls")
-
-    @stop
-    async def max_turns_reached(self, state: State) -> bool:
-        """Stops after ``max_turns`` model calls; what the last one asked for is still done: its reward counts."""
-        if not await super().max_turns_reached(state):
-            return False
-        last = state["trajectory"][-1]
-        if last["reward"] is None and not state.get("openenv_done"):
-            await self.env_response([*last["prompt"], *last["completion"]], state)
-        return True
+        has_answered = bool(state["trajectory"]) and not state["trajectory"][-1]["completion"][-1].get("tool_calls")
+        return bool(state.get("openenv_done")) or has_answered
 
     @cleanup
     async def cleanup_openenv(self, state: State) -> None:
         """Ends the rollout's server and its sandbox."""
-        settle_rewards(state)
-        server = state.pop("openenv_server", None)
-        if server is not None:
-            await self._servers.close(server)
+        if "openenv_server" in state:
+            await self._close(state.pop("openenv_server"))
 
     @teardown
     async def teardown_server(self) -> None:
         """Ends the servers that are left."""
-        await self._servers.close_all()
+        for server in list(self._servers):
+            await self._close(server)
         if self._provider is not None and self._provider is not self.sandbox_provider:
             self._provider.close()
             self._provider = None
+
+
+def _may_heal(error: BaseException) -> bool:
+    return isinstance(error, SandboxCreationError) and not isinstance(error, SandboxRefusedError)
+
+
+def _tool_content(result: Any) -> Any:
+    is_content = isinstance(result, str) or (result != [] and is_valid_tool_content_parts(result))
+    return result if is_content else json.dumps(result)

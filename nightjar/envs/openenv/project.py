@@ -12,18 +12,15 @@ import json
 import sys
 import tarfile
 import tomllib
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nightjar.errors import ConfigError
 
-Contract = Literal["gym", "mcp"]
-
 MANIFEST = ".build.json"
-_DEFAULT_PORT = 8000
 _LEFT_OUT = frozenset({".git", ".venv", "venv", "__pycache__", ".pytest_cache", "node_modules"})
 _IN_THE_IMAGE = (("/app/env", "{project}"), ("/app/.venv/bin/uvicorn", "python3 -m uvicorn"), ("/app/.venv/bin/", ""))
 
@@ -32,28 +29,27 @@ class OpenEnvError(ConfigError, RuntimeError):
     """An OpenEnv project, its server or its prompt renderer is not as it should be."""
 
 
-@dataclass(frozen=True, slots=True)
-class BuildManifest:
-    """What a project says about its server.
+class BuildManifest(BaseModel):
+    """What a project says about its server. Each description says what a field must be."""
 
-    Attributes:
-        image: what a container is made of.
-        port: where the server listens.
-        start_command: starts it, in the image.
-        contract: ``gym`` takes actions, ``mcp`` tool calls.
-    """
+    model_config = ConfigDict(frozen=True, str_strip_whitespace=True)
 
-    image: str
-    port: int
-    start_command: str
-    contract: Contract
+    image: str = Field(min_length=1, description="a non-empty string")
+    """What a container is made of."""
+    port: int = Field(default=8000, description="an integer")
+    """Where the server listens."""
+    start_command: str = Field(min_length=1, description="a non-empty string")
+    """Starts it, in the image."""
+    contract: Literal["gym", "mcp"] = Field(description="either 'gym' or 'mcp'")
+    """``gym`` takes actions, ``mcp`` tool calls."""
 
     def local_command(self, project: str) -> str:
         """Returns the start command for a copy of the project at another place, with the Python that is there.
 
         Example:
             >>> command = "cd /app/env && /app/.venv/bin/uvicorn server.app:app --port 8000"
-            >>> BuildManifest("echo:1", 8000, command, "gym").local_command("/workspace/project")
+            >>> manifest = BuildManifest(image="echo:1", start_command=command, contract="gym")
+            >>> manifest.local_command("/workspace/project")
             'cd /workspace/project && python3 -m uvicorn server.app:app --port 8000'
         """
         command = self.start_command
@@ -69,21 +65,9 @@ def calling_project(own_file: str) -> Path:
         own_file: the file of the environment class, which is passed over.
     """
     frame = sys._getframe(1)  # noqa: SLF001 - inspect.stack() reads every source file on the way
-    while frame.f_back is not None and frame.f_code.co_filename in {own_file, __file__}:
+    while frame.f_back is not None and frame.f_code.co_filename == own_file:
         frame = frame.f_back
     return Path(frame.f_code.co_filename).resolve().parent / "proj"
-
-
-def project_folder(openenv_project: str | Path) -> Path:
-    """Returns the project's folder.
-
-    Raises:
-        ValueError: there is none.
-    """
-    folder = Path(openenv_project).expanduser().resolve()
-    if not folder.is_dir():
-        raise ValueError(f"OpenEnvEnv requires a local OpenEnv project directory. Got: {openenv_project}")
-    return folder
 
 
 def read_manifest(project: Path) -> BuildManifest:
@@ -91,13 +75,6 @@ def read_manifest(project: Path) -> BuildManifest:
 
     Raises:
         OpenEnvError: it is missing or broken; the field is named.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = Path(folder, MANIFEST).write_text('{"image": "a:1", "start_command": "b", "contract": "mcp"}')
-        ...     read_manifest(Path(folder))
-        BuildManifest(image='a:1', port=8000, start_command='b', contract='mcp')
     """
     path = project / MANIFEST
     try:
@@ -108,36 +85,20 @@ def read_manifest(project: Path) -> BuildManifest:
         raise OpenEnvError(f"Cannot read {str(path)!r}: {error}. Build it again with vf-build") from error
     if not isinstance(raw, dict):
         raise OpenEnvError(f"Invalid {MANIFEST}: expected a JSON object, found {raw!r}")
-    contract = raw.get("contract")
-    if contract not in {"gym", "mcp"}:
-        raise OpenEnvError(f"Invalid {MANIFEST}: `contract` must be either 'gym' or 'mcp', found {contract!r}")
-    return BuildManifest(_text(raw, "image"), _port(raw), _text(raw, "start_command"), cast("Contract", contract))
-
-
-def _text(raw: dict[str, Any], field: str) -> str:
-    value = raw.get(field)
-    if not isinstance(value, str) or not value.strip():
-        raise OpenEnvError(f"Invalid {MANIFEST}: `{field}` must be a non-empty string, found {value!r}")
-    return value.strip()
-
-
-def _port(raw: dict[str, Any]) -> int:
     try:
-        return int(raw.get("port", _DEFAULT_PORT))
-    except (TypeError, ValueError):
-        raise OpenEnvError(f"Invalid {MANIFEST}: `port` must be an integer, found {raw['port']!r}") from None
+        return BuildManifest.model_validate(raw)
+    except ValidationError as error:
+        field = str(error.errors()[0]["loc"][0])
+        wanted = BuildManifest.model_fields[field].description
+        raise OpenEnvError(f"Invalid {MANIFEST}: `{field}` must be {wanted}, found {raw.get(field)!r}") from None
 
 
 def packed(project: Path) -> bytes:
     """Returns the project's files as a compressed tar archive, without caches and version control."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w:gz", compresslevel=1) as tar:
-        tar.add(project, arcname=".", filter=_keep)
+        tar.add(project, arcname=".", filter=lambda file: None if _LEFT_OUT & set(Path(file.name).parts) else file)
     return archive.getvalue()
-
-
-def _keep(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    return None if _LEFT_OUT & set(Path(member.name).parts) else member
 
 
 def needed_packages(project: Path) -> list[str]:

@@ -1,108 +1,159 @@
-"""An OpenEnv server in a sandbox, and the conversation with it through a relay inside."""
+"""An OpenEnv server in a sandbox, and the conversation with it.
+
+A sandbox has no network, so the server's port cannot be reached. For each connection a small process inside carries the
+bytes between its pipes and the port, and on this side there is a Unix socket, over which aiohttp speaks as usual.
+
+A world lives as long as its WebSocket at ``/ws``; with the plain ``/reset`` and ``/step`` of such a server each request
+gets a new world. Servers without ``/ws`` keep their one world between requests, and are asked over these.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import logging
+import tempfile
 from collections import deque
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nightjar.envs.openenv.answers import StepResult, refusal, step_result
 from nightjar.envs.openenv.project import BuildManifest, OpenEnvError
 from nightjar.errors import SandboxError
-from nightjar.sandboxes import Output, Sandbox, SandboxProcess, Stream
+from nightjar.messages import Tool
+from nightjar.sandboxes import Sandbox, SandboxProcess, Stream
+from nightjar.sandboxes.sandbox import finish
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    import aiohttp
 
-PROJECT = "project"
-_RELAY = Path(__file__).with_name("relay.py")
-_PYTHON = 'exec "$(command -v python3 || command -v python || echo /app/.venv/bin/python)" -u -c "$1" "$2"'
+_TUNNEL = """
+import os, socket, sys, threading
+port = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+def inwards():
+    while data := os.read(0, 65536):
+        port.sendall(data)
+    port.shutdown(socket.SHUT_WR)
+threading.Thread(target=inwards, daemon=True).start()
+while data := port.recv(65536):
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+"""
+_PYTHON = 'exec "$(command -v python3 || command -v python || echo /app/.venv/bin/python)" -S -c "$1" "$2"'
+_UNPACK = "mkdir project && tar -xzf project.tar.gz -C project && rm project.tar.gz"
 _CONNECT_SECONDS = 10.0
-_SLACK_SECONDS = 10.0
-_UPLOAD_SECONDS = 120.0
+_CLOSE_SECONDS = 1.0
+_UNPACK_SECONDS = 120.0
 _LOG_CHARACTERS = 4000
-_MAX_ANSWER_BYTES = 128 * 2**20
-_OK = 200
+_MAX_ANSWER_BYTES = 100 * 2**20
+_OK, _BAD_REQUEST, _UNPROCESSABLE = 200, 400, 422
 
 
 @dataclass(frozen=True, slots=True)
-class ServerLimits:
-    """How long to wait for a server.
+class StepResult:
+    """What a server answers to ``reset`` and ``step``; the reward is 0.0 where it gives none."""
 
-    Attributes:
-        startup_seconds: until it is healthy.
-        poll_seconds: between two looks at its health at the most; the first follow each other faster.
-        health_seconds: for an answer from ``/health``.
-        schema_seconds: for an answer from ``/schema``.
-        message_seconds: for an answer to a message.
-
-    Example:
-        >>> ServerLimits(startup_seconds=120).message_seconds
-        60.0
-    """
-
-    startup_seconds: float = 30.0
-    poll_seconds: float = 1.0
-    health_seconds: float = 2.0
-    schema_seconds: float = 5.0
-    message_seconds: float = 60.0
+    observation: Any
+    reward: float
+    done: bool
 
 
 class ServerUnreachableError(SandboxError):
     """The server does not answer, or ended the session."""
 
 
+class ServerRefusedError(OpenEnvError):
+    """The server answered a message with an error.
+
+    Attributes:
+        code: OpenEnv's; ``VALIDATION_ERROR`` for an action that does not fit the schema.
+
+    Example:
+        >>> errors = [{"loc": ["guess"], "msg": "no number"}]
+        >>> str(ServerRefusedError({"message": "Invalid", "code": "VALIDATION_ERROR", "errors": errors}))
+        'Server error: Invalid; guess: no number (code: VALIDATION_ERROR)'
+    """
+
+    def __init__(self, said: dict[str, Any]) -> None:
+        super().__init__(said)
+        self.code = str(said.get("code", "UNKNOWN"))
+        details = [one for one in said.get("errors") or () if isinstance(one, dict)]
+        wrong = [f"{'.'.join(map(str, one.get('loc', ())))}: {one.get('msg')}" for one in details]
+        self._reason = "; ".join([str(said.get("message", "Unknown error")), *wrong])
+
+    def __str__(self) -> str:
+        return f"Server error: {self._reason} (code: {self.code})"
+
+
 class OpenEnvServer:
-    """A server in a sandbox of its own. Messages go one after another.
+    """A server in a sandbox of its own.
+
+    What its methods ask for raises ``ServerUnreachableError`` where there is no answer in time, ``ServerRefusedError``
+    where the answer is an error, and ``OpenEnvError`` where it is not what OpenEnv says.
 
     Args:
         sandbox: where to run it; started by ``start``, closed by ``close``.
         manifest: says how it starts.
         project: the project's files as a tar archive, to run a copy of them; None where the image has them.
-        limits: how long to wait.
+        message_seconds: how long it may take to answer a message.
     """
 
-    def __init__(self, sandbox: Sandbox, manifest: BuildManifest, project: bytes | None, limits: ServerLimits) -> None:
-        self.sandbox = sandbox
+    _http: aiohttp.ClientSession
+    _world: aiohttp.ClientWebSocketResponse | None = None
+
+    def __init__(
+        self, sandbox: Sandbox, manifest: BuildManifest, project: bytes | None, message_seconds: float
+    ) -> None:
         self.contract = manifest.contract
+        self._sandbox = sandbox
         self._manifest = manifest
         self._project = project
-        self._limits = limits
+        self._message_seconds = message_seconds
         self._log: deque[str] = deque(maxlen=200)
-        self._server: SandboxProcess | None = None
-        self._following: asyncio.Task[None] | None = None
-        self._relay: SandboxProcess | None = None
-        self._unread = bytearray()
-        self._requests = 0
-        self._turn = asyncio.Lock()
+        self._complaint = ""
+        self._carrying: set[asyncio.Task[None]] = set()
+        self._closing = AsyncExitStack()
 
-    async def start(self) -> None:
-        """Starts the sandbox, the server and the relay, and waits until the server is healthy.
+    async def start(self, seconds: float, poll_seconds: float, health_seconds: float) -> None:
+        """Starts the sandbox and the server in it, and waits until the server is healthy.
+
+        Args:
+            seconds: until it is healthy.
+            poll_seconds: between two looks at its health at the most; the first follow each other faster.
+            health_seconds: for an answer from ``/health``.
 
         Raises:
             SandboxError: it does not get there; what the server wrote is in the message.
         """
-        await self.sandbox.start()
+        self._closing.push_async_callback(self._sandbox.close)
+        await self._sandbox.start()
         command = self._manifest.start_command
         if self._project is not None:
             command = self._manifest.local_command(await self._unpack(self._project))
-        self._server = await self.sandbox.spawn(["/bin/sh", "-c", command])
-        self._following = asyncio.create_task(self._follow(self._server))
-        arguments = ["/bin/sh", "-c", _PYTHON, "relay", _RELAY.read_text(), str(self._manifest.port)]
-        self._relay = await self.sandbox.spawn(arguments)
-        await self._wait_until_healthy(self._following)
+        server = await self._sandbox.spawn(["/bin/sh", "-c", command])
+        following = asyncio.create_task(self._follow(server))
+        self._closing.callback(following.cancel)
+        await self._open_tunnel()
+        deadline, pause = _now() + seconds, min(0.05, poll_seconds)
+        while (problem := await self._problem(health_seconds)) and not following.done():
+            if _now() + pause > deadline:
+                raise self._not_ready(f"is not healthy after {seconds:g} s: {problem}")
+            await asyncio.wait([following], timeout=pause)
+            pause = min(pause * 2, poll_seconds)
+        if problem:
+            raise self._not_ready(f"has ended with exit code {await server.exit_code()}")
+
+    async def close(self) -> None:
+        """Ends the server and its sandbox. Closing twice is fine."""
+        await self._closing.aclose()
+        await asyncio.gather(*self._carrying, return_exceptions=True)
 
     async def _unpack(self, project: bytes) -> str:
-        await self.sandbox.upload(project, "project.tar.gz")
-        unpacking = f"mkdir {PROJECT} && tar -xzf project.tar.gz -C {PROJECT} && rm project.tar.gz"
-        done = await self.sandbox.exec(unpacking, timeout=_UPLOAD_SECONDS)
+        await self._sandbox.upload(project, "project.tar.gz")
+        done = await self._sandbox.exec(_UNPACK, timeout=_UNPACK_SECONDS)
         if done.exit_code != 0:
-            raise SandboxError(f"The project cannot be unpacked in sandbox {self.sandbox.id!r}: {done.stderr.strip()}")
-        return f"{self.sandbox.workspace}/{PROJECT}"
+            raise SandboxError(f"The project cannot be unpacked in sandbox {self._sandbox.id!r}: {done.stderr.strip()}")
+        return f"{self._sandbox.workspace}/project"
 
     async def _follow(self, server: SandboxProcess) -> None:
         """Reads what the server writes, so that it can go on writing; ends with it."""
@@ -110,140 +161,166 @@ class OpenEnvServer:
             while (output := await server.read()) is not None:
                 self._log.append(output.data.decode("utf-8", "replace"))
 
-    async def _wait_until_healthy(self, following: asyncio.Task[None]) -> None:
-        deadline = asyncio.get_running_loop().time() + self._limits.startup_seconds
-        said, pause = "no attempts", min(0.05, self._limits.poll_seconds)
-        while not following.done():
-            try:
-                answer = await self._request({"do": "get", "path": "/health"}, self._limits.health_seconds)
-            except ServerUnreachableError as error:
-                said = str(error)
-            else:
-                if answer.get("status") == _OK:
-                    return
-                said = f"HTTP {answer.get('status')}: {str(answer.get('body'))[:200]}"
-            if asyncio.get_running_loop().time() + pause > deadline:
-                raise self._not_ready(f"is not healthy after {self._limits.startup_seconds:g} s: {said}")
-            await asyncio.wait([following], timeout=pause)
-            pause = min(pause * 2, self._limits.poll_seconds)
-        raise self._not_ready(f"has ended with exit code {await self._server.exit_code() if self._server else None}")
+    async def _problem(self, seconds: float) -> str:
+        """Returns what is wrong with the server's health; nothing where it is well."""
+        try:
+            status, body = await self._fetch("GET", "/health", seconds)
+        except ServerUnreachableError as error:
+            return str(error)
+        return "" if status == _OK else f"HTTP {status}: {str(body)[:200]}"
 
     def _not_ready(self, what: str) -> SandboxError:
-        manifest = self._manifest
+        manifest, written = self._manifest, "".join(self._log)[-_LOG_CHARACTERS:].strip()
         return SandboxError(
             f"The OpenEnv server of image {manifest.image!r} {what}. It was started with {manifest.start_command!r} in "
-            f"sandbox {self.sandbox.id!r}, and should listen on port {manifest.port}. It wrote: {self._written()}"
+            f"sandbox {self._sandbox.id!r}, and should listen on port {manifest.port}. It wrote: {written or 'nothing'}"
         )
 
-    def _written(self) -> str:
-        return "".join(self._log)[-_LOG_CHARACTERS:].strip() or "nothing"
-
-    async def action_schema(self) -> dict[str, Any]:
-        """Returns the JSON schema of actions, from ``/schema``.
-
-        Raises:
-            OpenEnvError: there is none in the answer.
-            SandboxError: the sandbox does not answer.
-        """
-        answer = await self._request({"do": "get", "path": "/schema"}, self._limits.schema_seconds)
-        body = answer.get("body")
-        if answer.get("status") != _OK or not isinstance(body, dict):
-            raise OpenEnvError(
-                f"OpenEnv /schema must answer with a JSON object, found HTTP {answer.get('status')}: {body!r}"
-            )
-        schema = body.get("action", {})
+    async def action_schema(self, seconds: float) -> dict[str, Any]:
+        """Returns the JSON schema of actions, from ``/schema``."""
+        status, body = await self._fetch("GET", "/schema", seconds)
+        schema = body.get("action", {}) if status == _OK and isinstance(body, dict) else None
         if not isinstance(schema, dict):
-            raise OpenEnvError(f"OpenEnv /schema must have an object `action`, found {schema!r}")
+            raise OpenEnvError(f"OpenEnv /schema must answer with an object `action`, found HTTP {status}: {body!r}")
         return schema
 
     async def connect(self) -> None:
         """Starts a session, and with it a new world."""
-        await self._request({"do": "connect"}, _CONNECT_SECONDS)
+        import aiohttp
+
+        closing = aiohttp.ClientWSTimeout(ws_close=_CLOSE_SECONDS)
+        async with self._asking(_CONNECT_SECONDS):
+            if self._world is not None:
+                await self._world.close()
+            try:
+                self._world = await self._http.ws_connect("/ws", timeout=closing, max_msg_size=_MAX_ANSWER_BYTES)
+            except aiohttp.WSServerHandshakeError:
+                self._world = None
 
     async def reset(self, seed: int) -> StepResult:
         """Starts an episode."""
-        return step_result(await self._send("reset", {"seed": seed}))
+        return _step_result(await self._send("reset", {"seed": seed}))
 
     async def step(self, action: dict[str, Any]) -> StepResult:
         """Takes an action, or calls a tool: ``{"type": "call_tool", "tool_name": ..., "arguments": {...}}``."""
-        return step_result(await self._send("step", action))
+        return _step_result(await self._send("step", action))
 
-    async def tools(self) -> list[dict[str, Any]]:
-        """Returns the tools, as MCP describes them.
-
-        Raises:
-            OpenEnvError: the server lists none.
-        """
+    async def tools(self) -> list[Tool]:
+        """Returns the tools that the model is offered."""
         answer = await self._send("mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}})
-        if not isinstance(answer, dict) or "error" in answer:
-            raise OpenEnvError(f"The OpenEnv server does not list its tools: {answer!r}")
-        result = answer.get("result")
-        tools = result.get("tools") if isinstance(result, dict) else None
-        usable = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
-        if not usable:
+        result = answer.get("result") if isinstance(answer, dict) else None
+        found = result.get("tools") if isinstance(result, dict) else None
+        tools = [tool for tool in found if isinstance(tool, dict)] if isinstance(found, list) else []
+        if not tools:
             raise OpenEnvError(f"The OpenEnv server lists no usable tools: {answer!r}")
-        return usable
-
-    async def close(self) -> None:
-        """Ends the server and its sandbox. Closing twice is fine."""
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.gather(self._following, return_exceptions=True)
-        await self.sandbox.close()
+        return [
+            Tool(
+                name=tool.get("name", ""),
+                description=tool.get("description") or "",
+                parameters=tool.get("input_schema") or tool.get("inputSchema") or {"type": "object", "properties": {}},
+            )
+            for tool in tools
+        ]
 
     async def _send(self, kind: str, data: dict[str, Any]) -> Any:
-        message = {"type": kind, "data": data}
-        answer = await self._request({"do": "send", "message": message}, self._limits.message_seconds)
-        received = answer.get("message")
-        if not isinstance(received, dict) or "data" not in received:
-            raise OpenEnvError(f"The OpenEnv server broke its protocol: {received!r}")
-        body = received["data"]
-        if received.get("type") == "error":
-            raise refusal(body if isinstance(body, dict) else {"message": body})
+        """Sends a message of OpenEnv's and returns the data of the answer."""
+        if self._world is None:
+            return await self._post(kind, data)
+        async with self._asking(self._message_seconds):
+            await self._world.send_json({"type": kind, "data": data})
+            answer = await self._world.receive_json()
+        if not isinstance(answer, dict) or "data" not in answer:
+            raise OpenEnvError(f"The OpenEnv server broke its protocol: {answer!r}")
+        body = answer["data"]
+        if answer.get("type") == "error":
+            raise ServerRefusedError(body if isinstance(body, dict) else {"message": body})
         return body
 
-    async def _request(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """Sends a request through the relay.
+    async def _post(self, kind: str, data: dict[str, Any]) -> Any:
+        body = {"action": data} if kind == "step" else data
+        status, answer = await self._fetch("POST", f"/{kind}", self._message_seconds, body)
+        if status < _BAD_REQUEST:
+            return answer
+        reason = answer.get("detail", answer) if isinstance(answer, dict) else answer
+        text = reason if isinstance(reason, str) else json.dumps(reason)
+        code = "VALIDATION_ERROR" if status == _UNPROCESSABLE else f"HTTP {status}"
+        raise ServerRefusedError({"message": text, "code": code})
 
-        Raises:
-            ServerUnreachableError: the relay could not do it.
-            SandboxError: the relay does not answer.
-        """
+    async def _fetch(self, method: str, path: str, seconds: float, body: Any = None) -> tuple[int, Any]:
+        """Returns the status and the content of an answer; content that is no JSON as text."""
+        content = bytearray()
+        async with self._asking(seconds), self._http.request(method, path, json=body) as response:
+            async for piece in response.content.iter_chunked(2**16):
+                content += piece
+                if len(content) > _MAX_ANSWER_BYTES:
+                    raise ValueError(f"the answer is larger than {_MAX_ANSWER_BYTES} bytes")
         try:
-            async with asyncio.timeout(seconds + _SLACK_SECONDS), self._turn:
-                self._requests += 1
-                answer = await self._exchange({"id": self._requests, **request, "seconds": seconds})
-        except TimeoutError as error:
-            raise SandboxError(f"The relay in sandbox {self.sandbox.id!r} does not answer") from error
-        if "failure" in answer:
-            raise ServerUnreachableError(f"The OpenEnv server in sandbox {self.sandbox.id!r}: {answer['failure']}")
-        return answer
-
-    async def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
-        if self._relay is None:
-            raise SandboxError(f"The OpenEnv server in sandbox {self.sandbox.id!r} has not been started")
-        await self._relay.write(json.dumps(request).encode() + b"\n")
-        while True:
-            answer = await self._next_answer(self._relay)
-            if answer.get("id") == request["id"]:  # one to a request that was given up may come before
-                return answer
-
-    async def _next_answer(self, relay: SandboxProcess) -> dict[str, Any]:
-        while (end := self._unread.find(b"\n")) < 0:
-            self._take(await relay.read())
-        line, self._unread = self._unread[:end], self._unread[end + 1 :]
-        try:
-            answer = json.loads(line)
+            return response.status, json.loads(content)
         except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
-            raise SandboxError(f"The relay in sandbox {self.sandbox.id!r} broke its protocol: {bytes(line[:200])!r}")
-        return answer
+            return response.status, content.decode("utf-8", "replace")
 
-    def _take(self, output: Output | None) -> None:
-        if output is None or len(self._unread) > _MAX_ANSWER_BYTES:
-            raise SandboxError(f"The relay in sandbox {self.sandbox.id!r} has ended. It wrote: {self._written()}")
-        if output.stream is Stream.STDOUT:
-            self._unread += output.data
-        else:
-            self._log.append(output.data.decode("utf-8", "replace"))
+    @asynccontextmanager
+    async def _asking(self, seconds: float) -> AsyncIterator[None]:
+        """Turns what goes wrong on the way, or takes too long, into a ``ServerUnreachableError``."""
+        import aiohttp
+
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except (aiohttp.ClientError, OSError, TypeError, ValueError) as error:  # TypeError: the session was ended
+            reason = self._complaint or f"{type(error).__name__}: {str(error) or f'no answer within {seconds:g} s'}"
+            raise ServerUnreachableError(f"The OpenEnv server in sandbox {self._sandbox.id!r}: {reason}") from error
+
+    async def _open_tunnel(self) -> None:
+        import aiohttp
+
+        path = self._closing.enter_context(tempfile.TemporaryDirectory(prefix="nightjar-")) + "/port"
+        listener = await asyncio.start_unix_server(self._accept, path)
+        self._closing.callback(listener.close)
+        session = aiohttp.ClientSession(
+            f"http://127.0.0.1:{self._manifest.port}", connector=aiohttp.UnixConnector(path)
+        )
+        self._http = await self._closing.enter_async_context(session)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        carrying = asyncio.create_task(self._carry(reader, writer))
+        self._carrying.add(carrying)
+        carrying.add_done_callback(self._carrying.discard)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Joins a connection here with one to the port inside; notes why there is none."""
+        self._complaint = ""
+        try:
+            process = await self._sandbox.spawn(["/bin/sh", "-c", _PYTHON, "tunnel", _TUNNEL, str(self._manifest.port)])
+            feeding = asyncio.create_task(_feed(reader, process))
+            try:
+                while (output := await process.read()) is not None:
+                    if output.stream is Stream.STDOUT:
+                        writer.write(output.data)
+                        await writer.drain()
+                    else:
+                        self._complaint = output.data.decode("utf-8", "replace").strip().rpartition("\n")[2]
+            finally:
+                feeding.cancel()
+                await finish(process)
+        except (OSError, SandboxError) as error:
+            self._complaint = str(error)
+        finally:
+            writer.close()
+
+
+async def _feed(reader: asyncio.StreamReader, process: SandboxProcess) -> None:
+    with suppress(OSError, SandboxError):  # the connection has ended
+        while data := await reader.read(2**16):
+            await process.write(data)
+        await process.close_input()
+
+
+def _step_result(body: Any) -> StepResult:
+    if not isinstance(body, dict) or body.get("observation") is None:
+        raise OpenEnvError(f"OpenEnv result is missing required `observation`: {body!r}")
+    return StepResult(body["observation"], float(body.get("reward") or 0.0), bool(body.get("done")))
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any, TypedDict
 
 from nightjar.envs.sandboxed.sandbox_env import SandboxEnv, SandboxState
@@ -24,10 +25,6 @@ class PythonWorkerState(TypedDict):
         ready: it has answered.
         execution_count: pieces of code that it has run.
         ready_wait_time: seconds that the rollout had to wait for it.
-
-    Example:
-        >>> PythonWorkerState(ready=True, execution_count=3, ready_wait_time=0.04)["execution_count"]
-        3
     """
 
     ready: bool
@@ -48,14 +45,7 @@ class PythonWorkerDeadError(PythonWorkerRequestError):
 
 
 class PythonMonitorRubric(Rubric):
-    """Records how long a rollout waited for its Python.
-
-    Example:
-        >>> import asyncio
-        >>> state = State(python_state={"ready": True, "execution_count": 1, "ready_wait_time": 0.25})
-        >>> asyncio.run(PythonMonitorRubric().python_ready_wait_time(state))
-        0.25
-    """
+    """Records how long a rollout waited for its Python."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -137,18 +127,15 @@ class PythonEnv(SandboxEnv):
     ) -> str:
         """Run Python code. Variables and imports stay between calls; the value of a last expression is shown."""
         if not python_state["ready"]:
-            await self._wait_for_worker_ready(sandbox_id, sandbox_state, python_state)
-        response = await self._send_worker_request(sandbox_id, sandbox_state, {"code": code})
-        return self._format_response(python_state, response)
+            await self._start_python(sandbox_id, sandbox_state, python_state)
+        answer = await self._run(code, sandbox_id, sandbox_state)
+        count = answer.execution_count
+        python_state["execution_count"] = python_state["execution_count"] + 1 if count is None else count
+        return _as_text(answer, python_state["execution_count"])
 
-    async def _wait_for_worker_ready(
+    async def _start_python(
         self, sandbox_id: str, sandbox_state: SandboxState, python_state: PythonWorkerState
     ) -> None:
-        """Starts Python and waits for it.
-
-        Raises:
-            PythonWorkerNotReadyError: it was not ready in time.
-        """
         started = time.monotonic()
         await self._wait_for_sandbox_ready(sandbox_state, sandbox_id)
         repl = PythonRepl(await self.sandbox_client.get(sandbox_id), self.max_output_bytes)
@@ -160,10 +147,8 @@ class PythonEnv(SandboxEnv):
         python_state["ready"] = True
         python_state["ready_wait_time"] = time.monotonic() - started
 
-    async def _send_worker_request(
-        self, sandbox_id: str, sandbox_state: SandboxState, payload: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Runs ``payload["code"]`` and returns the answer; a Python that ended is started anew.
+    async def _run(self, code: str, sandbox_id: str, sandbox_state: SandboxState) -> Answer:
+        """Runs code; a Python that ended is started anew.
 
         Raises:
             PythonWorkerRequestError: the sandbox does not answer.
@@ -172,13 +157,15 @@ class PythonEnv(SandboxEnv):
         repl = self._repls.get(sandbox_id)
         if repl is None:
             raise PythonWorkerRequestError(f"There is no Python in sandbox {sandbox_id!r}: it was deleted")
+        late = f"Error: Command timed out after {self.timeout_per_command_seconds}s"
         started = time.monotonic()
         try:
-            return _as_response(await repl.run(payload["code"], self.timeout_per_command_seconds), self._late)
+            answer = await repl.run(code, self.timeout_per_command_seconds)
+            return replace(answer, status="error", result=late) if answer.is_timed_out else answer
         except PythonEndedError as error:
-            ended = self._late if error.is_timed_out else f"Error: The Python process is gone: {error}"
+            ended = late if error.is_timed_out else f"Error: The Python process is gone: {error}"
             await self._restart(repl, sandbox_id)
-            return {"status": "error", "result": f"{ended}\n{_LOST}"}
+            return Answer("error", result=f"{ended}\n{_LOST}")
         except SandboxError as error:
             raise PythonWorkerRequestError(f"Python in sandbox {sandbox_id!r} cannot be asked: {error}") from error
         finally:
@@ -190,34 +177,16 @@ class PythonEnv(SandboxEnv):
         except (TimeoutError, PythonEndedError, SandboxError) as error:
             raise PythonWorkerDeadError(f"Python in sandbox {sandbox_id!r} cannot start again: {error}") from error
 
-    def _format_response(self, python_state: PythonWorkerState, sandbox_response: dict[str, Any]) -> str:
-        """Returns an answer as the model sees it."""
-        count = sandbox_response.get("execution_count")
-        count = python_state["execution_count"] + 1 if count is None else count
-        python_state["execution_count"] = count
-        stdout = (sandbox_response.get("stdout") or "").rstrip()
-        stderr = (sandbox_response.get("stderr") or "").rstrip()
-        result = sandbox_response.get("result")
-        is_value = sandbox_response.get("status") == "ok" and result is not None
-        shown = f"Out[{count}]: {result}" if is_value else (result or "").rstrip()
-        return "\n".join(part for part in (stdout, stderr and f"stderr:\n{stderr}", shown) if part) or "(no output)"
-
     async def _delete_sandbox(self, sandbox_id: str) -> None:
         repl = self._repls.pop(sandbox_id, None)
         if repl is not None:
             await repl.close()
         await super()._delete_sandbox(sandbox_id)
 
-    @property
-    def _late(self) -> str:
-        return f"Error: Command timed out after {self.timeout_per_command_seconds}s"
 
-
-def _as_response(answer: Answer, late: str) -> dict[str, Any]:
-    return {
-        "status": "error" if answer.is_timed_out else answer.status,
-        "stdout": answer.stdout,
-        "stderr": answer.stderr,
-        "result": late if answer.is_timed_out else answer.result,
-        "execution_count": answer.execution_count,
-    }
+def _as_text(answer: Answer, count: int) -> str:
+    """Returns an answer as the model sees it."""
+    result = answer.result or ""
+    shown = f"Out[{count}]: {answer.result}" if answer.status == "ok" and answer.result is not None else result.rstrip()
+    stdout, stderr = answer.stdout.rstrip(), answer.stderr.rstrip()
+    return "\n".join(part for part in (stdout, stderr and f"stderr:\n{stderr}", shown) if part) or "(no output)"

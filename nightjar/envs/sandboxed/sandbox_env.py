@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypedDict, cast
 
 from nightjar.calling.decorators import cleanup, teardown
@@ -44,10 +45,6 @@ class SandboxState(TypedDict):
         ready: it has answered.
         ready_wait_time: seconds that the rollout had to wait for it.
         command_execution_times: seconds that each command took.
-
-    Example:
-        >>> SandboxState(ready=False, ready_wait_time=0.0, command_execution_times=[])["ready"]
-        False
     """
 
     ready: bool
@@ -56,14 +53,7 @@ class SandboxState(TypedDict):
 
 
 class SandboxMonitorRubric(Rubric):
-    """Records how long a rollout waited for its sandbox, and how long its commands took on average.
-
-    Example:
-        >>> import asyncio
-        >>> state = State(sandbox_state={"ready": True, "ready_wait_time": 0.0, "command_execution_times": [1.0, 2.0]})
-        >>> asyncio.run(SandboxMonitorRubric().sandbox_command_execution_time(state))
-        1.5
-    """
+    """Records how long a rollout waited for its sandbox, and how long its commands took on average."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -173,7 +163,8 @@ class SandboxEnv(StatefulToolEnv):
         self.add_rubric(SandboxMonitorRubric())
         self.timeout_per_command_seconds = timeout_per_command_seconds
         self.max_output_bytes = max_output_bytes
-        self.with_retry = _retrying(self.logger, max_retries, base_delay, backoff_factor, max_backoff_seconds, jitter)
+        delays = (max_retries, base_delay, backoff_factor, max_backoff_seconds, jitter)
+        self.with_retry = retrying(self.logger, *delays, may_heal=_may_heal)
         self.sandbox_client = SandboxClient(sandbox_provider, sandbox_client_max_workers, self.with_retry)
         self.sandbox_request = CreateSandboxRequest(
             name=sandbox_name,
@@ -212,12 +203,8 @@ class SandboxEnv(StatefulToolEnv):
             SandboxCreationError: this machine cannot start it.
         """
         request = self.get_sandbox_request(state)
-        try:
+        with _raising(SandboxCreationError, "No sandbox could be created"):
             sandbox = await self.with_retry(self.sandbox_client.create)(request)
-        except (ConfigError, SandboxCreationError):
-            raise
-        except Exception as error:
-            raise SandboxCreationError(f"No sandbox could be created: {error}") from error
         self.active_sandboxes.add(sandbox.id)
         self.logger.debug("Created sandbox %s", sandbox.id)
         state["sandbox_id"] = sandbox.id
@@ -244,21 +231,15 @@ class SandboxEnv(StatefulToolEnv):
         """Run a shell command in the sandbox. Files and background processes stay between commands."""
         await self._wait_for_sandbox_ready(sandbox_state, sandbox_id)
         started = time.monotonic()
+        limit = self.timeout_per_command_seconds
         try:
-            result = await self.sandbox_client.execute_command(
-                sandbox_id,
-                command,
-                working_dir=working_dir,
-                timeout=self.timeout_per_command_seconds,
-                max_output_bytes=self.max_output_bytes,
-            )
+            with _raising(SandboxError, f"Sandbox {sandbox_id!r} cannot run commands"):
+                result = await self.sandbox_client.execute_command(
+                    sandbox_id, command, working_dir, timeout=limit, max_output_bytes=self.max_output_bytes
+                )
         except CommandTimeoutError:
-            sandbox_state["command_execution_times"].append(float(self.timeout_per_command_seconds))
-            return f"Error: Command timed out after {self.timeout_per_command_seconds}s"
-        except SandboxError:
-            raise
-        except Exception as error:
-            raise SandboxError(f"Sandbox {sandbox_id!r} cannot run commands: {error}") from error
+            sandbox_state["command_execution_times"].append(float(limit))
+            return f"Error: Command timed out after {limit}s"
         sandbox_state["command_execution_times"].append(time.monotonic() - started)
         return _as_text(result)
 
@@ -279,13 +260,7 @@ class SandboxEnv(StatefulToolEnv):
                 await self._delete_sandbox(sandbox_id)
 
     async def bulk_delete_sandboxes(self, global_ids: list[str]) -> None:
-        """Deletes several sandboxes. That they cannot be deleted is logged, no error.
-
-        Example:
-            >>> import asyncio
-            >>> env = SandboxEnv(dataset=[{"question": "?"}])
-            >>> asyncio.run(env.bulk_delete_sandboxes([]))
-        """
+        """Deletes several sandboxes. That they cannot be deleted is logged, no error."""
         try:
             await self.with_retry(self.sandbox_client.bulk_delete)(global_ids)
         except Exception as error:  # noqa: BLE001 - what is left is deleted at the end, or ends by itself
@@ -311,12 +286,8 @@ class SandboxEnv(StatefulToolEnv):
         if sandbox_state["ready"]:
             return
         started = time.monotonic()
-        try:
+        with _raising(SandboxNotReadyError, f"Sandbox {sandbox_id!r} is not ready"):
             await self.sandbox_client.wait_for_creation(sandbox_id)
-        except SandboxError:
-            raise
-        except Exception as error:
-            raise SandboxNotReadyError(f"Sandbox {sandbox_id!r} is not ready: {error}") from error
         sandbox_state["ready"] = True
         sandbox_state["ready_wait_time"] = time.monotonic() - started
 
@@ -330,26 +301,55 @@ class SandboxEnv(StatefulToolEnv):
         self.logger.debug("Deleted sandbox %s", sandbox_id)
 
 
+@contextmanager
+def _raising(kind: type[SandboxError], what: str) -> Iterator[None]:
+    """Makes a ``SandboxError`` of what is raised, unless it says itself what to do."""
+    try:
+        yield
+    except (ConfigError, SandboxError):
+        raise
+    except Exception as error:
+        raise kind(f"{what}: {error}") from error
+
+
 def _as_text(result: CommandResult) -> str:
     """Returns a command's output as the model sees it."""
     stdout, stderr = result.stdout.strip(), result.stderr.strip()
     return "\n".join(part for part in (stdout, stderr and f"stderr:\n{stderr}") if part) or "(no output)"
 
 
-def _retrying(
-    logger: logging.Logger, attempts: int, delay: float, factor: float, longest: float, jitter: float
+def retrying(
+    logger: logging.Logger,
+    attempts: int,
+    delay: float,
+    factor: float,
+    longest: float,
+    jitter: float,
+    may_heal: Callable[[BaseException], bool],
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Returns a decorator that tries an async function again, but not what another try cannot mend."""
+    """Returns a decorator that tries an async function again after errors that may heal.
+
+    Args:
+        logger: is told of each new attempt.
+        attempts: the first included.
+        delay: seconds before the second attempt.
+        factor: by which each wait is longer than the one before.
+        longest: seconds between two attempts at the most.
+        jitter: seconds that chance adds at the most.
+        may_heal: says whether another attempt may help.
+    """
     import tenacity
 
-    return cast(
-        "Callable[[Callable[..., Any]], Callable[..., Any]]",
-        tenacity.AsyncRetrying(
-            stop=tenacity.stop_after_attempt(max(1, attempts)),
-            wait=tenacity.wait_exponential(multiplier=delay, exp_base=factor, max=longest)
-            + tenacity.wait_random(0, jitter),
-            retry=tenacity.retry_if_not_exception_type((ConfigError, SandboxRefusedError)),
-            before_sleep=tenacity.before_sleep_log(logger, logging.WARNING),
-            reraise=True,
-        ).wraps,
+    retrying = tenacity.AsyncRetrying(
+        stop=tenacity.stop_after_attempt(max(1, attempts)),
+        wait=tenacity.wait_exponential(multiplier=delay, exp_base=factor, max=longest)
+        + tenacity.wait_random(0, jitter),
+        retry=tenacity.retry_if_exception(may_heal),
+        before_sleep=tenacity.before_sleep_log(logger, logging.WARNING),
+        reraise=True,
     )
+    return cast("Callable[[Callable[..., Any]], Callable[..., Any]]", retrying.wraps)
+
+
+def _may_heal(error: BaseException) -> bool:
+    return isinstance(error, Exception) and not isinstance(error, (ConfigError, SandboxRefusedError))

@@ -34,32 +34,17 @@ class ToolMonitorRubric(Rubric):
             self.add_tool_metric(name)
 
     def add_tool_metric(self, tool_name: str) -> None:
-        """Counts the calls of a tool from now on.
-
-        Example:
-            >>> rubric = ToolMonitorRubric()
-            >>> rubric.add_tool_metric("search")
-            >>> rubric.tool_names
-            ['search']
-        """
+        """Counts the calls of a tool from now on."""
         if tool_name not in self.tool_names:
             self.tool_names.append(tool_name)
             self._counts[tool_name] = self.get_tool_call_count_func(tool_name)
             self.add_metric(self._counts[tool_name])
 
     def remove_tool_metric(self, tool_name: str) -> None:
-        """Counts the calls of a tool no longer.
-
-        Example:
-            >>> rubric = ToolMonitorRubric(["search"])
-            >>> rubric.remove_tool_metric("search")
-            >>> rubric.tool_names
-            []
-        """
+        """Counts the calls of a tool no longer."""
         if tool_name in self.tool_names:
             self.tool_names.remove(tool_name)
-            count = self._counts.pop(tool_name)
-            position = next(place for place, func in enumerate(self.funcs) if func is count)
+            position = self.funcs.index(self._counts.pop(tool_name))
             del self.funcs[position], self.weights[position]
 
     async def total_tool_calls(self, completion: Messages) -> int:
@@ -67,12 +52,7 @@ class ToolMonitorRubric(Rubric):
         return sum(1 for _ in _called(completion))
 
     def get_tool_call_count_func(self, tool_name: str) -> Callable[[Messages], Awaitable[int]]:
-        """Returns a metric called ``{tool_name}_calls``.
-
-        Example:
-            >>> ToolMonitorRubric().get_tool_call_count_func("search").__name__
-            'search_calls'
-        """
+        """Returns a metric called ``{tool_name}_calls``."""
 
         async def count(completion: Messages) -> int:
             return sum(1 for name in _called(completion) if name == tool_name)

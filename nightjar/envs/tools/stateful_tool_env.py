@@ -62,7 +62,7 @@ class StatefulToolEnv(ToolEnv):
         self.skipped_args: dict[str, list[str]] = {}
 
     def add_tool(self, tool: ToolFunction, args_to_skip: Collection[str] = ()) -> None:
-        """Offers a further tool without some of its parameters; ``update_tool_args`` gives them their values.
+        """Offers a tool without some of its parameters; ``update_tool_args`` gives them their values.
 
         Hidden parameters may have any type; no trace of them is in the schema. See the class for an example.
         """

@@ -79,15 +79,7 @@ class ToolEnv(MultiTurnEnv):
             self._offer(tool, convert_func_to_tool_def(tool))
 
     def add_tool(self, tool: ToolFunction) -> None:
-        """Offers a further tool; one of the same name is replaced.
-
-        Example:
-            >>> def look() -> str: ...
-            >>> env = ToolEnv(dataset=[{"question": "?"}])
-            >>> env.add_tool(look)
-            >>> [tool.name for tool in env.tool_defs]
-            ['look']
-        """
+        """Offers another tool as well; one of the same name is replaced."""
         self._offer(tool, convert_func_to_tool_def(tool))
 
     def remove_tool(self, tool: ToolFunction) -> None:
@@ -95,13 +87,6 @@ class ToolEnv(MultiTurnEnv):
 
         Raises:
             ValueError: it is not offered.
-
-        Example:
-            >>> def look() -> str: ...
-            >>> env = ToolEnv(tools=[look], dataset=[{"question": "?"}])
-            >>> env.remove_tool(look)
-            >>> env.tool_map
-            {}
         """
         name = function_name(tool)
         if tool not in self.tools:
@@ -157,17 +142,6 @@ class ToolEnv(MultiTurnEnv):
 
         Raises:
             ToolError: the last message asks for no call; or a call failed with one of ``stop_errors``.
-
-        Example:
-            >>> import asyncio
-            >>> from nightjar.messages import AssistantMessage, ToolCall
-            >>> def square(x: int) -> int:
-            ...     return x * x
-            >>> env = ToolEnv(tools=[square], dataset=[{"question": "?"}])
-            >>> call = ToolCall(id="call_1", name="square", arguments='{"x": 4}')
-            >>> answer = asyncio.run(env.env_response([AssistantMessage(tool_calls=[call])], State()))
-            >>> answer[0].content, answer[0].tool_call_id
-            ('16', 'call_1')
         """
         calls = messages[-1].get("tool_calls") if messages else None
         if not calls:
