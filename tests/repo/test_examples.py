@@ -106,7 +106,8 @@ def lacks(where: str, value: Any) -> list[str]:
     """Returns what a class or function lacks, in words."""
     found = docstring(value)
     lacking = [] if found else [f"{where} has no docstring"]
-    lacking += [f"{where} has no example"] if found and ">>>" not in found else []
+    is_error = inspect.isclass(value) and issubclass(value, Exception)  # one sentence says all about it
+    lacking += [f"{where} has no example"] if found and ">>>" not in found and not is_error else []
     if inspect.isclass(value):
         lacking += [f"{where}.{name} has no docstring" for name in methods_without_docstring(value)]
     return lacking
