@@ -14,19 +14,14 @@ from typing import Any
 import orjson
 
 from nightjar.testing.answers import Answer, Message
-from nightjar.testing.api_error import ApiError
 from nightjar.testing.chat_completions import usage
 from nightjar.testing.model_output import cut
-from nightjar.testing.model_request import Fields, ModelRequest, parse_limit, parse_model
+from nightjar.testing.model_request import ApiError, Fields, ModelRequest, parse_limit, parse_model
 from nightjar.testing.tokens import END, logprob, pieces, token_ids
 
 
 def parse_request(fields: Fields) -> ModelRequest:
-    """Reads a request; sampling parameters that cannot change the answer are ignored.
-
-    Raises:
-        ApiError: it is not a request that can be served, status 400.
-    """
+    """Reads a request; sampling parameters that cannot change the answer are ignored."""
     model = parse_model(fields)
     match fields.get("prompt"):
         case str(prompt) | [str(prompt)]:

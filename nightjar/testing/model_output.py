@@ -46,17 +46,10 @@ def cut(answer: Answer, max_tokens: int | None) -> ModelOutput:
 
     Reasoning counts first, then the text, then the tool calls; a call that does not fit in whole is left out.
     """
-    if answer.tool_calls or answer.reasoning:
-        return _cut_parts(answer, max_tokens)
-    text, tokens, is_cut = _first_words(answer.text, max_tokens)
-    return ModelOutput(text, (), "", tokens, 0, is_cut)
-
-
-def _cut_parts(answer: Answer, max_tokens: int | None) -> ModelOutput:
     reasoning, reasoning_tokens, is_cut = _first_words(answer.reasoning, max_tokens)
-    tokens = reasoning_tokens
-    text, text_tokens, is_text_cut = _first_words(answer.text, None if max_tokens is None else max_tokens - tokens)
-    tokens += text_tokens
+    left = None if max_tokens is None else max_tokens - reasoning_tokens
+    text, text_tokens, is_text_cut = _first_words(answer.text, left)
+    tokens = reasoning_tokens + text_tokens
     calls: list[ToolCallAnswer] = []
     for call in answer.tool_calls:
         size = len(call_text(call.name, call.arguments).split())

@@ -13,26 +13,24 @@ from typing import Any
 import orjson
 
 from nightjar.testing.answers import Answer, Message
-from nightjar.testing.api_error import ApiError
 from nightjar.testing.chat_completions import call_id
-from nightjar.testing.conversation import find_mismatch
+from nightjar.testing.conversation import check_tool_results
 from nightjar.testing.model_output import ModelOutput, cut
-from nightjar.testing.model_request import Fields, ModelRequest, parse_limit, parse_model
+from nightjar.testing.model_request import ApiError, Fields, ModelRequest, parse_limit, parse_model
 from nightjar.testing.tokens import count_prompt_tokens
+
+_NO_CALL = "No tool call found for function call output with call_id {ids}."
+_NO_RESULT = "No tool output found for function call {first}."
 
 
 def parse_request(fields: Fields) -> ModelRequest:
-    """Reads a request; sampling parameters that cannot change the answer are ignored.
-
-    Raises:
-        ApiError: it is not a request that can be served, status 400.
-    """
+    """Reads a request; sampling parameters that cannot change the answer are ignored."""
     model = parse_model(fields)
     for param in ("previous_response_id", "conversation", "background"):
         if fields.get(param):
             raise ApiError(400, f"This server stores nothing; {param!r} cannot be used.", param=param)
     messages = [*_instructions(fields.get("instructions")), *_parse_input(fields.get("input"))]
-    _check_tool_results(messages)
+    check_tool_results(messages, no_call=_NO_CALL, no_result=_NO_RESULT, param="input")
     _check_tools(fields.get("tools") or [])
     max_tokens = parse_limit(fields, "max_output_tokens")
     return ModelRequest(model, messages, max_tokens, count_prompt_tokens(messages), fields)
@@ -122,17 +120,6 @@ def _part(part: Any, param: str) -> dict[str, Any]:
             return dict(part)
     found = part.get("type") if isinstance(part, dict) else part
     raise ApiError(400, f"Invalid value: {found!r} is not a content part of the Responses API.", param=param)
-
-
-def _check_tool_results(messages: list[Message]) -> None:
-    mismatch = find_mismatch(messages)
-    if mismatch is None:
-        return
-    if mismatch.is_result:
-        message = f"No tool call found for function call output with call_id {mismatch.ids[0]}."
-    else:
-        message = f"No tool output found for function call {mismatch.ids[0]}."
-    raise ApiError(400, message, param="input")
 
 
 def _check_tools(tools: Any) -> None:
