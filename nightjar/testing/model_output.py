@@ -15,16 +15,7 @@ _WORD = re.compile(r"\S+")
 
 @dataclass(slots=True)
 class ModelOutput:
-    """An answer after the cut to the tokens that it may have.
-
-    Attributes:
-        text: the completion.
-        tool_calls: the tool calls that fit in whole.
-        reasoning: what comes before the completion.
-        tokens: how many tokens all of it has.
-        reasoning_tokens: how many of them are reasoning.
-        is_cut: something is missing.
-    """
+    """An answer after the cut to the tokens that it may have; ``tokens`` counts all of it, reasoning included."""
 
     text: str
     tool_calls: tuple[ToolCallAnswer, ...]

@@ -16,12 +16,7 @@ Fields = dict[str, Any]
 class ApiError(Exception):
     """An answer other than 200, which each protocol encodes in its own way; it never leaves the server.
 
-    Attributes:
-        status: the HTTP status.
-        message: what is wrong.
-        kind: OpenAI's type of the error.
-        code: OpenAI's code, where there is one.
-        param: the part of the request that is wrong, where there is one.
+    ``kind`` and ``code`` are OpenAI's; ``param`` is the part of the request that is wrong, where there is one.
     """
 
     def __init__(

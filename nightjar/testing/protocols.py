@@ -9,12 +9,10 @@ from nightjar.testing import anthropic_messages, chat_completions, completions, 
 from nightjar.testing.answers import Answer
 from nightjar.testing.model_request import ApiError, Fields, ModelRequest
 
-_BEARER = "Bearer "
-
 
 def _bearer_key(headers: Mapping[str, str]) -> str | None:
-    given = headers.get("Authorization", "")
-    return given.removeprefix(_BEARER) if given.startswith(_BEARER) else None
+    scheme, _, key = headers.get("Authorization", "").partition(" ")
+    return key if scheme == "Bearer" else None
 
 
 def _x_api_key(headers: Mapping[str, str]) -> str | None:

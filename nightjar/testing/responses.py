@@ -29,16 +29,13 @@ def parse_request(fields: Fields) -> ModelRequest:
     for param in ("previous_response_id", "conversation", "background"):
         if fields.get(param):
             raise ApiError(400, f"This server stores nothing; {param!r} cannot be used.", param=param)
-    messages = [*_instructions(fields.get("instructions")), *_parse_input(fields.get("input"))]
+    messages = _parse_input(fields.get("input"))
+    if isinstance(instructions := fields.get("instructions"), str):
+        messages.insert(0, {"role": "system", "content": instructions})
     check_tool_results(messages, no_call=_NO_CALL, no_result=_NO_RESULT, param="input")
     _check_tools(fields.get("tools") or [])
     max_tokens = parse_limit(fields, "max_output_tokens")
     return ModelRequest(model, messages, max_tokens, count_prompt_tokens(messages), fields)
-
-
-def _instructions(instructions: Any) -> Iterator[Message]:
-    if isinstance(instructions, str):
-        yield {"role": "system", "content": instructions}
 
 
 def _parse_input(items: Any) -> list[Message]:
@@ -168,13 +165,8 @@ def _items(output: ModelOutput, number: int, status: str) -> Iterator[dict[str, 
         yield {"id": f"rs_{number:08x}", "type": "reasoning", "summary": summary}
     if output.text or not (output.reasoning or output.tool_calls):
         content = [{"type": "output_text", "text": output.text, "annotations": [], "logprobs": []}]
-        yield {
-            "id": f"msg_{number:08x}",
-            "type": "message",
-            "role": "assistant",
-            "status": status,
-            "content": content,
-        }
+        message = {"type": "message", "role": "assistant", "status": status, "content": content}
+        yield {"id": f"msg_{number:08x}", **message}
     for position, call in enumerate(output.tool_calls):
         yield {
             "id": f"fc_{number:08x}_{position}",

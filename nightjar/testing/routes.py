@@ -43,13 +43,7 @@ _ANY_SIZE = 0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Admission:
-    """Which requests a server takes.
-
-    Attributes:
-        require_key: the API key that requests must carry; None takes any or none.
-        only_model: the one model that there is; None answers for every name.
-        max_context_tokens: how long a prompt may be; None means no limit.
-    """
+    """Which requests a server takes: with which key, for which model, of which length; None sets no bounds."""
 
     require_key: str | None = None
     only_model: str | None = None
