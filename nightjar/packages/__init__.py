@@ -8,7 +8,7 @@ from nightjar.packages.commits import source_commit
 from nightjar.packages.defaults import EvalDefaults, eval_defaults
 from nightjar.packages.installation import Installation, InstallOptions, install
 from nightjar.packages.layouts import ModuleSource
-from nightjar.packages.names import EnvironmentId, parse_env_id
+from nightjar.packages.names import EnvironmentId
 from nightjar.packages.package import EnvironmentPackage
 from nightjar.packages.scaffold import Kind, Scaffold, make_environment, rewrite_readme
 
@@ -27,7 +27,6 @@ __all__ = [
     "list_environments",
     "local_package",
     "make_environment",
-    "parse_env_id",
     "rewrite_readme",
     "source_commit",
 ]

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from nightjar.errors import EnvironmentNotFoundError, EnvironmentPackageError
 from nightjar.packages.catalog import find_environment
-from nightjar.packages.project import Project
+from nightjar.packages.package import Project
 from nightjar.runs import ENVIRONMENTS_DIR
 
 
@@ -27,12 +27,7 @@ def _one_or_more_or_all(value: int) -> int:
 
 
 class EvalDefaults(BaseModel):
-    """What a run takes where it is not told. None leaves it to Nightjar's own default.
-
-    Example:
-        >>> EvalDefaults(num_examples=50).model_dump(exclude_none=True)
-        {'num_examples': 50}
-    """
+    """What a run takes where it is not told. None leaves it to Nightjar's own default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -54,10 +49,6 @@ def eval_defaults(env_id: str, environments_dir: Path = ENVIRONMENTS_DIR) -> Eva
     Raises:
         EnvironmentPackageError: a value is wrong; file and key are named.
         EnvironmentVersionError: the environment is there, but not in this version.
-
-    Example:
-        >>> eval_defaults("arithmetic")
-        EvalDefaults(num_examples=None, rollouts_per_example=None)
     """
     try:
         project = find_environment(env_id, environments_dir).project

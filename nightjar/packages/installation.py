@@ -25,9 +25,8 @@ from packaging.version import InvalidVersion, Version
 from nightjar.errors import EnvironmentNotFoundError, EnvironmentPackageError, EnvironmentVersionError
 from nightjar.packages.catalog import find_environment, local_package
 from nightjar.packages.installed import find_distribution, installed_from, package_of
-from nightjar.packages.names import EnvironmentId, parse_env_id
-from nightjar.packages.package import EnvironmentPackage
-from nightjar.packages.project import PYPROJECT
+from nightjar.packages.names import EnvironmentId
+from nightjar.packages.package import PYPROJECT, EnvironmentPackage
 from nightjar.runs import ENVIRONMENTS_DIR
 
 logger = logging.getLogger(__name__)
@@ -53,10 +52,6 @@ class InstallOptions:
         build_isolation: build in an environment of its own; without, the build tools that are installed are used.
         index_url: the package index; None for the one that pip is configured with.
         shows_log: leave the installer's output on stderr.
-
-    Example:
-        >>> InstallOptions(upgrade=True).flags()
-        ['--upgrade']
     """
 
     editable: bool = True
@@ -102,17 +97,12 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """An environment that was installed.
-
-    Attributes:
-        asked: what was asked for.
-        package: what is there now.
-        left_out: requirements that Nightjar stands in for.
-    """
+    """An environment that was installed: what was asked for, and what is there now."""
 
     asked: str
     package: EnvironmentPackage
     left_out: tuple[str, ...] = ()
+    """Requirements that Nightjar stands in for."""
 
 
 def install(
@@ -129,12 +119,6 @@ def install(
     Raises:
         EnvironmentPackageError: one cannot be found or installed, or is no environment. What the installer said is in
             the message.
-
-    Example:
-        >>> install(["no such name"])
-        Traceback (most recent call last):
-        ...
-        nightjar.errors.EnvironmentPackageError: 'no such name' is neither a folder nor a name of a package
     """
     chosen = options or InstallOptions()
     targets = [find_target(name, environments_dir) for name in names]
@@ -162,7 +146,7 @@ def find_target(name: str, environments_dir: Path = ENVIRONMENTS_DIR) -> Target:
     path = Path(name).expanduser()
     if name.startswith((".", "/", "~")) or _is_installable(path) or ("/" in name and path.exists()):
         return Target(name, path=_checked(path, name))
-    asked = parse_env_id(name)
+    asked = EnvironmentId.parse(name)
     local = _find_local(asked, environments_dir)
     if local is not None:
         return Target(name, path=_checked(local.project.path.parent if local.project else local.module.path, name))
