@@ -35,10 +35,6 @@ def find_environment(env_id: str, environments_dir: Path = ENVIRONMENTS_DIR) -> 
         EnvironmentNotFoundError: there is none.
         EnvironmentVersionError: there is none of this version.
         EnvironmentPackageError: its ``pyproject.toml`` is broken.
-
-    Example:
-        >>> find_environment("owner/arithmetic").location
-        'built-in'
     """
     asked = EnvironmentId.parse(env_id)
     others = []
@@ -59,11 +55,7 @@ def list_environments(environments_dir: Path = ENVIRONMENTS_DIR) -> list[Environ
 
 
 def local_package(path: Path) -> EnvironmentPackage | None:
-    """Describes the environment in a project folder or a file; None where there is none.
-
-    Raises:
-        EnvironmentPackageError: its ``pyproject.toml`` is broken.
-    """
+    """Describes the environment in a project folder or a file; None where there is none."""
     if not path.is_dir():
         is_module = path.suffix == ".py" and path.is_file()
         return _describe(ModuleSource(path.stem, path, path.parent), None) if is_module else None

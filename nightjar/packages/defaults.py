@@ -42,10 +42,6 @@ def eval_defaults(env_id: str, environments_dir: Path = ENVIRONMENTS_DIR) -> Eva
 
     ``[tool.nightjar.eval]`` wins over ``[tool.verifiers.eval]``, key by key. Nothing of the environment is run.
 
-    Args:
-        env_id: as for ``find_environment``.
-        environments_dir: where environments are developed.
-
     Raises:
         EnvironmentPackageError: a value is wrong; file and key are named.
         EnvironmentVersionError: the environment is there, but not in this version.

@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
@@ -73,14 +73,7 @@ class InstallOptions:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the installer is told to install.
-
-    Attributes:
-        asked: as it was typed.
-        requirement: ``name`` or ``name==version``; None for a path.
-        path: a project folder or an archive; None for a requirement.
-        is_latest: whether an installed version is to be replaced by the newest.
-    """
+    """What the installer is told to install: a folder or an archive, or a requirement (``name``, ``name==version``)."""
 
     asked: str
     requirement: str | None = None
@@ -128,16 +121,13 @@ def install(
     if chosen.with_dependencies:
         _install_dependencies([found for found, _ in installed], chosen)
     return [
-        Installation(target.asked, package, tuple(_stood_in_for(found)))
+        Installation(target.asked, package, tuple(filter(_is_stood_in_for, found.requires or ())))
         for target, (found, package) in zip(targets, installed, strict=True)
     ]
 
 
 def find_target(name: str, environments_dir: Path = ENVIRONMENTS_DIR) -> Target:
     """Works out what a name or path means: a path, else an environment in the folder, else a distribution's name.
-
-    Raises:
-        EnvironmentPackageError: nothing can be installed from it.
 
     Example:
         >>> find_target("ada/my-env@1.2", Path("no-such-folder")).requirement
@@ -223,12 +213,7 @@ def _installer() -> list[str]:
 
 
 def reason(log: Sequence[str]) -> str:
-    """Finds the line of an installer's log that says why it failed.
-
-    Example:
-        >>> reason(["Collecting x", "ERROR: No matching distribution found for x", "", "[notice] A new release"])
-        'No matching distribution found for x'
-    """
+    """Finds the line of an installer's log that says why it failed."""
     lines = [line.strip(" │╰─>▶×") for line in log]
     raised = [line for line in lines if _RAISED.match(line)]
     said = [match[1] for line in lines if (match := _SAID.match(line))]
@@ -263,7 +248,9 @@ def _distribution_of(target: Target) -> Distribution:
 
 def _install_dependencies(found: Sequence[Distribution], options: InstallOptions) -> None:
     """Installs what is missing, in versions that Nightjar itself can work with."""
-    missing = _missing_requirements(found)
+    missing = [
+        text for text in dict.fromkeys(text for one in found for text in one.requires or ()) if _is_missing(text)
+    ]
     if not missing:
         return
     ourselves = find_distribution(_OURSELVES)
@@ -273,22 +260,16 @@ def _install_dependencies(found: Sequence[Distribution], options: InstallOptions
     _run_installer([*flags, *fixed], [Target(text, requirement=text) for text in missing], options)
 
 
-def _missing_requirements(found: Iterable[Distribution]) -> list[str]:
-    """Returns the requirements that are not met, without those that Nightjar stands in for."""
-    texts = dict.fromkeys(text for one in found for text in one.requires or ())
-    return [text for text in texts if _applies(Requirement(text)) and not _is_met(Requirement(text))]
-
-
-def _applies(requirement: Requirement) -> bool:
-    is_ours = canonicalize_name(requirement.name) == _STOOD_IN_FOR
-    return not is_ours and (requirement.marker is None or requirement.marker.evaluate({"extra": ""}))
-
-
-def _is_met(requirement: Requirement) -> bool:
+def _is_missing(text: str) -> bool:
+    """Says whether a requirement applies here and is not met; one that Nightjar stands in for is."""
+    requirement = Requirement(text)
+    applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+    if _is_stood_in_for(text) or not applies:
+        return False
     found = find_distribution(requirement.name)
     is_plain = requirement.url is None and not requirement.extras
-    return found is not None and is_plain and requirement.specifier.contains(found.version, prereleases=True)
+    return not (found and is_plain and requirement.specifier.contains(found.version, prereleases=True))
 
 
-def _stood_in_for(found: Distribution) -> list[str]:
-    return [text for text in found.requires or () if canonicalize_name(Requirement(text).name) == _STOOD_IN_FOR]
+def _is_stood_in_for(text: str) -> bool:
+    return canonicalize_name(Requirement(text).name) == _STOOD_IN_FOR

@@ -77,14 +77,7 @@ def describe(
     version: str | None,
     description: str | None,
 ) -> EnvironmentPackage:
-    """Describes the environment of a module.
-
-    Args:
-        origin, source, project: as the package has them.
-        found: what it is installed as.
-        version: None for that of ``found``.
-        description: None or empty for what the module says of itself.
-    """
+    """Describes the environment of a module; without a version it has that of ``found``, what it is installed as."""
     return EnvironmentPackage(
         env_id=listed_name(source.name),
         origin=origin,

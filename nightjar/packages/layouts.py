@@ -20,13 +20,7 @@ FUNCTION = "load_environment"
 
 @dataclass(frozen=True, slots=True)
 class ModuleSource:
-    """The source of a module.
-
-    Attributes:
-        name: as it is imported.
-        path: its file.
-        root: the folder that it is imported from.
-    """
+    """The source of a module: its name as it is imported, its file, and the folder that it is imported from."""
 
     name: str
     path: Path

@@ -76,10 +76,7 @@ def listed_name(module: str) -> str:
 
 
 def check_new_name(text: str, environments_dir: Path) -> EnvironmentId:
-    """Checks the name of an environment that is about to be made, ``my-env`` or ``owner/my-env``.
-
-    Returns:
-        It, with dashes for underscores in the name.
+    """Returns the name of an environment that is about to be made, with dashes for underscores.
 
     Raises:
         EnvironmentPackageError: no package can have the name, or it would hide, or be hidden by, another module.

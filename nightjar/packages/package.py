@@ -18,16 +18,7 @@ Origin: TypeAlias = Literal["local", "installed", "built-in"]
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A ``pyproject.toml``.
-
-    Attributes:
-        path: the file.
-        name: the distribution's name; None where the file names none.
-        version: None where it is not written down but computed when the package is built.
-        description: one line; may be empty.
-        tags: ``tags`` or ``keywords`` of the project.
-        tool: the ``[tool]`` tables.
-    """
+    """A ``pyproject.toml``; it has no version where that is computed when the package is built."""
 
     path: Path
     name: str | None = None
@@ -82,11 +73,7 @@ class EnvironmentPackage:
 
 
 def read_project(folder: Path) -> Project | None:
-    """Reads the ``pyproject.toml`` of a folder; None where there is none.
-
-    Raises:
-        EnvironmentPackageError: it is no TOML, or a value has the wrong type.
-    """
+    """Reads the ``pyproject.toml`` of a folder; None where there is none, or an error if it is broken."""
     path = folder / PYPROJECT
     try:
         text = path.read_text(encoding="utf-8")
@@ -98,7 +85,7 @@ def read_project(folder: Path) -> Project | None:
 
 
 def parse_project(text: str, path: Path) -> Project:
-    """Parses the text of a ``pyproject.toml``; ``path`` is for messages, and errors are those of ``read_project``."""
+    """Parses the text of a ``pyproject.toml``; ``path`` is for messages."""
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
