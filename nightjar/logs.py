@@ -26,13 +26,7 @@ _DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record as one line of JSON.
-
-    Example:
-        >>> record = logging.LogRecord("nightjar", logging.INFO, "run.py", 7, "%d done", (3,), None)
-        >>> orjson.loads(JsonFormatter().format(record))["message"]
-        '3 done'
-    """
+    """Writes a record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Returns the line."""
@@ -81,24 +75,19 @@ def setup_logging(
     """
     if file_logging and log_file is None:
         raise ValueError("log_file must be specified when file_logging is True")
-    is_silent = level is None
     threshold = logging.CRITICAL + 1 if level is None else _threshold(level)
     plain = logging.Formatter(log_format or _FORMAT, date_format or _DATE_FORMAT)
-    file = log_file if file_logging else None
-    handlers = [] if is_silent else _handlers(JsonFormatter() if json_logging else plain, console_logging, file)
+    handlers: list[logging.Handler] = []
+    if console_logging and level is not None:
+        handlers.append(logging.StreamHandler(sys.stderr))
+    if log_file is not None and file_logging and level is not None:
+        handlers.append(logging.FileHandler(log_file, encoding="utf-8"))
+    for handler in handlers:
+        handler.setFormatter(JsonFormatter() if json_logging else plain)
     for name in LOGGER_NAMES:
         _replace_handlers(logging.getLogger(name), handlers or [logging.NullHandler()], threshold)
-    if json_logging and not is_silent:
+    if json_logging and level is not None:
         _log_json(logging.getLogger(), threshold)
-
-
-def _handlers(formatter: logging.Formatter, has_console: bool, file: str | Path | None) -> list[logging.Handler]:
-    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stderr)] if has_console else []
-    if file is not None:
-        handlers.append(logging.FileHandler(file, encoding="utf-8"))
-    for handler in handlers:
-        handler.setFormatter(formatter)
-    return handlers
 
 
 def _replace_handlers(logger: logging.Logger, handlers: list[logging.Handler], threshold: int) -> None:

@@ -7,30 +7,26 @@ Rows come from the Hugging Face Hub, the first time, and are made into questions
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from nightjar.data.preprocessing import (
-    gpqa_question,
-    mmlu_pro_question,
-    mmlu_question,
-    openbookqa_question,
-)
 from nightjar.data.sources import load_hub_dataset, read_jsonl
 from nightjar.parsers import extract_boxed_answer, extract_hash_answer, strip_non_numeric
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-Row: TypeAlias = Mapping[str, Any]
-
 THINK_BOXED_SYSTEM_PROMPT = (
     "Think step-by-step inside <think>...</think> tags.     Then, give your final answer inside \\boxed{}."
 )
 BOXED_SYSTEM_PROMPT = "Please reason step by step, and put your final answer within \\boxed{}."
 
+Row: TypeAlias = Mapping[str, Any]
+_GPQA_CHOICES = ("Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
 _PRIME_CODE_START = "Solve the following coding problem using the programming language python:"
 
 
@@ -44,21 +40,49 @@ class ExampleDataset:
         preprocess: from a row of the hub to ``question`` and ``answer``.
         configs: parts of the repository, one after another.
         is_wanted: rows to keep.
-
-    Example:
-        >>> EXAMPLE_DATASETS["gsm8k"].repository, EXAMPLE_DATASETS["gsm8k"].split
-        ('openai/gsm8k', 'test')
     """
 
     repository: str
     split: str
     preprocess: Callable[[Row], dict[str, Any]]
     configs: Sequence[str | None] = (None,)
-    is_wanted: Callable[[Row], bool] = lambda row: True  # noqa: ARG005
+    is_wanted: Callable[[Row], Any] = lambda row: True  # noqa: ARG005
 
 
 def _columns(question: str, answer: str, convert: Callable[[Any], Any] = lambda value: value) -> Callable[[Row], Any]:
     return lambda row: {"question": row[question], "answer": convert(row[answer])}
+
+
+def _gpqa_question(row: Row) -> dict[str, str]:
+    """Asks for one of four letters, in an order that depends on nothing but the question."""
+    order = list(_GPQA_CHOICES)
+    random.Random(row["Question"]).shuffle(order)  # noqa: S311 - no secret is made of it
+    choices = _lettered(row[name] for name in order)
+    answer = ascii_uppercase[order.index("Correct Answer")]
+    return {"question": f"Question: {row['Question']}\n\n{choices}", "answer": answer}
+
+
+def _mmlu_question(row: Row) -> dict[str, str]:
+    """Asks for one of four letters; ``answer`` is the position of the right one."""
+    choices = _lettered(row["choices"])
+    return {"question": f"Question: {row['question']}\n\n{choices}", "answer": ascii_uppercase[row["answer"]]}
+
+
+def _mmlu_pro_question(row: Row) -> dict[str, str]:
+    """Asks for one of up to ten letters; ``answer`` is the right one."""
+    choices = _lettered(row["options"])
+    return {"question": f"Question: {row['question']}\n\n{choices}", "answer": row["answer"]}
+
+
+def _openbookqa_question(row: Row) -> dict[str, str]:
+    """Asks for one of the labels that the row names."""
+    labelled = zip(row["choices"]["label"], row["choices"]["text"], strict=True)
+    choices = "\n".join(f"{label}. {text}" for label, text in labelled)
+    return {"question": f"Question: {row['question_stem']}\n\nChoices:\n{choices}", "answer": row["answerKey"]}
+
+
+def _lettered(choices: Iterable[str]) -> str:
+    return "\n".join(f"{letter}: {choice}" for letter, choice in zip(ascii_uppercase, choices, strict=False))
 
 
 _PROBLEM = _columns("problem", "answer")
@@ -68,36 +92,27 @@ EXAMPLE_DATASETS: Mapping[str, ExampleDataset] = {
         "HuggingFaceH4/aime_2024", "train", _columns("problem", "answer", lambda answer: str(int(answer)))
     ),
     "aime2025": ExampleDataset(
-        "opencompass/AIME2025",
-        "test",
-        _columns("question", "answer", strip_non_numeric),
-        configs=("AIME2025-I", "AIME2025-II"),
+        "opencompass/AIME2025", "test", _columns("question", "answer", strip_non_numeric), ("AIME2025-I", "AIME2025-II")
     ),
     "amc2023": ExampleDataset("knoveleng/AMC-23", "train", _PROBLEM),
-    "gpqa_diamond": ExampleDataset("Idavidrein/gpqa", "train", gpqa_question, configs=("gpqa_diamond",)),
-    "gpqa_main": ExampleDataset("Idavidrein/gpqa", "train", gpqa_question, configs=("gpqa_main",)),
-    "gsm8k": ExampleDataset(
-        "openai/gsm8k", "test", _columns("question", "answer", extract_hash_answer), configs=("main",)
-    ),
+    "gpqa_diamond": ExampleDataset("Idavidrein/gpqa", "train", _gpqa_question, configs=("gpqa_diamond",)),
+    "gpqa_main": ExampleDataset("Idavidrein/gpqa", "train", _gpqa_question, configs=("gpqa_main",)),
+    "gsm8k": ExampleDataset("openai/gsm8k", "test", _columns("question", "answer", extract_hash_answer), ("main",)),
     "math": ExampleDataset(
         "chiayewken/competition_math", "train", _columns("problem", "solution", extract_boxed_answer)
     ),
     "math500": ExampleDataset("HuggingFaceH4/MATH-500", "test", _PROBLEM),
-    "mmlu": ExampleDataset("cais/mmlu", "dev", mmlu_question, configs=("all",)),
-    "mmlu_pro": ExampleDataset("TIGER-Lab/MMLU-Pro", "validation", mmlu_pro_question),
-    "openbookqa": ExampleDataset("allenai/openbookqa", "train", openbookqa_question, configs=("main",)),
+    "mmlu": ExampleDataset("cais/mmlu", "dev", _mmlu_question, configs=("all",)),
+    "mmlu_pro": ExampleDataset("TIGER-Lab/MMLU-Pro", "validation", _mmlu_pro_question),
+    "openbookqa": ExampleDataset("allenai/openbookqa", "train", _openbookqa_question, configs=("main",)),
     "openrs": ExampleDataset("knoveleng/open-rs", "train", _PROBLEM),
-    "openrs_easy": ExampleDataset(
-        "knoveleng/open-rs", "train", _PROBLEM, is_wanted=lambda row: bool(row["level"] == "Easy")
-    ),
-    "openrs_hard": ExampleDataset(
-        "knoveleng/open-rs", "train", _PROBLEM, is_wanted=lambda row: bool(row["level"] == "Hard")
-    ),
+    "openrs_easy": ExampleDataset("knoveleng/open-rs", "train", _PROBLEM, is_wanted=lambda row: row["level"] == "Easy"),
+    "openrs_hard": ExampleDataset("knoveleng/open-rs", "train", _PROBLEM, is_wanted=lambda row: row["level"] == "Hard"),
     "prime_code": ExampleDataset(
         "PrimeIntellect/verifiable-coding-problems",
         "train",
         _columns("prompt", "verification_info"),
-        is_wanted=lambda row: bool(row["prompt"].startswith(_PRIME_CODE_START)),
+        is_wanted=lambda row: row["prompt"].startswith(_PRIME_CODE_START),
     ),
 }
 
@@ -136,15 +151,12 @@ def load_example_dataset(
     known = _known(name)
     rows = read_jsonl(path) if path else _hub_rows(known, split or known.split)
     rows = [row for row in rows if known.is_wanted(row)]
-    drawn = _draw(len(rows), n, seed) if n is not None and n > 0 else range(len(rows))
+    drawn = _draw(len(rows), n, seed) if n and n > 0 else range(len(rows))
     return datasets.Dataset.from_list([known.preprocess(rows[position]) for position in drawn])
 
 
 def get_preprocess_fn(name: str) -> Callable[[Row], dict[str, Any]]:
-    r"""Returns the function from a row of the hub to ``question`` and ``answer``.
-
-    Raises:
-        ValueError: there is no dataset of that name.
+    r"""Returns the function from a row of the hub to ``question`` and ``answer``; errors as for the dataset itself.
 
     Example:
         >>> get_preprocess_fn("math")({"problem": "6 * 7?", "solution": r"It is \boxed{42}."})

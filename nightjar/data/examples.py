@@ -39,12 +39,7 @@ class Examples:
         [{'role': 'user', 'content': 'What is 2+2?'}]
     """
 
-    def __init__(
-        self,
-        dataset: Any,
-        system_prompt: str | None = None,
-        few_shot: Sequence[Any] | None = None,
-    ) -> None:
+    def __init__(self, dataset: Any, system_prompt: str | None = None, few_shot: Sequence[Any] | None = None) -> None:
         self._dataset = dataset
         self._rows: Any = None
         self._block: tuple[int, list[dict[str, Any]]] = (0, [])
@@ -59,10 +54,8 @@ class Examples:
     def to_dataset(self) -> Any:
         """Returns all examples as a ``datasets.Dataset``, made once.
 
-        An ``info`` becomes a JSON text where the examples' do not go together in one column.
-
-        Raises:
-            DatasetError: a column holds values of different types.
+        An ``info`` becomes a JSON text where the examples' do not go together in one column; another column whose
+        values do not is a ``DatasetError``.
         """
         if self._formatted is None:
             rows = [self.formatted(position) for position in range(len(self))]
@@ -101,7 +94,11 @@ class Examples:
 
     def formatted(self, example_id: int) -> dict[str, Any]:
         """Returns one example with ``prompt`` and ``example_id``; an ``info`` that is a JSON text stays one."""
-        row = {key: _own(value) for key, value in self._row(example_id).items() if value is not None}
+        row = {
+            key: deepcopy(value) if isinstance(value, dict | list) else value
+            for key, value in self._row(example_id).items()
+            if value is not None
+        }
         if "example_id" in row:
             row["src_id"] = row.pop("example_id")
         row.pop("env_id", None)
@@ -111,7 +108,10 @@ class Examples:
 
     def _row(self, example_id: int) -> Mapping[str, Any]:
         if isinstance(self.rows, Sequence):
-            return self._checked(self.rows[example_id], example_id)
+            row = self.rows[example_id]
+            if not isinstance(row, Mapping):
+                raise DatasetError(f"Example {example_id} of the dataset is not a dict: {row!r}")
+            return row
         start, rows = self._block  # replaced as a whole, because several threads may read
         if not start <= example_id < start + len(rows):
             follows = example_id == start + len(rows)
@@ -119,26 +119,17 @@ class Examples:
             self._block = (start, rows)
         return rows[example_id - start]
 
-    def _checked(self, row: Any, example_id: int) -> Mapping[str, Any]:
-        if not isinstance(row, Mapping):
-            raise DatasetError(f"Example {example_id} of the dataset is not a dict: {row!r}")
-        return row
-
     def _prompt(self, row: Mapping[str, Any], example_id: int) -> list[Any]:
         if "prompt" in row:
             prompt = dump_messages(normalize_messages(row["prompt"], field_name="prompt"))
             starts_with_system = bool(prompt) and prompt[0]["role"] == "system"
-            return prompt if starts_with_system else [*self._fixed(self._system), *prompt]
+            return prompt if starts_with_system else [*map(dict, self._system), *prompt]
         if "question" not in row:
             raise DatasetError(
                 f"Example {example_id} has neither 'prompt' nor 'question'; its columns are {sorted(row)}"
             )
-        question = {"role": "user", "content": row["question"]}
-        return [*self._fixed(self._system + self._few_shot), question]
-
-    @staticmethod
-    def _fixed(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [dict(message) for message in messages]
+        before = [dict(message) for message in (*self._system, *self._few_shot)]
+        return [*before, {"role": "user", "content": row["question"]}]
 
 
 def _to_dataset(rows: list[dict[str, Any]]) -> Any:
@@ -161,10 +152,6 @@ def _read(dataset: Any, start: int, count: int) -> list[dict[str, Any]]:
     columns = dataset[start : start + count]
     names = list(columns)
     return [dict(zip(names, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-
-
-def _own(value: Any) -> Any:
-    return deepcopy(value) if isinstance(value, dict | list) else value
 
 
 def _parsed_info(info: str, example_id: int) -> Any:

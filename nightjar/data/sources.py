@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from nightjar.errors import DatasetError
+from nightjar.errors import DatasetError, error_text
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ def _load_from_hub(name: str, config: str | None, split: str) -> list[dict[str, 
     try:
         rows: list[dict[str, Any]] = datasets.load_dataset(name, config, split=split).to_list()
     except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        reason = error_text(error).strip().partition("\n")[0]
         raise DatasetError(
             f"Cannot load dataset {name!r}, split {split!r}, from the Hugging Face Hub: {reason}. "
             'Where there is no network, name a file: -a \'{"dataset": "path.jsonl"}\''

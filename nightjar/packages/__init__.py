@@ -16,7 +16,7 @@ from nightjar.packages.lookup import (
     installed_environments,
     version_info,
 )
-from nightjar.packages.names import EnvironmentId, parse_env_id
+from nightjar.packages.names import EnvironmentId
 from nightjar.packages.package import EnvironmentPackage
 from nightjar.packages.scaffold import Kind, Scaffold, make_environment, rewrite_readme
 
@@ -40,7 +40,6 @@ __all__ = [
     "list_environments",
     "local_package",
     "make_environment",
-    "parse_env_id",
     "rewrite_readme",
     "source_commit",
     "version_info",

@@ -15,11 +15,10 @@ from packaging.version import InvalidVersion, Version
 
 from nightjar import __version__
 from nightjar.errors import EnvironmentNotFoundError, EnvironmentPackageError, EnvironmentVersionError
-from nightjar.packages.installed import editable_folder, find_distribution, find_installed, installed_packages
+from nightjar.packages.installed import describe, find_distribution, find_installed, installed_packages
 from nightjar.packages.layouts import ModuleSource, defines_environment, find_module, first_line_of_docstring
-from nightjar.packages.names import EnvironmentId, env_id_of, parse_env_id
-from nightjar.packages.package import EnvironmentPackage
-from nightjar.packages.project import Project, read_project
+from nightjar.packages.names import EnvironmentId, listed_name, module_of
+from nightjar.packages.package import EnvironmentPackage, Project, read_project
 from nightjar.runs import ENVIRONMENTS_DIR
 
 BUILT_IN = "nightjar.benchmarks"
@@ -36,12 +35,8 @@ def find_environment(env_id: str, environments_dir: Path = ENVIRONMENTS_DIR) -> 
         EnvironmentNotFoundError: there is none.
         EnvironmentVersionError: there is none of this version.
         EnvironmentPackageError: its ``pyproject.toml`` is broken.
-
-    Example:
-        >>> find_environment("owner/arithmetic").location
-        'built-in'
     """
-    asked = parse_env_id(env_id)
+    asked = EnvironmentId.parse(env_id)
     others = []
     for package in _candidates(asked, environments_dir):
         if asked.version is None or _is_same(package.version, asked.version):
@@ -53,33 +48,20 @@ def find_environment(env_id: str, environments_dir: Path = ENVIRONMENTS_DIR) -> 
 
 
 def list_environments(environments_dir: Path = ENVIRONMENTS_DIR) -> list[EnvironmentPackage]:
-    """Returns all environments by name, each as ``find_environment`` finds it. None of their code is run.
-
-    Example:
-        >>> "gsm8k" in [package.env_id for package in list_environments()]
-        True
-    """
+    """Returns all environments by name, each as ``find_environment`` finds it. None of their code is run."""
     found = [*_built_in_packages(), *installed_packages(), *_local_packages(environments_dir)]
     by_name = {package.env_id: package for package in found}
     return [by_name[name] for name in sorted(by_name)]
 
 
 def local_package(path: Path) -> EnvironmentPackage | None:
-    """Describes the environment in a project folder or a file; None where there is none.
-
-    Raises:
-        EnvironmentPackageError: its ``pyproject.toml`` is broken.
-
-    Example:
-        >>> local_package(Path("no-such-folder")) is None
-        True
-    """
+    """Describes the environment in a project folder or a file; None where there is none."""
     if not path.is_dir():
         is_module = path.suffix == ".py" and path.is_file()
         return _describe(ModuleSource(path.stem, path, path.parent), None) if is_module else None
     project = read_project(path)
     for name in (path.absolute().name, project.name if project else None):
-        source = find_module(path, name.replace("-", "_")) if name else None
+        source = find_module(path, module_of(name)) if name else None
         if source is not None:
             return _describe(source, project)
     return None
@@ -88,17 +70,15 @@ def local_package(path: Path) -> EnvironmentPackage | None:
 def _candidates(asked: EnvironmentId, environments_dir: Path) -> Iterator[EnvironmentPackage]:
     if not asked.module.isidentifier():
         return
-    local = _find_local(asked, environments_dir)
-    if local is not None:
+    if (local := _find_local(asked, environments_dir)) is not None:
         yield local
-    installed = find_installed(asked.module)
-    if installed is not None:
+    if (installed := find_installed(asked.module)) is not None:
         yield installed
-    yield from (package for package in _built_in_packages() if package.env_id == env_id_of(asked.module))
+    yield from (package for package in _built_in_packages() if package.env_id == asked.listed)
 
 
 def _find_local(asked: EnvironmentId, environments_dir: Path) -> EnvironmentPackage | None:
-    for name in (asked.module, env_id_of(asked.module), f"{asked.module}.py"):
+    for name in (asked.module, asked.listed, f"{asked.module}.py"):
         package = local_package(environments_dir / name)
         if package is not None and package.module.name == asked.module:
             return package
@@ -119,24 +99,14 @@ def _local_packages(environments_dir: Path) -> Iterator[EnvironmentPackage]:
 
 
 def _broken(path: Path, error: EnvironmentPackageError) -> EnvironmentPackage | None:
-    source = find_module(path, path.name.replace("-", "_"))
+    source = find_module(path, module_of(path.name))
     return None if source is None else replace(_describe(source, None), description=f"Broken: {error}")
 
 
 def _describe(source: ModuleSource, project: Project | None) -> EnvironmentPackage:
     found = find_distribution(project.name if project and project.name else source.name)
-    return EnvironmentPackage(
-        env_id=env_id_of(source.name),
-        origin="local",
-        module=source,
-        version=(project.version if project else None) or (found.version if found else None),
-        description=(project.description if project else "") or first_line_of_docstring(source.path),
-        tags=project.tags if project else (),
-        project=project,
-        distribution=found.name if found else None,
-        installed_version=found.version if found else None,
-        editable_from=editable_folder(found) if found else None,
-    )
+    version, description = (project.version, project.description) if project else (None, None)
+    return describe("local", source, project, found, version=version, description=description)
 
 
 def _built_in_packages() -> Iterator[EnvironmentPackage]:
@@ -146,7 +116,7 @@ def _built_in_packages() -> Iterator[EnvironmentPackage]:
             path = Path(folder) / (f"{module.name}/__init__.py" if module.ispkg else f"{module.name}.py")
             if defines_environment(path):
                 yield EnvironmentPackage(
-                    env_id=env_id_of(module.name),
+                    env_id=listed_name(module.name),
                     origin="built-in",
                     module=ModuleSource(f"{BUILT_IN}.{module.name}", path, Path(folder)),
                     version=__version__,

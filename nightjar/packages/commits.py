@@ -9,14 +9,7 @@ _TIMEOUT_SECONDS = 10.0
 
 
 def source_commit(file: Path) -> str | None:
-    """Returns the git commit that a file's working tree is at; None where the file is in none.
-
-    ``-dirty`` at the end says that files of the tree differ from the commit.
-
-    Example:
-        >>> source_commit(Path("/dev/null")) is None
-        True
-    """
+    """Returns the git commit that a file's tree is at, "-dirty" where it differs; None where the file is in no tree."""
     if _git(file.parent, "ls-files", "--error-unmatch", file.name) is None:
         return None
     return _git(file.parent, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty")

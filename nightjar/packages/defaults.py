@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from nightjar.errors import EnvironmentNotFoundError, EnvironmentPackageError
 from nightjar.packages.catalog import find_environment
-from nightjar.packages.project import Project
+from nightjar.packages.package import Project
 from nightjar.runs import ENVIRONMENTS_DIR
 
 ALL_EXAMPLES = -1
@@ -33,12 +33,7 @@ RolloutCount = Annotated[int, Field(ge=1)]
 
 
 class EvalDefaults(BaseModel):
-    """What a run takes where it is not told. None leaves it to Nightjar's own default.
-
-    Example:
-        >>> EvalDefaults(num_examples=50).model_dump(exclude_none=True)
-        {'num_examples': 50}
-    """
+    """What a run takes where it is not told. None leaves it to Nightjar's own default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -53,17 +48,9 @@ def eval_defaults(env_id: str, environments_dir: Path = ENVIRONMENTS_DIR) -> Eva
 
     ``[tool.nightjar.eval]`` wins over ``[tool.verifiers.eval]``, key by key. Nothing of the environment is run.
 
-    Args:
-        env_id: as for ``find_environment``.
-        environments_dir: where environments are developed.
-
     Raises:
         EnvironmentPackageError: a value is wrong; file and key are named.
         EnvironmentVersionError: the environment is there, but not in this version.
-
-    Example:
-        >>> eval_defaults("arithmetic")
-        EvalDefaults(num_examples=None, rollouts_per_example=None)
     """
     try:
         project = find_environment(env_id, environments_dir).project

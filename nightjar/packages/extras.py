@@ -16,10 +16,6 @@ def import_extra(module: str, extra: str, user: str) -> Any:
 
     Raises:
         ImportError: it is not installed; the message says how to install it.
-
-    Example:
-        >>> import_extra("json", "json", "An example").loads("[1]")
-        [1]
     """
     try:
         return importlib.import_module(module)

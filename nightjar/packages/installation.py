@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
@@ -25,9 +25,8 @@ from packaging.version import InvalidVersion, Version
 from nightjar.errors import EnvironmentNotFoundError, EnvironmentPackageError, EnvironmentVersionError
 from nightjar.packages.catalog import find_environment, local_package
 from nightjar.packages.installed import find_distribution, installed_from, package_of
-from nightjar.packages.names import EnvironmentId, parse_env_id
-from nightjar.packages.package import EnvironmentPackage
-from nightjar.packages.project import PYPROJECT
+from nightjar.packages.names import EnvironmentId
+from nightjar.packages.package import PYPROJECT, EnvironmentPackage
 from nightjar.runs import ENVIRONMENTS_DIR
 
 logger = logging.getLogger(__name__)
@@ -53,10 +52,6 @@ class InstallOptions:
         build_isolation: build in an environment of its own; without, the build tools that are installed are used.
         index_url: the package index; None for the one that pip is configured with.
         shows_log: leave the installer's output on stderr.
-
-    Example:
-        >>> InstallOptions(upgrade=True).flags()
-        ['--upgrade']
     """
 
     editable: bool = True
@@ -78,14 +73,7 @@ class InstallOptions:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the installer is told to install.
-
-    Attributes:
-        asked: as it was typed.
-        requirement: ``name`` or ``name==version``; None for a path.
-        path: a project folder or an archive; None for a requirement.
-        is_latest: whether an installed version is to be replaced by the newest.
-    """
+    """What the installer is told to install: a folder or an archive, or a requirement (``name``, ``name==version``)."""
 
     asked: str
     requirement: str | None = None
@@ -102,17 +90,12 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """An environment that was installed.
-
-    Attributes:
-        asked: what was asked for.
-        package: what is there now.
-        left_out: requirements that Nightjar stands in for.
-    """
+    """An environment that was installed: what was asked for, and what is there now."""
 
     asked: str
     package: EnvironmentPackage
     left_out: tuple[str, ...] = ()
+    """Requirements that Nightjar stands in for."""
 
 
 def install(
@@ -129,12 +112,6 @@ def install(
     Raises:
         EnvironmentPackageError: one cannot be found or installed, or is no environment. What the installer said is in
             the message.
-
-    Example:
-        >>> install(["no such name"])
-        Traceback (most recent call last):
-        ...
-        nightjar.errors.EnvironmentPackageError: 'no such name' is neither a folder nor a name of a package
     """
     chosen = options or InstallOptions()
     targets = [find_target(name, environments_dir) for name in names]
@@ -144,16 +121,13 @@ def install(
     if chosen.with_dependencies:
         _install_dependencies([found for found, _ in installed], chosen)
     return [
-        Installation(target.asked, package, tuple(_stood_in_for(found)))
+        Installation(target.asked, package, tuple(filter(_is_stood_in_for, found.requires or ())))
         for target, (found, package) in zip(targets, installed, strict=True)
     ]
 
 
 def find_target(name: str, environments_dir: Path = ENVIRONMENTS_DIR) -> Target:
     """Works out what a name or path means: a path, else an environment in the folder, else a distribution's name.
-
-    Raises:
-        EnvironmentPackageError: nothing can be installed from it.
 
     Example:
         >>> find_target("ada/my-env@1.2", Path("no-such-folder")).requirement
@@ -162,7 +136,7 @@ def find_target(name: str, environments_dir: Path = ENVIRONMENTS_DIR) -> Target:
     path = Path(name).expanduser()
     if name.startswith((".", "/", "~")) or _is_installable(path) or ("/" in name and path.exists()):
         return Target(name, path=_checked(path, name))
-    asked = parse_env_id(name)
+    asked = EnvironmentId.parse(name)
     local = _find_local(asked, environments_dir)
     if local is not None:
         return Target(name, path=_checked(local.project.path.parent if local.project else local.module.path, name))
@@ -239,12 +213,7 @@ def _installer() -> list[str]:
 
 
 def reason(log: Sequence[str]) -> str:
-    """Finds the line of an installer's log that says why it failed.
-
-    Example:
-        >>> reason(["Collecting x", "ERROR: No matching distribution found for x", "", "[notice] A new release"])
-        'No matching distribution found for x'
-    """
+    """Finds the line of an installer's log that says why it failed."""
     lines = [line.strip(" │╰─>▶×") for line in log]
     raised = [line for line in lines if _RAISED.match(line)]
     said = [match[1] for line in lines if (match := _SAID.match(line))]
@@ -279,7 +248,9 @@ def _distribution_of(target: Target) -> Distribution:
 
 def _install_dependencies(found: Sequence[Distribution], options: InstallOptions) -> None:
     """Installs what is missing, in versions that Nightjar itself can work with."""
-    missing = _missing_requirements(found)
+    missing = [
+        text for text in dict.fromkeys(text for one in found for text in one.requires or ()) if _is_missing(text)
+    ]
     if not missing:
         return
     ourselves = find_distribution(_OURSELVES)
@@ -289,22 +260,16 @@ def _install_dependencies(found: Sequence[Distribution], options: InstallOptions
     _run_installer([*flags, *fixed], [Target(text, requirement=text) for text in missing], options)
 
 
-def _missing_requirements(found: Iterable[Distribution]) -> list[str]:
-    """Returns the requirements that are not met, without those that Nightjar stands in for."""
-    texts = dict.fromkeys(text for one in found for text in one.requires or ())
-    return [text for text in texts if _applies(Requirement(text)) and not _is_met(Requirement(text))]
-
-
-def _applies(requirement: Requirement) -> bool:
-    is_ours = canonicalize_name(requirement.name) == _STOOD_IN_FOR
-    return not is_ours and (requirement.marker is None or requirement.marker.evaluate({"extra": ""}))
-
-
-def _is_met(requirement: Requirement) -> bool:
+def _is_missing(text: str) -> bool:
+    """Says whether a requirement applies here and is not met; one that Nightjar stands in for is."""
+    requirement = Requirement(text)
+    applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+    if _is_stood_in_for(text) or not applies:
+        return False
     found = find_distribution(requirement.name)
     is_plain = requirement.url is None and not requirement.extras
-    return found is not None and is_plain and requirement.specifier.contains(found.version, prereleases=True)
+    return not (found and is_plain and requirement.specifier.contains(found.version, prereleases=True))
 
 
-def _stood_in_for(found: Distribution) -> list[str]:
-    return [text for text in found.requires or () if canonicalize_name(Requirement(text).name) == _STOOD_IN_FOR]
+def _is_stood_in_for(text: str) -> bool:
+    return canonicalize_name(Requirement(text).name) == _STOOD_IN_FOR

@@ -19,9 +19,8 @@ from urllib.request import url2pathname
 from packaging.utils import canonicalize_name
 
 from nightjar.packages.layouts import ModuleSource, defines_environment, find_module, first_line_of_docstring
-from nightjar.packages.names import env_id_of
-from nightjar.packages.package import EnvironmentPackage
-from nightjar.packages.project import PYPROJECT, Project, parse_project, read_project
+from nightjar.packages.names import listed_name, module_of
+from nightjar.packages.package import PYPROJECT, EnvironmentPackage, Origin, Project, parse_project, read_project
 
 _REQUIRES_A_FRAMEWORK = re.compile(
     r"^Requires-Dist: *(?:nightjar[-_.]evals|verifiers)(?![\w.-])", re.IGNORECASE | re.MULTILINE
@@ -31,73 +30,37 @@ _SHIPPED = f"extra_metadata/{PYPROJECT}"
 
 
 def installed_packages() -> list[EnvironmentPackage]:
-    """Returns the environments among the installed distributions.
-
-    Example:
-        >>> all(package.origin == "installed" for package in installed_packages())
-        True
-    """
+    """Returns the environments among the installed distributions."""
     wanted = (found for found in distributions() if _REQUIRES_A_FRAMEWORK.search(found.read_text("METADATA") or ""))
     return [package for found in wanted if (package := package_of(found)) is not None]
 
 
 def package_of(found: Distribution) -> EnvironmentPackage | None:
-    """Describes the environment of a distribution; None where it has none.
-
-    Example:
-        >>> package_of(distribution("packaging")) is None
-        True
-    """
+    """Describes the environment of a distribution; None where it has none."""
     for name in _module_names(found):
         source = _module_of(found, name)
         if source is not None and defines_environment(source.path):
-            return _describe(source, found)
+            return _describe_installed(source, found)
     return None
 
 
 def find_installed(module: str) -> EnvironmentPackage | None:
-    """Describes an installed module as an environment, whether it is one or not; None where there is no such module.
-
-    Example:
-        >>> find_installed("packaging").version == distribution("packaging").version
-        True
-    """
+    """Describes an installed module as an environment, whether it is one or not; None where there is no such module."""
     found = find_distribution(module)
     source = _module_of(found, module) if found else _importable(module)
-    return None if source is None else _describe(source, found)
+    return None if source is None else _describe_installed(source, found)
 
 
 def find_distribution(name: str) -> Distribution | None:
-    """Returns the installed distribution of a name, however it is spelled; None where there is none.
-
-    Example:
-        >>> find_distribution("no-such-distribution") is None
-        True
-    """
+    """Returns the installed distribution of a name, however it is spelled; None where there is none."""
     try:
         return distribution(name)
     except (PackageNotFoundError, ValueError):
         return None
 
 
-def editable_folder(found: Distribution) -> Path | None:
-    """Returns the folder that an editable installation points to; None for any other.
-
-    Example:
-        >>> editable_folder(distribution("packaging")) is None
-        True
-    """
-    path, is_editable = installed_from(found)
-    return path if is_editable else None
-
-
 def installed_from(found: Distribution) -> tuple[Path | None, bool]:
-    """Returns the file or folder that a distribution was installed from (PEP 610), and whether it is editable.
-
-    Example:
-        >>> installed_from(distribution("packaging"))
-        (None, False)
-    """
+    """Returns the file or folder that a distribution was installed from (PEP 610), and whether it is editable."""
     record = json.loads(found.read_text("direct_url.json") or "{}")
     url = urlsplit(record.get("url", ""))
     if url.scheme != "file":
@@ -105,25 +68,39 @@ def installed_from(found: Distribution) -> tuple[Path | None, bool]:
     return Path(url2pathname(url.path)), bool(record.get("dir_info", {}).get("editable"))
 
 
-def _describe(source: ModuleSource, found: Distribution | None) -> EnvironmentPackage:
-    project = _project_of(source, found)
-    version = found.version if found else None
+def describe(
+    origin: Origin,
+    source: ModuleSource,
+    project: Project | None,
+    found: Distribution | None,
+    *,
+    version: str | None,
+    description: str | None,
+) -> EnvironmentPackage:
+    """Describes the environment of a module; without a version it has that of ``found``, what it is installed as."""
     return EnvironmentPackage(
-        env_id=env_id_of(source.name),
-        origin="installed",
+        env_id=listed_name(source.name),
+        origin=origin,
         module=source,
-        version=version,
-        description=_summary(found) or first_line_of_docstring(source.path),
+        version=version or (found.version if found else None),
+        description=description or first_line_of_docstring(source.path),
         tags=project.tags if project else (),
         project=project,
         distribution=found.name if found else None,
-        installed_version=version,
-        editable_from=editable_folder(found) if found else None,
+        installed_version=found.version if found else None,
+        editable_from=_editable_folder(found),
     )
 
 
-def _summary(found: Distribution | None) -> str:
-    return (found.metadata["Summary"] or "") if found else ""
+def _describe_installed(source: ModuleSource, found: Distribution | None) -> EnvironmentPackage:
+    summary = found.metadata["Summary"] if found else None
+    return describe("installed", source, _project_of(source, found), found, version=None, description=summary)
+
+
+def _editable_folder(found: Distribution | None) -> Path | None:
+    """Returns the folder that an editable installation points to; None for any other."""
+    path, is_editable = installed_from(found) if found else (None, False)
+    return path if is_editable else None
 
 
 def _project_of(source: ModuleSource, found: Distribution | None) -> Project | None:
@@ -131,8 +108,7 @@ def _project_of(source: ModuleSource, found: Distribution | None) -> Project | N
     shipped = found.read_text(_SHIPPED) if found else None
     if shipped is not None:
         return parse_project(shipped, Path(_SHIPPED))
-    folder = editable_folder(found) if found else None
-    if folder is not None:
+    if (folder := _editable_folder(found)) is not None:
         return read_project(folder)
     beside = [source.path.parent] if source.is_package else []
     for place in [*beside, source.root]:
@@ -144,7 +120,7 @@ def _project_of(source: ModuleSource, found: Distribution | None) -> Project | N
 
 def _module_names(found: Distribution) -> Iterator[str]:
     """Yields the top-level modules of a distribution; the one that is called like it first."""
-    named = str(canonicalize_name(found.name)).replace("-", "_")
+    named = module_of(canonicalize_name(found.name))
     yield named
     for path in found.files or ():
         top = path.parts[0].removesuffix(".py")
@@ -155,7 +131,7 @@ def _module_names(found: Distribution) -> Iterator[str]:
 
 
 def _module_of(found: Distribution, name: str) -> ModuleSource | None:
-    folder = editable_folder(found)
+    folder = _editable_folder(found)
     return (find_module(folder, name) if folder else None) or _importable(name)
 
 

@@ -20,13 +20,7 @@ FUNCTION = "load_environment"
 
 @dataclass(frozen=True, slots=True)
 class ModuleSource:
-    """The source of a module.
-
-    Attributes:
-        name: as it is imported.
-        path: its file.
-        root: the folder that it is imported from.
-    """
+    """The source of a module: its name as it is imported, its file, and the folder that it is imported from."""
 
     name: str
     path: Path
@@ -39,12 +33,7 @@ class ModuleSource:
 
 
 def find_module(folder: Path, name: str) -> ModuleSource | None:
-    """Returns the module of a name in a project folder; None where no layout fits.
-
-    Example:
-        >>> find_module(Path("no-such-folder"), "my_env") is None
-        True
-    """
+    """Returns the module of a name in a project folder; None where no layout fits."""
     for root in (folder, folder / "src"):
         for path in (root / f"{name}.py", root / name / "__init__.py"):
             if path.is_file():
@@ -55,35 +44,19 @@ def find_module(folder: Path, name: str) -> ModuleSource | None:
 
 
 def defines_environment(path: Path) -> bool:
-    """Says, without running it, whether a module has a ``load_environment``. One that cannot be parsed counts.
-
-    Example:
-        >>> defines_environment(Path(__file__))
-        False
-    """
-    tree = parse_module(path)
+    """Says, without running it, whether a module has a ``load_environment``. One that cannot be parsed counts."""
+    tree = _parse(path)
     return tree is None or any(_binds(statement) for statement in tree.body)
 
 
 def first_line_of_docstring(path: Path) -> str:
-    """Returns what a module says of itself; empty where it says nothing.
-
-    Example:
-        >>> first_line_of_docstring(Path(__file__))
-        'Where the module of an environment is in its folder.'
-    """
-    tree = parse_module(path)
+    """Returns what a module says of itself; empty where it says nothing."""
+    tree = _parse(path)
     docstring = ast.get_docstring(tree) if tree else None
     return docstring.partition("\n")[0] if docstring else ""
 
 
-def parse_module(path: Path) -> ast.Module | None:
-    """Parses a file; None where it is no Python.
-
-    Example:
-        >>> parse_module(Path("no-such-file.py")) is None
-        True
-    """
+def _parse(path: Path) -> ast.Module | None:
     try:
         return ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):

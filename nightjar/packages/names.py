@@ -17,19 +17,19 @@ _NEW_NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentId:
-    """What an environment is asked for by.
+    """What an environment is asked for by; as a text it is what was typed.
 
     Attributes:
         text: as it was typed.
-        name: without owner and version.
+        name: without owner and version; a run's folder is named by it.
         owner: None where none is named.
         version: the version asked for; None for any, also where ``latest`` is asked for.
         asks_for_latest: whether the version is ``latest``.
 
     Example:
-        >>> asked = parse_env_id("ada/my-env@1.2")
-        >>> asked.owner, asked.name, asked.version, asked.module
-        ('ada', 'my-env', '1.2', 'my_env')
+        >>> asked = EnvironmentId.parse("ada/my_env@1.2")
+        >>> asked.owner, asked.name, asked.version, asked.module, asked.listed, asked.without_version
+        ('ada', 'my_env', '1.2', 'my_env', 'my-env', 'ada/my_env')
     """
 
     text: str
@@ -38,58 +38,58 @@ class EnvironmentId:
     version: str | None = None
     asks_for_latest: bool = False
 
+    @classmethod
+    def parse(cls, text: str) -> EnvironmentId:
+        """Takes a name apart. Anything is accepted: a name that no module can have is one that is not found."""
+        owner, _, rest = text.rpartition("/")
+        name, _, version = rest.partition("@")
+        is_latest = version == LATEST
+        return cls(text, name, owner or None, None if is_latest else version or None, is_latest)
+
+    def __str__(self) -> str:
+        return self.text
+
     @property
     def module(self) -> str:
         """The module that holds its ``load_environment``."""
-        return self.name.replace("-", "_")
+        return module_of(self.name)
+
+    @property
+    def listed(self) -> str:
+        """The name under which it is listed: with dashes, however it was typed."""
+        return listed_name(self.name)
+
+    @property
+    def without_version(self) -> str:
+        """``owner/name``, or the name alone."""
+        return f"{self.owner}/{self.name}" if self.owner else self.name
 
 
-def parse_env_id(text: str) -> EnvironmentId:
-    """Takes a name apart. Anything is accepted: a name that no module can have is one that is not found.
-
-    Example:
-        >>> parse_env_id("my-env@latest")
-        EnvironmentId(text='my-env@latest', name='my-env', owner=None, version=None, asks_for_latest=True)
-    """
-    owner, _, rest = text.rpartition("/")
-    name, _, version = rest.partition("@")
-    is_latest = version == LATEST
-    return EnvironmentId(text, name, owner or None, None if is_latest else version or None, is_latest)
+def module_of(name: str) -> str:
+    """Returns the name of the module of an environment, or of a distribution."""
+    return name.replace("-", "_")
 
 
-def env_id_of(module: str) -> str:
-    """Returns the name under which the environment of a module is listed.
-
-    Example:
-        >>> env_id_of("my_env")
-        'my-env'
-    """
+def listed_name(module: str) -> str:
+    """Returns the name under which the environment of a module is listed."""
     return module.replace("_", "-")
 
 
-def check_new_name(text: str, folder: Path) -> EnvironmentId:
-    """Checks the name of an environment that is about to be made; underscores become dashes.
-
-    Args:
-        text: ``my-env`` or ``owner/my-env``.
-        folder: where its module is going to be.
+def check_new_name(text: str, environments_dir: Path) -> EnvironmentId:
+    """Returns the name of an environment that is about to be made, with dashes for underscores.
 
     Raises:
         EnvironmentPackageError: no package can have the name, or it would hide, or be hidden by, another module.
-
-    Example:
-        >>> check_new_name("ada/my_env", Path("environments/my_env")).name
-        'my-env'
     """
-    asked = parse_env_id(text)
+    asked = EnvironmentId.parse(text)
     if asked.version or asked.asks_for_latest or not _NEW_NAME.fullmatch(asked.name):
         raise EnvironmentPackageError(
             f"{text!r} cannot be the name of an environment. A name has lower-case letters, digits and dashes, "
             "and starts with a letter: my-env or owner/my-env"
         )
-    if reason := _taken(asked.module, folder):
+    if reason := _taken(asked.module, environments_dir / asked.module):
         raise EnvironmentPackageError(f"The name {text!r} is taken: {asked.module!r} is {reason}. Try {asked.name}-env")
-    return EnvironmentId(text, env_id_of(asked.module), asked.owner)
+    return EnvironmentId(text, asked.listed, asked.owner)
 
 
 def _taken(module: str, folder: Path) -> str | None:

@@ -22,12 +22,7 @@ README = "README.md"
 
 
 class Kind(StrEnum):
-    """What a new environment does to begin with; the value is also the folder of its templates.
-
-    Example:
-        >>> Kind("tool").description
-        'Computations with a calculator.'
-    """
+    """What a new environment does to begin with; the value is also the folder of its templates."""
 
     SINGLE_TURN = "single-turn"
     MULTI_TURN = "multi-turn"
@@ -48,13 +43,7 @@ _DESCRIPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Scaffold:
-    """An environment package that was made.
-
-    Attributes:
-        env_id: the name it is loaded by.
-        folder: the package's folder.
-        paths: the files that were written.
-    """
+    """An environment package that was made: the name it is loaded by, its folder, and the files that were written."""
 
     env_id: str
     folder: Path
@@ -86,7 +75,7 @@ def make_environment(
         >>> made.env_id, sorted(path.name for path in made.paths)
         ('my-env', ['README.md', 'my_env.py', 'pyproject.toml', 'test_my_env.py'])
     """
-    asked = check_new_name(name, environments_dir / module_folder(name))
+    asked = check_new_name(name, environments_dir)
     folder = environments_dir / asked.module
     contents = _render(asked, folder, kind, is_multi_file)
     there = [path for path in contents if path.exists()]
@@ -102,38 +91,18 @@ def make_environment(
 def rewrite_readme(
     name: str, environments_dir: Path = ENVIRONMENTS_DIR, *, kind: Kind = Kind.SINGLE_TURN
 ) -> Scaffold | None:
-    """Writes the README of an environment that is there anew, and touches nothing else.
-
-    Args:
-        name, environments_dir, kind: as for ``make_environment``.
-
-    Returns:
-        What was written; None where there is no such environment.
+    """Writes the README of an environment anew, and touches nothing else; None where there is no such environment.
 
     Raises:
         EnvironmentPackageError: the name cannot be used, or the file cannot be written.
-
-    Example:
-        >>> rewrite_readme("no-such-env") is None
-        True
     """
-    folder = environments_dir / module_folder(name)
-    asked = check_new_name(name, folder)
+    asked = check_new_name(name, environments_dir)
+    folder = environments_dir / asked.module
     if not folder.is_dir():
         return None
     path = folder / README
     _write({path: _render(asked, folder, kind, is_multi_file=False)[path]})
     return Scaffold(asked.name, folder, (path,))
-
-
-def module_folder(name: str) -> str:
-    """Returns the name of an environment's folder, which is that of its module.
-
-    Example:
-        >>> module_folder("ada/my-env")
-        'my_env'
-    """
-    return name.rpartition("/")[2].replace("-", "_")
 
 
 def _render(asked: EnvironmentId, folder: Path, kind: Kind, is_multi_file: bool) -> dict[Path, str]:

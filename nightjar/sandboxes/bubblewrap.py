@@ -27,14 +27,16 @@ _SHARES = (0.5625, 0.1875, 0.0625, 0.1875)
 _WRITABLE = ("app", "data", "home", "logs", "outputs", "repo", "root", "solution", "srv", "testbed", "tests")
 """Folders beside the workspace that environments for containers write to; they share ``/mnt``."""
 _OLDEST = (0, 7)  # --size
+_OPTIONS = ("info-fd", "userns-block-fd", "seccomp")
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "mime.types", "magic")
-_SMALL_FILES: Mapping[str, str] = {
-    "/etc/passwd": f"user:x:{USER_ID}:{USER_ID}::{WORKSPACE}:/bin/sh\n",
-    "/etc/group": f"user:x:{USER_ID}:\n",
-    "/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
-    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+SMALL_FILES: Mapping[str, bytes] = {
+    "/etc/passwd": b"user:x:%d:%d::%s:/bin/sh\n" % (USER_ID, USER_ID, WORKSPACE.encode()),
+    "/etc/group": b"user:x:%d:\n" % USER_ID,
+    "/etc/hosts": b"127.0.0.1 localhost sandbox\n::1 localhost\n",
+    "/etc/nsswitch.conf": b"passwd: files\ngroup: files\nhosts: files\n",
 }
+"""Files that are made for a sandbox, by path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ def command_line(
         storage_bytes: of all file systems in memory together.
         packages: Python packages to show, by name.
         descriptors: by option: ``info-fd``, ``userns-block-fd`` (root only), ``seccomp``; and by path, those of the
-            small files in ``small_files()``.
+            small files.
         program: what to start.
     """
     return [
@@ -84,21 +86,12 @@ def command_line(
         *("--proc", "/proc", "--dev", "/dev"),
         *_storage(storage_bytes),
         *_files(packages),
-        *(
-            part
-            for path in _SMALL_FILES
-            for part in ("--perms", "0644", "--ro-bind-data", str(descriptors[path]), path)
-        ),
+        *(word for path in SMALL_FILES for word in ("--perms", "0644", "--ro-bind-data", str(descriptors[path]), path)),
         *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WORKSPACE),
-        *(part for name in ("info-fd", "userns-block-fd", "seccomp") for part in _option(name, descriptors)),
+        *(word for name in _OPTIONS if name in descriptors for word in (f"--{name}", str(descriptors[name]))),
         "--",
         *program,
     ]
-
-
-def small_files() -> Mapping[str, bytes]:
-    """Returns the files in ``/etc`` that are made for a sandbox, by path."""
-    return {path: text.encode() for path, text in _SMALL_FILES.items()}
 
 
 def python_path() -> str:
@@ -106,20 +99,10 @@ def python_path() -> str:
     return os.path.realpath(sys.executable)
 
 
-def search_path() -> str:
-    """Returns ``PATH`` for the commands."""
-    folders = [str(Path(python_path()).parent), "/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]
-    return ":".join(dict.fromkeys(folders))
-
-
 def variables() -> dict[str, str]:
-    """Returns the variables that programs need to be found and to start; nothing else of this environment.
-
-    Example:
-        >>> sorted({"PATH", "LANG"} & set(variables()))
-        ['LANG', 'PATH']
-    """
-    found = {"PATH": search_path(), "LANG": "C.UTF-8", "TERM": "dumb"}
+    """Returns the variables that programs need to be found and to start; nothing else of this environment."""
+    folders = [str(Path(python_path()).parent), "/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]
+    found = {"PATH": ":".join(dict.fromkeys(folders)), "LANG": "C.UTF-8", "TERM": "dumb"}
     places = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     if own := [place for place in places if place and Path(sys.base_prefix) in (Path(place), *Path(place).parents)]:
         found["LD_LIBRARY_PATH"] = ":".join(own)  # where this Python cannot start without it
@@ -188,7 +171,3 @@ def _parents(path: str) -> list[str]:
     above = [str(parent) for parent in reversed(Path(path).parents) if str(parent) != "/"]
     usual = [parent for parent in above if not parent.startswith(("/usr", "/nix/store/"))]
     return [part for parent in usual for part in ("--perms", "0755", "--dir", parent)]
-
-
-def _option(name: str, descriptors: Mapping[str, int]) -> list[str]:
-    return [f"--{name}", str(descriptors[name])] if name in descriptors else []

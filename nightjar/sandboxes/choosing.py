@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from nightjar.errors import ConfigError
+from nightjar.sandboxes.containers import DockerProvider
 from nightjar.sandboxes.local import LocalProvider
 from nightjar.sandboxes.sandbox import SandboxProvider
 
@@ -35,29 +36,15 @@ def choose_provider(chosen: str | SandboxProvider | None = None, max_workers: in
     name = check_name(chosen or os.environ.get(VARIABLE)) or ("docker" if _has_docker() else "local")
     if name == "local":
         return LocalProvider()
-    from nightjar.sandboxes.containers import DockerProvider
-
     return DockerProvider(max_workers=max_workers)
 
 
 def check_name(name: str | None) -> str | None:
-    """Returns the name of a provider, or None, as it is.
-
-    Raises:
-        ConfigError: there is no such kind.
-
-    Example:
-        >>> check_name("podman")
-        'podman'
-    """
+    """Returns the name of a provider, or None, as it is; ``ConfigError`` where there is no such kind."""
     if name and name not in _NAMES:
         raise ConfigError(f"Unknown sandbox provider {name!r}. Choose one of: {', '.join(_NAMES)}")
     return name
 
 
 def _has_docker() -> bool:
-    if "DOCKER_HOST" not in os.environ and not _USUAL_SOCKET.exists():
-        return False
-    from nightjar.sandboxes.containers import DockerProvider
-
-    return DockerProvider.is_available()
+    return ("DOCKER_HOST" in os.environ or _USUAL_SOCKET.exists()) and DockerProvider.is_available()

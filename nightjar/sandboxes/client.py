@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +21,12 @@ Retrying = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class CommandTimeoutError(SandboxError):
-    """A command in a sandbox took too long; it has been killed with all that it started.
-
-    Example:
-        >>> issubclass(CommandTimeoutError, SandboxError)
-        True
-    """
+    """A command in a sandbox took too long; it has been killed with all that it started."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreatedSandbox:
-    """A sandbox that is on its way.
-
-    Attributes:
-        id: names it in all further calls.
-        name: as requested.
-
-    Example:
-        >>> CreatedSandbox(id="shell-1f", name="shell").id
-        'shell-1f'
-    """
+    """A sandbox that is on its way: the id that names it in all calls, and the name as requested."""
 
     id: str
     name: str
@@ -48,16 +34,7 @@ class CreatedSandbox:
 
 @dataclass(frozen=True, slots=True)
 class BackgroundJob:
-    """A command that runs on.
-
-    Attributes:
-        sandbox_id: where it runs.
-        job_id: names it.
-
-    Example:
-        >>> BackgroundJob(sandbox_id="shell-1f", job_id="a7").job_id
-        'a7'
-    """
+    """A command that runs on: the sandbox it runs in, and its own id."""
 
     sandbox_id: str
     job_id: str
@@ -65,12 +42,7 @@ class BackgroundJob:
 
 @dataclass(frozen=True, slots=True)
 class BackgroundJobStatus:
-    """What has become of a job; all but ``completed`` is None until it has ended.
-
-    Example:
-        >>> BackgroundJobStatus(job_id="a7", completed=False).exit_code is None
-        True
-    """
+    """What has become of a job; all but ``completed`` is None until it has ended."""
 
     job_id: str
     completed: bool
@@ -79,13 +51,21 @@ class BackgroundJobStatus:
     stderr: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ReadFile:
+    """The content of a text file and its size in bytes."""
+
+    content: str
+    size: int
+
+
 @dataclass
 class _Entry:
     sandbox: Sandbox
     request: CreateSandboxRequest
     starting: asyncio.Task[None]
     expiry: asyncio.TimerHandle
-    jobs: dict[str, asyncio.Task[CommandResult]]
+    jobs: dict[str, asyncio.Task[CommandResult]] = field(default_factory=dict)
 
 
 class SandboxClient:
@@ -123,40 +103,23 @@ class SandboxClient:
         self._entries: dict[str, _Entry] = {}
 
     async def create(self, request: CreateSandboxRequest) -> CreatedSandbox:
-        """Starts a sandbox in the background and returns at once.
-
-        Raises:
-            SandboxRefusedError: this machine cannot do what is asked for.
-        """
+        """Starts a sandbox in the background and returns at once; ``SandboxRefusedError`` as for ``new_sandbox``."""
         if self._provider is None:
             self._provider = await asyncio.to_thread(choose_provider, self._chosen, self._max_workers)
         sandbox = self._provider.new_sandbox(request)
         loop = asyncio.get_running_loop()
-        starting = loop.create_task(self._start(sandbox))
+        starting = loop.create_task(self._with_retry(sandbox.start)())
         starting.add_done_callback(_note_failure)
-        self._entries[sandbox.id] = _Entry(
-            sandbox,
-            request,
-            starting,
-            expiry=loop.call_later(request.timeout_minutes * 60, self._expire, sandbox.id),
-            jobs={},
-        )
+        expiry = loop.call_later(request.timeout_minutes * 60, self._expire, sandbox.id)
+        self._entries[sandbox.id] = _Entry(sandbox, request, starting, expiry)
         return CreatedSandbox(sandbox.id, request.name)
 
     async def wait_for_creation(self, sandbox_id: str, *_: Any, **__: Any) -> None:
-        """Waits until a sandbox has started.
-
-        Raises:
-            SandboxError: it did not start, or there is none of that id.
-        """
+        """Waits until a sandbox has started; ``SandboxError`` where it did not, or there is none of that id."""
         await asyncio.shield(self._entry(sandbox_id).starting)
 
     async def get(self, sandbox_id: str) -> Sandbox:
-        """Returns a sandbox that has started.
-
-        Raises:
-            SandboxError: as for ``wait_for_creation``.
-        """
+        """Returns a sandbox once it has started; errors as for ``wait_for_creation``."""
         entry = self._entry(sandbox_id)
         if not entry.starting.done():
             await self.wait_for_creation(sandbox_id)
@@ -171,12 +134,7 @@ class SandboxClient:
         timeout: float | None = None,  # noqa: ASYNC109 - as Prime's client
         max_output_bytes: int = MAX_OUTPUT_BYTES,
     ) -> CommandResult:
-        """Runs a command and returns its output and exit code.
-
-        Raises:
-            CommandTimeoutError: it took longer than ``timeout`` seconds.
-            SandboxError: the sandbox does not answer.
-        """
+        """Runs a command and returns its output and exit code; ``CommandTimeoutError`` after ``timeout`` seconds."""
         sandbox = await self.get(sandbox_id)
         result = await sandbox.exec(command, timeout, working_dir, env, max_output_bytes=max_output_bytes)
         if result.is_timed_out:
@@ -239,11 +197,7 @@ class SandboxClient:
         env: Mapping[str, str] | None = None,
         **_: Any,
     ) -> BackgroundJobStatus:
-        """Runs a long command to its end.
-
-        Raises:
-            CommandTimeoutError: it took longer than ``timeout`` seconds.
-        """
+        """Runs a long command to its end; ``CommandTimeoutError`` after ``timeout`` seconds."""
         result = await self.execute_command(sandbox_id, command, working_dir, env, timeout)
         return BackgroundJobStatus(uuid.uuid4().hex[:12], True, result.exit_code, result.stdout, result.stderr)
 
@@ -252,7 +206,8 @@ class SandboxClient:
         entry = self._entries.get(sandbox_id)
         if entry is None:
             return
-        tasks = [task for task in (entry.starting, *entry.jobs.values()) if _is_of_this_loop(task)]
+        loop = asyncio.get_running_loop()
+        tasks = [task for task in (entry.starting, *entry.jobs.values()) if task.get_loop() is loop]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -262,8 +217,10 @@ class SandboxClient:
 
     async def bulk_delete(self, sandbox_ids: Sequence[str] | None = None, labels: Sequence[str] | None = None) -> None:
         """Ends several sandboxes: those named, or those with all of the labels."""
-        chosen = list(sandbox_ids) if sandbox_ids is not None else self._labelled(labels or [])
-        await asyncio.gather(*(self.delete(sandbox_id) for sandbox_id in chosen))
+        if sandbox_ids is None:
+            wanted = set(labels or [])
+            sandbox_ids = [key for key, entry in self._entries.items() if wanted <= set(entry.request.labels)]
+        await asyncio.gather(*(self.delete(sandbox_id) for sandbox_id in sandbox_ids))
 
     def teardown(self, wait: bool = True) -> None:  # noqa: ARG002 - as the original's client
         """Ends all sandboxes, blocking; works without an event loop too."""
@@ -274,9 +231,6 @@ class SandboxClient:
         if self._provider is not None and self._provider is not self._chosen:
             self._provider.close()
         self._provider = None
-
-    async def _start(self, sandbox: Sandbox) -> None:
-        await self._with_retry(sandbox.start)()
 
     def _expire(self, sandbox_id: str) -> None:
         entry = self._entries.pop(sandbox_id, None)
@@ -291,28 +245,8 @@ class SandboxClient:
                 f"There is no sandbox {sandbox_id!r}: it was deleted, or its time (timeout_minutes) is over"
             ) from None
 
-    def _labelled(self, labels: Sequence[str]) -> list[str]:
-        return [key for key, entry in self._entries.items() if set(labels) <= set(entry.request.labels)]
-
-
-@dataclass(frozen=True, slots=True)
-class ReadFile:
-    """The content of a text file and its size in bytes.
-
-    Example:
-        >>> ReadFile(content="naïve", size=6).content
-        'naïve'
-    """
-
-    content: str
-    size: int
-
 
 def _note_failure(task: asyncio.Task[None]) -> None:
     """Takes note of a failure that nobody may ask for, because the sandbox is never used."""
     if not task.cancelled():
         task.exception()
-
-
-def _is_of_this_loop(task: asyncio.Task[Any]) -> bool:
-    return task.get_loop() is asyncio.get_running_loop()

@@ -18,6 +18,7 @@ import itertools
 import logging
 import os
 import random
+import shlex
 import threading
 import uuid
 from collections.abc import Callable, Mapping
@@ -26,15 +27,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nightjar.errors import SandboxError
-from nightjar.sandboxes.container_process import ContainerProcess
+from nightjar.sandboxes.processes import ContainerProcess
 from nightjar.sandboxes.request import CreateSandboxRequest
-from nightjar.sandboxes.sandbox import (
-    Command,
-    Sandbox,
-    SandboxCreationError,
-    SandboxProvider,
-    SandboxRefusedError,
-)
+from nightjar.sandboxes.sandbox import Command, Sandbox, SandboxCreationError, SandboxProvider, SandboxRefusedError
 
 if TYPE_CHECKING:
     import docker
@@ -62,12 +57,7 @@ for round in 1 2 3 4 5; do pids=$(members "$1"); [ -n "$pids" ] || break; kill -
 
 
 class DockerSandbox(Sandbox):
-    """A container.
-
-    Args:
-        request: its image, limits and variables.
-        provider: has the connection to the daemon.
-    """
+    """A container; the provider has the connection to the daemon."""
 
     def __init__(self, request: CreateSandboxRequest, provider: DockerProvider) -> None:
         self.id = f"{LABEL}-{request.name}-{uuid.uuid4().hex[:12]}"
@@ -79,11 +69,7 @@ class DockerSandbox(Sandbox):
         self._is_closed = False
 
     async def start(self) -> None:
-        """Creates and starts the container; pulls the image, and installs packages into it, the first time.
-
-        Raises:
-            SandboxCreationError: the daemon refused.
-        """
+        """Creates and starts the container; pulls the image, and installs packages into it, the first time."""
         try:
             await self._provider.run(self._start)
         except SandboxError:
@@ -101,11 +87,7 @@ class DockerSandbox(Sandbox):
         env: Mapping[str, str] | None = None,
         max_output_bytes: int | None = None,  # noqa: ARG002 - the daemon knows no limit; the reader has one
     ) -> ContainerProcess:
-        """Starts a process.
-
-        Raises:
-            SandboxError: the daemon or the container does not answer.
-        """
+        """Starts a process."""
         if self._container is None:
             raise SandboxError(f"Container {self.id!r} is not running")
         argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
@@ -280,7 +262,8 @@ class DockerProvider(SandboxProvider):
             self._pull(request.docker_image)
             if not request.python_packages:
                 return request.docker_image
-            recipe = f"FROM {request.docker_image}\nRUN {_install_command(request.python_packages)}\n"
+            install = f"python3 -m pip install --no-cache-dir --quiet {shlex.join(request.python_packages)}"
+            recipe = f"FROM {request.docker_image}\nRUN {install}\n"
             if recipe not in self._images:
                 self._images[recipe] = self._build(recipe)
             return self._images[recipe]
@@ -317,12 +300,6 @@ class DockerProvider(SandboxProvider):
                 "pip_install_packages=''."
             ) from error
         return tag
-
-
-def _install_command(packages: list[str]) -> str:
-    import shlex
-
-    return f"python3 -m pip install --no-cache-dir --quiet {shlex.join(packages)}"
 
 
 def _connect(timeout_seconds: float) -> docker.DockerClient:

@@ -1,121 +1,58 @@
 """Sandboxes on this machine: processes in namespaces of their own, without network, image or daemon.
 
 One sandbox is one ``bwrap`` with a supervisor in it, which starts commands as this side asks for them; see
-``bubblewrap`` for what is visible inside, ``supervisor`` for the protocol and ``memory`` for the memory limit.
+``bubblewrap`` for what is visible inside, ``supervisor`` for the protocol and ``memory_limit`` for that limit.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import marshal
 import os
+import random
 import shutil
-import signal
 import socket
-import subprocess
 import sys
 import tempfile
-import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from nightjar.errors import SandboxError
 from nightjar.sandboxes import bubblewrap
-from nightjar.sandboxes.cgroups import ControlGroup
-from nightjar.sandboxes.local_process import LocalProcess
-from nightjar.sandboxes.memory import Watched, memory_watch
-from nightjar.sandboxes.namespaces import kill_group, not_started, said_in, start_confined
-from nightjar.sandboxes.packages import ShownPackages, find_packages
+from nightjar.sandboxes.memory_limit import limit_memory
+from nightjar.sandboxes.namespaces import FirstProcess, start_isolated, start_unisolated
+from nightjar.sandboxes.packages import find_packages
+from nightjar.sandboxes.processes import LocalProcess
 from nightjar.sandboxes.request import CreateSandboxRequest
-from nightjar.sandboxes.sandbox import (
-    Command,
-    Sandbox,
-    SandboxCreationError,
-    SandboxProvider,
-    SandboxRefusedError,
-)
+from nightjar.sandboxes.sandbox import Command, Sandbox, SandboxCreationError, SandboxProvider, SandboxRefusedError
 
 logger = logging.getLogger(__name__)
 
 _START_SECONDS = 20.0
-_END_SECONDS = 5.0
-_POLL_SECONDS = 0.002
 _OPEN_FILES = 1024
 
 
-@dataclass
-class _Running:
-    """What there is while a sandbox runs."""
-
-    process: subprocess.Popen[bytes]
-    control: socket.socket
-    messages: IO[bytes]
-    descriptor: int | None = None
-    watched: Watched | None = None
-    group: ControlGroup | None = None
-
-    def kill(self) -> None:
-        """Kills all that is inside; the process ends when that is done."""
-        self.control.close()
-        if self.descriptor is not None:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self.descriptor, signal.SIGKILL)
-
-    async def end(self) -> None:
-        """Waits for the end, which is near, without a thread: there are none left when the interpreter ends."""
-        deadline = time.monotonic() + _END_SECONDS
-        while self.process.poll() is None and time.monotonic() < deadline:  # noqa: ASYNC110 - no event tells
-            await asyncio.sleep(_POLL_SECONDS)
-        self.release()
-
-    def release(self) -> None:
-        """Waits for the end, which is near, and lets go of everything."""
-        try:
-            self.process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            kill_group(self.process)
-        if self.watched is not None:
-            memory_watch.remove(self.watched)
-        if self.descriptor is not None:
-            os.close(self.descriptor)
-        if self.group is not None:
-            self.group.remove()
-        self.messages.close()
-
-
 class LocalSandbox(Sandbox):
-    """A sandbox on this machine.
-
-    Args:
-        request: its limits and variables.
-        packages: Python packages to show in it.
-        is_isolated: False runs commands as ordinary processes of this user.
-    """
+    """A sandbox on this machine, which shows ``packages``; not isolated, its commands are processes of this user."""
 
     def __init__(self, request: CreateSandboxRequest, packages: Mapping[str, Path], *, is_isolated: bool) -> None:
         self.id = f"{request.name}-{uuid.uuid4().hex[:12]}"
         self._request = request
         self._packages = packages
         self._is_isolated = is_isolated
-        self._running: _Running | None = None
+        self._running: FirstProcess | None = None
         self._folder: str | None = None
         self._kills = 0
 
     async def start(self) -> None:
-        """Starts it, and the request's start command in it.
-
-        Raises:
-            SandboxCreationError: it did not start.
-        """
+        """Starts it, and the request's start command in it."""
         try:
             async with asyncio.timeout(_START_SECONDS):
-                await (self._start_isolated() if self._is_isolated else self._start_unisolated())
-                await self._wait_until_ready()
+                self._running = await self._start_first_process()
+                await self._wait_until_ready(self._running)
                 if command := self._request.background_command:
                     await self.spawn(command, max_output_bytes=0)
         except TimeoutError as error:
@@ -132,11 +69,7 @@ class LocalSandbox(Sandbox):
         env: Mapping[str, str] | None = None,
         max_output_bytes: int | None = None,
     ) -> LocalProcess:
-        """Starts a process.
-
-        Raises:
-            SandboxError: the sandbox has ended.
-        """
+        """Starts a process."""
         if self._running is None:
             raise SandboxError(f"Sandbox {self.id!r} is not running")
         ours, theirs = socket.socketpair()
@@ -178,57 +111,31 @@ class LocalSandbox(Sandbox):
     def _count_kills(self) -> int:
         if self._running is None:
             return self._kills
-        group, watched = self._running.group, self._running.watched
-        return (group.killed_for_memory() if group else 0) + (watched.kills if watched else 0)
+        return self._running.limit.kills if self._running.limit else 0
 
     def _reason(self) -> str:
-        kills = self._count_kills()
-        return f": it used more than {self._request.memory_gb:g} GB of memory" if kills else ""
+        return f": it used more than {self._request.memory_gb:g} GB of memory" if self._count_kills() else ""
 
-    async def _start_isolated(self) -> None:
+    async def _start_first_process(self) -> FirstProcess:
+        if not self._is_isolated:
+            self._folder = self.workspace = tempfile.mkdtemp(prefix="nightjar-sandbox-")
+            script = str(Path(__file__).with_name("supervisor.py"))
+            return start_unisolated([sys.executable, "-I", "-S", script, self._limits()])
         installed = bubblewrap.find_bubblewrap()
         if isinstance(installed, str):
             raise SandboxRefusedError(installed)
-        request = self._request
         program = [bubblewrap.python_path(), "-I", "-S", bubblewrap.SUPERVISOR, self._limits()]
-        confined = await start_confined(program, request.storage_bytes, self._packages, installed)
-        running = _Running(confined.process, confined.control, confined.messages, confined.descriptor)
-        self._running = running
-        running.group = ControlGroup.make(request.memory_bytes, request.max_processes)
-        if running.group is not None and not running.group.add(confined.first_pid):
-            running.group.remove()
-            running.group = None
-        if running.group is None:
-            running.watched = Watched(confined.first_pid, confined.descriptor, request.memory_bytes, bubblewrap.STORAGE)
+        return await start_isolated(program, self._request.storage_bytes, self._packages, installed)
 
-    async def _start_unisolated(self) -> None:
-        self._folder = self.workspace = tempfile.mkdtemp(prefix="nightjar-sandbox-")
-        control, inside = socket.socketpair()
-        script = str(Path(__file__).with_name("supervisor.py"))
-        messages = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
-        with inside:
-            process = subprocess.Popen(  # noqa: S603, ASYNC220 - takes 2 ms
-                [sys.executable, "-I", "-S", script, self._limits()],
-                stdin=inside.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=messages,
-                env={},
-                start_new_session=True,
-            )
-        control.setblocking(False)
-        self._running = _Running(process, control, messages)
-
-    async def _wait_until_ready(self) -> None:
-        running = self._running
-        if running is None or await asyncio.get_running_loop().sock_recv(running.control, 16) != b"ready":
-            raise not_started(said_in(running.messages) if running else "")
-        if running.watched is not None:
-            memory_watch.add(running.watched)
+    async def _wait_until_ready(self, running: FirstProcess) -> None:
+        if await asyncio.get_running_loop().sock_recv(running.control, 16) != b"ready":
+            raise running.complaint()
+        if running.descriptor is not None:
+            running.limit = limit_memory(running.pid, running.descriptor, self._request, bubblewrap.STORAGE)
 
     def _limits(self) -> str:
         request = self._request
         limits: dict[str, Any] = {
-            "NPROC": request.max_processes,
             "DATA": request.memory_bytes,
             "FSIZE": request.storage_bytes,
             "NOFILE": _OPEN_FILES,
@@ -237,10 +144,9 @@ class LocalSandbox(Sandbox):
             "nice": 5,
             "cpus": _choose_cpus(request.cpu_cores),
         }
-        if not self._is_isolated:
-            del limits["NPROC"]  # it would count all processes of this user
-        elif os.geteuid() == 0:
-            limits["uid"] = bubblewrap.USER_ID
+        if self._is_isolated:
+            limits["NPROC"] = request.max_processes  # elsewhere it would count all processes of this user
+            limits |= {"uid": bubblewrap.USER_ID} if os.geteuid() == 0 else {}
         return marshal.dumps(limits).hex()
 
     def _variables(self) -> dict[str, str]:
@@ -279,18 +185,15 @@ class LocalProvider(SandboxProvider):
         return found if isinstance(found, str) else None
 
     def new_sandbox(self, request: CreateSandboxRequest) -> LocalSandbox:
-        """Returns a sandbox that is yet to be started.
-
-        Raises:
-            SandboxRefusedError: there is no bubblewrap, a package is not installed, or a GPU is asked for.
-        """
+        """Returns a sandbox that is yet to be started; refuses without bubblewrap, without a package, or for a GPU."""
         if request.gpu_count:
             raise SandboxRefusedError("Local sandboxes have no GPU. Use containers: sandbox_provider='docker'.")
         if problem := self.problem():
             self._accept_no_isolation(problem)
             return LocalSandbox(request, {}, is_isolated=False)
         packages = find_packages(tuple(request.python_packages))
-        _check(packages, request)
+        if packages.missing:
+            _go_without(" ".join(packages.missing), request)
         return LocalSandbox(request, packages.paths, is_isolated=True)
 
     def _accept_no_isolation(self, problem: str) -> None:
@@ -302,11 +205,7 @@ class LocalProvider(SandboxProvider):
         logger.warning("What the model writes runs without any isolation, as this user. %s", problem)
 
 
-def _check(packages: ShownPackages, request: CreateSandboxRequest) -> None:
-    """Warns of packages that are not installed on this machine, or refuses to go without them."""
-    if not packages.missing:
-        return
-    names = " ".join(packages.missing)
+def _go_without(names: str, request: CreateSandboxRequest) -> None:
     problem = f"Not installed here, so local sandboxes do not have them: {names}."
     if not request.are_packages_optional:
         raise SandboxRefusedError(f"{problem} Install them: pip install {names}")
@@ -319,8 +218,6 @@ def _shell() -> str:
 
 def _choose_cpus(cores: float) -> list[int]:
     """Returns as many of this process's processors as asked for, at random; none for all of them."""
-    import random
-
     available = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     wanted = max(1, int(cores))
     return [] if wanted >= len(available) else random.sample(available, wanted)

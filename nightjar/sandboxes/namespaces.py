@@ -1,4 +1,4 @@
-"""Starts a process in a sandbox's namespaces, through bubblewrap.
+"""The first process of a local sandbox: starts it in namespaces of its own, through bubblewrap, and ends it.
 
 As root it maps two users into the sandbox: root, which sets it up, and one that exists nowhere else, which runs the
 commands. So a limit on processes holds (root has none), and nothing that root owns can be written even if something
@@ -15,43 +15,79 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from nightjar.sandboxes import bubblewrap
+from nightjar.sandboxes.memory_limit import ControlGroup, Watched
 from nightjar.sandboxes.sandbox import SandboxCreationError, SandboxRefusedError
 from nightjar.sandboxes.seccomp import filter_program
 
 _FIRST_USER = 1_879_048_192
 _MAX_INFO_BYTES = 4096
+_END_SECONDS = 5.0
+_POLL_SECONDS = 0.002
 
 
-@dataclass(frozen=True, slots=True)
-class Confined:
-    """A process that was started in namespaces of its own.
+@dataclass
+class FirstProcess:
+    """The first process of a sandbox that runs, and what there is for it.
 
     Attributes:
-        process: ``bwrap``, which ends when all inside has ended.
-        first_pid: the first process inside, as seen from outside.
-        descriptor: refers to that process for good.
+        process: ``bwrap``, which ends when all inside has ended; without isolation, the process itself.
         control: the socket that it has as standard input.
-        messages: what ``bwrap`` had to say.
+        messages: what it wrote to standard error.
+        pid: of the process inside, as seen from outside.
+        descriptor: refers to that process for good; None without isolation.
+        limit: of its memory, once it has one.
     """
 
     process: subprocess.Popen[bytes]
-    first_pid: int
-    descriptor: int
     control: socket.socket
     messages: IO[bytes]
+    pid: int
+    descriptor: int | None = None
+    limit: ControlGroup | Watched | None = None
+
+    def kill(self) -> None:
+        """Kills all that is inside; the process ends when that is done."""
+        self.control.close()
+        if self.descriptor is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.descriptor, signal.SIGKILL)
+
+    async def end(self) -> None:
+        """Waits for the end, which is near, without a thread: there are none left when the interpreter ends."""
+        deadline = time.monotonic() + _END_SECONDS
+        while self.process.poll() is None and time.monotonic() < deadline:  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(_POLL_SECONDS)
+        self.release()
+
+    def release(self) -> None:
+        """Waits for the end, which is near, and lets go of everything."""
+        try:
+            self.process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            _kill_group(self.process)
+        if self.limit is not None:
+            self.limit.remove()
+        if self.descriptor is not None:
+            os.close(self.descriptor)
+        self.messages.close()
+
+    def complaint(self) -> SandboxCreationError:
+        """Returns the error of a start that failed, with what was written to standard error."""
+        return _not_started(_said_in(self.messages))
 
 
-async def start_confined(
+async def start_isolated(
     program: list[str], storage_bytes: int, packages: Mapping[str, Path], installed: bubblewrap.Installed
-) -> Confined:
-    """Starts ``program`` inside, with a socket as its standard input.
+) -> FirstProcess:
+    """Starts ``program`` in namespaces of its own.
 
     Raises:
         SandboxCreationError: ``bwrap`` failed.
@@ -63,58 +99,60 @@ async def start_confined(
         passed = {"info-fd": info_inside.fileno()}
         if os.geteuid() == 0:
             passed["userns-block-fd"] = block_inside.fileno()
-        for path, content in bubblewrap.small_files().items():
+        for path, content in bubblewrap.SMALL_FILES.items():
             passed[path] = _file_with(content, stack)
         if (calls := filter_program()) is not None:
             passed["seccomp"] = _file_with(calls, stack)
-        messages = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
-        process = subprocess.Popen(  # noqa: S603, ASYNC220 - it has to be a child of this very thread, and takes 2 ms
-            bubblewrap.command_line(installed, storage_bytes, packages, passed, program),
-            stdin=inside.fileno(),
-            stdout=subprocess.DEVNULL,
-            stderr=messages,
-            pass_fds=list(passed.values()),
-            env={},
-            start_new_session=True,
-        )
+        command = bubblewrap.command_line(installed, storage_bytes, packages, passed, program)
+        process, messages = _start(command, inside, passed.values())
         try:
             for theirs in (inside, info_inside, block_inside):
                 theirs.close()
-            first_pid = await _first_pid(info)
+            pid = await _first_pid(info)
             if "userns-block-fd" in passed:
-                _map_users(first_pid)
+                _map_users(pid)
                 block.send(b"1")
-            return Confined(process, first_pid, os.pidfd_open(first_pid), control.dup(), messages)
+            return FirstProcess(process, control.dup(), messages, pid, os.pidfd_open(pid))
         except BaseException as error:
-            kill_group(process)
-            said = said_in(messages)
+            _kill_group(process)
+            said = _said_in(messages)
             messages.close()
             if not isinstance(error, Exception):
                 raise
-            raise not_started(said or repr(error)) from error
+            raise _not_started(said or repr(error)) from error
 
 
-def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kills ``bwrap`` and the process that it is still setting up, which would wait for it for ever.
+def start_unisolated(program: list[str]) -> FirstProcess:
+    """Starts ``program`` as an ordinary process of this user."""
+    with ExitStack() as stack:
+        control, inside = _pair(stack)
+        process, messages = _start(program, inside)
+        return FirstProcess(process, control.dup(), messages, process.pid)
 
-    Example:
-        >>> process = subprocess.Popen(["sleep", "60"], start_new_session=True)
-        >>> kill_group(process)
-        >>> process.returncode
-        -9
-    """
+
+def _start(command: list[str], inside: socket.socket, passed: Iterable[int] = ()) -> tuple[Any, IO[bytes]]:
+    messages = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
+    process = subprocess.Popen(  # noqa: S603 - our own words
+        command,
+        stdin=inside.fileno(),
+        stdout=subprocess.DEVNULL,
+        stderr=messages,
+        pass_fds=list(passed),
+        env={},
+        start_new_session=True,
+    )
+    return process, messages
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kills ``bwrap`` and the process that it is still setting up, which would wait for it for ever."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
-def not_started(said: str) -> SandboxCreationError:
-    """Returns the error for what ``bwrap`` said; says what to do where namespaces are not permitted.
-
-    Example:
-        >>> type(not_started("bwrap: No permissions to create new namespace")).__name__
-        'SandboxRefusedError'
-    """
+def _not_started(said: str) -> SandboxCreationError:
+    """Returns the error for what ``bwrap`` said; says what to do where namespaces are not permitted."""
     problem = f"A local sandbox did not start: {said or 'it ended at once'}"
     if "permi" not in said.lower():
         return SandboxCreationError(problem)
@@ -124,8 +162,7 @@ def not_started(said: str) -> SandboxCreationError:
     )
 
 
-def said_in(messages: IO[bytes]) -> str:
-    """Returns the end of what ``bwrap`` wrote to standard error."""
+def _said_in(messages: IO[bytes]) -> str:
     with suppress(OSError, ValueError):
         messages.seek(0)
         return messages.read(2000).decode("utf-8", "replace").strip()

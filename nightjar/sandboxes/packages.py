@@ -31,17 +31,7 @@ class ShownPackages:
 
 @functools.lru_cache(maxsize=64)
 def find_packages(requirements: tuple[str, ...]) -> ShownPackages:
-    """Finds installed distributions, and all that they need in turn.
-
-    Args:
-        requirements: names, with or without versions, as pip takes them.
-
-    Example:
-        >>> "mpmath" in find_packages(("sympy",)).paths
-        True
-        >>> find_packages(("no-such-thing",)).missing
-        ['no-such-thing']
-    """
+    """Finds installed distributions, by names with or without versions as pip takes them, and all that they need."""
     found = ShownPackages()
     seen: set[tuple[str, frozenset[str]]] = set()
     waiting = [(text, True) for text in requirements]

@@ -41,10 +41,6 @@ class Answer:
         result: the ``repr`` of the last expression, or the traceback; None where there is neither.
         execution_count: how many pieces of code the process has run.
         is_timed_out: it was interrupted because its time was up.
-
-    Example:
-        >>> Answer(status="ok", result="42").result
-        '42'
     """
 
     status: str
@@ -64,21 +60,6 @@ class PythonRepl:
     Args:
         sandbox: where it runs.
         max_output_bytes: of each text in an answer.
-
-    Example:
-        >>> from nightjar.sandboxes import CreateSandboxRequest, LocalProvider
-        >>> async def calculate() -> str | None:
-        ...     sandbox = LocalProvider().new_sandbox(CreateSandboxRequest())
-        ...     try:
-        ...         await sandbox.start()
-        ...         python = PythonRepl(sandbox)
-        ...         await python.start(timeout_seconds=20)
-        ...         await python.run("x = 6", timeout_seconds=10)
-        ...         return (await python.run("x * 7", timeout_seconds=10)).result
-        ...     finally:
-        ...         await sandbox.close()
-        >>> asyncio.run(calculate()) if LocalProvider.problem() is None else "42"
-        '42'
     """
 
     def __init__(self, sandbox: Sandbox, max_output_bytes: int = 100_000) -> None:

@@ -54,16 +54,14 @@ class Capture:
             if marker is None:
                 self.keep(data)
                 continue
-            data = self.tail + data
-            before, found, _ = data.partition(marker)
+            before, found, _ = (self.tail + data).partition(marker)
             if found:
-                self.tail = b""
+                self.marker, self.tail = None, b""
                 self.keep(before)
-                self.marker = None
                 self.seen.set()
             else:
-                self.tail = data[-len(marker) :]
-                self.keep(data[: -len(marker)])
+                self.tail = before[-len(marker) :]
+                self.keep(before[: -len(marker)])
 
     def keep(self, data: bytes) -> None:
         """Keeps as much as there is room for."""
@@ -81,9 +79,7 @@ class Capture:
         except OSError:
             pass
         self.marker = None
-        text = bytes(self.kept).decode("utf-8", "replace")
-        if self.dropped:
-            text += f"\n[cut: {self.dropped} more bytes]"
+        text = self.kept.decode("utf-8", "replace") + (f"\n[cut: {self.dropped} more bytes]" if self.dropped else "")
         self.kept.clear()
         self.dropped = 0
         return text
@@ -126,7 +122,9 @@ class Worker:
         except BaseException as error:  # noqa: BLE001 - it is the code's, and the answer
             status, result = "error", self.describe(error)
         self.is_running = False
-        if os.getpid() != self.pid:  # the code has forked: only one may answer
+        if (
+            os.getpid() != self.pid
+        ):  # the code has forked: only one may answer, and what the other flushes is said twice
             os._exit(0)
         for stream in (sys.stdout, sys.stderr):
             try:

@@ -74,10 +74,5 @@ class CreateSandboxRequest(BaseModel):
 
 
 def packages_in(requirements: Any) -> list[str]:
-    """Returns the words of a pip command line, or of a list.
-
-    Example:
-        >>> packages_in("numpy sympy>=1.12")
-        ['numpy', 'sympy>=1.12']
-    """
+    """Returns the words of a pip command line (``"numpy sympy>=1.12"``), or of a list."""
     return requirements.split() if isinstance(requirements, str) else list(requirements)

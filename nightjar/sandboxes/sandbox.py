@@ -23,7 +23,6 @@ from nightjar.sandboxes.request import CreateSandboxRequest
 
 MAX_OUTPUT_BYTES = 1_000_000
 MAX_FILE_BYTES = 256 * 2**20
-_KILLED = 137
 _GRACE_SECONDS = 10.0
 _FILE_SECONDS = 120.0
 _NOT_A_FILE = 66
@@ -82,56 +81,28 @@ class CommandResult:
 
 
 class SandboxCreationError(SandboxError):
-    """A sandbox did not start.
-
-    Example:
-        >>> issubclass(SandboxCreationError, SandboxError)
-        True
-    """
+    """A sandbox did not start."""
 
 
 class SandboxRefusedError(SandboxCreationError):
-    """A sandbox cannot start as asked for, and another try would not help.
-
-    Example:
-        >>> from nightjar.sandboxes import CreateSandboxRequest, LocalProvider
-        >>> try:
-        ...     LocalProvider().new_sandbox(CreateSandboxRequest(gpu_count=1))
-        ... except SandboxRefusedError:
-        ...     print("no GPU here")
-        no GPU here
-    """
+    """A sandbox cannot start as asked for, and another try would not help."""
 
 
 class SandboxNotReadyError(SandboxError):
-    """A sandbox was not ready in time.
-
-    Example:
-        >>> issubclass(SandboxNotReadyError, SandboxError)
-        True
-    """
+    """A sandbox was not ready in time."""
 
 
 class SandboxProcess(ABC):
     """A process inside, with pipes to it.
 
     Example:
-        >>> import asyncio
-        >>> from nightjar.sandboxes import CreateSandboxRequest, LocalProvider
-        >>> async def shout() -> str:
-        ...     sandbox = LocalProvider().new_sandbox(CreateSandboxRequest())
-        ...     try:
-        ...         await sandbox.start()
-        ...         process = await sandbox.spawn("tr a-z A-Z")
-        ...         await process.write(b"hello")
-        ...         await process.close_input()
-        ...         said = await process.read()
-        ...         await process.close()
-        ...         return said.data.decode()
-        ...     finally:
-        ...         await sandbox.close()
-        >>> asyncio.run(shout()) if LocalProvider.problem() is None else "HELLO"
-        'HELLO'
+        >>> async def shout(sandbox: Sandbox) -> bytes:
+        ...     process = await sandbox.spawn("tr a-z A-Z")
+        ...     await process.write(b"hello")
+        ...     await process.close_input()
+        ...     said = await process.read()
+        ...     await process.close()
+        ...     return said.data
     """
 
     @abstractmethod
@@ -183,11 +154,7 @@ class Sandbox(ABC):
 
     @abstractmethod
     async def start(self) -> None:
-        """Starts it.
-
-        Raises:
-            SandboxCreationError: it did not start.
-        """
+        """Starts it; ``SandboxCreationError`` where it does not start."""
 
     @abstractmethod
     async def spawn(
@@ -234,14 +201,13 @@ class Sandbox(ABC):
             SandboxError: the sandbox does not answer.
         """
         outcome = await self._run(command, timeout, working_dir, env, stdin, max_output_bytes)
-        stdout, stderr = outcome.text(Stream.STDOUT), outcome.text(Stream.STDERR)
-        notice = self.take_notice()
+        stderr = (outcome.text(Stream.STDERR), self.take_notice())
         return CommandResult(
-            stdout=stdout,
-            stderr="\n".join(part for part in (stderr, notice) if part),
+            stdout=outcome.text(Stream.STDOUT),
+            stderr="\n".join(part for part in stderr if part),
             exit_code=outcome.exit_code,
             is_timed_out=outcome.is_timed_out,
-            is_truncated=outcome.is_truncated,
+            is_truncated=bool(outcome.cut),
         )
 
     async def upload(self, content: bytes, path: str) -> None:
@@ -264,21 +230,17 @@ class Sandbox(ABC):
         """
         script = f'[ -f "$1" ] || exit {_NOT_A_FILE}; exec head -c "$2" -- "$1"'
         command = ["/bin/sh", "-c", script, "sh", path, str(max_bytes + 1)]
-        done = await self._run(command, _FILE_SECONDS, None, None, None, max_bytes)
+        done = await self._run(command, _FILE_SECONDS, max_output_bytes=max_bytes)
         if done.exit_code == _NOT_A_FILE:
             raise FileNotFoundError(f"Sandbox {self.id!r} has no regular file {path!r}")
-        if done.is_truncated:
+        if done.cut:
             raise SandboxError(f"The file {path!r} in sandbox {self.id!r} is larger than {max_bytes} bytes")
         if done.exit_code != 0:
             raise SandboxError(f"Sandbox {self.id!r} cannot read {path!r}: {done.text(Stream.STDERR).strip()}")
         return bytes(done.kept[Stream.STDOUT])
 
     async def download_to(self, path: str, local_path: str | os.PathLike[str]) -> None:
-        """Copies a file to this machine; ``local_path`` is followed as given, and nothing else is written.
-
-        Raises:
-            FileNotFoundError, SandboxError: as for ``download``.
-        """
+        """Copies a file to this machine; ``local_path`` is followed as given, and nothing else is written."""
         content = await self.download(path)
         await asyncio.to_thread(Path(local_path).write_bytes, content)
 
@@ -290,10 +252,10 @@ class Sandbox(ABC):
         self,
         command: Command,
         seconds: float | None,
-        working_dir: str | None,
-        env: Mapping[str, str] | None,
-        stdin: bytes | None,
-        max_output_bytes: int,
+        working_dir: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | None = None,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
     ) -> _Outcome:
         outcome = _Outcome(max_output_bytes)
         try:
@@ -316,17 +278,13 @@ class _Outcome:
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self.kept = {Stream.STDOUT: bytearray(), Stream.STDERR: bytearray()}
-        self._cut: set[Stream] = set()
+        self.cut: set[Stream] = set()
         self.exit_code: int | None = None
         self.is_timed_out = False
 
-    @property
-    def is_truncated(self) -> bool:
-        return bool(self._cut)
-
     def text(self, stream: Stream) -> str:
         text = self.kept[stream].decode("utf-8", "replace")
-        return f"{text}\n[cut: more than {self._max_bytes} bytes]" if stream in self._cut else text
+        return f"{text}\n[cut: more than {self._max_bytes} bytes]" if stream in self.cut else text
 
     async def follow(self, process: SandboxProcess, stdin: bytes | None) -> None:
         feeding = asyncio.create_task(_feed(process, stdin))
@@ -343,7 +301,7 @@ class _Outcome:
         room = self._max_bytes - len(kept)
         kept += output.data[:room]
         if len(output.data) > room:
-            self._cut.add(output.stream)
+            self.cut.add(output.stream)
 
 
 async def _feed(process: SandboxProcess, stdin: bytes | None) -> None:
@@ -366,10 +324,9 @@ class SandboxProvider(ABC):
         name: as ``sandbox_provider=`` and ``NIGHTJAR_SANDBOX`` name it.
 
     Example:
-        >>> from nightjar.sandboxes import CreateSandboxRequest, choose_provider
-        >>> provider = choose_provider("local")
-        >>> isinstance(provider, SandboxProvider)
-        True
+        >>> class MyProvider(SandboxProvider):
+        ...     name = "mine"
+        ...     def new_sandbox(self, request: CreateSandboxRequest) -> Sandbox: ...
     """
 
     name: str

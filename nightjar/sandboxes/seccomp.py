@@ -68,12 +68,7 @@ _MACHINES: Mapping[str, _Machine] = {
 
 
 def filter_program(machine: str | None = None) -> bytes | None:
-    """Returns the filter for a processor architecture, this machine's unless given; None where it is not known.
-
-    Example:
-        >>> len(filter_program("x86_64")) % 8
-        0
-    """
+    """Returns the filter for a processor architecture, this machine's unless given; None where it is not known."""
     calls = _MACHINES.get(machine or platform.machine())
     if calls is None:
         return None

@@ -112,13 +112,9 @@ def send_signal(pid: int, number: int) -> None:
 
 
 def kill_tree(without: Collection[int] = ()) -> set[int]:
-    """Kills all that descends from this process: stops everything first, so that nothing can fork away.
+    """Kills all below this process, but for some children and what is below them; returns what could not be killed.
 
-    Args:
-        without: children to leave alone, with what descends from them.
-
-    Returns:
-        What could not be killed in time.
+    Everything is stopped first, so that nothing can fork away.
     """
     deadline = time.monotonic() + KILL_SECONDS
     stopped: set[int] = set()
@@ -238,10 +234,9 @@ class Runner:
         """Reads so many bytes from the host; where it has gone, gives up."""
         data = b""
         while len(data) < size:
-            try:
+            piece = b""
+            with Ignoring(ConnectionError):
                 piece = self.host.recv(size - len(data))
-            except ConnectionError:
-                piece = b""
             if not piece:
                 self.give_up()
             data += piece
@@ -258,7 +253,7 @@ class Runner:
         """Ends the command with all that it started."""
         if kill_tree():
             send_signal(os.getppid(), signal.SIGUSR1)
-        os._exit(0)
+        os._exit(0)  # a fork, as below
 
 
 def become_command(request: dict[str, object], limits: dict[str, int], descriptors: tuple[int, int, int]) -> None:
@@ -276,7 +271,7 @@ def become_command(request: dict[str, object], limits: dict[str, int], descripto
         os.execvpe(argv[0], argv, env)  # type: ignore[index,arg-type]  # noqa: S606
     except BaseException as error:  # noqa: BLE001 - the command cannot run, whatever it is
         os.write(2, f"cannot run this: {error}\n".encode())
-    os._exit(127)
+    os._exit(127)  # a fork of a fork: it must not go on as a second runner
 
 
 def apply_limits(limits: dict[str, int]) -> None:
@@ -334,14 +329,7 @@ def start_runner(descriptor: int, control: socket.socket, limits: dict[str, int]
         Runner(socket.socket(fileno=descriptor), limits).run()
         code = 0
     finally:
-        os._exit(code)
-
-
-def drop_user(uid: int) -> None:
-    """Becomes an ordinary user for good."""
-    os.setgroups([])
-    os.setresgid(uid, uid, uid)
-    os.setresuid(uid, uid, uid)
+        os._exit(code)  # a fork: unwinding would return into the supervisor's loop
 
 
 def main() -> None:
@@ -350,8 +338,11 @@ def main() -> None:
     os.closerange(3, 256)
     with Ignoring(OSError), open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123
         file.write("1000")
-    if "uid" in limits:
-        drop_user(limits["uid"])
+    if "uid" in limits:  # an ordinary user from here on, for good
+        uid = limits["uid"]
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
     prctl(PR_SET_DUMPABLE, 0)
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # again: with the user, the kernel has dropped what bwrap had set
     if os.getpid() != 1:

@@ -85,13 +85,9 @@ class Answerer(Protocol):
     """
 
     def answer(self, messages: Sequence[Message]) -> Answer:
-        """Answers the last user message.
+        """Answers the last user message; ``DatasetError`` where there is no answer gives the client status 400.
 
-        Called once for each request that is going to be answered, in order of arrival and from one
-        thread.
-
-        Raises:
-            DatasetError: there is no answer to this question; the client gets status 400.
+        Called once for each request that is going to be answered, in order of arrival and from one thread.
         """
         ...
 

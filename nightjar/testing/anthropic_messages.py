@@ -14,15 +14,22 @@ from typing import Any
 import orjson
 
 from nightjar.testing.answers import Answer, Message, ToolCallAnswer
-from nightjar.testing.api_error import ApiError
-from nightjar.testing.conversation import find_mismatch
+from nightjar.testing.conversation import check_tool_results
 from nightjar.testing.model_output import ModelOutput, cut
-from nightjar.testing.model_request import Fields, ModelRequest, parse_limit, parse_model
+from nightjar.testing.model_request import ApiError, Fields, ModelRequest, parse_limit, parse_model
 from nightjar.testing.tokens import count_prompt_tokens
 
 OVERLOADED = 529
 """The status of Anthropic's servers when they have too much to do."""
 
+_NO_CALL = (
+    "messages: unexpected `tool_use_id` found in `tool_result` blocks: {ids}. Each `tool_result` block must have a "
+    "corresponding `tool_use` block in the previous message."
+)
+_NO_RESULT = (
+    "messages: `tool_use` ids were found without `tool_result` blocks immediately after: {ids}. Each `tool_use` block "
+    "must have a corresponding `tool_result` block in the next message."
+)
 _ERROR_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -33,17 +40,13 @@ _ERROR_TYPES = {
 
 
 def parse_request(fields: Fields) -> ModelRequest:
-    """Reads a request; sampling parameters that cannot change the answer are ignored.
-
-    Raises:
-        ApiError: it is not a request that can be served, status 400.
-    """
+    """Reads a request; sampling parameters that cannot change the answer are ignored."""
     model = parse_model(fields)
     max_tokens = parse_limit(fields, "max_tokens")
     if max_tokens is None:
         raise ApiError(400, "max_tokens: Field required", param="max_tokens")
     messages = [*_system_messages(fields.get("system")), *_parse_messages(fields.get("messages"))]
-    _check_tool_results(messages)
+    check_tool_results(messages, no_call=_NO_CALL, no_result=_NO_RESULT)
     _check_tools(fields.get("tools") or [])
     return ModelRequest(model, messages, max_tokens, count_prompt_tokens(messages), fields)
 
@@ -151,24 +154,6 @@ def _text(block: Any, place: str) -> str:
     raise ApiError(400, f"{place}: not a content block of this role: {found!r}")
 
 
-def _check_tool_results(messages: list[Message]) -> None:
-    mismatch = find_mismatch(messages)
-    if mismatch is None:
-        return
-    ids = ", ".join(mismatch.ids)
-    if mismatch.is_result:
-        message = (
-            f"unexpected `tool_use_id` found in `tool_result` blocks: {ids}. Each `tool_result` block must have a "
-            "corresponding `tool_use` block in the previous message."
-        )
-    else:
-        message = (
-            f"`tool_use` ids were found without `tool_result` blocks immediately after: {ids}. Each `tool_use` block "
-            "must have a corresponding `tool_result` block in the next message."
-        )
-    raise ApiError(400, f"messages: {message}")
-
-
 def _check_tools(tools: Any) -> None:
     if not isinstance(tools, list):
         raise ApiError(400, "tools: must be a list")
@@ -198,7 +183,7 @@ def answer_body(request: ModelRequest, answer: Answer, number: int) -> bytes:
             "role": "assistant",
             "model": request.model,
             "content": list(_blocks(output, number)),
-            "stop_reason": _stop_reason(output),
+            "stop_reason": "max_tokens" if output.is_cut else "tool_use" if output.tool_calls else "end_turn",
             "stop_sequence": None,
             "usage": usage,
         }
@@ -227,12 +212,6 @@ def _input(call: ToolCallAnswer) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         arguments = None
     return arguments if isinstance(arguments, dict) else {"INVALID_JSON": call.arguments}
-
-
-def _stop_reason(output: ModelOutput) -> str:
-    if output.is_cut:
-        return "max_tokens"
-    return "tool_use" if output.tool_calls else "end_turn"
 
 
 def error_body(error: ApiError) -> bytes:

@@ -1,10 +1,4 @@
-r"""A scripted model that solves arithmetic, with a known share of wrong answers.
-
->>> solver = ArithmeticSolver()
->>> print(solver.answer([{"role": "user", "content": "What is 12 x (3 + 4)?"}]).text)
-12 * (3 + 4) = 84
-The answer is \boxed{84}.
-"""
+"""A scripted model that solves arithmetic, with a known share of wrong answers."""
 
 from __future__ import annotations
 
@@ -55,12 +49,10 @@ class ArithmeticSolver:
         error_rate: share of wrong answers, from 0 to 1.
         seed: which answers are wrong.
 
-    Raises:
-        ConfigError: the error rate is not a share.
-
     Example:
-        >>> ArithmeticSolver(error_rate=1).answer([{"role": "user", "content": "1 + 1?"}]).text != "1 + 1 = 2"
-        True
+        >>> print(ArithmeticSolver().answer([{"role": "user", "content": "What is 12 x (3 + 4)?"}]).text)
+        12 * (3 + 4) = 84
+        The answer is \boxed{84}.
     """
 
     def __init__(self, error_rate: float = 0.0, seed: int = 0) -> None:
@@ -78,10 +70,7 @@ class ArithmeticSolver:
             return Answer(question=question, text="I cannot solve this.")
         expression, value = solved
         value += self._error(question)
-        return Answer(
-            question=question,
-            text=f"{expression} = {value}\nThe answer is \\boxed{{{value}}}.",
-        )
+        return Answer(question=question, text=f"{expression} = {value}\nThe answer is \\boxed{{{value}}}.")
 
     def _error(self, question: str) -> int:
         """Returns 0 for a right answer, otherwise by how much it is wrong."""
@@ -93,11 +82,7 @@ class ArithmeticSolver:
 
 
 def solve(text: str) -> tuple[str, Fraction] | None:
-    """Finds and computes the last arithmetic expression of a text.
-
-    Returns:
-        The expression and its exact value; None when there is no expression that has a value.
-    """
+    """Returns the last arithmetic expression of a text, and its exact value; None where none has a value."""
     for match in reversed(list(_EXPRESSION.finditer(text))):
         expression = _without_stray_parentheses(match[0].translate(_TO_PYTHON))
         if len(expression) > _LONGEST_EXPRESSION:

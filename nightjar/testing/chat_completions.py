@@ -1,8 +1,12 @@
-"""OpenAI's chat completions as a server sees them: requests in, bodies out.
+"""OpenAI's chat completions as a server sees them: requests in, bodies out; also as vLLM has them for token ids.
 
 The shapes are those of https://platform.openai.com/docs/api-reference/chat; where the request says
 ``return_token_ids``, also the token ids that vLLM adds. A token is a word here: a run of characters
 without blanks.
+
+``/v1/chat/completions/tokens`` gets the prompt as token ids (``tokens``), beside the messages that they were made of;
+``/tokenize`` says which ids messages or a text have. Their shapes are those of
+https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html and, for the first, of prime-rl's server.
 """
 
 from __future__ import annotations
@@ -13,44 +17,44 @@ from typing import Any
 
 import orjson
 
-from nightjar.testing.answers import Answer, Message, ToolCallAnswer
-from nightjar.testing.api_error import ApiError
-from nightjar.testing.conversation import find_mismatch, parse_messages
+from nightjar.testing.answers import Answer, ToolCallAnswer
+from nightjar.testing.conversation import check_tool_results, parse_messages
 from nightjar.testing.model_output import ModelOutput, cut
-from nightjar.testing.model_request import Fields, ModelRequest, parse_limit, parse_model
+from nightjar.testing.model_request import ApiError, Fields, ModelRequest, parse_limit, parse_model
 from nightjar.testing.tokens import END, count_prompt_tokens, logprob, pieces, prompt_pieces, token_ids
+
+_NO_CALL = "Messages with role 'tool' must be a response to a preceding message with 'tool_calls'."
+_NO_RESULT = (
+    "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "
+    "These have no response: {ids}"
+)
+_NO_LIMIT = 2**31 - 1  # the context length that a server without a limit gives
 
 
 def parse_request(fields: Fields) -> ModelRequest:
-    """Reads a request; sampling parameters that cannot change the answer are ignored.
-
-    Raises:
-        ApiError: it is not a request that can be served, status 400.
-    """
+    """Reads a request; sampling parameters that cannot change the answer are ignored."""
     model = parse_model(fields)
     messages = parse_messages(fields.get("messages"))
-    _check_tool_results(messages)
+    check_tool_results(messages, no_call=_NO_CALL, no_result=_NO_RESULT, param="messages[{position}]")
     if fields.get("tools") is not None:
         _check_tools(fields["tools"])
     max_tokens = parse_limit(fields, "max_completion_tokens", "max_tokens")
     if fields.get("return_token_ids"):
-        prompt_ids = token_ids(prompt_pieces(messages, fields.get("tools")))
-        return ModelRequest(model, messages, max_tokens, len(prompt_ids), fields, prompt_ids)
+        ids = token_ids(prompt_pieces(messages, fields.get("tools")))
+        return ModelRequest(model, messages, max_tokens, len(ids), fields, prompt_ids=ids)
     return ModelRequest(model, messages, max_tokens, count_prompt_tokens(messages), fields)
 
 
-def _check_tool_results(messages: Sequence[Message]) -> None:
-    mismatch = find_mismatch(messages)
-    if mismatch is None:
-        return
-    if mismatch.is_result:
-        message = "Messages with role 'tool' must be a response to a preceding message with 'tool_calls'."
-    else:
-        message = (
-            "An assistant message with 'tool_calls' must be followed by tool messages responding to each "
-            f"'tool_call_id'. These have no response: {', '.join(mismatch.ids)}"
-        )
-    raise ApiError(400, message, param=f"messages[{mismatch.position}]")
+def parse_token_request(fields: Fields) -> ModelRequest:
+    """Reads a request for a chat completion whose prompt is token ids."""
+    tokens = fields.get("tokens")
+    if not isinstance(tokens, list) or not tokens or not all(type(token) is int for token in tokens):
+        raise ApiError(400, "'tokens' must be a list of token ids that is not empty.", param="tokens")
+    request = parse_request(fields)
+    request.prompt_tokens = len(tokens)
+    if request.prompt_ids is not None:
+        request.prompt_ids = tokens
+    return request
 
 
 def _check_tools(tools: Any) -> None:
@@ -66,19 +70,14 @@ def _check_tools(tools: Any) -> None:
 
 
 def answer_body(request: ModelRequest, answer: Answer, number: int) -> bytes:
-    """Encodes the completion of a request, cut to its ``max_tokens``.
-
-    Args:
-        request: what was asked.
-        answer: the whole answer.
-        number: makes the completion's id unique.
-    """
+    """Encodes the completion of a request, cut to its ``max_tokens``; ``number`` makes its id unique."""
     output = cut(answer, request.max_tokens)
+    reason = "length" if output.is_cut else "tool_calls" if output.tool_calls else "stop"
     choice: dict[str, Any] = {
         "index": 0,
         "message": _message(output, number),
         "logprobs": None,
-        "finish_reason": _finish_reason(output),
+        "finish_reason": reason,
     }
     body: dict[str, Any] = {
         "id": f"chatcmpl-{number:08x}",
@@ -114,12 +113,6 @@ def _message(output: ModelOutput, number: int) -> dict[str, Any]:
 def call_id(call: ToolCallAnswer, number: int, position: int) -> str:
     """Returns a tool call's id, made up where the answer has none."""
     return call.id or f"call_{number:08x}_{position}"
-
-
-def _finish_reason(output: ModelOutput) -> str:
-    if output.is_cut:
-        return "length"
-    return "tool_calls" if output.tool_calls else "stop"
 
 
 def _add_tokens(body: dict[str, Any], choice: dict[str, Any], request: ModelRequest, output: ModelOutput) -> int:
@@ -182,9 +175,28 @@ def overlong_error(prompt_tokens: int, max_context_tokens: int) -> ApiError:
 
 def models_body(models: list[str]) -> bytes:
     """Encodes the list of models."""
-    return orjson.dumps(
-        {
-            "object": "list",
-            "data": [{"id": model, "object": "model", "created": 0, "owned_by": "nightjar"} for model in models],
-        }
+    listed = [{"id": model, "object": "model", "created": 0, "owned_by": "nightjar"} for model in models]
+    return orjson.dumps({"object": "list", "data": listed})
+
+
+def tokenize_body(fields: Fields, max_context_tokens: int | None) -> bytes:
+    """Encodes the tokens of a request's messages, or of its text ``prompt``."""
+    tokens = _tokens(fields)
+    body: dict[str, Any] = {
+        "count": len(tokens),
+        "max_model_len": max_context_tokens or _NO_LIMIT,
+        "tokens": token_ids(tokens),
+        "token_strs": tokens if fields.get("return_token_strs") else None,
+    }
+    return orjson.dumps(body)
+
+
+def _tokens(fields: Fields) -> list[str]:
+    prompt = fields.get("prompt")
+    if isinstance(prompt, str):
+        return pieces(prompt)
+    return prompt_pieces(
+        parse_messages(fields.get("messages")),
+        fields.get("tools"),
+        add_generation_prompt=fields.get("add_generation_prompt") is not False,
     )

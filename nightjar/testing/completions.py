@@ -14,19 +14,14 @@ from typing import Any
 import orjson
 
 from nightjar.testing.answers import Answer, Message
-from nightjar.testing.api_error import ApiError
 from nightjar.testing.chat_completions import usage
 from nightjar.testing.model_output import cut
-from nightjar.testing.model_request import Fields, ModelRequest, parse_limit, parse_model
+from nightjar.testing.model_request import ApiError, Fields, ModelRequest, parse_limit, parse_model
 from nightjar.testing.tokens import END, logprob, pieces, token_ids
 
 
 def parse_request(fields: Fields) -> ModelRequest:
-    """Reads a request; sampling parameters that cannot change the answer are ignored.
-
-    Raises:
-        ApiError: it is not a request that can be served, status 400.
-    """
+    """Reads a request; sampling parameters that cannot change the answer are ignored."""
     model = parse_model(fields)
     match fields.get("prompt"):
         case str(prompt) | [str(prompt)]:
@@ -37,16 +32,12 @@ def parse_request(fields: Fields) -> ModelRequest:
         raise ApiError(400, "This server does not echo the prompt.", param="echo")
     prompt_ids = token_ids(pieces(prompt)) if fields.get("return_token_ids") else None
     messages: list[Message] = [{"role": "user", "content": prompt}]
-    return ModelRequest(
-        model, messages, parse_limit(fields, "max_tokens"), len(prompt.split()), fields, prompt_ids=prompt_ids
-    )
+    max_tokens = parse_limit(fields, "max_tokens")
+    return ModelRequest(model, messages, max_tokens, len(prompt.split()), fields, prompt_ids=prompt_ids)
 
 
 def answer_body(request: ModelRequest, answer: Answer, number: int) -> bytes:
-    """Encodes the completion of a prompt, cut to its ``max_tokens``.
-
-    It is text only: reasoning and tool calls of the answer are left out.
-    """
+    """Encodes the completion of a prompt, cut to its ``max_tokens``; reasoning and tool calls are left out."""
     output = cut(Answer(question=answer.question, text=answer.text), request.max_tokens)
     tokens = pieces(output.text)
     is_cut = output.is_cut

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from nightjar.testing.answers import Message
-from nightjar.testing.api_error import ApiError
+from nightjar.testing.model_request import ApiError
+
+_NO_MESSAGE = "A message needs a role and, as its content, text or a list of parts."
+_IMPROPER_CALL = (
+    "A tool call needs an id and a function with a name and, as its arguments, a JSON text; "
+    "a tool's result needs a tool_call_id."
+)
 
 
 def parse_messages(messages: Any) -> list[Message]:
-    """Returns a request's chat messages as they are.
-
-    Raises:
-        ApiError: they are not chat messages, status 400.
-    """
+    """Returns a request's chat messages as they are; raises ``ApiError`` where they are none."""
     if not isinstance(messages, list) or not messages:
         raise ApiError(400, "'messages' must be a list that is not empty.", param="messages")
     for position, message in enumerate(messages):
         if not _is_message(message):
-            raise ApiError(
-                400,
-                "A message needs a role and, as its content, text or a list of parts.",
-                param=f"messages[{position}]",
-            )
+            raise ApiError(400, _NO_MESSAGE, param=f"messages[{position}]")
         if not _has_proper_calls(message):
-            raise ApiError(
-                400,
-                "A tool call needs an id and a function with a name and, as its arguments, a JSON text; "
-                "a tool's result needs a tool_call_id.",
-                param=f"messages[{position}]",
-            )
+            raise ApiError(400, _IMPROPER_CALL, param=f"messages[{position}]")
     return messages
 
 
@@ -67,33 +59,30 @@ def _is_call(call: Any) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class Mismatch:
-    """Tool calls and results that do not belong together.
+def check_tool_results(messages: Sequence[Message], *, no_call: str, no_result: str, param: str = "messages") -> None:
+    """Checks that every tool call has its result right after it, and every result its call right before it.
 
-    Attributes:
-        position: the message where that shows.
-        ids: the tool calls that have no result, or the one result that has no call.
-        is_result: a result has no call.
+    Args:
+        messages: the conversation.
+        no_call: what the protocol says to a result without a call; ``{ids}`` is the id that the result names.
+        no_result: what it says to calls without a result; ``{ids}`` are theirs, ``{first}`` is the first of them.
+        param: the part of the request that is wrong; ``{position}`` is the message's.
+
+    Raises:
+        ApiError: there is one without the other, status 400.
     """
-
-    position: int
-    ids: tuple[str, ...]
-    is_result: bool
-
-
-def find_mismatch(messages: Sequence[Message]) -> Mismatch | None:
-    """Finds the first tool call without a result right after it, or result without a call right before it."""
     owed: dict[str, None] = {}
-    position = caller = 0
+    caller = 0
     for position, message in enumerate(messages):
         if message["role"] == "tool":
             result_id = message["tool_call_id"]
             if result_id not in owed:
-                return Mismatch(position, (result_id,), is_result=True)
+                raise ApiError(400, no_call.format(ids=result_id), param=param.format(position=position))
             del owed[result_id]
         elif owed:
             break
         elif calls := message.get("tool_calls"):
             owed, caller = {call["id"]: None for call in calls}, position
-    return Mismatch(caller, tuple(owed), is_result=False) if owed else None
+    if owed:
+        said = no_result.format(ids=", ".join(owed), first=next(iter(owed)))
+        raise ApiError(400, said, param=param.format(position=caller))

@@ -56,9 +56,6 @@ class Faults:
         seed: the same seed gives the same faults in the same order.
         rate_overloaded: answered with status 529 in Anthropic's protocol, 503 in the others.
 
-    Raises:
-        ConfigError: a rate is not a share, the rates add up to more than 1, or a time is negative.
-
     Example:
         >>> faults = Faults(latency_ms=200, rate_429=0.05, retry_after_seconds=1)
     """
@@ -103,12 +100,7 @@ class Faults:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What happens to one request.
-
-    Attributes:
-        latency_seconds: how long it waits for its answer.
-        fault: what it meets; None means an answer without a fault.
-    """
+    """What happens to one request: how long it waits, and what it meets, None for nothing."""
 
     latency_seconds: float
     fault: FaultKind | None

@@ -15,16 +15,7 @@ _WORD = re.compile(r"\S+")
 
 @dataclass(slots=True)
 class ModelOutput:
-    """An answer after the cut to the tokens that it may have.
-
-    Attributes:
-        text: the completion.
-        tool_calls: the tool calls that fit in whole.
-        reasoning: what comes before the completion.
-        tokens: how many tokens all of it has.
-        reasoning_tokens: how many of them are reasoning.
-        is_cut: something is missing.
-    """
+    """An answer after the cut to the tokens that it may have; ``tokens`` counts all of it, reasoning included."""
 
     text: str
     tool_calls: tuple[ToolCallAnswer, ...]
@@ -46,17 +37,10 @@ def cut(answer: Answer, max_tokens: int | None) -> ModelOutput:
 
     Reasoning counts first, then the text, then the tool calls; a call that does not fit in whole is left out.
     """
-    if answer.tool_calls or answer.reasoning:
-        return _cut_parts(answer, max_tokens)
-    text, tokens, is_cut = _first_words(answer.text, max_tokens)
-    return ModelOutput(text, (), "", tokens, 0, is_cut)
-
-
-def _cut_parts(answer: Answer, max_tokens: int | None) -> ModelOutput:
     reasoning, reasoning_tokens, is_cut = _first_words(answer.reasoning, max_tokens)
-    tokens = reasoning_tokens
-    text, text_tokens, is_text_cut = _first_words(answer.text, None if max_tokens is None else max_tokens - tokens)
-    tokens += text_tokens
+    left = None if max_tokens is None else max_tokens - reasoning_tokens
+    text, text_tokens, is_text_cut = _first_words(answer.text, left)
+    tokens = reasoning_tokens + text_tokens
     calls: list[ToolCallAnswer] = []
     for call in answer.tool_calls:
         size = len(call_text(call.name, call.arguments).split())

@@ -1,4 +1,4 @@
-"""What a model is asked, the same for every protocol."""
+"""What a model is asked, and what a server refuses, the same for every protocol."""
 
 from __future__ import annotations
 
@@ -8,10 +8,32 @@ from typing import Any
 import orjson
 
 from nightjar.testing.answers import Message
-from nightjar.testing.api_error import ApiError
 
 Fields = dict[str, Any]
 """A request's body."""
+
+
+class ApiError(Exception):
+    """An answer other than 200, which each protocol encodes in its own way; it never leaves the server.
+
+    ``kind`` and ``code`` are OpenAI's; ``param`` is the part of the request that is wrong, where there is one.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        kind: str = "invalid_request_error",
+        code: str | None = None,
+        param: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.kind = kind
+        self.code = code
+        self.param = param
 
 
 @dataclass(slots=True)
@@ -36,11 +58,7 @@ class ModelRequest:
 
 
 def read_fields(body: bytes) -> Fields:
-    """Reads a request's body.
-
-    Raises:
-        ApiError: it is not a JSON object, status 400.
-    """
+    """Reads a request's body; raises ``ApiError`` where it is not a JSON object."""
     try:
         fields = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -51,11 +69,7 @@ def read_fields(body: bytes) -> Fields:
 
 
 def parse_model(fields: Fields) -> str:
-    """Returns the model that is asked for, after a look at what this server cannot do.
-
-    Raises:
-        ApiError: there is no model, or the answer shall come in pieces or several times, status 400.
-    """
+    """Returns the model that is asked for; ``ApiError`` where there is none, or this server cannot do what is asked."""
     model = fields.get("model")
     if not isinstance(model, str) or not model:
         raise ApiError(400, "You must provide a model.", param="model")
@@ -67,11 +81,7 @@ def parse_model(fields: Fields) -> str:
 
 
 def parse_limit(fields: Fields, *params: str) -> int | None:
-    """Returns the most tokens an answer may have, from the first of these fields that is there.
-
-    Raises:
-        ApiError: it is not a positive integer, status 400.
-    """
+    """Returns the most tokens an answer may have, from the first of these fields that is there."""
     for param in params:
         limit = fields.get(param)
         if limit is None:

@@ -52,9 +52,6 @@ class ModelServer:
             own error (status 400). None means no limit.
         keep_requests: how many of the last requests ``requests`` shows.
 
-    Raises:
-        ConfigError: ``max_context_tokens`` is not positive.
-
     Example:
         >>> import urllib.request
         >>> from nightjar.testing import FixedAnswer
@@ -113,16 +110,12 @@ class ModelServer:
         self._in_loop(self._routes.stats.reset)
 
     def __enter__(self) -> Self:
-        """Starts to listen.
-
-        Raises:
-            ServiceError: the port is in use or not allowed.
-        """
+        """Starts to listen; raises ``ServiceError`` where the port is in use or not allowed."""
         with ExitStack() as stack:
             portal = stack.enter_context(start_blocking_portal(name="nightjar-model-server"))
             stack.enter_context(portal.wrap_async_context_manager(self._listening()))
             self._portal = portal
-            stack.callback(self._forget_portal)
+            stack.callback(setattr, self, "_portal", None)
             self._running = stack.pop_all()
         return self
 
@@ -138,9 +131,6 @@ class ModelServer:
         """Calls a function between two steps of the server, or at once when it does not run."""
         return self._portal.call(function) if self._portal else function()
 
-    def _forget_portal(self) -> None:
-        self._portal = None
-
     @asynccontextmanager
     async def _listening(self) -> AsyncIterator[None]:
         runner = web.AppRunner(
@@ -152,18 +142,16 @@ class ModelServer:
         await runner.setup()
         try:
             site = web.TCPSite(runner, _HOST, self.port, backlog=_WAITING_CONNECTIONS)
-            await self._bind(site)
+            try:
+                await site.start()
+            except OSError as error:
+                raise ServiceError(self._why_not(error)) from error
             self.port = runner.addresses[0][1]
             yield
         finally:
             await runner.cleanup()
 
-    async def _bind(self, site: web.TCPSite) -> None:
-        try:
-            await site.start()
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise ServiceError(
-                    f"Port {self.port} of {_HOST} is in use. Choose another port, or port 0 for any free one."
-                ) from error
-            raise ServiceError(f"Cannot listen on port {self.port} of {_HOST}: {error.strerror}.") from error
+    def _why_not(self, error: OSError) -> str:
+        if error.errno == errno.EADDRINUSE:
+            return f"Port {self.port} of {_HOST} is in use. Choose another port, or port 0 for any free one."
+        return f"Cannot listen on port {self.port} of {_HOST}: {error.strerror}."

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from nightjar.testing import anthropic_messages, chat_completions, completions, responses, vllm_tokens
+from nightjar.testing import anthropic_messages, chat_completions, completions, responses
 from nightjar.testing.answers import Answer
-from nightjar.testing.api_error import ApiError
-from nightjar.testing.credentials import bearer_key, x_api_key
-from nightjar.testing.model_request import Fields, ModelRequest
+from nightjar.testing.model_request import ApiError, Fields, ModelRequest
+
+
+def _bearer_key(headers: Mapping[str, str]) -> str | None:
+    scheme, _, key = headers.get("Authorization", "").partition(" ")
+    return key if scheme == "Bearer" else None
+
+
+def _x_api_key(headers: Mapping[str, str]) -> str | None:
+    given = headers.get("x-api-key")
+    return _bearer_key(headers) if given is None else given
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +26,7 @@ class ModelProtocol:
 
     Attributes:
         path: where it is posted to.
-        parse_request: reads a body; raises ``ApiError``.
+        parse_request: reads a body; raises ``ApiError`` with status 400 where it cannot be served.
         answer_body: encodes an answer to a request; the number makes its id unique.
         error_body: encodes an error.
         overlong_error: what is wrong with a prompt of so many tokens where so many fit in.
@@ -32,7 +40,7 @@ class ModelProtocol:
     answer_body: Callable[[ModelRequest, Answer, int], bytes]
     error_body: Callable[[ApiError], bytes] = chat_completions.error_body
     overlong_error: Callable[[int, int], ApiError] = chat_completions.overlong_error
-    key: Callable[[Mapping[str, str]], str | None] = bearer_key
+    key: Callable[[Mapping[str, str]], str | None] = _bearer_key
     overloaded_status: int = 503
     required_header: str | None = None
 
@@ -42,32 +50,29 @@ CHAT_COMPLETIONS = ModelProtocol(
     parse_request=chat_completions.parse_request,
     answer_body=chat_completions.answer_body,
 )
-CHAT_TOKENS = ModelProtocol(
-    path="/v1/chat/completions/tokens",
-    parse_request=vllm_tokens.parse_request,
-    answer_body=chat_completions.answer_body,
+PROTOCOLS = (
+    CHAT_COMPLETIONS,
+    ModelProtocol(
+        path="/v1/chat/completions/tokens",
+        parse_request=chat_completions.parse_token_request,
+        answer_body=chat_completions.answer_body,
+    ),
+    ModelProtocol(path="/v1/completions", parse_request=completions.parse_request, answer_body=completions.answer_body),
+    ModelProtocol(
+        path="/v1/responses",
+        parse_request=responses.parse_request,
+        answer_body=responses.answer_body,
+        overlong_error=responses.overlong_error,
+    ),
+    ModelProtocol(
+        path="/v1/messages",
+        parse_request=anthropic_messages.parse_request,
+        answer_body=anthropic_messages.answer_body,
+        error_body=anthropic_messages.error_body,
+        overlong_error=anthropic_messages.overlong_error,
+        key=_x_api_key,
+        overloaded_status=anthropic_messages.OVERLOADED,
+        required_header="anthropic-version",
+    ),
 )
-COMPLETIONS = ModelProtocol(
-    path="/v1/completions",
-    parse_request=completions.parse_request,
-    answer_body=completions.answer_body,
-)
-RESPONSES = ModelProtocol(
-    path="/v1/responses",
-    parse_request=responses.parse_request,
-    answer_body=responses.answer_body,
-    overlong_error=responses.overlong_error,
-)
-MESSAGES = ModelProtocol(
-    path="/v1/messages",
-    parse_request=anthropic_messages.parse_request,
-    answer_body=anthropic_messages.answer_body,
-    error_body=anthropic_messages.error_body,
-    overlong_error=anthropic_messages.overlong_error,
-    key=x_api_key,
-    overloaded_status=anthropic_messages.OVERLOADED,
-    required_header="anthropic-version",
-)
-
-PROTOCOLS = (CHAT_COMPLETIONS, CHAT_TOKENS, COMPLETIONS, RESPONSES, MESSAGES)
 """All of them."""

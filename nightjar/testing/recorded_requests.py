@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from multidict import CIMultiDict
 
-from nightjar.testing.credentials import CREDENTIAL_HEADERS
 from nightjar.testing.model_request import Fields
+
+_CREDENTIALS = ("Authorization", "X-Api-Key", "Api-Key", "Cookie", "Proxy-Authorization")
+"""The headers whose values are nobody's business."""
 
 
 class RecordedRequest(NamedTuple):
@@ -31,11 +33,7 @@ class RecordedRequest(NamedTuple):
 
 
 class RequestLog:
-    """Keeps the last requests.
-
-    Args:
-        size: how many; with 0 none is kept.
-    """
+    """Keeps the last ``size`` requests; with 0, none."""
 
     def __init__(self, size: int) -> None:
         self.is_on = size > 0
@@ -44,7 +42,7 @@ class RequestLog:
     def add(self, path: str, headers: Mapping[str, str], body: Fields) -> None:
         """Keeps a request, in place of the oldest."""
         kept = CIMultiDict(headers)
-        for name in CREDENTIAL_HEADERS:
+        for name in _CREDENTIALS:
             kept.popall(name, None)
         self._requests.append(RecordedRequest(path, kept, body))
 

@@ -46,12 +46,7 @@ class Recording:
 
     @classmethod
     def load(cls, path: str | Path) -> Recording:
-        """Reads a recording from a JSONL file.
-
-        Raises:
-            DatasetError: the file is missing or empty, or a line does not hold a question and a
-                completion.
-        """
+        """Reads a recording from a JSONL file; raises ``DatasetError`` where it is missing, empty or broken."""
         path = Path(path)
         completions: dict[str, list[str]] = {}
         try:
@@ -70,11 +65,7 @@ class Recording:
         return len(self._completions)
 
     def answer(self, messages: Sequence[Message]) -> Answer:
-        """Answers with the question's next recorded completion.
-
-        Raises:
-            DatasetError: no recorded question is in the last user message.
-        """
+        """Answers with the question's next recorded completion; raises ``DatasetError`` where there is none."""
         text = last_user_text(messages)
         question = self._questions.longest_in(text)
         if question is None:

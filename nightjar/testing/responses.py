@@ -13,34 +13,29 @@ from typing import Any
 import orjson
 
 from nightjar.testing.answers import Answer, Message
-from nightjar.testing.api_error import ApiError
 from nightjar.testing.chat_completions import call_id
-from nightjar.testing.conversation import find_mismatch
+from nightjar.testing.conversation import check_tool_results
 from nightjar.testing.model_output import ModelOutput, cut
-from nightjar.testing.model_request import Fields, ModelRequest, parse_limit, parse_model
+from nightjar.testing.model_request import ApiError, Fields, ModelRequest, parse_limit, parse_model
 from nightjar.testing.tokens import count_prompt_tokens
+
+_NO_CALL = "No tool call found for function call output with call_id {ids}."
+_NO_RESULT = "No tool output found for function call {first}."
 
 
 def parse_request(fields: Fields) -> ModelRequest:
-    """Reads a request; sampling parameters that cannot change the answer are ignored.
-
-    Raises:
-        ApiError: it is not a request that can be served, status 400.
-    """
+    """Reads a request; sampling parameters that cannot change the answer are ignored."""
     model = parse_model(fields)
     for param in ("previous_response_id", "conversation", "background"):
         if fields.get(param):
             raise ApiError(400, f"This server stores nothing; {param!r} cannot be used.", param=param)
-    messages = [*_instructions(fields.get("instructions")), *_parse_input(fields.get("input"))]
-    _check_tool_results(messages)
+    messages = _parse_input(fields.get("input"))
+    if isinstance(instructions := fields.get("instructions"), str):
+        messages.insert(0, {"role": "system", "content": instructions})
+    check_tool_results(messages, no_call=_NO_CALL, no_result=_NO_RESULT, param="input")
     _check_tools(fields.get("tools") or [])
     max_tokens = parse_limit(fields, "max_output_tokens")
     return ModelRequest(model, messages, max_tokens, count_prompt_tokens(messages), fields)
-
-
-def _instructions(instructions: Any) -> Iterator[Message]:
-    if isinstance(instructions, str):
-        yield {"role": "system", "content": instructions}
 
 
 def _parse_input(items: Any) -> list[Message]:
@@ -124,17 +119,6 @@ def _part(part: Any, param: str) -> dict[str, Any]:
     raise ApiError(400, f"Invalid value: {found!r} is not a content part of the Responses API.", param=param)
 
 
-def _check_tool_results(messages: list[Message]) -> None:
-    mismatch = find_mismatch(messages)
-    if mismatch is None:
-        return
-    if mismatch.is_result:
-        message = f"No tool call found for function call output with call_id {mismatch.ids[0]}."
-    else:
-        message = f"No tool output found for function call {mismatch.ids[0]}."
-    raise ApiError(400, message, param="input")
-
-
 def _check_tools(tools: Any) -> None:
     if not isinstance(tools, list):
         raise ApiError(400, "'tools' must be a list.", param="tools")
@@ -181,13 +165,8 @@ def _items(output: ModelOutput, number: int, status: str) -> Iterator[dict[str, 
         yield {"id": f"rs_{number:08x}", "type": "reasoning", "summary": summary}
     if output.text or not (output.reasoning or output.tool_calls):
         content = [{"type": "output_text", "text": output.text, "annotations": [], "logprobs": []}]
-        yield {
-            "id": f"msg_{number:08x}",
-            "type": "message",
-            "role": "assistant",
-            "status": status,
-            "content": content,
-        }
+        message = {"type": "message", "role": "assistant", "status": status, "content": content}
+        yield {"id": f"msg_{number:08x}", **message}
     for position, call in enumerate(output.tool_calls):
         yield {
             "id": f"fc_{number:08x}_{position}",

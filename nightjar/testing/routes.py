@@ -27,14 +27,12 @@ from aiohttp import web
 
 from nightjar.errors import DatasetError
 from nightjar.testing.answers import Answerer
-from nightjar.testing.api_error import ApiError
-from nightjar.testing.chat_completions import error_body, models_body
+from nightjar.testing.chat_completions import error_body, models_body, tokenize_body
 from nightjar.testing.faults import Fate, FaultInjector, FaultKind, Faults
-from nightjar.testing.model_request import ModelRequest, read_fields
+from nightjar.testing.model_request import ApiError, Fields, ModelRequest, read_fields
 from nightjar.testing.protocols import CHAT_COMPLETIONS, PROTOCOLS, ModelProtocol
 from nightjar.testing.recorded_requests import RequestLog
 from nightjar.testing.server_stats import ServerStats
-from nightjar.testing.vllm_tokens import tokenize_body
 
 DEFAULT_MODEL = "local"
 """The model that a server lists which answers for any model."""
@@ -45,13 +43,7 @@ _ANY_SIZE = 0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Admission:
-    """Which requests a server takes.
-
-    Attributes:
-        require_key: the API key that requests must carry; None takes any or none.
-        only_model: the one model that there is; None answers for every name.
-        max_context_tokens: how long a prompt may be; None means no limit.
-    """
+    """Which requests a server takes: with which key, for which model, of which length; None sets no bounds."""
 
     require_key: str | None = None
     only_model: str | None = None
@@ -64,31 +56,17 @@ class Admission:
         if protocol.required_header is not None and protocol.required_header not in request.headers:
             raise ApiError(400, f"{protocol.required_header}: header is required")
 
-    def check_model(self, model: str) -> None:
-        """Raises ``ApiError`` where there is no such model."""
-        if self.only_model is not None and model != self.only_model:
-            raise ApiError(
-                404,
-                f"The model {model!r} does not exist. There is {self.only_model!r}.",
-                code="model_not_found",
-                param="model",
-            )
-
-    def check_length(self, asked: ModelRequest, protocol: ModelProtocol) -> None:
-        """Raises ``ApiError`` where the prompt is too long."""
+    def check_request(self, asked: ModelRequest, protocol: ModelProtocol) -> None:
+        """Raises ``ApiError`` where there is no such model, or the prompt is too long."""
+        if self.only_model is not None and asked.model != self.only_model:
+            problem = f"The model {asked.model!r} does not exist. There is {self.only_model!r}."
+            raise ApiError(404, problem, code="model_not_found", param="model")
         if self.max_context_tokens is not None and asked.prompt_tokens > self.max_context_tokens:
             raise protocol.overlong_error(asked.prompt_tokens, self.max_context_tokens)
 
 
 class Routes:
-    """Answers requests, and counts them.
-
-    Args:
-        answerer: what to answer.
-        faults: what goes wrong on the way.
-        admission: which requests to take.
-        log: where requests are kept.
-    """
+    """Answers requests, and counts them; what goes wrong on the way is drawn from ``faults``."""
 
     def __init__(self, answerer: Answerer, faults: Faults, admission: Admission, log: RequestLog) -> None:
         self.stats = ServerStats()
@@ -135,10 +113,7 @@ class Routes:
     async def tokenize(self, request: web.Request) -> web.StreamResponse:
         """Says which token ids messages or a text have."""
         try:
-            self._admission.check_headers(request, CHAT_COMPLETIONS)
-            fields = read_fields(await request.read())
-            if self._log.is_on:
-                self._log.add(request.path, request.headers, fields)
+            fields = await self._fields(request, CHAT_COMPLETIONS)
             return _json(tokenize_body(fields, self._admission.max_context_tokens))
         except ApiError as error:
             return _error(error, CHAT_COMPLETIONS)
@@ -173,19 +148,21 @@ class Routes:
         return _json(error_body(ApiError(404, message, code="unknown_url")), 404)
 
     async def _serve(self, request: web.Request, protocol: ModelProtocol) -> web.StreamResponse:
-        self._admission.check_headers(request, protocol)
-        fields = read_fields(await request.read())
-        if self._log.is_on:
-            self._log.add(request.path, request.headers, fields)
-        asked = protocol.parse_request(fields)
-        self._admission.check_model(asked.model)
-        self._admission.check_length(asked, protocol)
+        asked = protocol.parse_request(await self._fields(request, protocol))
+        self._admission.check_request(asked, protocol)
         fate = self._injector.draw()
         if fate.fault is None or fate.fault is FaultKind.SLOW:
             return await self._answer(request, protocol, asked, fate)
         await asyncio.sleep(fate.latency_seconds)
         self.stats.faults[fate.fault] += 1
         return self._fail(request, protocol, fate.fault)
+
+    async def _fields(self, request: web.Request, protocol: ModelProtocol) -> Fields:
+        self._admission.check_headers(request, protocol)
+        fields = read_fields(await request.read())
+        if self._log.is_on:
+            self._log.add(request.path, request.headers, fields)
+        return fields
 
     async def _answer(
         self, request: web.Request, protocol: ModelProtocol, asked: ModelRequest, fate: Fate
@@ -207,8 +184,8 @@ class Routes:
     def _fail(self, request: web.Request, protocol: ModelProtocol, fault: FaultKind) -> web.Response:
         wait = self._faults.retry_after_seconds
         if fault is FaultKind.RATE_LIMITED:
-            error = ApiError(429, "Rate limit reached.", kind="requests", code="rate_limit_exceeded")
-            return _error(error, protocol, wait)
+            refusal = ApiError(429, "Rate limit reached.", kind="requests", code="rate_limit_exceeded")
+            return _error(refusal, protocol, wait)
         if fault is FaultKind.OVERLOADED:
             return _error(ApiError(protocol.overloaded_status, "Overloaded", kind="server_error"), protocol, wait)
         if fault is FaultKind.SERVER_ERROR:

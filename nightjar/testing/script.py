@@ -1,15 +1,4 @@
-"""A scripted model for conversations of several turns and for tools.
-
->>> from nightjar.testing import Script, tool_call
->>> script = Script([tool_call("add", a=1, b=2), "The sum is 3."])
->>> question = {"role": "user", "content": "1 + 2?"}
->>> script.answer([question]).tool_calls[0].name
-'add'
->>> said = {"role": "assistant", "content": None, "tool_calls": []}
->>> result = {"role": "tool", "tool_call_id": "call_1", "content": "3"}
->>> script.answer([question, said, result]).text
-'The sum is 3.'
-"""
+"""A scripted model for conversations of several turns and for tools."""
 
 from __future__ import annotations
 
@@ -36,19 +25,15 @@ class Script:
     Args:
         turns: what to say in the first turn, in the second and so on; or one function for all turns.
 
-    Raises:
-        ConfigError: the turns are one text.
-
     Example:
-        >>> script = Script(["Which city?", lambda messages: last_user_text(messages).upper()])
-        >>> script.answer(
-        ...     [
-        ...         {"role": "user", "content": "Book a flight."},
-        ...         {"role": "assistant", "content": "Which city?"},
-        ...         {"role": "user", "content": "Oslo"},
-        ...     ]
-        ... ).text
-        'OSLO'
+        >>> from nightjar.testing import Script, tool_call
+        >>> script = Script([tool_call("add", a=1, b=2), lambda messages: f"It is {messages[-1]['content']}."])
+        >>> question = {"role": "user", "content": "1 + 2?"}
+        >>> script.answer([question]).tool_calls[0].name
+        'add'
+        >>> said = {"role": "assistant", "content": None, "tool_calls": []}
+        >>> script.answer([question, said, {"role": "tool", "tool_call_id": "call_1", "content": "3"}]).text
+        'It is 3.'
     """
 
     def __init__(self, turns: Sequence[Turn] | Callable[[Sequence[Message]], Said]) -> None:

@@ -60,7 +60,8 @@ def message_texts(message: Message) -> list[str]:
     reasoning = message.get("reasoning_content") or message.get("reasoning")
     texts = [reasoning] if isinstance(reasoning, str) else []
     texts.append(message_text(message))
-    texts += (call_text(call["function"]["name"], call["function"]["arguments"]) for call in _calls(message))
+    functions = (call["function"] for call in message.get("tool_calls") or ())
+    texts += (call_text(function["name"], function["arguments"]) for function in functions)
     return texts
 
 
@@ -75,13 +76,7 @@ def prompt_pieces(
     *,
     add_generation_prompt: bool = True,
 ) -> list[str]:
-    """Returns the tokens of a conversation.
-
-    Args:
-        messages: the conversation.
-        tools: the tools on offer, which come before the messages.
-        add_generation_prompt: end with the head of the answer.
-    """
+    """Returns the tokens of a conversation: the tools on offer, the messages, and the head of the answer."""
     tokens = _message_pieces("tools", [orjson.dumps(tools).decode()]) if tools else []
     for message in messages:
         tokens += _message_pieces(message["role"], message_texts(message))
@@ -90,7 +85,3 @@ def prompt_pieces(
 
 def _message_pieces(role: str, texts: Iterable[str]) -> list[str]:
     return [BEGIN, f"{role}\n", *(piece for text in texts for piece in pieces(text)), END, "\n"]
-
-
-def _calls(message: Message) -> list[dict[str, Any]]:
-    return message.get("tool_calls") or []

@@ -7,13 +7,17 @@ import pytest
 from nightjar import errors
 from nightjar.errors import (
     EmptyModelResponseError,
+    EnvironmentImportError,
+    EnvironmentLoadError,
     EnvironmentNotFoundError,
+    EnvironmentVersionError,
     Error,
     MissingKeyError,
     ModelError,
     NightjarError,
     ResumeMismatchError,
     error_chain,
+    error_text,
 )
 
 CLASSES = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
@@ -59,6 +63,31 @@ def test_an_unknown_environment_lists_what_is_there():
     assert message.startswith("Environment 'gms8k' is not installed. Installed here: arithmetic, gsm8k.")
 
 
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            EnvironmentVersionError("chess@2.0", "version 1.0 in ./environments"),
+            (
+                "Environment 'chess@2.0' was asked for, found version 1.0 in ./environments. "
+                "Try: nightjar env install chess@2.0"
+            ),
+        ),
+        (
+            EnvironmentImportError("chess", "No module named 'board'", "Install it: pip install board"),
+            "Environment 'chess' cannot be imported: No module named 'board'. Install it: pip install board",
+        ),
+        (
+            EnvironmentImportError("chess", "No module named 'board'", ""),
+            "Environment 'chess' cannot be imported: No module named 'board'",
+        ),
+        (EnvironmentLoadError("chess", "cannot be loaded"), "Environment 'chess' cannot be loaded"),
+    ],
+)
+def test_an_environment_that_does_not_load_says_why(error, message):
+    assert str(error) == message
+
+
 def test_a_resume_mismatch_lists_every_field_with_both_values():
     error = ResumeMismatchError("outputs/x", {"model": ("a", "b"), "num_examples": (10, 5)})
     assert "model: saved 'a', asked for 'b'; num_examples: saved 10, asked for 5" in str(error)
@@ -69,6 +98,9 @@ def test_a_resume_mismatch_lists_every_field_with_both_values():
     [
         MissingKeyError(["K"]),
         EnvironmentNotFoundError("e", ["a"]),
+        EnvironmentVersionError("e@2", "version '1'"),
+        EnvironmentImportError("e", "No module named 'm'", "pip install m"),
+        EnvironmentLoadError("e", "cannot be loaded"),
         ResumeMismatchError("p", {"model": ("a", "b")}),
         ModelError("m"),
     ],
@@ -77,6 +109,22 @@ def test_a_resume_mismatch_lists_every_field_with_both_values():
 def test_errors_survive_pickling(error):
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("no such move"), "no such move"),
+        (ValueError(), "ValueError"),
+        (ValueError("x" * 10_000), "x" * 10_000),
+    ],
+)
+def test_the_text_of_an_error_is_what_it_says_or_its_class(error, text):
+    assert error_text(error) == text
+
+
+def test_the_text_of_a_long_error_is_cut():
+    assert error_text(ValueError("x" * 10_001)) == f"{'x' * 10_000}… (10001 characters)"
 
 
 class TestChain:

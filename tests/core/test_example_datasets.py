@@ -73,6 +73,13 @@ def test_the_choices_of_gpqa_have_an_order_of_their_own_that_stays(name):
     assert made == [get_preprocess_fn(name)({**GPQA, "Question": f"{number}?"}) for number in range(40)]
 
 
+def test_the_order_of_gpqa_is_the_same_everywhere():
+    made = get_preprocess_fn("gpqa_main")(
+        {"Question": "2 + 2?", "Correct Answer": "4", **{f"Incorrect Answer {n}": x for n, x in enumerate("352", 1)}}
+    )
+    assert made["question"] == "Question: 2 + 2?\n\nA: 2\nB: 5\nC: 4\nD: 3"
+
+
 def test_only_rows_of_the_level_or_language_are_kept(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b"\n".join(orjson.dumps({"problem": x, "answer": x, "level": x}) for x in ("Easy", "Hard")))

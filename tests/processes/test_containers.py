@@ -12,7 +12,7 @@ import pytest
 
 from nightjar.errors import SandboxError
 from nightjar.sandboxes import CreateSandboxRequest, DockerProvider, SandboxClient, SandboxCreationError
-from nightjar.sandboxes.container_process import ContainerProcess
+from nightjar.sandboxes.processes import ContainerProcess
 
 docker = pytest.importorskip("docker")
 Engine = runpy.run_path(str(Path(__file__).parents[1] / "contracts" / "docker_engine.py"))["Engine"]

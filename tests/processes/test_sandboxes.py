@@ -28,9 +28,9 @@ from nightjar.sandboxes import (
     bubblewrap,
     choose_provider,
 )
-from nightjar.sandboxes.cgroups import ControlGroup
-from nightjar.sandboxes.multiplexed import FrameReader, frame
+from nightjar.sandboxes.memory_limit import ControlGroup
 from nightjar.sandboxes.packages import find_packages
+from nightjar.sandboxes.processes import FrameReader, frame
 from nightjar.sandboxes.seccomp import filter_program
 
 needs_bubblewrap = pytest.mark.skipif(LocalProvider.problem() is not None, reason=str(LocalProvider.problem()))
@@ -375,9 +375,9 @@ class TestControlGroups:
     @pytest.mark.skipif(sys.platform != "linux", reason="control groups are Linux's")
     def test_count_what_the_kernel_killed(self, mount):
         group = ControlGroup.make(2**28, 64, mount)
-        assert group.killed_for_memory() == 0
+        assert group.kills == 0
         (group.path / "memory.events").write_text("low 0\nhigh 0\nmax 7\noom 2\noom_kill 3\n")
-        assert group.killed_for_memory() == 3
+        assert group.kills == 3
 
     @pytest.mark.skipif(sys.platform != "linux", reason="control groups are Linux's")
     def test_are_not_made_where_the_limits_are_not_handed_on(self, mount):
