@@ -34,6 +34,8 @@ class MultiTurnMonitorRubric(Rubric):
         ['num_turns']
     """
 
+    never_waits = True
+
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.add_metric(self.num_turns)
