@@ -13,8 +13,8 @@ _OBJECTS_UNDER_WAY = 20_000
 def seldom_collected() -> Iterator[None]:
     """Has Python look for garbage less often in this block, and not among what is loaded.
 
-    A rollout's objects are freed when it ends, without that. As Python is set up, what is loaded would be walked through
-    again and again (a fifth of a run's CPU), and so would what is under way (a tenth).
+    A rollout's objects are freed when it ends, without that. As Python is set up, what is loaded would be walked
+    through again and again (a fifth of a run's CPU), and so would what is under way (a tenth).
     """
     before = gc.get_threshold()
     gc.freeze()
