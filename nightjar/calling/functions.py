@@ -5,16 +5,16 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from nightjar.calling.threads import threads
 
 
-async def call(func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Calls a function and returns its result: an async one in the event loop, any other one in a thread.
+def call(func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+    """Calls a function, to be awaited: an async one in the event loop, any other one in a thread.
 
-    A function that blocks so stalls nobody else. What it raises is raised here.
+    Returns what it returns. A function that blocks so stalls nobody else. What it raises is raised here.
 
     Example:
         >>> import asyncio
@@ -22,8 +22,13 @@ async def call(func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         2
     """
     if is_async(func):
-        return await func(*args, **kwargs)
-    result = await threads.run(functools.partial(func, *args, **kwargs))
+        coroutine: Coroutine[Any, Any, Any] = func(*args, **kwargs)
+        return coroutine
+    return _in_thread(functools.partial(func, *args, **kwargs))
+
+
+async def _in_thread(func: Callable[[], Any]) -> Any:
+    result = await threads.run(func)
     return await result if inspect.isawaitable(result) else result
 
 
@@ -44,8 +49,11 @@ def is_async(func: Callable[..., Any]) -> bool:
     while isinstance(func, functools.partial):
         func = func.func
     plain = getattr(func, "__func__", func)
-    if isinstance(plain, types.FunctionType):
-        return inspect.iscoroutinefunction(plain)
+    if type(plain) is types.FunctionType:
+        return _is_coroutine_function(plain)
     return inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(
         getattr(func, "__call__", None)  # noqa: B004 - its kind matters, not whether it is there
     )
+
+
+_is_coroutine_function = functools.lru_cache(maxsize=4096)(inspect.iscoroutinefunction)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import lru_cache
 from typing import Any
 
 from nightjar.calling.functions import call, is_async
 
 
-async def call_named(func: Callable[..., Any], **objects: Any) -> Any:
-    """Calls ``func`` with those of ``objects`` that its parameters name; with all where it takes ``**kwargs``.
+def call_named(func: Callable[..., Any], **objects: Any) -> Coroutine[Any, Any, Any]:
+    """Calls ``func``, to be awaited, with those of ``objects`` that it names; with all where it takes ``**kwargs``.
 
     Where it names none of them and takes one argument, it gets the first. Sync functions run in a thread.
 
@@ -26,9 +26,9 @@ async def call_named(func: Callable[..., Any], **objects: Any) -> Any:
     if names is not None:
         named = {name: value for name, value in objects.items() if name in names}
         if not named and len(names) > inspect.ismethod(func):
-            return await call(func, next(iter(objects.values())))
+            return call(func, next(iter(objects.values())))
         objects = named
-    return await (func(**objects) if is_coroutine else call(func, **objects))
+    return func(**objects) if is_coroutine else call(func, **objects)
 
 
 @lru_cache(maxsize=4096)

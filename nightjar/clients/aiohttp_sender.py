@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -53,9 +54,8 @@ class AiohttpSender:
         options = arguments.get("options") or {}
         is_raw = _RAW_RESPONSE_HEADER in (options.get("headers") or {})
         is_plain = not (is_raw or any(arguments.get(key) for key in ("stream", "content", "files")))
-        is_parsed = isinstance(cast_to, type) and issubclass(cast_to, BaseModel)
         has_usual_options = all(name in _OPTIONS or name.startswith(_OPTIONS_OF_TRACING) for name in options)
-        return is_plain and is_parsed and has_usual_options
+        return is_plain and has_usual_options and _is_parsed(cast_to)
 
     async def post(self, url: str, cast_to: Any, body: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
         """Sends one request; the arguments and the exceptions are those of the SDK, but for the whole URL."""
@@ -138,6 +138,11 @@ class AiohttpSender:
             headers=_without_omitted({**self._client.default_headers, **self._client.auth_headers}),
             cookie_jar=aiohttp.DummyCookieJar(),
         )
+
+
+@lru_cache
+def _is_parsed(cast_to: Any) -> bool:
+    return isinstance(cast_to, type) and issubclass(cast_to, BaseModel)
 
 
 def _encoded(fields: dict[str, Any]) -> bytes:

@@ -22,7 +22,13 @@ def field_of(value: Any, name: str, default: Any = None) -> Any:
         >>> field_of({"type": "text"}, "type"), field_of(1j, "imag"), field_of(None, "type", "?")
         ('text', 1.0, '?')
     """
-    return value.get(name, default) if isinstance(value, dict) else getattr(value, name, default)
+    if isinstance(value, dict):
+        return value.get(name, default)
+    if isinstance(
+        extra := getattr(value, "__pydantic_extra__", None), dict
+    ):  # pydantic raises where a field is missing
+        return value.__dict__[name] if name in value.__dict__ else extra.get(name, default)
+    return getattr(value, name, default)
 
 
 def text_of(value: Any, name: str) -> str:

@@ -7,8 +7,6 @@ The SDKs of OpenAI and Anthropic are made by the same generator: their errors ha
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from nightjar.clients.credentials import DISTINCTIVE_KEY_LENGTH, HIDDEN_KEY
@@ -46,8 +44,7 @@ def has_rejected_credentials(error: BaseException) -> bool:
     return type(error).__name__ in _REJECTED_CREDENTIALS
 
 
-@contextmanager
-def key_hidden(sdk_client: Any) -> Iterator[None]:
+class key_hidden:  # noqa: N801 - used like a function; as a generator it would cost each request a microsecond
     """Takes the key of an SDK client that the user made out of what errors and their causes say: servers echo it.
 
     Example:
@@ -59,13 +56,20 @@ def key_hidden(sdk_client: Any) -> Iterator[None]:
         ...     print(error)
         no such key: [API key]
     """
-    try:
-        yield
-    except Exception as error:
-        key = getattr(sdk_client, "api_key", None)
-        if isinstance(key, str) and len(key) >= DISTINCTIVE_KEY_LENGTH:
-            _hide(key, error)
-        raise
+
+    __slots__ = ("_sdk_client",)
+
+    def __init__(self, sdk_client: Any) -> None:
+        self._sdk_client = sdk_client
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, Exception):
+            key = getattr(self._sdk_client, "api_key", None)
+            if isinstance(key, str) and len(key) >= DISTINCTIVE_KEY_LENGTH:
+                _hide(key, error)
 
 
 def _hide(key: str, error: Exception) -> None:
@@ -75,8 +79,7 @@ def _hide(key: str, error: Exception) -> None:
             cause.message = message.replace(key, HIDDEN_KEY)  # type: ignore[attr-defined]  # of the SDK's errors
 
 
-@contextmanager
-def provider_errors(model: str) -> Iterator[None]:
+class provider_errors:  # noqa: N801 - as key_hidden
     """Gives errors of an SDK the names that Nightjar has for them, and lets the others through.
 
     Raises:
@@ -91,16 +94,22 @@ def provider_errors(model: str) -> Iterator[None]:
         ...     str(error).partition(":")[0]
         "Model 'm' answered with what is no JSON"
     """
-    try:
-        yield
-    except json.JSONDecodeError as error:
-        raise InvalidModelResponseError(f"Model {model!r} answered with what is no JSON: {error}") from error
-    except Exception as error:
+
+    __slots__ = ("_model",)
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, json.JSONDecodeError):
+            raise InvalidModelResponseError(f"Model {self._model!r} answered with what is no JSON: {error}") from error
         if type(error).__name__ in _UNREADABLE_ANSWERS:
-            raise InvalidModelResponseError(f"Model {model!r} answered {_message(error)}") from error
+            raise InvalidModelResponseError(f"Model {self._model!r} answered {_message(error)}") from error
         if _says_overlong(error):
-            raise OverlongPromptError(f"Model {model!r}: {_message(error)}") from error
-        raise
+            raise OverlongPromptError(f"Model {self._model!r}: {_message(error)}") from error
 
 
 def _says_overlong(error: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from nightjar.clients.failures import Failure, classify
 from nightjar.engine.engine import Engine, EngineOptions, Group, GroupQueue, Recorder, Rollouts, run_groups
+from nightjar.engine.garbage import seldom_collected
 from nightjar.engine.plan import Finished, Plan, Shard
 from nightjar.engine.progress import Progress
 from nightjar.engine.requests import repeat
@@ -27,5 +28,6 @@ __all__ = [
     "repeat",
     "run_groups",
     "runs_under_way",
+    "seldom_collected",
     "task_group",
 ]

@@ -81,16 +81,19 @@ def _number(name: Any, value: Any) -> float:
 
 def _damage(state: State, key: Key) -> str | None:
     for name, kinds in _PARTS.items():
-        value = state.get(name, _MISSING)
+        value = dict.get(state, name, _MISSING)
+        if value is _MISSING:
+            value = state.get(name, _MISSING)
         if not isinstance(value, kinds):
             return f"state[{name!r}] is {_shown(value)}"
     for name in _OTHERS:
         if name not in state:
             return f"state[{name!r}] is gone"
-    for name, known in key._asdict().items():
-        if state["input"].get(name) != known:
-            return f"state['input'][{name!r}] is {_shown(state['input'].get(name, _MISSING))}"
-    if not all(isinstance(step, dict | Mapping) for step in state["trajectory"]):
+    columns = state["input"]
+    for name, known in zip(Key._fields, key, strict=True):
+        if columns.get(name) != known:
+            return f"state['input'][{name!r}] is {_shown(columns.get(name, _MISSING))}"
+    if not all(isinstance(step, _MAPPING) for step in state["trajectory"]):
         return "state['trajectory'] holds something else than steps"
     return None
 

@@ -6,7 +6,6 @@ A plain class, which Prefect passes from task to task as it is.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from nightjar.engine.engine import Engine, Group, GroupQueue
+from nightjar.engine.garbage import seldom_collected
 from nightjar.engine.plan import Plan, Shard
 from nightjar.engine.progress import Progress
 from nightjar.engine.tasks import task_group
@@ -108,14 +108,12 @@ class Run:
 
         What is finished can be added up and published afterwards all the same.
         """
-        gc.freeze()  # what is loaded stays: not to walk it again and again saves a fifth of a run's CPU
         try:
-            async with task_group() as stages:
-                yield stages
+            with seldom_collected():
+                async with task_group() as stages:
+                    yield stages
         except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - whoever started them looks at it
             self._opened.error = error
-        finally:
-            gc.unfreeze()
 
     async def turn(self, shard: Shard) -> None:
         """Waits until the first rollout of a shard may start: all of the shards before it have started theirs."""

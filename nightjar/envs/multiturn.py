@@ -29,6 +29,8 @@ HOOK_TIMEOUT_SECONDS = 600.0
 class MultiTurnMonitorRubric(Rubric):
     """Records ``num_turns``, the number of model calls."""
 
+    never_waits = True
+
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.add_metric(self.num_turns)

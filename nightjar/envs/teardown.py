@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -30,13 +30,13 @@ async def tear_down(env: RunnableEnvironment) -> None:
     """
     _in_use[:] = [other for other in _in_use if other is not env]
     handlers = decorated_methods(env, "teardown_priority")
-    calls: dict[str, Callable[[], Awaitable[Any]]] = {"of the rubric": env.rubric.teardown}
+    calls: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {"of the rubric": env.rubric.teardown}
     calls |= {handler.__name__: partial(call_named, handler, env=env) for handler in handlers}
     for name, tear in calls.items():
         try:
             await run_all([tear], getattr(env, "hook_timeout_seconds", None))
         except Exception:
-            logger.exception("The teardown %s of environment %r failed", name, env.env_id)
+            logger.exception("The teardown %s failed, of environment %r", name, env.env_id)
 
 
 def tear_down_at_exit(env: RunnableEnvironment) -> None:

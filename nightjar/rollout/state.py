@@ -6,7 +6,8 @@ all read and extend it freely. Everything else that crosses a layer in Nightjar 
 
 from __future__ import annotations
 
-import uuid
+import os
+import random
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, NotRequired, TypeAlias, TypedDict
 
@@ -24,6 +25,8 @@ RewardFunc: TypeAlias = IndividualRewardFunc | GroupRewardFunc
 
 
 _MISSING = object()
+_ids = random.Random()  # noqa: S311 - no secret is made of it; one of our own, which no environment seeds
+os.register_at_fork(after_in_child=_ids.seed)
 
 
 class RolloutInput(TypedDict):
@@ -150,11 +153,10 @@ class State(dict[str, Any]):
 
     def get(self, key: str, default: Any = None) -> Any:
         """Returns a value as ``state[key]`` does, or ``default``."""
-        value = dict.get(self, key, _MISSING)
-        if value is not _MISSING:
-            return value
+        if key not in self.INPUT_FIELDS:
+            return dict.get(self, key, default)
         try:
-            return self.__missing__(key) if key in self.INPUT_FIELDS else default
+            return self[key]
         except KeyError:
             return default
 
@@ -178,7 +180,7 @@ class State(dict[str, Any]):
 def _snapshot(value: Any) -> Any:
     """Returns something that is equal as long as a value is not changed: cheap for texts and for lists of messages."""
     if isinstance(value, list):
-        return [id(item) for item in value]
+        return [*map(id, value)]
     if not isinstance(value, dict):
         return value
     try:
@@ -200,7 +202,7 @@ def new_state(rollout_input: RolloutInput, **known: Any) -> State:
         "stop_condition": None,
         "tool_defs": [],
         "trajectory": [],
-        "trajectory_id": uuid.uuid4().hex,
+        "trajectory_id": f"{_ids.getrandbits(128):032x}",
         "completion": None,
         "final_env_response": None,
         "reward": None,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 
 class TimeSpan:
@@ -45,14 +44,23 @@ class TimeSpans:
         """Seconds of all of them."""
         return sum(span.duration for span in self.spans)
 
-    @contextmanager
-    def measure(self) -> Iterator[None]:
-        """Adds the time that the block takes, also where it raises."""
-        start = time.time()
-        try:
-            yield
-        finally:
-            self.spans.append(TimeSpan(start, time.time()))
+    def measure(self) -> _Measure:
+        """Adds the time that a ``with`` block takes, also where it raises."""
+        return _Measure(self.spans)
+
+
+class _Measure:
+    __slots__ = ("_span", "_spans")
+
+    def __init__(self, spans: list[TimeSpan]) -> None:
+        self._spans = spans
+
+    def __enter__(self) -> None:
+        self._span = TimeSpan(time.time())
+
+    def __exit__(self, *_: object) -> None:
+        self._span.end = time.time()
+        self._spans.append(self._span)
 
 
 class RolloutTiming(dict[str, float]):

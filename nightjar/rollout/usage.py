@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NotRequired, TypedDict
+
+_NUMBER = (int, float)
 
 
 class TokenUsage(TypedDict):
@@ -70,8 +73,12 @@ def usage_counts(usage: Any) -> tuple[int, int]:
 
 
 def _count(usage: Any, *names: str) -> int:
-    values = (usage.get(name) if isinstance(usage, Mapping) else getattr(usage, name, None) for name in names)
-    return next((max(0, int(value)) for value in values if isinstance(value, int | float) and value), 0)
+    get = getattr(usage, "get", None) or partial(getattr, usage)
+    for name in names:
+        value = get(name, None)
+        if isinstance(value, _NUMBER) and value:
+            return max(0, int(value))
+    return 0
 
 
 def context_usage(trajectory: Sequence[Mapping[str, Any]]) -> dict[str, float]:

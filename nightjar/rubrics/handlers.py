@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeAlias
 
 from nightjar.calling import OverdueError, within
 from nightjar.calling.cancellation import user_error
 
+Handler: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]
+
 logger = logging.getLogger(__name__)
 
 
-async def run_all(handlers: Iterable[Callable[[], Awaitable[Any]]], timeout_seconds: float | None = None) -> None:
+async def run_all(handlers: Iterable[Handler], timeout_seconds: float | None = None) -> None:
     """Calls the handlers one after another, and raises the first error when all have run.
 
     They run also where this task is cancelled meanwhile: that interrupts one of them, and is raised in the end.
@@ -37,9 +39,9 @@ async def run_all(handlers: Iterable[Callable[[], Awaitable[Any]]], timeout_seco
         raise (interruptions or raised)[0]
 
 
-async def _error_of(handler: Callable[[], Awaitable[Any]], timeout_seconds: float | None) -> BaseException | None:
+async def _error_of(handler: Handler, timeout_seconds: float | None) -> BaseException | None:
     try:
-        await within(timeout_seconds, _run(handler))
+        await within(timeout_seconds, handler())
     except OverdueError as error:
         late = TimeoutError(f"a clean-up {error}")
         late.__cause__ = error
@@ -47,10 +49,6 @@ async def _error_of(handler: Callable[[], Awaitable[Any]], timeout_seconds: floa
     except BaseException as raised:  # noqa: BLE001 - handlers are user code
         return _as_error(raised)
     return None
-
-
-async def _run(handler: Callable[[], Awaitable[Any]]) -> None:
-    await handler()
 
 
 def _as_error(raised: BaseException) -> BaseException:

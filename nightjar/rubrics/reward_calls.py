@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from nightjar.calling import bound_names, call, function_name
@@ -21,6 +21,7 @@ class RewardFunction:
     Attributes:
         name: of the function, of what a partial wraps, or of a callable's class.
         is_group: it takes the states of a group and returns a score for each.
+        is_of_state: it asks for the state alone.
 
     Example:
         >>> import asyncio
@@ -36,23 +37,26 @@ class RewardFunction:
         self.name = function_name(func)
         self._bound = bound_names(func)
         parameters = inspect.signature(func).parameters
-        self._parameters = [p for name, p in parameters.items() if name not in self._bound and _is_named(p)]
+        named = [p for name, p in parameters.items() if name not in self._bound and _is_named(p)]
+        self._positional = [(p.name, p.default) for p in named if p.kind is p.POSITIONAL_ONLY]
+        self._names = [p.name for p in named if p.kind is not p.POSITIONAL_ONLY]
+        self._required = [p.name for p in named if p.default is p.empty]
         self._takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-        self.is_group = any(p.name in GROUP_PARAMETERS for p in self._parameters)
+        self.is_group = any(p.name in GROUP_PARAMETERS for p in named)
+        self.is_of_state = not self._takes_all and [p.name for p in named] == ["state"]
 
-    async def call(self, objects: Mapping[str, Any]) -> Any:
-        """Calls the function with the objects that it names; with all of them where it takes ``**kwargs``.
+    def call(self, objects: Mapping[str, Any]) -> Coroutine[Any, Any, Any]:
+        """Calls the function, to be awaited, with the objects that it names; with all where it takes ``**kwargs``.
 
         Raises:
             TypeError: it names, without a default, what is not there; what there is, is listed.
         """
-        missing = [repr(p.name) for p in self._parameters if p.default is p.empty and p.name not in objects]
+        missing = [repr(name) for name in self._required if name not in objects]
         if missing:
             raise TypeError(f"asks for {', '.join(missing)}. Available: {', '.join(sorted(objects))}")
-        args = [objects.get(p.name, p.default) for p in self._parameters if p.kind is p.POSITIONAL_ONLY]
-        names = [p.name for p in self._parameters if p.kind is not p.POSITIONAL_ONLY and p.name in objects]
-        kwargs = {name: objects[name] for name in (objects.keys() - self._bound if self._takes_all else names)}
-        return await call(self.func, *args, **kwargs)
+        args = [objects.get(name, default) for name, default in self._positional]
+        names = objects.keys() - self._bound if self._takes_all else self._names
+        return call(self.func, *args, **{name: objects[name] for name in names if name in objects})
 
 
 def _is_named(parameter: inspect.Parameter) -> bool:

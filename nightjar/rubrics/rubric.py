@@ -14,7 +14,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from nightjar.calling import call_named, function_name, within
 from nightjar.calling.cancellation import user_error
@@ -64,6 +64,9 @@ class Rubric:
         >>> state["reward"], state["metrics"]
         (2.0, {'correct': 1.0})
     """
+
+    never_waits: ClassVar[bool] = False
+    """Its functions are done at once, as those that only count are: they get neither a task nor a timer."""
 
     def __init__(
         self,
@@ -199,6 +202,8 @@ class Rubric:
         They name what they want, as reward functions do. One that raises does not keep the others from running.
         """
         handlers = [*decorated_methods(self, "cleanup_priority"), *self._cleanup_handlers]
+        if not handlers:
+            return
         handlers.sort(key=lambda handler: (-getattr(handler, "cleanup_priority", 0), function_name(handler)))
         calls = [partial(self._clean_up, handler, state) for handler in handlers]
         await run_all(calls, self.scoring_timeout_seconds)
@@ -260,8 +265,9 @@ class Rubric:
 
     async def _score_singles(self, functions: Sequence[RewardFunction], states: Sequence[State]) -> None:
         alive = [state for state in states if state.get("error") is None]
-        if len(alive) == 1:
-            await self._score_single(functions, alive[0])
+        if self.never_waits or len(alive) == 1:
+            for state in alive:
+                await self._score_single(functions, state)
         else:
             await asyncio.gather(*(self._score_single(functions, state) for state in alive))
 
@@ -273,7 +279,8 @@ class Rubric:
             state["error"] = _failure(name, user_error(raised))
 
     async def _call_all(self, functions: Sequence[RewardFunction], state: State) -> None:
-        objects, metrics = self.score_objects(state), state["metrics"]
+        needs_all = not all(function.is_of_state for function in functions)
+        objects, metrics = self.score_objects(state) if needs_all else {"state": state}, state["metrics"]
         for function in functions:
             metrics[function.name] = _number(await function.call(objects))
 

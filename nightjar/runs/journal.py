@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from math import fsum, isclose
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -21,18 +20,12 @@ from nightjar.rollout.records import Key, RolloutOutput, attempt_row, key_of, re
 from nightjar.rollout.state import State
 from nightjar.runs.columns import StateColumns
 from nightjar.runs.directory import RunDirectory
+from nightjar.runs.index import LARGEST_ROLLOUT_INDEX, RolloutIndex
 from nightjar.runs.jsonl import JsonLines, Line, Place, replace_file, scan_lines
 
 logger = logging.getLogger(__name__)
 
 _SYNC_SECONDS = 1.0
-
-
-class Score(NamedTuple):
-    """A scored rollout's worth; both None where rollouts are not scored."""
-
-    reward: float | None
-    advantage: float | None
 
 
 class Journal:
@@ -45,6 +38,7 @@ class Journal:
 
     Attributes:
         columns: which of these the states had.
+        has_generated: the ledger holds an attempt that did not fail.
 
     Raises:
         RunDirectoryError: a file cannot be opened, or is damaged; file and line are named.
@@ -58,10 +52,8 @@ class Journal:
     ) -> None:
         self._hash_of = hash_of
         self.columns = StateColumns(state_columns)
-        self._attempts: dict[Key, int] = {}
-        self._generated: dict[Key, Place] = {}
-        self._recorded: dict[Key, Place] = {}
-        self._scored: dict[Key, Score] = {}
+        self._index = RolloutIndex()
+        self.has_generated = False
         self._unsaved_keys: set[str] = set()
         self._read(directory)
         self._ledger = JsonLines(directory.attempts_path)
@@ -74,51 +66,47 @@ class Journal:
 
     def is_scored(self, key: Key) -> bool:
         """Says whether a rollout has a result without an error."""
-        return key in self._scored
-
-    @property
-    def has_generated(self) -> bool:
-        """Says whether the ledger holds any attempt that did not fail."""
-        return bool(self._generated)
+        return bool(self._index.is_scored[self._index.slot(key)])
 
     def is_generated(self, key: Key) -> bool:
         """Says whether the ledger holds an attempt at a rollout that did not fail."""
-        return key in self._generated
+        return self._index.generated.has(self._index.slot(key))
 
     def rewards(self) -> Iterator[tuple[Key, float]]:
         """Yields the reward of every scored rollout."""
-        return ((key, score.reward) for key, score in self._scored.items() if score.reward is not None)
+        return self._index.all_rewards()
 
     def attempted(self, state: State) -> None:
         """Appends a finished attempt to the ledger."""
         key = key_of(state)
-        number = self._attempts.get(key, 0) + 1
+        slot = self._index.slot(key)
+        number = self._index.attempts[slot] + 1
         row, unsaved = attempt_row(state, number, self._hash_of(key.example_id))
         [place] = self._ledger.append([row])
-        self._attempts[key] = number
-        if state["error"] is None:
-            self._generated[key] = place
+        self._note_attempt(slot, place, row["error"])
+        if unsaved and row["error"] is None:
             self._warn_of(unsaved)
 
     def scored(self, states: Sequence[State]) -> Sequence[RolloutOutput]:
         """Appends the results of a group, or of a part of it, and returns them."""
+        slots = [self._index.slot(key_of(state)) for state in states]
         rows = [
             result_row(
                 state,
-                attempts=self._attempts.get(key_of(state), 0),
+                attempts=self._index.attempts[slot],
                 example_hash=self._hash_of(state["example_id"]),
                 state_columns=self.columns.names,
             )
-            for state in states
+            for state, slot in zip(states, slots, strict=True)
         ]
-        for state, row, place in zip(states, rows, self._results.append(rows), strict=True):
-            self._remember(key_of(state), place, row)
+        for state, slot, row, place in zip(states, slots, rows, self._results.append(rows), strict=True):
+            self._note_result(slot, place, row)
             self.columns.look_at(state, row)
         return rows
 
     def restore(self, state: State) -> State:
         """Fills a fresh state with the attempt that the ledger holds."""
-        return restore_state(state, self._ledger.read_row(self._generated[key_of(state)]))
+        return restore_state(state, self._ledger.read_row(self._index.generated[self._index.slot(key_of(state))]))
 
     def finish(self) -> None:
         """Puts the results in order, one line a rollout, waits until all is on disk, and closes the files.
@@ -136,8 +124,9 @@ class Journal:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yields the results that count: in order when they were put in order, as they came before that."""
-        for line in scan_lines(self.results_path):
-            if self._is_ordered or self._recorded.get(_key_in(line, self.results_path, ())) == line.place:
+        path = self.results_path
+        for line in scan_lines(path):
+            if self._is_ordered or self._index.recorded[self._index.slot(_key_in(line, path, ()))] == line.place:
                 yield line.row
 
     def close(self) -> None:
@@ -152,19 +141,20 @@ class Journal:
     def _read(self, directory: RunDirectory) -> None:
         for line in scan_lines(directory.attempts_path):
             key = _key_in(line, directory.attempts_path, ("error",))
-            self._attempts[key] = self._attempts.get(key, 0) + 1
-            if line.row["error"] is None:
-                self._generated[key] = line.place
+            self._note_attempt(self._index.slot(key), line.place, line.row["error"])
         for line in scan_lines(directory.results_path):
             key = _key_in(line, directory.results_path, ("error", "reward", "advantage"))
-            self._remember(key, line.place, line.row)
+            self._note_result(self._index.slot(key), line.place, line.row)
 
-    def _remember(self, key: Key, place: Place, row: dict[str, Any]) -> None:
-        self._recorded.pop(key, None)
-        self._recorded[key] = place
-        self._scored.pop(key, None)
-        if row["error"] is None:
-            self._scored[key] = Score(row["reward"], row["advantage"])
+    def _note_attempt(self, slot: int, place: Place, error: Any) -> None:
+        self._index.attempts[slot] += 1
+        if error is None:
+            self._index.generated[slot] = place
+            self.has_generated = True
+
+    def _note_result(self, slot: int, place: Place, row: Mapping[str, Any]) -> None:
+        scores = None if row["error"] is not None else (row["reward"], row["advantage"])
+        self._index.set_result(slot, place, scores)
 
     def _warn_of(self, unsaved: Sequence[str]) -> None:
         for name in set(unsaved) - self._unsaved_keys:
@@ -181,41 +171,31 @@ class Journal:
 
     def _order_results(self) -> None:
         """Rewrites the results in order and without what was replaced, unless they are so already."""
-        corrected = self._corrected_advantages()
-        ordered = sorted(self._recorded)
-        packed = sum(place.length for place in self._recorded.values()) == self._results.size
-        if packed and not corrected and list(self._recorded) == ordered:
-            return
-        replace_file(self._results.path, (self._line(key, corrected) for key in ordered))
+        slots, places = self._index.recorded_slots(), self._index.recorded
+        moved = self._index.moved_advantages()
+        is_packed = sum(places[slot].length for slot in slots) == self._results.size
+        is_ordered = all(places[one].offset < places[next_].offset for one, next_ in pairwise(slots))
+        if moved or not (is_packed and is_ordered):
+            replace_file(self._results.path, (self._line(slot, moved) for slot in slots))
 
-    def _line(self, key: Key, corrected: dict[Key, float]) -> bytes:
-        place = self._recorded[key]
-        if key not in corrected:
+    def _line(self, slot: int, moved: Mapping[int, float]) -> bytes:
+        place = self._index.recorded[slot]
+        if slot not in moved:
             return self._results.read_line(place)
-        row = self._results.read_row(place) | {"advantage": corrected[key]}
+        row = self._results.read_row(place) | {"advantage": moved[slot]}
         return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
-
-    def _corrected_advantages(self) -> dict[Key, float]:
-        """Returns the advantages of groups that were scored in parts, where the group's mean has moved since."""
-        groups: dict[int, list[float]] = defaultdict(list)
-        for key, score in self._scored.items():
-            if score.reward is not None:
-                groups[key.example_id].append(score.reward)
-        means = {example_id: fsum(rewards) / len(rewards) for example_id, rewards in groups.items()}
-        return {
-            key: score.reward - means[key.example_id]
-            for key, score in self._scored.items()
-            if score.reward is not None
-            and score.advantage is not None
-            and not isclose(score.advantage, score.reward - means[key.example_id], abs_tol=1e-12)
-        }
 
 
 def _key_in(line: Line, path: Path, fields: Sequence[str]) -> Key:
     row = line.row
-    if not (isinstance(row.get("example_id"), int) and isinstance(row.get("rollout_index"), int)):
+    example_id, rollout_index = row.get("example_id"), row.get("rollout_index")
+    if (
+        not isinstance(example_id, int)
+        or not isinstance(rollout_index, int)
+        or not 0 <= rollout_index <= LARGEST_ROLLOUT_INDEX
+    ):
         raise RunDirectoryError(f"{path}, line {line.number} is damaged: it names no rollout")
     for field in fields:
         if field not in row:
             raise RunDirectoryError(f"{path}, line {line.number} is damaged: it has no {field!r}")
-    return Key(row["example_id"], row["rollout_index"])
+    return Key(example_id, rollout_index)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from math import fsum
 from pathlib import Path
 from typing import Any
@@ -82,13 +84,14 @@ class Summary:
 
 @dataclass
 class _Tally:
-    rewards: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
-    metrics: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    examples: array[int] = field(default_factory=lambda: array("q"))
+    rewards: array[float] = field(default_factory=lambda: array("d"))
+    metrics: dict[str, array[float]] = field(default_factory=lambda: defaultdict(lambda: array("d")))
     tokens: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     stops: Counter[str] = field(default_factory=Counter)
     models: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, str] = field(default_factory=dict)
+    error_examples: dict[str, str] = field(default_factory=dict)
     scored: int = 0
     truncated: int = 0
 
@@ -98,7 +101,7 @@ class _Tally:
         if row["error"] is not None:
             chain = row["error"]["error_chain_repr"]
             self.errors[chain] += 1
-            self.examples.setdefault(chain, row["error"]["message"])
+            self.error_examples.setdefault(chain, row["error"]["message"])
             return
         self.scored += 1
         self.truncated += bool(row["is_truncated"])
@@ -106,9 +109,16 @@ class _Tally:
         if row["model"]:
             self.models[row["model"]] += 1
         if row["reward"] is not None:
-            self.rewards[row["example_id"]].append(row["reward"])
+            self.examples.append(row["example_id"])
+            self.rewards.append(row["reward"])
         for name, value in row["metrics"].items():
             self.metrics[name].append(value)
+
+    def groups(self) -> Iterator[list[float]]:
+        """Yields the rewards of each example."""
+        order = sorted(range(len(self.examples)), key=self.examples.__getitem__)
+        for _, positions in groupby(order, self.examples.__getitem__):
+            yield [self.rewards[position] for position in positions]
 
 
 def summarize(results_path: Path, **asked_for: Any) -> Summary:
@@ -134,8 +144,8 @@ def summarize_rows(
     tally = _Tally()
     for row in rows:
         tally.add(row)
-    estimate = clustered_mean(tally.rewards.values())
-    at_k, all_k = _pass_curves(tally.rewards.values(), rollouts_per_example, pass_threshold)
+    estimate = clustered_mean(tally.groups())
+    at_k, all_k = _pass_curves(tally.groups(), rollouts_per_example, pass_threshold)
     return Summary(
         rollouts=rollouts,
         scored=tally.scored,
@@ -150,12 +160,12 @@ def summarize_rows(
         stop_conditions=dict(tally.stops.most_common()),
         truncated=tally.truncated,
         models=sorted(tally.models),
-        error_examples=tally.examples,
+        error_examples=tally.error_examples,
     )
 
 
 def _pass_curves(
-    groups: Iterable[list[float]], rollouts_per_example: int, threshold: float
+    groups: Iterable[Sequence[float]], rollouts_per_example: int, threshold: float
 ) -> tuple[dict[int, float], dict[int, float]]:
     if rollouts_per_example < 2:  # noqa: PLR2004 - one rollout says nothing beyond the mean
         return {}, {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import fsum, sqrt
@@ -34,12 +35,16 @@ def clustered_mean(groups: Iterable[Sequence[float]]) -> Estimate:
         >>> clustered_mean([[1.0], [0.0]])
         Estimate(mean=0.5, stderr=0.5)
     """
-    sums = [(fsum(group), len(group)) for group in groups if group]
-    count = sum(size for _, size in sums)
+    totals, sizes = array("d"), array("L")
+    for group in groups:
+        if group:
+            totals.append(fsum(group))
+            sizes.append(len(group))
+    count = sum(sizes)
     if not count:
         return Estimate(None, None)
-    mean = fsum(total for total, _ in sums) / count
-    if len(sums) < 2:  # noqa: PLR2004 - a spread needs two
+    mean = fsum(totals) / count
+    if len(sizes) < 2:  # noqa: PLR2004 - a spread needs two
         return Estimate(mean, None)
-    spread = fsum((total - size * mean) ** 2 for total, size in sums)
-    return Estimate(mean, sqrt(spread * len(sums) / (len(sums) - 1)) / count)
+    spread = fsum((total - size * mean) ** 2 for total, size in zip(totals, sizes, strict=True))
+    return Estimate(mean, sqrt(spread * len(sizes) / (len(sizes) - 1)) / count)

@@ -1,0 +1,113 @@
+"""``RolloutIndex``: what a journal knows of each rollout, in arrays.
+
+As objects these facts took more than a kilobyte a rollout. So they take about 150 bytes, and a run may have a million.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from itertools import groupby
+from math import fsum, isclose, isnan, nan
+
+from nightjar.rollout.records import Key
+from nightjar.runs.jsonl import Place
+
+_INDEX_BITS = 32
+LARGEST_ROLLOUT_INDEX = (1 << _INDEX_BITS) - 1
+_NOWHERE = Place(0, 0)
+
+
+class Places:
+    """Where lines stand in a file, by slot; an empty place for none."""
+
+    def __init__(self) -> None:
+        self._offsets, self._lengths = array("Q"), array("Q")
+
+    def append(self, place: Place) -> None:
+        """Adds a slot."""
+        self._offsets.append(place.offset)
+        self._lengths.append(place.length)
+
+    def __getitem__(self, slot: int) -> Place:
+        return Place(self._offsets[slot], self._lengths[slot])
+
+    def __setitem__(self, slot: int, place: Place) -> None:
+        self._offsets[slot], self._lengths[slot] = place
+
+    def has(self, slot: int) -> bool:
+        """Says whether there is a line."""
+        return self._lengths[slot] > 0
+
+
+class RolloutIndex:
+    """Gives each rollout a slot, a number from 0 on.
+
+    Attributes, each by slot:
+        attempts: how many were made.
+        generated: where the ledger has the last one that did not fail.
+        recorded: where the result is that counts.
+        is_scored: it has no error.
+        rewards, advantages: of scored rollouts; NaN for none.
+    """
+
+    def __init__(self) -> None:
+        self._slots: dict[int, int] = {}
+        self.attempts = array("L")
+        self.generated, self.recorded = Places(), Places()
+        self.is_scored = bytearray()
+        self.rewards, self.advantages = array("d"), array("d")
+
+    def slot(self, key: Key) -> int:
+        """Returns a rollout's slot; adds it where it is new."""
+        known = self._slots
+        slot = known.setdefault(key.example_id << _INDEX_BITS | key.rollout_index, len(known))
+        if slot == len(self.attempts):
+            self.attempts.append(0)
+            self.generated.append(_NOWHERE)
+            self.recorded.append(_NOWHERE)
+            self.is_scored.append(False)
+            self.rewards.append(nan)
+            self.advantages.append(nan)
+        return slot
+
+    def set_result(self, slot: int, place: Place, scores: tuple[float | None, float | None] | None) -> None:
+        """Takes note of a result, in place of an earlier one.
+
+        Args:
+            slot: the rollout's.
+            place: of the line.
+            scores: reward and advantage; None for a rollout with an error.
+        """
+        reward, advantage = scores or (None, None)
+        self.recorded[slot] = place
+        self.is_scored[slot] = scores is not None
+        self.rewards[slot] = nan if reward is None else reward
+        self.advantages[slot] = nan if advantage is None else advantage
+
+    def all_rewards(self) -> Iterator[tuple[Key, float]]:
+        """Yields the reward of every rollout that has one."""
+        return ((_key(name), self.rewards[slot]) for name, slot in self._slots.items() if not isnan(self.rewards[slot]))
+
+    def recorded_slots(self) -> list[int]:
+        """Returns the slots of the rollouts with a result, in the order of these."""
+        return [self._slots[name] for name in self._recorded_names()]
+
+    def moved_advantages(self) -> dict[int, float]:
+        """Returns by slot the advantages of groups scored in parts, where the group's mean has moved since."""
+        moved = {}
+        for _, names in groupby(self._recorded_names(), lambda name: name >> _INDEX_BITS):
+            slots = [slot for slot in map(self._slots.__getitem__, names) if not isnan(self.rewards[slot])]
+            mean = fsum(self.rewards[slot] for slot in slots) / max(1, len(slots))
+            for slot in slots:
+                known, advantage = self.advantages[slot], self.rewards[slot] - mean
+                if not isnan(known) and not isclose(known, advantage, abs_tol=1e-12):
+                    moved[slot] = advantage
+        return moved
+
+    def _recorded_names(self) -> list[int]:
+        return sorted(name for name, slot in self._slots.items() if self.recorded.has(slot))
+
+
+def _key(name: int) -> Key:
+    return Key(name >> _INDEX_BITS, name & LARGEST_ROLLOUT_INDEX)
