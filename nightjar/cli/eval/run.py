@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from nightjar.cli.eval import running
 from nightjar.cli.eval.options import MODEL, RESULTS, flag_names, takes_flags
 from nightjar.config import PROVIDERS, RunConfig, find_provider, parameters, parse_run_config
 from nightjar.errors import ConfigError
@@ -71,6 +70,8 @@ def eval_run(
     'nightjar up'), and runs in this process otherwise. Every finished model call is on disk at once: an
     interrupted run goes on with --resume and asks nothing twice.
     """
+    from nightjar.cli.eval import running  # DuckDB and all, which --help need not wait for
+
     if direct and prefect:
         raise typer.BadParameter("--direct and --prefect exclude each other")
     limits = {"max_tokens": max_tokens, "temperature": temperature}
