@@ -9,25 +9,25 @@ Run it::
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-from prefect import flow
+from prefect import State, flow, tags
 from prefect.runtime import flow_run
 
+from flows.endings import final_state
+from flows.naming import artifact_key, flow_run_name, tag_flow_run
 from flows.progress import progress_artifact
 from flows.run_log import nightjar_log_in_run_log
 from nightjar.config import RunConfig, takes_fields
-from nightjar.errors import RunError
-from nightjar.evaluation import Run, Shard, run_shards, stages
+from nightjar.errors import WarehouseError
+from nightjar.evaluation import Outcome, check_warehouse
 from nightjar.warehouse import Warehouse, resolve_warehouse
 from tasks import evaluation as tasks
-from tasks.evaluation import live
 
 
-@flow(name="evaluate", flow_run_name="{env_id} | {model}", persist_result=False)
+@flow(name="evaluate", flow_run_name=flow_run_name, persist_result=False)
 @takes_fields()
-async def evaluate(config: RunConfig, resume: str = "", output_dir: str = "", warehouse: str = "") -> str:
+async def evaluate(config: RunConfig, resume: str = "", output_dir: str = "", warehouse: str = "") -> State[Outcome]:
     """Evaluates a model in an environment and publishes the results.
 
     Args:
@@ -37,39 +37,33 @@ async def evaluate(config: RunConfig, resume: str = "", output_dir: str = "", wa
         warehouse: Folder of the warehouse; empty for NIGHTJAR_WAREHOUSE, or ./outputs/warehouse.
 
     Returns:
-        The id of the run.
+        Completed, with how the run ended; Failed where rollouts are missing, which is what Retry does then, or where
+        the results are not in the warehouse.
 
     Raises:
-        RunError: rollouts are missing; Retry does only these.
-        WarehouseError: the warehouse cannot be written; unless it broke meanwhile, nothing was asked of the model.
+        WarehouseError: the warehouse cannot be written; nothing was asked of the model.
     """
     nightjar_log_in_run_log()
-    folder = Path(output_dir) if output_dir else None
     chosen = Warehouse(resolve_warehouse(warehouse))
-    stages.check_warehouse(chosen)
-    run = await tasks.load_env(live(config), folder, resume or None, str(flow_run.id))
-    key = re.sub(r"[^a-z0-9]+", "-", f"{config.env_id}-{config.model}".lower()).strip("-")
-    try:
-        async with progress_artifact(run, key):
-            stopped_by = await run_shards(run, _generate, _score)
-        summary = await tasks.aggregate(live(run), live(stopped_by))
-        metadata = run.directory.read_metadata()
-        await tasks.publish(live(run.directory), live(chosen), metadata, key)
-    finally:
-        await run.close()
-    if run.error is not None:
-        raise run.error
-    if metadata["status"] != "completed":
-        missing = f"{summary.rollouts - summary.scored} of {summary.rollouts} rollouts"
-        raise RunError(
-            f"{missing} of run {run.run_id} are missing. Retry, or --resume {run.directory.path}, does only these."
-        )
-    return run.run_id
-
-
-async def _generate(run: Run, shard: Shard) -> None:
-    await tasks.generate(live(run), live(shard))
-
-
-async def _score(run: Run, shard: Shard) -> None:
-    await tasks.score(live(run), live(shard))
+    check_warehouse(chosen)
+    unpublished: Exception | None = None
+    with tags(*await tag_flow_run(config)):
+        run = await tasks.load_env(config, Path(output_dir) if output_dir else None, resume or None, str(flow_run.id))
+        key = artifact_key(config)
+        async with run, progress_artifact(run, key):
+            async with run.stages() as stages:
+                for shard in run.shards:
+                    await run.turn(shard)
+                    stages.create_task(tasks.generate(run, shard))
+                    if run.is_interleaved:
+                        stages.create_task(tasks.score(run, shard))
+                if not run.is_interleaved:
+                    await run.all_generated()
+                    for shard in run.shards:
+                        stages.create_task(tasks.score(run, shard))
+            await tasks.aggregate(run)
+            try:
+                await tasks.publish(run, chosen, key)
+            except WarehouseError as error:
+                unpublished = error
+    return final_state(Outcome.of(run, chosen, unpublished))

@@ -31,7 +31,7 @@ async def progress_artifact(run: Run, key: str) -> AsyncIterator[None]:
 
 async def _move(run: Run, key: str, is_over: asyncio.Event) -> None:
     try:
-        title = f"{run.config.env_id} | {run.config.model}: run {run.run_id}"
+        title = f"{run.metadata.env_id} | {run.metadata.model}: run {run.run_id}"
         artifact = await acreate_progress_artifact(_percent(run), key=f"progress-{key}", description=title)
         assert isinstance(artifact, UUID)
         has_ended = False

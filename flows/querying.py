@@ -19,7 +19,6 @@ from flows.run_log import nightjar_log_in_run_log
 from nightjar.warehouse import Warehouse, resolve_warehouse
 from nightjar.warehouse.reading.named_queries import is_name
 from tasks import querying as tasks
-from tasks.evaluation import live
 
 _LONGEST_NAME = 60
 
@@ -53,5 +52,5 @@ async def query(
     """
     nightjar_log_in_run_log()
     key = f"query-{sql.strip().rstrip(';').lower().replace('_', '-')}" if is_name(sql) else "query"
-    chosen = live(Warehouse(resolve_warehouse(warehouse)))
+    chosen = Warehouse(resolve_warehouse(warehouse))
     return await tasks.ask(chosen, sql, parameters, timeout_seconds, key)

@@ -358,10 +358,16 @@ class RunError(NightjarError):
 class RunAbortedError(RunError):
     """Every request fails in the same permanent way, so asking on is pointless.
 
-    Example:
-        >>> issubclass(RunAbortedError, Error)  # it is the run that failed, not a rollout
-        False
+    Attributes:
+        is_outage: the endpoint has answered before and does not any more, which may heal.
     """
+
+    def __init__(self, message: str, is_outage: bool = False) -> None:
+        super().__init__(message, is_outage)
+        self.is_outage = is_outage
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class RunLockedError(RunError):

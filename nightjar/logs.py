@@ -130,6 +130,20 @@ def _threshold(level: str | int) -> int:
     return levels[level.upper()]
 
 
+def log_to_stderr(verbose: bool = False) -> None:
+    """Shows what Nightjar logs as the commands do: warnings, or everything with ``verbose``.
+
+    Other handlers, such as a flow run's, are given what is below a warning too.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(logging.DEBUG if verbose else logging.WARNING)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    logger = logging.getLogger("nightjar")
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG if verbose else logging.INFO)
+    logger.propagate = False
+
+
 @contextmanager
 def log_level(level: str | int) -> Iterator[None]:
     """Sets the level for a block, and then back.

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from typing import NoReturn
+
+from typer import TyperException
+
+from nightjar.cli import app
+from nightjar.errors import NightjarError
 
 _OPTIONAL_VALUES = {"--resume": "latest", "-R": "latest"}
 """Options whose value may be left out, and what it is then."""
 
 
-def main() -> None:
-    """Runs the command that was typed."""
-    from typer import TyperException
-
-    from nightjar.cli.app import app
-    from nightjar.errors import NightjarError
-
+def main() -> NoReturn:
+    """Runs the command that was typed, and ends the process."""
     try:
-        code = app(args=with_optional_values(sys.argv[1:] or ["--help"]), standalone_mode=False)
+        code = app.app(args=with_optional_values(sys.argv[1:] or ["--help"]), standalone_mode=False)
     except NightjarError as error:
         _fail(str(error), 1)
     except TyperException as error:
@@ -31,19 +32,20 @@ def main() -> None:
     _leave(code if isinstance(code, int) else 0)
 
 
+def _fail(message: str, code: int) -> NoReturn:
+    if message:
+        print(f"Error: {message}", file=sys.stderr)  # noqa: T201
+    _leave(code)
+
+
 def _leave(code: int) -> NoReturn:
-    """Ends the process at once: to take the interpreter down costs 0.2 s. Prefect, where it is loaded, needs that."""
-    if "prefect" in sys.modules:
+    """Ends the process, at once where code of an environment hangs in a thread: Python would wait for it."""
+    others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+    if "prefect" in sys.modules or all(thread.daemon for thread in others):
         sys.exit(code)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
-
-
-def _fail(message: str, code: int) -> NoReturn:
-    if message:
-        print(f"Error: {message}", file=sys.stderr)  # noqa: T201
-    sys.exit(code)
 
 
 def with_optional_values(arguments: Sequence[str]) -> list[str]:

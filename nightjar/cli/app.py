@@ -1,29 +1,105 @@
-"""All commands in one tree. Slow imports happen inside the commands."""
+"""All commands in one table. A command's module is imported when the command, or its own help, is asked for.
+
+To add a command ``nightjar env show``, write ``nightjar/cli/env/show.py``, which imports what it needs at its top,
+with a typed function ``env_show`` and a docstring; and a line in ``COMMANDS``::
+
+    "env show": ("nightjar.cli.env.show:env_show", "Show an environment."),
+
+The help there, which the list of commands shows, is the first paragraph of the docstring. A command that others are
+below, such as ``env``, is a group: its function is called before theirs, and without one of them too; with no
+function it shows its help.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
+from typer.main import get_command, get_group
 
 from nightjar import __version__
-from nightjar.cli.demo import demo
-from nightjar.cli.env.init import env_init
-from nightjar.cli.env.install import env_install
-from nightjar.cli.env.list import env_list
-from nightjar.cli.eval.run import eval_run
-from nightjar.cli.publish import publish
-from nightjar.cli.services.model_server import model_server
-from nightjar.cli.sql import sql
-from nightjar.cli.warehouse import compact, info, warehouse
-from nightjar.cli.warehouse_doctor import doctor
-from nightjar.cli.warehouse_export import export
-from nightjar.cli.warehouse_prices import prices, remove_price, set_price
-from nightjar.cli.warehouse_prune import prune
-from nightjar.cli.warehouse_rebuild import import_results, rebuild
-from nightjar.hosting.services import down, up
+
+COMMANDS = {
+    "demo": (
+        "nightjar.cli.demo:demo",
+        "Run the main job on a local model: 100 problems, 4 rollouts each, as a Prefect flow, then ask in SQL.",
+    ),
+    "sql": (
+        "nightjar.cli.sql:sql",
+        "Ask the warehouse in SQL (DuckDB's). Reads only; rows to stdout, their number to stderr.",
+    ),
+    "publish": (
+        "nightjar.cli.publish:publish",
+        "Publish a run directory into the warehouse; publishing twice changes nothing.",
+    ),
+    "up": ("nightjar.cli.services.up:up", "Start the local Prefect server, a worker and the deployments."),
+    "down": ("nightjar.cli.services.down:down", "Stop what 'nightjar up' started."),
+    "model-server": (
+        "nightjar.cli.services.model_server:model_server",
+        "Serve a local model over HTTP until Ctrl-C.",
+    ),
+    "eval": (None, "Run evaluations."),
+    "eval run": ("nightjar.cli.eval.run:eval_run", "Evaluate a model in an environment."),
+    "warehouse": (
+        "nightjar.cli.warehouse:warehouse",
+        "Look after the warehouse: where all runs are that were published. Without a command: what there is.",
+    ),
+    "warehouse info": (
+        "nightjar.cli.warehouse:info",
+        "Show where the warehouse is, how much it holds, and the newest run.",
+    ),
+    "warehouse doctor": (
+        "nightjar.cli.warehouse_doctor:doctor",
+        "Examine the warehouse: whole, how large, what does not belong there, and what to do about it.",
+    ),
+    "warehouse rebuild": (
+        "nightjar.cli.warehouse_rebuild:rebuild",
+        "Make the whole warehouse anew from run directories.",
+    ),
+    "warehouse import": (
+        "nightjar.cli.warehouse_rebuild:import_results",
+        "Publish results from elsewhere: run directories of Nightjar, results of verifiers, bundles of NeMo Evaluator.",
+    ),
+    "warehouse export": (
+        "nightjar.cli.warehouse_export:export",
+        "Write runs into files to hand on: Parquet, CSV, JSON lines, or one DuckDB file with the views.",
+    ),
+    "warehouse compact": (
+        "nightjar.cli.warehouse:compact",
+        "Merge all small segments, so that queries open fewer files. Publishing does what is needed by itself.",
+    ),
+    "warehouse prune": (
+        "nightjar.cli.warehouse_prune:prune",
+        "Remove runs from the warehouse. Their run directories stay; publishing one again brings it back.",
+    ),
+    "warehouse prices": (
+        "nightjar.cli.warehouse_prices:prices",
+        "List what a million tokens of a model cost since when, or 'set' and 'remove' it.",
+    ),
+    "warehouse prices set": (
+        "nightjar.cli.warehouse_prices:set_price",
+        "Set what a million tokens of a model cost, from a date on. Earlier prices stay for earlier runs.",
+    ),
+    "warehouse prices remove": ("nightjar.cli.warehouse_prices:remove_price", "Remove what a model costs."),
+    "env": (None, "Make, install and list environments."),
+    "env init": (
+        "nightjar.cli.env.init:env_init",
+        "Make an environment package: code, tests, README.md and pyproject.toml, to be changed into what you need.",
+    ),
+    "env install": (
+        "nightjar.cli.env.install:env_install",
+        "Install environments with the pip of this Python (uv where there is no pip).",
+    ),
+    "env list": (
+        "nightjar.cli.env.list:env_list",
+        "List the environments: built-in, in ./environments, and installed packages. None of their code is run.",
+    ),
+}
+"""What is typed → ``module:function`` (None for a group that does nothing by itself), and its line in the list."""
 
 app = typer.Typer(
     name="nightjar",
@@ -33,41 +109,54 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-eval_app = typer.Typer(help="Run evaluations.", no_args_is_help=True)
-env_app = typer.Typer(help="Make, install and list environments.", no_args_is_help=True)
-warehouse_app = typer.Typer(callback=warehouse, invoke_without_command=True)
-prices_app = typer.Typer(callback=prices, invoke_without_command=True)
 
 
-def _add(group: typer.Typer, name: str, command: Callable[..., Any]) -> None:
-    """Adds a command; its help is as wide as the terminal, wherever lines end in the docstring."""
-    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
-    group.command(name, help="\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs))(command)
+class _Unloaded(TyperCommand):
+    """A command of which name and line are known; its callback loads it."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Makes the context of the loaded command, which takes the place of this one."""
+        assert self.callback is not None, "_add gives one"
+        return self.callback().make_context(*args, **kwargs)
 
 
-_add(app, "demo", demo)
-app.add_typer(eval_app, name="eval")
-_add(eval_app, "run", eval_run)
-_add(app, "sql", sql)
-_add(app, "publish", publish)
-app.add_typer(warehouse_app, name="warehouse")
-_add(warehouse_app, "info", info)
-_add(warehouse_app, "doctor", doctor)
-_add(warehouse_app, "rebuild", rebuild)
-_add(warehouse_app, "import", import_results)
-_add(warehouse_app, "export", export)
-_add(warehouse_app, "compact", compact)
-_add(warehouse_app, "prune", prune)
-warehouse_app.add_typer(prices_app, name="prices")
-_add(prices_app, "set", set_price)
-_add(prices_app, "remove", remove_price)
-app.add_typer(env_app, name="env")
-_add(env_app, "init", env_init)
-_add(env_app, "install", env_install)
-_add(env_app, "list", env_list)
-_add(app, "up", up)
-_add(app, "down", down)
-_add(app, "model-server", model_server)
+def _add(group: typer.Typer, words: str) -> None:
+    _, line = COMMANDS[words]
+    group.command(words.rsplit(maxsplit=1)[-1], cls=_Unloaded, help=line)(lambda: _load(words))
+
+
+def _load(words: str) -> Any:  # what typer makes of a function, which has no public name
+    place, line = COMMANDS[words]
+    name = words.rsplit(maxsplit=1)[-1]
+    function = None if place is None else _function(place)
+    text = line if function is None else _whole_lines(function)
+    below = [command for command in COMMANDS if command.rpartition(" ")[0] == words]
+    if function is not None and not below:
+        alone = typer.Typer(add_completion=False)
+        alone.command(name, help=text)(function)
+        return get_command(alone)
+    group = typer.Typer(
+        name=name,
+        help=text,
+        callback=function,
+        invoke_without_command=function is not None,
+        no_args_is_help=function is None,
+    )
+    for command in below:
+        _add(group, command)
+    return get_group(group)
+
+
+def _function(place: str) -> Callable[..., Any]:
+    module, _, name = place.partition(":")
+    function: Callable[..., Any] = getattr(import_module(module), name)
+    return function
+
+
+def _whole_lines(function: Callable[..., Any]) -> str:
+    """Returns the docstring, so that its help is as wide as the terminal, wherever lines end in the file."""
+    paragraphs = (inspect.getdoc(function) or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 def _print_version(wanted: bool) -> None:
@@ -84,3 +173,8 @@ def root(
     ] = False,
 ) -> None:
     """LLM evaluations as Prefect flows, every result in DuckDB."""
+
+
+for _command in COMMANDS:
+    if " " not in _command:
+        _add(app, _command)

@@ -7,6 +7,13 @@ from typing import Annotated
 
 import typer
 
+from nightjar.cli.eval.display import show_outcome
+from nightjar.cli.eval.running import run
+from nightjar.cli.sql import sql
+from nightjar.config import RunConfig
+from nightjar.logs import log_to_stderr
+from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+
 QUESTION = "Which problems does the model get wrong most often?"
 QUERY = """\
 SELECT prompt->>'$[1].content' AS question, answer, count(*) AS rollouts, avg(reward) AS avg_reward
@@ -27,13 +34,7 @@ def demo(
     direct: Annotated[bool, typer.Option("--direct", help="Without Prefect: starts in 2 s instead of 15.")] = False,
 ) -> None:
     """Run the main job on a local model: 100 problems, 4 rollouts each, as a Prefect flow, then ask in SQL."""
-    from nightjar.cli.eval import running
-    from nightjar.cli.eval.display import show_outcome
-    from nightjar.cli.sql import sql
-    from nightjar.config import RunConfig
-    from nightjar.testing import ArithmeticSolver, Faults, ModelServer
-
-    running.set_up_logging(verbose=False)
+    log_to_stderr()
     model = ArithmeticSolver(error_rate=0.25, seed=7)
     with ModelServer(model, faults=Faults(latency_ms=20, rate_429=0.02, seed=7)) as server:
         typer.echo("A local model serves arithmetic, wrong one time in four, busy one time in fifty.", err=True)
@@ -47,7 +48,7 @@ def demo(
             rollouts_per_example=4,
             max_retries=3,
         )
-        outcome = running.run(config, "direct" if direct else "prefect", None, None, None)
+        outcome = run(config, "direct" if direct else "prefect", None, None, None)
     show_outcome(outcome)
     query = QUERY.format(run_id=outcome.run_id)
     typer.echo(f"\n{QUESTION}\n\n{query}\n")

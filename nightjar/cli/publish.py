@@ -9,6 +9,10 @@ from typing import Annotated
 
 import typer
 
+from nightjar import evaluation
+from nightjar.runs import RunDirectory
+from nightjar.warehouse import Warehouse, resolve_warehouse
+
 
 def publish(
     run_dir: Annotated[Path, typer.Argument(help="A run directory.", show_default=False)],
@@ -25,14 +29,10 @@ def publish(
     Runs are published when they end, so this is for a run that comes from another machine, or is to be in another
     warehouse. One that was killed is finished and published by --resume.
     """
-    from nightjar.evaluation import stages
-    from nightjar.runs import RunDirectory
-    from nightjar.warehouse import Warehouse, resolve_warehouse
-
     chosen, directory = Warehouse(resolve_warehouse(warehouse)), RunDirectory(run_dir)
     directory.read_metadata()
     with directory if os.access(run_dir, os.W_OK) else nullcontext():
-        report = stages.publish(directory, chosen)
+        report = evaluation.publish(directory, chosen)
     if report.is_older:
         typer.echo(f"Run {report.run_id} is in {chosen.location} with newer attempts: nothing was changed.")
         return

@@ -13,13 +13,14 @@ import os
 import stat
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nightjar.cli.sql_catalog import print_catalog, print_queries, query_records
-from nightjar.cli.sql_output import Format, format_of
-from nightjar.cli.sql_session import SqlSession, answer_each
+from nightjar.cli.sql_format import Format, format_of
+
+if TYPE_CHECKING:
+    from nightjar.cli.sql_session import SqlSession
 
 _EXAMPLES = """
 Examples:
@@ -118,9 +119,9 @@ def sql(
     if list_queries:
         _list(statement, as_json or output_format is Format.JSON)
         return
-    from nightjar.warehouse import Warehouse, resolve_warehouse
-    from nightjar.warehouse.reading.time_limit import QUERY_TIMEOUT_SECONDS
-    from nightjar.warehouse.unlocked import Unlocked
+    from nightjar.cli.sql_session import SqlSession
+    from nightjar.warehouse import Unlocked, Warehouse, resolve_warehouse
+    from nightjar.warehouse.reading.running import QUERY_TIMEOUT_SECONDS
 
     chosen = Format.JSON if as_json else output_format
     shown_as = chosen or format_of(output)
@@ -144,12 +145,15 @@ def _answer(session: SqlSession, statement: str | None, given: dict[str, object]
 
         SqlPrompt(session).run()
     elif piped := _piped():
+        from nightjar.cli.sql_session import answer_each
+
         answer_each(session, piped, given)
     else:
         _show_catalog(session)
 
 
 def _list(name: str | None, as_json: bool) -> None:
+    from nightjar.cli.sql_catalog import print_queries, query_records
     from nightjar.warehouse.reading.named_queries import find_query, named_queries
 
     queries = [find_query(name)] if name else list(named_queries().values())
@@ -191,6 +195,8 @@ def _piped() -> str:
 
 
 def _show_catalog(session: SqlSession) -> None:
+    from nightjar.cli.sql_catalog import print_catalog
+
     catalog = session.warehouse.catalog()
     if session.format is Format.TABLE and session.output is None:
         print_catalog(catalog)

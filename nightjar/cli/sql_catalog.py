@@ -7,15 +7,13 @@ import shutil
 import textwrap
 from collections.abc import Iterable
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from nightjar.errors import WarehouseError
-
-if TYPE_CHECKING:
-    from nightjar.warehouse import QueryResult
-    from nightjar.warehouse.reading.named_queries import NamedQuery
+from nightjar.warehouse import QueryResult
+from nightjar.warehouse.reading.named_queries import NamedQuery
 
 _WIDEST = 96
 _MARGIN = 14
@@ -41,7 +39,10 @@ def print_catalog(catalog: QueryResult) -> None:
 
 def print_tables(catalog: QueryResult) -> None:
     """Prints the tables and what a row of each is."""
-    _print_pairs({table: about or "" for table, about, *_ in catalog.rows})
+    tables = {table: about or "" for table, about, *_ in catalog.rows}
+    margin = max(map(len, tables), default=0) + 2
+    for name, about in tables.items():
+        typer.echo(textwrap.fill(about, _room(), initial_indent=name.ljust(margin), subsequent_indent=" " * margin))
 
 
 def only_table(catalog: QueryResult, name: str) -> QueryResult:
@@ -50,8 +51,6 @@ def only_table(catalog: QueryResult, name: str) -> QueryResult:
     Raises:
         WarehouseError: there is no such table.
     """
-    from nightjar.warehouse import QueryResult
-
     rows = [row for row in catalog.rows if row[0] == name.lower()]
     if not rows:
         names = list(dict.fromkeys(row[0] for row in catalog.rows))
@@ -93,14 +92,3 @@ def query_records(queries: Iterable[NamedQuery]) -> list[dict[str, Any]]:
 
 def _room() -> int:
     return max(40, min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns))
-
-
-def _print_pairs(pairs: dict[str, str]) -> None:
-    margin = max(map(len, pairs), default=0) + 2
-    for name, about in pairs.items():
-        lines = textwrap.wrap(about, _room() - margin) or [""]
-        typer.echo(
-            "\n".join(
-                f"{label:<{margin}}{line}" for label, line in zip([name, *[""] * len(lines)], lines, strict=False)
-            )
-        )

@@ -1,15 +1,20 @@
 """Takes apart what is typed or pasted at the prompt of ``nightjar sql``: commands, named queries, statements.
 
-A command (``.tables``) and a named query (``leaderboard``, ``hardest env=gsm8k``) are a line each, and so is what
-begins like neither nor like a statement. A statement goes on over lines until its semicolon, or until a command.
+A command (``.tables``) and a named query (``leaderboard``, ``hardest env=gsm8k``, ``hardest -P env=gsm8k``) are a line
+each, and so is what begins like neither nor like a statement. A statement goes on over lines until its semicolon, or
+until a command.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
-from nightjar.cli.sql_call import begins_no_statement, is_call
+from nightjar.errors import ConfigError
+from nightjar.warehouse.reading.named_queries import is_name, named_queries
+from nightjar.warehouse.reading.statements import is_finished, is_keyword
 
 COMMANDS = {
     ".tables": "the tables and views",
@@ -27,6 +32,18 @@ COMMANDS = {
 WORDS = {"help": ".help", "?": ".help", "quit": ".quit", "exit": ".quit", ".exit": ".quit", "\\q": ".quit"}
 """What people type who come from another prompt, and the command that it stands for."""
 
+_BEGINNINGS = frozenset(
+    re.findall(
+        r"\w+",
+        "alter analyze attach begin call checkpoint comment commit copy create deallocate delete desc describe detach "
+        "drop execute explain export from import insert install load merge pivot pragma prepare reset rollback select "
+        "set show start summarize table truncate unpivot update use vacuum values with",
+    )
+)
+"""The words that begin a statement of DuckDB's."""
+
+_FIRST_WORD = re.compile(r"\s*([^\W\d][\w-]*)")
+_OPTION = re.compile(r"^(?:-P|--parameter)=?")
 _MAY_END = re.compile(r";\s*(?:--|/\*|$)")
 """What a line has in which a statement of several lines ends: a semicolon with nothing but comments behind it."""
 
@@ -66,7 +83,7 @@ def command_of(part: str) -> str | None:
         return WORDS[word]
     if part.startswith((".", "\\")):
         return word if word in COMMANDS else part.removesuffix(";")
-    return f".run {part.removesuffix(';')}" if "\n" not in part and is_call(part) else None
+    return f".run {part.removesuffix(';')}" if "\n" not in part and _is_call(part) else None
 
 
 def is_whole(part: str) -> bool:
@@ -76,11 +93,25 @@ def is_whole(part: str) -> bool:
         >>> is_whole("hardset 5"), is_whole("SELCT 1"), is_whole("SELECT 1")
         (True, True, False)
     """
-    from nightjar.warehouse.reading.statements import is_finished
-
     if command_of(part) is not None or _is_name(part) or is_finished(part):
         return True
-    return "\n" not in part and begins_no_statement(part)
+    return "\n" not in part and _begins_no_statement(part)
+
+
+def values_of(arguments: Sequence[str]) -> dict[str, str]:
+    """Reads the values of a named query; ``-P`` before each may be left out.
+
+    Raises:
+        ConfigError: one has no name.
+
+    Example:
+        >>> values_of(["-P", "env=gsm8k", "limit=5"])
+        {'env': 'gsm8k', 'limit': '5'}
+    """
+    pairs = [pair for argument in arguments if (pair := _OPTION.sub("", argument))]
+    if wrong := [pair for pair in pairs if "=" not in pair]:
+        raise ConfigError(f"Expected PARAMETER=VALUE, found {wrong[0]!r}")
+    return {name.removeprefix("$"): value for name, _, value in (pair.partition("=") for pair in pairs)}
 
 
 @lru_cache(maxsize=1)
@@ -108,8 +139,6 @@ def _is_command(line: str) -> bool:
 
 def _is_outside_of_texts(lines: list[str]) -> bool:
     """Says whether a statement's next line would be SQL, and no part of a text or a comment that is still open."""
-    from nightjar.warehouse.reading.statements import is_finished
-
     return is_finished("\n".join([*lines, ";"]))
 
 
@@ -120,7 +149,18 @@ def _may_end_in(lines: list[str]) -> bool:
 
 def _is_name(part: str) -> bool:
     """Says whether a line is one word that begins no statement: the name of a query, or meant as one."""
-    from nightjar.warehouse.reading.named_queries import is_name, named_queries
-    from nightjar.warehouse.reading.statements import is_keyword
-
     return is_name(part) and (part in named_queries() or not is_keyword(part))
+
+
+def _begins_no_statement(line: str) -> bool:
+    first = _FIRST_WORD.match(line)
+    return first is not None and first[1].lower() not in _BEGINNINGS
+
+
+def _is_call(line: str) -> bool:
+    """Says whether a line is a named query with its values, or meant as one: the name may be wrong, or a value."""
+    name, *rest = line.removesuffix(";").split() or [""]
+    if not rest or not _begins_no_statement(line):
+        return False
+    is_near = bool(difflib.get_close_matches(name.lower(), named_queries(), n=1))
+    return is_near or rest[0] in {"-P", "--parameter"} or re.match(r"\w+=", rest[0]) is not None

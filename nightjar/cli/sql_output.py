@@ -12,77 +12,20 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TextIO
 
-import typer
-
+from nightjar.cli.sql_format import Format
+from nightjar.cli.sql_table import NUMBERS, harmless, print_table
 from nightjar.errors import ConfigError
+from nightjar.warehouse.reading.result_values import as_records, value_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from nightjar.warehouse import QueryResult
 
-NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
-           "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL")  # fmt: skip
-"""What the names of numeric types begin with."""
-
-_OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Control characters but tab and line feed, and those that turn the direction of writing."""
-
 _BREAK = re.compile(r"\r\n|\r|\n")
-
-
-class Format(StrEnum):
-    """How rows are printed."""
-
-    TABLE = "table"
-    CSV = "csv"
-    JSON = "json"
-    MARKDOWN = "markdown"
-    PARQUET = "parquet"
-
-
-_SUFFIXES = {
-    "": Format.TABLE,
-    ".txt": Format.TABLE,
-    ".csv": Format.CSV,
-    ".json": Format.JSON,
-    ".md": Format.MARKDOWN,
-    ".parquet": Format.PARQUET,
-}
-
-
-def format_of(path: Path | None) -> Format:
-    """Returns the format that the suffix of a file stands for; a table without a suffix or a file.
-
-    Raises:
-        typer.BadParameter: it stands for none.
-
-    Example:
-        >>> format_of(Path("best.csv")).value, format_of(None).value
-        ('csv', 'table')
-    """
-    suffix = path.suffix.lower() if path else ""
-    if suffix not in _SUFFIXES:
-        known = ", ".join(filter(None, _SUFFIXES))
-        raise typer.BadParameter(
-            f"--output {str(path)!r} ends in {suffix!r}, which stands for no format. Choose one of: {known}, or say "
-            "which with --format"
-        )
-    return _SUFFIXES[suffix]
-
-
-def harmless(text: str) -> str:
-    r"""Returns a text with ``?`` for what a terminal obeys; line feeds and tabs stay.
-
-    Example:
-        >>> harmless("a\x1b[31mb")
-        'a?[31mb'
-    """
-    return _OBEYED.sub("?", text)
 
 
 def print_rows(result: QueryResult, chosen: Format, stream: TextIO, *, is_full: bool) -> None:
@@ -94,8 +37,6 @@ def print_rows(result: QueryResult, chosen: Format, stream: TextIO, *, is_full: 
         stream: where to.
         is_full: whether a table on a terminal shows all of every cell and all rows.
     """
-    from nightjar.cli.sql_table import print_table
-
     if chosen is Format.TABLE:
         print_table(result, stream, is_full=is_full)
         return
@@ -132,8 +73,6 @@ def output_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _csv_lines(result: QueryResult) -> Iterator[str]:
-    from nightjar.warehouse.reading.result_values import value_text
-
     line = _Line()
     writer = csv.writer(line, lineterminator="\n")
     for row in (result.columns, *result.rows):
@@ -151,14 +90,10 @@ class _Line:
 
 
 def _json_lines(result: QueryResult) -> Iterator[str]:
-    from nightjar.warehouse.reading.result_values import as_records, value_text
-
     yield json.dumps(as_records(result), indent=2, ensure_ascii=False, default=value_text) + "\n"
 
 
 def _markdown_lines(result: QueryResult) -> Iterator[str]:
-    from nightjar.warehouse.reading.result_values import value_text
-
     rules = ["---:" if kind.startswith(NUMBERS) else "---" for kind in result.types]
     rows = ([value_text(value) for value in row] for row in result.rows)
     for cells in (result.columns, rules, *rows):

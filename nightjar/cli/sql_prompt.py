@@ -10,22 +10,23 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING
 
 import typer
+from prompt_toolkit import PromptSession
+from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
+from prompt_toolkit.filters import Condition, is_done
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
+from prompt_toolkit.lexers import PygmentsLexer
+from pygments.lexers.sql import SqlLexer
 
-from nightjar.cli.sql_call import values_of
 from nightjar.cli.sql_catalog import only_table, print_catalog, print_queries, print_tables
-from nightjar.cli.sql_input import COMMANDS, command_of, goes_on, is_whole, take_apart
-from nightjar.cli.sql_output import Format
-from nightjar.cli.sql_session import answer_each
+from nightjar.cli.sql_completion import SqlCompleter
+from nightjar.cli.sql_format import Format
+from nightjar.cli.sql_input import COMMANDS, command_of, goes_on, is_whole, take_apart, values_of
+from nightjar.cli.sql_session import SqlSession, answer_each
 from nightjar.errors import ConfigError, NightjarError
-
-if TYPE_CHECKING:
-    from prompt_toolkit import PromptSession
-    from prompt_toolkit.history import History
-
-    from nightjar.cli.sql_session import SqlSession
+from nightjar.warehouse.reading.named_queries import find_query, is_name, named_queries
 
 _PROMPT = "nightjar> "
 _LONGEST_QUOTE = 60
@@ -79,15 +80,6 @@ class SqlPrompt:
                 return
 
     def _prompt_session(self) -> PromptSession[str]:
-        from prompt_toolkit import PromptSession
-        from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
-        from prompt_toolkit.filters import Condition, is_done
-        from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
-        from prompt_toolkit.lexers import PygmentsLexer
-        from pygments.lexers.sql import SqlLexer
-
-        from nightjar.cli.sql_completion import SqlCompleter
-
         hint = AfterInput(_HOW_IT_ENDS, style="class:auto-suggestion")
         waits = Condition(lambda: not session.default_buffer.text.rpartition("\n")[2].strip())
         is_waiting = Condition(lambda: goes_on(session.default_buffer.text)) & waits & ~is_done
@@ -134,8 +126,6 @@ class SqlPrompt:
         return False
 
     def _answer_statements(self, text: str) -> None:
-        from nightjar.warehouse.reading.named_queries import is_name
-
         if is_name(text):
             self._session.answer(text)
         else:
@@ -156,16 +146,12 @@ class SqlPrompt:
         print_catalog(only_table(catalog, arguments[0]) if arguments else catalog)
 
     def _show_queries(self, arguments: list[str]) -> None:
-        from nightjar.warehouse.reading.named_queries import find_query, named_queries
-
         if arguments:
             typer.echo(find_query(arguments[0]).text, nl=False)
         else:
             print_queries(named_queries().values())
 
     def _run_query(self, arguments: list[str]) -> None:
-        from nightjar.warehouse.reading.named_queries import find_query
-
         if not arguments:
             raise ConfigError(".run takes the name of a query. See .queries")
         query = find_query(arguments[0])
@@ -200,8 +186,6 @@ class SqlPrompt:
 
 def open_history() -> History:
     """Returns what was typed before, in a file that only its owner reads; nothing where it cannot be written."""
-    from prompt_toolkit.history import FileHistory, InMemoryHistory
-
     path = Path(os.environ.get("NIGHTJAR_HOME", "~/.nightjar")).expanduser() / "sql_history"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from nightjar.cli.sql_output import Format, output_file, print_parquet, print_rows
+from nightjar.cli.sql_format import Format
+from nightjar.cli.sql_output import output_file, print_parquet, print_rows
 from nightjar.errors import WarehouseError
+from nightjar.warehouse import QueryResult, Warehouse
+from nightjar.warehouse.reading.known_values import require_known
+from nightjar.warehouse.reading.named_queries import Question, is_name, question
+from nightjar.warehouse.reading.statements import parameter_names, require_places, split_statements, type_advice
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from nightjar.warehouse import QueryResult, Warehouse
-    from nightjar.warehouse.reading.named_queries import Question
 
 Answer = TypeVar("Answer")
 
@@ -49,8 +51,6 @@ class SqlSession:
             WarehouseError: the query fails, no query has this name, or it is about what the warehouse does not have.
             ConfigError: the file cannot be written.
         """
-        from nightjar.warehouse.reading.named_queries import question
-
         asked = question(text, given)
         start = time.perf_counter()
         if self.format is Format.PARQUET:
@@ -81,14 +81,12 @@ class SqlSession:
             print_rows(result, self.format, stream, is_full=is_full)
 
     def _ask(self, ask: Callable[..., Answer], asked: Question) -> Answer:
-        from nightjar.warehouse.reading.parameters import with_advice
-
         try:
             return ask(asked.sql, asked.parameters, timeout_seconds=self.timeout_seconds)
         except WarehouseError as error:
-            if (advised := with_advice(error, asked.parameters or {})) is None:
-                raise
-            raise advised from error
+            if advice := type_advice(error, asked.parameters or {}):
+                raise WarehouseError(f"{str(error).removesuffix('.')}.{advice}") from error
+            raise
 
     def _write_parquet(self, table: pa.Table) -> None:
         if self.output is None:
@@ -98,8 +96,6 @@ class SqlSession:
             print_parquet(table, file)
 
     def _report(self, asked: Question, count: int, seconds: float, write: Callable[[], None]) -> None:
-        from nightjar.warehouse.reading.known_values import require_known
-
         if not count:
             require_known(asked, self.warehouse.query)
         write()
@@ -125,10 +121,6 @@ def answer_each(session: SqlSession, text: str, given: Mapping[str, object]) -> 
         typer.BadParameter: a file was to take the rows of several statements.
         ConfigError: the file cannot be written.
     """
-    from nightjar.warehouse.reading.named_queries import is_name
-    from nightjar.warehouse.reading.parameters import parameter_names, require_places
-    from nightjar.warehouse.reading.statements import split_statements
-
     if is_name(text):
         session.answer(text, given)
         return

@@ -12,10 +12,18 @@ import sys
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
-from nightjar.cli.sql_output import NUMBERS, harmless
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Text
+
+from nightjar.warehouse.reading.result_values import value_text
 
 if TYPE_CHECKING:
     from nightjar.warehouse import QueryResult
+
+NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
+           "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL")  # fmt: skip
+"""What the names of numeric types begin with."""
 
 MOST_ROWS = 1_000
 """How many rows a terminal is shown, unless it asks for all."""
@@ -26,6 +34,9 @@ _SHORTEST_CUT = 24
 
 _BLOCK_LINES = 3
 """How many lines a value takes in a block, unless all of it is asked for."""
+
+_OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Control characters but tab and line feed, and those that turn the direction of writing."""
 
 _MARKED = re.compile("«.*?»")
 _GAP = "  "
@@ -41,8 +52,6 @@ def print_table(result: QueryResult, stream: TextIO, *, is_full: bool) -> None:
         stream: where to; what counts is whether it is a terminal, and how wide.
         is_full: whether a terminal too is shown everything.
     """
-    from rich.console import Console
-
     console = Console(file=stream)
     is_brief = console.is_terminal and not is_full
     if result.columns == ("explain_key", "explain_value"):
@@ -62,6 +71,16 @@ def print_table(result: QueryResult, stream: TextIO, *, is_full: bool) -> None:
     if len(rows) < len(result.rows):
         stream.flush()
         sys.stderr.write(f"The first {MOST_ROWS:,} of {len(result.rows):,} rows; --full shows all.\n")
+
+
+def harmless(text: str) -> str:
+    r"""Returns a text with ``?`` for what a terminal obeys; line feeds and tabs stay.
+
+    Example:
+        >>> harmless("a\x1b[31mb")
+        'a?[31mb'
+    """
+    return _OBEYED.sub("?", text)
 
 
 def _widest_cut(widths: list[int], types: tuple[str, ...], room: int, is_brief: bool) -> int | None:
@@ -112,9 +131,6 @@ def _wrapped(value: Any, room: int) -> list[str]:
 
 
 def _folded(line: str, room: int) -> list[str]:
-    from rich.console import Console
-    from rich.text import Text
-
     return [piece.plain for piece in Text(line).wrap(Console(), room)] or [""]
 
 
@@ -130,8 +146,6 @@ def _cell(value: Any, is_brief: bool) -> str:
 
 
 def _text(value: Any) -> str:
-    from nightjar.warehouse.reading.result_values import value_text
-
     return "NULL" if value is None else value_text(value)
 
 
@@ -154,8 +168,6 @@ def _fit(cell: str, width: int, right: bool = False) -> str:
 
 
 def _cut(line: str, width: int) -> str:
-    from rich.cells import set_cell_size
-
     if _width(line) <= width:
         return line
     line = _from_near_mark(line, width)
@@ -174,6 +186,4 @@ def _from_near_mark(line: str, width: int) -> str:
 
 
 def _width(line: str) -> int:
-    from rich.cells import cell_len
-
     return cell_len(line)

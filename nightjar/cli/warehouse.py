@@ -63,14 +63,12 @@ def compact(
     """
     from nightjar.cli.warehouse_output import number, print_json, size
     from nightjar.warehouse.reading.snapshot import write_snapshot
-    from nightjar.warehouse.storage.folder import Folder
     from nightjar.warehouse.writing.packing import RETIRED_FOR, pack_everything
 
     store = open_store(warehouse)
     before = _held(store.catalog())
     packs = pack_everything(store, timedelta(0) if now else RETIRED_FOR)
-    if isinstance(store, Folder):
-        write_snapshot(store)
+    write_snapshot(store)
     catalog = store.catalog()
     after, retired = _held(catalog), _retired_bytes(catalog)
     if as_json:
@@ -85,7 +83,7 @@ def compact(
 
 
 def _held(catalog: Catalog) -> dict[str, int]:
-    needed = [segment.size for name, segment in catalog.segments.items() if name not in catalog.retired]
+    needed = [segment.size for segment in catalog.needed.values()]
     return {"segments": len(needed), "bytes": sum(needed)}
 
 
@@ -94,15 +92,9 @@ def _retired_bytes(catalog: Catalog) -> int:
 
 
 def _summary(store: Store) -> dict[str, Any]:
-    from nightjar.warehouse.reading.querying import run_query
-    from nightjar.warehouse.reading.reader import Reader
-    from nightjar.warehouse.reading.time_limit import TimeLimit
+    from nightjar.warehouse.reading.reader import ask_once
 
-    reader, limit = Reader(store), TimeLimit()
-    try:
-        found = reader.ask(lambda connection: run_query(connection, _SUMMARY, None, limit))
-    finally:
-        reader.close()
+    found = ask_once(store, _SUMMARY)
     [(runs, rollouts, *newest)] = found.rows
     catalog = store.catalog()
     return {

@@ -20,8 +20,8 @@ def doctor(
         bool,
         typer.Option(
             "--fix",
-            help="First mend what needs no run directory: leftovers, segment.json, nightjar.duckdb; "
-            "and set damaged segments aside, so that the others can be used.",
+            help="First set damaged segments aside, publish their runs again from the run directories that are here, "
+            "and remove leftovers.",
         ),
     ] = False,
     warehouse: WarehouseOption = None,
@@ -30,7 +30,7 @@ def doctor(
     """Examine the warehouse: whole, how large, what does not belong there, and what to do about it.
 
     Exit code 1 when something needs action. Nothing that may be needed is deleted: what is damaged is moved to the
-    folder 'damaged' of the warehouse, and the runs that are missing for it are named until they are published again.
+    folder 'damaged' of the warehouse, and runs whose run directories are not here are named until they are published.
 
     Example: nightjar warehouse doctor --deep
     """
@@ -54,12 +54,14 @@ def doctor(
 def _print_fixed(fixed: Fixed | None) -> None:
     if fixed is None:
         return
-    for name in fixed.described:
-        typer.echo(f"Mended: segment.json of segment {name!r}")
     for name, path in fixed.set_aside.items():
         kept = "; its examples are kept" if name in fixed.examples_kept else ""
         typer.echo(f"Set aside: segment {name!r} is damaged; it is in {path} now{kept}")
-    if fixed.described or fixed.set_aside:
+    for run_id in fixed.published:
+        typer.echo(f"Published again: run {run_id!r}")
+    for run_dir, why in fixed.failures.items():
+        typer.echo(f"Not read: {run_dir}: {why}", err=True)
+    if fixed.set_aside:
         typer.echo()
 
 
@@ -68,13 +70,12 @@ def _print_diagnosis(diagnosis: Diagnosis) -> None:
 
     totals, sizes = diagnosis.totals, diagnosis.sizes
     counts = ", ".join(number(count, noun.removesuffix("s")) for noun, count in vars(totals).items())
-    share = f", {sizes.live / sizes.uncompressed:.0%} of {size(sizes.uncompressed)}" if sizes.uncompressed else ""
     kinds = ", ".join(f"{kind} {size(count)}" for kind, count in sizes.kinds.items())
     lines = {
         "Warehouse": diagnosis.location,
         "Holds": counts,
         "Segments": f"{diagnosis.segments:,}, of these {number(diagnosis.packs, 'pack')}",
-        "Size": f"{size(sizes.live)}{share} ({kinds})",
+        "Size": f"{size(sizes.live)} ({kinds})",
         "Retired": size(sizes.retired),
         "Leftovers": size(sizes.leftovers),
     }

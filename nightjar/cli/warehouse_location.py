@@ -43,18 +43,9 @@ def open_store(warehouse: str | None, *, must_exist: bool = True) -> Store:
     Raises:
         WarehouseError: there is none, or it has no segments.
     """
-    from nightjar.errors import WarehouseError
     from nightjar.warehouse import backend, resolve_warehouse
-    from nightjar.warehouse.storage.folder import Folder
-    from nightjar.warehouse.upgrading import upgrade_if_old
 
-    store = backend.open_store(str(resolve_warehouse(warehouse)))
-    if isinstance(store, Folder):
-        upgrade_if_old(store)
-    if must_exist and not store.exists():
-        place = store.path.absolute() if isinstance(store, Folder) else store
-        raise WarehouseError(
-            f"No warehouse at {place}. Run an evaluation first, with 'nightjar eval run', or name a "
-            "warehouse with --warehouse or NIGHTJAR_WAREHOUSE."
-        )
+    store = backend.open_store(resolve_warehouse(warehouse))
+    if must_exist:
+        store.require()
     return store

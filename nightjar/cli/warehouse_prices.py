@@ -78,12 +78,8 @@ def _writable_store(warehouse: str | None, *, must_exist: bool = True) -> Store:
     Raises:
         WarehouseError: there is none, or no file can be made in its folder.
     """
-    from nightjar.warehouse.storage.folder import Folder
-    from nightjar.warehouse.writing.writability import check_place
-
     store = open_store(warehouse, must_exist=must_exist)
-    if isinstance(store, Folder):
-        check_place(store.path, str(store))
+    store.try_to_write()
     return store
 
 

@@ -10,7 +10,7 @@ import typer
 from nightjar.cli.warehouse_location import JsonOption, WarehouseOption, open_folder, open_store
 
 if TYPE_CHECKING:
-    from nightjar.warehouse.importing import Imported
+    from nightjar.adapters.results import Imported
     from nightjar.warehouse.rebuilding import RebuildReport
 
 _FEW = 20
@@ -35,14 +35,13 @@ def rebuild(
 
     Example: nightjar warehouse rebuild outputs /archive/2025
     """
+    from nightjar.adapters.results import default_paths, find_run_directories
     from nightjar.cli.warehouse_output import print_json, progress_of
-    from nightjar.warehouse.rebuilding import default_paths, find_run_directories
     from nightjar.warehouse.rebuilding import rebuild as rebuild_from
-    from nightjar.warehouse.writing.writability import check_place
 
     run_dirs = find_run_directories(paths or default_paths())
     folder = open_folder(warehouse, must_exist=False)
-    check_place(folder.path, str(folder))
+    folder.try_to_write()
     with progress_of("Reading run directories") as progress:
         report = rebuild_from(folder, run_dirs, progress)
     if as_json:
@@ -64,14 +63,14 @@ def import_results(
 
     Example: nightjar warehouse import ../old-project/outputs results/eval-20260101.json
     """
+    from nightjar.adapters.results import import_all
     from nightjar.cli.warehouse_output import print_json, progress_of
-    from nightjar.warehouse.importing import import_all
-    from nightjar.warehouse.writing.writability import check_store
+    from nightjar.warehouse import Warehouse, resolve_warehouse
 
     store = open_store(warehouse, must_exist=False)
-    check_store(store)
+    store.check_writable()
     with progress_of("Importing") as progress:
-        imported = list(import_all(store, paths, progress))
+        imported = list(import_all(Warehouse(resolve_warehouse(warehouse)), paths, progress))
     if as_json:
         print_json(imported)
     else:

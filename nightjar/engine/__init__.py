@@ -6,6 +6,7 @@ from nightjar.engine.plan import Finished, Plan, Shard
 from nightjar.engine.progress import Progress
 from nightjar.engine.requests import repeat
 from nightjar.engine.retry import RetryPolicy
+from nightjar.engine.run import Run, runs_under_way
 from nightjar.engine.tasks import task_group
 
 __all__ = [
@@ -20,9 +21,11 @@ __all__ = [
     "Recorder",
     "RetryPolicy",
     "Rollouts",
+    "Run",
     "Shard",
     "classify",
     "repeat",
     "run_groups",
+    "runs_under_way",
     "task_group",
 ]

@@ -133,49 +133,69 @@ class Engine:
         self._scoring = AdaptiveLimit(options.max_scoring)
         backlog = _BACKLOG_PER_PLACE * options.max_generating if options.is_interleaved else 0
         self._backlog = AdaptiveLimit(backlog)
-        self._turn = asyncio.Lock()
         self._guard = FailureGuard(options.has_succeeded, max(50, 2 * options.max_generating))
         self._retrier = Retrier(options.retry, self._count_retry)
 
+    async def has_room(self) -> None:
+        """Waits until another rollout may be generated."""
+        await self._generating.acquire()
+        self._generating.release()
+
+    def forget_failures(self) -> None:
+        """Lets the endpoint be asked again after ``generate`` was stopped by what it answered."""
+        self._guard.forget()
+
     async def generate(self, groups: Iterable[Group], ready: GroupQueue) -> None:
-        """Generates groups, and puts each into ``ready`` when its last rollout has ended, then None.
+        """Generates groups, and puts each into ``ready`` when its last rollout has ended; None after the last.
+
+        Where it raises, groups that were not put into ``ready`` are to be generated again; those that were are scored.
 
         Raises:
             RunAbortedError: the endpoint refuses everything.
         """
+        handover = _Handover(ready, self._backlog)
         try:
-            async with task_group() as tasks, self._turn:
+            async with task_group() as tasks:
                 for group in groups:
-                    await self._start(group, ready, tasks)
-        finally:
-            ready.put_nowait(None)
+                    await self._start(group, handover, tasks)
+        except BaseException:
+            handover.give_up()
+            raise
+        ready.put_nowait(None)
 
     async def score(self, ready: GroupQueue) -> None:
         """Scores and records groups as they come, until None comes."""
         async with task_group() as tasks:
             while (group := await ready.get()) is not None:
                 await self._scoring.acquire()
-                tasks.create_task(self._score(group))
+                tasks.create_task(self._score(group, ready))
 
-    async def _start(self, group: Group, ready: GroupQueue, tasks: asyncio.TaskGroup) -> None:
-        await self._backlog.acquire()
+    async def _start(self, group: Group, handover: _Handover, tasks: asyncio.TaskGroup) -> None:
+        await handover.begin()
         self._guard.check()
         if not group.to_generate:
-            ready.put_nowait(group)
+            handover.complete(group)
         for rollout_index in group.to_generate:
             await self._generating.acquire()
-            tasks.create_task(self._generate(group, rollout_index, ready))
+            rollout = self._generate(group, rollout_index, handover)
+            try:
+                task = tasks.create_task(rollout)
+            except RuntimeError:  # another has stopped them all
+                rollout.close()
+                self._generating.release()
+                raise
+            task.add_done_callback(self._leave)  # also of a task that is cancelled before it began
 
-    async def _generate(self, group: Group, rollout_index: int, ready: GroupQueue) -> None:
+    def _leave(self, _task: asyncio.Task[None]) -> None:
+        self._generating.release()
+
+    async def _generate(self, group: Group, rollout_index: int, handover: _Handover) -> None:
         repeater.set(self._repeat)
-        try:
-            state = await self._retrier.run(lambda: self._attempt(group.example_id, rollout_index), _failure_of)
-        finally:
-            self._generating.release()
+        state = await self._retrier.run(lambda: self._attempt(group.example_id, rollout_index), _failure_of)
         group.states[rollout_index] = state
         self.progress.generated += 1
         if len(group.states) == len(group.to_generate):
-            ready.put_nowait(group)
+            handover.complete(group)
         failure = _failure_of(state)
         if failure is not None:
             self._guard.failed(failure, group.example_id)
@@ -216,7 +236,7 @@ class Engine:
         elif failure.is_overload or failure.is_connection:
             self._generating.lower_limit()
 
-    async def _score(self, group: Group) -> None:
+    async def _score(self, group: Group, ready: GroupQueue) -> None:
         try:
             for rollout_index in group.to_restore:
                 rollout_input = self._rollouts.input(group.example_id, rollout_index)
@@ -231,6 +251,7 @@ class Engine:
         finally:
             self._scoring.release()
             self._backlog.release()
+            ready.task_done()
 
     def _checked(self, state: State, key: Key, group: Group) -> State:
         """Returns a scored state, or an empty one with an error where user code has ruined it."""
@@ -274,6 +295,30 @@ class Engine:
             if state["reward"] is not None:
                 self.progress.reward_sum += state["reward"]
                 self.progress.reward_count += 1
+
+
+class _Handover:
+    """Groups of one ``generate`` on their way to scoring, which generation may have to wait for."""
+
+    def __init__(self, ready: GroupQueue, backlog: AdaptiveLimit) -> None:
+        self._ready = ready
+        self._backlog = backlog
+        self._begun = 0
+
+    async def begin(self) -> None:
+        """Waits until scoring is not too far behind."""
+        await self._backlog.acquire()
+        self._begun += 1
+
+    def complete(self, group: Group) -> None:
+        """Hands a generated group over; its place is free when it is scored."""
+        self._begun -= 1
+        self._ready.put_nowait(group)
+
+    def give_up(self) -> None:
+        """Frees the places of what will not be handed over."""
+        for _ in range(self._begun):
+            self._backlog.release()
 
 
 async def run_groups(engine: Engine, groups: Iterable[Group]) -> None:

@@ -37,6 +37,11 @@ class FailureGuard:
         self.has_succeeded = True
         self._alike.clear()
 
+    def forget(self) -> None:
+        """Begins to count anew."""
+        self._abort = None
+        self._alike.clear()
+
     def failed(self, failure: Failure, example_id: int) -> None:
         """Takes note of a rollout of an example that failed for good.
 
@@ -53,6 +58,7 @@ class FailureGuard:
         limit = self._limit_after_success if self.has_succeeded else _BEFORE_SUCCESS
         if len(self._alike) >= limit:
             self._abort = RunAbortedError(
-                f"Stopped: {len(self._alike)} rollouts in a row failed alike. {failure.message}"
+                f"Stopped: {len(self._alike)} rollouts in a row failed alike. {failure.message}",
+                is_outage=failure.is_connection and self.has_succeeded,
             )
         self.check()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from nightjar.engine.engine import Group
@@ -20,9 +20,10 @@ class Finished(Protocol):
         """Says whether a rollout was generated, so that it can be scored without asking the model."""
 
 
-@dataclass(frozen=True)
 class Shard:
     """A block of whole groups: one Prefect task for their generation and one for their scoring.
+
+    A plain class, which Prefect passes on as it is: it walks what is inside collections and dataclasses.
 
     Attributes:
         number: 0, 1, 2, …
@@ -30,10 +31,13 @@ class Shard:
         owed: example ids with something left to do.
     """
 
-    number: int
-    first: int
-    last: int
-    owed: tuple[int, ...]
+    __slots__ = ("first", "last", "number", "owed")
+
+    def __init__(self, number: int, first: int, last: int, owed: Sequence[int]) -> None:
+        self.number = number
+        self.first = first
+        self.last = last
+        self.owed = owed
 
     @property
     def label(self) -> str:
@@ -49,11 +53,13 @@ class Plan:
         rollouts_per_example: r.
         is_independent: each rollout is scored by itself.
         scores_whole_groups: a reward function needs all rollouts of an example at once.
+        rollouts: example_id to number of rollouts, of examples that have another number.
     """
 
     rollouts_per_example: int
     is_independent: bool
     scores_whole_groups: bool
+    rollouts: Mapping[int, int] = field(default_factory=dict)
 
     def owed(self, finished: Finished, example_id: int) -> list[Group]:
         """Returns the groups in which an example's rollouts are generated and scored; none where all are scored."""
@@ -68,20 +74,20 @@ class Plan:
         return keys if missing and self.scores_whole_groups else missing
 
     def _keys(self, example_id: int) -> list[Key]:
-        return [Key(example_id, index) for index in range(self.rollouts_per_example)]
+        count = self.rollouts.get(example_id, self.rollouts_per_example)
+        return [Key(example_id, index) for index in range(count)]
 
     def shards(self, finished: Finished, example_ids: Sequence[int], max_shards: int) -> list[Shard]:
-        """Cuts a run's examples into at most ``max_shards`` blocks of equal size; finished blocks are left out."""
+        """Cuts a run's examples into at most ``max_shards`` blocks of equal size; finished ones owe nothing."""
         size = max(1, -(-len(example_ids) // max_shards))
         blocks = (
             (number, start, example_ids[start : start + size])
             for number, start in enumerate(range(0, len(example_ids), size))
         )
-        shards = (
+        return [
             Shard(number, start, start + len(block) - 1, self._with_something_owed(finished, block))
             for number, start, block in blocks
-        )
-        return [shard for shard in shards if shard.owed]
+        ]
 
     def _with_something_owed(self, finished: Finished, block: Iterable[int]) -> tuple[int, ...]:
         return tuple(example_id for example_id in block if self.members(finished, example_id))

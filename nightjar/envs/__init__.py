@@ -7,13 +7,7 @@ from nightjar.envs.games.reasoninggym_env import ReasoningGymEnv
 from nightjar.envs.games.textarena_env import TextArenaEnv
 from nightjar.envs.group.env_group import EnvGroup
 from nightjar.envs.group.env_group_rubric import EnvGroupRubric
-from nightjar.envs.loading import (
-    environment_commit,
-    environment_version,
-    environments_in,
-    installed_environments,
-    load_environment,
-)
+from nightjar.envs.loading import load_environment
 from nightjar.envs.mcp.mcp_env import MCPEnv, MCPServerConfig
 from nightjar.envs.multiturn import MultiTurnEnv, MultiTurnMonitorRubric
 from nightjar.envs.rollouts import EnvironmentRollouts
@@ -23,6 +17,7 @@ from nightjar.envs.tools.metrics import ToolMonitorRubric
 from nightjar.envs.tools.schema import convert_func_to_tool_def, filter_signature, is_valid_tool_content_parts
 from nightjar.envs.tools.stateful_tool_env import StatefulToolEnv
 from nightjar.envs.tools.tool_env import ToolEnv
+from nightjar.packages import environment_commit, environment_version, environments_in, installed_environments
 
 __all__ = [
     "EnvGroup",

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import fields
+from typing import Any, cast
 
 from nightjar.calling import run_sync
-from nightjar.clients import Client, ClientConfig
+from nightjar.clients import ClientConfig
 from nightjar.envs.datasets import EnvironmentDatasets
+from nightjar.envs.generation import generate, generate_group, generate_one
 from nightjar.envs.outputs import GenerateOutputs, Generation
+from nightjar.envs.rollouts import AnyClient, RunnableEnvironment
 from nightjar.rollout.state import RolloutInput, SamplingArgs, State
 
-if TYPE_CHECKING:
-    from nightjar.envs.environment import Environment
 
-
-class EvaluatedFromPython(EnvironmentDatasets):
+class EvaluatedFromPython(EnvironmentDatasets, RunnableEnvironment):
     """The ways to run an environment's rollouts from Python; each goes through the same engine as a run."""
 
     async def run_rollout(self, *args: Any, **kwargs: Any) -> State:
@@ -23,30 +23,24 @@ class EvaluatedFromPython(EnvironmentDatasets):
 
         A semaphore as the first argument, or as ``sem``, is held meanwhile.
         """
-        from nightjar.envs.groups import run_single
-
-        return await run_single(cast("Environment", self), *args, **kwargs)
+        return await generate_one(self, *args, **kwargs)
 
     async def run_group(
         self,
         group_inputs: Sequence[RolloutInput],
-        client: Client[Any, Any, Any, Any] | ClientConfig,
+        client: AnyClient | ClientConfig,
         model: str,
         sampling_args: SamplingArgs | None = None,
         max_retries: int = 0,
         **kwargs: Any,  # noqa: ARG002 - other arguments of other releases
     ) -> list[State]:
         """Generates and scores the rollouts of one example, and returns their states in the order of the inputs."""
-        from nightjar.envs.groups import run_states
-
-        return await run_states(
-            cast("Environment", self), group_inputs, client, model, sampling_args or {}, max_retries
-        )
+        return await generate_group(self, group_inputs, client, model, sampling_args, max_retries)
 
     async def generate(
         self,
         inputs: Iterable[RolloutInput],
-        client: Client[Any, Any, Any, Any] | ClientConfig,
+        client: AnyClient | ClientConfig,
         model: str,
         sampling_args: SamplingArgs | None = None,
         max_concurrent: int = -1,
@@ -66,14 +60,13 @@ class EvaluatedFromPython(EnvironmentDatasets):
         Raises:
             RunError: the endpoint refuses everything, or ``results_path`` cannot be used.
         """
-        from nightjar.envs.generation import generate
-
-        unknown = sorted(how.keys() - Generation.__dataclass_fields__)
-        if unknown:
-            known = ", ".join(Generation.__dataclass_fields__)
-            raise TypeError(f"evaluate() and generate() have no argument {unknown[0]!r}. Choose one of: {known}")
+        known = [each.name for each in fields(Generation)]
+        if unknown := sorted(how.keys() - set(known)):
+            raise TypeError(
+                f"evaluate() and generate() have no argument {unknown[0]!r}. Choose one of: {', '.join(known)}"
+            )
         how_to = Generation(max_concurrent=max_concurrent, **how)
-        return await generate(cast("Environment", self), inputs, client, model, sampling_args or {}, how_to)
+        return await generate(self, inputs, client, model, sampling_args or {}, how_to)
 
     def generate_sync(self, *args: Any, **kwargs: Any) -> GenerateOutputs:
         """Does what ``generate`` does, and waits for it."""
@@ -81,7 +74,7 @@ class EvaluatedFromPython(EnvironmentDatasets):
 
     async def evaluate(
         self,
-        client: Client[Any, Any, Any, Any] | ClientConfig,
+        client: AnyClient | ClientConfig,
         model: str,
         sampling_args: SamplingArgs | None = None,
         num_examples: int = -1,

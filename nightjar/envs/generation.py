@@ -1,35 +1,29 @@
-"""``Environment.generate``: rollouts from Python, through the same engine as a run."""
+"""``generate`` and single groups: rollouts from Python, through the same engine and run directories as every run."""
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from copy import deepcopy
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, cast
 
-from nightjar.clients import Client, ClientConfig, resolve_client, resolve_client_configs
+from nightjar.clients import ClientConfig, resolve_client, resolve_client_configs
 from nightjar.data import example_hash, fingerprint
-from nightjar.engine import Engine, EngineOptions, Group, Plan, Recorder, RetryPolicy, run_groups
+from nightjar.engine import Engine, EngineOptions, Group, Plan, RetryPolicy, Run, run_groups
 from nightjar.envs.datasets import results_dataset, rows_of
-from nightjar.envs.keeping import Keeping
-from nightjar.envs.outputs import GenerateOutputs, Generation, ProgressCallback, Row
-from nightjar.envs.rollouts import EnvironmentRollouts
+from nightjar.envs.outputs import GenerateOutputs, Generation, Row
+from nightjar.envs.rollouts import AnyClient, EnvironmentRollouts, RunnableEnvironment, plan_groups
 from nightjar.envs.teardown import tear_down_at_exit
-from nightjar.errors import ConfigError
+from nightjar.packages import version_info
 from nightjar.rollout.state import RolloutInput, SamplingArgs, State
-from nightjar.runs import new_run_id, runs_folder, summarize_rows
-
-if TYPE_CHECKING:
-    from nightjar.envs.environment import Environment
-
-AnyClient: TypeAlias = Client[Any, Any, Any, Any]
+from nightjar.runs import OpenRun, RunDirectory, RunMetadata, new_run_id, runs_folder
 
 
 async def generate(
-    env: Environment,
+    env: RunnableEnvironment,
     inputs: Iterable[RolloutInput],
     client: AnyClient | ClientConfig,
     model: str,
@@ -42,84 +36,151 @@ async def generate(
         ConfigError: the rubric has group functions and scoring is independent.
         RunError: the endpoint refuses everything, or ``results_path`` cannot be used.
     """
-    if how.independent_scoring and env.rubric.has_group_rewards and env.score_rollouts:
-        raise ConfigError("A rubric with group reward functions cannot score rollouts independently")
     examples: dict[int, list[RolloutInput]] = defaultdict(list)
     for rollout_input in rows_of(inputs):
         examples[rollout_input["example_id"]].append(rollout_input)
     tear_down_at_exit(env)
-    asked = resolve_client(client, is_per_rollout=how.independent_scoring)
-    facts = _facts(env, asked, model, sampling_args, examples)
-    started = time.monotonic()
-    try:
-        with Keeping(_path(env, model, how), facts, _hashes(examples), how.state_columns or ()) as keeping:
-            groups = list(_owed(env, examples, keeping, how))
-            _announce(how, examples, groups)
-            reporter = _Reporter(keeping, groups, how.progress_callbacks, facts)
-            rollouts = EnvironmentRollouts(
-                env, asked, model, sampling_args, lambda e, i: cast("dict[str, Any]", deepcopy(examples[e][i]))
-            )
-            options = EngineOptions(
-                max_generating=how.max_concurrent,
-                max_scoring=how.max_concurrent,
-                score_rollouts=env.score_rollouts,
-                retry=RetryPolicy(how.max_retries),
-            )
-            await run_groups(Engine(rollouts=rollouts, rubric=env.rubric, recorder=reporter, options=options), groups)
-            rows = keeping.finish()
-            metadata = facts | _aggregates(env, examples, rows, started) | _circumstances(env, how, keeping.path)
-            keeping.write_metadata(metadata)
-    finally:
-        if isinstance(client, ClientConfig):
-            await asked.close()
-    results = GenerateOutputs(outputs=rows, metadata=metadata)
+    async with _connected(client, how.independent_scoring) as connected:
+        asked = _Asked(env, connected, model, sampling_args, examples)
+        async with _open(asked, how) as run:
+            async with run.stages() as stages:
+                for shard in run.shards:
+                    stages.create_task(run.generate(shard))
+                    stages.create_task(run.score(shard))
+            run.aggregate()
+            if run.error is not None:
+                raise run.error
+            results = _results(run)
     if how.push_to_hf_hub:
         name = how.hf_hub_dataset_name or f"{env.env_id}_{model}".replace("/", "-")
         results_dataset(results).push_to_hub(name)
-        how.log(f"Pushed {len(rows)} rows to {name}")
+        how.log(f"Pushed {len(results['outputs'])} rows to {name}")
     return results
 
 
-class _Reporter:
-    """A recorder that tells callbacks of what another one keeps."""
-
-    def __init__(
-        self,
-        keeping: Keeping,
-        groups: Sequence[Group],
-        callbacks: Sequence[ProgressCallback],
-        facts: Mapping[str, Any],
-    ) -> None:
-        self._recorder: Recorder = keeping.recorder
-        self._callbacks = callbacks
-        self._facts = facts
-        owed = {(group.example_id, index) for group in groups for index in group.members}
-        kept = (row for row in keeping.rows_before if (row["example_id"], row["rollout_index"]) not in owed)
-        self._rows: list[Row] = list(kept) if callbacks else []
-        self._rewards = [row["reward"] for row in self._rows if row["reward"] is not None]
-        self.attempted = self._recorder.attempted
-        self.restore = self._recorder.restore
-
-    def scored(self, states: Sequence[State]) -> Sequence[Row]:
-        rows = [dict(row) for row in self._recorder.scored(states)]
-        if self._callbacks:
-            self._rows.extend(rows)
-            self._rewards.extend(row["reward"] for row in rows if row["reward"] is not None)
-            mean = sum(self._rewards) / len(self._rewards) if self._rewards else None
-            for callback in self._callbacks:
-                callback(self._rows, rows, {**self._facts, "avg_reward": mean})
-        return rows
+async def generate_group(
+    env: RunnableEnvironment,
+    inputs: Sequence[RolloutInput],
+    client: AnyClient | ClientConfig,
+    model: str,
+    sampling_args: SamplingArgs | None = None,
+    max_retries: int = 0,
+) -> list[State]:
+    """Generates and scores the rollouts of one group, and returns their states in the order of the inputs."""
+    if not inputs:
+        return []
+    tear_down_at_exit(env)
+    example_id, recorder = inputs[0]["example_id"], _States()
+    options = EngineOptions(
+        max_generating=-1, max_scoring=-1, score_rollouts=env.score_rollouts, retry=RetryPolicy(max_retries)
+    )
+    async with _connected(client) as connected:
+        asked = _Asked(env, connected, model, sampling_args or {}, {example_id: list(inputs)})
+        engine = Engine(rollouts=asked.rollouts(), rubric=env.rubric, recorder=recorder, options=options)
+        await run_groups(engine, [Group(example_id, tuple(range(len(inputs))))])
+    return recorder.scored_states
 
 
-def _owed(
-    env: Environment, examples: Mapping[int, Sequence[RolloutInput]], keeping: Keeping, how: Generation
-) -> Iterator[Group]:
-    for example_id, inputs in examples.items():
-        plan = Plan(len(inputs), how.independent_scoring, env.rubric.has_group_rewards and env.score_rollouts)
-        yield from plan.owed(keeping.recorder, example_id)
+async def generate_one(env: RunnableEnvironment, *args: Any, sem: Any = None, **kwargs: Any) -> State:
+    """Generates and scores one rollout; a semaphore as the first argument is held meanwhile."""
+    if args and hasattr(args[0], "acquire"):
+        sem, *args = args  # type: ignore[assignment]
+    names = ("input", "client", "model", "sampling_args", "max_retries")
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    inputs, how = [given["input"]], {name: given[name] for name in names[1:] if name in given}
+    async with sem or nullcontext():
+        [state] = await generate_group(env, inputs, **how)
+    return state
 
 
-def _announce(how: Generation, examples: Mapping[int, list[RolloutInput]], groups: Sequence[Group]) -> None:
+@asynccontextmanager
+async def _connected(client: AnyClient | ClientConfig, is_per_rollout: bool = False) -> AsyncIterator[AnyClient]:
+    """Gives a client, which is closed at the end where it was made here."""
+    connected = resolve_client(client, is_per_rollout=is_per_rollout)
+    try:
+        yield connected
+    finally:
+        if isinstance(client, ClientConfig):
+            await connected.close()
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of whom: the inputs of each example, and the model they go to."""
+
+    env: RunnableEnvironment
+    client: AnyClient
+    model: str
+    sampling_args: SamplingArgs
+    examples: dict[int, list[RolloutInput]]
+
+    def rollouts(self) -> EnvironmentRollouts:
+        """Returns the attempts at these inputs, each with a copy of its own."""
+        return EnvironmentRollouts(
+            self.env, self.client, self.model, self.sampling_args,
+            lambda example_id, index: cast("dict[str, Any]", deepcopy(self.examples[example_id][index])),
+        )  # fmt: skip
+
+    def plan(self, is_independent: bool) -> Plan:
+        """Returns how the inputs form groups."""
+        counts = {example_id: len(inputs) for example_id, inputs in self.examples.items()}
+        return plan_groups(self.env, max(counts.values(), default=0), is_independent, counts)
+
+    def open(self, directory: RunDirectory | None, plan: Plan, state_columns: Sequence[str]) -> OpenRun:
+        """Opens a run of these inputs, on disk or in memory."""
+        hashes = {example_id: _hash(inputs) for example_id, inputs in self.examples.items()}
+        config: ClientConfig | None = getattr(self.client, "config", None)
+        urls = [replica.api_base_url for replica in resolve_client_configs(config)] if config else []
+        versions = version_info(self.env.env_id)
+        metadata = RunMetadata(
+            run_id=directory.run_id if directory else new_run_id(),
+            env_id=self.env.env_id,
+            env_args=self.env.env_args,
+            env_version=versions["env_version"],
+            model=self.model,
+            base_url=",".join(urls) or None,
+            num_examples=len(self.examples),
+            rollouts_per_example=plan.rollouts_per_example,
+            rollouts=sum(plan.rollouts.values()),
+            sampling_args=self.sampling_args,
+            dataset_fingerprint=fingerprint(hashes.values()),
+            pass_threshold=self.env.pass_threshold,
+            state_columns=list(state_columns),
+            version_info=versions,
+        )
+        identity = {
+            "env_id": metadata.env_id,
+            "env_args": metadata.env_args,
+            "extra_env_kwargs": metadata.extra_env_kwargs,
+            "model": metadata.model,
+            "base_url": metadata.base_url,
+            "api_client_type": config.client_type if config else type(self.client).__name__,
+            "rollouts_per_example": metadata.rollouts_per_example,
+            "sampling_args": metadata.sampling_args,
+            "shuffle_seed": None,
+        }
+        settings = {**identity, "num_examples": metadata.num_examples, "pass_threshold": metadata.pass_threshold}
+        return OpenRun(directory, metadata, config=settings, identity=identity, hashes=hashes)
+
+
+def _open(asked: _Asked, how: Generation) -> Run:
+    plan = asked.plan(how.independent_scoring)
+    opened = asked.open(_directory(asked, how), plan, how.state_columns or ())
+    groups = [group for example_id in asked.examples for group in plan.owed(opened.journal, example_id)]
+    _announce(how, asked.examples, groups)
+    options = EngineOptions(
+        max_generating=how.max_concurrent,
+        max_scoring=how.max_concurrent,
+        score_rollouts=asked.env.score_rollouts,
+        has_succeeded=opened.journal.has_generated,
+        retry=RetryPolicy(how.max_retries),
+    )
+    recorder = _Reporter(opened, groups, how) if how.progress_callbacks else opened.journal
+    engine = Engine(rollouts=asked.rollouts(), rubric=asked.env.rubric, recorder=recorder, options=options)
+    return Run(opened, engine, plan, list(asked.examples))
+
+
+def _announce(how: Generation, examples: dict[int, list[RolloutInput]], groups: Sequence[Group]) -> None:
     if how.on_start is not None:
         everything = [rollout_input for inputs in examples.values() for rollout_input in inputs]
         owed = [[examples[group.example_id][index] for index in group.members] for group in groups]
@@ -127,14 +188,13 @@ def _announce(how: Generation, examples: Mapping[int, list[RolloutInput]], group
     how.log(f"{sum(len(group.members) for group in groups)} rollouts to do")
 
 
-def _path(env: Environment, model: str, how: Generation) -> Path | None:
-    if how.results_path is None and how.save_results:
-        return runs_folder(env.env_id or type(env).__name__, model, None) / new_run_id()
-    return None if how.results_path is None else Path(how.results_path)
-
-
-def _hashes(examples: Mapping[int, Sequence[RolloutInput]]) -> dict[int, str]:
-    return {example_id: _hash(inputs) for example_id, inputs in examples.items()}
+def _directory(asked: _Asked, how: Generation) -> RunDirectory | None:
+    if how.results_path is not None:
+        return RunDirectory(Path(how.results_path))
+    if not how.save_results:
+        return None
+    name = asked.env.env_id or type(asked.env).__name__
+    return RunDirectory(runs_folder(name, asked.model, None) / new_run_id())
 
 
 def _hash(inputs: Sequence[RolloutInput]) -> str:
@@ -144,48 +204,47 @@ def _hash(inputs: Sequence[RolloutInput]) -> str:
     return next(iter(hashes)) if len(hashes) == 1 else fingerprint(hashes)
 
 
-def _facts(
-    env: Environment,
-    client: AnyClient,
-    model: str,
-    sampling_args: SamplingArgs,
-    examples: Mapping[int, Sequence[RolloutInput]],
-) -> dict[str, Any]:
-    config: ClientConfig | None = getattr(client, "config", None)
-    urls = [replica.api_base_url for replica in resolve_client_configs(config)] if config else []
-    return {
-        "env_id": env.env_id,
-        "env_args": env.env_args,
-        "model": model,
-        "base_url": ",".join(urls) or None,
-        "api_client_type": config.client_type if config else type(client).__name__,
-        "num_examples": len(examples),
-        "rollouts_per_example": max(map(len, examples.values()), default=0),
-        "sampling_args": sampling_args,
-        "shuffle_seed": None,
-        "pass_threshold": env.pass_threshold,
-    }
+def _results(run: Run) -> GenerateOutputs:
+    directory = run.opened.directory
+    metadata = {**run.metadata.to_json(), "path_to_save": directory.path if directory else None}
+    return GenerateOutputs(outputs=list(run.opened.rows()), metadata=metadata)
 
 
-def _circumstances(env: Environment, how: Generation, path: Path | None) -> dict[str, Any]:
-    from nightjar import __version__
-    from nightjar.envs.loading import environment_version
+class _Reporter:
+    """A recorder that tells callbacks of what the journal keeps."""
 
-    env_version = environment_version(env.env_id) if env.env_id else None
-    return {
-        "date": datetime.now(UTC).date().isoformat(),
-        "state_columns": list(how.state_columns or ()),
-        "path_to_save": path,
-        "version_info": {"nightjar_version": __version__, "env_version": env_version},
-    }
+    def __init__(self, opened: OpenRun, groups: Sequence[Group], how: Generation) -> None:
+        self._journal = opened.journal
+        self._callbacks = how.progress_callbacks
+        self._metadata = opened.metadata.to_json()
+        owed = {(group.example_id, index) for group in groups for index in group.members}
+        self._rows: list[Row] = [row for row in opened.rows() if (row["example_id"], row["rollout_index"]) not in owed]
+        self._rewards = [row["reward"] for row in self._rows if row["reward"] is not None]
+        self.attempted = self._journal.attempted
+        self.restore = self._journal.restore
+
+    def scored(self, states: Sequence[State]) -> Sequence[Row]:
+        rows: list[Row] = [dict(row) for row in self._journal.scored(states)]
+        self._rows.extend(rows)
+        self._rewards.extend(row["reward"] for row in rows if row["reward"] is not None)
+        mean = sum(self._rewards) / len(self._rewards) if self._rewards else None
+        for callback in self._callbacks:
+            callback(self._rows, rows, {**self._metadata, "avg_reward": mean})
+        return rows
 
 
-def _aggregates(
-    env: Environment, examples: Mapping[int, Sequence[RolloutInput]], rows: Sequence[Row], started: float
-) -> dict[str, Any]:
-    counts = [len(inputs) for inputs in examples.values()]
-    summary = summarize_rows(
-        rows, rollouts=sum(counts), rollouts_per_example=max(counts, default=0), pass_threshold=env.pass_threshold
-    )
-    seconds = time.monotonic() - started
-    return {"time": seconds, "time_ms": round(seconds * 1000), **summary.metadata()}
+class _States:
+    """A recorder that keeps the states of one group."""
+
+    def __init__(self) -> None:
+        self.scored_states: list[State] = []
+
+    def attempted(self, state: State) -> None:
+        """Nothing is kept of an attempt but its state."""
+
+    def scored(self, states: Sequence[State]) -> Sequence[Row]:
+        self.scored_states.extend(states)
+        return []
+
+    def restore(self, state: State) -> State:
+        return state

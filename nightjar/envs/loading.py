@@ -11,7 +11,6 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -20,20 +19,17 @@ from nightjar.envs.environment import Environment
 from nightjar.errors import (
     EnvironmentImportError,
     EnvironmentLoadError,
-    EnvironmentNotFoundError,
     MissingKeyError,
     NightjarError,
 )
-from nightjar.packages import EnvironmentPackage, ModuleSource, find_environment, list_environments, source_commit
+from nightjar.packages import EnvironmentPackage, ModuleSource, find_here
 from nightjar.packages.aliases import ALIAS_HINT, install_where_needed
 from nightjar.packages.aliases import ROOT as ALIASED
-from nightjar.runs import ENVIRONMENTS_DIR
 
 logger = logging.getLogger(__name__)
 
 _importing = threading.RLock()
 """Lets one thread import at a time: a module that another is still importing has no load_environment yet."""
-_environments_dir: ContextVar[Path] = ContextVar("environments_dir", default=ENVIRONMENTS_DIR)
 
 
 def load_environment(env_id: str, **env_args: Any) -> Environment:
@@ -60,7 +56,7 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
         >>> env.env_id, len(env.get_eval_dataset())
         ('arithmetic', 3)
     """
-    package = find_environment(env_id, _environments_dir.get())
+    package = find_here(env_id)
     logger.debug("Loading environment %r from %s", env_id, package.module.path)
     with _importing, _explained(env_id, package, "cannot be imported"):
         module = _import_module(env_id, package.module)
@@ -76,58 +72,6 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
     env.env_id = env.env_id or env_id.partition("@")[0]
     env.env_args = env.env_args or env_args
     return env
-
-
-@contextmanager
-def environments_in(folder: Path) -> Iterator[None]:
-    """Looks for environments in another folder than ``./environments``; those that environments load, too.
-
-    Example:
-        >>> with environments_in(Path("my-environments")):
-        ...     env = load_environment("arithmetic", num_problems=3)
-    """
-    token = _environments_dir.set(folder)
-    try:
-        yield
-    finally:
-        _environments_dir.reset(token)
-
-
-def installed_environments() -> list[str]:
-    """Returns the names of all environments that can be loaded here.
-
-    Example:
-        >>> "arithmetic" in installed_environments()
-        True
-    """
-    return [package.env_id for package in list_environments(_environments_dir.get())]
-
-
-def environment_version(env_id: str) -> str | None:
-    """Returns the version of an environment's package; None where it is no package of its own.
-
-    Example:
-        >>> environment_version("arithmetic") is None
-        True
-    """
-    try:
-        package = find_environment(env_id, _environments_dir.get())
-    except EnvironmentNotFoundError:
-        return None
-    return None if package.origin == "built-in" else package.version
-
-
-def environment_commit(env_id: str) -> str | None:
-    """Returns the git commit of an environment's source, see ``source_commit``; None where it is in no repository.
-
-    Example:
-        >>> environment_commit("no-such-environment") is None
-        True
-    """
-    try:
-        return source_commit(find_environment(env_id, _environments_dir.get()).module.path)
-    except EnvironmentNotFoundError:
-        return None
 
 
 def _import_module(env_id: str, source: ModuleSource) -> ModuleType:

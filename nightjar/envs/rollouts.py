@@ -3,13 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 from nightjar.clients import Client
-from nightjar.envs.environment import Environment
+from nightjar.data import Examples
+from nightjar.engine import Plan
 from nightjar.errors import ConfigError
 from nightjar.rollout.state import RolloutInput, SamplingArgs, State
 from nightjar.rollout.timing import RolloutTiming
+from nightjar.rubrics import Rubric
+
+AnyClient: TypeAlias = Client[Any, Any, Any, Any]
+
+
+class RunnableEnvironment(Protocol):
+    """What a run needs of an environment; ``Environment`` is the class to derive from."""
+
+    env_id: str
+    env_args: dict[str, Any]
+    rubric: Rubric
+    score_rollouts: bool
+    pass_threshold: float
+
+    @property
+    def examples(self) -> Examples:
+        """What is evaluated on."""
+
+    async def init_state(
+        self,
+        input: RolloutInput,  # noqa: A002 - the name that environments know
+        client: AnyClient | Any,
+        model: str,
+        sampling_args: SamplingArgs | None = None,
+    ) -> State:
+        """Returns the state of a rollout at its start."""
+
+    async def rollout(
+        self,
+        input: RolloutInput,  # noqa: A002 - the name that environments know
+        client: AnyClient,
+        model: str,
+        sampling_args: SamplingArgs | None = None,
+    ) -> State:
+        """Makes one attempt at an example."""
 
 
 class EnvironmentRollouts:
@@ -35,8 +71,8 @@ class EnvironmentRollouts:
 
     def __init__(
         self,
-        env: Environment,
-        client: Client[Any, Any, Any, Any],
+        env: RunnableEnvironment,
+        client: AnyClient,
         model: str,
         sampling_args: SamplingArgs,
         example: Callable[[int, int], Mapping[str, Any]] | None = None,
@@ -67,3 +103,28 @@ class EnvironmentRollouts:
         if isinstance(timing := state.get("timing"), RolloutTiming):
             timing.end_generation()
         return state
+
+
+def plan_groups(
+    env: RunnableEnvironment,
+    rollouts_per_example: int,
+    is_independent: bool,
+    rollouts: Mapping[int, int] | None = None,
+) -> Plan:
+    """Returns how the rollouts of an environment form groups.
+
+    Args:
+        env: the environment.
+        rollouts_per_example: rollouts of each example.
+        is_independent: each rollout is scored by itself.
+        rollouts: example_id to number of rollouts, of examples that have another number.
+
+    Raises:
+        ConfigError: a reward function needs whole groups, and rollouts are to be scored by themselves.
+    """
+    scores_whole_groups = env.rubric.has_group_rewards and env.score_rollouts
+    if scores_whole_groups and is_independent:
+        raise ConfigError(
+            f"Environment {env.env_id!r} has group reward functions, which cannot score rollouts independently"
+        )
+    return Plan(rollouts_per_example, is_independent, scores_whole_groups, rollouts or {})

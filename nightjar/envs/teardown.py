@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nightjar.calling import call_named
 from nightjar.calling.decorators import decorated_methods
+from nightjar.envs.rollouts import RunnableEnvironment
 from nightjar.rubrics.handlers import run_all
 
-if TYPE_CHECKING:
-    from nightjar.envs.environment import Environment
+logger = logging.getLogger(__name__)
 
-_in_use: list[Environment] = []
+_in_use: list[RunnableEnvironment] = []
 
 
-async def tear_down(env: Environment) -> None:
+async def tear_down(env: RunnableEnvironment) -> None:
     """Runs the ``@teardown`` methods of an environment's rubric, and its own. One that fails is logged.
 
     A function, and no method, because environments call their own methods ``teardown``.
@@ -35,10 +36,10 @@ async def tear_down(env: Environment) -> None:
         try:
             await run_all([tear], getattr(env, "hook_timeout_seconds", None))
         except Exception:
-            env.logger.exception("The teardown %s failed", name)
+            logger.exception("The teardown %s of environment %r failed", name, env.env_id)
 
 
-def tear_down_at_exit(env: Environment) -> None:
+def tear_down_at_exit(env: RunnableEnvironment) -> None:
     """Has an environment torn down when the process ends, unless that is done before: it may be used again until then.
 
     Example:

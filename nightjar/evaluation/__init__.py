@@ -1,7 +1,9 @@
-"""Evaluations: the five stages of a run, and direct mode, which orders them in this process."""
+"""Evaluations: a run of an environment, from its configuration to the warehouse; direct mode orders its stages."""
 
-from nightjar.engine import Shard
-from nightjar.evaluation.direct import Outcome, evaluate, run_shards
-from nightjar.evaluation.run import Run, watcher
+from nightjar.engine import Run, Shard
+from nightjar.evaluation.direct import evaluate
+from nightjar.evaluation.loading import LATEST, load_env
+from nightjar.evaluation.outcome import Outcome
+from nightjar.evaluation.publishing import check_warehouse, publish
 
-__all__ = ["Outcome", "Run", "Shard", "evaluate", "run_shards", "watcher"]
+__all__ = ["LATEST", "Outcome", "Run", "Shard", "check_warehouse", "evaluate", "load_env", "publish"]

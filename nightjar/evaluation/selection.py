@@ -13,7 +13,7 @@ from nightjar.config import ALL_EXAMPLES, RunConfig
 from nightjar.data import Examples, example_hash, fingerprint
 from nightjar.errors import DatasetError, NightjarError, RunDirectoryError
 from nightjar.runs import RunDirectory, runs_folder, runs_folders
-from nightjar.runs.identity import check_same, is_same
+from nightjar.runs.identity import is_same
 
 _OWN = Path(__file__).parents[1]
 
@@ -64,16 +64,6 @@ def _place(error: Exception) -> str:
         return ""
     called = [frame for frame in frames if frame.filename == frames[0].filename][-1]
     return f" ({Path(called.filename).name}, line {called.lineno})"
-
-
-def check_resumable(directory: RunDirectory, config: RunConfig, selection: Selection, env_version: str | None) -> None:
-    """Compares a run on disk with the run that was asked for.
-
-    Raises:
-        ResumeMismatchError: they differ in something that changes results.
-        RunDirectoryError: the run on disk is damaged.
-    """
-    check_same(directory, config.identity(), list(selection.hashes.values()), env_version)
 
 
 def find_resumable(config: RunConfig, output_dir: Path | None) -> RunDirectory | None:

@@ -8,6 +8,14 @@ from nightjar.packages.commits import source_commit
 from nightjar.packages.defaults import EvalDefaults, eval_defaults
 from nightjar.packages.installation import Installation, InstallOptions, install
 from nightjar.packages.layouts import ModuleSource
+from nightjar.packages.lookup import (
+    environment_commit,
+    environment_version,
+    environments_in,
+    find_here,
+    installed_environments,
+    version_info,
+)
 from nightjar.packages.names import EnvironmentId, parse_env_id
 from nightjar.packages.package import EnvironmentPackage
 from nightjar.packages.scaffold import Kind, Scaffold, make_environment, rewrite_readme
@@ -21,13 +29,19 @@ __all__ = [
     "Kind",
     "ModuleSource",
     "Scaffold",
+    "environment_commit",
+    "environment_version",
+    "environments_in",
     "eval_defaults",
     "find_environment",
+    "find_here",
     "install",
+    "installed_environments",
     "list_environments",
     "local_package",
     "make_environment",
     "parse_env_id",
     "rewrite_readme",
     "source_commit",
+    "version_info",
 ]

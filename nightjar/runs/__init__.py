@@ -3,6 +3,8 @@
 from nightjar.rollout.records import Key
 from nightjar.runs.directory import ENVIRONMENTS_DIR, OUTPUT_DIR, RunDirectory, new_run_id, runs_folder, runs_folders
 from nightjar.runs.journal import Journal
+from nightjar.runs.metadata import RunMetadata, Status
+from nightjar.runs.opening import OpenRun
 from nightjar.runs.summary import Summary, summarize, summarize_rows
 
 __all__ = [
@@ -10,7 +12,10 @@ __all__ = [
     "OUTPUT_DIR",
     "Journal",
     "Key",
+    "OpenRun",
     "RunDirectory",
+    "RunMetadata",
+    "Status",
     "Summary",
     "new_run_id",
     "runs_folder",

@@ -110,6 +110,10 @@ class RunDirectory:
         """Says whether there is a run in the folder."""
         return (self.path / "config.json").is_file()
 
+    def has_metadata(self) -> bool:
+        """Says whether the run got as far as to its first metadata."""
+        return (self.path / "metadata.json").is_file()
+
     def read_config(self) -> dict[str, Any]:
         """Returns the configuration the run was started with.
 

@@ -66,6 +66,8 @@ class Journal:
         self._read(directory)
         self._ledger = JsonLines(directory.attempts_path)
         self._results = JsonLines(directory.results_path)
+        self.results_path = directory.results_path
+        self._is_ordered = False
         self._is_closing = threading.Event()
         self._syncing = threading.Thread(target=self._sync_repeatedly, daemon=True)
         self._syncing.start()
@@ -128,14 +130,14 @@ class Journal:
             self._ledger.sync()
             self._results.sync()
             self._order_results()
+            self._is_ordered = True
         finally:
             self.close()
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yields the results that count, in no order, as long as they were not put in order."""
-        path = self._results.path
-        for line in scan_lines(path):
-            if self._recorded.get(_key_in(line, path, ())) == line.place:
+        """Yields the results that count: in order when they were put in order, as they came before that."""
+        for line in scan_lines(self.results_path):
+            if self._is_ordered or self._recorded.get(_key_in(line, self.results_path, ())) == line.place:
                 yield line.row
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ _SMALLEST_BYTES = 1 << 14
 
 
 class Reserve:
-    """A file of random bytes beside another file.
+    """A file of zeros beside another file.
 
     It is written over in place and renamed, which needs no room on most file systems; those that write every change to
     a new place (btrfs, ZFS) may refuse it.
@@ -34,7 +34,7 @@ class Reserve:
             RunDirectoryError: there is none; what was taken before stays.
         """
         size = max(at_least_bytes, _SMALLEST_BYTES)
-        replace_file(self._beside, [os.urandom(size)])
+        replace_file(self._beside, [bytes(size)])
         self._bytes = size
 
     def grow(self, at_least_bytes: int) -> None:

@@ -27,7 +27,7 @@ class Summary:
         pass_at_k, pass_all_k: k to value, over examples with all rollouts scored; empty with one rollout an example.
         usage: tokens of all recorded rollouts; None where the endpoint named none.
         errors: chain of error classes to how many rollouts ended so.
-        first_error: what the first of them says; None without errors.
+        error_examples: chain of error classes to what the first of these errors says.
         stop_conditions: name to how many rollouts ended so.
         truncated: scored rollouts that were cut short.
         models: names the endpoint answered with.
@@ -46,7 +46,7 @@ class Summary:
     stop_conditions: dict[str, int]
     truncated: int
     models: list[str]
-    first_error: str | None = None
+    error_examples: dict[str, str] = field(default_factory=dict)
 
     @property
     def coverage(self) -> float:
@@ -73,6 +73,7 @@ class Summary:
             "pass_all_k": {str(k): value for k, value in self.pass_all_k.items()},
             "usage": self.usage,
             "errors": self.errors,
+            "error_examples": self.error_examples,
             "stop_conditions": self.stop_conditions,
             "truncated": self.truncated,
             "served_models": self.models,
@@ -87,7 +88,7 @@ class _Tally:
     errors: Counter[str] = field(default_factory=Counter)
     stops: Counter[str] = field(default_factory=Counter)
     models: Counter[str] = field(default_factory=Counter)
-    first_error: str | None = None
+    examples: dict[str, str] = field(default_factory=dict)
     scored: int = 0
     truncated: int = 0
 
@@ -95,8 +96,9 @@ class _Tally:
         usage = row.get("token_usage") or {}
         self.tokens.update({name: usage[name] for name in ("input_tokens", "output_tokens") if name in usage})
         if row["error"] is not None:
-            self.errors[row["error"]["error_chain_repr"]] += 1
-            self.first_error = self.first_error or row["error"]["message"]
+            chain = row["error"]["error_chain_repr"]
+            self.errors[chain] += 1
+            self.examples.setdefault(chain, row["error"]["message"])
             return
         self.scored += 1
         self.truncated += bool(row["is_truncated"])
@@ -148,7 +150,7 @@ def summarize_rows(
         stop_conditions=dict(tally.stops.most_common()),
         truncated=tally.truncated,
         models=sorted(tally.models),
-        first_error=tally.first_error,
+        error_examples=tally.examples,
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from nightjar.warehouse.location import resolve_warehouse
 from nightjar.warehouse.reading.querying import QueryResult
-from nightjar.warehouse.warehouse import Warehouse, connect
+from nightjar.warehouse.warehouse import Unlocked, Warehouse, connect
 from nightjar.warehouse.writing.publishing import PublishReport
 
-__all__ = ["PublishReport", "QueryResult", "Warehouse", "connect", "resolve_warehouse"]
+__all__ = ["PublishReport", "QueryResult", "Unlocked", "Warehouse", "connect", "resolve_warehouse"]

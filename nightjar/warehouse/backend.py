@@ -1,10 +1,10 @@
-"""``Backend``: what stands behind a ``Warehouse``: segments in a folder or an object store, or tables elsewhere."""
+"""What stands behind a ``Warehouse``: segments in a folder or an object store, or tables elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import duckdb
 
@@ -16,31 +16,16 @@ from nightjar.warehouse.reading.reader import Look, Reader, read_patiently
 from nightjar.warehouse.reading.relations import define
 from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.storage.store import Store
-from nightjar.warehouse.upgrading import upgrade_if_old
+from nightjar.warehouse.writing.packing import tidy
 from nightjar.warehouse.writing.publishing import PublishReport, publish_run
-from nightjar.warehouse.writing.tidying import tidy
-from nightjar.warehouse.writing.writability import check_store
+
+if TYPE_CHECKING:
+    from nightjar.warehouse.served.tables import ServedWarehouse
 
 Answer = TypeVar("Answer")
 
 
-class Backend(Protocol):
-    """Publishes and reads; ``str()`` of it is its location for messages, without credentials."""
-
-    def check_writable(self) -> None:
-        """Finds out whether runs can be published; leaves nothing behind."""
-
-    def publish(self, run_dir: Path) -> PublishReport:
-        """Makes the warehouse hold a run as its directory has it now."""
-
-    def ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
-        """Calls a function with a connection that can read the warehouse and nothing else."""
-
-    def connect(self) -> duckdb.DuckDBPyConnection:
-        """Returns a connection of the caller's own that sees the warehouse."""
-
-
-def open_backend(location: str) -> Backend:
+def open_backend(location: str) -> SegmentedWarehouse | ServedWarehouse:
     """Returns what stands behind a location; nothing is made or reached yet.
 
     Raises:
@@ -86,26 +71,25 @@ class SegmentedWarehouse:
         return str(self.store)
 
     def check_writable(self) -> None:
-        """Finds out whether a segment can be written; upgrades an old database, as a publish would."""
-        check_store(self.store)
-        self._upgrade()
+        """Finds out whether a segment can be written."""
+        self.store.check_writable()
 
     def publish(self, run_dir: Path) -> PublishReport:
-        """Makes a run directory a segment; in a folder, packs and replaces the snapshot where that is due."""
-        self._upgrade()
-        report = publish_run(self.store, run_dir)
-        if report.is_new:
-            tidy(self.store)
-        return report
+        """Makes a run directory a segment."""
+        return publish_run(self.store, run_dir)
+
+    def tidy(self) -> None:
+        """In a folder, packs and replaces the snapshot where that is due."""
+        tidy(self.store)
 
     def ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
         """Calls a function with a connection that can read the warehouse and nothing else."""
-        self._require()
+        self.store.require()
         return self._reader.ask(question)
 
     def connect(self) -> duckdb.DuckDBPyConnection:
         """Returns a connection of the caller's own, with views over the segments that are there now."""
-        self._require()
+        self.store.require()
         with damage_named(self.store):
             return read_patiently(self.store, self._connect)
 
@@ -120,16 +104,3 @@ class SegmentedWarehouse:
             connection.close()
             raise
         return connection
-
-    def _upgrade(self) -> None:
-        if isinstance(self.store, Folder):
-            upgrade_if_old(self.store)
-
-    def _require(self) -> None:
-        self._upgrade()
-        if not self.store.exists():
-            place = self.store.path.absolute() if isinstance(self.store, Folder) else self.store
-            raise WarehouseError(
-                f"No warehouse at {place}. Run an evaluation first, with "
-                "'nightjar eval run', or name another with --warehouse or NIGHTJAR_WAREHOUSE."
-            )

@@ -17,5 +17,4 @@ FROM (
 ) AS relations
 JOIN duckdb_columns() AS columns
     ON columns.table_oid = relations.oid AND columns.database_name = current_database()
-WHERE relations.name <> 'migrations'
 ORDER BY relations.is_view, relations.name, columns.column_index

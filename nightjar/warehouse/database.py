@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,16 +21,6 @@ SPILL_LIMIT = "8GB"
 
 STORAGE_VERSION = "v1.4.0"
 """New database files can be read by DuckDB 1.4 and newer."""
-
-UNSAID = "DuckDB does not say why"
-"""Stands for the message of an error that has none, as damaged data can bring about."""
-
-_JSON_LOCATION = re.compile(
-    r'(?:JSON transform error|Malformed JSON) in file "(.*?)",.*? in (?:line|record/value) (\d+): '
-)
-
-_TRACEBACK = re.compile(r"\ATraceback .*\n(?: .*\n)*(?:\w+: )?")
-"""Stands before the message when a filesystem in Python fails (``remote_files.py``)."""
 
 
 def connect_scratch(spill: Path, memory_limit: str = "1GB") -> duckdb.DuckDBPyConnection:
@@ -72,7 +61,7 @@ def explained(what: str) -> Iterator[None]:
     """Turns DuckDB's errors into a WarehouseError that says what failed, and why, in one line."""
     try:
         yield
-    except duckdb.Error as error:
+    except (duckdb.Error, UnicodeDecodeError) as error:
         raise WarehouseError(f"{what}: {reason(error)}") from error
     except RuntimeError as error:
         if str(error) == "Query interrupted":  # what DuckDB makes of Ctrl-C
@@ -96,22 +85,21 @@ def database_name(path: Path) -> Iterator[Path]:
 
 
 def reason(error: duckdb.Error | UnicodeDecodeError) -> str:
-    """DuckDB's message without its class, its picture of the statement and its advice."""
+    """Returns what DuckDB says, in one line without its picture of the statement."""
     if isinstance(error, UnicodeDecodeError):
         return "it holds text that is none in UTF-8"
-    text = re.split(r"\n\nLINE |\n\nPossible solutions:|See also https", str(error), maxsplit=1)[0]
-    text = _TRACEBACK.sub("", text)
-    lines = [line.strip() for line in text.splitlines() if not line.startswith("Try setting")]
-    message = re.sub(r"^[A-Z]\w*(?: \w+)* Error:(?: |$)", "", " ".join(filter(None, lines)))
-    return _JSON_LOCATION.sub(lambda at: f"{Path(at[1]).name}, near line {at[2]}: ", message) or UNSAID
+    said = str(error)
+    if said.startswith("Traceback "):  # a filesystem in Python has failed (``remote_files.py``)
+        said = said.rstrip().rpartition("\n")[2]
+    return " ".join(said.partition("\n\n")[0].split())
 
 
 def newer(found: int, known: int, warehouse: str = "") -> WarehouseError:
     """Returns what to raise where a newer Nightjar made what is read.
 
     Args:
-        found: the number of the migration that it needs.
-        known: the number of the last one that is known here.
+        found: its version.
+        known: the last one that is known here.
         warehouse: its location, where that is not plain.
     """
     return WarehouseError(

@@ -127,3 +127,11 @@ def shown(text: str) -> str:
 def has_secret(location: str) -> bool:
     """Says whether a location holds a password, a token or a key itself."""
     return bool(_SECRET.search(location) or _USER.search(location))
+
+
+def missing(place: object) -> WarehouseError:
+    """Returns what to raise where nothing was published yet."""
+    return WarehouseError(
+        f"No warehouse at {place}. Run an evaluation first, with 'nightjar eval run', or name another with "
+        "--warehouse or NIGHTJAR_WAREHOUSE."
+    )

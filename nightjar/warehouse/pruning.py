@@ -9,11 +9,8 @@ from datetime import datetime, timedelta
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.reading.damage import listed
-from nightjar.warehouse.reading.querying import run_query
-from nightjar.warehouse.reading.reader import Reader
+from nightjar.warehouse.reading.reader import ask_once
 from nightjar.warehouse.reading.snapshot import write_snapshot
-from nightjar.warehouse.reading.time_limit import TimeLimit
-from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.storage.segments import Catalog, Segment
 from nightjar.warehouse.storage.store import Store
 from nightjar.warehouse.writing.packing import alone_in, merge, remove_retired
@@ -117,13 +114,8 @@ def candidates(store: Store, criteria: Criteria) -> list[Candidate]:
     Raises:
         WarehouseError: the warehouse cannot be read.
     """
-    reader, limit = Reader(store), TimeLimit()
-    try:
-        runs = reader.ask(lambda connection: run_query(connection, _CANDIDATES, vars(criteria), limit))
-        counts = reader.ask(lambda connection: run_query(connection, _COUNTS, None, limit))
-    finally:
-        reader.close()
-    rollouts, catalog = dict(counts.rows), store.catalog()
+    runs = ask_once(store, _CANDIDATES, vars(criteria))
+    rollouts, catalog = dict(ask_once(store, _COUNTS).rows), store.catalog()
     return [
         Candidate(run_id, env_id, model, status, started_at, rollouts.get(run_id, 0), _share(catalog, run_id, rollouts))
         for run_id, env_id, model, status, started_at in runs.rows
@@ -144,8 +136,7 @@ def prune(store: Store, run_ids: Collection[str]) -> None:
         remove_retired(store, older_than=timedelta(0))
         _remove_until_gone(store, doomed)
         remove_retired(store, older_than=timedelta(0))
-    if isinstance(store, Folder):
-        write_snapshot(store)
+    write_snapshot(store)
 
 
 def _share(catalog: Catalog, run_id: str, rollouts: dict[str, int]) -> int:

@@ -10,9 +10,14 @@ import duckdb
 
 from nightjar.warehouse.backend import open_backend
 from nightjar.warehouse.location import Kind, folder_of, kind_of, resolve_warehouse, shown
-from nightjar.warehouse.reading.querying import Parameters, QueryResult, run_arrow_query, run_query
-from nightjar.warehouse.reading.stopping import run_stoppable
-from nightjar.warehouse.reading.time_limit import QUERY_TIMEOUT_SECONDS, TimeLimit
+from nightjar.warehouse.reading.querying import (
+    Parameters,
+    QueryResult,
+    run_arrow_query,
+    run_query,
+    run_statement,
+)
+from nightjar.warehouse.reading.running import QUERY_TIMEOUT_SECONDS, TimeLimit
 from nightjar.warehouse.writing.publishing import PublishReport
 
 if TYPE_CHECKING:
@@ -52,16 +57,27 @@ class Warehouse:
         """
         self._backend.check_writable()
 
-    def publish(self, run_dir: str | Path) -> PublishReport:
+    def publish(self, run_dir: str | Path, *, tidies: bool = True) -> PublishReport:
         """Makes the warehouse hold this run as its directory has it now.
 
         Publishing again replaces the run, unless the warehouse holds it with newer attempts. Either all of it is
         there afterwards, or the warehouse is as it was.
 
+        Args:
+            run_dir: a run directory.
+            tidies: whether to ``tidy`` afterwards; who publishes many does that now and then.
+
         Raises:
             WarehouseError: the run directory is damaged, or the warehouse cannot be written.
         """
-        return self._backend.publish(Path(run_dir))
+        report = self._backend.publish(Path(run_dir))
+        if report.is_new and tidies:
+            self.tidy()
+        return report
+
+    def tidy(self) -> None:
+        """Merges small segments where there are many, and replaces ``nightjar.duckdb``; warns where that fails."""
+        self._backend.tidy()
 
     def query(
         self,
@@ -81,11 +97,7 @@ class Warehouse:
             WarehouseError: there is no warehouse, the statement is refused, takes too long or too much memory.
         """
         limit = TimeLimit(timeout_seconds)
-        return self._backend.ask(
-            lambda connection: run_stoppable(
-                lambda: run_query(connection, sql, parameters, limit), connection.interrupt
-            )
-        )
+        return self._backend.ask(lambda connection: run_query(connection, sql, parameters, limit))
 
     def query_arrow(
         self,
@@ -96,11 +108,7 @@ class Warehouse:
     ) -> pa.Table:
         """Runs one statement that only reads, and returns an Arrow table; otherwise like ``query``."""
         limit = TimeLimit(timeout_seconds)
-        return self._backend.ask(
-            lambda connection: run_stoppable(
-                lambda: run_arrow_query(connection, sql, parameters, limit), connection.interrupt
-            )
-        )
+        return self._backend.ask(lambda connection: run_arrow_query(connection, sql, parameters, limit))
 
     def catalog(self) -> QueryResult:
         """Returns every table and view with its columns: table, about, column, type, note."""
@@ -118,6 +126,35 @@ class Warehouse:
             WarehouseError: there is no warehouse.
         """
         return self._backend.connect()
+
+
+class Unlocked(Warehouse):
+    """A warehouse to its owner, who may do what DuckDB can do: write files, attach databases, make tables and views.
+
+    These are in memory and last as long as this object. The runs are those that were published when it was made, and
+    stay as they are: segments are immutable.
+
+    Raises:
+        WarehouseError: there is no warehouse.
+    """
+
+    def __init__(self, location: str | Path) -> None:
+        super().__init__(location)
+        self._connection = self.connect()
+
+    def query(
+        self,
+        sql: str,
+        parameters: Parameters | None = None,
+        *,
+        timeout_seconds: float = 0,  # noqa: ARG002 - the owner waits as long as it takes
+    ) -> QueryResult:
+        """Runs one statement, as long as it takes; Ctrl-C stops it.
+
+        Raises:
+            WarehouseError: it is more than one statement, DuckDB refuses it, or it answers too much.
+        """
+        return run_statement(self._connection, sql, parameters)
 
 
 def connect(location: str | Path | None = None) -> duckdb.DuckDBPyConnection:

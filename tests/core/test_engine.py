@@ -123,14 +123,6 @@ class TestOrder:
         await run(engine, groups(3, 2))
         assert rollouts.started == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
 
-    async def test_the_first_shard_starts_first(self, engine_of):
-        engine, rollouts = engine_of(max_generating=2)
-        shards = [groups(4), [Group(10 + number, (0,)) for number in range(4)]]
-        queues = [asyncio.Queue(), asyncio.Queue()]
-        stages = [engine.generate(shard, queue) for shard, queue in zip(shards, queues, strict=True)]
-        await asyncio.gather(*stages, *(engine.score(queue) for queue in queues))
-        assert [example for example, _ in rollouts.started] == [0, 1, 2, 3, 10, 11, 12, 13]
-
     async def test_the_next_shard_starts_while_the_last_of_the_first_are_under_way(self, engine_of):
         engine, rollouts = engine_of(max_generating=4)
         rollouts.gate = asyncio.Event()
@@ -257,14 +249,17 @@ class TestStops:
             await run(engine, groups(100))
         assert len(rollouts.started) <= 6
 
-    async def test_the_queue_ends_then_too(self, engine_of):
-        outcomes = {(number, 0): [RefusedError("no")] for number in range(10)}
-        engine, _ = engine_of(outcomes)
+    async def test_the_queue_stays_open_then_and_the_rest_can_be_generated_later(self, engine_of, recorder):
+        engine, _ = engine_of({(number, 0): [RefusedError("no")] for number in range(5)}, max_generating=1)
         queue = asyncio.Queue()
+        scoring = asyncio.ensure_future(engine.score(queue))
         with pytest.raises(RunAbortedError):
-            await engine.generate(groups(10), queue)
-        while (group := queue.get_nowait()) is not None:
-            assert isinstance(group, Group)
+            await engine.generate(groups(12), queue)
+        engine.forget_failures()
+        async with asyncio.timeout(10):
+            await engine.generate(groups(50)[12:], queue)  # no place in the backlog was lost
+            await scoring
+        assert len(recorder.groups) == 5 + 38
 
     async def test_other_shards_stop_as_well(self, engine_of):
         outcomes = {(number, 0): [RefusedError("no")] for number in range(5)}

@@ -1,8 +1,12 @@
 """What ``--help`` shows on a terminal of 80 columns."""
 
+import inspect
+from importlib import import_module
+
 import pytest
 from typer.testing import CliRunner
 
+from nightjar.cli.app import COMMANDS as TABLE
 from nightjar.cli.app import app
 
 COMMANDS = [
@@ -27,6 +31,18 @@ def shown(monkeypatch):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_nothing_is_cut_off(shown, command):
     assert "…" not in shown(command)
+
+
+def test_the_list_of_commands_above_is_complete():
+    assert set(COMMANDS) - {""} == set(TABLE)
+
+
+@pytest.mark.parametrize("command", [command for command, (place, _) in TABLE.items() if place])
+def test_the_list_of_commands_says_what_the_command_does(command):
+    place, line = TABLE[command]
+    module, _, name = place.partition(":")
+    docstring = inspect.getdoc(getattr(import_module(module), name))
+    assert " ".join(docstring.split("\n\n")[0].split()) == line
 
 
 def test_lines_end_where_the_terminal_does(shown):

@@ -117,7 +117,7 @@ class TestCounts:
         rows = [failed(0, 0, "KeyError", "k"), failed(1, 0), failed(2, 0)]
         summary = summary_of(rows)
         assert list(summary.errors.items()) == [("ModelError -> RateLimitError", 2), ("KeyError", 1)]
-        assert summary.first_error == "k"
+        assert summary.error_examples["KeyError"] == "k"
 
     def test_stop_conditions_and_truncation_of_scored_rollouts(self, summary_of):
         rows = [scored(0, 0, 1.0), scored(1, 0, 1.0, stop_condition=None, is_truncated=True), failed(2, 0)]

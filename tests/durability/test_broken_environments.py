@@ -29,6 +29,12 @@ def hangs(answer) -> float:
         time.sleep(3600)
     return 1.0
 """,
+    "in a thread of asyncio's": """
+async def hangs(answer) -> float:
+    if answer == "3":
+        await asyncio.to_thread(time.sleep, 3600)
+    return 1.0
+""",
     "in the event loop": """
 async def hangs(answer) -> float:
     if answer == "3":

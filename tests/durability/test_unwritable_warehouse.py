@@ -12,7 +12,7 @@ import pytest
 from nightjar.errors import WarehouseError
 from nightjar.testing import Faults
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.writing import writability
+from nightjar.warehouse.storage import writability
 
 ADVICE = "Name another with --warehouse or NIGHTJAR_WAREHOUSE."
 UPGRADE = "Upgrade Nightjar: pip install --upgrade nightjar-evals"
@@ -94,7 +94,7 @@ class TestBeforeTheRun:
     def test_tables_of_a_newer_nightjar(self, nightjar, refused, run_writer, tmp_path):
         Warehouse(f"duckdb:{nightjar.folder}/team.duckdb").publish(run_writer.write(tmp_path / "run-1"))
         with duckdb.connect(nightjar.folder / "team.duckdb") as connection:
-            connection.execute("INSERT INTO segments.migrations VALUES (99, '0099_later', now())")
+            connection.execute("UPDATE segments.version SET number = 99")
         assert refused("duckdb:team.duckdb") == (
             f"The warehouse duckdb:team.duckdb is at version 99, this Nightjar knows version 3. {UPGRADE}"
         )

@@ -22,7 +22,6 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.flow_engine import run_flow
 
 from flows.evaluation import evaluate
-from nightjar.errors import RunError
 from nightjar.testing import ArithmeticSolver, Faults, ModelServer, Recording
 from nightjar.warehouse import Warehouse
 
@@ -136,8 +135,11 @@ async def test_a_run_with_failed_rollouts_ends_failed_and_retry_does_only_these(
 
 async def test_a_refusing_endpoint_stops_the_run_with_the_providers_message(own_folder: Path) -> None:
     with ModelServer(ArithmeticSolver(), only_model="right") as server:
-        with pytest.raises(RunError, match="wrong"):
-            await evaluate(env_id="arithmetic", model="wrong", base_url=server.url, num_examples=200)
+        state = await evaluate(
+            env_id="arithmetic", model="wrong", base_url=server.url, num_examples=200, return_state=True
+        )
+        assert state.is_failed()
+        assert "The model 'wrong' does not exist" in state.message
         assert server.stats().received < 60
     assert Warehouse("outputs/warehouse").query("SELECT status FROM runs").rows == [("failed",)]
 

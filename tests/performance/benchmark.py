@@ -26,7 +26,7 @@ from pathlib import Path
 
 from figures import Row, print_table
 
-from nightjar.hosting.prefect_api import prefect_answers
+from nightjar.hosting.server import prefect_answers
 
 RAW_LOOP = Path(__file__).with_name("raw_loop.py")
 CONVERSATIONS = Path(__file__).with_name("conversations.py")

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from nightjar.adapters.results import FoundResults, convert, find_results
 from nightjar.data import Examples, example_hash
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.foreign import FoundResults, convert, find_results
 
 RECORDED = Path(__file__).parents[1] / "side_by_side" / "recorded"
 START = 1_767_225_600.5  # 2026-01-01T00:00:00.500 UTC

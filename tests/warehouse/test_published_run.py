@@ -6,12 +6,13 @@ from datetime import UTC, datetime
 
 import pytest
 
+from nightjar.adapters.results import find_run_directories
 from nightjar.clients import ClientConfig
 from nightjar.envs import ToolEnv
 from nightjar.rubrics import Rubric
 from nightjar.testing import Answer, ModelServer, last_user_text, tool_call
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.rebuilding import find_run_directories, rebuild
+from nightjar.warehouse.rebuilding import rebuild
 from nightjar.warehouse.writing.packing import pack_everything
 
 

@@ -17,7 +17,8 @@ MORNING = datetime(2026, 11, 20, 6, 0, tzinfo=UTC)
 
 def segment(segment_id, versions, replaces=(), rollouts=10, created_at=MORNING):
     rows = dict.fromkeys(KINDS, 1) | {"rollouts": rollouts}
-    return Segment(segment_id, versions, rows, dict.fromkeys(KINDS, 100), created_at, "0.1.0", tuple(replaces))
+    sizes, digests = dict.fromkeys(KINDS, 100), dict.fromkeys(KINDS, "9f03")
+    return Segment(segment_id, versions, rows, sizes, created_at, digests, "0.1.0", tuple(replaces))
 
 
 def publish(run_id, version, **fields):

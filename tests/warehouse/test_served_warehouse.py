@@ -15,7 +15,6 @@ from nightjar.warehouse.backend import open_store
 from nightjar.warehouse.served import address as served_address
 from nightjar.warehouse.served import tables as served
 from nightjar.warehouse.served.address import parse_address
-from nightjar.warehouse.storage.prices import price
 from nightjar.warehouse.storage.segments import SCHEMA
 
 PUBLISH = """
@@ -130,9 +129,10 @@ class TestPublish:
 
     def test_prices_are_kept_there(self, warehouse, run_dirs):
         warehouse.publish(run_dirs[0])
-        warehouse._backend.write_prices([price("openai/gpt-4.1-mini", "2026-01-01", 2.0, 10.0)])
+        added = "INSERT INTO prices VALUES ('openai/gpt-4.1-mini', '2026-01-01', 2.0, 10.0)"
+        with duckdb.connect() as connection:
+            warehouse._backend._change(connection, lambda connection: connection.execute(added))
         assert warehouse.query("SELECT cost FROM runs").rows == [((300 * 2 + 60 * 10) / 1e6,)]
-        assert warehouse._backend.prices() == [price("openai/gpt-4.1-mini", "2026-01-01", 2.0, 10.0)]
 
     def test_a_damaged_run_leaves_the_tables_as_they_were(self, warehouse, run_dirs, tmp_path, run_writer):
         warehouse.publish(run_dirs[0])
@@ -181,7 +181,7 @@ class TestReading:
         warehouse = Warehouse(f"duckdb:{tmp_path}/team/warehouse.db")
         warehouse.publish(run_dirs[0])
         with duckdb.connect(str(tmp_path / "team/warehouse.db")) as connection:
-            connection.execute("INSERT INTO segments.migrations VALUES (?, 'later', now())", [SCHEMA + 1])
+            connection.execute("UPDATE segments.version SET number = ?", [SCHEMA + 1])
         for action in (lambda: warehouse.query("FROM runs"), lambda: warehouse.publish(run_dirs[1])):
             with pytest.raises(
                 WarehouseError, match=f"is at version {SCHEMA + 1}, this Nightjar knows version {SCHEMA}"

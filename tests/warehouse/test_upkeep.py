@@ -9,16 +9,16 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from nightjar.adapters.results import import_all
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.backend import open_store
-from nightjar.warehouse.doctor import diagnose, fix
-from nightjar.warehouse.doctor import fixing as fixing_module
-from nightjar.warehouse.importing import import_all
+from nightjar.warehouse.doctor import diagnose, fix, mending
 from nightjar.warehouse.pruning import Criteria, candidates, prune
 from nightjar.warehouse.reading.snapshot import write_snapshot
 from nightjar.warehouse.rebuilding import rebuild
 from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.storage.store import Fault
 from nightjar.warehouse.writing import packing
 from nightjar.warehouse.writing.packing import FAN_IN, merge, pack_everything, remove_retired
 
@@ -110,10 +110,12 @@ class TestADamagedPack:
         ],
         ids=["a text", "a key", "cut off", "missing"],
     )
-    def test_nothing_relies_on_it(self, house, folder, first, later, damage):
+    def test_nothing_relies_on_it(self, house, folder, evals, first, later, damage):
         damage(first)
         merge(folder, loose(folder))
         remove_retired(folder, AT_ONCE)
+        for name in ("run-1", "run-2"):
+            shutil.rmtree(evals / name)
         fix(folder, deep=True)
         assert run_ids(house.folder) == ["run-3", "run-4"]
         assert Warehouse(house.folder).query(TEXTS).rows == [(12, 12, 3)]
@@ -143,7 +145,7 @@ class TestWhatIsPublishedIsPublished:
         house.publish(write_run(tmp_path / "old", "old"))
         flip(next(folder.segments_path.glob("old.*/rollouts.parquet")), "reward")
         with caplog.at_level(logging.WARNING):
-            imported = list(import_all(folder, [many]))
+            imported = list(import_all(house, [many]))
         assert [one.novelty for one in imported] == ["new"] * (FAN_IN + 4)
         assert "small segments were left unpacked: Segment 'old." in caplog.text
         assert len(folder.catalog().holders) == FAN_IN + 5
@@ -161,9 +163,9 @@ class TestWhatIsPublishedIsPublished:
         with pytest.raises(WarehouseError, match=r"Cannot pack the warehouse .*: No space left on device"):
             pack_everything(Folder(house.folder))
 
-    def test_importing_nothing_that_can_be_read_makes_no_warehouse(self, folder, evals, write_run, caplog):
+    def test_importing_nothing_that_can_be_read_makes_no_warehouse(self, house, evals, write_run, caplog):
         (write_run(evals, "bad") / "results.jsonl").write_text("no JSON\nat all\n")
-        [imported] = import_all(folder, [evals])
+        [imported] = import_all(house, [evals])
         assert imported.error
         assert caplog.text == ""
 
@@ -192,13 +194,15 @@ class TestTheLock:
     def test_it_is_held_while_everything_is_mended(self, folder, runs, monkeypatch):
         held = []
 
-        def look(folder, name, *_):
+        set_aside = mending.set_aside
+
+        def look(folder, name):
             with Folder(folder.path).packing_alone() as alone:
                 held.append(not alone)
-            return False
+            return set_aside(folder, name)
 
         next(folder.segments_path.glob("run-1.*/segment.json")).unlink()
-        monkeypatch.setattr(fixing_module, "mend", look)
+        monkeypatch.setattr(mending, "set_aside", look)
         fix(folder)
         assert held == [True]
 
@@ -206,7 +210,7 @@ class TestTheLock:
         """Somebody removes it by hand after it was seen."""
         [path] = folder.segments_path.glob("run-1.*")
         (path / "segment.json").unlink()
-        monkeypatch.setattr(fixing_module, "mend", lambda *_: shutil.rmtree(path))
+        monkeypatch.setattr(mending, "file_faults", lambda *_, **__: shutil.rmtree(path) or [])
         assert fix(folder).set_aside == {}
         assert run_ids(folder.path) == ["run-2"]
 
@@ -274,6 +278,6 @@ def test_the_doctor_does_not_name_a_segment_that_was_removed_meanwhile(house, fo
 
     for name in ("run-1", "run-2"):
         house.publish(write_run(evals, name))
-    seen = iter([{"run-0.1": "segment.json: No such file or directory"}, {}])
-    monkeypatch.setattr(diagnosis, "undescribed", lambda _: next(seen))
+    described, seen = diagnosis.described_segments, iter([[Fault("run-0.1", "segment.json", "is missing")], []])
+    monkeypatch.setattr(diagnosis, "described_segments", lambda folder: (described(folder)[0], next(seen)))
     assert diagnose(folder).findings == []

@@ -13,10 +13,10 @@ import duckdb
 import pytest
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse import Warehouse, resolve_warehouse, schema
+from nightjar.warehouse import Warehouse, resolve_warehouse
+from nightjar.warehouse.reading.relations import tables_script
 from nightjar.warehouse.storage.scratch import scratch_name
-from nightjar.warehouse.storage.segments import KINDS
-from nightjar.warehouse.storage.versions import is_held, make_version
+from nightjar.warehouse.storage.segments import KINDS, is_held, make_version
 from nightjar.warehouse.writing.packing import pack_everything
 from nightjar.warehouse.writing.run_files import read_run
 
@@ -398,11 +398,11 @@ class TestFiles:
         assert names - {"packing.lock", "snapshot.lock"} == {"segments", "nightjar.duckdb"}
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_columns_are_those_of_the_migrations(self, warehouse, run_dir, kind):
+    def test_columns_are_those_of_the_tables(self, warehouse, run_dir, kind):
         warehouse.publish(run_dir)
         [file] = warehouse.folder.rglob(f"{kind}.parquet")
         with duckdb.connect() as tables:
-            schema.migrate(tables)
+            tables.execute(tables_script())
             described = f"SELECT column_name, column_type FROM (DESCRIBE {kind})"
             expected = tables.execute(described).fetchall()
             found = tables.execute(f"SELECT column_name, column_type FROM (DESCRIBE '{file}')").fetchall()
@@ -642,10 +642,6 @@ class TestCatalog:
         finally:
             monkeypatch.undo()
             time.tzset()
-
-    def test_migrations_are_numbered_without_gaps(self):
-        assert [step.number for step in schema.migrations()] == [1, 2, 3]
-        assert [step.name for step in schema.migrations()] == ["0001_runs", "0002_views", "0003_segments"]
 
     def test_explicit_then_environment_then_default(self, monkeypatch):
         monkeypatch.delenv("NIGHTJAR_WAREHOUSE", raising=False)

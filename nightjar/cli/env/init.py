@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-if TYPE_CHECKING:
-    from nightjar.packages import Scaffold
+from nightjar.packages import Kind, Scaffold, make_environment
+from nightjar.packages import rewrite_readme as write_readme
 
 
 def env_init(
@@ -36,9 +36,6 @@ def env_init(
 
     Examples: nightjar env init my-env | nightjar env init my-env --kind multi-turn --multi-file
     """
-    from nightjar.packages import Kind, make_environment
-    from nightjar.packages import rewrite_readme as write_readme
-
     made = write_readme(name, path, kind=Kind(kind)) if rewrite_readme else None
     made = made or make_environment(name, path, kind=Kind(kind), is_multi_file=multi_file)
     for written in made.paths:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
-if TYPE_CHECKING:
-    from nightjar.packages import Installation
+from nightjar.logs import log_to_stderr
+from nightjar.packages import Installation, InstallOptions, install
 
 
 def env_install(
@@ -48,12 +49,7 @@ def env_install(
 
     Examples: nightjar env install my-env | nightjar env install ./my-env --no-editable | nightjar env install a/my-env
     """
-    from rich.console import Console
-
-    from nightjar.cli.eval.running import set_up_logging
-    from nightjar.packages import InstallOptions, install
-
-    set_up_logging(verbose)
+    log_to_stderr(verbose)
     options = InstallOptions(
         editable=editable,
         upgrade=upgrade,

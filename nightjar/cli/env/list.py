@@ -6,15 +6,17 @@ nightjar env list --json
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from nightjar.packages import EnvironmentPackage
+from nightjar.packages import EnvironmentPackage, list_environments
 
 
 def env_list(
@@ -30,8 +32,6 @@ def env_list(
 
     Examples: nightjar env list | nightjar env list --json
     """
-    from nightjar.packages import list_environments
-
     packages = list_environments(path)
     if as_json:
         typer.echo(json.dumps([_record(package) for package in packages], indent=2))
@@ -55,11 +55,6 @@ def _record(package: EnvironmentPackage) -> dict[str, Any]:
 
 
 def _print_table(packages: Sequence[EnvironmentPackage]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("Environment", "Version"):
         table.add_column(column, no_wrap=True)

@@ -15,7 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-from nightjar.evaluation import Outcome, Run
+from nightjar.engine import Run, runs_under_way
+from nightjar.evaluation import Outcome
 from nightjar.runs import Summary
 from nightjar.warehouse import resolve_warehouse
 from nightjar.warehouse.location import shown
@@ -27,29 +28,17 @@ _SHORTEST_TITLE = 20
 
 
 class RunDisplay:
-    """Shows how far a run is, on stderr: a live bar on a terminal, a line now and then elsewhere.
+    """Shows how far the run of this process is, on stderr: a live bar on a terminal, a line now and then elsewhere.
 
-    A context manager; ``watch`` is told the run when it is open.
+    A context manager, in an event loop; it shows nothing until there is a run.
     """
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
-        self._task: asyncio.Task[None] | None = None
-        self._run: Run | None = None
-
-    @property
-    def is_watching(self) -> bool:
-        """Says whether there is a run."""
-        return self._run is not None
-
-    def watch(self, run: Run) -> None:
-        """Starts to show a run."""
-        self._run = run
-        show = self._show_live if self._console.is_terminal else self._show_lines
-        self._task = asyncio.get_running_loop().create_task(show(run))
 
     def __enter__(self) -> Self:
-        """Shows nothing until there is a run."""
+        """Starts to look for the run."""
+        self._task = asyncio.get_running_loop().create_task(self._show())
         return self
 
     def __exit__(
@@ -59,8 +48,12 @@ class RunDisplay:
         traceback: TracebackType | None,
     ) -> None:
         """Stops showing."""
-        if self._task is not None:
-            self._task.cancel()
+        self._task.cancel()
+
+    async def _show(self) -> None:
+        while not (runs := runs_under_way()):  # noqa: ASYNC110 - it may be opened in another thread
+            await asyncio.sleep(_FRAME_SECONDS)
+        await (self._show_live if self._console.is_terminal else self._show_lines)(runs[0])
 
     async def _show_live(self, run: Run) -> None:
         bar = _Bar(
@@ -106,7 +99,7 @@ class _Bar(Progress):
 
 
 def _title(run: Run) -> str:
-    return f"{run.config.env_id} | {run.config.model}"
+    return f"{run.metadata.env_id} | {run.metadata.model}"
 
 
 def _status(run: Run) -> str:
@@ -127,8 +120,8 @@ def show_outcome(outcome: Outcome) -> None:
     console = Console()
     metadata = outcome.metadata
     panel = Panel(
-        _facts(outcome.summary, metadata["time_ms"]),
-        title=f"{metadata['env_id']} | {metadata['model']}",
+        _summary_table(outcome.summary, metadata.time_ms),
+        title=f"{metadata.env_id} | {metadata.model}",
         subtitle=f"run {outcome.run_id}: {outcome.status}",
         expand=False,
         padding=(1, 2),
@@ -142,7 +135,7 @@ def show_outcome(outcome: Outcome) -> None:
         console.print(f"{label + ':':<11}{text}", highlight=False, markup=False, soft_wrap=True)
 
 
-def _facts(summary: Summary, time_ms: int) -> Table:
+def _summary_table(summary: Summary, time_ms: int) -> Table:
     table = Table.grid(padding=(0, 3))
     table.add_row("Rollouts", f"{summary.scored} of {summary.rollouts} scored")
     table.add_row("Avg reward", _with_error(summary.avg_reward, summary.stderr))

@@ -13,6 +13,7 @@ import typer
 from nightjar.cli.eval.options import MODEL, RESULTS, flag_names, takes_flags
 from nightjar.config import PROVIDERS, RunConfig, find_provider, parameters, parse_run_config
 from nightjar.errors import ConfigError
+from nightjar.logs import log_to_stderr
 
 
 def _option(*flags: str, panel: str = RESULTS, text: str, **kwargs: Any) -> Any:
@@ -78,7 +79,7 @@ def eval_run(
     sampling = {name: value for name, value in limits.items() if value is not None} | (fields["sampling_args"] or {})
     config = _config({**_endpoint(provider), **_given(fields), "sampling_args": sampling})
     mode: running.Mode = "prefect" if prefect else "direct" if direct else "auto"
-    running.set_up_logging(verbose)
+    log_to_stderr(verbose)
     outcome = running.run(config, mode, output_dir, resume, warehouse)
     running.finish(outcome, as_json)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import signal
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,23 +16,13 @@ from nightjar.calling import leave_threads_behind
 from nightjar.cli.eval.display import RunDisplay, show_outcome
 from nightjar.cli.memory import limit_memory
 from nightjar.config import RunConfig
-from nightjar.errors import RunError
-from nightjar.evaluation import Outcome, evaluate, stages, watcher
-from nightjar.hosting.prefect_api import find_prefect_api
+from nightjar.engine import runs_under_way
+from nightjar.evaluation import Outcome, check_warehouse, evaluate
+from nightjar.hosting.flow_runs import evaluate_as_flow
+from nightjar.hosting.server import find_prefect_api
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
 Mode: TypeAlias = Literal["auto", "prefect", "direct"]
-
-
-def set_up_logging(verbose: bool) -> None:
-    """Sends Nightjar's log to stderr: warnings, or everything with ``verbose``."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setLevel(logging.DEBUG if verbose else logging.WARNING)
-    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
-    logger = logging.getLogger("nightjar")
-    logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG if verbose else logging.INFO)
-    logger.propagate = False
 
 
 def run(
@@ -68,16 +56,13 @@ def run(
 async def _run_as_flow(
     config: RunConfig, location: str, output_dir: Path | None, resume: str | None, api_url: str | None
 ) -> Outcome:
-    stages.check_warehouse(Warehouse(location))
-    from nightjar.hosting.prefect_mode import evaluate_as_flow
-
+    check_warehouse(Warehouse(location))
     return await evaluate_as_flow(config, location, output_dir, resume, api_url)
 
 
 def _watched(evaluation: Callable[[], Awaitable[Outcome]]) -> Outcome:
     async def body() -> Outcome:
-        with RunDisplay() as display, _interruptible(display):
-            watcher.set(display.watch)
+        with RunDisplay(), _interruptible():
             try:
                 return await evaluation()
             finally:
@@ -94,7 +79,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def _interruptible(display: RunDisplay) -> Iterator[None]:
+def _interruptible() -> Iterator[None]:
     """Lets Ctrl-C, SIGTERM and a terminal that is closed cancel an open run, and end all else.
 
     A run that is cancelled so is aggregated and published.
@@ -103,7 +88,7 @@ def _interruptible(display: RunDisplay) -> Iterator[None]:
     assert task is not None, "a coroutine that runs is a task"
 
     def interrupt(_number: int, _frame: object) -> None:
-        if not display.is_watching or task.cancelling():
+        if not runs_under_way() or task.cancelling():
             raise KeyboardInterrupt
         task.cancel()
         loop.call_soon_threadsafe(lambda: None)  # wakes the loop
@@ -122,15 +107,9 @@ def _interruptible(display: RunDisplay) -> Iterator[None]:
 def finish(outcome: Outcome, as_json: bool) -> None:
     """Shows how a run ended, and leaves the process with its exit code: 0 when all is scored and published."""
     if as_json:
-        typer.echo(json.dumps({**outcome.metadata, "path": str(outcome.path)}, indent=2))
+        typer.echo(json.dumps({**outcome.metadata.to_json(), "path": str(outcome.path)}, indent=2))
     else:
         show_outcome(outcome)
-    if isinstance(outcome.error, RunError):
-        typer.echo(f"Error: {outcome.error}", err=True)
-    elif outcome.summary.first_error is not None:
-        failed = f"{outcome.summary.failed} of {outcome.summary.rollouts} rollouts failed"
-        typer.echo(f"Error: {failed}. The first: {outcome.summary.first_error.partition(chr(10))[0]}", err=True)
-    if outcome.unpublished is not None:
-        typer.echo(f"Error: {outcome.unpublished}", err=True)
-    has_failed = outcome.status != "completed" or outcome.unpublished is not None
-    raise typer.Exit(130 if outcome.status == "cancelled" else int(has_failed))
+    for reason in outcome.reasons:
+        typer.echo(f"Error: {reason}", err=True)
+    raise typer.Exit(130 if outcome.status == "cancelled" else int(not outcome.is_complete))

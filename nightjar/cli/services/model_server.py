@@ -12,12 +12,11 @@ import signal
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from nightjar.testing import Answerer
+from nightjar.testing import Answerer, ArithmeticSolver, Faults, FixedAnswer, ModelServer, Recording
 
 
 def model_server(
@@ -54,8 +53,6 @@ def model_server(
     It speaks OpenAI chat completions, Responses and legacy completions, Anthropic messages, and vLLM's token
     routes (/v1/chat/completions/tokens, /tokenize). Without --recording or --answer it solves arithmetic.
     """
-    from nightjar.testing import Faults, ModelServer
-
     faults = Faults(
         latency_ms=latency_ms,
         jitter_ms=jitter_ms,
@@ -89,8 +86,6 @@ def model_server(
 
 
 def _choose_answerer(recording: Path | None, answer: str | None, error_rate: float, seed: int) -> tuple[Answerer, str]:
-    from nightjar.testing import ArithmeticSolver, FixedAnswer, Recording
-
     if recording is not None and answer is not None:
         raise typer.BadParameter("Choose one of --recording and --answer.")
     if error_rate and (recording is not None or answer is not None):

@@ -1,9 +1,8 @@
-"""Examines a warehouse, and mends what can be mended without run directories."""
+"""Examines a warehouse, and sets aside what is damaged: its runs are published again from their run directories."""
 
 from __future__ import annotations
 
-from nightjar.warehouse.doctor.diagnosis import Diagnosis, diagnose
-from nightjar.warehouse.doctor.findings import Finding
-from nightjar.warehouse.doctor.fixing import Fixed, fix
+from nightjar.warehouse.doctor.diagnosis import Diagnosis, Finding, diagnose
+from nightjar.warehouse.doctor.mending import Fixed, fix
 
 __all__ = ["Diagnosis", "Finding", "Fixed", "diagnose", "fix"]

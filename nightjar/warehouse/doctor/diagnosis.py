@@ -2,38 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import duckdb
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.doctor.aside import aside_findings
-from nightjar.warehouse.doctor.files import file_faults, page_faults
-from nightjar.warehouse.doctor.findings import (
-    COMPACT,
-    DEEP,
-    FIX,
-    FIX_DEEP,
-    Finding,
-    known_here,
-    number,
-    rebuild_command,
-)
-from nightjar.warehouse.doctor.mending import undescribed
-from nightjar.warehouse.doctor.prices import price_findings
-from nightjar.warehouse.doctor.rows import Contradiction, Totals, examine
-from nightjar.warehouse.doctor.sizes import Sizes, measure
-from nightjar.warehouse.doctor.snapshot import snapshot_fault
-from nightjar.warehouse.doctor.strays import leftovers, stray_findings
-from nightjar.warehouse.reading.damage import Fault, listed
+from nightjar.warehouse.database import reason
+from nightjar.warehouse.doctor.aside import SET_ASIDE, AsideRun, aside_segments, missing_from, older_in, run_dirs_of
+from nightjar.warehouse.doctor.damage import described_segments, file_faults
+from nightjar.warehouse.doctor.rows import Totals, examine_rows
+from nightjar.warehouse.reading.damage import listed
 from nightjar.warehouse.reading.snapshot import NAME
 from nightjar.warehouse.storage.folder import Folder
-from nightjar.warehouse.storage.segments import COMMIT, Catalog, Segment
+from nightjar.warehouse.storage.prices import FILE_NAME as PRICES_NAME
+from nightjar.warehouse.storage.segments import COMMIT, KINDS, Catalog
+from nightjar.warehouse.storage.store import Fault
 from nightjar.warehouse.writing.bulk import Progress, silent
 from nightjar.warehouse.writing.packing import FAN_IN, LARGE_ROLLOUTS, outdated
 
 _TRIES = 5
 _MANY_SMALL = 4 * FAN_IN
+_FEW, _MANY = 3, 10
+_OWN_NAMES = {"segments", NAME, f"{NAME}.wal", PRICES_NAME, SET_ASIDE}
+
+_VERSIONS = "SELECT run_id, version FROM segments.runs"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is not as it should be.
+
+    Attributes:
+        what: what it is, and where.
+        remedy: the command, or what else, that mends it.
+        needs_action: False where it does no harm, or goes away by itself.
+        runs: the runs that it concerns, where it concerns some.
+    """
+
+    what: str
+    remedy: str
+    needs_action: bool = True
+    runs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many bytes there are.
+
+    Attributes:
+        live: in segments that are needed.
+        retired: in segments that nobody needs any more.
+        leftovers: in what dead processes left half written.
+        kinds: of ``live``, by kind of file.
+    """
+
+    live: int = 0
+    retired: int = 0
+    leftovers: int = 0
+    kinds: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -44,8 +74,8 @@ class Diagnosis:
         location: the warehouse.
         totals: how much it holds.
         sizes: in bytes.
-        segments: how many are needed, and how many of these are packs.
-        packs: how many of the segments are packs.
+        segments: how many are needed.
+        packs: how many of these are packs.
         findings: what is not as it should be.
     """
 
@@ -68,124 +98,189 @@ def diagnose(folder: Folder, *, deep: bool = False, progress: Progress = silent)
     Args:
         folder: the warehouse.
         deep: reads all of every file; otherwise footers, and the columns that identify rows.
-        progress: is told how many segments were read, when deep.
+        progress: is told how many segments were read.
 
     Raises:
         WarehouseError: the folder cannot be read, changes all the time, or a newer Nightjar wrote to it.
     """
     for _ in range(_TRIES):
-        diagnosis = _diagnose(folder, _readable_catalog(folder), deep=deep, progress=progress)
-        if diagnosis is not None:
+        catalog, faults = described_segments(folder)
+        faults += file_faults(folder, catalog, deep=deep, progress=progress)
+        diagnosis = _diagnosis(folder, catalog, faults, deep=deep)
+        examined = {*catalog.needed, *(fault.segment_id for fault in faults)}
+        if all((folder.segments_path / name).is_dir() for name in examined):
             return diagnosis
     raise WarehouseError(f"The warehouse {folder} changes while it is examined. Try again later.")
 
 
-def _diagnose(folder: Folder, catalog: Catalog, *, deep: bool, progress: Progress) -> Diagnosis | None:
-    """Examines a catalog; None when another process has removed a segment of it meanwhile."""
-    undescribed_segments = undescribed(folder)
-    needed = [segment for name, segment in sorted(catalog.segments.items()) if name not in catalog.retired]
-    faults = _faults(folder, needed, deep=deep, progress=progress)
+def _diagnosis(folder: Folder, catalog: Catalog, faults: Sequence[Fault], *, deep: bool) -> Diagnosis:
     faulty = {fault.segment_id for fault in faults}
-    sound = _without(catalog, faulty)
+    sound = Catalog.of(one for name, one in catalog.needed.items() if name not in faulty) if faulty else catalog
     totals, row_findings = _examine_rows(folder, sound, deep=deep)
-    left = leftovers(folder)
-    examined = [*(segment.segment_id for segment in needed), *undescribed_segments]
-    if not all((folder.segments_path / name).is_dir() for name in examined):
-        return None
+    needed, left = catalog.needed.values(), folder.leftovers()
     return Diagnosis(
         location=str(folder),
         totals=totals,
-        sizes=measure(folder, catalog, [one for one in needed if one.segment_id not in faulty], left),
+        sizes=Sizes(
+            live=sum(segment.size for segment in needed),
+            retired=sum(segment.size for segment in catalog.retired.values()),
+            leftovers=sum(map(_length, left)),
+            kinds={kind: sum(segment.sizes[kind] for segment in needed) for kind in KINDS},
+        ),
         segments=len(needed),
         packs=sum(segment.is_pack for segment in needed),
         findings=[
-            *(_description_finding(folder, name, what) for name, what in undescribed_segments.items()),
             *(_file_finding(folder, catalog, fault) for fault in faults),
-            *price_findings(folder),
+            *_price_findings(folder),
             *row_findings,
-            *aside_findings(folder, catalog),
-            *stray_findings(folder),
-            *_small_findings(folder, catalog),
-            *_outdated_findings(folder, catalog),
-            *_snapshot_findings(folder, catalog, sound),
+            *_aside_findings(folder, catalog),
+            *_stray_findings(folder, left),
+            *_compact_findings(folder, catalog),
+            *([] if faulty or not catalog.segments else _snapshot_findings(folder, catalog)),
         ],
     )
 
 
-def _faults(folder: Folder, needed: Sequence[Segment], *, deep: bool, progress: Progress) -> list[Fault]:
-    faults = list(file_faults(folder, needed))
-    if deep:
-        faulty = {fault.segment_id for fault in faults}
-        faults += page_faults(folder, [segment for segment in needed if segment.segment_id not in faulty], progress)
-    return faults
-
-
-def _readable_catalog(folder: Folder) -> Catalog:
-    """The catalog without the segments whose ``segment.json`` cannot be read."""
-    segments = []
-    for path in folder.segments_path.glob(f"[!.]*/{COMMIT}"):
-        with suppress(OSError, WarehouseError):
-            segments.append(Segment.load(path.parent.name, path.read_bytes()))
-    return Catalog.of(segments)
-
-
-def _without(catalog: Catalog, names: set[str]) -> Catalog:
-    """The catalog of what counts, less some segments; what they replaced does not count again."""
-    if not names:
-        return catalog
-    gone = names | catalog.retired.keys()
-    return Catalog.of(segment for name, segment in catalog.segments.items() if name not in gone)
-
-
-def _description_finding(folder: Folder, name: str, what: str) -> Finding:
-    return Finding(f"Segment {name!r} does not count: {what}", folder.command(FIX))
-
-
 def _file_finding(folder: Folder, catalog: Catalog, fault: Fault) -> Finding:
     runs = tuple(sorted(name for name, holder in catalog.holders.items() if holder.segment_id == fault.segment_id))
-    what = f"Segment {fault.segment_id!r} ({listed(runs)}): {fault.kind}.parquet {fault.what}"
+    what = f"Segment {fault.segment_id!r} ({listed(runs)}): {fault.file} {fault.what}"
+    if fault.file == COMMIT and fault.segment_id not in catalog.segments:
+        what = f"Segment {fault.segment_id!r} does not count: {fault.file} {fault.what}"
     if not fault.is_damage:
         return Finding(what, "give yourself the right to read it, or look after the disk", runs=runs)
-    return Finding(what, folder.command(FIX_DEEP if fault.is_hidden else FIX), runs=runs)
+    return Finding(what, folder.command("doctor --fix --deep" if fault.is_hidden else "doctor --fix"), runs=runs)
 
 
 def _examine_rows(folder: Folder, sound: Catalog, *, deep: bool) -> tuple[Totals, list[Finding]]:
     try:
-        totals, contradictions = examine(folder, sound)
+        totals, contradictions = examine_rows(folder, sound)
     except WarehouseError as error:
-        remedy = rebuild_command(folder, []) if deep else folder.command(DEEP)
+        remedy = _rebuild_command(folder, []) if deep else folder.command("doctor --deep")
         return Totals(runs=len(sound.holders)), [Finding(str(error), remedy)]
-    return totals, [_row_finding(folder, contradiction) for contradiction in contradictions]
+    return totals, [
+        Finding(
+            f"Run {run_id!r}: {what}",
+            _rebuild_command(folder, run_dirs_of([AsideRun(run_dir=run_dir)])),
+            runs=(run_id,),
+        )
+        for run_id, what, run_dir in contradictions
+    ]
 
 
-def _row_finding(folder: Folder, found: Contradiction) -> Finding:
-    rebuild = rebuild_command(folder, known_here([found.run_dir]))
-    remedy = folder.command(FIX) if found.is_of_description else rebuild
-    return Finding(f"Run {found.run_id!r}: {found.what}", remedy, runs=(found.run_id,))
+def _rebuild_command(folder: Folder, run_dirs: Sequence[str]) -> str:
+    return folder.command(f"rebuild {_places(run_dirs) or 'FOLDER…'}")
 
 
-def _small_findings(folder: Folder, catalog: Catalog) -> Iterator[Finding]:
+def _publish_command(folder: Folder, run_dirs: Sequence[str]) -> str:
+    """The line to type that publishes runs anew; in it, RUN_DIR stands for what is not known here."""
+    if len(run_dirs) == 1:
+        return f"nightjar publish {shlex.quote(run_dirs[0])} --warehouse {shlex.quote(str(folder))}"
+    return folder.command(f"import {_places(run_dirs) or 'RUN_DIR…'}")
+
+
+def _places(run_dirs: Sequence[str]) -> str:
+    """Names run directories in a command; where there are many, the folders that they are in."""
+    named = run_dirs if len(run_dirs) <= _MANY else sorted({str(Path(path).parent) for path in run_dirs})
+    return " ".join(map(shlex.quote, named))
+
+
+def _price_findings(folder: Folder) -> Iterator[Finding]:
+    try:
+        folder.prices()
+    except WarehouseError as error:
+        again = folder.command("prices set MODEL --input PRICE --output PRICE")
+        yield Finding(str(error), f"mend this line in an editor; or remove the file, then for each model: {again}")
+
+
+def _aside_findings(folder: Folder, catalog: Catalog) -> Iterator[Finding]:
+    """Yields which runs are missing, or older than they were, since a segment was set aside."""
+    for path, runs in aside_segments(folder):
+        where = f"since a damaged segment was set aside: {path}"
+        missing, older = missing_from(catalog, runs), older_in(catalog, runs)
+        if not runs:
+            remedy = f"{_rebuild_command(folder, [])} with all run directories, then remove what was set aside"
+            yield Finding(f"An unknown run is missing {where}", remedy)
+        if missing:
+            what = f"{_capital(listed(missing))} {'is' if len(missing) == 1 else 'are'} missing {where}"
+            yield Finding(what, _publish_remedy(folder, missing), runs=tuple(sorted(missing)))
+        if older:
+            what = f"{_capital(listed(older))} count{'s' * (len(older) == 1)} as of an earlier moment {where}"
+            remedy = f"{_publish_remedy(folder, older)}; or accept it, and remove {path}"
+            yield Finding(what, remedy, runs=tuple(sorted(older)))
+        if runs and not missing and not older:
+            what = f"{path} was damaged and set aside; its runs are all there again"
+            yield Finding(what, "remove it", needs_action=False, runs=tuple(sorted(runs)))
+
+
+def _publish_remedy(folder: Folder, runs: Mapping[str, AsideRun]) -> str:
+    here = run_dirs_of(runs.values())
+    if len(here) == len(runs):
+        return _publish_command(folder, here)
+    elsewhere = sorted(run.run_dir or f"of {run_id!r}" for run_id, run in runs.items() if not run.is_here)
+    named = ", ".join(elsewhere[:_FEW]) + (" …" if len(elsewhere) > _FEW else "")
+    return (
+        f"{_publish_command(folder, here or ['RUN_DIR'])}{', and so' if here else ','} from wherever it is now the run "
+        f"directory {named}; where there is none any more, remove what was set aside"
+    )
+
+
+def _stray_findings(folder: Folder, left: Sequence[Path]) -> Iterator[Finding]:
+    """Yields what does not belong there; it does no harm."""
+    if left:
+        megabytes = sum(map(_length, left)) / 1e6
+        what = f"{len(left):,} leftover{'s' * (len(left) > 1)} of killed processes, {megabytes:,.1f} MB"
+        yield Finding(what, folder.command("doctor --fix"), needs_action=False)
+    known = {COMMIT, *(f"{kind}.parquet" for kind in KINDS)}
+    top = [path for path in folder.path.glob("[!.]*") if path.name not in _OWN_NAMES and path.suffix != ".lock"]
+    files = [path for path in folder.segments_path.glob("[!.]*") if not path.is_dir()]
+    within = [path for path in folder.segments_path.glob("[!.]*/*") if path.name not in known]
+    for path in sorted([*top, *files, *within]):
+        yield Finding(f"{path} is not Nightjar's", "remove it, if nobody needs it", needs_action=False)
+
+
+def _compact_findings(folder: Folder, catalog: Catalog) -> Iterator[Finding]:
     small = [segment for segment in catalog.live.values() if segment.rows["rollouts"] < LARGE_ROLLOUTS]
     if len(small) > _MANY_SMALL:
         what = f"{len(small):,} small segments slow queries down"
-        yield Finding(what, folder.command(COMPACT), needs_action=False)
-
-
-def _outdated_findings(folder: Folder, catalog: Catalog) -> Iterator[Finding]:
-    runs = outdated(catalog)
-    if runs:
+        yield Finding(what, folder.command("compact"), needs_action=False)
+    if runs := outdated(catalog):
         packs = [catalog.segments[name] for name in runs]
         gain = sum(pack.size * runs[pack.segment_id] / len(pack.versions) for pack in packs)
-        count = sum(runs.values())
-        were = "was" if count == 1 else "were"
-        what = f"{number(count, 'run')} in large packs {were} published again: about {gain / 1e6:,.1f} MB to gain"
-        yield Finding(what, folder.command(COMPACT), needs_action=False)
+        what = f"{_subject(sum(runs.values()))} published again: about {gain / 1e6:,.1f} MB to gain"
+        yield Finding(what, folder.command("compact"), needs_action=False)
 
 
-def _snapshot_findings(folder: Folder, catalog: Catalog, sound: Catalog) -> Iterator[Finding]:
-    """Yields what is wrong with the database file, unless that is the damage of a segment that it shows."""
-    if not catalog.segments or sound is not catalog:
+def _snapshot_findings(folder: Folder, catalog: Catalog) -> Iterator[Finding]:
+    """Yields why the database file cannot be opened, or that it does not show what counts."""
+    path, remedy = folder.path / NAME, folder.command("doctor --fix")
+    if Path(f"{path}.wal").exists():
+        yield Finding(f"{path} has a write-ahead file beside it, left by a program that wrote to it", remedy)
         return
-    fault = snapshot_fault(folder, catalog)
-    if fault is not None:
-        yield Finding(f"{folder.path / NAME} {fault.what}", folder.command(FIX), needs_action=not fault.is_usable)
+    if not path.is_file():
+        yield Finding(f"{path} is missing", remedy)
+        return
+    try:
+        with closing(duckdb.connect(str(path), read_only=True)) as connection:
+            shown = dict(connection.execute(_VERSIONS).fetchall())
+    except (duckdb.Error, OSError) as error:
+        yield Finding(f"{path} cannot be used: {reason(error) if isinstance(error, duckdb.Error) else error}", remedy)
+        return
+    if shown != {run_id: segment.versions[run_id] for run_id, segment in catalog.holders.items()}:
+        yield Finding(f"{path} does not show the newest runs", remedy, needs_action=False)
+
+
+def _subject(runs: int) -> str:
+    return "1 run in large packs was" if runs == 1 else f"{runs:,} runs in large packs were"
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _length(path: Path) -> int:
+    """How many bytes a file, or all files in a folder, have."""
+    total = 0
+    for file in path.rglob("*") if path.is_dir() else [path]:
+        with suppress(OSError):
+            total += file.lstat().st_size
+    return total

@@ -1,109 +1,103 @@
-"""Brings segments back whose ``segment.json`` is missing or damaged, and sets aside those that cannot be.
-
-One ``segment.json`` or Parquet file that cannot be read keeps everybody from all of the warehouse. What a
-``segment.json`` says is in the Parquet files as well, except what the segment replaces and when it was written.
-"""
+"""Sets damaged segments aside, and publishes their runs again from the run directories that are on this machine."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import duckdb
-import orjson
 
-from nightjar.errors import WarehouseError
-from nightjar.runs.jsonl import replace_file
 from nightjar.warehouse.database import connect_scratch, explained, parquet
-from nightjar.warehouse.doctor.files import is_readable
+from nightjar.warehouse.doctor.aside import missing_from, older_in, run_dirs_of, runs_in, set_aside
+from nightjar.warehouse.doctor.damage import described_segments, file_faults
 from nightjar.warehouse.reading.relations import selection
+from nightjar.warehouse.reading.snapshot import write_snapshot
 from nightjar.warehouse.storage.folder import Folder
-from nightjar.warehouse.storage.segments import COMMIT, KINDS, SCHEMA, Segment, digest_of, is_pack_id
-from nightjar.warehouse.writing.packing import new_pack_id
-from nightjar.warehouse.writing.publishing import write_files
-
-SET_ASIDE = "damaged"
-"""The folder, beside ``segments``, of segments that cannot be read."""
-
-_UNKNOWN = "unknown"
+from nightjar.warehouse.storage.segments import KINDS, Catalog, is_pack_id
+from nightjar.warehouse.writing.bulk import Progress, publish_all, silent
+from nightjar.warehouse.writing.packing import alone_in, new_pack_id, remove_retired
+from nightjar.warehouse.writing.publishing import PublishReport, write_files
 
 
-def undescribed(folder: Folder) -> dict[str, str]:
-    """Returns the segments whose ``segment.json`` cannot be used, by name, and what is wrong with it.
+@dataclass
+class Fixed:
+    """What was mended.
 
-    Raises:
-        WarehouseError: a newer Nightjar wrote a segment, or it may not be read by this user.
+    Attributes:
+        set_aside: damaged segments to where they were moved; they do not count any more.
+        examples_kept: those of them whose examples are there still, because later segments rely on them.
+        published: the runs that were published again.
+        failures: run directory to why it could not be published.
     """
-    names = sorted(path.name for path in folder.segments_path.glob("[!.]*") if path.is_dir())
-    faults = ((name, _fault(folder, name)) for name in names)
-    return {name: fault for name, fault in faults if fault is not None}
+
+    set_aside: dict[str, Path] = field(default_factory=dict)
+    examples_kept: list[str] = field(default_factory=list)
+    published: list[str] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
 
 
-def mend(folder: Folder, name: str, replaces: Sequence[str] | None = None) -> bool:
-    """Writes the ``segment.json`` of a segment anew from its other files.
+def fix(folder: Folder, *, deep: bool = False, progress: Progress = silent) -> Fixed:
+    """Sets damaged segments aside and publishes their runs again, removes leftovers, and writes the snapshot anew.
 
     Args:
         folder: the warehouse.
-        name: of the segment.
-        replaces: the segments that it was made of; None where that is not known.
-
-    Returns:
-        Whether its files could all be read.
-    """
-    path = folder.segments_path / name
-    try:
-        segment = _described(path, name)
-    except (duckdb.Error, UnicodeDecodeError, OSError):
-        return False
-    if replaces is not None:
-        segment = replace(segment, replaces=tuple(replaces))
-    is_something = bool(segment.versions) or segment.is_pack
-    if not is_something or not is_readable(folder, replace(segment, digests={})):
-        return False
-    replace_file(path / COMMIT, [segment.dump()])
-    (path / COMMIT).chmod(0o444)
-    return True
-
-
-def set_aside(folder: Folder, name: str) -> Path:
-    """Moves a segment to where it does not count, and returns where that is.
+        deep: looks for damage in all of every file.
+        progress: is told how many segments were read.
 
     Raises:
-        WarehouseError: it cannot be moved.
+        WarehouseError: another process is packing, the folder cannot be written, or a newer Nightjar wrote to it.
     """
-    target = folder.path / SET_ASIDE / name
-    try:
-        target.parent.mkdir(exist_ok=True)
-        while target.exists():
-            target = target.with_name(f"{target.name}-")
-        return (folder.segments_path / name).rename(target)
-    except OSError as error:
-        raise WarehouseError(f"Cannot set aside segment {name!r}: {error.strerror}") from error
+    fixed = set_damaged_aside(folder, deep=deep, progress=progress)
+    catalog = folder.catalog()
+    runs = {run_id: run for path in fixed.set_aside.values() for run_id, run in runs_in(path).items()}
+    gone = missing_from(catalog, runs) | older_in(catalog, runs)
+    for run_dir, outcome in publish_all(folder, [Path(path) for path in run_dirs_of(gone.values())]):
+        if isinstance(outcome, PublishReport):
+            fixed.published.append(outcome.run_id)
+        else:
+            fixed.failures[str(run_dir)] = str(outcome)
+    write_snapshot(folder)
+    return fixed
 
 
-def keep_examples(folder: Folder, name: str, path: Path) -> bool:
-    """Puts the examples of a pack that was set aside into the warehouse again: later packs rely on them.
+def set_damaged_aside(folder: Folder, *, deep: bool, progress: Progress = silent) -> Fixed:
+    """Moves damaged segments to the folder ``damaged``, and removes what nobody needs; nobody packs meanwhile.
 
     Args:
         folder: the warehouse.
-        name: of the pack.
-        path: where it is now.
-
-    Returns:
-        Whether they could be read.
+        deep: looks for damage in all of every file.
+        progress: is told how many segments were read.
 
     Raises:
-        WarehouseError: the disk is full or broken.
+        WarehouseError: another process is packing, the folder cannot be written, or a newer Nightjar wrote to it.
     """
-    examples = path / "examples.parquet"
+    fixed = Fixed()
+    with alone_in(folder):
+        catalog, faults = described_segments(folder)
+        faults += file_faults(folder, catalog, deep=deep, progress=progress)
+        for name in dict.fromkeys(fault.segment_id for fault in faults if fault.is_damage):
+            if (folder.segments_path / name).is_dir():  # else somebody has removed it meanwhile
+                _set_aside(folder, catalog, name, fixed)
+        remove_retired(folder)
+    return fixed
+
+
+def _set_aside(folder: Folder, catalog: Catalog, name: str, fixed: Fixed) -> None:
+    segment = catalog.segments.get(name)
+    is_doubtful = segment is not None and any(folder.faults([segment], ["examples"], deep=True))
+    path = set_aside(folder, name)
+    fixed.set_aside[name] = path
+    if is_pack_id(name) and not is_doubtful and _keep_examples(folder, name, path / "examples.parquet"):
+        fixed.examples_kept.append(name)
+
+
+def _keep_examples(folder: Folder, name: str, examples: Path) -> bool:
+    """Puts the examples of a pack into the warehouse again: later packs rely on them. Says whether they can be read."""
     if not examples.is_file():
         return False
-    relations = {kind: selection(kind, [], folder.file) for kind in KINDS}
-    relations["examples"] = f"FROM {parquet(examples)}"
+    relations = {kind: selection(kind, [], folder.file) for kind in KINDS} | {"examples": f"FROM {parquet(examples)}"}
     with (
         TemporaryDirectory(prefix="nightjar-") as spill,
         folder.scratch() as scratch,
@@ -112,12 +106,7 @@ def keep_examples(folder: Folder, name: str, path: Path) -> bool:
     ):
         try:
             kept = write_files(
-                connection,
-                scratch,
-                segment_id=new_pack_id(),
-                versions={},
-                relations=relations,
-                replaces=[name],
+                connection, scratch, segment_id=new_pack_id(), versions={}, relations=relations, replaces=[name]
             )
         except (duckdb.Error, UnicodeDecodeError) as error:
             if isinstance(error, duckdb.IOException | duckdb.OutOfMemoryException):
@@ -125,49 +114,3 @@ def keep_examples(folder: Folder, name: str, path: Path) -> bool:
             return False
         folder.commit(kept, scratch)
     return True
-
-
-def _fault(folder: Folder, name: str) -> str | None:
-    try:
-        content = (folder.segments_path / name / COMMIT).read_bytes()
-    except PermissionError as error:
-        raise folder.unreadable(name, error) from error
-    except OSError as error:
-        return f"{COMMIT}: {error.strerror}"
-    try:
-        Segment.load(name, content)
-    except WarehouseError as error:
-        if _is_newer(content):
-            raise
-        return str(error)
-    return None
-
-
-def _is_newer(content: bytes) -> bool:
-    try:
-        return int(orjson.loads(content)["schema"]) > SCHEMA
-    except (ValueError, TypeError, KeyError):
-        return False
-
-
-def _described(path: Path, name: str) -> Segment:
-    files = {kind: path / f"{kind}.parquet" for kind in KINDS}
-    with TemporaryDirectory(prefix="nightjar-") as spill, closing(connect_scratch(Path(spill))) as connection:
-        rows = {kind: _rows(connection, file) for kind, file in files.items()}
-        found = connection.execute(f"SELECT run_id, version FROM {parquet(files['runs'])}")  # noqa: S608
-        versions = dict(found.fetchall())
-    return Segment(
-        segment_id=name,
-        versions=versions,
-        rows=rows,
-        sizes={kind: file.stat().st_size for kind, file in files.items()},
-        created_at=datetime.fromtimestamp(files["runs"].stat().st_mtime, UTC),
-        nightjar_version=_UNKNOWN,
-        replaces=() if len(versions) == 1 and not is_pack_id(name) else (_UNKNOWN,),
-        digests={kind: digest_of(file) for kind, file in files.items()},
-    )
-
-
-def _rows(connection: duckdb.DuckDBPyConnection, file: Path) -> int:
-    [(rows,)] = connection.execute(f"SELECT count(*) FROM {parquet(file)}").fetchall()  # noqa: S608
-    return int(rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from urllib.parse import quote
@@ -55,55 +55,48 @@ def write_csv(
     source: ExportConnection, folder: Path, runs: Sequence[ExportedRun], tables: Sequence[str], progress: Progress
 ) -> Counts:
     """Writes ``{table}.csv``, with a header; maps, lists and JSON are JSON text."""
-    writer = _LineWriter(source, folder, "csv", lambda is_first: f"FORMAT csv, HEADER {is_first}")
-    return writer.write(runs, tables, _for_csv, progress)
+    statements = {table: _for_csv(source, table) for table in tables}
+    return _write_lines(source, folder, runs, statements, "csv", progress)
 
 
 def write_jsonl(
     source: ExportConnection, folder: Path, runs: Sequence[ExportedRun], tables: Sequence[str], progress: Progress
 ) -> Counts:
     """Writes ``{table}.jsonl``; rollouts are as in ``results.jsonl``, with their ``run_id``."""
-    writer = _LineWriter(source, folder, "jsonl", lambda _: "FORMAT json")
-    return writer.write(runs, tables, _for_jsonl, progress)
+    statements = {table: _for_jsonl(source, table) for table in tables}
+    return _write_lines(source, folder, runs, statements, "jsonl", progress)
 
 
-class _LineWriter:
-    """Writes one text file a table, part by part."""
+def _write_lines(
+    source: ExportConnection,
+    folder: Path,
+    runs: Sequence[ExportedRun],
+    statements: Mapping[str, str],
+    suffix: str,
+    progress: Progress,
+) -> Counts:
+    """Writes one text file a table, part by part; a table's statement gives what is selected of it."""
+    counts: Counts = dict.fromkeys(statements, 0)
+    parts = list(source.slices(runs))
+    for done, run_ids in enumerate(parts, start=1):
+        source.narrow(run_ids)
+        for table in _of_runs(list(statements)):
+            statement = f"{statements[table]} ORDER BY {TABLES[table]}"
+            counts[table] += _append(source, statement, folder / f"{table}.{suffix}")
+        progress(done, len(parts))
+    for statement in _example_statements(source, runs, list(statements), statements.get("examples", "")):
+        counts["examples"] += _append(source, statement, folder / f"examples.{suffix}")
+    return counts
 
-    def __init__(self, source: ExportConnection, folder: Path, suffix: str, options: Callable[[bool], str]) -> None:
-        self._source = source
-        self._folder = folder
-        self._suffix = suffix
-        self._options = options
 
-    def write(
-        self,
-        runs: Sequence[ExportedRun],
-        tables: Sequence[str],
-        statement_for: Callable[[ExportConnection, str], str],
-        progress: Progress,
-    ) -> Counts:
-        """Writes all tables; ``statement_for`` gives what is selected of one."""
-        counts: Counts = dict.fromkeys(tables, 0)
-        statements = {table: statement_for(self._source, table) for table in tables}
-        parts = list(self._source.slices(runs))
-        for done, run_ids in enumerate(parts, start=1):
-            self._source.narrow(run_ids)
-            for table in _of_runs(tables):
-                counts[table] += self._append(table, f"{statements[table]} ORDER BY {TABLES[table]}")
-            progress(done, len(parts))
-        for statement in _example_statements(self._source, runs, tables, statements.get("examples", "")):
-            counts["examples"] += self._append("examples", statement)
-        return counts
-
-    def _append(self, table: str, statement: str) -> int:
-        path = self._folder / f"{table}.{self._suffix}"
-        part = path.with_name(f".{path.name}.part")
-        rows = _copy(self._source, statement, part, self._options(not path.exists()))
-        with path.open("ab") as file, part.open("rb") as written:
-            shutil.copyfileobj(written, file, 1 << 20)
-        part.unlink()
-        return rows
+def _append(source: ExportConnection, statement: str, path: Path) -> int:
+    part = path.with_name(f".{path.name}.part")
+    options = f"FORMAT csv, HEADER {not path.exists()}" if path.suffix == ".csv" else "FORMAT json"
+    rows = _copy(source, statement, part, options)
+    with path.open("ab") as file, part.open("rb") as written:
+        shutil.copyfileobj(written, file, 1 << 20)
+    part.unlink()
+    return rows
 
 
 def _of_runs(tables: Sequence[str]) -> list[str]:

@@ -10,10 +10,8 @@ import duckdb
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import quoted
-from nightjar.warehouse.reading.querying import run_query
-from nightjar.warehouse.reading.reader import Reader
+from nightjar.warehouse.reading.reader import ask_once
 from nightjar.warehouse.reading.relations import define_prices, selection, views_script
-from nightjar.warehouse.reading.time_limit import TimeLimit
 from nightjar.warehouse.storage.segments import Catalog, Segment, Source
 from nightjar.warehouse.storage.store import Store
 
@@ -65,15 +63,12 @@ def choose_runs(store: Store, chosen: Selection) -> list[ExportedRun]:
     """
     sql = _RUNS.format(condition=chosen.where or "true")
     values = {"suite": chosen.suite, "run_ids": list(chosen.run_ids) or None}
-    reader, limit = Reader(store), TimeLimit()
     try:
-        found = reader.ask(lambda connection: run_query(connection, sql, values, limit))
+        found = ask_once(store, sql, values)
     except WarehouseError as error:
         if chosen.where is None:
             raise
         raise WarehouseError(f"Cannot use the condition {chosen.where!r}: {error}") from error
-    finally:
-        reader.close()
     _refuse_unknown(store, chosen.run_ids)
     if not found.rows:
         raise WarehouseError(f"No run in {store} meets what was asked for. See: nightjar sql 'FROM runs'")
@@ -87,6 +82,9 @@ class ExportConnection:
         store: the warehouse.
         catalog: where the runs are.
         connection: in which schema ``segments`` is made.
+
+    Raises:
+        WarehouseError: (also its methods) a run has been removed since it was chosen.
     """
 
     def __init__(self, store: Store, catalog: Catalog, connection: duckdb.DuckDBPyConnection) -> None:
@@ -100,11 +98,7 @@ class ExportConnection:
         connection.execute(views_script())
 
     def narrow(self, run_ids: Sequence[str]) -> None:
-        """Makes the connection see these runs and no others, with the examples that they use.
-
-        Raises:
-            WarehouseError: one of them has been removed since it was chosen.
-        """
+        """Makes the connection see these runs and no others, with the examples that they use."""
         catalog = self._catalog
         holders = {holder.segment_id: holder for holder in map(self._holder, run_ids)}
         sources = [Source((name,), catalog.dead_runs(segment)) for name, segment in sorted(holders.items())]
@@ -115,11 +109,7 @@ class ExportConnection:
         self._define("examples", _example_sources(catalog, sources), used)
 
     def slices(self, runs: Sequence[ExportedRun]) -> Iterator[tuple[str, ...]]:
-        """Yields the runs in parts of a size, those together that are read from one segment.
-
-        Raises:
-            WarehouseError: one of them has been removed since it was chosen.
-        """
+        """Yields the runs in parts of a size, those together that are read from one segment."""
         by_segment: dict[str, list[ExportedRun]] = defaultdict(list)
         for run in runs:
             by_segment[self._holder(run.run_id).segment_id].append(run)

@@ -27,7 +27,7 @@ from importlib import resources
 from typing import Any
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.reading.parameters import fitting
+from nightjar.warehouse.reading.statements import fitting
 
 _WORD = re.compile(r"\s*([A-Za-z][\w-]*)\s*;?\s*")
 _PARAMETER = re.compile(
@@ -186,10 +186,6 @@ def find_query(name: str) -> NamedQuery:
 
     Raises:
         WarehouseError: there is none.
-
-    Example:
-        >>> find_query("hardest").usage
-        'env [model] [limit=20]'
     """
     queries = named_queries()
     if name in queries:
@@ -209,12 +205,7 @@ def named_queries() -> dict[str, NamedQuery]:
 
 
 def parse_query(name: str, text: str) -> NamedQuery:
-    r"""Reads what a file says about its query.
-
-    Example:
-        >>> parse_query("runs_of", "-- The runs of a model.\n--\n-- $model: its name\nFROM runs").usage
-        'model'
-    """
+    """Reads what a file says about its query."""
     comments = []
     for line in text.splitlines():
         if not line.startswith("--"):

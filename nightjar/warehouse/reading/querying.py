@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,9 +15,8 @@ import duckdb
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import MEMORY_LIMIT, SPILL_LIMIT, explained, quoted
-from nightjar.warehouse.reading.memory import bounded_memory
 from nightjar.warehouse.reading.reading_only import one_reading, one_statement
-from nightjar.warehouse.reading.time_limit import TimeLimit
+from nightjar.warehouse.reading.running import TimeLimit, bounded_memory, run_stoppable
 from nightjar.warehouse.storage.store import Readable
 
 if TYPE_CHECKING:
@@ -115,18 +115,8 @@ def run_query(
     Raises:
         WarehouseError: it is not one reading statement, DuckDB refuses it, it takes too long, or answers too much.
     """
-    with _checked(connection, sql, limit) as statement:
-        return _answer(connection.execute(statement, parameters))
-
-
-def run_statement(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters | None) -> QueryResult:
-    """Runs any one statement, as long as it takes.
-
-    Raises:
-        WarehouseError: it is more than one statement, DuckDB refuses it, or it answers too much.
-    """
-    with explained("The statement failed"):
-        return _answer(connection.execute(one_statement(connection, sql), parameters))
+    with _bounded(connection, sql) as statement:
+        return run_stoppable(lambda: _answer(connection.execute(statement, parameters)), connection, limit)
 
 
 def run_arrow_query(
@@ -136,14 +126,32 @@ def run_arrow_query(
     limit: TimeLimit,
 ) -> pa.Table:
     """Runs one statement on a locked connection, and returns an Arrow table; raises like ``run_query``."""
+    with _bounded(connection, sql) as statement:
+        return run_stoppable(lambda: _arrow_answer(connection, statement, parameters), connection, limit)
+
+
+def run_statement(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters | None) -> QueryResult:
+    """Runs any one statement, as long as it takes.
+
+    Raises:
+        WarehouseError: it is more than one statement, DuckDB refuses it, or it answers too much.
+    """
+    with explained("The statement failed"):
+        statement = one_statement(connection, sql)
+        limit = TimeLimit(math.inf)
+        return run_stoppable(lambda: _answer(connection.execute(statement, parameters)), connection, limit)
+
+
+def _arrow_answer(
+    connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement, parameters: Parameters | None
+) -> pa.Table:
     import pyarrow as pa
 
-    with _checked(connection, sql, limit) as statement:
-        reader = connection.sql(statement, params=parameters).to_arrow_reader(_CHUNK_ROWS)
-        try:
-            return pa.Table.from_batches(_within_size(reader), reader.schema)
-        except OSError as error:  # what Arrow makes of DuckDB's errors
-            raise _ARROW_ERRORS.get(str(error).partition(" Error: ")[0], duckdb.Error)(str(error)) from error
+    reader = connection.sql(statement, params=parameters).to_arrow_reader(_CHUNK_ROWS)
+    try:
+        return pa.Table.from_batches(_within_size(reader), reader.schema)
+    except OSError as error:  # what Arrow makes of DuckDB's errors
+        raise _ARROW_ERRORS.get(str(error).partition(" Error: ")[0], duckdb.Error)(str(error)) from error
 
 
 def _answer(cursor: duckdb.DuckDBPyConnection) -> QueryResult:
@@ -162,21 +170,16 @@ def _within_size(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
 
 @contextmanager
-def _checked(connection: duckdb.DuckDBPyConnection, sql: str, limit: TimeLimit) -> Iterator[duckdb.Statement]:
+def _bounded(connection: duckdb.DuckDBPyConnection, sql: str) -> Iterator[duckdb.Statement]:
     with explained("The query failed"):
         statement = one_reading(connection, sql)
-        with _enough_memory(), limit.stopping(connection), bounded_memory(LARGEST_PROCESS_BYTES):
-            yield statement
-
-
-@contextmanager
-def _enough_memory() -> Iterator[None]:
-    try:
-        yield
-    except (MemoryError, duckdb.OutOfMemoryException) as error:
-        raise WarehouseError(
-            f"The query takes too much memory, or more than {SPILL_LIMIT} of disk. Narrow it, or take it apart."
-        ) from error
+        try:
+            with bounded_memory(LARGEST_PROCESS_BYTES):
+                yield statement
+        except (MemoryError, duckdb.OutOfMemoryException) as error:
+            raise WarehouseError(
+                f"The query takes too much memory, or more than {SPILL_LIMIT} of disk. Narrow it, or take it apart."
+            ) from error
 
 
 def _fetch(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:

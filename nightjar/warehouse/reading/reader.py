@@ -10,6 +10,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TypeVar
@@ -19,9 +20,9 @@ import duckdb
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import explained, transaction
 from nightjar.warehouse.reading.damage import damage_named
-from nightjar.warehouse.reading.querying import connect_locked
+from nightjar.warehouse.reading.querying import Parameters, QueryResult, connect_locked, run_query
 from nightjar.warehouse.reading.relations import define
-from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.reading.running import TimeLimit
 from nightjar.warehouse.storage.segments import COMMIT, Catalog
 from nightjar.warehouse.storage.store import Store
 
@@ -54,7 +55,7 @@ def read_patiently(store: Store, operation: Callable[[Look], Answer]) -> Answer:
         try:
             return operation(look)
         except WarehouseError as error:
-            if not _is_removed(error.__cause__) or store.catalog().segments.keys() == seen.segments.keys():
+            if not isinstance(error.__cause__, duckdb.Error) or store.catalog().segments.keys() == seen.segments.keys():
                 raise
     return operation(look)
 
@@ -91,9 +92,7 @@ class Reader:
             with damage_named(self._store, is_users=True):
                 return question(cursor)
         except WarehouseError as error:
-            if _is_removed(error.__cause__):
-                self._defined = None
-            elif isinstance(error.__cause__, duckdb.InternalException | duckdb.FatalException):
+            if isinstance(error.__cause__, duckdb.InternalException | duckdb.FatalException):
                 self.close()  # DuckDB refuses to go on with such an instance
             raise
         finally:
@@ -115,14 +114,13 @@ class Reader:
             return self._connection.cursor()
 
     def _warn_of_undescribed(self, catalog: Catalog) -> None:
-        """Says what is not in any answer: a segment in a folder loses its ``segment.json`` only by damage."""
-        if not isinstance(self._store, Folder):
-            return
-        for name in self._store.without_description(catalog) - self._warned:
+        """Says what is not in any answer."""
+        for name in self._store.undescribed(catalog) - self._warned:
             self._warned.add(name)
             _log.warning("Segment %r does not count: its %s is missing. %s", name, COMMIT, self._store.advice(name))
 
 
-def _is_removed(error: BaseException | None) -> bool:
-    """Says whether a file may be gone: as DuckDB says it, or as a filesystem in Python does within DuckDB."""
-    return isinstance(error, duckdb.IOException) or "\nFileNotFoundError: " in str(error)
+def ask_once(store: Store, sql: str, parameters: Parameters | None = None) -> QueryResult:
+    """Runs one statement that only reads, in a DuckDB instance of its own; raises like ``run_query``."""
+    with closing(Reader(store)) as reader:
+        return reader.ask(lambda connection: run_query(connection, sql, parameters, TimeLimit()))

@@ -12,7 +12,6 @@ from importlib import resources
 
 import duckdb
 
-from nightjar.warehouse import schema
 from nightjar.warehouse.database import parquet, quoted
 from nightjar.warehouse.storage.prices import Price
 from nightjar.warehouse.storage.segments import KINDS, Catalog, Source
@@ -44,22 +43,15 @@ def selection(kind: str, sources: Sequence[Source], file_of: FileOf) -> str:
 def define_prices(connection: duckdb.DuckDBPyConnection, prices: Sequence[Price]) -> None:
     """Makes, or replaces, the table of prices."""
     connection.execute(f"CREATE OR REPLACE TABLE segments.prices ({PRICES_COLUMNS})")
-    insert_prices(connection, "segments.prices", prices)
-
-
-def insert_prices(connection: duckdb.DuckDBPyConnection, table: str, prices: Sequence[Price]) -> None:
-    """Adds prices to a table of prices."""
     if prices:
         rows = ", ".join(f"({quoted(p.model)}, {quoted(p.since.isoformat())}, {p.input}, {p.output})" for p in prices)
-        connection.execute(f"INSERT INTO {table} VALUES {rows}")  # noqa: S608 - quoted
+        connection.execute(f"INSERT INTO segments.prices VALUES {rows}")  # noqa: S608 - quoted
 
 
-def segment_tables() -> list[str]:
+@cache
+def tables_script() -> str:
     """Returns the statements that make empty tables of the kinds of a segment."""
-    with duckdb.connect(":memory:") as empty:
-        schema.migrate(empty)
-        made = empty.execute("SELECT table_name, sql FROM duckdb_tables()").fetchall()
-    return [sql for name, sql in made if name in KINDS]
+    return (resources.files(__package__) / "tables.sql").read_text("utf-8")
 
 
 @cache
@@ -79,6 +71,6 @@ def _scan(kind: str, source: Source, file_of: FileOf) -> str:
 def _nothing(kind: str) -> str:
     """A selection of no rows that has the columns of a kind."""
     with duckdb.connect(":memory:") as empty:
-        schema.migrate(empty)
+        empty.execute(tables_script())
         columns = empty.execute(f"DESCRIBE {kind}").fetchall()
     return "SELECT " + ", ".join(f"NULL::{column[1]} AS {column[0]}" for column in columns) + " WHERE false"

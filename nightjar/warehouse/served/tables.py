@@ -9,7 +9,7 @@ there twice.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,18 +19,15 @@ import duckdb
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse import schema
 from nightjar.warehouse.database import connect_scratch, explained, newer, quoted, transaction
-from nightjar.warehouse.location import shown
+from nightjar.warehouse.location import missing, shown
 from nightjar.warehouse.reading.querying import connect_locked
-from nightjar.warehouse.reading.relations import PRICES_COLUMNS, insert_prices, segment_tables, views_script
+from nightjar.warehouse.reading.relations import PRICES_COLUMNS, tables_script, views_script
 from nightjar.warehouse.served.address import Address, parse_address
-from nightjar.warehouse.storage.prices import Price
-from nightjar.warehouse.storage.segments import KINDS, SCHEMA
-from nightjar.warehouse.storage.versions import is_held
+from nightjar.warehouse.storage.segments import KINDS, SCHEMA, is_held
+from nightjar.warehouse.storage.writability import ask_patiently, check_place
 from nightjar.warehouse.writing.publishing import PublishReport, define_new, publish_with
 from nightjar.warehouse.writing.run_files import RunFiles
-from nightjar.warehouse.writing.writability import ask_patiently, check_place
 
 PATIENCE_SECONDS = 60.0
 """How long a publish or a query tries again while others write."""
@@ -41,7 +38,11 @@ Answer = TypeVar("Answer")
 
 
 class ServedWarehouse:
-    """A warehouse of tables; may be used by several threads."""
+    """A warehouse of tables; may be used by several threads.
+
+    Its methods raise a WarehouseError where there is no warehouse, it cannot be reached, read or written, or a newer
+    Nightjar made it.
+    """
 
     def __init__(self, location: str) -> None:
         self._address = parse_address(location)
@@ -51,11 +52,7 @@ class ServedWarehouse:
         return str(self._address)
 
     def check_writable(self) -> None:
-        """Finds out whether the tables can be written; a database that is missing is not made where that is a file.
-
-        Raises:
-            WarehouseError: it cannot be reached or written, or a newer Nightjar made it.
-        """
+        """Finds out whether the tables can be written; a database that is missing is not made where that is a file."""
         file = self._address.file
         if file is not None and not file.exists():
             check_place(file.parent, str(self))
@@ -64,20 +61,15 @@ class ServedWarehouse:
             ask_patiently(self._open_for_writing, str(self))
 
     def publish(self, run_dir: Path) -> PublishReport:
-        """Makes the tables hold this run as its directory has it now, unless they hold a newer version.
-
-        Raises:
-            WarehouseError: the run directory is damaged, or the database cannot be written.
-        """
+        """Makes the tables hold this run as its directory has it now, unless they hold a newer version."""
         with _discreet():
             return publish_with(run_dir, lambda _: None, self._write)
 
-    def ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
-        """Calls a function with a connection that can read the warehouse and, as far as that is possible, nothing else.
+    def tidy(self) -> None:
+        """Does nothing: the service looks after its storage."""
 
-        Raises:
-            WarehouseError: there is no warehouse, it cannot be read, or what the function raises.
-        """
+    def ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
+        """Calls a function with a connection that can read the warehouse and, where possible, nothing else."""
         with _discreet(), TemporaryDirectory(prefix="nightjar-") as spill:
             with explained(f"Cannot read the warehouse {self}"):
                 connection = _patiently(lambda: self._open(Path(spill)))
@@ -85,41 +77,9 @@ class ServedWarehouse:
                 return question(connection)
 
     def connect(self) -> duckdb.DuckDBPyConnection:
-        """Returns a connection of the caller's own that sees the tables, attached read only, and the views over them.
-
-        Raises:
-            WarehouseError: there is no warehouse, or it cannot be read.
-        """
+        """Returns a connection of the caller's own that sees the tables, read only, and the views over them."""
         with _discreet(), explained(f"Cannot read the warehouse {self}"):
             return _patiently(self._open_freely)
-
-    def prices(self) -> list[Price]:
-        """Returns what models cost.
-
-        Raises:
-            WarehouseError: there is no warehouse, or it cannot be read.
-        """
-        rows = self.ask(lambda connection: connection.execute("FROM segments.prices ORDER BY ALL").fetchall())
-        return [Price(*row) for row in rows]
-
-    def write_prices(self, prices: Sequence[Price]) -> None:
-        """Replaces what models cost.
-
-        Raises:
-            WarehouseError: the database cannot be written.
-        """
-
-        def replace(connection: duckdb.DuckDBPyConnection) -> None:
-            connection.execute("DELETE FROM prices")
-            insert_prices(connection, "prices", prices)
-
-        with (
-            _discreet(),
-            TemporaryDirectory(prefix="nightjar-") as spill,
-            explained(f"Cannot write the warehouse {self}"),
-            closing(connect_scratch(Path(spill))) as connection,
-        ):
-            self._change(connection, replace)
 
     def _write(self, connection: duckdb.DuckDBPyConnection, files: RunFiles) -> bool:
         define_new(connection, files)
@@ -198,15 +158,15 @@ class _Attached:
 
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
         if self._address.file and not self._address.file.exists():
-            raise _missing(self._address)
+            raise missing(self._address)
         try:
             self._address.attach(connection, read_only=True)
         except duckdb.Error as error:
             if "does not exist" in str(error):
-                raise _missing(self._address) from error
+                raise missing(self._address) from error
             raise
         if _version(connection, self._address) is None:
-            raise _missing(self._address)
+            raise missing(self._address)
         if "ducklake" in self._address.extensions:
             [(self._readable,)] = connection.execute(
                 f"SELECT data_path FROM ducklake_settings({quoted(self._address.catalog)})"  # noqa: S608 - quoted
@@ -232,11 +192,10 @@ def _make_tables(connection: duckdb.DuckDBPyConnection, address: Address) -> Non
     with transaction(connection):
         name = f'"{address.catalog}".segments'
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {name}; USE {name}")
-        for statement in segment_tables():
-            connection.execute(statement)
+        connection.execute(tables_script())
         connection.execute(f"CREATE TABLE prices ({PRICES_COLUMNS})")
         connection.execute("CREATE TABLE publishes (number BIGINT); INSERT INTO publishes VALUES (0)")
-        schema.note(connection)
+        connection.execute(f"CREATE TABLE version (number INTEGER); INSERT INTO version VALUES ({SCHEMA})")  # noqa: S608
         _make_views(connection, address)
 
 
@@ -252,25 +211,18 @@ def _make_views(connection: duckdb.DuckDBPyConnection, address: Address) -> None
 
 
 def _version(connection: duckdb.DuckDBPyConnection, address: Address) -> int | None:
-    """Returns the number of the migration that made the tables; None where there are none.
+    """Returns the version of the tables; None where there are none.
 
     Raises:
         WarehouseError: a newer Nightjar made them.
     """
-    there = "FROM duckdb_tables() WHERE database_name = ? AND schema_name = 'segments' AND table_name = 'migrations'"
+    there = "FROM duckdb_tables() WHERE database_name = ? AND schema_name = 'segments' AND table_name = 'version'"
     if not connection.execute(there, [address.catalog]).fetchone():
         return None
-    [(found,)] = connection.execute(f'SELECT max(number) FROM "{address.catalog}".segments.migrations').fetchall()  # noqa: S608
+    [(found,)] = connection.execute(f'SELECT max(number) FROM "{address.catalog}".segments.version').fetchall()  # noqa: S608
     if found > SCHEMA:
         raise newer(found, SCHEMA, str(address))
     return int(found)
-
-
-def _missing(address: Address) -> WarehouseError:
-    return WarehouseError(
-        f"No warehouse at {address}. Run an evaluation first, with 'nightjar eval run', or name another with "
-        "--warehouse or NIGHTJAR_WAREHOUSE."
-    )
 
 
 def _patiently(action: Callable[[], Answer]) -> Answer:

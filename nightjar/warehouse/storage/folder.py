@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import shlex
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -15,22 +17,29 @@ from pathlib import Path
 import duckdb
 from filelock import FileLock, Timeout
 
-from nightjar.errors import WarehouseError
+from nightjar.errors import NightjarError, WarehouseError
 from nightjar.runs.jsonl import replace_file
 from nightjar.warehouse.storage.prices import FILE_NAME as PRICES_NAME
 from nightjar.warehouse.storage.prices import Price, dump_prices, load_prices
 from nightjar.warehouse.storage.scratch import SCRATCH_PREFIX, is_alive, scratch_name
-from nightjar.warehouse.storage.segments import COMMIT, Catalog, Segment
+from nightjar.warehouse.storage.segments import COMMIT, KINDS, Catalog, Segment
+from nightjar.warehouse.storage.store import Fault, Store
+from nightjar.warehouse.storage.writability import check_place
 
-_LOCK_NAME = "packing.lock"
+_PACKING_LOCK = "packing.lock"
+_PRICES_LOCK = "prices.lock"
+_PRICES_LOCK_TIMEOUT_SECONDS = 30.0
+_LEFTOVER_AFTER_SECONDS = 60.0
+"""How old a file is that was to replace another, and does not any more."""
+
 _LISTINGS = 10
 """A folder is listed until it is twice the same: one listing may miss a pack and what it was made of."""
 
 _log = logging.getLogger(__name__)
 
 
-class Folder:
-    """A folder with a folder ``segments``.
+class Folder(Store):
+    """A folder with a folder ``segments``; its methods are told about in ``Store``.
 
     Attributes:
         path: of the warehouse.
@@ -38,9 +47,11 @@ class Folder:
     """
 
     is_remote = False
+    path: Path
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.place = str(path.absolute())
         self.segments_path = path / "segments"
         self._known: dict[str, Segment] = {}
 
@@ -49,26 +60,22 @@ class Folder:
         return str(self.path)
 
     def exists(self) -> bool:
-        """Says whether anything was published here."""
+        """Says whether it has a folder ``segments``."""
         return self.segments_path.is_dir()
 
     def make(self) -> None:
-        """Makes the folder where there is none.
-
-        Raises:
-            WarehouseError: it cannot be made.
-        """
+        """Makes the folder ``segments``."""
         try:
             self.segments_path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise WarehouseError(f"Cannot create the warehouse {self.path}: {error.strerror}") from error
 
-    def catalog(self) -> Catalog:
-        """Returns the segments that are there now.
+    def try_to_write(self) -> None:
+        """Makes a file in the folder, or in the nearest above it that is there, and removes it."""
+        check_place(self.segments_path, str(self))
 
-        Raises:
-            WarehouseError: a ``segment.json`` is damaged, or the folder cannot be read.
-        """
+    def catalog(self) -> Catalog:
+        """Lists the folder until nothing changes meanwhile."""
         names = self._listed()
         for _ in range(_LISTINGS):
             loaded = {name: self._known.get(name) or self._load(name) for name in names}
@@ -78,14 +85,40 @@ class Folder:
         self._known = {name: segment for name, segment in loaded.items() if segment is not None}
         return Catalog(self._known)
 
-    def without_description(self, catalog: Catalog) -> set[str]:
-        """Returns the names of what would be segments, had they a ``segment.json``: in a folder, they have lost it."""
+    def undescribed(self, catalog: Catalog) -> set[str]:
+        """Returns the folders with Parquet files alone."""
         unknown = ((name, self.segments_path / name) for name in self._listed() - catalog.segments.keys())
         return {name for name, path in unknown if any(path.glob("*.parquet")) and not (path / COMMIT).exists()}
 
     def file(self, segment_id: str, kind: str) -> str:
-        """Returns where DuckDB finds a file of a segment."""
+        """Returns the path of a file."""
         return f"{self.real_path}/{segment_id}/{kind}.parquet"
+
+    def faults(
+        self, segments: Iterable[Segment], kinds: Collection[str] = KINDS, *, deep: bool = False
+    ) -> Iterator[Fault]:
+        """Looks at lengths, and when deep at all of every file."""
+        for segment in segments:
+            for kind in kinds:
+                if fault := self._fault(segment, kind, deep=deep):
+                    yield fault
+
+    def _fault(self, segment: Segment, kind: str, *, deep: bool) -> Fault | None:
+        try:
+            with Path(self.file(segment.segment_id, kind)).open("rb") as file:
+                length, expected = file.seek(0, 2), segment.sizes[kind]
+                if length != expected:
+                    return Fault.of(segment, kind, f"has {length:,} bytes instead of {expected:,}")
+                file.seek(0)
+                digest = hashlib.file_digest(file, "sha256").hexdigest() if deep else segment.digests[kind]
+        except FileNotFoundError:
+            return Fault.of(segment, kind, "is missing")
+        except OSError as error:
+            return Fault.of(segment, kind, f"cannot be read: {error.strerror}", is_damage=False)
+        if digest == segment.digests[kind]:
+            return None
+        what = f"is not as it was written: SHA-256 {digest[:12]}… instead of {segment.digests[kind][:12]}…"
+        return Fault.of(segment, kind, what, is_hidden=True)
 
     @cached_property
     def real_path(self) -> str:
@@ -102,13 +135,12 @@ class Folder:
         return f"nightjar warehouse {words} --warehouse {shlex.quote(str(self.path))}"
 
     def advice(self, segment_id: str, *, is_hidden: bool = False) -> str:  # noqa: ARG002 - one for all
-        """Says in a sentence what to do about a damaged segment.
-
-        Args:
-            segment_id: which.
-            is_hidden: whether the damage shows only when all of the file is read.
-        """
+        """Names the doctor."""
         return f"Run: {self.command('doctor --deep' if is_hidden else 'doctor')}"
+
+    def doubt(self) -> str:
+        """Names the doctor."""
+        return f"That may be damage. Run: {self.command('doctor --deep')}"
 
     def unreadable(self, segment_id: str, error: OSError) -> WarehouseError:
         """Returns what to raise where the ``segment.json`` of a segment cannot be read, though it may be sound."""
@@ -119,18 +151,14 @@ class Folder:
         return WarehouseError(message)
 
     def readable(self) -> str:
-        """Returns the beginning of all paths that a query may read."""
+        """Returns the path of the folder ``segments``."""
         return f"{self.real_path}/"
 
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Makes a connection able to read the files: a local one is."""
+        """Does nothing: every connection reads files."""
 
     def prices(self) -> list[Price]:
-        """Returns what models cost.
-
-        Raises:
-            WarehouseError: the file of prices is damaged.
-        """
+        """Reads ``prices.csv``; an empty list where there is none."""
         try:
             return load_prices((self.path / PRICES_NAME).read_bytes())
         except FileNotFoundError:
@@ -141,19 +169,26 @@ class Folder:
             raise WarehouseError(f"{error}. Mend it, or remove the file: {self.path / PRICES_NAME}") from error
 
     def write_prices(self, prices: Sequence[Price]) -> None:
-        """Replaces what models cost."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        """Replaces ``prices.csv``."""
         replace_file(self.path / PRICES_NAME, [dump_prices(prices).encode()])
 
     @contextmanager
+    def changing_prices(self) -> Iterator[list[Price]]:
+        """Keeps other processes out meanwhile."""
+        self.make()
+        try:
+            with FileLock(self.path / _PRICES_LOCK, timeout=_PRICES_LOCK_TIMEOUT_SECONDS, mode=0o666):
+                prices = self.prices()
+                yield prices
+                self.write_prices(prices)
+        except WarehouseError:
+            raise
+        except (OSError, NightjarError) as error:
+            raise WarehouseError(f"Cannot change the prices of the warehouse {self}: {error}") from error
+
+    @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """Makes a folder to write a segment in, and removes it when the segment did not become one.
-
-        Whoever may read or write the folder ``segments`` may read or remove the segment.
-
-        Raises:
-            WarehouseError: it cannot be made.
-        """
+        """Makes a folder beside the segments; whoever may read or write these may read or remove it."""
         path = self.segments_path / scratch_name()
         try:
             path.mkdir(parents=True)
@@ -167,14 +202,7 @@ class Folder:
             shutil.rmtree(path, ignore_errors=True)
 
     def commit(self, segment: Segment, scratch: Path) -> bool:
-        """Makes what is in a scratch folder a segment.
-
-        Returns:
-            False where the segment was there already.
-
-        Raises:
-            WarehouseError: the disk is full or broken.
-        """
+        """Puts the folder among the others by a rename."""
         target = self.segments_path / segment.segment_id
         try:
             (scratch / COMMIT).write_bytes(segment.dump())
@@ -189,11 +217,7 @@ class Folder:
         return True
 
     def remove(self, segment_id: str) -> None:
-        """Removes a segment at once, as far as readers are concerned, then its files; warns where those stay.
-
-        Raises:
-            WarehouseError: it cannot be removed.
-        """
+        """Removes a segment, and warns where its files stay."""
         grave = self.segments_path / scratch_name()
         try:
             with suppress(FileNotFoundError):
@@ -211,32 +235,21 @@ class Folder:
     def remove_leftovers(self) -> None:
         """Removes what dead processes left half written."""
         for path in self.leftovers():
-            shutil.rmtree(path, ignore_errors=True)
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
 
     def leftovers(self) -> list[Path]:
-        """Returns folders that a process began to write or to remove and, when it is dead, never will finish."""
-        if not self.exists():
-            return []
-        return [
-            path
-            for path in sorted(self.segments_path.iterdir())
-            if path.name.startswith(SCRATCH_PREFIX) and not is_alive(path)
-        ]
+        """Returns what processes began to write or to remove that are dead."""
+        folders = [path for path in sorted(self.segments_path.glob(f"{SCRATCH_PREFIX}*")) if not is_alive(path)]
+        old = time.time() - _LEFTOVER_AFTER_SECONDS
+        return [*folders, *(path for path in sorted(self.path.glob(".*.tmp")) if path.lstat().st_mtime < old)]
 
     @contextmanager
     def packing_alone(self, timeout_seconds: float = 0) -> Iterator[bool]:
-        """Holds the right to pack and to remove segments.
-
-        Args:
-            timeout_seconds: how long to wait for another process.
-
-        Yields:
-            Whether it could be had.
-
-        Raises:
-            WarehouseError: the file that is locked cannot be made.
-        """
-        lock = FileLock(self.path / _LOCK_NAME, timeout=timeout_seconds, mode=0o666)
+        """Locks a file, and waits for another process; raises WarehouseError where the file cannot be made."""
+        lock = FileLock(self.path / _PACKING_LOCK, timeout=timeout_seconds, mode=0o666)
         try:
             lock.acquire(poll_interval=0.02)
         except Timeout:

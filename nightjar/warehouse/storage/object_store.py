@@ -21,8 +21,8 @@ import os
 import shlex
 import uuid
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -37,9 +37,14 @@ from nightjar.warehouse.storage.prices import FILE_NAME as PRICES_NAME
 from nightjar.warehouse.storage.prices import Price, dump_prices, load_prices
 from nightjar.warehouse.storage.remote_files import RemoteFiles
 from nightjar.warehouse.storage.segments import COMMIT, KINDS, Catalog, Segment
+from nightjar.warehouse.storage.store import Fault, Store
+from nightjar.warehouse.storage.writability import ADVICE, ask_patiently, in_time
 
 LEFTOVER_AFTER = timedelta(days=1)
 """How old the newest object of an upload is when nobody can be working on it any more."""
+
+_CATALOG_SECONDS = 10.0
+"""How long the catalog is read before a run: a large one may take longer, and is no reason not to start."""
 
 _THREADS = 16
 """DuckDB's threads mostly wait for the network."""
@@ -50,19 +55,21 @@ _S3_CONFIG = {"retries": {"mode": "standard", "max_attempts": 6}}
 _S3_RETRY_VARIABLES = ("AWS_MAX_ATTEMPTS", "AWS_RETRY_MODE")
 
 
-class ObjectStore:
-    """A place that fsspec reaches by a URL.
+class ObjectStore(Store):
+    """A place that fsspec reaches by a URL; its methods are told about in ``Store``.
 
     Attributes:
         url: as it was given; it may hold a password, so messages use ``str()`` of the store.
     """
 
     is_remote = True
+    path = None
 
     def __init__(self, url: str) -> None:
         self.url = url
         self._filesystem, self._root = open_filesystem(url)
         self._segments = f"{self._root}/segments"
+        self.place = str(self)
         self._known: dict[str, Segment] = {}
         self._files = RemoteFiles(self._filesystem, self._segments, str(self))
 
@@ -71,18 +78,30 @@ class ObjectStore:
         return shown(self.url)
 
     def exists(self) -> bool:
-        """Says whether anything was published here."""
+        """Says whether it has a segment."""
         return bool(self._known) or bool(self.catalog().segments)
 
     def make(self) -> None:
         """Does nothing: the first segment makes its own folder."""
 
-    def catalog(self) -> Catalog:
-        """Returns the segments that are there now: one listing, and the ``segment.json`` of those that are new.
+    def try_to_write(self) -> None:
+        """Writes an object beside the segments; gives the store half a minute."""
+        try:
+            ask_patiently(self._write_and_remove, str(self))
+        except WarehouseError:
+            raise
+        except Exception as error:  # noqa: BLE001 - every library has its own
+            reason = why(error, self.url).rstrip(".")
+            raise WarehouseError(f"Cannot write the warehouse {self}: {reason}. {ADVICE}") from None
 
-        Raises:
-            WarehouseError: a ``segment.json`` is damaged, or the store cannot be read.
-        """
+    def check_writable(self) -> None:
+        """Gives the store half a minute, and its catalog ten seconds."""
+        self.try_to_write()
+        with suppress(TimeoutError):
+            in_time(self.catalog, _CATALOG_SECONDS)
+
+    def catalog(self) -> Catalog:
+        """Returns the segments that are there now: one listing, and the ``segment.json`` of those that are new."""
         with self._explained("read"):
             names = {name for name, files in self._listing().items() if COMMIT in files}
             self._known = {name: segment for name, segment in self._known.items() if name in names}
@@ -92,18 +111,36 @@ class ObjectStore:
         return catalog
 
     def file(self, segment_id: str, kind: str) -> str:
-        """Returns where DuckDB finds a file of a segment."""
+        """Returns what DuckDB calls a file."""
         return self._files.address(segment_id, kind)
 
+    def faults(
+        self,
+        segments: Iterable[Segment],
+        kinds: Collection[str] = KINDS,
+        *,
+        deep: bool = False,  # noqa: ARG002 - it would fetch everything
+    ) -> Iterator[Fault]:
+        """Looks at a listing."""
+        with self._explained("read"):
+            found = self._listing()
+        for segment in segments:
+            for kind in kinds:
+                length, expected = found[segment.segment_id].get(f"{kind}.parquet"), segment.sizes[kind]
+                if length is None:
+                    yield Fault.of(segment, kind, "is missing")
+                elif length != expected:
+                    yield Fault.of(segment, kind, f"has {length:,} bytes instead of {expected:,}")
+
     def advice(self, segment_id: str, *, is_hidden: bool = False) -> str:  # noqa: ARG002 - one for all
-        """Says in a sentence what to do about a damaged segment."""
+        """Says what to move away."""
         return (
             f"Move {self}/segments/{segment_id} away, then publish its runs again: "
             f"nightjar warehouse import RUN_DIR --warehouse {shlex.quote(str(self))}"
         )
 
     def readable(self) -> str:
-        """Returns the beginning of all paths that a query may read."""
+        """Returns what all of these begin with."""
         return self._files.address()
 
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -112,11 +149,7 @@ class ObjectStore:
         connection.execute(f"SET threads = {_THREADS}")
 
     def prices(self) -> list[Price]:
-        """Returns what models cost.
-
-        Raises:
-            WarehouseError: the list is damaged, or the store cannot be read.
-        """
+        """Reads ``prices.csv``; an empty list where there is none."""
         with self._explained("read"):
             try:
                 content = self._filesystem.cat_file(f"{self._root}/{PRICES_NAME}")
@@ -125,29 +158,18 @@ class ObjectStore:
         return load_prices(content)
 
     def write_prices(self, prices: Sequence[Price]) -> None:
-        """Replaces what models cost.
-
-        Raises:
-            WarehouseError: the store cannot be written.
-        """
+        """Replaces ``prices.csv``."""
         with self._explained("write"):
             self._write(f"{self._root}/{PRICES_NAME}", dump_prices(prices).encode())
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """Makes a local folder to write a segment in, and removes it afterwards."""
+        """Makes a folder for temporary files."""
         with TemporaryDirectory(prefix="nightjar-") as path:
             yield Path(path)
 
     def commit(self, segment: Segment, scratch: Path) -> bool:
-        """Uploads what is in a scratch folder, ``segment.json`` last.
-
-        Returns:
-            True: where another process uploads the same at the same time, the catalog counts it once.
-
-        Raises:
-            WarehouseError: the store cannot be written; the warehouse is as it was.
-        """
+        """Uploads, ``segment.json`` last; True, because the catalog counts once what others upload at the same time."""
         name = segment.segment_id if segment.is_pack else f"{segment.segment_id}.{uuid.uuid4().hex[:8]}"
         folder = f"{self._segments}/{name}"
         files = [f"{kind}.parquet" for kind in KINDS]
@@ -158,20 +180,12 @@ class ObjectStore:
         return True
 
     def remove(self, segment_id: str) -> None:
-        """Removes a segment at once, as far as readers are concerned, then its files.
-
-        Raises:
-            WarehouseError: the store cannot be written.
-        """
+        """Removes ``segment.json`` first."""
         with self._explained("write"):
             self._remove(segment_id, {COMMIT, *(f"{kind}.parquet" for kind in KINDS)})
 
     def remove_leftovers(self) -> None:
-        """Removes uploads that never ended, and packs of which nothing counts.
-
-        Raises:
-            WarehouseError: the store cannot be written.
-        """
+        """Removes uploads that never ended, and packs of which nothing counts."""
         with self._explained("write"):
             listing = self._listing()
             for name in self._abandoned(listing):
@@ -179,22 +193,26 @@ class ObjectStore:
         for name in idle_packs(self.catalog(), created_before=datetime.now(UTC) - LEFTOVER_AFTER):
             self.remove(name)
 
-    @contextmanager
-    def packing_alone(self, timeout_seconds: float = 0) -> Iterator[bool]:  # noqa: ARG002 - nothing to wait for
-        """Yields True: nothing keeps other machines from packing or pruning meanwhile; each looks afterwards."""
-        yield True
+    def _write_and_remove(self) -> None:
+        """Writes an object beside the segments; one that cannot be removed goes with the uploads that never ended."""
+        folder = f"{self._segments}/probe-{uuid.uuid4().hex}"
+        self._write(f"{folder}/probe", b"x")
+        with suppress(Exception):
+            self._filesystem.rm_file(f"{folder}/probe")
+            if not self._filesystem.async_impl:
+                self._filesystem.rmdir(folder)
 
-    def _listing(self) -> dict[str, set[str]]:
-        """Name of a segment's folder to the files that are in it."""
+    def _listing(self) -> dict[str, dict[str, int]]:
+        """Name of a segment's folder to the files that are in it, and their lengths."""
         self._filesystem.invalidate_cache()
-        found: dict[str, set[str]] = defaultdict(set)
+        found: dict[str, dict[str, int]] = defaultdict(dict)
         try:
-            paths = self._filesystem.find(self._segments)
+            paths = self._filesystem.find(self._segments, detail=True)
         except FileNotFoundError:
             return found
-        for path in paths:
+        for path, described in paths.items():
             name, _, file = path.removeprefix(f"{self._segments}/").partition("/")
-            found[name].add(file)
+            found[name][file] = described["size"]
         return found
 
     def _load(self, names: Sequence[str]) -> dict[str, Segment]:
@@ -209,7 +227,7 @@ class ObjectStore:
             loaded[paths[path]] = Segment.load(paths[path], content, self.advice(paths[path]))
         return loaded
 
-    def _abandoned(self, listing: dict[str, set[str]]) -> list[str]:
+    def _abandoned(self, listing: dict[str, dict[str, int]]) -> list[str]:
         """Names of folders without a ``segment.json`` into which nothing was uploaded for a long time."""
         before = datetime.now(UTC) - LEFTOVER_AFTER
         return [

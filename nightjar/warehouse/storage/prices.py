@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import isfinite
@@ -67,57 +67,38 @@ def load_prices(content: bytes) -> list[Price]:
         WarehouseError: it is damaged; the line is named.
     """
     prices: dict[tuple[str, datetime], Price] = {}
-    for line in price_lines(content):
-        if line.price is None:
-            raise WarehouseError(f"{FILE_NAME}, line {line.number}: {line.fault}")
-        prices[line.price.model, line.price.since] = line.price
+    number = 1
+    try:
+        text = content.decode("utf-8-sig")
+        rows = csv.reader(io.StringIO(text, newline=""))
+        if text.strip():
+            _check_header(next(rows))
+        for row in rows:
+            number = rows.line_num
+            if row:
+                found = _price(row)
+                prices[found.model, found.since] = found
+    except UnicodeDecodeError as error:
+        number = content.count(b"\n", 0, error.start) + 1
+        raise WarehouseError(f"{FILE_NAME}, line {number}: it is no text in UTF-8: {error.reason}") from error
+    except (csv.Error, WarehouseError) as error:
+        raise WarehouseError(f"{FILE_NAME}, line {number}: {str(error).rstrip('.')}") from error
     return list(prices.values())
 
 
-@dataclass(frozen=True)
-class PriceLine:
-    """A line of ``prices.csv``.
-
-    Attributes:
-        number: of the line; the header is line 1.
-        price: what it says; None where it cannot be read.
-        fault: why it cannot be read.
-    """
-
-    number: int
-    price: Price | None
-    fault: str = ""
+def _check_header(row: Sequence[str]) -> None:
+    if row != _HEADER:
+        raise WarehouseError(f"expected {','.join(_HEADER)!r}, found {_short(','.join(row))}")
 
 
-def price_lines(content: bytes) -> Iterator[PriceLine]:
-    """Yields the lines of ``prices.csv`` below the header; one alone where it is no such file."""
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        number = content.count(b"\n", 0, error.start) + 1
-        yield PriceLine(number, None, f"it is no text in UTF-8: {error.reason}")
-        return
-    rows = csv.reader(io.StringIO(text, newline=""))
-    try:
-        header = next(rows, _HEADER)
-        if text.strip() and header != _HEADER:
-            yield PriceLine(1, None, f"expected {','.join(_HEADER)!r}, found {_short(','.join(header))}")
-            return
-        yield from (_price_line(rows.line_num, row) for row in rows if row)
-    except csv.Error as error:
-        yield PriceLine(rows.line_num, None, str(error))
-
-
-def _price_line(number: int, row: Sequence[str]) -> PriceLine:
+def _price(row: Sequence[str]) -> Price:
     if len(row) != len(_HEADER):
-        return PriceLine(number, None, f"expected {len(_HEADER)} values, found {len(row)}: {_short(','.join(row))}")
+        raise WarehouseError(f"expected {len(_HEADER)} values, found {len(row)}: {_short(','.join(row))}")
     model, since, *amounts = row
     if not model.strip():
-        return PriceLine(number, None, "it names no model")
-    try:
-        return PriceLine(number, price(model, since, *map(_amount, amounts)))
-    except WarehouseError as error:
-        return PriceLine(number, None, str(error).rstrip("."))
+        raise WarehouseError("it names no model")
+    input_price, output_price = map(_amount, amounts)
+    return price(model, since, input_price, output_price)
 
 
 def _amount(text: str) -> float:

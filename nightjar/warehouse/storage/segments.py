@@ -6,6 +6,12 @@ made of. What counts follows from the ``segment.json`` files alone, whoever come
 
 - of a run that was published several times the newest version counts, and of equal ones the one in the larger segment;
 - a segment that a pack replaces does not count, nor does one with nothing that counts.
+
+A version is text that sorts: the number of attempts in the ledger, which only grows; the time of the newest of them;
+the time of the run's end; the time of the publish; and a hash of the content.
+
+>>> make_version(attempts=500, newest_attempt=1763712000.5, ended=1763712001, published=1763712002, digest="9f03")
+'000000500-1763712000500-1763712001000-1763712002000-9f03'
 """
 
 from __future__ import annotations
@@ -16,7 +22,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 from urllib.parse import quote
 
 import orjson
@@ -28,18 +34,18 @@ KINDS = ("runs", "rollouts", "attempts", "examples")
 """The files of a segment, without ``.parquet``."""
 
 SCHEMA = 3
-"""The number of the migration that made the tables of a segment what they are."""
+"""The version of the tables of a segment."""
 
 _LONGEST_NAME = 120
 """Of a run in the name of a folder; a longer one is hashed."""
+
+_PROGRESS_FIELDS = 3
 
 PACK_PREFIX = "pack-"
 """Begins the name of a pack."""
 
 COMMIT = "segment.json"
 """The file that makes a segment exist."""
-
-SomeSegment = TypeVar("SomeSegment", bound="Segment")
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,7 @@ class Segment:
         created_at: when it was written.
         replaces: ids of the segments that a pack was made of; empty for the segment of one run.
         nightjar_version: what wrote it.
-        digests: kind to the SHA-256 of its file, in hexadecimal; empty where an older Nightjar wrote it.
+        digests: kind to the SHA-256 of its file, in hexadecimal.
     """
 
     segment_id: str
@@ -62,9 +68,9 @@ class Segment:
     rows: Mapping[str, int]
     sizes: Mapping[str, int]
     created_at: datetime
+    digests: Mapping[str, str]
     nightjar_version: str
     replaces: Sequence[str] = ()
-    digests: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_pack(self) -> bool:
@@ -100,7 +106,9 @@ class Segment:
                 known: dict[str, Any] = {name: value for name, value in read.items() if name in _FIELDS}
                 known["created_at"] = datetime.fromisoformat(known["created_at"])
                 known["replaces"] = tuple(known["replaces"])
-                return _checked(cls(segment_id, **known))
+                segment = cls(segment_id, **known)
+                _check(segment)
+                return segment
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             message = f"Segment {segment_id!r} is damaged: {COMMIT}: {error}"
             raise WarehouseError(f"{message}. {advice}" if advice else message) from error
@@ -110,24 +118,14 @@ class Segment:
 _FIELDS = {described.name for described in fields(Segment)} - {"segment_id"}
 
 
-def _checked(segment: SomeSegment) -> SomeSegment:
-    """Returns the segment.
-
-    Raises:
-        ValueError: what it says of its runs or files is not of the kind that it should be.
-    """
-    for name, expected, kinds in (
-        ("versions", str, ()),
-        ("rows", int, KINDS),
-        ("sizes", int, KINDS),
-        ("digests", str, ()),
-    ):
+def _check(segment: Segment) -> None:
+    """Raises a ValueError where what it says of its runs or files is not of the kind that it should be."""
+    for name, expected in (("versions", str), ("rows", int), ("sizes", int), ("digests", str)):
         found = getattr(segment, name)
         if not isinstance(found, dict) or not all(isinstance(value, expected) for value in found.values()):
             raise ValueError(f"{name!r} is {found!r}")
-        if missing := [kind for kind in kinds if kind not in found]:
+        if name != "versions" and (missing := [kind for kind in KINDS if kind not in found]):
             raise ValueError(f"{name!r} is without {missing[0]!r}")
-    return segment
 
 
 def segment_id_of(run_id: str, version: str) -> str:
@@ -217,6 +215,11 @@ class Catalog:
             if name in self.replaced or (name not in self.live and not segment.is_pack)
         }
 
+    @cached_property
+    def needed(self) -> Mapping[str, Segment]:
+        """segment_id to the segments of which something is needed, in the order of their names."""
+        return {name: segment for name, segment in sorted(self.segments.items()) if name not in self.retired}
+
     def dead_runs(self, segment: Segment) -> tuple[str, ...]:
         """Returns the runs in a segment that count elsewhere, in order."""
         return tuple(
@@ -236,5 +239,36 @@ class Catalog:
 
     def example_sources(self) -> list[Source]:
         """Returns what a query of examples reads."""
-        needed = tuple(sorted(name for name in self.segments if name not in self.retired))
-        return [Source(needed)] if needed else []
+        return [Source(tuple(self.needed))] if self.needed else []
+
+
+def make_version(*, attempts: int, newest_attempt: float, ended: float, published: float, digest: str) -> str:
+    """Returns a version; moments are in Unix time, 0 where there is none."""
+    moments = "-".join(f"{max(0, round(moment * 1000)):013d}" for moment in (newest_attempt, ended, published))
+    return f"{attempts:09d}-{moments}-{digest}"
+
+
+def is_held(held: str | None, offered: str) -> bool:
+    """Says whether a warehouse that holds a version needs no other: it has this content, or that of a later moment.
+
+    Example:
+        >>> is_held("000000500-1763712000500-1763712001000-1763712002000-9f03",
+        ...         "000000499-1763712000400-1763712003000-1763712004000-11aa")
+        True
+    """
+    if held is None:
+        return False
+    return is_same(held, offered) or _progress(held) > _progress(offered)
+
+
+def is_same(held: str, offered: str) -> bool:
+    """Says whether two versions are of the same content."""
+    return _digest(held) == _digest(offered)
+
+
+def _digest(version: str) -> str:
+    return version.rpartition("-")[2]
+
+
+def _progress(version: str) -> list[str]:
+    return version.split("-")[:_PROGRESS_FIELDS]

@@ -1,16 +1,46 @@
-"""``Store``: what keeps the segments of a warehouse; a local folder, or an object store."""
+"""``Store``: what keeps the segments of a warehouse; a local folder, or an object store.
+
+What differs between the two is a method here, or one of the attributes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import duckdb
 
+from nightjar.warehouse.location import missing
 from nightjar.warehouse.storage.prices import Price
-from nightjar.warehouse.storage.segments import Catalog, Segment
+from nightjar.warehouse.storage.segments import KINDS, Catalog, Segment
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with a file of a segment.
+
+    Attributes:
+        segment_id: the segment.
+        file: its name in the folder of the segment.
+        what: a predicate for messages.
+        is_hidden: whether it shows only when all of the file is read.
+        is_damage: False where the file cannot be looked at, for instance because a right is missing.
+    """
+
+    segment_id: str
+    file: str
+    what: str
+    is_hidden: bool = False
+    is_damage: bool = True
+
+    @classmethod
+    def of(cls, segment: Segment, kind: str, what: str, *, is_hidden: bool = False, is_damage: bool = True) -> Fault:
+        """Returns what is wrong with a Parquet file."""
+        return cls(segment.segment_id, f"{kind}.parquet", what, is_hidden, is_damage)
 
 
 class Readable(Protocol):
@@ -23,40 +53,71 @@ class Readable(Protocol):
         """Makes a connection able to read what was published."""
 
 
-class Store(Readable, Protocol):
+class Store(ABC):
     """Keeps segments, which never change, and a list of prices.
 
-    ``str()`` of it is the location for messages, without credentials.
+    ``str()`` of it is the location for messages, without credentials. Its methods raise a WarehouseError where the
+    place cannot be read or written, and where what they read is damaged or of a newer Nightjar.
+
+    Attributes:
+        is_remote: whether other machines write here too, and no lock keeps them out. Then segments are packed on
+            request only, a pack holds all examples of its rollouts because another process may pack at the same time,
+            and what was packed stays for a while, because a reader cannot hold it open.
+        place: the location in full.
+        path: of the folder on this machine, where ``nightjar.duckdb`` and the locks are too; None elsewhere.
     """
 
-    @property
-    def is_remote(self) -> bool:
-        """Says that other machines write here too, and no lock keeps them out.
+    is_remote: bool
+    place: str
+    path: Path | None
 
-        Then segments are packed on request only, a pack holds all examples of its rollouts because another process
-        may pack at the same time, and what was packed stays for a while, because a reader cannot hold it open.
-        """
-
+    @abstractmethod
     def exists(self) -> bool:
         """Says whether anything was published here."""
 
+    def require(self) -> None:
+        """Makes sure that something was published here."""
+        if not self.exists():
+            raise missing(self.place)
+
+    @abstractmethod
     def make(self) -> None:
-        """Makes the place where there is none.
+        """Makes the place where there is none."""
 
-        Raises:
-            WarehouseError: it cannot be made.
-        """
+    @abstractmethod
+    def try_to_write(self) -> None:
+        """Finds out whether a file can be made here; leaves nothing behind."""
 
+    def check_writable(self) -> None:
+        """Finds out whether segments can be written, and whether those that are there can be read."""
+        self.try_to_write()
+        self.catalog()
+
+    @abstractmethod
     def catalog(self) -> Catalog:
-        """Returns the segments that are there now.
+        """Returns the segments that are there now."""
 
-        Raises:
-            WarehouseError: one is damaged, or the place cannot be read.
-        """
+    def undescribed(self, catalog: Catalog) -> set[str]:  # noqa: ARG002 - an upload that goes on looks like that
+        """Returns the names of what would be segments of a catalog, had they not lost their ``segment.json``."""
+        return set()
 
+    @abstractmethod
     def file(self, segment_id: str, kind: str) -> str:
         """Returns where DuckDB finds a file of a segment."""
 
+    @abstractmethod
+    def faults(
+        self, segments: Iterable[Segment], kinds: Collection[str] = KINDS, *, deep: bool = False
+    ) -> Iterator[Fault]:
+        """Yields which files of segments are missing, or have another length than they should have.
+
+        Args:
+            segments: as ``segment.json`` describes them.
+            kinds: of the files that are looked at.
+            deep: compares all of each file with its SHA-256; in an object store that would fetch it, and is not done.
+        """
+
+    @abstractmethod
     def advice(self, segment_id: str, *, is_hidden: bool = False) -> str:
         """Says in a sentence what to do about a damaged segment.
 
@@ -65,34 +126,57 @@ class Store(Readable, Protocol):
             is_hidden: whether the damage shows only when all of the file is read.
         """
 
+    def doubt(self) -> str:
+        """Says in sentences what to do about an error that may come of damage; empty where nothing can be done."""
+        return ""
+
+    @abstractmethod
+    def readable(self) -> str:
+        """Returns the beginning of all paths that a query may read."""
+
+    @abstractmethod
+    def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Makes a connection able to read what was published."""
+
+    @abstractmethod
     def prices(self) -> list[Price]:
-        """Returns what models cost.
+        """Returns what models cost."""
 
-        Raises:
-            WarehouseError: the list is damaged, or the place cannot be read.
-        """
-
+    @abstractmethod
     def write_prices(self, prices: Sequence[Price]) -> None:
         """Replaces what models cost."""
 
+    @contextmanager
+    def changing_prices(self) -> Iterator[list[Price]]:
+        """Gives the prices to a body that changes the list, and writes them afterwards."""
+        prices = self.prices()
+        yield prices
+        self.write_prices(prices)
+
+    @abstractmethod
     def scratch(self) -> AbstractContextManager[Path]:
         """Makes a local folder to write a segment in, and removes it afterwards."""
 
+    @abstractmethod
     def commit(self, segment: Segment, scratch: Path) -> bool:
         """Makes what is in a scratch folder a segment.
 
         Returns:
             False where the segment was there already.
-
-        Raises:
-            WarehouseError: the place cannot be written; the warehouse is as it was.
         """
 
+    @abstractmethod
     def remove(self, segment_id: str) -> None:
         """Removes a segment at once, as far as readers are concerned, then its files."""
 
+    @abstractmethod
     def remove_leftovers(self) -> None:
         """Removes what dead processes left half written."""
 
-    def packing_alone(self, timeout_seconds: float = 0) -> AbstractContextManager[bool]:
-        """Holds the right to pack and to remove segments; yields whether it could be had."""
+    @contextmanager
+    def packing_alone(self, timeout_seconds: float = 0) -> Iterator[bool]:  # noqa: ARG002 - nothing to wait for
+        """Holds the right to pack and to remove segments; yields whether it could be had.
+
+        Where there is no lock, nothing keeps other machines from doing so meanwhile, and each looks afterwards.
+        """
+        yield True

@@ -7,6 +7,7 @@ Readers go on with the old segments; these stay for an hour.
 
 from __future__ import annotations
 
+import logging
 import math
 import uuid
 from collections import defaultdict
@@ -20,6 +21,7 @@ from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import connect_scratch, explained
 from nightjar.warehouse.reading.damage import damage_named, listed, refuse_damaged
 from nightjar.warehouse.reading.relations import selection
+from nightjar.warehouse.reading.snapshot import write_snapshot
 from nightjar.warehouse.storage.segments import PACK_PREFIX, Catalog, Segment, Source
 from nightjar.warehouse.storage.store import Store
 from nightjar.warehouse.writing.publishing import write_files
@@ -38,6 +40,8 @@ RETIRED_FOR = timedelta(hours=1)
 LOCK_TIMEOUT_SECONDS = 60.0
 """How long to wait for another process that packs, prunes or mends."""
 
+_log = logging.getLogger(__name__)
+
 
 @contextmanager
 def alone_in(store: Store) -> Iterator[None]:
@@ -52,6 +56,17 @@ def alone_in(store: Store) -> Iterator[None]:
                 f"The warehouse {store} is being packed, pruned or mended by another process. Try again later."
             )
         yield
+
+
+def tidy(store: Store) -> None:
+    """Packs and replaces the snapshot; warns where that fails, because what was published is there already."""
+    try:
+        if not store.exists():
+            return
+        pack_as_needed(store)
+    except (OSError, WarehouseError) as error:
+        _log.warning("The run is published, but small segments were left unpacked: %s", error)
+    write_snapshot(store)
 
 
 def pack_as_needed(store: Store) -> int:
@@ -117,7 +132,7 @@ def outdated(catalog: Catalog) -> dict[str, int]:
     Returns:
         segment_id to number of runs.
     """
-    large = (one for name, one in catalog.segments.items() if name not in catalog.retired and _is_large([one]))
+    large = (one for one in catalog.needed.values() if _is_large([one]))
     return {segment.segment_id: len(dead) for segment in large if (dead := catalog.dead_runs(segment))}
 
 
@@ -152,7 +167,7 @@ def _merge(store: Store, segments: Sequence[Segment], without: Sequence[str]) ->
     with (
         TemporaryDirectory(prefix="nightjar-") as spill,
         store.scratch() as scratch,
-        damage_named(store),
+        damage_named(store, deep=False),
         explained(f"Cannot pack the warehouse {store}"),
         closing(connect_scratch(Path(spill))) as connection,
     ):
@@ -242,8 +257,7 @@ def _is_large(segments: Sequence[Segment]) -> bool:
 
 
 def _mergeable(catalog: Catalog) -> list[Segment]:
-    needed = (segment for name, segment in catalog.segments.items() if name not in catalog.retired)
-    return _by_age(segment for segment in needed if not _is_large([segment]))
+    return _by_age(segment for segment in catalog.needed.values() if not _is_large([segment]))
 
 
 def _by_age(segments: Iterable[Segment]) -> list[Segment]:
@@ -261,7 +275,7 @@ def _up_to_large(segments: Sequence[Segment]) -> list[Segment]:
 
 def _batches(catalog: Catalog) -> Iterator[list[Segment]]:
     """Cuts all small segments, and all with runs that do not count, into batches of about a large one."""
-    needed = (segment for name, segment in catalog.segments.items() if name not in catalog.retired)
+    needed = catalog.needed.values()
     waiting = _by_age(segment for segment in needed if not _is_large([segment]) or catalog.dead_runs(segment))
     while waiting:
         batch = _up_to_large(waiting)

@@ -1,5 +1,5 @@
 -- What a run's segment holds, from the tables staged_run, staged_results and staged_attempts. The variables run_id,
--- version, run_dir, metadata, config and threshold are set. Names and types are those of migrations/0003_segments.sql.
+-- version, run_dir, metadata, config and threshold are set. Names and types are those of reading/tables.sql.
 
 CREATE TEMP VIEW new_runs AS
 SELECT

@@ -23,9 +23,8 @@ import orjson
 from nightjar import __version__
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import connect_scratch, explained, quoted
-from nightjar.warehouse.storage.segments import KINDS, Segment, digest_of, segment_id_of
+from nightjar.warehouse.storage.segments import KINDS, Segment, digest_of, is_held, is_same, segment_id_of
 from nightjar.warehouse.storage.store import Store
-from nightjar.warehouse.storage.versions import is_held, is_same
 from nightjar.warehouse.writing.run_files import RunFiles, read_run
 from nightjar.warehouse.writing.staging import set_variable, stage_run
 
@@ -57,6 +56,7 @@ class PublishReport:
         is_new: False where the warehouse had just this content already, or that of a later moment.
         seconds: how long it took.
         is_older: whether what the warehouse had is of a later moment.
+        is_update: whether the warehouse had the run, as of an earlier moment.
     """
 
     run_id: str
@@ -66,10 +66,16 @@ class PublishReport:
     is_new: bool
     seconds: float
     is_older: bool = False
+    is_update: bool = False
 
 
-def publish_run(store: Store, run_dir: Path) -> PublishReport:
+def publish_run(store: Store, run_dir: Path, *, anew: bool = False) -> PublishReport:
     """Makes a run directory a segment, unless the warehouse holds this content, or that of a later moment.
+
+    Args:
+        store: the warehouse.
+        run_dir: the run directory.
+        anew: also where the warehouse holds this content.
 
     Raises:
         WarehouseError: the run directory is damaged, or the warehouse cannot be written.
@@ -79,13 +85,15 @@ def publish_run(store: Store, run_dir: Path) -> PublishReport:
         holder = store.catalog().holders.get(run_id)
         return holder.versions[run_id] if holder else None
 
-    return publish_with(run_dir, held, lambda connection, files: _write(store, connection, files))
+    return publish_with(run_dir, held, lambda connection, files: _write(store, connection, files), anew=anew)
 
 
 def publish_with(
     run_dir: Path,
     held: Callable[[str], str | None],
     write: Callable[[duckdb.DuckDBPyConnection, RunFiles], bool],
+    *,
+    anew: bool = False,
 ) -> PublishReport:
     """Stages a run directory, and has it written.
 
@@ -93,6 +101,7 @@ def publish_with(
         run_dir: the run directory.
         held: from a run's id to the version that the warehouse holds of it; None where it holds none.
         write: is called with a connection that has the staged tables; says whether anything was new.
+        anew: whether it is written also where the warehouse holds this content.
 
     Raises:
         WarehouseError: the run directory is damaged, or the warehouse cannot be written.
@@ -102,15 +111,22 @@ def publish_with(
         with TemporaryDirectory(prefix="nightjar-") as temporary, explained(f"Cannot publish {run_dir}"):
             files = read_run(run_dir, Path(temporary))
             version = held(files.run_id)
-            is_older = False
-            if is_held(version, files.version):
-                is_older = version is not None and not is_same(version, files.version)
+            is_there = version is not None and is_same(version, files.version)
+            is_older = is_held(version, files.version) and not is_there
+            if is_older or (is_there and not anew):
                 counts, is_new = (files.results.lines, files.metadata["failed"], files.attempts.lines), False
             else:
                 counts, is_new = _publish(files, Path(temporary), write)
     except OSError as error:
         raise WarehouseError(f"Cannot publish {run_dir}: {error.strerror}: {error.filename}") from error
-    return PublishReport(files.run_id, *counts, is_new, time.monotonic() - started, is_older)
+    return PublishReport(
+        files.run_id,
+        *counts,
+        is_new,
+        time.monotonic() - started,
+        is_older=is_older,
+        is_update=is_new and version is not None,
+    )
 
 
 def _publish(
@@ -194,4 +210,4 @@ def write_files(
     if not rows["runs"] and not replaces:
         raise WarehouseError(f"Segment {segment_id!r} would hold no run.")
     now = datetime.now(UTC)
-    return Segment(segment_id, dict(versions), rows, sizes, now, __version__, tuple(replaces), digests)
+    return Segment(segment_id, dict(versions), rows, sizes, now, digests, __version__, tuple(replaces))

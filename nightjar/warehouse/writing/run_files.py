@@ -18,7 +18,7 @@ import orjson
 from nightjar.errors import RunDirectoryError, WarehouseError
 from nightjar.runs import summarize_rows
 from nightjar.runs.jsonl import scan_lines
-from nightjar.warehouse.storage.versions import make_version
+from nightjar.warehouse.storage.segments import make_version
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class RunFiles:
         config: ``config.json`` as text; None where there is none, as for a run that was imported.
         results: ``results.jsonl``.
         attempts: ``attempts.jsonl``.
-        version: orders what was published of the run, see ``versions.py``.
+        version: orders what was published of the run, see ``segments.py``.
     """
 
     run_dir: Path

@@ -13,12 +13,10 @@ from tempfile import TemporaryDirectory
 import duckdb
 
 from nightjar.warehouse.database import connect_scratch, parquet
-from nightjar.warehouse.reading.damage import digest_fault, length_fault
-from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.storage.segments import Catalog, Segment
 from nightjar.warehouse.storage.store import Store
 
-_compared: set[tuple[str, str | None, int]] = set()
+_compared: set[tuple[str, str, int]] = set()
 """Files that were compared with what was written into them: path, digest and time of the last change in ns."""
 
 
@@ -27,26 +25,23 @@ def packs_to_rely_on(store: Store, catalog: Catalog, merged: Collection[str]) ->
 
     In an object store there are none: another process may remove a pack at the same time.
     """
-    if not isinstance(store, Folder):
+    if store.is_remote:
         return ()
     others = {
         store.file(name, "examples"): segment
-        for name, segment in catalog.segments.items()
-        if segment.is_pack and name not in merged and name not in catalog.retired
+        for name, segment in catalog.needed.items()
+        if segment.is_pack and name not in merged and not any(store.faults([segment], ["examples"]))
     }
-    own = [store.file(name, "examples") for name in merged]
-    sharing = _sharing(own, {path: one for path, one in others.items() if not length_fault(store, one, "examples")})
-    return tuple(one.segment_id for one in sharing if has_whole_examples(store, one))
+    sharing = _sharing([store.file(name, "examples") for name in merged], others)
+    return tuple(segment.segment_id for segment in sharing if _has_whole_examples(store, segment))
 
 
-def has_whole_examples(folder: Folder, segment: Segment) -> bool:
+def _has_whole_examples(store: Store, segment: Segment) -> bool:
     """Says whether the examples of a segment are as they were written; reads a file once in a process."""
-    path = Path(folder.file(segment.segment_id, "examples"))
-    if length_fault(folder, segment, "examples") is not None:
-        return False
-    key = (str(path), segment.digests.get("examples"), path.stat().st_mtime_ns)
+    path = Path(store.file(segment.segment_id, "examples"))
+    key = (str(path), segment.digests["examples"], path.stat().st_mtime_ns)
     if key not in _compared:
-        if digest_fault(folder, segment, "examples") is not None:
+        if any(store.faults([segment], ["examples"], deep=True)):
             return False
         _compared.add(key)
     return True

@@ -1,0 +1,53 @@
+"""What a flow run is called and tagged, so that it is found in the Prefect UI."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from coolname.data import config as coolname_words
+from prefect.client.orchestration import get_client
+from prefect.runtime import flow_run
+
+from nightjar.config import RunConfig
+
+_COOLNAME: Mapping[str, Any] = coolname_words
+_ADJECTIVES = ("adjective", "adjective_near", "noun_adjective", "prefix", "size")
+_ANIMALS = ("animal", "animal_breed", "animal_legendary")
+
+
+def flow_run_name() -> str:
+    """Returns the environment and the model, unless somebody typed a name or the run has had its own already."""
+    name = str(flow_run.name or "")
+    if name and not _is_drawn(name):
+        return name
+    parameters = flow_run.parameters
+    return f"{parameters['env_id']} | {parameters.get('model', RunConfig.model_fields['model'].default)}"
+
+
+def _is_drawn(name: str) -> bool:
+    """Says whether Prefect's server drew the name: an adjective and an animal of coolname's lists."""
+    adjective, _, animal = name.partition("-")
+    return adjective in _words(_ADJECTIVES) and animal in _words(_ANIMALS)
+
+
+def _words(lists: tuple[str, ...]) -> set[str]:
+    return {word for name in lists for word in _COOLNAME[name]["words"]}
+
+
+def artifact_key(config: RunConfig) -> str:
+    """Returns the end of the keys of a run's artifacts: Prefect keeps a history by key."""
+    return re.sub(r"[^a-z0-9]+", "-", f"{config.env_id}-{config.model}".lower()).strip("-")
+
+
+async def tag_flow_run(config: RunConfig) -> list[str]:
+    """Gives this flow run, beside the tags it has, its environment, its model and the tags of the configuration.
+
+    Returns:
+        These; tasks that are given them can be held by a concurrency limit.
+    """
+    own = [f"env:{config.env_id}", f"model:{config.model}", *config.tags]
+    async with get_client() as client:
+        await client.update_flow_run(flow_run.id, tags=sorted({*flow_run.tags, *own}))
+    return own

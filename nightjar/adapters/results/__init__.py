@@ -1,0 +1,32 @@
+"""Results that other programs wrote, as run directories that the warehouse can publish.
+
+>>> with TemporaryDirectory() as scratch:                      # doctest: +SKIP
+...     for found in find_results(Path("outputs/evals")):
+...         warehouse.publish(convert(found, Path(scratch)))
+
+``verifiers``: ``results.jsonl`` and ``metadata.json``. NeMo Evaluator: a bundle ``eval-*.json`` and ``results.jsonl``,
+also in shards. What is read of each is told in :mod:`~nightjar.adapters.results.verifiers` and
+:mod:`~nightjar.adapters.results.nemo`. Nothing is asked of a model and nothing is scored again; aggregates are
+Nightjar's own, over what was scored.
+"""
+
+from nightjar.adapters.results.conversion import convert
+from nightjar.adapters.results.discovery import (
+    FoundResults,
+    Kind,
+    default_paths,
+    find_results,
+    find_run_directories,
+)
+from nightjar.adapters.results.importing import Imported, import_all
+
+__all__ = [
+    "FoundResults",
+    "Imported",
+    "Kind",
+    "convert",
+    "default_paths",
+    "find_results",
+    "find_run_directories",
+    "import_all",
+]

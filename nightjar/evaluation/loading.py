@@ -1,0 +1,146 @@
+"""``load_env``: from a configuration to a run that is open, with what it owes."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from pathlib import Path
+
+from nightjar.clients import resolve_client
+from nightjar.config import RunConfig
+from nightjar.engine import Engine, EngineOptions, RetryPolicy, Run
+from nightjar.envs import Environment, EnvironmentRollouts, load_environment, tear_down
+from nightjar.envs.rollouts import plan_groups
+from nightjar.errors import DatasetError
+from nightjar.evaluation.selection import Selection, find_resumable, select_examples
+from nightjar.evaluation.settings import apply_settings
+from nightjar.packages import environments_in, version_info
+from nightjar.packages.aliases import preferred
+from nightjar.runs import OpenRun, RunDirectory, RunMetadata, new_run_id, runs_folder
+
+logger = logging.getLogger(__name__)
+
+LATEST = "latest"
+"""Asks ``load_env`` to resume the newest run that is not complete."""
+
+
+def load_env(
+    config: RunConfig,
+    *,
+    output_dir: Path | None = None,
+    resume: str | None = None,
+    run_id: str | None = None,
+    flow_run_id: str | None = None,
+) -> Run:
+    """Resolves the environment, selects its examples, opens the run directory and works out what is owed.
+
+    Args:
+        config: what to run.
+        output_dir: None for ``./outputs``, or the environment's own where it has one.
+        resume: a run directory to go on with, ``"latest"`` for the newest that is not complete, None for a new run.
+        run_id: the id of the run; a run of this id that is there already is continued.
+        flow_run_id: of the Prefect flow run, for the record.
+
+    Raises:
+        ConfigError: the environment, its arguments, its dataset or the endpoint's key is missing or wrong.
+        RunError: the run directory is locked, damaged, or of another run.
+    """
+    client = resolve_client(config.client_config(), is_per_rollout=config.independent_scoring)
+    with environments_in(config.environments_dir), preferred():
+        env = load_environment(config.env_id, **config.env_args)
+        versions = version_info(config.env_id)
+    apply_settings(env, config.extra_env_kwargs)
+    if config.scoring_timeout is not None:
+        env.rubric.set_timeout_seconds(config.scoring_timeout)
+    plan = plan_groups(env, config.rollouts_per_example, config.independent_scoring)
+    selection = select_examples(env.examples, config)
+    if not selection.hashes:
+        raise DatasetError(f"Environment {config.env_id!r} has no examples")
+    directory = _directory(config, len(selection.hashes), output_dir, resume, run_id)
+    metadata = _metadata(config, selection, env, versions, directory.run_id, flow_run_id)
+    opened = OpenRun(
+        directory,
+        metadata,
+        config=config.model_dump(mode="json"),
+        identity=config.identity(),
+        hashes=selection.hashes,
+        tolerated_failures=config.tolerated_failures,
+    )
+    rollouts = EnvironmentRollouts(env, client, config.model, config.sampling_args)
+    engine = Engine(
+        rollouts=rollouts, rubric=env.rubric, recorder=opened.journal, options=_options(config, env, opened)
+    )
+    run = Run(
+        opened,
+        engine,
+        plan,
+        list(selection.hashes),
+        max_shards=config.max_shards,
+        is_interleaved=config.interleave_scoring,
+        closing=[partial(tear_down, env), client.close],
+    )
+    logger.info(
+        "Run %s %s: %d rollouts, %d done before, in %s",
+        run.run_id, "resumed" if opened.is_resumed else "started", metadata.rollouts, run.progress.already_done,
+        directory.path,
+    )  # fmt: skip
+    return run
+
+
+def _directory(
+    config: RunConfig, num_examples: int, output_dir: Path | None, resume: str | None, run_id: str | None
+) -> RunDirectory:
+    folder = runs_folder(config.env_id, config.model, output_dir, config.environments_dir)
+    if run_id is not None and RunDirectory(folder / run_id).exists():
+        return RunDirectory(folder / run_id)  # the retry of a flow run
+    if resume == LATEST:
+        found = find_resumable(config.model_copy(update={"num_examples": num_examples}), output_dir)
+        if found is not None:
+            return found
+        logger.warning("No incomplete run to resume: starting a new one")
+    elif resume is not None:
+        directory = RunDirectory(Path(resume))
+        directory.read_config()
+        return directory
+    return RunDirectory(folder / (run_id or new_run_id()))
+
+
+def _metadata(
+    config: RunConfig,
+    selection: Selection,
+    env: Environment,
+    versions: dict[str, str | None],
+    run_id: str,
+    flow_run_id: str | None,
+) -> RunMetadata:
+    return RunMetadata(
+        run_id=run_id,
+        env_id=config.env_id.partition("@")[0],
+        env_args=config.env_args,
+        extra_env_kwargs=config.extra_env_kwargs,
+        env_version=versions["env_version"],
+        model=config.model,
+        base_url=config.base_url,
+        num_examples=len(selection.hashes),
+        rollouts_per_example=config.rollouts_per_example,
+        rollouts=len(selection.hashes) * config.rollouts_per_example,
+        sampling_args=config.sampling_args,
+        dataset_fingerprint=selection.fingerprint(),
+        pass_threshold=env.pass_threshold,
+        state_columns=config.state_columns,
+        tags=config.tags,
+        suite=config.suite,
+        version_info=versions,
+        flow_run_id=flow_run_id,
+    )
+
+
+def _options(config: RunConfig, env: Environment, opened: OpenRun) -> EngineOptions:
+    return EngineOptions(
+        max_generating=config.max_concurrent_generation or config.max_concurrent,
+        max_scoring=config.max_concurrent_scoring or config.max_concurrent,
+        is_interleaved=config.interleave_scoring,
+        score_rollouts=env.score_rollouts,
+        has_succeeded=opened.journal.has_generated,
+        retry=RetryPolicy(max_retries=config.max_retries),
+    )

@@ -1,0 +1,76 @@
+"""``Outcome``: how a run ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from nightjar.engine import Run
+from nightjar.runs import RunMetadata, Summary
+from nightjar.warehouse import Warehouse
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended.
+
+    Attributes:
+        path: its run directory.
+        metadata: what its ``metadata.json`` says.
+        warehouse: where it is published.
+        error: what stopped it before its end; None where it came to its end.
+        unpublished: why it is not in the warehouse, with the command that publishes it later; None where it is there.
+    """
+
+    path: Path
+    metadata: RunMetadata
+    warehouse: str
+    error: BaseException | None = None
+    unpublished: Exception | None = None
+
+    @classmethod
+    def of(cls, run: Run, warehouse: Warehouse, unpublished: Exception | None) -> Self:
+        """Returns how a run ended that is aggregated and, unless there is a reason, published."""
+        return cls(run.directory.path, run.metadata, warehouse.location, run.error, unpublished)
+
+    @property
+    def run_id(self) -> str:
+        """Its id."""
+        return self.metadata.run_id
+
+    @property
+    def status(self) -> str:
+        """``completed``, ``incomplete``, ``failed`` or ``cancelled``."""
+        return self.metadata.status
+
+    @property
+    def summary(self) -> Summary:
+        """Its aggregates."""
+        assert self.metadata.summary is not None, "a run that has ended is aggregated"
+        return self.metadata.summary
+
+    @property
+    def is_complete(self) -> bool:
+        """Says whether nothing is left to do: all is scored and published."""
+        return self.status == "completed" and self.unpublished is None
+
+    @property
+    def reasons(self) -> list[str]:
+        """Says in a line each why the run is not complete, with what to do; empty where it is.
+
+        Of each class of errors there is one line, with its count and one example.
+        """
+        summary, lines = self.summary, []
+        if self.error is not None:
+            lines.append(str(self.error) or type(self.error).__name__)
+        for chain, count in summary.errors.items():
+            example = summary.error_examples[chain].partition("\n")[0]
+            lines.append(f"{count} of {summary.rollouts} rollouts failed with {chain}. One of them: {example}")
+        if self.status != "completed":
+            missing = summary.rollouts - summary.scored
+            lines.append(
+                f"{missing} of {summary.rollouts} rollouts of run {self.run_id} are missing. "
+                f"Retry, or --resume {self.path}, does only these."
+            )
+        return lines + ([str(self.unpublished)] if self.unpublished is not None else [])

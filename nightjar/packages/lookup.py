@@ -1,0 +1,96 @@
+"""Where environments are looked for in this context, and which version of one is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from pathlib import Path
+
+import nightjar
+from nightjar.errors import EnvironmentNotFoundError
+from nightjar.packages.catalog import find_environment, list_environments
+from nightjar.packages.commits import source_commit
+from nightjar.packages.package import EnvironmentPackage
+from nightjar.runs import ENVIRONMENTS_DIR
+
+_environments_dir: ContextVar[Path] = ContextVar("environments_dir", default=ENVIRONMENTS_DIR)
+
+
+@contextmanager
+def environments_in(folder: Path) -> Iterator[None]:
+    """Looks for environments in another folder than ``./environments``; those that environments load, too.
+
+    Example:
+        >>> from nightjar.envs import load_environment
+        >>> with environments_in(Path("my-environments")):
+        ...     env = load_environment("arithmetic", num_problems=3)
+    """
+    token = _environments_dir.set(folder)
+    try:
+        yield
+    finally:
+        _environments_dir.reset(token)
+
+
+def find_here(env_id: str) -> EnvironmentPackage:
+    """Returns the package of an environment, as it is found in this context.
+
+    Raises:
+        EnvironmentNotFoundError: there is none.
+        EnvironmentVersionError: it is there, in another version.
+    """
+    return find_environment(env_id, _environments_dir.get())
+
+
+def installed_environments() -> list[str]:
+    """Returns the names of all environments that can be loaded here.
+
+    Example:
+        >>> "arithmetic" in installed_environments()
+        True
+    """
+    return [package.env_id for package in list_environments(_environments_dir.get())]
+
+
+def environment_version(env_id: str) -> str | None:
+    """Returns the version of an environment's package; None where it is no package of its own.
+
+    Example:
+        >>> environment_version("arithmetic") is None
+        True
+    """
+    try:
+        package = find_here(env_id)
+    except EnvironmentNotFoundError:
+        return None
+    return None if package.origin == "built-in" else package.version
+
+
+def environment_commit(env_id: str) -> str | None:
+    """Returns the git commit of an environment's source, see ``source_commit``; None where it is in no repository.
+
+    Example:
+        >>> environment_commit("no-such-environment") is None
+        True
+    """
+    try:
+        return source_commit(find_here(env_id).module.path)
+    except EnvironmentNotFoundError:
+        return None
+
+
+def version_info(env_id: str) -> dict[str, str | None]:
+    """Returns the versions and commits of Nightjar and of an environment, as the metadata of a run has them."""
+    return {
+        "nightjar_version": nightjar.__version__,
+        "nightjar_commit": _own_commit(),
+        "env_version": environment_version(env_id),
+        "env_commit": environment_commit(env_id),
+    }
+
+
+@lru_cache(maxsize=1)
+def _own_commit() -> str | None:
+    return source_commit(Path(nightjar.__file__))

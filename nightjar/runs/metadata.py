@@ -1,0 +1,120 @@
+"""``RunMetadata``: what ``metadata.json`` says of a run: what it is, how it stands, and what it came to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
+from typing import Any, Literal, Self, TypeAlias
+
+from nightjar.runs.summary import Summary
+
+Status: TypeAlias = Literal["running", "completed", "incomplete", "failed", "cancelled"]
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunMetadata:
+    """What a run is and how it stands; docs/run-directory.md has the file.
+
+    Attributes:
+        run_id: its id.
+        status: ``completed``: all that is tolerated to be missing, or less, is missing; ``incomplete``: more;
+            ``failed``: an error stopped it; ``cancelled``: somebody did.
+        env_id, env_args, extra_env_kwargs, env_version: its environment; the version is None where that is no package.
+        model, base_url: its endpoint; the URL is None where the client has none.
+        num_examples: how many examples it takes.
+        rollouts_per_example: rollouts of each.
+        rollouts: how many that makes.
+        sampling_args: as the endpoint takes them.
+        dataset_fingerprint: identifies the content of its examples, and their order.
+        pass_threshold: the reward from which on a rollout is correct.
+        state_columns: keys of the state that results keep besides their own.
+        tags, suite: what it can be found by.
+        version_info: versions and commits of Nightjar and the environment.
+        flow_run_id: of the Prefect flow run; None in direct mode.
+        started_at: when it was started first.
+        finished_at: when it ended last; None while it is running.
+        time_ms: for how long it ran, resumes added.
+        summary: its aggregates; None while it is running.
+    """
+
+    run_id: str
+    status: Status = "running"
+    env_id: str
+    env_args: Mapping[str, Any]
+    extra_env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    env_version: str | None
+    model: str
+    base_url: str | None
+    num_examples: int
+    rollouts_per_example: int
+    rollouts: int
+    sampling_args: Mapping[str, Any]
+    dataset_fingerprint: str
+    pass_threshold: float
+    state_columns: Sequence[str] = ()
+    tags: Sequence[str] = ()
+    suite: str | None = None
+    version_info: Mapping[str, str | None]
+    flow_run_id: str | None = None
+    started_at: datetime = field(default_factory=_now)
+    finished_at: datetime | None = None
+    time_ms: int = 0
+    summary: Summary | None = None
+
+    def continued(self, before: Mapping[str, Any]) -> Self:
+        """Returns the metadata of a run that was started before, under what may be another spelling of its name."""
+        started = before.get("started_at")
+        return replace(
+            self,
+            env_id=before.get("env_id") or self.env_id,
+            started_at=datetime.fromisoformat(started) if started else self.started_at,
+            time_ms=before.get("time_ms") or 0,
+        )
+
+    def ended(self, summary: Summary, error: BaseException | None, tolerated_failures: float, ran_ms: int) -> Self:
+        """Returns the metadata at the end of a session.
+
+        Args:
+            summary: what is there.
+            error: what stopped the run before its end; None where it came to its end.
+            tolerated_failures: the part of the rollouts that may be missing in a complete run.
+            ran_ms: how long the session took.
+        """
+        return replace(
+            self,
+            status=_final_status(summary, error, tolerated_failures),
+            finished_at=_now(),
+            time_ms=self.time_ms + ran_ms,
+            summary=summary,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the content of ``metadata.json``."""
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "summary"}
+        return {
+            **own,
+            "date": self.started_at.date().isoformat(),
+            "time": self.started_at.time().isoformat(timespec="seconds"),
+            "started_at": _written(self.started_at),
+            "finished_at": _written(self.finished_at),
+            **(self.summary.metadata() if self.summary else {}),
+        }
+
+
+def _written(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat(timespec="seconds")
+
+
+def _final_status(summary: Summary, error: BaseException | None, tolerated_failures: float) -> Status:
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled"
+    if error is not None:
+        return "failed"
+    missing = summary.rollouts - summary.scored
+    return "completed" if missing <= tolerated_failures * summary.rollouts else "incomplete"

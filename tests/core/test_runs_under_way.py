@@ -1,0 +1,173 @@
+"""``Run``: shards take turns, what is done is not done again, and how a run ends is written down."""
+
+import asyncio
+
+import pytest
+
+from nightjar.clients import ClientConfig, resolve_client
+from nightjar.data import fingerprint
+from nightjar.engine import Engine, EngineOptions, RetryPolicy, Run, runs_under_way
+from nightjar.envs import EnvironmentRollouts, SingleTurnEnv
+from nightjar.envs.rollouts import plan_groups
+from nightjar.errors import RunAbortedError
+from nightjar.rubrics import Rubric
+from nightjar.runs import OpenRun, RunDirectory, RunMetadata
+from nightjar.testing import FixedAnswer, ModelServer
+
+
+def right(answer):
+    return float(answer == "4")
+
+
+@pytest.fixture
+def open_run(tmp_path):
+    """Opens a run of 2+2 against a server, on disk, in shards of one example."""
+
+    def make(url, examples=3, *, max_generating=32, is_interleaved=True, tolerated_failures=0.0):
+        env = SingleTurnEnv(
+            dataset=[{"question": f"{number}: 2+2?", "answer": "4"} for number in range(examples)],
+            rubric=Rubric(funcs=[right]), env_id="sums",
+        )  # fmt: skip
+        hashes = {number: f"hash{number}" for number in range(examples)}
+        metadata = RunMetadata(
+            run_id="r1", env_id="sums", env_args={}, env_version=None, model="m", base_url=url, num_examples=examples,
+            rollouts_per_example=1, rollouts=examples, sampling_args={}, pass_threshold=0.5,
+            dataset_fingerprint=fingerprint(hashes.values()),
+            version_info={},
+        )  # fmt: skip
+        opened = OpenRun(
+            RunDirectory(tmp_path / "r1"), metadata, config={"env_id": "sums"}, identity={"env_id": "sums"},
+            hashes=hashes, tolerated_failures=tolerated_failures,
+        )  # fmt: skip
+        client = resolve_client(ClientConfig(api_base_url=url))
+        options = EngineOptions(
+            max_generating=max_generating, is_interleaved=is_interleaved, retry=RetryPolicy(),
+            has_succeeded=opened.journal.has_generated,
+        )  # fmt: skip
+        rollouts = EnvironmentRollouts(env, client, "m", {})
+        engine = Engine(rollouts=rollouts, rubric=env.rubric, recorder=opened.journal, options=options)
+        plan = plan_groups(env, 1, is_independent=False)
+        return Run(
+            opened, engine, plan, list(hashes), max_shards=examples, is_interleaved=is_interleaved,
+            closing=[client.close],
+        )  # fmt: skip
+
+    return make
+
+
+async def carry_out(run):
+    async with run.stages() as stages:
+        for shard in run.shards:
+            await run.turn(shard)
+            stages.create_task(run.generate(shard))
+            if run.is_interleaved:
+                stages.create_task(run.score(shard))
+        if not run.is_interleaved:
+            await run.all_generated()
+            for shard in run.shards:
+                stages.create_task(run.score(shard))
+    return run.aggregate()
+
+
+@pytest.fixture
+def server():
+    with ModelServer(FixedAnswer("4")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("is_interleaved", [True, False])
+async def test_every_shard_is_generated_and_scored(open_run, server, is_interleaved):
+    async with open_run(server.base_url, is_interleaved=is_interleaved) as run:
+        metadata = await carry_out(run)
+    assert (metadata.status, metadata.summary.scored, metadata.summary.avg_reward) == ("completed", 3, 1.0)
+    assert run.directory.read_metadata()["status"] == "completed"
+
+
+async def test_a_shard_has_its_turn_when_the_one_before_has_started_all(open_run, server):
+    async with open_run(server.base_url, 2) as run:
+        await run.turn(run.shards[0])
+        second = asyncio.ensure_future(run.turn(run.shards[1]))
+        await asyncio.sleep(0.05)
+        assert not second.done()
+        await run.generate(run.shards[0])
+        await asyncio.wait_for(second, 5)
+
+
+async def test_and_when_there_is_room_for_its_first_rollout(open_run, server):
+    async with open_run(server.base_url, 2, max_generating=1) as run:
+        await run._engine._generating.acquire()
+        first = asyncio.ensure_future(run.turn(run.shards[0]))
+        await asyncio.sleep(0.05)
+        assert not first.done()
+        run._engine._generating.release()
+        await asyncio.wait_for(first, 5)
+
+
+async def test_what_is_done_owes_nothing_the_second_time(open_run, server):
+    async with open_run(server.base_url) as run:
+        await carry_out(run)
+    async with open_run(server.base_url) as run:
+        assert [shard.owed for shard in run.shards] == [(), (), ()]
+        assert run.opened.is_resumed
+        assert run.progress.already_done == 3
+        metadata = await carry_out(run)
+    assert metadata.status == "completed"
+    assert server.stats().answered == 3
+
+
+async def test_generation_goes_on_from_the_journal_after_an_outage(open_run, server):
+    async with open_run(server.base_url, 1) as run:
+        [shard] = run.shards
+        real = run._engine.generate
+
+        async def away(groups, ready):
+            run._engine.generate = real
+            list(groups)
+            raise RunAbortedError("nobody answers", is_outage=True)
+
+        run._engine.generate = away
+        scoring = asyncio.ensure_future(run.score(shard))
+        with pytest.raises(RunAbortedError):
+            await run.generate(shard)
+        assert await run.generate(shard) == 1
+        assert await scoring == 1
+        assert run.aggregate().status == "completed"
+
+
+async def test_who_shows_runs_finds_those_that_are_open(open_run, server):
+    async with open_run(server.base_url) as run:
+        assert runs_under_way() == (run,)
+    assert runs_under_way() == ()
+
+
+class TestTheEnd:
+    async def test_what_stops_a_stage_stops_the_run_and_is_its_error(self, open_run, server):
+        async with open_run(server.base_url) as run:
+            async with run.stages() as stages:
+                stages.create_task(asyncio.sleep(60))
+                raise RunAbortedError("refused")
+            metadata = run.aggregate()
+        assert (metadata.status, str(run.error)) == ("failed", "refused")
+
+    async def test_cancelled(self, open_run, server):
+        async with open_run(server.base_url) as run:
+            async with run.stages():
+                raise asyncio.CancelledError
+            assert run.aggregate().status == "cancelled"
+
+    @pytest.mark.parametrize(("tolerated", "status"), [(0.0, "incomplete"), (0.34, "completed")])
+    async def test_what_is_tolerated_to_be_missing(self, open_run, server, tolerated, status):
+        async with open_run(server.base_url, tolerated_failures=tolerated) as run:
+            for shard in run.shards[:2]:
+                await asyncio.gather(run.generate(shard), run.score(shard))
+            assert run.aggregate().status == status
+
+    async def test_a_second_session_adds_its_time_and_keeps_the_start(self, open_run, server):
+        async with open_run(server.base_url) as run:
+            first = await carry_out(run)
+        async with open_run(server.base_url) as run:
+            second = await carry_out(run)
+        written = run.directory.read_metadata()
+        assert written["started_at"] == first.started_at.isoformat(timespec="seconds")
+        assert written["time_ms"] == second.time_ms >= first.time_ms
+        assert written["date"] == written["started_at"][:10]

@@ -1,0 +1,157 @@
+"""Imports point one way, and stand at the top of files; those inside functions and for typing alone count."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import grimp
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("nightjar", "flows", "tasks", "blocks")
+PREFECT_SIDE = ("nightjar.hosting", "flows", "tasks", "blocks")
+
+LATE = {
+    "datasets": "1.6 s, and rows may be lists",
+    "docker": "0.3 s, and an extra, for containers alone",
+    "flows.evaluation": "Prefect, 2.5 s, which reads its settings when it is imported",
+    "fsspec": "0.2 s, for object stores alone",
+    "griffe": "0.15 s, for tools that have a docstring",
+    "math_verify": "0.7 s, for MathRubric alone",
+    "mcp": "1.7 s, for MCPEnv alone",
+    "nightjar.hosting.deployments": "Prefect, 2.5 s, which are spent while its server starts",
+    "numpy": "0.2 s, for example data sets alone",
+    "pyarrow": "0.2 s, for data sets and Parquet alone",
+    "resource": "not there on Windows",
+    "rich": "0.1 s, for one function of the names of verifiers",
+    "tenacity": "0.1 s, for sandboxes alone",
+}
+"""What is imported inside functions, with all that is in it, and why: the CPU time that its import takes."""
+
+UNFINISHED = {
+    "nightjar.cli.eval.run",
+    "nightjar.cli.sql",
+    "nightjar.cli.sql_call",
+    "nightjar.cli.sql_catalog",
+    "nightjar.cli.sql_input",
+    "nightjar.cli.sql_output",
+    "nightjar.cli.sql_prompt",
+    "nightjar.cli.sql_session",
+    "nightjar.cli.sql_table",
+    "nightjar.cli.warehouse",
+    "nightjar.cli.warehouse_doctor",
+    "nightjar.cli.warehouse_export",
+    "nightjar.cli.warehouse_location",
+    "nightjar.cli.warehouse_output",
+    "nightjar.cli.warehouse_prices",
+    "nightjar.cli.warehouse_prune",
+    "nightjar.cli.warehouse_rebuild",
+    "nightjar.envs.evaluating",
+    "nightjar.envs.generation",
+    "nightjar.sandboxes.choosing",
+    "nightjar.sandboxes.containers",
+    "nightjar.sandboxes.local",
+    "nightjar.warehouse.backend",
+    "nightjar.warehouse.writing.writability",
+}
+"""Modules that import other things inside functions too, which can stand at the top."""
+
+CIRCLES = {
+    "nightjar.cli.sql_output",
+    "nightjar.cli.sql_table",
+    "nightjar.envs.environment",
+    "nightjar.envs.evaluating",
+    "nightjar.envs.generation",
+    "nightjar.envs.groups",
+    "nightjar.envs.loading",
+    "nightjar.envs.rollouts",
+    "nightjar.envs.teardown",
+}
+"""Modules that import each other in a circle, which is to become none."""
+
+
+def test_imports_inside_functions_have_a_reason() -> None:
+    found, used = defaultdict(set), set()
+    for module, imported in late_imports():
+        keys = {key for key in LATE if imported == key or imported.startswith(f"{key}.")}
+        used |= keys
+        if not keys:
+            found[module].add(imported)
+    assert set(found) == UNFINISHED, dict(found)
+    assert used == set(LATE)
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    graph = imports()
+    in_circle = {
+        module
+        for module in graph.modules
+        for imported in graph.find_modules_directly_imported_by(module)
+        if graph.chain_exists(importer=imported, imported=module)
+    }
+    assert in_circle == CIRCLES
+
+
+def test_layers_have_no_exceptions() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    for contract in contracts:
+        assert not {"ignore_imports", "exhaustive_ignores", "unmatched_ignore_imports_alerting"} & contract.keys()
+    [library] = [contract for contract in contracts if contract["name"] == "Layers of the library"]
+    assert library["exhaustive"]
+    levels = [level.replace(" ", "").split("|") for level in library["layers"]]
+    top_down = [[f"nightjar.{name}" for name in level] for level in levels]
+    rank = {name: position for position, level in enumerate(top_down) for name in level}
+    graph = imports()
+    assert set(rank) == graph.find_children("nightjar")
+    against = {
+        (importer, imported)
+        for name, position in rank.items()
+        for importer in (name, *graph.find_descendants(name))
+        for imported in graph.find_modules_directly_imported_by(importer)
+        if (other := ".".join(imported.split(".")[:2])) in rank and other != name and rank[other] <= position
+    }
+    assert against == set()
+
+
+def test_prefect_is_used_by_its_client_side_alone() -> None:
+    graph = imports()
+    used = {"prefect", *(module for module in graph.modules if module.split(".")[0] in PREFECT_SIDE)}
+    users = {user for module in used for user in graph.find_modules_that_directly_import(module)}
+    assert "tasks.evaluation" in users
+    assert [user for user in users if not user.startswith(PREFECT_SIDE)] == []
+
+
+def test_what_works_without_prefect_does_not_load_it() -> None:
+    code = (
+        "import sys, nightjar.evaluation, nightjar.benchmarks.gsm8k, nightjar.hosting.server,"
+        "nightjar.hosting.supervisor, nightjar.hosting.flow_runs; print(*sys.modules)"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "prefect" not in loaded
+
+
+@cache
+def imports() -> grimp.ImportGraph:
+    return grimp.build_graph(*PACKAGES, include_external_packages=True)
+
+
+def late_imports() -> Iterator[tuple[str, str]]:
+    """Gives what is imported inside functions: the module where, and the module that."""
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+            functions = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, FUNCTIONS))
+            for node in {inner for function in functions for inner in ast.walk(function)}:
+                if isinstance(node, ast.Import):
+                    yield from ((module, alias.name) for alias in node.names)
+                elif isinstance(node, ast.ImportFrom):
+                    yield module, node.module or ""
+
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
