@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from nightjar.cli.eval import running
 from nightjar.cli.eval.options import MODEL, RESULTS, flag_names, takes_flags
 from nightjar.config import PROVIDERS, RunConfig, find_provider, parameters, parse_run_config
 from nightjar.errors import ConfigError
@@ -72,15 +71,17 @@ def eval_run(
     'nightjar up'), and runs in this process otherwise. Every finished model call is on disk at once: an
     interrupted run goes on with --resume and asks nothing twice.
     """
+    from nightjar.cli.eval.running import Mode, finish, run
+
     if direct and prefect:
         raise typer.BadParameter("--direct and --prefect exclude each other")
     limits = {"max_tokens": max_tokens, "temperature": temperature}
     sampling = {name: value for name, value in limits.items() if value is not None} | (fields["sampling_args"] or {})
     config = _config({**_endpoint(provider), **_given(fields), "sampling_args": sampling})
-    mode: running.Mode = "prefect" if prefect else "direct" if direct else "auto"
+    mode: Mode = "prefect" if prefect else "direct" if direct else "auto"
     log_to_stderr(verbose)
-    outcome = running.run(config, mode, output_dir, resume, warehouse)
-    running.finish(outcome, as_json)
+    outcome = run(config, mode, output_dir, resume, warehouse)
+    finish(outcome, as_json)
 
 
 def _given(fields: dict[str, Any]) -> dict[str, Any]:
