@@ -26,6 +26,7 @@ from nightjar.errors import RunError
 from nightjar.testing import ArithmeticSolver, Faults, ModelServer, Recording
 from nightjar.warehouse import Warehouse
 
+pytestmark = pytest.mark.usefixtures("prefect_server")
 GSM8K = Path(__file__).parents[3] / "shared" / "data" / "gsm8k"
 
 
