@@ -5,9 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ORIGINAL := .venv-verifiers
+# A file of tests runs in one process, files on all cores; a few slow tests at a time are enough for their time limits.
+PYTEST = $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fmt lint types bench bench-warehouse side-by-side clean
+.PHONY: help setup demo test quick check fmt lint types bench bench-warehouse side-by-side clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -17,14 +19,17 @@ setup: $(READY) ## make .venv and install Nightjar with its development tools
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else "Nightjar needs Python 3.11 or newer, found %d.%d: run make PYTHON=python3.12" % v[:2])'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
 demo: $(READY) ## run the main job on a local model server: no key, no network
 	@$(BIN)/nightjar demo
 
-test: $(READY) ## run all tests
-	$(BIN)/python -m pytest
+test: $(READY) ## run all tests (ARGS="tests/warehouse -k views" for some)
+	$(PYTEST) $(ARGS)
+
+quick: $(READY) ## run in a minute the tests that a change breaks first
+	$(PYTEST) -m "not slow" tests/core tests/repo
 
 check: $(READY) lint types test ## all that CI runs
 

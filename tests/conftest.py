@@ -1,6 +1,13 @@
-"""What tests share: states, a scripted client, and an HTTP server that answers what a test says."""
+"""What tests share: states, a scripted client, and an HTTP server that answers what a test says.
+
+Before the first test it says which will be skipped on this machine, and what changes that.
+"""
 
 import json
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -8,6 +15,52 @@ from aiohttp import web
 from nightjar.clients import Client
 from nightjar.messages import Response, ResponseMessage, ToolCall, Usage, UserMessage
 from nightjar.rollout.state import new_state
+
+TESTS = Path(__file__).parent
+EXTRAS = {
+    "docker": "docker",
+    "gymnasium": "gym",
+    "moto": "dev",
+    "nltk": "textarena",
+    "reasoning_gym": "reasoning-gym",
+    "s3fs": "s3",
+    "textarena": "textarena",
+}
+"""The modules that tests need beyond Nightjar's dependencies, and which extra brings each."""
+
+
+LONGEST_FIRST = ("flows/test_services.py", "flows", "side_by_side", "durability", "processes", "repo", "warehouse")
+
+
+def pytest_collection_modifyitems(items):
+    """Puts the longest files first, so that at the end short ones keep every process busy."""
+
+    def place(item):
+        path = item.path.relative_to(TESTS)
+        return next((n for n, first in enumerate(LONGEST_FIRST) if path.is_relative_to(first)), len(LONGEST_FIRST))
+
+    items.sort(key=place)
+
+
+def pytest_report_header():
+    return [f"will be skipped: {tests}. {remedy}" for tests, remedy in what_is_skipped()]
+
+
+def what_is_skipped():
+    """Yields which tests cannot run on this machine, and what to do for them to run."""
+    from nightjar.sandboxes import LocalProvider
+
+    if problem := LocalProvider.problem():
+        yield "some 200 tests of sandboxes", problem
+    if sys.platform != "linux" or os.geuid() != 0:
+        yield "tests that mount a disk or become another user", "Run them as root on Linux, in a container."
+    if not (TESTS.parents[1] / "shared/data/gsm8k").is_dir():
+        yield "tests with a real model's answers to GSM8K", "Put the data into ../shared/data/gsm8k."
+    if not list(Path("~/.duckdb/extensions").expanduser().glob("*/*/ducklake.*")):
+        yield "tests of DuckLake", "Install DuckDB's extension: duckdb.execute('INSTALL ducklake')."
+    for module, extra in EXTRAS.items():
+        if find_spec(module) is None:
+            yield f"tests that need {module}", f"Install it: .venv/bin/pip install -e '.[{extra}]'."
 
 
 @pytest.fixture

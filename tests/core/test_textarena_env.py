@@ -2,6 +2,7 @@
 
 import json
 import random
+from functools import cache
 
 import orjson
 import pytest
@@ -14,9 +15,13 @@ from nightjar.rubrics import Rubric
 nltk = pytest.importorskip("nltk", reason="needs the extra 'textarena'")
 pytest.importorskip("textarena", reason="needs the extra 'textarena'")
 
+from textarena.envs.Wordle import env as wordle_game  # noqa: E402
+
 from nightjar.envs.games import textarena_games  # noqa: E402
 from nightjar.envs.games.textarena_env import TextArenaEnv  # noqa: E402
 from nightjar.envs.games.textarena_games import Luck  # noqa: E402
+
+pytestmark = pytest.mark.slow
 
 WORDS = ["crane", "slate", "apple", "bread"]
 
@@ -35,8 +40,16 @@ def small_words(tmp_path_factory):
     return root
 
 
+@pytest.fixture(scope="session")
+def one_dictionary():
+    """Reads TextArena's dictionary once, which takes seconds, and not for each environment."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wordle_game, "EnglishDictionary", cache(wordle_game.EnglishDictionary))
+        yield
+
+
 @pytest.fixture
-def wordle(small_words, monkeypatch):
+def wordle(small_words, one_dictionary, monkeypatch):
     monkeypatch.setattr(nltk.data, "path", [str(small_words)])
     return lambda **kwargs: TextArenaEnv(num_train_examples=5, num_eval_examples=4, **kwargs)
 

@@ -1,4 +1,4 @@
-"""A real temporary Prefect server, once for all tests of this folder."""
+"""A real temporary Prefect server, once for all tests that ask for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
 os.environ.setdefault("PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW", "ignore")
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session")
 def prefect_server() -> Iterator[None]:
     from prefect.testing.utilities import prefect_test_harness
 

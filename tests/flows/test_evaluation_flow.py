@@ -25,6 +25,7 @@ from flows.evaluation import evaluate
 from nightjar.testing import ArithmeticSolver, Faults, ModelServer, Recording
 from nightjar.warehouse import Warehouse
 
+pytestmark = pytest.mark.usefixtures("prefect_server")
 GSM8K = Path(__file__).parents[3] / "shared" / "data" / "gsm8k"
 
 

@@ -15,6 +15,8 @@ from nightjar.errors import WarehouseError
 from nightjar.hosting.deployments import register
 from nightjar.warehouse import Warehouse
 
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
 
 @pytest.fixture(autouse=True)
 def warehouse(own_folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""``nightjar up``, a run that a worker runs, Retry as in the UI, ``nightjar down``: real processes from end to end."""
+"""``nightjar up``, runs that a worker runs, on Retry and by a schedule, ``nightjar down``: real processes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ class Services:
             "NIGHTJAR_HOME": str(folder / "home"),
             "PREFECT_HOME": str(folder / "prefect"),
             "PREFECT_API_URL": self.api,
+            "PREFECT_WORKER_QUERY_SECONDS": "1",
         }
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -50,7 +52,7 @@ class Services:
                 break
             time.sleep(1)
         response.raise_for_status()
-        return response.json()
+        return response.json() if response.content else None
 
     def wait_for(self, flow_run_id: str, *types: str) -> str:
         for _ in range(600):
@@ -59,6 +61,17 @@ class Services:
                 return str(state)
             time.sleep(0.2)
         raise AssertionError(f"flow run {flow_run_id} is {state}; {(self.folder / 'home/worker.log').read_text()}")
+
+    def wait_for_first_run(self, schedule_id: str) -> Any:
+        """Returns the earliest flow run of a schedule, when the server's scheduler has made it."""
+        made_by = {"type": "SCHEDULE", "id": schedule_id}
+        for _ in range(300):
+            found = self.call("POST", "/flow_runs/filter", {"sort": "EXPECTED_START_TIME_ASC"})
+            for flow_run in found:
+                if (flow_run["created_by"] or {}).items() >= made_by.items():
+                    return flow_run
+            time.sleep(0.2)
+        raise AssertionError(f"the schedule made no run; {(self.folder / 'home/server.log').read_text()}")
 
     def processes(self) -> list[int]:
         """Returns what is left of the services, known by the Prefect home that they were started with."""
@@ -75,32 +88,27 @@ class Services:
 
 @pytest.fixture(scope="module")
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+    """What ``nightjar up`` starts, for all tests; ``nightjar down`` leaves nothing of it."""
     services = Services(tmp_path_factory.mktemp("services"))
     try:
+        up = services.run("up", "--detach", "--port", str(services.port))
+        assert up.returncode == 0, up.stderr
+        assert f"http://127.0.0.1:{services.port}" in up.stdout
         yield services
     finally:
-        services.run("down")
-
-
-def test_services_from_up_to_down(services: Services) -> None:
-    up = services.run("up", "--detach", "--port", str(services.port))
-    assert up.returncode == 0, up.stderr
-    assert f"http://127.0.0.1:{services.port}" in up.stdout
-
-    again = services.run("up", "--detach")
-    assert again.returncode == 1
-    assert "nightjar down" in again.stderr
-
-    _check_that_eval_run_is_a_flow_run(services)
-    _check_that_retry_does_only_what_is_missing(services)
-
-    down = services.run("down")
+        down = services.run("down")
     assert (down.returncode, down.stdout) == (0, "Stopped.\n")
     assert services.processes() == []
     assert services.run("down").stdout == "Nothing is running.\n"
 
 
-def _check_that_eval_run_is_a_flow_run(services: Services) -> None:
+def test_a_second_start_is_told_how_to_stop_the_first(services: Services) -> None:
+    again = services.run("up", "--detach")
+    assert again.returncode == 1
+    assert "nightjar down" in again.stderr
+
+
+def test_eval_run_is_a_flow_run(services: Services) -> None:
     with ModelServer(ArithmeticSolver()) as server:
         ran = services.run("eval", "run", "arithmetic", "-m", "typed", "-b", server.url, "-n", "3", "--json")
     assert ran.returncode == 0, ran.stderr
@@ -110,7 +118,7 @@ def _check_that_eval_run_is_a_flow_run(services: Services) -> None:
     assert flow_run["name"] == "arithmetic | typed"
 
 
-def _check_that_retry_does_only_what_is_missing(services: Services) -> None:
+def test_retry_does_only_what_is_missing(services: Services) -> None:
     deployment = services.call("GET", "/deployments/name/evaluate/evaluate")
     with ModelServer(ArithmeticSolver(), faults=Faults(rate_500=0.4, seed=1)) as server:
         port = server.port
@@ -128,3 +136,19 @@ def _check_that_retry_does_only_what_is_missing(services: Services) -> None:
         services.call("POST", f"/flow_runs/{created['id']}/set_state", retry)
         assert services.wait_for(created["id"], "COMPLETED", "CRASHED") == "COMPLETED"
         assert server.stats().answered == 60 - answered
+
+
+def test_a_schedule_fires(services: Services) -> None:
+    deployment = services.call("GET", "/deployments/name/evaluate/evaluate")
+    schedules = f"/deployments/{deployment['id']}/schedules"
+    due = datetime.now(UTC) + timedelta(seconds=5)
+    every_minute = {"interval": 60, "anchor_date": due.isoformat()}
+    with ModelServer(ArithmeticSolver()) as server:
+        parameters = {"env_id": "arithmetic", "model": "nightly", "base_url": server.url, "num_examples": 2}
+        [made] = services.call("POST", schedules, [{"schedule": every_minute, "parameters": parameters}])
+        fired = services.wait_for_first_run(made["id"])
+        assert services.wait_for(fired["id"], "COMPLETED", "FAILED", "CRASHED") == "COMPLETED"
+        services.call("DELETE", f"{schedules}/{made['id']}")
+        assert server.stats().answered == 6
+    assert fired["auto_scheduled"]
+    assert (datetime.fromisoformat(fired["expected_start_time"]) - due).total_seconds() % 60 == 0

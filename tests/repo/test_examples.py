@@ -30,6 +30,8 @@ from pydantic import BaseModel
 
 import nightjar
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "environments.md").read_text(encoding="utf-8")
 PUBLIC_MODULES = (

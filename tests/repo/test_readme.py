@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from nightjar.cli.app import app
 from nightjar.testing import FixedAnswer, ModelServer
+
+pytestmark = pytest.mark.slow
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 
@@ -35,12 +40,15 @@ def run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 def test_the_first_evaluation_and_the_first_question(tmp_path: Path) -> None:
     [evaluation] = [block for block in shell_blocks() if "nightjar model-server --port" in block]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
     waiting = "\n".join(
         line
         if "eval run" not in line
         else f"until curl -sf 127.0.0.1:8000/health >/dev/null; do sleep 0.1; done\n{line}"
         for line in evaluation.splitlines()
-    )
+    ).replace("8000", port)
     evaluated = run(waiting, tmp_path)
     assert evaluated.returncode == 0, evaluated.stderr
     assert "60 of 60 scored" in evaluated.stdout
@@ -60,5 +68,5 @@ def test_the_environment_of_the_readme_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "flag", re.findall(r"(?<![\w-])(--?[a-zA-Z][a-z-]*)", " ".join(re.findall(r"nightjar eval run[^\n`]*", README)))
 )
-def test_every_flag_of_the_readme_is_in_the_help(flag: str, tmp_path: Path) -> None:
-    assert flag in run("COLUMNS=200 nightjar eval run --help", tmp_path).stdout
+def test_every_flag_of_the_readme_is_in_the_help(flag: str) -> None:
+    assert flag in CliRunner().invoke(app, ["eval", "run", "--help"], env={"COLUMNS": "200"}).stdout

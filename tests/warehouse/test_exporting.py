@@ -233,7 +233,8 @@ class TestTheTarget:
         assert len(list(target.rglob("runs-*.parquet"))) == 1
         write("x.duckdb")
         _, target = write("x.duckdb", chosen=Selection(suite="nightly"), force=True)
-        assert duckdb.connect(str(target), read_only=True).execute("SELECT count(*) FROM runs").fetchall() == [(1,)]
+        with duckdb.connect(str(target), read_only=True) as exported:
+            assert exported.execute("SELECT count(*) FROM runs").fetchall() == [(1,)]
 
     def test_force_replaces_nothing_but_exports(self, write, tmp_path):
         (tmp_path / "thesis").mkdir()
