@@ -147,7 +147,7 @@ def test_a_statement_goes_on_until_its_semicolon(prompt):
 
 
 def test_a_mistake_is_one_line_and_the_prompt_goes_on(prompt):
-    assert prompt.ask("SELCT 1;") == 'Error: The SQL cannot be read: syntax error at or near "SELCT"\n'
+    assert prompt.ask("SELCT 1;") == 'Error: The SQL cannot be read: Parser Error: syntax error at or near "SELCT"\n'
     assert prompt.ask(".table").startswith("Error: Unknown command '.table'. Choose one of: .tables,")
     assert prompt.ask("hardest").startswith("Error: Query 'hardest' needs a value for 'env'.")
     assert "1 row in" in prompt.ask("SELECT 1;")
@@ -158,7 +158,7 @@ def test_what_is_pasted_is_done_line_by_line_up_to_a_mistake(prompt):
     assert "a\n1\n1 row in" in answer
     assert "env_id,model,avg_reward" in answer
     assert answer.endswith(
-        'Error: The SQL cannot be read: syntax error at or near "SELCT"\n'
+        'Error: The SQL cannot be read: Parser Error: syntax error at or near "SELCT"\n'
         "What comes after it was not run: SELECT 3 AS c;\n"
     )
 
@@ -178,7 +178,7 @@ def test_a_named_query_is_called_as_in_the_shell(prompt):
 def test_what_is_no_statement_is_answered_at_once(prompt):
     assert prompt.ask("hardset").startswith("Error: Unknown query 'hardset'. Did you mean 'hardest'?")
     assert prompt.ask("hardset of all").startswith("Error: Unknown query 'hardset'. Did you mean 'hardest'?")
-    assert prompt.ask("SELCT 1") == 'Error: The SQL cannot be read: syntax error at or near "SELCT"\n'
+    assert prompt.ask("SELCT 1") == 'Error: The SQL cannot be read: Parser Error: syntax error at or near "SELCT"\n'
 
 
 def test_a_command_drops_the_statement_that_it_stands_in(prompt):

@@ -130,9 +130,9 @@ class TestAnswers:
     @pytest.mark.parametrize(
         ("sql", "message"),
         [
-            ("SELEC 1", 'The query failed: syntax error at or near "SELEC"'),
+            ("SELEC 1", 'The query failed: Parser Error: syntax error at or near "SELEC"'),
             ("FROM rolouts", 'Table with name rolouts does not exist! Did you mean "rollouts"?'),
-            ("SELECT error('two\nlines')", "The query failed: two lines"),
+            ("SELECT error('two\nlines')", "The query failed: Invalid Input Error: two lines"),
             ("SELECT 'a'::INT", "Could not convert string 'a'"),
             ("SELECT 1; SELECT 2", "Expected one SQL statement, found 2."),
             ("SELECT 1; DROP VIEW runs; SELECT 2", "Expected one SQL statement, found 3."),

@@ -450,34 +450,27 @@ def test_a_limit_is_a_number(run, tmp_path, form):
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        (
-            "SELECT to_days($n)",
-            (
-                "The query failed: a value could be of several types in 'to_days(?)'. "
-                "Say which: $n::INTEGER (or ::DOUBLE, ::DATE, ::TIMESTAMPTZ, ::INTERVAL)."
-            ),
-        ),
-        (
-            "SELECT reward * $n FROM rollouts",
-            (
-                "The query failed: a value could be of several types in '*(DOUBLE, ?)'. "
-                "Say which: $n::INTEGER (or ::DOUBLE, ::DATE, ::TIMESTAMPTZ, ::INTERVAL)."
-            ),
-        ),
+        ("SELECT to_days($n)", "The query failed: Binder Error: Could not choose a best candidate function"),
+        ("SELECT reward * $n FROM rollouts", "The query failed: Binder Error: Could not choose a best candidate"),
         (
             "WITH g AS (SELECT $n AS n) FROM rollouts, g WHERE reward > n",
-            (
-                "The query failed: Cannot compare values of type DOUBLE and type VARCHAR - "
-                "an explicit cast is required. Say which: $n::INTEGER (or ::DOUBLE, ::DATE, ::TIMESTAMPTZ, ::INTERVAL)."
-            ),
+            "The query failed: Binder Error: Cannot compare values of type DOUBLE and type VARCHAR",
         ),
-        ("SELECT reward > $n FROM rollouts", "The query failed: Could not convert string 'few' to DOUBLE"),
     ],
 )
 def test_a_value_whose_type_nothing_says_gets_advice(run, statement, message):
     with pytest.raises(WarehouseError) as raised:
         run(statement, "-P", "n=few")
-    assert str(raised.value) == message
+    assert str(raised.value).startswith(message)
+    assert str(raised.value).endswith(
+        ". Where nothing says a value's type, write it: $n::INTEGER (or ::DOUBLE, ::DATE, ::TIMESTAMPTZ, ::INTERVAL)."
+    )
+
+
+def test_a_value_of_a_wrong_type_gets_none(run):
+    with pytest.raises(WarehouseError) as raised:
+        run("SELECT reward > $n FROM rollouts", "-P", "n=few")
+    assert str(raised.value) == "The query failed: Conversion Error: Could not convert string 'few' to DOUBLE"
 
 
 @pytest.mark.parametrize("arguments", [["-P", "gsm8k"], ["-P", "=gsm8k"], ["-P", "env=a", "-P", "env=b"]])

@@ -342,7 +342,7 @@ class TestPublish:
         run_dir = run_writer.write(tmp_path / "run", state_columns=["a", "A"])
         with (run_dir / "results.jsonl").open("a") as file:
             file.write("{torn}\n[]\n")
-        with pytest.raises(WarehouseError, match=r"Cannot read .*run/results\.jsonl: .*near line"):
+        with pytest.raises(WarehouseError, match=r"Cannot read .*run/results\.jsonl: .* in (line|record/value) \d"):
             warehouse.publish(run_dir)
 
     def test_the_configuration_is_kept(self, warehouse, run_dir):
@@ -473,7 +473,7 @@ class TestDamage:
     def test_a_value_of_the_wrong_type_is_an_error(self, warehouse, tmp_path, run_writer, fields):
         lines = [run_writer.rollout(0, 0), run_writer.rollout(0, 1, **fields)]
         run_dir = run_writer.write(tmp_path / "run", lines)
-        with pytest.raises(WarehouseError, match=r"Cannot read .*run/results\.jsonl: .*near line"):
+        with pytest.raises(WarehouseError, match=r"Cannot read .*run/results\.jsonl: .* in (line|record/value) \d"):
             warehouse.publish(run_dir)
 
     @pytest.mark.parametrize("line", ['{"example_id": 0,\n', "[1, 2]\n", '{"rollout_index": 0}\n'])

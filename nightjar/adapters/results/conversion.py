@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from nightjar.adapters.results import nemo, verifiers
 from nightjar.adapters.results.discovery import FoundResults, Kind
-from nightjar.adapters.results.run import ForeignRun
+from nightjar.adapters.results.results import ForeignRun
 from nightjar.errors import RunDirectoryError, WarehouseError
 from nightjar.runs import RunDirectory, summarize
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from nightjar.adapters.results.lines import read_object
+from nightjar.adapters.results.values import read_object
 from nightjar.errors import WarehouseError
 
 Kind: TypeAlias = Literal["nightjar", "verifiers", "nemo"]

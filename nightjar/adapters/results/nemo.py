@@ -13,12 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from nightjar.adapters.results.discovery import BUNDLES, FoundResults, is_bundle
-from nightjar.adapters.results.lines import read_object
 from nightjar.adapters.results.nemo_rows import RowReader
 from nightjar.adapters.results.redaction import public_url, without_secrets
-from nightjar.adapters.results.results import ResultsWriter
-from nightjar.adapters.results.run import ForeignRun, digest
-from nightjar.adapters.results.values import integer, iso_time, mapping, milliseconds, number, text, unix_time
+from nightjar.adapters.results.results import ForeignRun, ResultsWriter, digest
+from nightjar.adapters.results.values import (
+    integer,
+    iso_time,
+    mapping,
+    milliseconds,
+    number,
+    read_object,
+    text,
+    unix_time,
+)
 from nightjar.errors import WarehouseError
 
 _SAMPLING = ("temperature", "max_tokens", "top_p", "seed", "stop", "frequency_penalty", "presence_penalty")

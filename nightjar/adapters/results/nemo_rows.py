@@ -23,9 +23,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from nightjar.adapters.results.lines import Row, read_rows
 from nightjar.adapters.results.results import ResultsWriter
-from nightjar.adapters.results.values import integer, mapping, measures, messages, number, text
+from nightjar.adapters.results.values import Row, integer, mapping, measures, messages, number, read_rows, text
 from nightjar.data import example_hash
 from nightjar.errors import WarehouseError
 from nightjar.rollout.usage import usage_counts

@@ -28,9 +28,19 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from nightjar.adapters.results.lines import Row, read_rows
 from nightjar.adapters.results.results import ResultsWriter
-from nightjar.adapters.results.values import boolean, integer, mapping, measures, messages, milliseconds, number, text
+from nightjar.adapters.results.values import (
+    Row,
+    boolean,
+    integer,
+    mapping,
+    measures,
+    messages,
+    milliseconds,
+    number,
+    read_rows,
+    text,
+)
 from nightjar.data import example_hash
 from nightjar.errors import WarehouseError
 
