@@ -23,7 +23,7 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nightjar.errors import SandboxError
@@ -146,9 +146,7 @@ class DockerSandbox(Sandbox):
         return str(created["Id"])
 
     def _limits(self) -> dict[str, Any]:
-        from docker.types import DeviceRequest, Ulimit
-
-        request = self._request
+        types, request = _sdk().types, self._request
         tmp_bytes = int(request.storage_bytes * _SHARE_OF_TMP)
         sizes = {self.workspace: request.storage_bytes - tmp_bytes, "/tmp": tmp_bytes}  # noqa: S108
         limits: dict[str, Any] = {
@@ -165,13 +163,12 @@ class DockerSandbox(Sandbox):
             "init": True,
             "tmpfs": {path: f"size={size},exec" for path, size in sizes.items()},
             "ulimits": [
-                Ulimit(name="nofile", soft=_OPEN_FILES, hard=_OPEN_FILES),
-                Ulimit(name="nproc", soft=request.max_processes, hard=request.max_processes),
-                Ulimit(name="core", soft=0, hard=0),
+                types.Ulimit(name=name, soft=most, hard=most)
+                for name, most in (("nofile", _OPEN_FILES), ("nproc", request.max_processes), ("core", 0))
             ],
         }
         if request.gpu_count:
-            limits["device_requests"] = [DeviceRequest(count=request.gpu_count, capabilities=[["gpu"]])]
+            limits["device_requests"] = [types.DeviceRequest(count=request.gpu_count, capabilities=[["gpu"]])]
         return limits
 
     def _exec(self, argv: list[str], folder: str, variables: dict[str, str]) -> ContainerProcess:
@@ -194,14 +191,14 @@ class DockerSandbox(Sandbox):
         api.exec_start(created["Id"])
 
     def _remove(self, container: str) -> None:
-        import docker.errors
-
-        with suppress(docker.errors.NotFound):
-            try:
-                self._provider.api.remove_container(container, force=True, v=True)
-            except docker.errors.APIError as error:
-                if "already in progress" not in str(error):
-                    raise
+        errors = _sdk().errors
+        try:
+            self._provider.api.remove_container(container, force=True, v=True)
+        except errors.NotFound:
+            pass
+        except errors.APIError as error:
+            if "already in progress" not in str(error):
+                raise
 
 
 class DockerProvider(SandboxProvider):
@@ -228,11 +225,8 @@ class DockerProvider(SandboxProvider):
     def is_available() -> bool:
         """Says whether the docker SDK is installed and a daemon answers within two seconds."""
         try:
-            client = _connect(timeout_seconds=2)
-            try:
+            with closing(_connect(timeout_seconds=2)) as client:
                 return bool(client.ping())
-            finally:
-                client.close()
         except Exception:  # noqa: BLE001 - whatever it is, there is no docker here
             return False
 
@@ -274,27 +268,25 @@ class DockerProvider(SandboxProvider):
         self._client.close()
 
     def _pull(self, image: str) -> None:
-        import docker.errors
-
+        errors = _sdk().errors
         try:
             self._client.images.get(image)
-        except docker.errors.NotFound:
+        except errors.NotFound:
             logger.info("Pulling the image %r", image)
             try:
                 self._client.images.pull(image)
-            except docker.errors.APIError as error:
+            except errors.APIError as error:
                 raise SandboxCreationError(f"The image {image!r} cannot be pulled: {error.explanation}") from error
 
     def _build(self, recipe: str) -> str:
-        import docker.errors
-
+        errors = _sdk().errors
         tag = f"{LABEL}-packages:{hashlib.sha256(recipe.encode()).hexdigest()[:16]}"
         logger.info("Building the image %r: %s", tag, recipe)
         try:
             self._client.images.build(
                 fileobj=io.BytesIO(recipe.encode()), tag=tag, rm=True, timeout=_INSTALL_TIMEOUT_SECONDS
             )
-        except (docker.errors.BuildError, docker.errors.APIError) as error:
+        except (errors.BuildError, errors.APIError) as error:
             raise SandboxCreationError(
                 f"Packages cannot be installed into an image: {error}. Give docker_image one that has them, and "
                 "pip_install_packages=''."
@@ -302,17 +294,24 @@ class DockerProvider(SandboxProvider):
         return tag
 
 
-def _connect(timeout_seconds: float) -> docker.DockerClient:
+def _sdk() -> Any:
+    """Imports docker's SDK, which is an extra."""
     try:
         import docker
         import docker.errors
+        import docker.types
     except ImportError as error:
         raise SandboxRefusedError(
             "Containers need the docker SDK. Install it: pip install 'nightjar-evals[docker]'"
         ) from error
+    return docker
+
+
+def _connect(timeout_seconds: float) -> docker.DockerClient:
+    sdk = _sdk()
     try:
-        return docker.from_env(timeout=timeout_seconds)
-    except docker.errors.DockerException as error:
+        return sdk.from_env(timeout=timeout_seconds)
+    except sdk.errors.DockerException as error:
         raise SandboxRefusedError(
             f"No docker daemon answers: {error}. Start docker, set DOCKER_HOST, or use sandbox_provider='local'."
         ) from error
