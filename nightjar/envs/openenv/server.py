@@ -16,16 +16,15 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import aiohttp
 
 from nightjar.envs.openenv.project import BuildManifest, OpenEnvError
 from nightjar.errors import SandboxError
 from nightjar.messages import Tool
 from nightjar.sandboxes import Sandbox, SandboxProcess, Stream
 from nightjar.sandboxes.sandbox import finish
-
-if TYPE_CHECKING:
-    import aiohttp
 
 _TUNNEL = """
 import os, socket, sys, threading
@@ -186,8 +185,6 @@ class OpenEnvServer:
 
     async def connect(self) -> None:
         """Starts a session, and with it a new world."""
-        import aiohttp
-
         closing = aiohttp.ClientWSTimeout(ws_close=_CLOSE_SECONDS)
         async with self._asking(_CONNECT_SECONDS):
             if self._world is not None:
@@ -262,8 +259,6 @@ class OpenEnvServer:
     @asynccontextmanager
     async def _asking(self, seconds: float) -> AsyncIterator[None]:
         """Turns what goes wrong on the way, or takes too long, into a ``ServerUnreachableError``."""
-        import aiohttp
-
         try:
             async with asyncio.timeout(seconds):
                 yield
@@ -272,8 +267,6 @@ class OpenEnvServer:
             raise ServerUnreachableError(f"The OpenEnv server in sandbox {self._sandbox.id!r}: {reason}") from error
 
     async def _open_tunnel(self) -> None:
-        import aiohttp
-
         path = self._closing.enter_context(tempfile.TemporaryDirectory(prefix="nightjar-")) + "/port"
         listener = await asyncio.start_unix_server(self._accept, path)
         self._closing.callback(listener.close)
