@@ -20,6 +20,7 @@ from typing import Any
 
 import aiohttp
 
+from nightjar.envs.openenv.messages import takes_tool_calls
 from nightjar.envs.openenv.project import BuildManifest, OpenEnvError
 from nightjar.errors import SandboxError
 from nightjar.messages import Tool
@@ -176,11 +177,17 @@ class OpenEnvServer:
         )
 
     async def action_schema(self, seconds: float) -> dict[str, Any]:
-        """Returns the JSON schema of actions, from ``/schema``."""
+        """Returns the JSON schema of actions, from ``/schema``; it has to be one for the manifest's contract."""
         status, body = await self._fetch("GET", "/schema", seconds)
         schema = body.get("action", {}) if status == _OK and isinstance(body, dict) else None
         if not isinstance(schema, dict):
             raise OpenEnvError(f"OpenEnv /schema must answer with an object `action`, found HTTP {status}: {body!r}")
+        takes_calls = takes_tool_calls(schema)
+        if takes_calls != (self.contract == "mcp"):
+            raise OpenEnvError(
+                f"OpenEnv contract mismatch: .build.json says {self.contract!r}, but the server takes "
+                f"{'' if takes_calls else 'no '}tool calls"
+            )
         return schema
 
     async def connect(self) -> None:
