@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from nightjar.calling import call, is_async, run_sync
 from nightjar.calling.decorators import cleanup, stop
 from nightjar.calling.own_thread import OwnThread
-from nightjar.envs.games.episodes import (
-    EpisodeEnv,
-    EpisodicSumRubric,
-    json_ready,
-    overridden,
-    splits,
-    sum_step_rewards,
-)
+from nightjar.envs.games.episodes import EpisodeEnv, EpisodicSumRubric, json_ready, overridden, splits, sum_step_rewards
 from nightjar.messages import Messages, UserMessage, content_text
 from nightjar.parsers import Parser
 from nightjar.rollout.state import State, TrajectoryStep

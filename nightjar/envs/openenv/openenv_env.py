@@ -11,21 +11,9 @@ from typing import Any
 from nightjar.calling import run_sync
 from nightjar.calling.decorators import cleanup, stop, teardown
 from nightjar.envs.games.episodes import EpisodeEnv, EpisodicSumRubric, splits
-from nightjar.envs.openenv.messages import (
-    PromptRenderer,
-    parse_action,
-    render_messages,
-    takes_tool_calls,
-    tool_action,
-    tool_result,
-)
-from nightjar.envs.openenv.project import OpenEnvError, calling_project, needed_packages, packed, read_manifest
-from nightjar.envs.openenv.server import (
-    OpenEnvServer,
-    ServerRefusedError,
-    ServerUnreachableError,
-    StepResult,
-)
+from nightjar.envs.openenv.messages import PromptRenderer, parse_action, render_messages, tool_action, tool_result
+from nightjar.envs.openenv.project import calling_project, needed_packages, packed, read_manifest
+from nightjar.envs.openenv.server import OpenEnvServer, ServerRefusedError, ServerUnreachableError, StepResult
 from nightjar.envs.sandboxed.sandbox_env import retrying
 from nightjar.envs.tools.schema import is_valid_tool_content_parts
 from nightjar.messages import Messages, Tool, ToolCall, ToolMessage, UserMessage, content_text, dump_messages
@@ -146,7 +134,7 @@ class OpenEnvEnv(EpisodeEnv):
     async def _first_prompts(self, seeds: range) -> list[dict[str, Any]]:
         server = await self._start_server()
         try:
-            schema = await self._fetch_action_schema(server) if server.contract == "mcp" else None
+            schema = await self._schema(server) if server.contract == "mcp" else None
             await server.connect()
             rows = []
             for seed in seeds:
@@ -174,7 +162,7 @@ class OpenEnvEnv(EpisodeEnv):
         server = await self._start_server()
         state["openenv_server"] = server
         state["openenv_contract"] = server.contract
-        state["openenv_action_schema"] = await self._fetch_action_schema(server)
+        state["openenv_action_schema"] = await self._schema(server)
         await server.connect()
         if server.contract == "mcp":
             self._tools = self._tools or await server.tools()
@@ -225,20 +213,10 @@ class OpenEnvEnv(EpisodeEnv):
         finally:
             self._servers.discard(server)
 
-    async def _fetch_action_schema(self, server: OpenEnvServer) -> dict[str, Any]:
-        """Returns the action schema, which is asked for once.
-
-        Raises:
-            OpenEnvError: it is not one for the contract in ``.build.json``.
-        """
+    async def _schema(self, server: OpenEnvServer) -> dict[str, Any]:
+        """Returns the action schema, which is asked for once."""
         if self._action_schema is None:
-            schema = await server.action_schema(self.schema_request_timeout_seconds)
-            if takes_tool_calls(schema) != (server.contract == "mcp"):
-                raise OpenEnvError(
-                    f"OpenEnv contract mismatch: .build.json says {server.contract!r}, but the server takes "
-                    f"{'' if takes_tool_calls(schema) else 'no '}tool calls"
-                )
-            self._action_schema = schema
+            self._action_schema = await server.action_schema(self.schema_request_timeout_seconds)
         return self._action_schema
 
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Messages:  # noqa: ARG002

@@ -16,16 +16,16 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import aiohttp
+
+from nightjar.envs.openenv.messages import takes_tool_calls
 from nightjar.envs.openenv.project import BuildManifest, OpenEnvError
 from nightjar.errors import SandboxError
 from nightjar.messages import Tool
 from nightjar.sandboxes import Sandbox, SandboxProcess, Stream
 from nightjar.sandboxes.sandbox import finish
-
-if TYPE_CHECKING:
-    import aiohttp
 
 _TUNNEL = """
 import os, socket, sys, threading
@@ -177,17 +177,21 @@ class OpenEnvServer:
         )
 
     async def action_schema(self, seconds: float) -> dict[str, Any]:
-        """Returns the JSON schema of actions, from ``/schema``."""
+        """Returns the JSON schema of actions, from ``/schema``; it has to be one for the manifest's contract."""
         status, body = await self._fetch("GET", "/schema", seconds)
         schema = body.get("action", {}) if status == _OK and isinstance(body, dict) else None
         if not isinstance(schema, dict):
             raise OpenEnvError(f"OpenEnv /schema must answer with an object `action`, found HTTP {status}: {body!r}")
+        takes_calls = takes_tool_calls(schema)
+        if takes_calls != (self.contract == "mcp"):
+            raise OpenEnvError(
+                f"OpenEnv contract mismatch: .build.json says {self.contract!r}, but the server takes "
+                f"{'' if takes_calls else 'no '}tool calls"
+            )
         return schema
 
     async def connect(self) -> None:
         """Starts a session, and with it a new world."""
-        import aiohttp
-
         closing = aiohttp.ClientWSTimeout(ws_close=_CLOSE_SECONDS)
         async with self._asking(_CONNECT_SECONDS):
             if self._world is not None:
@@ -262,8 +266,6 @@ class OpenEnvServer:
     @asynccontextmanager
     async def _asking(self, seconds: float) -> AsyncIterator[None]:
         """Turns what goes wrong on the way, or takes too long, into a ``ServerUnreachableError``."""
-        import aiohttp
-
         try:
             async with asyncio.timeout(seconds):
                 yield
@@ -272,8 +274,6 @@ class OpenEnvServer:
             raise ServerUnreachableError(f"The OpenEnv server in sandbox {self._sandbox.id!r}: {reason}") from error
 
     async def _open_tunnel(self) -> None:
-        import aiohttp
-
         path = self._closing.enter_context(tempfile.TemporaryDirectory(prefix="nightjar-")) + "/port"
         listener = await asyncio.start_unix_server(self._accept, path)
         self._closing.callback(listener.close)

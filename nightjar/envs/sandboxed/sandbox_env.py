@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypedDict, cast
 
+import tenacity
+
 from nightjar.calling.decorators import cleanup, teardown
 from nightjar.envs.tools.stateful_tool_env import StatefulToolEnv
 from nightjar.errors import ConfigError, SandboxError
@@ -338,8 +340,6 @@ def retrying(
         jitter: seconds that chance adds at the most.
         may_heal: says whether another attempt may help.
     """
-    import tenacity
-
     retrying = tenacity.AsyncRetrying(
         stop=tenacity.stop_after_attempt(max(1, attempts)),
         wait=tenacity.wait_exponential(multiplier=delay, exp_base=factor, max=longest)
