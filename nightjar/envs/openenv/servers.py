@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from nightjar.calling import backoff_seconds
 from nightjar.envs.openenv.answers import ServerRefusedError, StepResult
 from nightjar.envs.openenv.project import BuildManifest, needed_packages, packed
 from nightjar.envs.openenv.server import OpenEnvServer, ServerLimits, ServerUnreachableError
@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 
 _RESETS = 5
 _RESET_PAUSE_SECONDS = 0.25
+_LONGEST_PAUSE_SECONDS = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,13 @@ class StartRetries:
 
     def pause_seconds(self, attempt: int) -> float:
         """Returns how long to wait after so many attempts."""
-        pause = min(self.base_seconds * self.factor ** (attempt - 1), self.max_seconds)
-        return pause + random.uniform(0, self.jitter_seconds)  # noqa: S311 - it spreads retries
+        return backoff_seconds(
+            attempt,
+            self.base_seconds,
+            max_seconds=self.max_seconds,
+            jitter_seconds=self.jitter_seconds,
+            factor=self.factor,
+        )
 
 
 class OpenEnvServers:
@@ -132,7 +138,7 @@ async def reset_patiently(server: OpenEnvServer, seed: int) -> StepResult:
             return await server.reset(seed)
         except (ServerRefusedError, ServerUnreachableError) as error:
             logger.warning("Reset with seed %s failed, attempt %s of %s: %s", seed, attempt, _RESETS, error)
-            await asyncio.sleep(_RESET_PAUSE_SECONDS * 2 ** (attempt - 1))
+            await asyncio.sleep(backoff_seconds(attempt, _RESET_PAUSE_SECONDS, max_seconds=_LONGEST_PAUSE_SECONDS))
             await server.connect()
     return await server.reset(seed)
 
