@@ -1,5 +1,6 @@
 """Calls user code, sync or async: reward functions, tools, hooks."""
 
+from nightjar.calling.backoff import backoff_seconds
 from nightjar.calling.functions import bound_names, call, function_name, is_async
 from nightjar.calling.hooks import call_named
 from nightjar.calling.limits import OverdueError, within
@@ -8,6 +9,7 @@ from nightjar.calling.waiting import is_in_loop, run_sync
 
 __all__ = [
     "OverdueError",
+    "backoff_seconds",
     "bound_names",
     "call",
     "call_named",

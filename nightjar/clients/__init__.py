@@ -20,13 +20,12 @@ from nightjar.clients.credentials import load_prime_config, resolve_api_key
 from nightjar.errors import ConfigError
 
 if TYPE_CHECKING:
-    from nightjar.clients.anthropic_messages import AnthropicMessagesClient
-    from nightjar.clients.anthropic_transport import setup_anthropic_client
+    from nightjar.clients.anthropic_messages import AnthropicMessagesClient, setup_anthropic_client
     from nightjar.clients.openai_chat import OpenAIChatCompletionsClient
     from nightjar.clients.openai_chat_token import OpenAIChatCompletionsTokenClient
+    from nightjar.clients.openai_client import setup_openai_client
     from nightjar.clients.openai_completions import OpenAICompletionsClient
     from nightjar.clients.openai_responses import OpenAIResponsesClient
-    from nightjar.clients.openai_transport import setup_openai_client
     from nightjar.clients.replicas import ReplicaClient
 
 __all__ = [
@@ -56,8 +55,8 @@ _MODULES = {
     "OpenAICompletionsClient": "openai_completions",
     "OpenAIResponsesClient": "openai_responses",
     "ReplicaClient": "replicas",
-    "setup_anthropic_client": "anthropic_transport",
-    "setup_openai_client": "openai_transport",
+    "setup_anthropic_client": "anthropic_messages",
+    "setup_openai_client": "openai_client",
 }
 _OF_CLIENT_TYPE: dict[ClientType, str] = {
     "openai_chat_completions": "OpenAIChatCompletionsClient",

@@ -20,13 +20,73 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from nightjar.clients.config import EndpointClientConfig
-from nightjar.clients.credentials import DISTINCTIVE_KEY_LENGTH, HIDDEN_KEY, NO_KEY
+from nightjar.clients.credentials import (
+    DISTINCTIVE_KEY_LENGTH,
+    HIDDEN_KEY,
+    NO_KEY,
+    request_headers,
+    resolve_api_key,
+)
 from nightjar.clients.event_loops import PerLoop
 
 _RAW_RESPONSE_HEADER = "X-Stainless-Raw-Response"  # the SDKs' way to ask for a response that is not parsed
 _OPTIONS = frozenset({"headers", "extra_json", "timeout", "security"})
 _OPTIONS_OF_TRACING = "span_"
 _LEFT_OUT = frozenset({"Omit", "NotGiven"})  # the SDKs' names for "not given"; each has its own classes
+
+
+class SendsByAiohttp:
+    """Makes an SDK client send JSON requests through aiohttp, once each: Nightjar does the retries.
+
+    To be named before the SDK's class. Streams, files and raw responses take the SDK's own way.
+
+    Args:
+        config: the endpoint; its key is read from the environment.
+
+    Raises:
+        MissingKeyError: the key's variable is not set.
+    """
+
+    _sdk: Any
+    """The module ``openai`` or ``anthropic``."""
+    _kind: Any
+    """The SDK's own class."""
+
+    def __init__(self, config: EndpointClientConfig) -> None:
+        key = resolve_api_key(config)
+        super().__init__(  # type: ignore[call-arg]
+            api_key=key,
+            base_url=self._address(config),
+            timeout=config.timeout,
+            max_retries=0,
+            default_headers=request_headers(config) or None,
+        )
+        self._url = self._address(config)
+        self._sender = AiohttpSender(self, self._sdk, config, key)
+
+    @staticmethod
+    def _address(config: EndpointClientConfig) -> str:
+        return config.api_base_url
+
+    async def post(self, path: str, *, cast_to: Any, body: Any = None, **kwargs: Any) -> Any:
+        """Sends one request; the arguments and the exceptions are those of the SDK."""
+        if not self._sender.can_send(cast_to, kwargs):
+            return await super().post(path, cast_to=cast_to, body=body, **kwargs)  # type: ignore[misc]
+        url = path if "://" in path else f"{self._url}{path}"
+        return await self._sender.post(url, cast_to, body, kwargs.get("options") or {})
+
+    def copy(self, **options: Any) -> Any:
+        """Returns the SDK's own client for the same endpoint, with some options changed."""
+        names = ("api_key", "base_url", "timeout", "max_retries")
+        known = {name: getattr(self, name) for name in names}
+        return self._kind(**known, default_headers=self._custom_headers).copy(**options)  # type: ignore[attr-defined]
+
+    with_options = copy
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._sender.close()
+        await super().close()  # type: ignore[misc]
 
 
 class AiohttpSender:

@@ -44,12 +44,7 @@ def count_of(value: Any, name: str) -> int:
 
 
 def reasoning_of(message: Any) -> str | None:
-    """Returns the reasoning in a chat message; None where there is none.
-
-    Example:
-        >>> reasoning_of({"content": "4", "reasoning_details": [{"text": "Two "}, {"text": "and two."}]})
-        'Two and two.'
-    """
+    """Returns the reasoning in a chat message; None where there is none."""
     for name in _REASONING_FIELDS:
         value = field_of(message, name)
         if isinstance(value, str) and value:
@@ -61,12 +56,7 @@ def reasoning_of(message: Any) -> str | None:
 
 
 def usage_of(answer: Any) -> Usage | None:
-    """Returns the tokens of an answer, in the words of chat completions or of newer protocols; None without usage.
-
-    Example:
-        >>> usage_of({"usage": {"input_tokens": 5, "output_tokens": 7}}).total_tokens
-        12
-    """
+    """Returns the tokens of an answer, in the words of chat completions or of newer protocols; None without usage."""
     usage = field_of(answer, "usage")
     if usage is None:
         return None

@@ -6,14 +6,15 @@ import json
 import time
 from typing import Any, TypeAlias
 
+import anthropic
 from anthropic import AsyncAnthropic
 from anthropic.types import Message as AnthropicMessage
 
+from nightjar.clients.aiohttp_sender import SendsByAiohttp
 from nightjar.clients.answers import count_of, field_of, text_of
 from nightjar.clients.anthropic_prompt import ANTHROPIC_CONTENT_FIELD, native_prompt
-from nightjar.clients.anthropic_transport import setup_anthropic_client
 from nightjar.clients.client import Client
-from nightjar.clients.config import ClientConfig
+from nightjar.clients.config import ClientConfig, EndpointClientConfig, resolve_client_config
 from nightjar.clients.provider_errors import provider_errors
 from nightjar.clients.sdk_calls import call_arguments, call_sdk
 from nightjar.errors import EmptyModelResponseError, InvalidModelResponseError
@@ -37,6 +38,29 @@ _ORDER = ("thinking", "redacted_thinking", "text", "tool_use")
 _ENDED_ON_PURPOSE = frozenset({"refusal", "max_tokens", "model_context_window_exceeded"})
 
 
+class AiohttpAnthropic(SendsByAiohttp, AsyncAnthropic):
+    """``AsyncAnthropic`` that sends JSON requests through aiohttp; its URL may end in ``/v1`` or not."""
+
+    _sdk, _kind = anthropic, AsyncAnthropic
+
+    @staticmethod
+    def _address(config: EndpointClientConfig) -> str:
+        return config.api_base_url.removesuffix("/v1")  # the SDK's routes begin with it
+
+
+def setup_anthropic_client(config: ClientConfig) -> AsyncAnthropic:
+    """Returns an SDK client of an endpoint; of replica number ``client_idx`` where it has several.
+
+    Raises:
+        MissingKeyError: the endpoint's key is not set.
+
+    Example:
+        >>> setup_anthropic_client(ClientConfig(api_base_url="http://localhost:8000/v1")).max_retries
+        0
+    """
+    return AiohttpAnthropic(resolve_client_config(config))
+
+
 class AnthropicMessagesClient(Client[AsyncAnthropic, AnthropicMessages, AnthropicMessage, AnthropicTool]):
     """Asks an endpoint through Anthropic's Messages API, on the official SDK.
 
@@ -44,16 +68,9 @@ class AnthropicMessagesClient(Client[AsyncAnthropic, AnthropicMessages, Anthropi
     turn. Audio, which the protocol does not take, becomes the text ``[audio]``.
 
     Example:
-        >>> import asyncio
         >>> from nightjar.clients import ClientConfig
-        >>> from nightjar.messages import UserMessage
-        >>> from nightjar.testing import FixedAnswer, ModelServer
-        >>> async def ask(url):
-        ...     async with AnthropicMessagesClient(ClientConfig(api_base_url=url)) as client:
-        ...         return await client.get_response([UserMessage(content="2+2?")], "any", {"max_tokens": 9})
-        >>> with ModelServer(FixedAnswer("4")) as server:
-        ...     asyncio.run(ask(server.base_url)).message.content
-        '4'
+        >>> AnthropicMessagesClient(ClientConfig(api_base_url="http://localhost:8000/v1")).client.max_retries
+        0
     """
 
     def setup_client(self, config: ClientConfig) -> AsyncAnthropic:

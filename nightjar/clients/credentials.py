@@ -80,10 +80,6 @@ def request_headers(config: EndpointClientConfig) -> dict[str, str]:
 
     Raises:
         ConfigError: no HTTP header can carry the team.
-
-    Example:
-        >>> request_headers(EndpointClientConfig(api_key_var="OTHER_KEY", extra_headers={"X-Session": "s1"}))
-        {'X-Session': 's1'}
     """
     if config.api_key_var != _PRIME_KEY_VAR:
         return dict(config.extra_headers)

@@ -21,14 +21,6 @@ class PerLoop(Generic[T]):
     Args:
         make: makes one, in the loop that it is for.
         close: closes one, in its loop.
-
-    Example:
-        >>> async def close(name):
-        ...     print(name, "is closed")
-        >>> names = PerLoop(lambda: "it", close)
-        >>> asyncio.run(names.get())
-        it is closed
-        'it'
     """
 
     def __init__(self, make: Callable[[], T], close: Callable[[T], Awaitable[Any]]) -> None:
@@ -78,10 +70,6 @@ async def disconnect_with_loop(sdk_client: Any) -> None:
     """Has the connections of an SDK client that the user made closed before the running loop ends.
 
     The client stays open, for the next loop. A client of another kind is left alone.
-
-    Example:
-        >>> from openai import AsyncOpenAI
-        >>> asyncio.run(disconnect_with_loop(AsyncOpenAI(base_url="http://localhost:8000/v1", api_key="any")))
     """
     http = getattr(sdk_client, "_client", None)  # the httpx client
     transports = [getattr(http, "_transport", None), *getattr(http, "_mounts", {}).values()]

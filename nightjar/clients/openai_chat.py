@@ -35,16 +35,9 @@ class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, OpenAIChatRes
     """Asks an endpoint for chat completions, through the official SDK.
 
     Example:
-        >>> import asyncio
         >>> from nightjar.clients import ClientConfig
-        >>> from nightjar.messages import UserMessage
-        >>> from nightjar.testing import FixedAnswer, ModelServer
-        >>> async def ask(url):
-        ...     async with OpenAIChatCompletionsClient(ClientConfig(api_base_url=url)) as client:
-        ...         return await client.get_response([UserMessage(content="2+2?")], "any", {"max_tokens": 9})
-        >>> with ModelServer(FixedAnswer("4")) as server:
-        ...     asyncio.run(ask(server.base_url)).message.content
-        '4'
+        >>> OpenAIChatCompletionsClient(ClientConfig(api_base_url="http://localhost:8000/v1")).client.max_retries
+        0
     """
 
     async def to_native_prompt(self, messages: Messages) -> tuple[OpenAIChatMessages, dict[str, Any]]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import openai
 from openai import AsyncOpenAI
 
+from nightjar.clients.aiohttp_sender import SendsByAiohttp
 from nightjar.clients.client import Client
-from nightjar.clients.config import ClientConfig
-from nightjar.clients.openai_transport import AiohttpOpenAI, setup_openai_client
+from nightjar.clients.config import ClientConfig, resolve_client_config
 from nightjar.clients.provider_errors import provider_errors
 from nightjar.clients.sdk_calls import call_sdk
 
@@ -21,6 +22,25 @@ ResponseT = TypeVar("ResponseT")
 ToolT = TypeVar("ToolT")
 
 _OPTIONS = {"extra_headers": "headers", "extra_body": "extra_json", "timeout": "timeout"}
+
+
+class AiohttpOpenAI(SendsByAiohttp, AsyncOpenAI):
+    """``AsyncOpenAI`` that sends JSON requests through aiohttp."""
+
+    _sdk, _kind = openai, AsyncOpenAI
+
+
+def setup_openai_client(config: ClientConfig) -> AsyncOpenAI:
+    """Returns an SDK client of an endpoint; of replica number ``client_idx`` where it has several.
+
+    Raises:
+        MissingKeyError: the endpoint's key is not set.
+
+    Example:
+        >>> setup_openai_client(ClientConfig(api_base_url="http://localhost:8000/v1")).max_retries
+        0
+    """
+    return AiohttpOpenAI(resolve_client_config(config))
 
 
 class OpenAIClient(Client[AsyncOpenAI, MessagesT, ResponseT, ToolT]):

@@ -27,16 +27,9 @@ class OpenAICompletionsClient(OpenAIClient[OpenAITextMessages, OpenAITextRespons
     The texts of all messages are joined by an empty line, whatever their roles.
 
     Example:
-        >>> import asyncio
         >>> from nightjar.clients import ClientConfig
-        >>> from nightjar.messages import TextMessage
-        >>> from nightjar.testing import FixedAnswer, ModelServer
-        >>> async def ask(url):
-        ...     async with OpenAICompletionsClient(ClientConfig(api_base_url=url)) as client:
-        ...         return await client.get_response([TextMessage(content="2+2=")], "any", {"max_tokens": 9})
-        >>> with ModelServer(FixedAnswer("4")) as server:
-        ...     asyncio.run(ask(server.base_url)).message.content
-        '4'
+        >>> OpenAICompletionsClient(ClientConfig(api_base_url="http://localhost:8000/v1")).client.max_retries
+        0
     """
 
     async def to_native_prompt(self, messages: Messages) -> tuple[OpenAITextMessages, dict[str, Any]]:

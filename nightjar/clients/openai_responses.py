@@ -1,21 +1,40 @@
-"""OpenAI's Responses API: reasoning models whose reasoning goes on from turn to turn."""
+"""OpenAI's Responses API: reasoning models whose reasoning goes on from turn to turn.
+
+See https://platform.openai.com/docs/api-reference/responses/create: a message of the user has parts named
+``input_...``, tool calls and their results are items of their own, and what the model put out may be sent back as it
+was.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from openai.types.responses import Response as NativeResponse
+from pydantic import BaseModel
 
 from nightjar.clients.answers import count_of, field_of, text_of, usage_of
 from nightjar.clients.openai_client import OpenAIClient
-from nightjar.clients.openai_responses_prompt import OPENAI_RESPONSES_OUTPUT_FIELD, native_items
 from nightjar.clients.sdk_calls import call_arguments
 from nightjar.errors import ConfigError, EmptyModelResponseError, InvalidModelResponseError
-from nightjar.messages import FinishReason, Messages, Response, ResponseMessage, Tool, ToolCall, dump_message
+from nightjar.messages import (
+    FinishReason,
+    Message,
+    Messages,
+    Response,
+    ResponseMessage,
+    Tool,
+    ToolCall,
+    content_text,
+    dump_message,
+)
 from nightjar.rollout.state import SamplingArgs
 
 OpenAIResponsesInput: TypeAlias = list[dict[str, Any]]
 OpenAIResponsesTool: TypeAlias = dict[str, Any]
+
+OPENAI_RESPONSES_OUTPUT_FIELD = "openai_responses_output"
+"""The field of a message that keeps what the model put out, item by item."""
 
 _TOKEN_LIMITS = ("max_output_tokens", "max_tokens", "max_completion_tokens")
 _SAID = {"output_text": "text", "refusal": "refusal"}
@@ -29,16 +48,9 @@ class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, NativeResponse, O
     ``include`` ``reasoning.encrypted_content``.
 
     Example:
-        >>> import asyncio
         >>> from nightjar.clients import ClientConfig
-        >>> from nightjar.messages import UserMessage
-        >>> from nightjar.testing import FixedAnswer, ModelServer
-        >>> async def ask(url):
-        ...     async with OpenAIResponsesClient(ClientConfig(api_base_url=url)) as client:
-        ...         return await client.get_response([UserMessage(content="2+2?")], "any", {"max_tokens": 9})
-        >>> with ModelServer(FixedAnswer("4")) as server:
-        ...     asyncio.run(ask(server.base_url)).message.content
-        '4'
+        >>> OpenAIResponsesClient(ClientConfig(api_base_url="http://localhost:8000/v1")).client.max_retries
+        0
     """
 
     async def to_native_prompt(self, messages: Messages) -> tuple[OpenAIResponsesInput, dict[str, Any]]:
@@ -167,3 +179,68 @@ def _finish_reason(response: Any, *, has_calls: bool) -> FinishReason:
     if _is_cut(response):
         return "length"
     return "stop" if field_of(response, "status") == "completed" else None
+
+
+def native_items(message: Message) -> list[dict[str, Any]]:
+    """Returns the items that a message consists of.
+
+    Raises:
+        ConfigError: it has audio, which the protocol does not take.
+    """
+    return _ITEMS[message.role](message)
+
+
+def _said_items(message: Any) -> list[dict[str, Any]]:
+    role = "user" if message.role == "text" else message.role
+    return [{"type": "message", "role": role, "content": _native_content(message.content)}]
+
+
+def _tool_result(message: Any) -> list[dict[str, Any]]:
+    content = message.content
+    is_text = isinstance(content, str) or all(field_of(part, "type") == "text" for part in content)
+    output = content_text(content) if is_text else _native_content(content)
+    return [{"type": "function_call_output", "call_id": message.tool_call_id, "output": output}]
+
+
+def _model_turn(message: Any) -> list[dict[str, Any]]:
+    """Returns what the model put out; what the message says now, where the environment has changed it since."""
+    text = content_text(message.content)
+    calls = message.tool_calls or ()
+    kept = (message.model_extra or {}).get(OPENAI_RESPONSES_OUTPUT_FIELD)
+    if kept and (_text(kept) or "") == text and _kept_calls(kept) == [(call.id, call.arguments) for call in calls]:
+        return [item.model_dump(exclude_none=True) if isinstance(item, BaseModel) else item for item in kept]
+    items: list[dict[str, Any]] = [{"type": "message", "role": "assistant", "content": text}] if text else []
+    return items + [
+        {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments} for call in calls
+    ]
+
+
+_ITEMS: dict[str, Callable[[Any], list[dict[str, Any]]]] = {
+    "system": _said_items,
+    "user": _said_items,
+    "text": _said_items,
+    "tool": _tool_result,
+    "assistant": _model_turn,
+}
+
+
+def _kept_calls(items: list[Any]) -> list[tuple[Any, Any]]:
+    calls = [item for item in items if field_of(item, "type") == "function_call"]
+    return [(field_of(call, "call_id"), field_of(call, "arguments")) for call in calls]
+
+
+def _native_content(content: Any) -> Any:
+    return [_native_part(part) for part in content] if isinstance(content, list) else content
+
+
+def _native_part(part: Any) -> dict[str, Any]:
+    raw: dict[str, Any] = part.model_dump(exclude_none=True) if isinstance(part, BaseModel) else part
+    kind = raw.get("type")
+    if kind == "text":
+        return {"type": "input_text", "text": raw["text"]}
+    if kind == "image_url":
+        image = raw["image_url"]
+        return {"type": "input_image", "image_url": image["url"], "detail": image.get("detail", "auto")}
+    if kind == "input_audio":
+        raise ConfigError("The Responses API takes no audio. Use the client type 'openai_chat_completions'.")
+    return {"detail": "auto", **raw} if kind == "input_image" else raw

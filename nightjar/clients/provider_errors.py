@@ -45,17 +45,7 @@ def has_rejected_credentials(error: BaseException) -> bool:
 
 
 class key_hidden:  # noqa: N801 - used like a function; as a generator it would cost each request a microsecond
-    """Takes the key of an SDK client that the user made out of what errors and their causes say: servers echo it.
-
-    Example:
-        >>> from openai import AsyncOpenAI
-        >>> try:
-        ...     with key_hidden(AsyncOpenAI(base_url="http://localhost:8000/v1", api_key="sk-0123456789abcdef")):
-        ...         raise ValueError("no such key: sk-0123456789abcdef")
-        ... except ValueError as error:
-        ...     print(error)
-        no such key: [API key]
-    """
+    """Takes the key of an SDK client that the user made out of what errors and their causes say: servers echo it."""
 
     __slots__ = ("_sdk_client",)
 
@@ -85,14 +75,6 @@ class provider_errors:  # noqa: N801 - as key_hidden
     Raises:
         OverlongPromptError: the endpoint says that the prompt is too long.
         InvalidModelResponseError: the answer is not what the protocol promises.
-
-    Example:
-        >>> try:
-        ...     with provider_errors("m"):
-        ...         json.loads("<html>")
-        ... except InvalidModelResponseError as error:
-        ...     str(error).partition(":")[0]
-        "Model 'm' answered with what is no JSON"
     """
 
     __slots__ = ("_model",)

@@ -16,10 +16,6 @@ def call_arguments(sampling_args: Mapping[str, Any], further: Mapping[str, Any])
     """Joins sampling arguments and those of one request, without what is None, and without the state.
 
     Both may have ``extra_headers`` and ``extra_body``; these are merged, the request's come first.
-
-    Example:
-        >>> call_arguments({"top_p": None, "extra_body": {"top_k": 3}}, {"state": {}, "extra_body": {"min_p": 0.1}})
-        {'extra_body': {'top_k': 3, 'min_p': 0.1}}
     """
     joined = {**sampling_args, **further}
     joined.pop("state", None)

@@ -2,13 +2,11 @@
 
 from nightjar.clients.failures import Failure, classify
 from nightjar.engine.engine import Engine, EngineOptions, Group, GroupQueue, Recorder, Rollouts, run_groups
-from nightjar.engine.garbage import seldom_collected
 from nightjar.engine.plan import Finished, Plan, Shard
 from nightjar.engine.progress import Progress
-from nightjar.engine.requests import repeat
-from nightjar.engine.retry import RetryPolicy
+from nightjar.engine.retry import RetryPolicy, repeat
 from nightjar.engine.run import Run, runs_under_way
-from nightjar.engine.tasks import task_group
+from nightjar.engine.tasks import seldom_collected, task_group
 
 __all__ = [
     "Engine",

@@ -19,8 +19,7 @@ from nightjar.engine.guard import FailureGuard
 from nightjar.engine.intact import check_intact, check_scored
 from nightjar.engine.limits import AdaptiveLimit
 from nightjar.engine.progress import Progress
-from nightjar.engine.requests import Request, repeater
-from nightjar.engine.retry import Retrier, RetryPolicy
+from nightjar.engine.retry import Request, Retrier, RetryPolicy, repeater
 from nightjar.engine.tasks import task_group
 from nightjar.errors import RunError, ScoringError
 from nightjar.rollout.records import Key, key_of

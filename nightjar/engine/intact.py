@@ -38,10 +38,6 @@ def check_intact(state: State, key: Key) -> None:
 
     Raises:
         ConfigError: it is not, or has not; the error that the state has is its cause.
-
-    Example:
-        >>> from nightjar.rollout.state import new_state
-        >>> check_intact(new_state({"prompt": [], "example_id": 0, "rollout_index": 1}), Key(0, 1))
     """
     damage = _damage(state, key)
     if damage is not None:
@@ -57,13 +53,6 @@ def check_scored(state: State, key: Key) -> None:
     Raises:
         ConfigError: it is not.
         TypeError, ValueError: a score is no finite number.
-
-    Example:
-        >>> from nightjar.rollout.state import new_state
-        >>> state = new_state({"prompt": [], "example_id": 0, "rollout_index": 1}, reward=True, metrics={"right": 1})
-        >>> check_scored(state, Key(0, 1))
-        >>> state["reward"], state["metrics"]
-        (1.0, {'right': 1.0})
     """
     check_intact(state, key)
     for name in ("reward", "advantage"):

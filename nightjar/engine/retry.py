@@ -1,18 +1,23 @@
-"""When and how long to wait before another attempt at a rollout."""
+"""Another attempt at a rollout, or at a late request of it alone: when, and how long to wait before."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import random
 import time
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
+from nightjar.calling import backoff_seconds
 from nightjar.clients.failures import Failure
 
 T = TypeVar("T")
+Request: TypeAlias = Callable[[], Awaitable[Any]]
+
+repeater: ContextVar[Callable[[Request], Awaitable[Any]]] = ContextVar("repeater")
+"""Set by the engine for each rollout: makes a request, and makes it again after errors that can heal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +39,8 @@ class RetryPolicy:
 
     def wait_seconds(self, attempts: int, failure: Failure) -> float:
         """Returns how long to wait after so many attempts: what was asked for, or the backoff, and some jitter."""
-        backoff = self.initial_seconds * 2.0 ** min(attempts - 1, 30)
-        wanted = backoff if failure.retry_after_seconds is None else failure.retry_after_seconds
-        jitter = random.uniform(0.0, self.initial_seconds)  # noqa: S311 - no secret is made of it
-        return min(wanted + jitter, self.max_seconds)
+        asked = failure.retry_after_seconds
+        return backoff_seconds(attempts, self.initial_seconds, max_seconds=self.max_seconds, asked_seconds=asked)
 
 
 class Retrier:
@@ -81,3 +84,13 @@ class Retrier:
         if not (self._policy.max_retries and failure.is_connection and self._answered_at):
             return False
         return self._answered_at < started_at < self._answered_at + self._policy.outage_seconds
+
+
+async def repeat(request: Callable[[], Awaitable[T]]) -> T:
+    """Makes a request as often as the engine of this rollout allows; once where there is no engine.
+
+    Raises:
+        Exception: what the last try raised.
+    """
+    again = repeater.get(None)
+    return await (request() if again is None else again(request))

@@ -13,10 +13,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from nightjar.engine.engine import Engine, Group, GroupQueue
-from nightjar.engine.garbage import seldom_collected
 from nightjar.engine.plan import Plan, Shard
 from nightjar.engine.progress import Progress
-from nightjar.engine.tasks import task_group
+from nightjar.engine.tasks import seldom_collected, task_group
 from nightjar.rollout.records import Key
 from nightjar.runs import OpenRun, RunDirectory, RunMetadata
 

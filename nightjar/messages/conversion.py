@@ -119,7 +119,7 @@ def dump_message(message: Any) -> Any:
         >>> dump_message(AssistantMessage(content="4"))
         {'role': 'assistant', 'content': '4'}
     """
-    if not _is_model(type(message)):  # type: ignore[arg-type]  # mypy takes classes for unhashable
+    if not _is_model(message.__class__):
         return message
     fields = message.__dict__
     if not message.__pydantic_extra__ and all(type(value) in _ATOMS for value in fields.values()):

@@ -14,15 +14,7 @@ _is_partial: ContextVar[bool] = ContextVar("is_partial", default=False)
 
 @contextmanager
 def partial_scores() -> Iterator[None]:
-    """Marks what is scored in this block as a part of the reward, with which steps must not be filled yet.
-
-    Example:
-        >>> state = State(reward=1.0, trajectory=[{"reward": None, "advantage": None}])
-        >>> with partial_scores():
-        ...     set_advantages([state])
-        >>> state["advantage"], state["trajectory"][0]["advantage"]
-        (0.0, None)
-    """
+    """Marks what is scored in this block as a part of the reward, with which steps must not be filled yet."""
     token = _is_partial.set(True)
     try:
         yield
@@ -51,14 +43,7 @@ def set_advantages(states: Sequence[State]) -> None:
 
 
 def fill_steps(state: State) -> None:
-    """Gives the rollout's reward and advantage to the steps that have none.
-
-    Example:
-        >>> state = State(reward=1.0, advantage=0.5, trajectory=[{"reward": None, "advantage": None}])
-        >>> fill_steps(state)
-        >>> state["trajectory"]
-        [{'reward': 1.0, 'advantage': 0.5}]
-    """
+    """Gives the rollout's reward and advantage to the steps that have none."""
     for step in state.get("trajectory") or ():
         for name in ("reward", "advantage"):
             if step.get(name) is None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeAlias
 
 from nightjar.calling import OverdueError, within
 from nightjar.calling.cancellation import user_error
 
-Handler: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]
+Handler: TypeAlias = Callable[[], Awaitable[Any]]
+"""An async function."""
 
 logger = logging.getLogger(__name__)
 
@@ -22,14 +23,6 @@ async def run_all(handlers: Iterable[Handler], timeout_seconds: float | None = N
     Args:
         handlers: what to call.
         timeout_seconds: for each of them; None for no limit.
-
-    Example:
-        >>> import asyncio
-        >>> async def close():
-        ...     print("closed")
-        >>> asyncio.run(run_all([close, close]))
-        closed
-        closed
     """
     raised = [error for handler in handlers if (error := await _error_of(handler, timeout_seconds)) is not None]
     for further in raised[1:]:
@@ -41,7 +34,7 @@ async def run_all(handlers: Iterable[Handler], timeout_seconds: float | None = N
 
 async def _error_of(handler: Handler, timeout_seconds: float | None) -> BaseException | None:
     try:
-        await within(timeout_seconds, handler())
+        await within(timeout_seconds, handler())  # type: ignore[arg-type]  # of an async function
     except OverdueError as error:
         late = TimeoutError(f"a clean-up {error}")
         late.__cause__ = error

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
-from nightjar.calling import call
+from nightjar.calling import backoff_seconds, call
 from nightjar.calling.decorators import teardown
 from nightjar.clients import Client, ClientConfig, resolve_client
 from nightjar.clients.event_loops import disconnect_with_loop
-from nightjar.clients.failures import Failure, classify
+from nightjar.clients.failures import classify
 from nightjar.clients.provider_errors import key_hidden
 from nightjar.errors import EmptyModelResponseError, ModelError
 from nightjar.messages import Messages, UserMessage
@@ -157,8 +156,10 @@ class JudgeRubric(Rubric):
                 can_heal = failure.is_retryable or isinstance(error, TimeoutError)
                 if attempts > self.max_retries or not can_heal:
                     raise ModelError(f"Judge model {self.judge_model!r}: {error or type(error).__name__}") from error
-                seconds = _wait_seconds(failure, self.retry_seconds * 2.0 ** (attempts - 1))
-            await asyncio.sleep(seconds)
+            asked = failure.retry_after_seconds
+            await asyncio.sleep(
+                backoff_seconds(attempts, self.retry_seconds, max_seconds=_LONGEST_WAIT_SECONDS, asked_seconds=asked)
+            )
 
     async def _request(self, text: str) -> _Judgement:
         client = self.judge_client.made() if isinstance(self.judge_client, _LazyClient) else self.judge_client
@@ -238,10 +239,3 @@ def _said_before(state: State) -> dict[str, str]:
 def _last_user_text(parser: Parser, prompt: Messages) -> str:
     asked = parser.get_user_messages(prompt)
     return message_text(asked[-1]) if asked else ""
-
-
-def _wait_seconds(failure: Failure, backoff_seconds: float) -> float:
-    """Returns how long the endpoint asks to wait, or else the backoff, with some jitter and within limits."""
-    asked = failure.retry_after_seconds
-    seconds = backoff_seconds if asked is None else asked
-    return min(seconds * random.uniform(1.0, 1.25), _LONGEST_WAIT_SECONDS)  # noqa: S311 - no secret is made of it

@@ -40,10 +40,6 @@ class Question(NamedTuple):
         max_verify_chars: a longer response is wrong.
         timeout_seconds: after which the comparison is given up.
         hard_seconds: after which the process is ended.
-
-    Example:
-        >>> Question("x+1", "1+x", max_verify_chars=100, timeout_seconds=5, hard_seconds=6).answer
-        '1+x'
     """
 
     response: str
@@ -57,13 +53,6 @@ class MathProcesses:
     """A pool of processes that starts with none and grows while questions have to wait.
 
     Each is driven by a thread of its own, which keeps no program from ending.
-
-    Example:
-        >>> question = Question("x+1", "1+x", max_verify_chars=100, timeout_seconds=5, hard_seconds=6)
-        >>> score, elapsed_seconds = processes.submit(question).result()
-        >>> score
-        1.0
-        >>> processes.end_idle()
     """
 
     def __init__(self) -> None:

@@ -111,10 +111,6 @@ def verify_response(
 
     Returns:
         1.0 or 0.0, and how many seconds it took.
-
-    Example:
-        >>> verify_response(r"\frac{1}{2}", "0.5", max_verify_chars=100)[0]
-        1.0
     """
     start = time.perf_counter()
     is_candidate = 0 < len(response) <= max_verify_chars
@@ -134,24 +130,14 @@ def _compare(response: str, answer: str, timeout_seconds: int) -> float:
 
 
 def parse(text: str, parsing_timeout: int) -> Any:
-    r"""Reads a text as mathematics: ``math_verify.parse``, imported on first use.
-
-    Example:
-        >>> parse(r"\boxed{1/2}", parsing_timeout=5)[0]
-        1/2
-    """
+    r"""Reads a text as mathematics: ``math_verify.parse``, imported on first use."""
     import math_verify
 
     return math_verify.parse(text, parsing_timeout=parsing_timeout)
 
 
 def verify(expected: Any, given: Any, timeout_seconds: int) -> bool:
-    r"""Compares what was read: ``math_verify.verify``, imported on first use.
-
-    Example:
-        >>> verify(parse(r"\boxed{0.5}", 5), parse(r"\boxed{\frac{1}{2}}", 5), timeout_seconds=5)
-        True
-    """
+    r"""Compares what was read: ``math_verify.verify``, imported on first use."""
     import math_verify
 
     return bool(math_verify.verify(expected, given, timeout_seconds=timeout_seconds))

@@ -24,9 +24,13 @@ from nightjar.parsers import Parser
 from nightjar.rollout.state import RewardFunc, State
 from nightjar.rubrics.advantages import set_advantages
 from nightjar.rubrics.handlers import run_all
-from nightjar.rubrics.naming import distinct_name, warn_of_renaming
-from nightjar.rubrics.reward_calls import RewardFunction
-from nightjar.rubrics.scoring_objects import group_objects, rollout_objects
+from nightjar.rubrics.reward_calls import (
+    RewardFunction,
+    distinct_name,
+    group_objects,
+    rollout_objects,
+    warn_of_renaming,
+)
 
 ScoreObjectProvider: TypeAlias = Callable[[State], Mapping[str, object]]
 GroupScoreObjectProvider: TypeAlias = Callable[[list[State]], Mapping[str, object]]
@@ -181,8 +185,8 @@ class Rubric:
             await (self._score_groups if is_group else self._score_singles)(list(block), states)
         for state in states:
             is_scored = state.get("error") is None
-            state["reward"] = self._weighted(functions, state["metrics"]) if is_scored else None
-            state["metrics"] = state["metrics"] if is_scored else {}
+            metrics = state["metrics"] if is_scored else {}
+            state.update(metrics=metrics, reward=self._weighted(functions, metrics) if is_scored else None)
         if not self.has_advantages:
             set_advantages(states)
 
@@ -196,17 +200,22 @@ class Rubric:
         for state in states:
             await self.dummy_score_rollout(state)
 
+    @property
+    def has_cleanup(self) -> bool:
+        """Says whether there is anything to run after a rollout is scored."""
+        return type(self).cleanup is not Rubric.cleanup or bool(self._cleanups())
+
     async def cleanup(self, state: State) -> None:
         """Runs the ``@cleanup`` methods and added handlers after a rollout is scored.
 
         They name what they want, as reward functions do. One that raises does not keep the others from running.
         """
-        handlers = [*decorated_methods(self, "cleanup_priority"), *self._cleanup_handlers]
-        if not handlers:
-            return
-        handlers.sort(key=lambda handler: (-getattr(handler, "cleanup_priority", 0), function_name(handler)))
-        calls = [partial(self._clean_up, handler, state) for handler in handlers]
+        calls = [partial(self._clean_up, handler, state) for handler in self._cleanups()]
         await run_all(calls, self.scoring_timeout_seconds)
+
+    def _cleanups(self) -> list[Callable[..., Any]]:
+        handlers = [*decorated_methods(self, "cleanup_priority"), *self._cleanup_handlers]
+        return sorted(handlers, key=lambda handler: (-getattr(handler, "cleanup_priority", 0), function_name(handler)))
 
     async def _clean_up(self, handler: Callable[..., Any], state: State) -> None:
         await call_named(handler, **self.cleanup_objects(handler, state))

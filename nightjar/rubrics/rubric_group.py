@@ -11,7 +11,7 @@ from nightjar.parsers import Parser
 from nightjar.rollout.state import RewardFunc, State
 from nightjar.rubrics.advantages import fill_steps, partial_scores, set_advantages
 from nightjar.rubrics.handlers import run_all
-from nightjar.rubrics.naming import distinct_name, warn_of_renaming
+from nightjar.rubrics.reward_calls import distinct_name, warn_of_renaming
 from nightjar.rubrics.rubric import GroupScoreObjectProvider, Rubric, ScoreObjectProvider
 
 
@@ -141,7 +141,9 @@ class RubricGroup(Rubric):
 
     async def cleanup(self, state: State) -> None:
         """Runs every rubric's handlers, and those added to the group."""
-        await run_all(partial(clean_up, state) for clean_up in (super().cleanup, *(r.cleanup for r in self.rubrics)))
+        cleaning = [rubric.cleanup for rubric in self.rubrics if rubric.has_cleanup]
+        if cleaning or self._cleanups():
+            await run_all(partial(clean_up, state) for clean_up in (super().cleanup, *cleaning))
 
     async def teardown(self) -> None:
         """Runs every rubric's ``@teardown`` methods."""

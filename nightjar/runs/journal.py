@@ -189,10 +189,8 @@ class Journal:
 def _key_in(line: Line, path: Path, fields: Sequence[str]) -> Key:
     row = line.row
     example_id, rollout_index = row.get("example_id"), row.get("rollout_index")
-    if (
-        not isinstance(example_id, int)
-        or not isinstance(rollout_index, int)
-        or not 0 <= rollout_index <= LARGEST_ROLLOUT_INDEX
+    if not (
+        isinstance(example_id, int) and isinstance(rollout_index, int) and 0 <= rollout_index <= LARGEST_ROLLOUT_INDEX
     ):
         raise RunDirectoryError(f"{path}, line {line.number} is damaged: it names no rollout")
     for field in fields:

@@ -6,7 +6,7 @@ import openai
 import pytest
 
 from nightjar.clients import ClientConfig
-from nightjar.clients.openai_transport import AiohttpOpenAI
+from nightjar.clients.openai_client import AiohttpOpenAI
 from nightjar.testing import Faults, FixedAnswer, ModelServer
 
 KEY = "sk-very-secret-0123456789"

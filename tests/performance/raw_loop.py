@@ -1,22 +1,26 @@
-"""The least a Python client can do: ``raw_loop.py URL N CONCURRENCY`` posts N questions with bare aiohttp."""
+"""The least a Python client can do: ``raw_loop.py URL N CONCURRENCY [FILE]`` posts N questions with bare aiohttp.
+
+They are sums, or those of a JSON lines file, over and over.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import sys
+from pathlib import Path
 
 import aiohttp
 
 
-async def main(url: str, n: int, concurrency: int) -> None:
+async def main(url: str, n: int, concurrency: int, asked: list[str]) -> None:
     """Asks n questions, so many at once."""
     connector = aiohttp.TCPConnector(limit=concurrency)
     questions = iter(range(n))
 
     async def ask_repeatedly(session: aiohttp.ClientSession) -> None:
         for number in questions:
-            content = f"What is ({number % 99} + 4) * 3?"
+            content = asked[number % len(asked)]
             body = {"model": "local", "messages": [{"role": "user", "content": content}]}
             async with session.post(f"{url}/chat/completions", json=body) as response:
                 json.loads(await response.read())
@@ -26,4 +30,8 @@ async def main(url: str, n: int, concurrency: int) -> None:
             tasks.create_task(ask_repeatedly(session))
 
 
-asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
+if len(sys.argv) > 4:
+    questions = [json.loads(line)["question"] for line in Path(sys.argv[4]).read_text().splitlines()]
+else:
+    questions = [f"What is ({number} + 4) * 3?" for number in range(99)]
+asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), questions))
