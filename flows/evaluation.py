@@ -18,6 +18,7 @@ from flows.endings import final_state
 from flows.naming import artifact_key, flow_run_name, tag_flow_run
 from flows.progress import progress_artifact
 from flows.run_log import nightjar_log_in_run_log
+from nightjar import __version__
 from nightjar.config import RunConfig, takes_fields
 from nightjar.errors import WarehouseError
 from nightjar.evaluation import Outcome, check_warehouse
@@ -25,7 +26,7 @@ from nightjar.warehouse import Warehouse, resolve_warehouse
 from tasks import evaluation as tasks
 
 
-@flow(name="evaluate", flow_run_name=flow_run_name, persist_result=False)
+@flow(name="evaluate", version=__version__, flow_run_name=flow_run_name, persist_result=False)
 @takes_fields()
 async def evaluate(config: RunConfig, resume: str = "", output_dir: str = "", warehouse: str = "") -> State[Outcome]:
     """Evaluates a model in an environment and publishes the results.

@@ -20,13 +20,13 @@ _ANIMALS = ("animal", "animal_breed", "animal_legendary")
 def flow_run_name() -> str:
     """Returns the environment and the model, unless somebody typed a name or the run has had its own already."""
     name = str(flow_run.name or "")
-    if name and not _is_drawn(name):
+    if name and not is_drawn(name):
         return name
     parameters = flow_run.parameters
     return f"{parameters['env_id']} | {parameters.get('model', RunConfig.model_fields['model'].default)}"
 
 
-def _is_drawn(name: str) -> bool:
+def is_drawn(name: str) -> bool:
     """Says whether Prefect's server drew the name: an adjective and an animal of coolname's lists."""
     adjective, _, animal = name.partition("-")
     return adjective in _words(_ADJECTIVES) and animal in _words(_ANIMALS)

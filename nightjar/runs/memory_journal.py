@@ -68,6 +68,3 @@ class MemoryJournal:
 
     def finish(self) -> None:
         """Does nothing: what is kept is in order when it is asked for."""
-
-    def close(self) -> None:
-        """Does nothing."""

@@ -65,8 +65,11 @@ class OpenRun:
         self._opened_at = time.monotonic()
         self._closing = ExitStack()
         with ExitStack() as opening:
-            self.journal = self._open(directory, opening) if directory else self._memory()
-            opening.callback(self.journal.close)
+            self.journal: Journal | MemoryJournal
+            if directory is None:
+                self.journal = MemoryJournal(hashes.__getitem__, metadata.state_columns)
+            else:
+                self.journal = self._open(directory, opening)
             self._write_metadata()
             self._closing = opening.pop_all()
 
@@ -112,7 +115,7 @@ class OpenRun:
         """Closes the journal and unlocks the directory; once is enough."""
         self._closing.close()
 
-    def _open(self, directory: RunDirectory, opening: ExitStack) -> Journal | MemoryJournal:
+    def _open(self, directory: RunDirectory, opening: ExitStack) -> Journal:
         opening.enter_context(directory)
         directory.reserve_room()
         if directory.exists():
@@ -130,9 +133,6 @@ class OpenRun:
             }
         )
         return journal
-
-    def _memory(self) -> MemoryJournal:
-        return MemoryJournal(self._hashes.__getitem__, self.metadata.state_columns)
 
     def _write_metadata(self) -> None:
         if self.directory is not None:
