@@ -39,6 +39,7 @@ memory. Level 3 would make files a seventh smaller, and take a third longer to r
 
 _log = logging.getLogger(__name__)
 
+_LEAST_MEMORY_BYTES, _MOST_MEMORY_BYTES = 160_000_000, 1_000_000_000
 _COUNT = """
 SELECT count(*), count(*) FILTER (error IS NOT NULL), (SELECT count(*) FROM staged_attempts) FROM staged_results
 """
@@ -133,12 +134,18 @@ def _publish(
     files: RunFiles, scratch: Path, write: Callable[[duckdb.DuckDBPyConnection, RunFiles], bool]
 ) -> tuple[tuple[int, int, int], bool]:
     """Returns the numbers of rollouts, failed ones and attempts, and whether anything was new."""
-    with closing(connect_scratch(scratch)) as connection:
+    with closing(connect_scratch(scratch, _memory_limit(files))) as connection:
         stage_run(connection, files, scratch)
         [counts] = connection.execute(_COUNT).fetchall()
         _warn_of_lost_results(files, counts[0])
         connection.execute("SET preserve_insertion_order = false")  # else huge texts wait in memory for their turn
         return counts, write(connection, files)
+
+
+def _memory_limit(files: RunFiles) -> str:
+    """Returns how much DuckDB may take: little for short lines, however many there are; it reads 2,048 at a time."""
+    longest_bytes = max(files.results.longest_bytes, files.attempts.longest_bytes)
+    return f"{min(max(_LEAST_MEMORY_BYTES, 4096 * longest_bytes), _MOST_MEMORY_BYTES)}B"
 
 
 def _warn_of_lost_results(files: RunFiles, found: int) -> None:
