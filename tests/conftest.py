@@ -52,7 +52,7 @@ def what_is_skipped():
 
     if problem := LocalProvider.problem():
         yield "some 200 tests of sandboxes", problem
-    if sys.platform != "linux" or os.geuid() != 0:
+    if sys.platform != "linux" or os.geteuid() != 0:
         yield "tests that mount a disk or become another user", "Run them as root on Linux, in a container."
     if not (TESTS.parents[1] / "shared/data/gsm8k").is_dir():
         yield "tests with a real model's answers to GSM8K", "Put the data into ../shared/data/gsm8k."

@@ -13,6 +13,8 @@ from nightjar.parsers import MaybeThinkParser, Parser, extract_boxed_answer
 from nightjar.rubrics import MathRubric
 from nightjar.rubrics.math_rubric import verify_response
 
+pytestmark = pytest.mark.slow
+
 SAME = [
     ("1", "1"), ("x + 1", "1 + x"), (r"\frac{1}{2}", "0.5"), ("0.333333", r"\frac13"), ("1,234", "1234"),
     ("1234.0", "1234"), ("1{,}234", "1234"), ("50%", "0.5"), (r"50\%", "50"), ("50%", "50%"), (r"\sqrt{2}", "2^{1/2}"),

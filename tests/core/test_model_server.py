@@ -512,6 +512,7 @@ class TestServing:
             assert server.port == port
 
 
+@pytest.mark.slow
 class TestCommand:
     SCRIPT = "import typer; from nightjar.cli.model_server import model_server as m; typer.run(m)"
 

@@ -12,6 +12,8 @@ from nightjar.errors import InvalidModelResponseError
 from nightjar.messages import AssistantMessage, Tool, ToolCall, ToolMessage, UserMessage
 from nightjar.testing import FixedAnswer, ModelServer
 
+pytestmark = pytest.mark.slow
+
 CHAT = {
     "id": "c1",
     "created": 17,

@@ -216,7 +216,9 @@ def test_json_can_hold(value):
     assert is_json_serializable(value)
 
 
-@pytest.mark.parametrize("value", [object(), {1: "a"}, {1, 2}, 1 << 70, b"bytes"], ids=repr)
+@pytest.mark.parametrize(
+    "value", [object(), {1: "a"}, {1, 2}, 1 << 70, b"bytes"], ids=["object", "int key", "set", "large int", "bytes"]
+)
 def test_json_cannot_hold(value):
     assert not is_json_serializable(value)
 

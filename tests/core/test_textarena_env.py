@@ -21,6 +21,8 @@ from nightjar.envs import nltk_data  # noqa: E402
 from nightjar.envs.textarena_env import TextArenaEnv  # noqa: E402
 from nightjar.envs.textarena_games import Luck  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 WORDS = ["crane", "slate", "apple", "bread"]
 
 

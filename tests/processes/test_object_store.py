@@ -25,7 +25,7 @@ from nightjar.warehouse.storage.segments import Catalog
 from nightjar.warehouse.writing.packing import merge, pack_everything
 
 s3fs = pytest.importorskip("s3fs", reason="needs pip install 'nightjar-evals[s3]'")
-pytest.importorskip("moto", reason="needs pip install 'moto[server]'")
+pytest.importorskip("moto", reason="needs pip install -e '.[dev]'")
 
 PUBLISH = """
 import sys

@@ -9,7 +9,7 @@ from nightjar.errors import WarehouseError
 from nightjar.warehouse import Warehouse
 
 s3fs = pytest.importorskip("s3fs", reason="needs pip install 'nightjar-evals[s3]'")
-moto_server = pytest.importorskip("moto.server", reason="needs pip install 'moto[server]'")
+moto_server = pytest.importorskip("moto.server", reason="needs pip install -e '.[dev]'")
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,8 @@ import pytest
 
 import nightjar
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "environments.md").read_text(encoding="utf-8")
 PUBLIC_MODULES = (

@@ -17,6 +17,8 @@ import pytest
 
 from nightjar.testing import ArithmeticSolver, Faults, ModelServer, Recording
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 GSM8K = ROOT.parent / "shared" / "data" / "gsm8k"
 PAGES = ("README.md", "docs/warehouse.md")

@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 from nightjar.cli.app import app
 from nightjar.testing import FixedAnswer, ModelServer
 
+pytestmark = pytest.mark.slow
+
 README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
