@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ORIGINAL := .venv-verifiers
-# A file of tests runs in one process, files on all cores; a few slow tests at a time are enough for their time limits.
+# A file of tests runs in one process, files on all cores; at most 8 at a time, so that time limits hold.
 PYTEST = $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help

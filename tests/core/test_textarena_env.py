@@ -23,6 +23,8 @@ from nightjar.envs.games.textarena_games import Luck  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
+pytestmark = pytest.mark.slow
+
 WORDS = ["crane", "slate", "apple", "bread"]
 
 
