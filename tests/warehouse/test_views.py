@@ -47,7 +47,8 @@ class House:
         return self._writer.rollout(example_id, index, reward, example_hash=example_hash)
 
     def set_prices(self, *prices):
-        self.warehouse._backend.store.write_prices(prices)
+        with self.warehouse._backend.store.changing_prices() as kept:
+            kept[:] = prices
 
     def ask(self, sql, parameters=None):
         return self.warehouse.query(sql, parameters).rows
@@ -416,6 +417,7 @@ def test_the_snapshot_has_the_same_views(house):
     house.set_prices(price("openai/gpt-4.1-mini", "2026-01-01", 1.0, 10.0))
     house.publish("a", {0: [1.0, 0.0], 1: [1.0, None]}, started_at=day(1))
     house.publish("b", {0: [0.0, 0.0], 1: [1.0, 1.0]}, started_at=day(2))
+    house.warehouse.tidy()
     with duckdb.connect(str(house.warehouse.folder / "nightjar.duckdb"), read_only=True) as snapshot:
         snapshot.execute("SET TimeZone = 'UTC'")
         for relation in dict.fromkeys(row[0] for row in house.warehouse.catalog().rows):
