@@ -32,6 +32,13 @@ def evals(tmp_path):
     return tmp_path / "outputs/evals/gsm8k--gpt"
 
 
+def publish(house, *run_dirs):
+    """Publishes runs as who publishes many does: ``nightjar.duckdb`` is written once."""
+    for run_dir in run_dirs:
+        house.publish(run_dir, tidies=False)
+    house.tidy()
+
+
 def everything(house):
     return {name: house.query(sql).rows for name, sql in EVERYTHING.items()}
 
@@ -53,8 +60,7 @@ def damage(path):
 
 class TestRebuild:
     def test_it_makes_what_publishing_made(self, house, evals, write_run, nightjar):
-        for number in range(3):
-            house.publish(write_run(evals, f"run-{number}", examples=number + 1))
+        publish(house, *(write_run(evals, f"run-{number}", examples=number + 1) for number in range(3)))
         before = everything(house)
         ended = nightjar("warehouse", "rebuild")
         assert ended.code == 0
@@ -80,8 +86,7 @@ class TestRebuild:
 
     def test_runs_from_elsewhere_and_prices_stay(self, house, evals, write_run, nightjar, tmp_path):
         house.publish(write_run(evals, "here"))
-        for number in range(2):
-            house.publish(write_run(tmp_path / "elsewhere", f"there-{number}", examples=3))
+        publish(house, *(write_run(tmp_path / "elsewhere", f"there-{number}", examples=3) for number in range(2)))
         nightjar("warehouse", "compact")
         nightjar("warehouse", "prices", "set", "openai/gpt", "--input", 1, "--output", 2)
         before = everything(house)
@@ -93,8 +98,7 @@ class TestRebuild:
         assert "Kept 2 runs as before:\n  there-0: no run directory" in nightjar("warehouse", "rebuild").out
 
     def test_a_damaged_run_directory_is_reported_and_its_run_stays(self, house, evals, write_run, nightjar):
-        for name in ("good", "bad"):
-            house.publish(write_run(evals, name))
+        publish(house, *(write_run(evals, name) for name in ("good", "bad")))
         before = everything(house)
         (evals / "bad/results.jsonl").write_text('{"example_id": 0}\nno JSON\n{}\n')
         ended = nightjar("warehouse", "rebuild")
@@ -113,8 +117,7 @@ class TestRebuild:
 
     @pytest.mark.parametrize("file", ["runs.parquet", "rollouts.parquet", "examples.parquet", "segment.json"])
     def test_it_heals_a_damaged_segment(self, house, evals, write_run, nightjar, file):
-        for number in range(3):
-            house.publish(write_run(evals, f"run-{number}"))
+        publish(house, *(write_run(evals, f"run-{number}") for number in range(3)))
         nightjar("warehouse", "compact", "--now")
         before = everything(house)
         damage(segments(house)[0] / file)
@@ -162,8 +165,7 @@ class TestRebuild:
         assert len(run_ids(house)) == 10 + published
 
     def test_killed_at_any_moment_it_leaves_every_run(self, house, evals, write_run, nightjar, tmp_path):
-        for number in range(6):
-            house.publish(write_run(evals, f"run-{number}", examples=number % 3 + 1))
+        publish(house, *(write_run(evals, f"run-{number}", examples=number % 3 + 1) for number in range(6)))
         house.publish(write_run(tmp_path / "elsewhere", "there"))
         before = everything(house)
         moments = random.Random(7)
@@ -182,8 +184,7 @@ class TestRebuild:
     @pytest.mark.parametrize("put", [0, 3, 6, 8])
     def test_between_two_new_segments_every_run_is_there(self, house, evals, write_run, put, tmp_path):
         """Ends the process when so many new segments are there: of six runs, and of three packs of two each."""
-        for number in range(6):
-            house.publish(write_run(evals, f"run-{number}", examples=2))
+        publish(house, *(write_run(evals, f"run-{number}", examples=2) for number in range(6)))
         before = everything(house)
         script = f"""
 import os
@@ -274,8 +275,7 @@ class TestImport:
 
 class TestCompact:
     def test_all_small_segments_become_one(self, house, evals, write_run, nightjar):
-        for number in range(3):
-            house.publish(write_run(evals, f"run-{number}"))
+        publish(house, *(write_run(evals, f"run-{number}") for number in range(3)))
         before = everything(house)
         ended = nightjar("warehouse", "compact")
         assert ended.out.startswith("3 segments, ")
@@ -284,8 +284,7 @@ class TestCompact:
         assert nightjar("warehouse", "doctor").code == 0
 
     def test_who_reads_what_was_replaced_goes_on_for_an_hour(self, house, evals, write_run, nightjar):
-        for number in range(3):
-            house.publish(write_run(evals, f"run-{number}"))
+        publish(house, *(write_run(evals, f"run-{number}") for number in range(3)))
         with connect(house.folder) as notebook:
             ended = nightjar("warehouse", "compact")
             assert notebook.sql("SELECT count(DISTINCT run_id), count(prompt) FROM rollouts").fetchall() == [(3, 12)]
@@ -293,16 +292,14 @@ class TestCompact:
         assert nightjar("warehouse", "doctor").code == 0
 
     def test_what_was_replaced_goes_at_once(self, house, evals, write_run, nightjar):
-        for number in range(3):
-            house.publish(write_run(evals, f"run-{number}"))
+        publish(house, *(write_run(evals, f"run-{number}") for number in range(3)))
         ended = nightjar("warehouse", "compact", "--now")
         assert (ended.code, ended.err) == (0, "")
         assert len(segments(house)) == 1
         assert run_ids(house) == ["run-0", "run-1", "run-2"]
 
     def test_in_json(self, house, evals, write_run, nightjar):
-        for number in range(2):
-            house.publish(write_run(evals, f"run-{number}"))
+        publish(house, *(write_run(evals, f"run-{number}") for number in range(2)))
         record = nightjar("warehouse", "compact", "--json").json
         assert (record["packs"], record["before"]["segments"], record["after"]["segments"]) == (1, 2, 1)
 
@@ -379,11 +376,11 @@ class TestPrune:
 
     def test_examples_that_others_use_stay(self, house, evals, write_run, nightjar):
         """The second pack has left out the examples that the first one holds, and the first one goes."""
-        for name in ("first-1", "first-2"):
-            house.publish(write_run(evals, name, env_id="first", examples=4))
+        publish(house, *(write_run(evals, name, env_id="first", examples=4) for name in ("first-1", "first-2")))
         nightjar("warehouse", "compact")
-        for name in ("second-1", "second-2", "third"):
-            house.publish(write_run(evals, name, env_id=name[:-2], examples=3))
+        publish(
+            house, *(write_run(evals, name, env_id=name[:-2], examples=3) for name in ("second-1", "second-2", "third"))
+        )
         merge_last_three(house)
         assert [path.name[:4] for path in segments(house) if (path / "segment.json").is_file()].count("pack") == 2
         nightjar("warehouse", "prune", "--env", "first", "--yes")
