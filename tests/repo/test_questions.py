@@ -6,6 +6,7 @@ nights of arithmetic. NIGHTJAR_REWRITE_ANSWERS=1 writes the answers into the pag
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -14,7 +15,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from nightjar.cli.app import app
 from nightjar.testing import ArithmeticSolver, Faults, ModelServer, Recording
 
 pytestmark = pytest.mark.slow
@@ -71,13 +74,17 @@ def nightjar(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+def ask(folder: Path, *arguments: str) -> str:
+    """Returns what ``nightjar sql`` prints, in this process."""
+    with contextlib.chdir(folder):
+        return CliRunner().invoke(app, ["sql", *arguments], env={"COLUMNS": "200"}, catch_exceptions=False).stdout
+
+
 def answer(commands: str, folder: Path, ids: dict[str, str]) -> str:
     """Runs the commands of a block, and returns what they print, with the ids that the pages name."""
     for named, run in RUN_IDS.items():
         commands = commands.replace(named, ids[run])
-    printed = "\n".join(
-        nightjar(folder, "sql", sql) for sql in re.findall(r'nightjar sql "(.*?)"\n', commands, re.DOTALL)
-    )
+    printed = "\n".join(ask(folder, sql) for sql in re.findall(r'nightjar sql "(.*?)"\n', commands, re.DOTALL))
     for named, run in RUN_IDS.items():
         printed = printed.replace(ids[run], named)
     return "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
@@ -103,7 +110,7 @@ def test_the_flips_are_those_of_the_recordings(house: tuple[Path, dict[str, str]
     pairs = list(zip(right("6b-finetuning"), right("6b-verification"), strict=True))
     folder, ids = house
     runs = f"'{ids['6b-finetuning']}', '{ids['6b-verification']}'"
-    counted = nightjar(folder, "sql", "--json", f"SELECT flip, count(*) AS examples FROM flips({runs}) GROUP BY flip")
+    counted = ask(folder, "--json", f"SELECT flip, count(*) AS examples FROM flips({runs}) GROUP BY flip")
     assert {row["flip"]: row["examples"] for row in json.loads(counted)} == {
         "fixed": pairs.count((False, True)),
         "broken": pairs.count((True, False)),
