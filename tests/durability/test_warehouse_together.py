@@ -19,7 +19,7 @@ from nightjar.warehouse.doctor import diagnose
 from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.writing.packing import RETIRED_FOR
 
-PUBLISHERS, RUNS_EACH, READERS = 8, 50, 4
+PUBLISHERS, RUNS_EACH, READERS = 8, 20, 4
 EXAMPLES = 5
 ROLLOUTS = 2 * EXAMPLES
 PATIENCE_SECONDS = 240
