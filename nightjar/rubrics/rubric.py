@@ -282,7 +282,7 @@ class Rubric:
 
     async def _score_single(self, functions: Sequence[RewardFunction], state: State) -> None:
         try:
-            await within(self.scoring_timeout_seconds, self._call_all(functions, state))
+            await within(None if self.never_waits else self.scoring_timeout_seconds, self._call_all(functions, state))
         except BaseException as raised:  # noqa: BLE001 - reward functions are user code
             name = next(function.name for function in functions if function.name not in state["metrics"])
             state["error"] = _failure(name, user_error(raised))
