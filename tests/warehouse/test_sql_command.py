@@ -12,9 +12,9 @@ from prompt_toolkit.document import Document
 from pyarrow import parquet
 from typer.testing import CliRunner
 
-from nightjar.cli.sql import sql
-from nightjar.cli.sql_completion import SqlCompleter
-from nightjar.cli.sql_input import COMMANDS
+from nightjar.cli.sql.command import sql
+from nightjar.cli.sql.completion import SqlCompleter
+from nightjar.cli.sql.input import COMMANDS
 from nightjar.errors import ConfigError, WarehouseError
 from nightjar.warehouse import Warehouse
 

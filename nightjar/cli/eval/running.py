@@ -14,7 +14,7 @@ import typer
 
 from nightjar.calling import leave_threads_behind
 from nightjar.cli.eval.display import RunDisplay, show_outcome
-from nightjar.cli.memory import limit_memory
+from nightjar.cli.eval.process_memory import limit_memory
 from nightjar.config import RunConfig
 from nightjar.engine import runs_under_way
 from nightjar.errors import RunError

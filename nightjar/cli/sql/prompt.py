@@ -20,11 +20,11 @@ from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
 from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 
-from nightjar.cli.sql_catalog import only_table, print_catalog, print_queries, print_tables
-from nightjar.cli.sql_completion import SqlCompleter
-from nightjar.cli.sql_format import Format
-from nightjar.cli.sql_input import COMMANDS, command_of, goes_on, is_whole, take_apart, values_of
-from nightjar.cli.sql_session import SqlSession, answer_each
+from nightjar.cli.sql.catalog import only_table, print_catalog, print_queries, print_tables
+from nightjar.cli.sql.completion import SqlCompleter
+from nightjar.cli.sql.format import Format
+from nightjar.cli.sql.input import COMMANDS, command_of, goes_on, is_whole, take_apart, values_of
+from nightjar.cli.sql.session import SqlSession, answer_each
 from nightjar.errors import ConfigError, NightjarError
 from nightjar.warehouse.reading.named_queries import find_query, is_name, named_queries
 

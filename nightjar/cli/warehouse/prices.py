@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nightjar.cli.warehouse_location import JsonOption, WarehouseOption, open_store
+from nightjar.cli.warehouse.location import JsonOption, WarehouseOption, open_store
 
 if TYPE_CHECKING:
     from nightjar.warehouse.storage.store import Store
@@ -84,7 +84,7 @@ def _writable_store(warehouse: str | None, *, must_exist: bool = True) -> Store:
 
 
 def _list_prices(warehouse: str | None, *, as_json: bool) -> None:
-    from nightjar.cli.warehouse_output import print_json, print_table
+    from nightjar.cli.warehouse.output import print_json, print_table
 
     prices = open_store(warehouse, must_exist=False).prices()
     if as_json:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from nightjar.cli.sql_format import Format
-from nightjar.cli.sql_output import output_file, print_parquet, print_rows
+from nightjar.cli.sql.format import Format
+from nightjar.cli.sql.output import output_file, print_parquet, print_rows
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import QueryResult, Warehouse
 from nightjar.warehouse.reading.known_values import require_known

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TextIO
 
-from nightjar.cli.sql_format import Format
-from nightjar.cli.sql_table import NUMBERS, harmless, print_table
+from nightjar.cli.sql.format import Format
+from nightjar.cli.sql.table import NUMBERS, harmless, print_table
 from nightjar.errors import ConfigError
 from nightjar.warehouse.reading.result_values import as_records, value_text
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nightjar.cli.warehouse_location import JsonOption, WarehouseOption, open_store
+from nightjar.cli.warehouse.location import JsonOption, WarehouseOption, open_store
 
 if TYPE_CHECKING:
     from nightjar.warehouse.storage.segments import Catalog
@@ -40,7 +40,7 @@ def info(warehouse: WarehouseOption = None, as_json: JsonOption = False) -> None
 
     Example: nightjar warehouse info --json
     """
-    from nightjar.cli.warehouse_output import print_json
+    from nightjar.cli.warehouse.output import print_json
 
     record = _summary(open_store(warehouse))
     if as_json:
@@ -61,7 +61,7 @@ def compact(
 
     Example: nightjar warehouse compact
     """
-    from nightjar.cli.warehouse_output import number, print_json, size
+    from nightjar.cli.warehouse.output import number, print_json, size
     from nightjar.warehouse.reading.snapshot import write_snapshot
     from nightjar.warehouse.writing.packing import RETIRED_FOR, pack_everything
 
@@ -109,7 +109,7 @@ def _summary(store: Store) -> dict[str, Any]:
 
 
 def _print_summary(record: dict[str, Any]) -> None:
-    from nightjar.cli.warehouse_output import number, size
+    from nightjar.cli.warehouse.output import number, size
 
     retired = f", and {size(record['retired_bytes'])} to be removed" if record["retired_bytes"] else ""
     lines = {

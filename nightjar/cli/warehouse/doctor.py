@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nightjar.cli.warehouse_location import JsonOption, WarehouseOption, open_folder
+from nightjar.cli.warehouse.location import JsonOption, WarehouseOption, open_folder
 
 if TYPE_CHECKING:
     from nightjar.warehouse.doctor import Diagnosis, Finding, Fixed
@@ -34,7 +34,7 @@ def doctor(
 
     Example: nightjar warehouse doctor --deep
     """
-    from nightjar.cli.warehouse_output import print_json, progress_of
+    from nightjar.cli.warehouse.output import print_json, progress_of
     from nightjar.warehouse.doctor import diagnose
     from nightjar.warehouse.doctor import fix as fix_folder
 
@@ -66,7 +66,7 @@ def _print_fixed(fixed: Fixed | None) -> None:
 
 
 def _print_diagnosis(diagnosis: Diagnosis) -> None:
-    from nightjar.cli.warehouse_output import number, size
+    from nightjar.cli.warehouse.output import number, size
 
     totals, sizes = diagnosis.totals, diagnosis.sizes
     counts = ", ".join(number(count, noun.removesuffix("s")) for noun, count in vars(totals).items())
@@ -85,7 +85,7 @@ def _print_diagnosis(diagnosis: Diagnosis) -> None:
 
 
 def _print_findings(findings: list[Finding]) -> None:
-    from nightjar.cli.warehouse_output import number
+    from nightjar.cli.warehouse.output import number
 
     urgent = [finding for finding in findings if finding.needs_action]
     for title, chosen in (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nightjar.cli.warehouse_location import JsonOption, WarehouseOption, open_folder, open_store
+from nightjar.cli.warehouse.location import JsonOption, WarehouseOption, open_folder, open_store
 
 if TYPE_CHECKING:
     from nightjar.adapters.results import Imported
@@ -36,7 +36,7 @@ def rebuild(
     Example: nightjar warehouse rebuild outputs /archive/2025
     """
     from nightjar.adapters.results import default_paths, find_run_directories
-    from nightjar.cli.warehouse_output import print_json, progress_of
+    from nightjar.cli.warehouse.output import print_json, progress_of
     from nightjar.warehouse.rebuilding import rebuild as rebuild_from
 
     run_dirs = find_run_directories(paths or default_paths())
@@ -64,7 +64,7 @@ def import_results(
     Example: nightjar warehouse import ../old-project/outputs results/eval-20260101.json
     """
     from nightjar.adapters.results import import_all
-    from nightjar.cli.warehouse_output import print_json, progress_of
+    from nightjar.cli.warehouse.output import print_json, progress_of
     from nightjar.warehouse import Warehouse, resolve_warehouse
 
     store = open_store(warehouse, must_exist=False)
@@ -80,7 +80,7 @@ def import_results(
 
 
 def _print_rebuilt(location: str, report: RebuildReport) -> None:
-    from nightjar.cli.warehouse_output import number
+    from nightjar.cli.warehouse.output import number
 
     typer.echo(
         f"Rebuilt {location} from run directories: {number(report.published, 'run')}, "
@@ -105,7 +105,7 @@ def _print_some(lines: list[str]) -> None:
 
 
 def _print_imported(location: str, imported: list[Imported]) -> None:
-    from nightjar.cli.warehouse_output import number, print_table
+    from nightjar.cli.warehouse.output import number, print_table
 
     rows = [
         (one.run_id, one.kind, one.env_id, one.model, one.rollouts, one.novelty) for one in imported if not one.error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nightjar.cli.warehouse_location import JsonOption, WarehouseOption, open_store
+from nightjar.cli.warehouse.location import JsonOption, WarehouseOption, open_store
 
 if TYPE_CHECKING:
     from nightjar.warehouse.pruning import Candidate
@@ -42,7 +42,7 @@ def prune(
 
     Example: nightjar warehouse prune --older-than 180d --keep-last 5 --dry-run
     """
-    from nightjar.cli.warehouse_output import print_json
+    from nightjar.cli.warehouse.output import print_json
     from nightjar.warehouse.pruning import Criteria, candidates, parse_age
     from nightjar.warehouse.pruning import prune as remove
 
@@ -63,7 +63,7 @@ def prune(
 
 
 def _print_candidates(found: list[Candidate]) -> None:
-    from nightjar.cli.warehouse_output import number, print_table, size
+    from nightjar.cli.warehouse.output import number, print_table, size
 
     if not found:
         return
@@ -84,7 +84,7 @@ def _is_confirmed(count: int, *, yes: bool) -> bool:
 
 
 def _print_outcome(count: int, location: str, *, is_removed: bool) -> None:
-    from nightjar.cli.warehouse_output import number
+    from nightjar.cli.warehouse.output import number
 
     if not count:
         typer.echo("No run meets that: nothing was removed.", err=True)

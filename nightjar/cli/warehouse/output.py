@@ -27,7 +27,7 @@ def print_json(value: Any) -> None:
 
 def print_table(columns: Sequence[str], types: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
     """Prints rows as ``nightjar sql`` does."""
-    from nightjar.cli.sql_table import print_table as print_result
+    from nightjar.cli.sql.table import print_table as print_result
     from nightjar.warehouse import QueryResult
 
     print_result(QueryResult(tuple(columns), tuple(types), list(rows)), sys.stdout, is_full=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nightjar.cli.warehouse_location import JsonOption, WarehouseOption, open_store
+from nightjar.cli.warehouse.location import JsonOption, WarehouseOption, open_store
 
 if TYPE_CHECKING:
     from nightjar.warehouse.export import ExportReport
@@ -49,7 +49,7 @@ def export(
 
     Example: nightjar warehouse export nightly --suite nightly --tables runs,rollouts --format csv
     """
-    from nightjar.cli.warehouse_output import print_json, progress_of
+    from nightjar.cli.warehouse.output import print_json, progress_of
     from nightjar.warehouse.export import ExportFormat, Selection
     from nightjar.warehouse.export import export as export_runs
 
@@ -79,7 +79,7 @@ def _format(name: str | None) -> str | None:
 
 
 def _print_report(report: ExportReport) -> None:
-    from nightjar.cli.warehouse_output import number, size
+    from nightjar.cli.warehouse.output import number, size
 
     rows = ", ".join(f"{count:,} {table}" for table, count in report.rows.items() if table != "runs")
     typer.echo(f"Exported {number(report.runs, 'run')} ({rows}) to {report.target}: {size(report.bytes)}")

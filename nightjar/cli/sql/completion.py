@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from nightjar.cli.sql_format import Format
+from nightjar.cli.sql.format import Format
 from nightjar.warehouse.reading.known_values import known_values
 from nightjar.warehouse.reading.named_queries import NamedQuery, named_queries
 

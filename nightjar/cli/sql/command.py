@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nightjar.cli.sql_format import Format, format_of
+from nightjar.cli.sql.format import Format, format_of
 
 if TYPE_CHECKING:
-    from nightjar.cli.sql_session import SqlSession
+    from nightjar.cli.sql.session import SqlSession
 
 _EXAMPLES = """
 Examples:
@@ -119,7 +119,7 @@ def sql(
     if list_queries:
         _list(statement, as_json or output_format is Format.JSON)
         return
-    from nightjar.cli.sql_session import SqlSession
+    from nightjar.cli.sql.session import SqlSession
     from nightjar.warehouse import Unlocked, Warehouse, resolve_warehouse
     from nightjar.warehouse.reading.running import QUERY_TIMEOUT_SECONDS
 
@@ -141,11 +141,11 @@ def _answer(session: SqlSession, statement: str | None, given: dict[str, object]
     if statement is not None:
         session.answer(statement, given)
     elif may_prompt and sys.stdin.isatty() and sys.stdout.isatty():
-        from nightjar.cli.sql_prompt import SqlPrompt
+        from nightjar.cli.sql.prompt import SqlPrompt
 
         SqlPrompt(session).run()
     elif piped := _piped():
-        from nightjar.cli.sql_session import answer_each
+        from nightjar.cli.sql.session import answer_each
 
         answer_each(session, piped, given)
     else:
@@ -153,7 +153,7 @@ def _answer(session: SqlSession, statement: str | None, given: dict[str, object]
 
 
 def _list(name: str | None, as_json: bool) -> None:
-    from nightjar.cli.sql_catalog import print_queries, query_records
+    from nightjar.cli.sql.catalog import print_queries, query_records
     from nightjar.warehouse.reading.named_queries import find_query, named_queries
 
     queries = [find_query(name)] if name else list(named_queries().values())
@@ -195,7 +195,7 @@ def _piped() -> str:
 
 
 def _show_catalog(session: SqlSession) -> None:
-    from nightjar.cli.sql_catalog import print_catalog
+    from nightjar.cli.sql.catalog import print_catalog
 
     catalog = session.warehouse.catalog()
     if session.format is Format.TABLE and session.output is None:

@@ -1,0 +1,1 @@
+"""``nightjar warehouse`` and ``publish``: what is done with published runs besides asking."""
