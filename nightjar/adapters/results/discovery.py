@@ -14,7 +14,7 @@ from nightjar.errors import WarehouseError
 
 Kind: TypeAlias = Literal["nightjar", "verifiers", "nemo"]
 
-BUNDLES = "eval-*.json"
+_BUNDLES = "eval-*.json"
 _SHARD = re.compile(r"shard_\d+")
 _METADATA, _RESULTS = "metadata.json", "results.jsonl"
 
@@ -54,7 +54,7 @@ def find_results(path: Path) -> Iterator[FoundResults]:
     if is_empty:
         raise WarehouseError(
             f"No results in {str(path)!r}. Expected run directories of Nightjar, folders of verifiers "
-            f"({_RESULTS} and {_METADATA}) or bundles of NeMo Evaluator ({BUNDLES} and {_RESULTS})."
+            f"({_RESULTS} and {_METADATA}) or bundles of NeMo Evaluator ({_BUNDLES} and {_RESULTS})."
         )
 
 
@@ -76,13 +76,9 @@ def find_run_directories(paths: Sequence[Path]) -> list[Path]:
     return list(found.values())
 
 
-def is_bundle(path: Path) -> bool:
-    """Says whether a file is a bundle of NeMo Evaluator; a damaged one beside results counts as one."""
-    try:
-        content = read_object(path)
-    except WarehouseError:
-        return (path.parent / _RESULTS).is_file()
-    return isinstance(content.get("benchmark"), dict) and isinstance(content.get("run_id"), str)
+def bundles_in(folder: Path) -> list[Path]:
+    """Returns the bundles of NeMo Evaluator in a folder; of files that are damaged, those beside results."""
+    return [path for path in sorted(folder.glob(_BUNDLES)) if _is_bundle(path)]
 
 
 def _found(path: Path) -> Iterator[FoundResults]:
@@ -90,10 +86,18 @@ def _found(path: Path) -> Iterator[FoundResults]:
         yield from _in_folder(path)
     elif not path.exists():
         raise WarehouseError(f"Cannot import {str(path)!r}: there is no such file or folder.")
-    elif path.suffix == ".json" and path.name not in {_METADATA, "config.json"} and is_bundle(path):
+    elif path.suffix == ".json" and path.name not in {_METADATA, "config.json"} and _is_bundle(path):
         yield FoundResults("nemo", path)
     elif kind := _kind(path.parent):
         yield FoundResults(kind, path.parent)
+
+
+def _is_bundle(path: Path) -> bool:
+    try:
+        content = read_object(path)
+    except WarehouseError:
+        return (path.parent / _RESULTS).is_file()
+    return isinstance(content.get("benchmark"), dict) and isinstance(content.get("run_id"), str)
 
 
 def _in_folder(root: Path) -> Iterator[FoundResults]:
@@ -125,7 +129,7 @@ def _kind(folder: Path) -> Kind | None:
     has_metadata = (folder / _METADATA).is_file()
     if has_metadata and _is_nightjar(folder):
         return "nightjar"
-    if _has_bundle(folder):
+    if bundles_in(folder):
         return "nemo"
     return "verifiers" if has_metadata and (folder / _RESULTS).is_file() else None
 
@@ -138,10 +142,6 @@ def _is_nightjar(folder: Path) -> bool:
     return isinstance(metadata.get("run_id"), str) and isinstance(metadata.get("status"), str)
 
 
-def _has_bundle(folder: Path) -> bool:
-    return any(is_bundle(path) for path in sorted(folder.glob(BUNDLES)))
-
-
 def _shards(folder: Path, shards: list[Path]) -> dict[Path, tuple[Path, ...]]:
     """Returns the parts of runs that were done in shards, by the folder where ``nel eval merge`` puts them together.
 
@@ -150,6 +150,6 @@ def _shards(folder: Path, shards: list[Path]) -> dict[Path, tuple[Path, ...]]:
     parts: defaultdict[Path, list[Path]] = defaultdict(list)
     for shard in sorted(shards, key=lambda path: int(path.name.partition("_")[2])):
         for part in [shard, *_folders(shard)]:
-            if _has_bundle(part):
+            if bundles_in(part):
                 parts[folder if part == shard else folder / part.name].append(part)
     return {target: tuple(found) for target, found in parts.items()}

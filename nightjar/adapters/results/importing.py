@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
+from pydantic import ValidationError
+
 from nightjar.adapters.results import nemo, verifiers
 from nightjar.adapters.results.discovery import FoundResults, Kind, find_results
 from nightjar.adapters.results.rollouts import ResultsWriter
+from nightjar.data import fingerprint
 from nightjar.errors import NightjarError, RunDirectoryError, WarehouseError
 from nightjar.runs import RunDirectory, RunMetadata, final_status, summarize
 from nightjar.warehouse import PublishReport, Warehouse
@@ -86,15 +90,8 @@ def _import(warehouse: Warehouse, found: FoundResults) -> Imported:
             described = RunDirectory(run_dir).read_metadata()
         except NightjarError as error:
             return Imported(found.path, found.kind, error=str(error))
-    return Imported(
-        path=found.path,
-        kind=found.kind,
-        run_id=report.run_id,
-        env_id=described.get("env_id"),
-        model=described.get("model"),
-        rollouts=report.rollouts,
-        novelty=_novelty(report),
-    )
+    env_id, model = described.get("env_id"), described.get("model")
+    return Imported(found.path, found.kind, report.run_id, env_id, model, report.rollouts, _novelty(report))
 
 
 def _novelty(report: PublishReport) -> Novelty:
@@ -106,9 +103,8 @@ def _novelty(report: PublishReport) -> Novelty:
 def convert(found: FoundResults, scratch: Path) -> Path:
     """Returns a run directory with what was found; the folder itself where Nightjar wrote it.
 
-    It holds ``results.jsonl`` and ``metadata.json`` as docs/run-directory.md describes them; the other programs keep
-    no ledger of attempts. The same results always give the same content and the same ``run_id``, wherever they lie;
-    it stays the same when the other program resumes its run.
+    It has no ledger: the other programs keep none. The same results always give the same content and ``run_id``,
+    wherever they lie; the id stays when the other program resumes its run.
 
     Args:
         found: by ``find_results``.
@@ -124,20 +120,20 @@ def convert(found: FoundResults, scratch: Path) -> Path:
         with TemporaryDirectory(dir=scratch, prefix=".importing-") as unfinished:
             folder = Path(unfinished, "run")
             folder.mkdir()
-            with ResultsWriter(folder) as results:
+            with closing(ResultsWriter(folder)) as results:
                 metadata = _added_up(_READERS[found.kind](found, results), results)
             RunDirectory(folder).write_metadata(metadata.to_json())
             target = scratch / metadata.run_id
             shutil.rmtree(target, ignore_errors=True)
             return folder.rename(target)
-    except (OSError, RunDirectoryError) as error:
+    except (OSError, RunDirectoryError, ValidationError) as error:
         raise WarehouseError(f"Cannot import {str(found.path)!r}: {error}") from error
 
 
 def _added_up(said: RunMetadata, results: ResultsWriter) -> RunMetadata:
     """Returns metadata with what the results come to; the other program's count where it asked for more."""
-    examples, most = len(results.hashes), results.most_rollouts
-    num_examples = max(said.num_examples, examples)
+    hashes, most = results.hashes, results.most_rollouts
+    num_examples = max(said.num_examples, len(hashes))
     rollouts_per_example = max(said.rollouts_per_example, most)
     rollouts = max(num_examples * (said.rollouts_per_example or most), len(results))
     summary = summarize(
@@ -152,7 +148,7 @@ def _added_up(said: RunMetadata, results: ResultsWriter) -> RunMetadata:
         num_examples=num_examples,
         rollouts_per_example=rollouts_per_example,
         rollouts=rollouts,
-        dataset_fingerprint=results.fingerprint() if examples == num_examples else None,
+        dataset_fingerprint=fingerprint(hashes[one] for one in sorted(hashes)) if len(hashes) == num_examples else None,
         state_columns=list(results.state_columns),
         summary=summary,
     )

@@ -30,25 +30,19 @@ from typing import Any
 
 from pydantic import Field
 
-from nightjar.adapters.results.discovery import BUNDLES, FoundResults, is_bundle
+from nightjar.adapters.results.discovery import FoundResults, bundles_in
 from nightjar.adapters.results.reading import (
-    Anything,
-    Integer,
     Lenient,
     Line,
-    Number,
     Object,
-    Text,
     at,
     is_measure,
-    measures,
     moment,
     read_lines,
     read_object,
-    whole,
 )
 from nightjar.adapters.results.redaction import public_url, without_secrets
-from nightjar.adapters.results.rollouts import ResultsWriter, Rollout, digest, error_row, messages
+from nightjar.adapters.results.rollouts import ResultsWriter, Rollout, digest, error_row
 from nightjar.errors import WarehouseError
 from nightjar.runs import RunMetadata
 
@@ -78,6 +72,11 @@ _FAILURES = {
 _USED_UP = frozenset({"turn_budget_exhausted", "context_window_exceeded", "budget_exceeded", "solve_timeout"})
 _OWN_FAILURES = _USED_UP | {"graceful"}
 _BROKEN_METHODS = frozenset({"solve_failed", "infra_error", "system_error"})
+_TAKEN = Rollout.model_fields.keys() | {
+    "expected_answer", "latency_ms", "metadata", "model_response", "problem_idx", "repeat", "scorer_rewards",
+    "scoring_details", "step",
+}  # fmt: skip
+"""Fields of rows that are no state columns: read here, or called like something else in Nightjar's."""
 _MARKS = frozenset({"needs_judge", "retries_exhausted", "unscored"})
 
 
@@ -86,12 +85,12 @@ class _Bundle(Lenient):
 
     content: Object
     run_id: str = ""
-    timestamp: Text
-    sdk_version: Text
+    timestamp: str | None = None
+    sdk_version: str | None = None
     benchmark: str = at("benchmark", "name", default="")
     repeats: int = at("benchmark", "repeats", default=0)
-    mean_reward: Number = at("benchmark", "scores", "mean_reward", "value")
-    pass_at_1: Number = at("benchmark", "scores", "pass@1", "value")
+    mean_reward: float | None = at("benchmark", "scores", "mean_reward", "value")
+    pass_at_1: float | None = at("benchmark", "scores", "pass@1", "value")
     elapsed_seconds: float = at("benchmark", "scores", "runtime", "elapsed_seconds", default=0.0)
     config: Object
     model: str = at("config", "model", default="")
@@ -110,29 +109,24 @@ class _Bundle(Lenient):
 
 
 class _Row(Lenient):
-    problem_idx: Integer
+    """A row, and under ``step`` what ``trajectories.jsonl`` tells of it."""
+
+    problem_idx: int | None = None
     repeat: int | None = Field(0, ge=0, lt=1 << 32)
-    reward: Number
+    reward: float | None = None
     scorer_rewards: Object
-    prompt: Anything
-    model_response: Text
-    expected_answer: Anything
+    prompt: Any = None
+    model_response: str | None = None
+    expected_answer: Any = None
     scoring_details: Object
     metadata: Object
-    latency_ms: Number
-
-
-class _Step(Lenient):
-    """What ``trajectories.jsonl`` tells of a row."""
-
-    problem_idx: Anything
-    repeat: Anything
-    model: Text = at("model", "model")
-    finish_reason: Text = at("model", "finish_reason")
-    input_tokens: int = at("model", "tokens", "prompt", default=0)
-    output_tokens: int = at("model", "tokens", "completion", default=0)
-    verify_ms: Number = at("timing", "verify_ms")
-    total_ms: Number = at("timing", "total_ms")
+    latency_ms: float | None = None
+    served_model: str | None = at("step", "model", "model")
+    finish_reason: str | None = at("step", "model", "finish_reason")
+    input_tokens: int = at("step", "model", "tokens", "prompt", default=0)
+    output_tokens: int = at("step", "model", "tokens", "completion", default=0)
+    verify_ms: float | None = at("step", "timing", "verify_ms")
+    total_ms: float | None = at("step", "timing", "total_ms")
 
 
 def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
@@ -145,12 +139,12 @@ def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
     Raises:
         WarehouseError: a file is damaged or cannot be read.
     """
-    own = [] if found.shards and not _bundles(found.path) else [_bundle(found.path)]
+    own = [] if found.shards and not bundles_in(found.path) else [_bundle(found.path)]
     parts = [_bundle(path) for path in found.shards] or own
     folders = [found.path.parent if found.path.is_file() else found.path] if own else found.shards
     for folder in folders:
-        for line, step in _rows(folder):
-            results.add(_rollout(line, step))
+        for line in _lines(folder):
+            results.add(_rollout(line))
     results.finish()
     told = own or parts
     bundle = told[0]
@@ -173,7 +167,7 @@ def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
         version_info={"sdk_version": bundle.sdk_version},
         started_at=min((part.started_at for part in parts if part.started_at), default=None),
         finished_at=max((part.ended_at for part in parts if part.ended_at), default=None),
-        time_ms=whole(max(part.elapsed_seconds for part in parts) * 1000) or None,
+        time_ms=round(max(part.elapsed_seconds for part in parts) * 1000) or None,
         original={
             "program": "nemo-evaluator",
             "bundles": [{name: part.content.get(name) for name in _ACCOUNT} for part in told],
@@ -181,14 +175,10 @@ def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
     )
 
 
-def _bundles(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.glob(BUNDLES)) if is_bundle(path)]
-
-
 def _bundle(path: Path) -> _Bundle:
     """Reads a bundle, or the only one of a folder."""
-    folder, named = (path.parent, {path}) if path.is_file() else (path, set[Path]())
-    bundles = sorted(named.union(_bundles(folder)))
+    folder = path.parent if path.is_file() else path
+    bundles = sorted({*bundles_in(folder), *([path] if path.is_file() else [])})
     if len(bundles) > 1:
         names = ", ".join(bundle.name for bundle in bundles)
         raise WarehouseError(
@@ -215,50 +205,53 @@ def _num_examples(bundle: _Bundle, *, is_whole: bool) -> int:
     return bundle.problems
 
 
-def _rows(folder: Path) -> Iterator[tuple[Line, _Step]]:
+def _lines(folder: Path) -> Iterator[Line]:
     """Yields rows, each with its step as long as ``trajectories.jsonl`` has them in the same order."""
     path = folder / "trajectories.jsonl"
     steps = read_lines(path) if path.is_file() else iter(())
     for line in read_lines(folder / "results.jsonl"):
-        following = next(steps, None)
-        step = _Step.model_validate(following.content if following else {})
-        if (step.problem_idx, step.repeat) != (line.content.get("problem_idx"), line.content.get("repeat")):
-            steps, step = iter(()), _Step()
-        yield line, step
+        step = next(steps, None)
+        if step and all(step.content.get(name) == line.content.get(name) for name in ("problem_idx", "repeat")):
+            line.content["step"] = step.content
+        else:
+            steps = iter(())
+        yield line
 
 
-def _rollout(line: Line, step: _Step) -> Rollout:
+def _rollout(line: Line) -> Rollout:
     row = _Row.model_validate(line.content)
     if row.problem_idx is None or row.repeat is None:
         raise WarehouseError(f"{line.place} is no rollout: problem_idx and repeat must be integers")
     details = row.scoring_details
     category, error = details.get("error_category"), _error(details)
-    counts = {"input_tokens": step.input_tokens, "output_tokens": step.output_tokens}
-    said = details if error else {name: value for name, value in details.items() if not is_measure(value)}
-    state = {name: value for name, value in line.content.items() if name not in _Row.model_fields}
-    info = row.metadata if row.prompt else {**row.metadata, "problem_idx": row.problem_idx}  # old rows have no prompt
+    counts = {"input_tokens": row.input_tokens, "output_tokens": row.output_tokens}
+    told = details if error else {name: value for name, value in details.items() if not is_measure(value)}
     has_answered = row.model_response is not None and (row.model_response or error is None)
-    return Rollout(
-        example_id=row.problem_idx,
-        rollout_index=row.repeat,
-        prompt=[{"role": "user", "content": row.prompt}] if isinstance(row.prompt, str) else messages(row.prompt),
-        completion=[{"role": "assistant", "content": row.model_response}] if has_answered else None,
-        answer=row.expected_answer,
-        info=info,
-        reward=row.reward,
-        metrics=measures(row.scorer_rewards) | measures({n: v for n, v in details.items() if n not in _MARKS}),
-        error=error,
-        timing={  # 0 stands for unknown there
-            "generation_ms": row.latency_ms or None,
-            "scoring_ms": step.verify_ms or None,
-            "total_ms": step.total_ms or None,
-        },
-        is_completed=error is None,
-        is_truncated=category in _USED_UP or step.finish_reason == "length",
-        stop_condition=category if error is None else None,
-        token_usage=counts if any(counts.values()) else None,
-        model=step.model,
-        state={**state, "scoring_details": said} if said else state,
+    columns = {name: value for name, value in line.content.items() if name not in _TAKEN}
+    return Rollout.model_validate(
+        {
+            **columns,
+            **({"scoring_details": told} if told else {}),
+            "example_id": row.problem_idx,
+            "rollout_index": row.repeat,
+            "prompt": [{"role": "user", "content": row.prompt}] if isinstance(row.prompt, str) else row.prompt,
+            "completion": [{"role": "assistant", "content": row.model_response}] if has_answered else None,
+            "answer": row.expected_answer,
+            "info": row.metadata if row.prompt else {**row.metadata, "problem_idx": row.problem_idx},
+            "reward": row.reward,
+            "metrics": row.scorer_rewards | {name: v for name, v in details.items() if name not in _MARKS},
+            "error": error,
+            "timing": {  # 0 stands for unknown there
+                "generation_ms": row.latency_ms or None,
+                "scoring_ms": row.verify_ms or None,
+                "total_ms": row.total_ms or None,
+            },
+            "is_completed": error is None,
+            "is_truncated": category in _USED_UP or row.finish_reason == "length",
+            "stop_condition": category if error is None else None,
+            "token_usage": counts if any(counts.values()) else None,
+            "model": row.served_model,
+        }
     )
 
 

@@ -10,22 +10,15 @@ from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import AliasPath, BaseModel, ConfigDict, Field, Strict, ValidationError, ValidationInfo, field_validator
+from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core.core_schema import ValidatorFunctionWrapHandler
 
 from nightjar.errors import WarehouseError
 
 _LARGEST_INTEGER = (1 << 63) - 1
-_log = logging.getLogger(__name__)
-
-Number = Annotated[float | None, Field(default=None)]
-Integer = Annotated[
-    Annotated[int, Strict(), Field(ge=-_LARGEST_INTEGER, le=_LARGEST_INTEGER)] | None, Field(default=None)
-]
-Text = Annotated[str | None, Field(default=None)]
-Truth = Annotated[bool | None, Field(default=None)]
 Object = Annotated[dict[str, Any], Field(default_factory=dict)]
-Anything = Annotated[Any, Field(default=None)]
+
+_log = logging.getLogger(__name__)
 
 
 class Lenient(BaseModel):
@@ -121,13 +114,3 @@ def moment(value: Any) -> datetime | None:
         return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
     except (TypeError, ValueError, OverflowError, OSError):
         return None
-
-
-def milliseconds(seconds: float | None) -> float | None:
-    """Returns seconds as milliseconds."""
-    return None if seconds is None else round(seconds * 1000, 3)
-
-
-def whole(number: float | None) -> int | None:
-    """Rounds a number."""
-    return None if number is None else round(number)

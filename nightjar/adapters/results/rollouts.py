@@ -6,16 +6,17 @@ import hashlib
 import json
 import logging
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from math import fsum, isclose, isnan, nan
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any
 
 import orjson
+from pydantic import AfterValidator, ConfigDict
 
-from nightjar.data import example_hash, fingerprint
+from nightjar.adapters.results.reading import Lenient, measures
+from nightjar.data import example_hash
 from nightjar.errors import ConfigError
 from nightjar.messages import dump_messages, normalize_messages
 from nightjar.runs import Key
@@ -29,47 +30,65 @@ _LEFT_OUT_WHEN_EMPTY = frozenset({"answer", "info", "task", "tool_defs"})
 _log = logging.getLogger(__name__)
 
 
-@dataclass(kw_only=True)
-class Rollout:
-    """A rollout as ``results.jsonl`` has it, but with the reward, metrics and model that an error takes away there.
+def messages(value: Any) -> Any:
+    """Returns messages as Nightjar writes them; what is no message stays as it is.
 
-    Attributes:
-        state: state columns; those called like a field of Nightjar's rows are left out.
+    Tool calls may be texts of JSON, as ``verifiers`` saves them, or nested, as OpenAI nests them.
     """
+    if not isinstance(value, str | list):
+        return None
+    read = [_with_read_calls(message) for message in value] if isinstance(value, list) else value
+    try:
+        return dump_messages(normalize_messages(read))
+    except ConfigError:
+        return value
 
-    example_id: int
-    rollout_index: int
+
+def _with_read_calls(message: Any) -> Any:
+    calls = message.get("tool_calls") if isinstance(message, dict) else None
+    return {**message, "tool_calls": [parsed(call) for call in calls]} if isinstance(calls, list) else message
+
+
+def parsed(value: Any) -> Any:
+    """Returns what a text of JSON holds; anything else as it is."""
+    if isinstance(value, str):
+        with suppress(ValueError):
+            return json.loads(value)
+    return value
+
+
+class Rollout(Lenient):
+    """A rollout as ``results.jsonl`` has it; what is not told is null, and any further field is a state column."""
+
+    model_config = ConfigDict(extra="allow", allow_inf_nan=False)
+
+    example_id: int = 0
+    rollout_index: int = 0
     example_hash: str = ""
-    prompt: Any
-    completion: Any
+    prompt: Annotated[Any, AfterValidator(messages)] = None
+    completion: Annotated[Any, AfterValidator(messages)] = None
     answer: Any = None
-    info: Any = None
+    info: Annotated[Any, AfterValidator(parsed)] = None
     task: Any = None
-    reward: float | None
-    advantage: float | None = None
-    metrics: Mapping[str, float]
-    error: Mapping[str, Any] | None
-    timing: Mapping[str, float | None]
-    is_completed: bool | None
-    is_truncated: bool | None
-    stop_condition: str | None
-    token_usage: Mapping[str, int] | None
-    attempts: int | None = None
+    reward: float | None = None
+    advantage: None = None
+    metrics: Annotated[dict[str, Any], AfterValidator(measures)]
+    error: dict[str, Any] | None = None
+    timing: dict[str, float | None]
+    is_completed: bool | None = None
+    is_truncated: bool | None = None
+    stop_condition: str | None = None
+    token_usage: dict[str, int] | None = None
+    attempts: None = None
     model: str | None = None
     tool_defs: Any = None
-    state: Mapping[str, Any]
-
-    def __post_init__(self) -> None:
-        own = vars(self).keys() - {"state"}
-        self.state = {name: value for name, value in self.state.items() if name not in own}
 
     def row(self) -> dict[str, Any]:
-        """Returns the row of one that is alone of its example."""
-        own = {name: value for name, value in vars(self).items() if value or name not in _LEFT_OUT_WHEN_EMPTY}
+        """Returns the row of one that is alone of its example; one that failed has no reward, metrics and model."""
+        row = {name: value for name, value in self if value or name not in _LEFT_OUT_WHEN_EMPTY}
         if self.error is not None:
-            own |= {"reward": None, "metrics": {}, "model": None}
-        own["advantage"] = None if own["reward"] is None else 0.0
-        return own | own.pop("state")
+            row |= {"reward": None, "metrics": {}, "model": None}
+        return row | {"advantage": None if row["reward"] is None else 0.0}
 
 
 class ResultsWriter:
@@ -94,11 +113,7 @@ class ResultsWriter:
         self._index = RolloutIndex()
         self._said_rewards = array("d")
 
-    def __enter__(self) -> Self:
-        """Returns itself."""
-        return self
-
-    def __exit__(self, *raised: object) -> None:
+    def close(self) -> None:
         """Closes its files."""
         self._unordered.close()
 
@@ -112,7 +127,7 @@ class ResultsWriter:
         rollout.example_hash = self.hashes.setdefault(rollout.example_id, example_hash(example))
         row = rollout.row()
         self.most_rollouts = max(self.most_rollouts, rollout.rollout_index + 1)
-        self.state_columns |= dict.fromkeys(rollout.state)
+        self.state_columns |= dict.fromkeys(rollout.model_extra or ())
         slot = self._index.slot(Key(rollout.example_id, rollout.rollout_index))
         [place] = self._unordered.append([row])
         self._index.set_result(slot, place, (row["reward"], 0.0))
@@ -123,10 +138,6 @@ class ResultsWriter:
         """Writes ``results.jsonl``: in order, one line a rollout, with advantages."""
         replace_file(self.path, self._lines())
         self._unordered.path.unlink()
-
-    def fingerprint(self) -> str:
-        """Identifies the examples, in the order of their ids."""
-        return fingerprint(self.hashes[example_id] for example_id in sorted(self.hashes))
 
     def content_hash(self) -> str:
         """Identifies all that was written."""
@@ -156,46 +167,8 @@ class ResultsWriter:
                 yield self._unordered.read_line(place)
 
 
-def messages(value: Any) -> Any:
-    """Returns messages as Nightjar writes them; what is no message stays as it is.
-
-    Tool calls may be texts of JSON, as ``verifiers`` saves them, or nested, as OpenAI nests them.
-
-    Example:
-        >>> call = '{"id": "call-1", "name": "add", "arguments": "{}"}'
-        >>> messages([{"role": "assistant", "content": "", "tool_calls": [call]}])[0]["tool_calls"]
-        [{'id': 'call-1', 'name': 'add', 'arguments': '{}'}]
-    """
-    if not isinstance(value, str | list):
-        return None
-    read = [_with_read_calls(message) for message in value] if isinstance(value, list) else value
-    try:
-        return dump_messages(normalize_messages(read))
-    except ConfigError:
-        return value
-
-
-def _with_read_calls(message: Any) -> Any:
-    calls = message.get("tool_calls") if isinstance(message, dict) else None
-    return {**message, "tool_calls": [parsed(call) for call in calls]} if isinstance(calls, list) else message
-
-
-def parsed(value: Any) -> Any:
-    """Returns what a text of JSON holds; anything else as it is."""
-    if isinstance(value, str):
-        with suppress(ValueError):
-            return json.loads(value)
-    return value
-
-
 def error_row(chain: str, message: str, detail: str | None = None) -> dict[str, Any]:
-    """Returns an error as Nightjar records it.
-
-    Args:
-        chain: the names of the classes, the cause last.
-        message: of the first.
-        detail: the chain with its messages; None to put the message behind the names.
-    """
+    """Returns an error as Nightjar records it: the names of its classes, its message, the names with all messages."""
     name = chain.partition(" -> ")[0]
     return {
         "error": name,

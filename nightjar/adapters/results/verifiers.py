@@ -28,25 +28,17 @@ from typing import Any
 
 from nightjar.adapters.results.discovery import FoundResults
 from nightjar.adapters.results.reading import (
-    Anything,
-    Integer,
     Lenient,
     Line,
-    Number,
     Object,
-    Text,
-    Truth,
     at,
     is_measure,
-    measures,
-    milliseconds,
     moment,
     read_lines,
     read_object,
-    whole,
 )
 from nightjar.adapters.results.redaction import public_url, without_secrets
-from nightjar.adapters.results.rollouts import ResultsWriter, Rollout, digest, error_row, messages, parsed
+from nightjar.adapters.results.rollouts import ResultsWriter, Rollout, digest, error_row
 from nightjar.data import example_hash
 from nightjar.errors import WarehouseError
 from nightjar.runs import RunMetadata
@@ -54,6 +46,9 @@ from nightjar.runs import RunMetadata
 _AGGREGATES = (
     "num_examples", "avg_reward", "avg_metrics", "avg_error", "pass_at_k", "pass_all_k", "pass_threshold", "usage",
 )  # fmt: skip
+_TOLD_ELSEWHERE = frozenset(
+    {"error_chain", "example_hash", "generation_ms", "long_error_chain", "model", "scoring_ms", "total_ms"}
+)
 _OWN_METRICS = frozenset({"reward", "num_turns"})
 _NAMES = re.compile(r"[\w.]+( -> [\w.]+)*")
 _CLASS = re.compile(r"([A-Za-z_][\w.]*)(\(|: )")
@@ -70,62 +65,32 @@ class _Metadata(Lenient):
     num_examples: int = 0
     rollouts_per_example: int = 0
     sampling_args: Object
-    date: Text
-    time: Anything  # seconds; beside a date that of the clock
-    time_ms: Number
-    avg_reward: Number
+    date: str | None = None
+    time: Any = None  # seconds; beside a date that of the clock
+    time_ms: float | None = None
+    avg_reward: float | None = None
     avg_metrics: Object
     pass_threshold: float = 0.5
     version_info: Object
 
 
 class _Timing(Lenient):
-    """Moments in Unix time; durations in milliseconds, or ``total`` in seconds."""
+    """Durations: in milliseconds; in version 0.1.12 and newer in seconds."""
 
     start_time: float = 0.0
-    generation_start: Number = at("generation", "start")
-    generation_end: Number = at("generation", "end")
-    scoring_start: Number = at("scoring", "start")
-    scoring_end: Number = at("scoring", "end")
-    total: Number
-    generation_ms: Number
-    scoring_ms: Number
-    total_ms: Number
+    generation: float | None = at("generation", "duration")
+    scoring: float | None = at("scoring", "duration")
+    total: float | None = None
+    generation_ms: float | None = None
+    scoring_ms: float | None = None
+    total_ms: float | None = None
 
     def durations(self) -> dict[str, float | None]:
         return {
-            "generation_ms": _span_ms(self.generation_start, self.generation_end, self.generation_ms),
-            "scoring_ms": _span_ms(self.scoring_start, self.scoring_end, self.scoring_ms),
-            "total_ms": _span_ms(0.0, self.total, self.total_ms),
+            "generation_ms": _milliseconds(self.generation, self.generation_ms),
+            "scoring_ms": _milliseconds(self.scoring, self.scoring_ms),
+            "total_ms": _milliseconds(self.total, self.total_ms),
         }
-
-    def end(self) -> float:
-        """Unix time; 0 where that is not told."""
-        ends = self.generation_end or 0.0, self.scoring_end or 0.0
-        return max(*ends, self.start_time + (self.total_ms or 0) / 1000) if self.start_time else 0.0
-
-
-class _Row(Lenient):
-    example_id: Integer
-    prompt: Anything
-    completion: Anything
-    answer: Anything
-    info: Anything
-    task: Anything
-    reward: Number
-    metrics: Anything
-    error: Anything
-    error_chain: Anything
-    long_error_chain: Anything
-    timing: Object
-    generation_ms: Anything  # in the oldest versions, as the next two
-    scoring_ms: Anything
-    total_ms: Anything
-    is_completed: Truth
-    is_truncated: Truth
-    stop_condition: Text
-    token_usage: Object
-    tool_defs: Anything
 
 
 def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
@@ -152,7 +117,7 @@ def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
     results.compare_average(found.path, metadata.avg_reward)
     begun = rows.start or results.content_hash()
     identity = [metadata.env_id, metadata.model, content.get("rollouts_per_example"), begun]
-    seconds = metadata.time if is_measure(metadata.time) else None
+    took_ms = _milliseconds(metadata.time if is_measure(metadata.time) else None, metadata.time_ms)
     return RunMetadata(
         run_id=f"verifiers-{digest(*identity)}",
         env_id=metadata.env_id,
@@ -167,7 +132,7 @@ def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
         version_info=without_secrets(metadata.version_info),
         started_at=moment(rows.start or f"{metadata.date}T{metadata.time}"),
         finished_at=moment(rows.end or None),
-        time_ms=whole(_span_ms(0.0, seconds, metadata.time_ms)),
+        time_ms=None if took_ms is None else round(took_ms),
         original={"program": "verifiers", **{name: content[name] for name in _AGGREGATES if name in content}},
     )
 
@@ -198,29 +163,24 @@ class _Rows:
             raise WarehouseError(f"{line.place} is no rollout: it has neither prompt nor completion nor reward")
         metrics = self._metrics(content)
         fields = {n: v for n, v in content.items() if n == "reward" or n not in metrics or not _is_same(v, metrics[n])}
-        row = _Row.model_validate(fields)
-        timing = _Timing.model_validate(row.timing or fields)
-        self._note(timing, is_overwritten=_is_overwritten(row, metrics))
-        example_id = self._example_id(row)
+        timing = _Timing.model_validate(fields["timing"] if isinstance(fields.get("timing"), dict) else fields)
+        durations = timing.durations()
+        if timing.start_time:
+            self.start = min(self.start or timing.start_time, timing.start_time)
+            self.end = max(self.end, timing.start_time + (durations["total_ms"] or 0.0) / 1000)
+        self.overwritten += _is_overwritten(fields.get("reward"), metrics)
+        example_id = self._example_id(fields)
         self._counts[example_id] += 1
-        return Rollout(
-            example_id=example_id,
-            rollout_index=self._counts[example_id] - 1,
-            prompt=messages(row.prompt),
-            completion=messages(row.completion),
-            answer=row.answer,
-            info=parsed(row.info),
-            task=row.task,
-            reward=row.reward,
-            metrics=measures(metrics),
-            error=_error(row),
-            timing=timing.durations(),
-            is_completed=row.is_completed,
-            is_truncated=row.is_truncated,
-            stop_condition=row.stop_condition,
-            token_usage={name: int(count) for name, count in measures(row.token_usage).items()} or None,
-            tool_defs=row.tool_defs,
-            state={name: value for name, value in fields.items() if name not in _Row.model_fields},
+        return Rollout.model_validate(
+            {
+                **{name: value for name, value in fields.items() if name not in _TOLD_ELSEWHERE},
+                "example_id": example_id,
+                "rollout_index": self._counts[example_id] - 1,
+                "metrics": metrics,
+                "error": _error(fields),
+                "timing": durations,
+                "token_usage": fields.get("token_usage") or None,
+            }
         )
 
     def _metrics(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -229,43 +189,31 @@ class _Rows:
             return found
         return {name: content[name] for name in self._averaged if is_measure(content.get(name))}
 
-    def _example_id(self, row: _Row) -> int:
+    def _example_id(self, fields: Mapping[str, Any]) -> int:
         """Returns the id of an example; those of the oldest versions are numbered as they come, equal ones alike."""
-        if row.example_id is not None:
-            return row.example_id
-        content = example_hash({"prompt": row.prompt, "answer": row.answer, "info": row.info})
-        return self._numbers.setdefault(content, len(self._numbers))
-
-    def _note(self, timing: _Timing, *, is_overwritten: bool) -> None:
-        self.overwritten += is_overwritten
-        self.end = max(self.end, timing.end())
-        if timing.start_time:
-            self.start = min(self.start or timing.start_time, timing.start_time)
+        if isinstance(fields.get("example_id"), int):
+            return int(fields["example_id"])
+        return self._numbers.setdefault(example_hash({"prompt": None, **fields}), len(self._numbers))
 
 
-def _span_ms(start: float | None, end: float | None, given_ms: float | None) -> float | None:
-    if given_ms is not None or start is None or end is None:
-        return given_ms
-    return milliseconds(max(0.0, end - start))
+def _milliseconds(seconds: float | None, given_ms: float | None) -> float | None:
+    return given_ms if seconds is None else round(seconds * 1000, 3)
 
 
-def _is_overwritten(row: _Row, metrics: Mapping[str, Any]) -> bool:
-    return bool(metrics.keys() - _OWN_METRICS) and "reward" in metrics and _is_same(row.reward, metrics["reward"])
+def _is_overwritten(reward: Any, metrics: Mapping[str, Any]) -> bool:
+    return bool(metrics.keys() - _OWN_METRICS) and "reward" in metrics and _is_same(reward, metrics["reward"])
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    return bool(one == other) or (one != one and other != other)  # noqa: PLR0124 - NaN
+    return bool(one == other or one != one)  # noqa: PLR0124 - NaN
 
 
-def _error(row: _Row) -> dict[str, Any] | None:
-    """Returns an error as Nightjar records it.
-
-    In newer versions it is an object, ``error_chain_str`` with the names of the classes and ``error_chain_repr`` with
-    the texts; older ones have a text.
-    """
-    said = [row.error, row.error_chain, row.long_error_chain]
-    if isinstance(row.error, dict):
-        said = [row.error.get(name) for name in ("error_chain_str", "error_chain_repr", "error")]
+def _error(fields: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Returns an error as Nightjar records it, from an object with names and texts or, in old versions, a text."""
+    error = fields.get("error")
+    said = [error, fields.get("error_chain"), fields.get("long_error_chain")]
+    if isinstance(error, dict):
+        said = [error.get(name) for name in ("error_chain_str", "error_chain_repr", "error")]
     texts = [text for text in said if isinstance(text, str) and text]
     if not texts:
         return None
