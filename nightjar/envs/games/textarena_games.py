@@ -1,8 +1,7 @@
 """Games of TextArena for one player: made quietly, and each with random numbers of its own.
 
-TextArena's games ask for their data with ``nltk.download`` each time they are made. That prints, asks the network even
-for what is here, and where there is no network fails much later, as a missing file. Here what is there is used, what is
-missing is fetched once, or named in an error.
+The games call ``nltk.download`` each time they are made, which prints and asks the network even for what is here. In
+its place, what is here is used, and what is missing is fetched once, or named in an error.
 """
 
 from __future__ import annotations
@@ -75,17 +74,6 @@ class Luck:
 
     Games draw from the one generator of the ``random`` module. A rollout whose moves draw from it would depend on what
     else runs; here each continues where its own last draw left off.
-
-    Args:
-        seed: of the numbers.
-
-    Example:
-        >>> one, other = Luck(1), Luck(1)
-        >>> def draw(luck):
-        ...     with luck.drawn():
-        ...         return random.random()
-        >>> [draw(one), draw(one)] == [draw(other), draw(other)]
-        True
     """
 
     def __init__(self, seed: int | str) -> None:
@@ -131,11 +119,10 @@ def quiet_downloads() -> Iterator[None]:
 
 def _ensure(names: str | list[str], *_: Any, **__: Any) -> bool:
     """Makes sure that these are here, in place of ``nltk.download``."""
-    missing = [name for name in ([names] if isinstance(names, str) else names) if not _is_here(name)]
-    if missing:
+    wanted = [names] if isinstance(names, str) else names
+    if missing := [name for name in wanted if not _is_here(name)]:
         _fetch(missing)
-        missing = [name for name in missing if not _is_here(name)]
-    if missing:
+    if missing := [name for name in missing if not _is_here(name)]:
         raise _missing_error(missing)
     return True
 
