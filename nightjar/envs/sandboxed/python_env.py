@@ -73,19 +73,9 @@ class PythonEnv(SandboxEnv):
         **kwargs: as for ``SandboxEnv``.
 
     Example:
-        >>> import asyncio
-        >>> from nightjar.sandboxes import LocalProvider
-        >>> async def calculate() -> list[str]:
-        ...     env = PythonEnv(pip_install_packages="", dataset=[{"question": "?"}], sandbox_provider="local")
-        ...     state = State()
-        ...     await env.setup_state(state)
-        ...     try:
-        ...         hidden = env.update_tool_args("python", {}, [], state)
-        ...         return [await env.python(code, **hidden) for code in ("x = 6", "x * 7")]
-        ...     finally:
-        ...         await env.destroy_sandbox(state)
-        >>> asyncio.run(calculate()) if LocalProvider.problem() is None else ["(no output)", "Out[2]: 42"]
-        ['(no output)', 'Out[2]: 42']
+        >>> env = PythonEnv(pip_install_packages="sympy", dataset=[{"question": "What is the 100th prime?"}])
+        >>> [tool.name for tool in env.tool_defs]
+        ['python']
     """
 
     def __init__(

@@ -113,24 +113,13 @@ class SandboxEnv(StatefulToolEnv):
         with_retry: wraps an async function so that it is tried again when it fails.
 
     Example:
-        >>> import asyncio
-        >>> from nightjar.clients import ClientConfig
-        >>> from nightjar.sandboxes import LocalProvider
-        >>> from nightjar.testing import FixedAnswer, ModelServer
-        >>> class Shell(SandboxEnv):
+        >>> class Writes(SandboxEnv):
         ...     async def post_rollout(self, state):
-        ...         done = await self.sandbox_client.execute_command(state["sandbox_id"], "echo 42", timeout=10)
+        ...         done = await self.sandbox_client.execute_command(state["sandbox_id"], "cat answer", timeout=10)
         ...         state["found"] = done.stdout.strip()
-        >>> async def found(state) -> float:
-        ...     return float(state["found"])
-        >>> async def evaluate() -> list[float]:
-        ...     dataset = [{"question": "What is in the sandbox?"}]
-        ...     env = Shell(dataset=dataset, sandbox_provider="local", rubric=Rubric(funcs=[found]))
-        ...     with ModelServer(FixedAnswer("I have not looked.")) as server:
-        ...         config = ClientConfig(api_base_url=server.base_url, api_key_var="NO_KEY")
-        ...         return [row["reward"] for row in (await env.evaluate(config, "any"))["outputs"]]
-        >>> asyncio.run(evaluate()) if LocalProvider.problem() is None else [42.0]
-        [42.0]
+        >>> env = Writes(dataset=[{"question": "Write 42 to the file answer."}], sandbox_provider="local")
+        >>> [tool.name for tool in env.tool_defs]
+        ['bash']
     """
 
     def __init__(
@@ -186,16 +175,7 @@ class SandboxEnv(StatefulToolEnv):
         self.add_tool(self.bash, args_to_skip=["sandbox_id", "sandbox_state", "working_dir"])
 
     def get_sandbox_request(self, state: State) -> CreateSandboxRequest:  # noqa: ARG002 - for subclasses
-        """Returns what this rollout's sandbox is made from; override it to make it depend on the example.
-
-        Example:
-            >>> class ImageOfTheExample(SandboxEnv):
-            ...     def get_sandbox_request(self, state):
-            ...         return self.sandbox_request.model_copy(update={"docker_image": state["info"]["image"]})
-            >>> env = ImageOfTheExample(dataset=[{"question": "?", "info": {"image": "debian:12"}}])
-            >>> env.get_sandbox_request({"info": {"image": "debian:12"}}).docker_image
-            'debian:12'
-        """
+        """Returns what this rollout's sandbox is made from; override it to make it depend on the example."""
         return self.sandbox_request.model_copy()
 
     async def setup_state(self, state: State, **kwargs: Any) -> State | None:  # noqa: ARG002 - as the original
