@@ -91,11 +91,8 @@ def splits(
 ) -> dict[str, Any]:
     """Returns the datasets to train and to evaluate on as ``Environment`` takes them: made when they are needed.
 
-    Args:
-        rows: makes the examples at some positions: those to train on come first.
-        num_train: examples to train on.
-        num_eval: examples to evaluate on; there is no such dataset for 0.
-        own: what a subclass makes both datasets with instead; None where it has nothing of its own.
+    ``rows`` makes the examples at some positions: those to train on come first. There is no dataset to evaluate on for
+    ``num_eval`` 0. A subclass may make both with a method of its ``own`` instead.
     """
     train = partial(rows, range(num_train))
     evaluate = partial(rows, range(num_train, num_train + num_eval))

@@ -71,10 +71,7 @@ def normalize_reset(out: ResetOut) -> tuple[Any, dict[str, Any]]:
 
 
 def normalize_step(out: StepOut) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-    """Returns (observation, reward, terminated, truncated, info) of what ``step`` returned.
-
-    Raises:
-        TypeError: it is neither a 4-tuple nor a 5-tuple.
+    """Returns (observation, reward, terminated, truncated, info) of the 4-tuple or 5-tuple that ``step`` returned.
 
     Example:
         >>> normalize_step(("x=1", 1, True, {}))
@@ -82,10 +79,8 @@ def normalize_step(out: StepOut) -> tuple[Any, float, bool, bool, dict[str, Any]
     """
     if not isinstance(out, tuple | list) or len(out) not in _STEP_LENGTHS:
         raise TypeError(f"step() must return a tuple of 4 or 5 values, found {out!r}")
-    values: list[Any] = list(out)
-    observation, reward, terminated, info = *values[:3], values[-1]
-    truncated = len(values) == _STEP_LENGTHS[1] and bool(values[3])
-    return observation, float(reward), bool(terminated), truncated, dict(info or {})
+    observation, reward, terminated, *truncated, info = out
+    return observation, float(reward), bool(terminated), any(truncated), dict(info or {})
 
 
 class GymEnv(EpisodeEnv):

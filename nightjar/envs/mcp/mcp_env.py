@@ -67,11 +67,7 @@ class MCPEnv(ToolEnv):
     async def call_tool(
         self, tool_name: str, tool_args: dict[str, Any], tool_call_id: str, **kwargs: Any
     ) -> ToolMessage:
-        """Calls a tool and returns its result, or what went wrong, as a message.
-
-        Raises:
-            Exception: one of ``stop_errors``.
-        """
+        """Calls a tool and returns its result, or what went wrong, as a message; raises one of ``stop_errors``."""
         if tool_name not in self.tool_map:
             return ToolMessage(content=f"Error: Tool '{tool_name}' not found", tool_call_id=tool_call_id)
         try:

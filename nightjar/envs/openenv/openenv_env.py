@@ -40,9 +40,7 @@ class OpenEnvEnv(EpisodeEnv):
 
     Args:
         openenv_project: the project's folder, with ``.build.json``; ``proj`` beside the calling file unless given.
-        num_train_examples: examples to train on; their seeds start at ``seed``.
-        num_eval_examples: examples to evaluate on; their seeds follow.
-        seed: of the first example.
+        num_train_examples, num_eval_examples, seed: as for ``GymEnv``, whose examples are episodes too.
         prompt_renderer: from an observation to messages; takes by name what it wants of ``context`` (``"reset"`` or
             ``"step"``), ``action_schema``, ``contract`` and ``seed``.
         max_turns: model calls at the most; -1 for no limit. The last action is still taken.
@@ -54,12 +52,9 @@ class OpenEnvEnv(EpisodeEnv):
         message_timeout_seconds: for an answer to a reset or a step.
         wait_for_creation_max_attempts: accepted for compatibility; a sandbox has started when it is there.
         max_retries: attempts at starting a sandbox.
-        base_delay, backoff_factor, max_backoff_seconds, jitter: seconds between them, how they grow and how far, and
-            what chance adds.
-        sandbox_provider: ``"local"``, ``"docker"``, or a provider; as ``NIGHTJAR_SANDBOX`` says unless given, and
-            without it docker where a daemon answers.
-        ask_after_end: show the model how the episode ended and take its last words, as verifiers does. False saves
-            that call.
+        base_delay, backoff_factor, max_backoff_seconds, jitter: as for ``SandboxEnv``.
+        sandbox_provider: as for ``SandboxEnv``.
+        ask_after_end: as for ``GymEnv``.
         **kwargs: as for ``MultiTurnEnv``.
 
     Raises:
@@ -95,7 +90,7 @@ class OpenEnvEnv(EpisodeEnv):
     ) -> None:
         if prompt_renderer is None:
             raise ValueError(
-                "OpenEnvEnv requires `prompt_renderer`: a function from an observation to a non-empty list of messages"
+                "OpenEnvEnv requires `prompt_renderer`: from an observation to a non-empty list of messages"
             )
         self.openenv_project = str(calling_project(__file__) if openenv_project is None else openenv_project)
         self._folder = Path(self.openenv_project).expanduser().resolve()

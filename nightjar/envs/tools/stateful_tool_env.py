@@ -45,10 +45,7 @@ class StatefulToolEnv(ToolEnv):
         return {}
 
     def add_tool(self, tool: ToolFunction, args_to_skip: Collection[str] = ()) -> None:
-        """Offers a tool without some of its parameters; ``update_tool_args`` gives them their values.
-
-        Hidden parameters may have any type; no trace of them is in the schema. See the class for an example.
-        """
+        """Offers a tool without some of its parameters, of any type; ``update_tool_args`` gives them their values."""
         definition = convert_func_to_tool_def(filter_signature(tool, args_to_skip))
         self._offer(tool, definition)
         self.skipped_args[definition.name] = list(args_to_skip)
@@ -66,12 +63,8 @@ class StatefulToolEnv(ToolEnv):
 
         It is code of the environment: what it raises is not shown to the model but ends the rollout with that error.
 
-        Args:
-            tool_name: as the model wrote it; there may be no such tool.
-            tool_args: what the model wrote. May be changed, and then None returned.
-            messages: the conversation up to the message with the call.
-            state: of the rollout; may be changed.
-            **kwargs: what ``env_response`` was called with.
+        There may be no tool of that name. ``tool_args`` may be changed, and then None returned; ``messages`` is the
+        conversation up to the message with the call.
         """
 
     async def _prepare_arguments(

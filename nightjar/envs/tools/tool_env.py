@@ -124,8 +124,7 @@ class ToolEnv(MultiTurnEnv):
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Messages:
         """Makes the calls that the last message asks for, one after another, and returns a tool message for each.
 
-        Raises:
-            ToolError: the last message asks for no call; or a call failed with one of ``stop_errors``.
+        ``ToolError`` where it asks for none, or one failed with one of ``stop_errors``.
         """
         calls = messages[-1].get("tool_calls") if messages else None
         if not calls:
