@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +16,6 @@ from nightjar.clients import Client, resolve_client
 from nightjar.data import DatasetBuilder
 from nightjar.envs.datasets import results_dataset
 from nightjar.envs.evaluating import EvaluatedFromPython
-from nightjar.envs.teardown import tear_down
 from nightjar.errors import ConfigError, error_chain
 from nightjar.messages import Messages, Response, Tool, normalize_messages
 from nightjar.parsers import Parser
@@ -234,7 +233,7 @@ class Environment(EvaluatedFromPython, ABC):
 
     async def is_completed(self, state: State, **kwargs: Any) -> bool:
         """Asks the stop conditions in turn; the first that holds ends the rollout and is named in the state."""
-        for condition in self._stop_conditions:
+        for condition in decorated_methods(self, "stop_priority"):
             if await call_named(condition, state=state, env=self, **kwargs):
                 self._complete(state, condition.__name__)
                 return True
@@ -254,23 +253,8 @@ class Environment(EvaluatedFromPython, ABC):
         They may take ``state``, ``env``, ``task`` and ``resources``.
         """
         objects = {"state": state, "env": self, "task": task, "resources": resources}
-        calls = [partial(call_named, handler, **objects) for handler in self._cleanup_handlers]
+        calls = [partial(call_named, handler, **objects) for handler in decorated_methods(self, "cleanup_priority")]
         await run_all(calls, getattr(self, "hook_timeout_seconds", None))
-
-    async def _teardown(self) -> None:
-        await tear_down(self)
-
-    @property
-    def _stop_conditions(self) -> list[Callable[..., Any]]:
-        return decorated_methods(self, "stop_priority")
-
-    @property
-    def _cleanup_handlers(self) -> list[Callable[..., Any]]:
-        return decorated_methods(self, "cleanup_priority")
-
-    @property
-    def _teardown_handlers(self) -> list[Callable[..., Any]]:
-        return decorated_methods(self, "teardown_priority")
 
 
 def _tools(tools: Sequence[Tool | Mapping[str, Any]] | None) -> list[Tool]:

@@ -209,11 +209,7 @@ class MultiTurnEnv(Environment):
         return await self.get_model_response(state, prompt)
 
     async def _within(self, name: str, hook: Coroutine[Any, Any, T]) -> T:
-        """Waits for a hook as long as it may take.
-
-        Raises:
-            TimeoutError: it takes longer; its name is in the message, and where it stood in the traceback.
-        """
+        """Waits for a hook as long as it may take; ``TimeoutError`` with its name where it takes longer."""
         try:
             return await within(self.hook_timeout_seconds, hook)
         except OverdueError as error:

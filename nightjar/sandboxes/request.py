@@ -8,24 +8,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class AdvancedConfigs(BaseModel):
-    """Settings of a hosted sandbox service; accepted for compatibility, and of no effect here.
-
-    Example:
-        >>> AdvancedConfigs(disk_type="ssd").disk_type
-        'ssd'
-    """
+    """Settings of a hosted sandbox service; accepted for compatibility, and of no effect here."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class CreateSandboxRequest(BaseModel):
-    """The image, the limits and the variables of one sandbox.
-
-    Example:
-        >>> request = CreateSandboxRequest(name="calculator", memory_gb=0.5)
-        >>> request.model_copy(update={"docker_image": "python:3.12-slim"}).memory_gb
-        0.5
-    """
+    """The image, the limits and the variables of one sandbox."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -32,12 +32,7 @@ Command: TypeAlias = str | Sequence[str]
 
 
 class Stream(IntEnum):
-    """Where a piece of output was written to.
-
-    Example:
-        >>> Stream.STDERR.name
-        'STDERR'
-    """
+    """Where a piece of output was written to."""
 
     STDOUT = 1
     STDERR = 2
@@ -45,12 +40,7 @@ class Stream(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A piece of what a process wrote.
-
-    Example:
-        >>> Output(Stream.STDOUT, b"3").data.decode()
-        '3'
-    """
+    """A piece of what a process wrote."""
 
     stream: Stream
     data: bytes
@@ -66,11 +56,6 @@ class CommandResult:
         exit_code: 128 and the signal's number where one ended it; None where the time was up.
         is_timed_out: the time was up; the command and what it started are gone.
         is_truncated: there was more output.
-
-    Example:
-        >>> result = CommandResult(stdout="", stderr="", exit_code=None, is_timed_out=True)
-        >>> "took too long" if result.is_timed_out else result.stdout
-        'took too long'
     """
 
     stdout: str

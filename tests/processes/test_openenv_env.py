@@ -389,4 +389,5 @@ class TestMessages:
     def test_results_of_tools_are_unwrapped(self):
         assert tool_result({"result": {"content": [], "data": [1]}, "error": None}) == [1]
         assert tool_result({"result": "plain"}) == "plain"
+        assert tool_result({"result": None, "error": {"message": "no"}}) == {"error": {"message": "no"}}
         assert tool_result("bare") == "bare"

@@ -10,14 +10,9 @@ if TYPE_CHECKING:
 
 
 def tool_content(result: CallToolResult) -> str | list[dict[str, Any]]:
-    r"""Returns a result as text, blocks joined by newlines; as content parts where there are images in it.
+    """Returns a result as text, blocks joined by newlines; as content parts where there are images in it.
 
     An error that a tool reports is a text like any other.
-
-    Example:
-        >>> from mcp.types import CallToolResult, TextContent
-        >>> tool_content(CallToolResult(content=[TextContent(text="sunny"), TextContent(text="21 °C")]))
-        'sunny\n21 °C'
     """
     parts = [_part(block) for block in result.content]
     if any(part["type"] != "text" for part in parts):

@@ -94,7 +94,7 @@ class OpenEnvServer:
     Args:
         sandbox: where to run it; started by ``start``, closed by ``close``.
         manifest: says how it starts.
-        project: the project's files as a tar archive, to run a copy of them; None where the image has them.
+        project: a tar archive of files to run a copy of; None where the image has them.
         message_seconds: how long it may take to answer a message.
     """
 
@@ -115,15 +115,9 @@ class OpenEnvServer:
         self._closing = AsyncExitStack()
 
     async def start(self, seconds: float, poll_seconds: float, health_seconds: float) -> None:
-        """Starts the sandbox and the server in it, and waits until the server is healthy.
+        """Starts the sandbox and the server in it, and waits ``seconds`` at the most until the server is healthy.
 
-        Args:
-            seconds: until it is healthy.
-            poll_seconds: between two looks at its health at the most; the first follow each other faster.
-            health_seconds: for an answer from ``/health``.
-
-        Raises:
-            SandboxError: it does not get there; what the server wrote is in the message.
+        The pause between two looks at its health grows to ``poll_seconds``; each look may take ``health_seconds``.
         """
         self._closing.push_async_callback(self._sandbox.close)
         await self._sandbox.start()
@@ -212,9 +206,10 @@ class OpenEnvServer:
     async def tools(self) -> list[Tool]:
         """Returns the tools that the model is offered."""
         answer = await self._send("mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}})
-        result = answer.get("result") if isinstance(answer, dict) else None
-        found = result.get("tools") if isinstance(result, dict) else None
-        tools = [tool for tool in found if isinstance(tool, dict)] if isinstance(found, list) else []
+        try:
+            tools = [tool for tool in answer["result"]["tools"] if isinstance(tool, dict)]
+        except (KeyError, TypeError):
+            tools = []
         if not tools:
             raise OpenEnvError(f"The OpenEnv server lists no usable tools: {answer!r}")
         return [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from nightjar.messages import Messages
@@ -10,14 +10,7 @@ from nightjar.rubrics import Rubric
 
 
 class ToolMonitorRubric(Rubric):
-    """Records ``total_tool_calls``, and ``{tool}_calls`` of each tool; neither counts in the reward.
-
-    Args:
-        tool_names: tools to count from the start.
-        **kwargs: as for ``Rubric``.
-
-    Attributes:
-        tool_names: the tools that are counted.
+    """Records ``total_tool_calls``, and ``{tool}_calls`` of each of ``tool_names``; neither counts in the reward.
 
     Example:
         >>> rubric = ToolMonitorRubric(["search"])
@@ -27,43 +20,43 @@ class ToolMonitorRubric(Rubric):
 
     def __init__(self, tool_names: Iterable[str] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.tool_names: list[str] = []
         self._counts: dict[str, Callable[..., Any]] = {}
         self.add_metric(self.total_tool_calls)
         for name in tool_names or ():
             self.add_tool_metric(name)
 
+    @property
+    def tool_names(self) -> list[str]:
+        """The tools that are counted."""
+        return list(self._counts)
+
     def add_tool_metric(self, tool_name: str) -> None:
         """Counts the calls of a tool from now on."""
-        if tool_name not in self.tool_names:
-            self.tool_names.append(tool_name)
-            self._counts[tool_name] = self.get_tool_call_count_func(tool_name)
-            self.add_metric(self._counts[tool_name])
+        if tool_name not in self._counts:
+            count = self._counts[tool_name] = self.get_tool_call_count_func(tool_name)
+            self.add_metric(count)
 
     def remove_tool_metric(self, tool_name: str) -> None:
         """Counts the calls of a tool no longer."""
-        if tool_name in self.tool_names:
-            self.tool_names.remove(tool_name)
-            position = self.funcs.index(self._counts.pop(tool_name))
+        if (count := self._counts.pop(tool_name, None)) is not None:
+            position = self.funcs.index(count)
             del self.funcs[position], self.weights[position]
 
     async def total_tool_calls(self, completion: Messages) -> int:
         """Counts the calls of all tools, also those that failed."""
-        return sum(1 for _ in _called(completion))
+        return len(_called(completion))
 
     def get_tool_call_count_func(self, tool_name: str) -> Callable[[Messages], Awaitable[int]]:
         """Returns a metric called ``{tool_name}_calls``."""
 
         async def count(completion: Messages) -> int:
-            return sum(1 for name in _called(completion) if name == tool_name)
+            return _called(completion).count(tool_name)
 
         count.__name__ = f"{tool_name}_calls"
         return count
 
 
-def _called(completion: Messages) -> Iterator[str]:
-    """Yields the names of the tools that a model called, in order."""
-    for message in completion:
-        if message["role"] == "assistant":
-            for call in message.get("tool_calls") or ():
-                yield call["name"]
+def _called(completion: Messages) -> list[str]:
+    """Returns the names of the tools that a model called, in order."""
+    said = [message for message in completion if message["role"] == "assistant"]
+    return [call["name"] for message in said for call in message.get("tool_calls") or ()]

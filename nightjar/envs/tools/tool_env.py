@@ -83,11 +83,7 @@ class ToolEnv(MultiTurnEnv):
         self._offer(tool, convert_func_to_tool_def(tool))
 
     def remove_tool(self, tool: ToolFunction) -> None:
-        """Offers a tool no longer.
-
-        Raises:
-            ValueError: it is not offered.
-        """
+        """Offers a tool no longer; ``ValueError`` where it is not offered."""
         name = function_name(tool)
         if tool not in self.tools:
             raise ValueError(f"Tool {name!r} is not offered. Choose one of: {', '.join(self.tool_map) or 'none'}")
@@ -118,19 +114,7 @@ class ToolEnv(MultiTurnEnv):
         tool_call_id: str,
         **kwargs: Any,  # noqa: ARG002 - for subclasses
     ) -> ToolMessage:
-        """Calls a tool and returns its result as a message. What the tool raises is raised here.
-
-        Raises:
-            KeyError: there is no such tool.
-
-        Example:
-            >>> import asyncio
-            >>> def join(*words: str) -> str:
-            ...     return "-".join(words)
-            >>> env = ToolEnv(tools=[join], dataset=[{"question": "?"}])
-            >>> asyncio.run(env.call_tool("join", {"words": ["a", "b"]}, "call_1")).content
-            'a-b'
-        """
+        """Calls a tool and returns its result as a message; raises what it raises, ``KeyError`` where there is none."""
         tool = self.tool_map[tool_name]
         positional, named = _spread(tool, tool_args)
         result = await call(tool, *positional, **named)
@@ -140,8 +124,7 @@ class ToolEnv(MultiTurnEnv):
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Messages:
         """Makes the calls that the last message asks for, one after another, and returns a tool message for each.
 
-        Raises:
-            ToolError: the last message asks for no call; or a call failed with one of ``stop_errors``.
+        ``ToolError`` where it asks for none, or one failed with one of ``stop_errors``.
         """
         calls = messages[-1].get("tool_calls") if messages else None
         if not calls:
