@@ -98,7 +98,7 @@ class MCPServerConnection:
     async def call_tool(self, tool_name: str, arguments: dict[str, Any]) -> str | list[dict[str, Any]]:
         """Calls a tool and returns its result: a text, or content parts where there are images in it.
 
-        ``InfraError`` where the server ended meanwhile, or does not start again; ``MCPError`` where it refused the call.
+        ``InfraError`` where the server ended meanwhile or does not start again; ``MCPError`` where it refused the call.
         """
         return await self._background.call(self._call(tool_name, arguments))
 

@@ -125,7 +125,7 @@ def _docstring(func: Callable[..., Any]) -> str:
 
 def _documentation(func: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """Returns what a docstring says of the function, and of its parameters by name."""
-    description, parameters = "", {}
+    description, parameters = "", dict[str, str]()
     text = _docstring(func)
     if not text:
         return description, parameters
