@@ -168,6 +168,6 @@ class TestTheEnd:
         async with open_run(server.base_url) as run:
             second = await carry_out(run)
         written = run.directory.read_metadata()
-        assert written["started_at"] == first.started_at.isoformat(timespec="seconds")
+        assert written["started_at"] == first.started_at.isoformat(timespec="milliseconds")
         assert written["time_ms"] == second.time_ms >= first.time_ms
         assert written["date"] == written["started_at"][:10]
