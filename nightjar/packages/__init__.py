@@ -16,11 +16,12 @@ from nightjar.packages.lookup import (
     installed_environments,
     version_info,
 )
-from nightjar.packages.names import EnvironmentId
+from nightjar.packages.names import ENVIRONMENTS_DIR, EnvironmentId
 from nightjar.packages.package import EnvironmentPackage
 from nightjar.packages.scaffold import Kind, Scaffold, make_environment, rewrite_readme
 
 __all__ = [
+    "ENVIRONMENTS_DIR",
     "EnvironmentId",
     "EnvironmentPackage",
     "EvalDefaults",

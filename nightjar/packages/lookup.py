@@ -12,8 +12,8 @@ import nightjar
 from nightjar.errors import EnvironmentNotFoundError
 from nightjar.packages.catalog import find_environment, list_environments
 from nightjar.packages.commits import source_commit
+from nightjar.packages.names import ENVIRONMENTS_DIR
 from nightjar.packages.package import EnvironmentPackage
-from nightjar.runs import ENVIRONMENTS_DIR
 
 _environments_dir: ContextVar[Path] = ContextVar("environments_dir", default=ENVIRONMENTS_DIR)
 
