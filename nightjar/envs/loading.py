@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from nightjar.envs.environment import Environment
 from nightjar.errors import EnvironmentImportError, EnvironmentLoadError, MissingKeyError, NightjarError
-from nightjar.packages import EnvironmentPackage, ModuleSource, find_here
+from nightjar.packages import EnvironmentId, EnvironmentPackage, ModuleSource, find_here
 from nightjar.packages.aliases import ALIAS_HINT, install_where_needed
 from nightjar.packages.aliases import ROOT as ALIASED
 
@@ -63,7 +63,7 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
         raise EnvironmentLoadError(
             env_id, f"cannot be loaded: load_environment() returned {type(env).__name__}, not an Environment{hint}"
         )
-    env.env_id = env.env_id or env_id.partition("@")[0]
+    env.env_id = env.env_id or EnvironmentId.parse(env_id).without_version
     env.env_args = env.env_args or env_args
     return env
 

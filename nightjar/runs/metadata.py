@@ -26,7 +26,7 @@ class RunMetadata:
         status: ``completed``: all that is tolerated to be missing, or less, is missing; ``incomplete``: more;
             ``failed``: an error stopped it; ``cancelled``: somebody did.
         env_id, env_args, extra_env_kwargs, env_version: its environment; the version is None where that is no package.
-        model, base_url: its endpoint; the URL is None where the client has none.
+        model, base_url: its endpoint; the URL is None where the client has none, the model where an import names none.
         num_examples: how many examples it takes.
         rollouts_per_example: rollouts of each.
         rollouts: how many that makes.
@@ -50,7 +50,7 @@ class RunMetadata:
     env_args: Mapping[str, Any]
     extra_env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     env_version: str | None
-    model: str
+    model: str | None
     base_url: str | None
     num_examples: int
     rollouts_per_example: int

@@ -11,6 +11,8 @@ from typing import Literal, TypeAlias
 
 from nightjar.adapters.results.reading import read_object
 from nightjar.errors import WarehouseError
+from nightjar.packages import ENVIRONMENTS_DIR
+from nightjar.runs import OUTPUT_DIR
 
 Kind: TypeAlias = Literal["nightjar", "verifiers", "nemo"]
 
@@ -47,20 +49,18 @@ def find_results(path: Path) -> Iterator[FoundResults]:
     Raises:
         WarehouseError: there are no results.
     """
-    is_empty = True
-    for found in _found(path):
-        is_empty = False
-        yield found
-    if is_empty:
+    found = list(_found(path))
+    if not found:
         raise WarehouseError(
             f"No results in {str(path)!r}. Expected run directories of Nightjar, folders of verifiers "
             f"({_RESULTS} and {_METADATA}) or bundles of NeMo Evaluator ({_BUNDLES} and {_RESULTS})."
         )
+    yield from found
 
 
 def default_paths() -> list[Path]:
     """Returns where runs are written when nothing else is said: ``outputs``, and those of environments."""
-    return [path for path in (Path("outputs"), *sorted(Path("environments").glob("*/outputs"))) if path.is_dir()]
+    return [path for path in (OUTPUT_DIR, *sorted(ENVIRONMENTS_DIR.glob("*/outputs"))) if path.is_dir()]
 
 
 def find_run_directories(paths: Sequence[Path]) -> list[Path]:

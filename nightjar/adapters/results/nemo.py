@@ -158,7 +158,7 @@ def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
         env_id=bundle.benchmark,
         env_args=without_secrets({name: value for name, value in settings.items() if name not in _NOT_ARGUMENTS}),
         env_version=None,
-        model=bundle.model,
+        model=bundle.model or None,
         base_url=url.removesuffix("/").removesuffix("/chat/completions") or None,
         num_examples=_num_examples(bundle, is_whole=bool(found.shards) or "n_shards" in settings),
         rollouts_per_example=bundle.repeats,

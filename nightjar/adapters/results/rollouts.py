@@ -16,14 +16,13 @@ import orjson
 from pydantic import AfterValidator, ConfigDict
 
 from nightjar.adapters.results.reading import Lenient, measures
-from nightjar.data import example_hash
+from nightjar.data import example_hash, fingerprint
 from nightjar.errors import ConfigError
 from nightjar.messages import dump_messages, normalize_messages
 from nightjar.runs import Key
 from nightjar.runs.index import RolloutIndex
 from nightjar.runs.jsonl import JsonLines, replace_file
 
-_DIGITS = 16
 _AVERAGES_AGREE = 1e-4
 """NeMo Evaluator rounds to four digits."""
 _LEFT_OUT_WHEN_EMPTY = frozenset({"answer", "info", "task", "tool_defs"})
@@ -183,4 +182,4 @@ def error_row(chain: str, message: str, detail: str | None = None) -> dict[str, 
 def digest(*parts: Any) -> str:
     """Returns 16 hex digits that identify JSON-ready values."""
     content = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
-    return hashlib.sha256(content).hexdigest()[:_DIGITS]
+    return fingerprint([content.decode()])

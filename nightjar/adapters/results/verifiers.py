@@ -123,7 +123,7 @@ def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
         env_id=metadata.env_id,
         env_args=without_secrets(metadata.env_args),
         env_version=metadata.version_info.get("env_version"),
-        model=metadata.model,
+        model=metadata.model or None,
         base_url=public_url(metadata.base_url) or None,
         num_examples=metadata.num_examples,
         rollouts_per_example=metadata.rollouts_per_example,
