@@ -61,7 +61,7 @@ COMMANDS = {
         "Make the whole warehouse anew from run directories.",
     ),
     "warehouse import": (
-        "nightjar.cli.warehouse.rebuild:import_results",
+        "nightjar.cli.warehouse.importing:import_results",
         "Publish results from elsewhere: run directories of Nightjar, results of verifiers, bundles of NeMo Evaluator.",
     ),
     "warehouse export": (
@@ -69,7 +69,7 @@ COMMANDS = {
         "Write runs into files to hand on: Parquet, CSV, JSON lines, or one DuckDB file with the views.",
     ),
     "warehouse compact": (
-        "nightjar.cli.warehouse.info:compact",
+        "nightjar.cli.warehouse.compact:compact",
         "Merge all small segments, so that queries open fewer files. Publishing does what is needed by itself.",
     ),
     "warehouse prune": (

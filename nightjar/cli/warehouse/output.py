@@ -1,23 +1,28 @@
-"""What the commands of ``nightjar warehouse`` print: tables, JSON, sizes, and how far long work is."""
+"""What the commands of ``nightjar warehouse`` print: tables, lists, JSON, and how far long work is."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from datetime import date, datetime
+from typing import Any
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
 
-if TYPE_CHECKING:
-    from nightjar.warehouse.writing.bulk import Progress
+from nightjar.cli.sql.table import print_table
+from nightjar.warehouse import QueryResult
+from nightjar.warehouse.writing.bulk import Progress
 
 _LINE_SECONDS = 10.0
-_KILO = 1000
+_FEW = 20
+_TYPES = {int: "BIGINT", float: "DOUBLE", date: "DATE"}
 
 
 def print_json(value: Any) -> None:
@@ -25,26 +30,25 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=_plain))
 
 
-def print_table(columns: Sequence[str], types: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
-    """Prints rows as ``nightjar sql`` does."""
-    from nightjar.cli.sql.table import print_table as print_result
-    from nightjar.warehouse import QueryResult
+def print_records(records: Sequence[Mapping[str, Any]]) -> None:
+    """Prints one record or more, all with the same keys, as the table that ``nightjar sql`` would print."""
+    types = (_TYPES.get(type(value), "VARCHAR") for value in records[0].values())
+    rows = [tuple(record.values()) for record in records]
+    print_table(QueryResult((*records[0],), (*types,), rows), sys.stdout, is_full=False)
 
-    print_result(QueryResult(tuple(columns), tuple(types), list(rows)), sys.stdout, is_full=False)
+
+def print_labelled(lines: Mapping[str, str]) -> None:
+    """Prints lines that begin with what they are about."""
+    for label, text in lines.items():
+        typer.echo(f"{label + ':':<12}{text}")
 
 
-def size(count: float) -> str:
-    """Returns a number of bytes for the eyes.
-
-    Example:
-        >>> size(999), size(12_345_678)
-        ('999 B', '12.3 MB')
-    """
-    units = ("B", "kB", "MB", "GB", "TB")
-    position = 0
-    while count >= _KILO and position < len(units) - 1:
-        count, position = count / _KILO, position + 1
-    return f"{count:.1f} {units[position]}" if position else f"{count:.0f} B"
+def print_some(lines: Sequence[str]) -> None:
+    """Prints the first lines of a list, and how many there are besides."""
+    for line in lines[:_FEW]:
+        typer.echo(f"  {line}")
+    if len(lines) > _FEW:
+        typer.echo(f"  … and {len(lines) - _FEW:,} more: --json shows all")
 
 
 def number(count: int, noun: str) -> str:
@@ -63,13 +67,10 @@ def progress_of(title: str) -> Iterator[Progress]:
     if not sys.stderr.isatty():
         yield _lines(title)
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        entry = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(entry, completed=done, total=total)
+    with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
+        bar = bars.add_task(title, total=None)
+        yield lambda done, total: bars.update(bar, completed=done, total=total)
 
 
 def _lines(title: str) -> Progress:
@@ -77,9 +78,8 @@ def _lines(title: str) -> Progress:
 
     def show(done: int, total: int) -> None:
         nonlocal last
-        now = time.monotonic()
-        if now - last >= _LINE_SECONDS:
-            last = now
+        if time.monotonic() - last >= _LINE_SECONDS:
+            last = time.monotonic()
             typer.echo(f"{title}: {done:,} of {total:,}", err=True)
 
     return show
