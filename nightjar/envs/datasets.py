@@ -18,7 +18,13 @@ logger = logging.getLogger(__name__)
 
 
 class EnvironmentDatasets:
-    """What an environment trains on and evaluates on; the arguments are those of ``Environment``."""
+    """What an environment trains on and evaluates on; the arguments are those of ``Environment``.
+
+    Attributes:
+        train_examples: what is trained on; None where there is only an evaluation dataset.
+    """
+
+    train_examples: Examples | None
 
     def __init__(self, dataset: Any, eval_dataset: Any, system_prompt: str | None, few_shot: Messages | None) -> None:
         if dataset is None and eval_dataset is None:
@@ -38,7 +44,7 @@ class EnvironmentDatasets:
 
     def _set_messages_before(self, system_prompt: str | None, few_shot: Messages | None) -> None:
         self.system_prompt, self.few_shot = system_prompt, few_shot
-        for examples in (self._train, self._eval):
+        for examples in (self.train_examples, self._eval):
             if examples is not None:
                 examples.set_messages_before(system_prompt, few_shot)
 
@@ -50,12 +56,7 @@ class EnvironmentDatasets:
     @property
     def examples(self) -> Examples:
         """What is evaluated on: the evaluation dataset, or the only one there is."""
-        return cast("Examples", self._eval or self._train)
-
-    @property
-    def train_examples(self) -> Examples | None:
-        """What is trained on; None where there is only an evaluation dataset."""
-        return self._train
+        return cast("Examples", self._eval or self.train_examples)
 
     @property
     def has_eval_examples(self) -> bool:
@@ -69,7 +70,7 @@ class EnvironmentDatasets:
 
     @dataset.setter
     def dataset(self, dataset: Any) -> None:
-        self._train = self._examples(dataset)
+        self.train_examples = self._examples(dataset)
 
     @property
     def eval_dataset(self) -> Dataset | None:
@@ -82,7 +83,7 @@ class EnvironmentDatasets:
 
     def build_dataset(self) -> Dataset | None:
         """Returns the formatted training dataset, built where it was not yet; None where there is none."""
-        return None if self._train is None else self._train.to_dataset()
+        return None if self.train_examples is None else self.train_examples.to_dataset()
 
     def build_eval_dataset(self) -> Dataset | None:
         """Returns the formatted evaluation dataset, built where it was not yet; None where there is none."""
@@ -93,9 +94,9 @@ class EnvironmentDatasets:
 
         ``ValueError`` where there is only an evaluation dataset.
         """
-        if self._train is None:
+        if self.train_examples is None:
             raise ValueError("dataset is not set: there is only an eval_dataset")
-        return _first(self._train.to_dataset(), n, seed)
+        return _first(self.train_examples.to_dataset(), n, seed)
 
     def get_eval_dataset(self, n: int = -1, seed: int | None = None) -> Dataset:
         """Returns the formatted evaluation dataset; the training one, with a warning, where there is none."""

@@ -1,5 +1,6 @@
 """``Environment``: a dataset, a way to interact with the model, and a rubric."""
 
+# ruff: noqa: A002 - environments know the argument ``input`` by this name
 from __future__ import annotations
 
 import logging
@@ -12,11 +13,12 @@ import orjson
 
 from nightjar.calling import call_named
 from nightjar.calling.decorators import decorated_methods
-from nightjar.clients import Client, resolve_client
+from nightjar.clients import resolve_client
 from nightjar.data import DatasetBuilder
 from nightjar.envs.datasets import results_dataset
 from nightjar.envs.evaluating import EvaluatedFromPython
-from nightjar.errors import ConfigError, error_chain
+from nightjar.envs.rollouts import AnyClient
+from nightjar.errors import ConfigError
 from nightjar.messages import Messages, Response, Tool, normalize_messages
 from nightjar.parsers import Parser
 from nightjar.rollout.state import RolloutInput, SamplingArgs, State, add_usage, new_state, tracker_of, usage_of
@@ -45,12 +47,9 @@ class Environment(EvaluatedFromPython, ABC):
         parser: takes the answer out of a completion; given to reward functions.
         rubric: scores rollouts; an empty one unless given.
         sampling_args: defaults for the model, which a run overrides key by key.
-        message_type: accepted for compatibility; the client's protocol decides.
         tool_defs: tools that the model is offered: ``Tool``, or dicts with the fields of one.
-        max_workers: accepted for compatibility: threads start as they are needed.
-        env_id: the name it was loaded by; set by ``load_environment``.
-        env_args: the arguments it was loaded with; set by ``load_environment``.
-        map_kwargs: accepted for compatibility: rows are formatted when they are read.
+        message_type, max_workers, map_kwargs: accepted for compatibility, without effect.
+        env_id, env_args: the name and the arguments it was loaded by; set by ``load_environment``.
         max_seq_len: tokens a step may have, from endpoints that return token ids; None for no limit.
         score_rollouts: False leaves rollouts without a reward.
         pass_threshold: the reward from which on a rollout counts as correct for pass@k.
@@ -152,17 +151,11 @@ class Environment(EvaluatedFromPython, ABC):
         self.concurrency = concurrency
 
     async def init_state(
-        self,
-        input: RolloutInput,  # noqa: A002 - the name that environments know
-        client: Client[Any, Any, Any, Any] | Any,
-        model: str,
-        sampling_args: SamplingArgs | None = None,
+        self, input: RolloutInput, client: AnyClient | Any, model: str, sampling_args: SamplingArgs | None = None
     ) -> State:
         """Returns the state of a rollout at its start. ``input`` is taken over, not copied.
 
-        Raises:
-            ConfigError: the prompt is no list of messages, or ``info`` is a text that is no JSON.
-            ValueError: ``info`` holds tools in a provider's form.
+        ``ConfigError`` where its prompt is no list of messages, or ``info`` no JSON.
         """
         columns = dict(input)
         columns["prompt"] = normalize_messages(input["prompt"], field_name="prompt")
@@ -187,7 +180,7 @@ class Environment(EvaluatedFromPython, ABC):
         self,
         state: State,
         prompt: Messages | str,
-        client: Client[Any, Any, Any, Any] | None = None,
+        client: AnyClient | None = None,
         model: str | None = None,
         tool_defs: list[Tool] | None = None,
         sampling_args: SamplingArgs | None = None,
@@ -198,7 +191,7 @@ class Environment(EvaluatedFromPython, ABC):
             ModelError: the endpoint gave no usable answer.
             OverlongPromptError: the prompt does not fit.
         """
-        asked: Client[Any, Any, Any, Any] = client or state["client"]
+        asked: AnyClient = client or state["client"]
         response = await asked.get_response(
             prompt=normalize_messages(prompt, field_name="prompt"),
             model=model or state["model"],
@@ -223,11 +216,7 @@ class Environment(EvaluatedFromPython, ABC):
 
     @abstractmethod
     async def rollout(
-        self,
-        input: RolloutInput,  # noqa: A002 - the name that environments know
-        client: Client[Any, Any, Any, Any],
-        model: str,
-        sampling_args: SamplingArgs | None = None,
+        self, input: RolloutInput, client: AnyClient, model: str, sampling_args: SamplingArgs | None = None
     ) -> State:
         """Makes one attempt at an example and returns its state, unscored."""
 
@@ -243,9 +232,6 @@ class Environment(EvaluatedFromPython, ABC):
         was_cut = any(step.get("is_truncated") for step in state.get("trajectory") or ())
         is_truncated = bool(state.get("is_truncated") or was_cut)
         state.update(is_completed=True, stop_condition=stop_condition, is_truncated=is_truncated)
-        if (error := state.get("error")) is not None:
-            chain = " -> ".join(type(cause).__name__ for cause in error_chain(error))
-            self.logger.debug("Rollout %s ended: %s: %s", state.get("trajectory_id"), chain, error)
 
     async def cleanup(self, state: State, task: Any = None, resources: Any = None) -> None:
         """Runs the ``@cleanup`` methods at the end of a rollout, all of them, and raises the first error.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import BaseModel, ConfigDict, Field
 
 
@@ -60,8 +58,3 @@ class CreateSandboxRequest(BaseModel):
         """The start command, where it does more than wait."""
         command = (self.start_command or "").strip()
         return None if command in {"", "tail -f /dev/null", "sleep infinity"} else command
-
-
-def packages_in(requirements: Any) -> list[str]:
-    """Returns the words of a pip command line (``"numpy sympy>=1.12"``), or of a list."""
-    return requirements.split() if isinstance(requirements, str) else list(requirements)

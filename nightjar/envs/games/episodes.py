@@ -94,15 +94,11 @@ def splits(
     ``rows`` makes the examples at some positions: those to train on come first. There is no dataset to evaluate on for
     ``num_eval`` 0. A subclass may make both with a method of its ``own`` instead.
     """
-    train = partial(rows, range(num_train))
-    evaluate = partial(rows, range(num_train, num_train + num_eval))
+    train: Callable[[], Any] = partial(rows, range(num_train))
+    evaluate: Callable[[], Any] = partial(rows, range(num_train, num_train + num_eval))
     if own is not None:
-        train, evaluate = partial(_part, own, 0), partial(_part, own, 1)
+        train, evaluate = (lambda: own()[0]), (lambda: own()[1])
     return {"dataset": train, "eval_dataset": evaluate if num_eval > 0 else None}
-
-
-def _part(own: Callable[[], Sequence[Any]], position: int) -> Any:
-    return own()[position]
 
 
 def made_datasets(rows: Callable[[range], Any], num_train: int, num_eval: int) -> tuple[Dataset, Dataset | None]:

@@ -59,24 +59,14 @@ class StepResetEnv(Protocol):
 
 
 def normalize_reset(out: ResetOut) -> tuple[Any, dict[str, Any]]:
-    """Returns (observation, info) of what ``reset`` returned; a pair is split only where its second part is a dict.
-
-    Example:
-        >>> normalize_reset("x=0"), normalize_reset(("x=0", {"goal": 3})), normalize_reset((2, 5))
-        (('x=0', {}), ('x=0', {'goal': 3}), ((2, 5), {}))
-    """
+    """Returns (observation, info) of what ``reset`` returned; a pair is split only where its second part is a dict."""
     if isinstance(out, tuple) and len(out) == 2 and (out[1] is None or isinstance(out[1], Mapping)):  # noqa: PLR2004
         return out[0], dict(out[1] or {})
     return out, {}
 
 
 def normalize_step(out: StepOut) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-    """Returns (observation, reward, terminated, truncated, info) of the 4-tuple or 5-tuple that ``step`` returned.
-
-    Example:
-        >>> normalize_step(("x=1", 1, True, {}))
-        ('x=1', 1.0, True, False, {})
-    """
+    """Returns (observation, reward, terminated, truncated, info) of the 4-tuple or 5-tuple that ``step`` returned."""
     if not isinstance(out, tuple | list) or len(out) not in _STEP_LENGTHS:
         raise TypeError(f"step() must return a tuple of 4 or 5 values, found {out!r}")
     observation, reward, terminated, *truncated, info = out
@@ -100,12 +90,10 @@ class GymEnv(EpisodeEnv):
         num_eval_episodes: examples to evaluate on; their seeds follow.
         max_episode_steps: actions at the most; 1000 for None.
         seed: of the first example.
-        system_prompt, few_shot, parser: as for ``Environment``.
+        system_prompt, few_shot, parser, message_type, **kwargs: as for ``MultiTurnEnv``.
         rubric: ``EpisodicSumRubric`` unless given.
-        message_type: ``"chat"``, the only one.
         ask_after_end: show the model how the episode ended and take its last words, as verifiers does. False saves
             that call.
-        **kwargs: as for ``MultiTurnEnv``.
 
     Example:
         >>> from nightjar.testing import FixedAnswer, ModelServer
@@ -165,10 +153,7 @@ class GymEnv(EpisodeEnv):
         )
 
     def gym_to_hf(self) -> tuple[Dataset, Dataset | None]:
-        """Returns the datasets to train and to evaluate on, made by resetting a world with each seed.
-
-        A subclass that makes them in another way is asked once for each.
-        """
+        """Returns the datasets to train and to evaluate on, made by resetting a world with each seed."""
         return made_datasets(self._rows, self.num_train_episodes, self.num_eval_episodes)
 
     async def _first_rows(self, seeds: range) -> list[dict[str, Any]]:

@@ -37,16 +37,13 @@ class TextArenaEnv(MultiTurnEnv):
         game: as TextArena registers it, ``"Wordle-v0"``.
         num_train_examples: examples to train on.
         num_eval_examples: examples to evaluate on; those to train on serve where there are none.
-        system_prompt: as for ``Environment``.
+        system_prompt, rubric, **kwargs: as for ``MultiTurnEnv``.
         parser: finds the guess; ``<guess>`` after ``<think>`` unless given.
-        rubric: as for ``Environment``; an empty one unless given.
         feedback_fn: from what the game shows to what the model reads.
         seed: of the words, or of the first example.
-        **kwargs: as for ``MultiTurnEnv``.
 
     Attributes:
-        ta_env: a started game, of which each rollout in a game of words gets a copy.
-        shared_memo: what these copies share.
+        ta_env: a started game, of which each rollout in a game of words gets a copy; these share ``shared_memo``.
 
     Raises:
         ImportError: the extra is not installed.

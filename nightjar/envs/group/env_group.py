@@ -4,16 +4,17 @@ Examples say in ``info["env_id"]`` which environment they belong to: a name, or 
 nested, the outermost first.
 """
 
+# ruff: noqa: A002 - environments know the argument ``input`` by this name
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from nightjar.calling.decorators import teardown
-from nightjar.clients import Client
 from nightjar.data import Examples
 from nightjar.envs.environment import Environment
 from nightjar.envs.group.env_group_rubric import EnvGroupRubric, child_info, joined_info, route_of
+from nightjar.envs.rollouts import AnyClient
 from nightjar.envs.singleturn import SingleTurnEnv
 from nightjar.envs.teardown import tear_down
 from nightjar.messages import Messages
@@ -27,9 +28,6 @@ class EnvGroup(Environment):
         envs: at least one.
         env_names: a name for each; ``env_0``, ``env_1``, … unless given. ``names`` says the same.
         **kwargs: as for ``Environment``; a system prompt goes before prompts that have none.
-
-    Raises:
-        ValueError: there is no environment, or not one name for each.
 
     Example:
         >>> sums = SingleTurnEnv(dataset=[{"question": "2+2", "answer": "4"}])
@@ -114,22 +112,14 @@ class EnvGroup(Environment):
             env.set_kwargs(**setting)
 
     async def init_state(
-        self,
-        input: RolloutInput,  # noqa: A002 - the name that environments know
-        client: Client[Any, Any, Any, Any] | Any,
-        model: str,
-        sampling_args: SamplingArgs | None = None,
+        self, input: RolloutInput, client: AnyClient | Any, model: str, sampling_args: SamplingArgs | None = None
     ) -> State:
         """Returns the state that the example's environment begins with."""
         env, child, route, merged = self._child(input, sampling_args)
         return _with_route(await env.init_state(child, client, model, merged), route)
 
     async def rollout(
-        self,
-        input: RolloutInput,  # noqa: A002 - the name that environments know
-        client: Client[Any, Any, Any, Any],
-        model: str,
-        sampling_args: SamplingArgs | None = None,
+        self, input: RolloutInput, client: AnyClient, model: str, sampling_args: SamplingArgs | None = None
     ) -> State:
         """Makes one attempt in the example's environment."""
         env, child, route, merged = self._child(input, sampling_args)

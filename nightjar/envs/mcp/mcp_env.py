@@ -29,9 +29,7 @@ class MCPEnv(ToolEnv):
 
     Args:
         mcp_servers: how to start them, as ``MCPServerConfig`` or as a dict with its fields.
-        max_turns: model calls at the most; -1 for no limit.
-        error_formatter: makes the text of a tool message from an exception.
-        **kwargs: as for ``ToolEnv``, ``tools`` of your own among them.
+        max_turns, error_formatter, **kwargs: as for ``ToolEnv``, ``tools`` of your own among them.
 
     Attributes:
         mcp_tools: the servers' tools by name, also in ``tools`` and ``tool_map``.

@@ -6,6 +6,7 @@ The protocol is that of https://modelcontextprotocol.io, as the ``mcp`` package 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import shlex
@@ -16,12 +17,12 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TextIO
 
 from nightjar.calling.background_loop import BackgroundLoop
-from nightjar.envs.mcp.content import tool_content
 from nightjar.errors import InfraError
 from nightjar.messages import Tool
 
 if TYPE_CHECKING:
     from mcp import Client
+    from mcp.types import CallToolResult, ContentBlock
     from mcp.types import Tool as MCPTool
 
 logger = logging.getLogger(__name__)
@@ -74,10 +75,7 @@ class MCPServerConnection:
     """
 
     def __init__(
-        self,
-        config: MCPServerConfig,
-        logger: logging.Logger = logger,
-        background: BackgroundLoop | None = None,
+        self, config: MCPServerConfig, logger: logging.Logger = logger, background: BackgroundLoop | None = None
     ) -> None:
         self.config = config
         self.logger = logger
@@ -98,7 +96,7 @@ class MCPServerConnection:
     async def call_tool(self, tool_name: str, arguments: dict[str, Any]) -> str | list[dict[str, Any]]:
         """Calls a tool and returns its result: a text, or content parts where there are images in it.
 
-        ``InfraError`` where the server ended meanwhile or does not start again; ``MCPError`` where it refused the call.
+        ``InfraError`` where the server ended meanwhile, or does not start; ``MCPError`` where it refused the call.
         """
         return await self._background.call(self._call(tool_name, arguments))
 
@@ -202,6 +200,47 @@ class MCPToolWrapper:
     def to_tool_def(self) -> Tool:
         """Returns the tool as a model is offered it, with the server's own schema."""
         return Tool(name=self.__name__, description=self.__doc__ or "", parameters=self.tool.input_schema)
+
+
+def tool_content(result: CallToolResult) -> str | list[dict[str, Any]]:
+    """Returns a result as text, blocks joined by newlines; as content parts where there are images in it.
+
+    An error that a tool reports is a text like any other.
+    """
+    parts = [_part(block) for block in result.content]
+    if any(part["type"] != "text" for part in parts):
+        return parts
+    if parts:
+        return "\n".join(part["text"] for part in parts)
+    if result.structured_content is not None:
+        return json.dumps(result.structured_content, ensure_ascii=False)
+    return "No result returned from tool"
+
+
+def _part(block: ContentBlock) -> dict[str, Any]:
+    from mcp.types import TextResourceContents
+
+    if block.type == "text":
+        return _text(block.text)
+    if block.type == "image":
+        return _image(block.mime_type, block.data)
+    if block.type == "resource_link":
+        return _text(f"{block.name}: {block.uri}")
+    if block.type != "resource":
+        return _text(f"[{block.mime_type}]")
+    resource = block.resource
+    if isinstance(resource, TextResourceContents):
+        return _text(resource.text)
+    kind = resource.mime_type or "data"
+    return _image(kind, resource.blob) if kind.startswith("image/") else _text(f"[{kind}: {resource.uri}]")
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _image(mime_type: str, data: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:{mime_type};base64,{data}"}}
 
 
 def _innermost(error: Exception) -> Exception:

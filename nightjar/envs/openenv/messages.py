@@ -36,14 +36,9 @@ async def render_messages(renderer: PromptRenderer, observation: Any, context: s
 
 
 def parse_action(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    r"""Returns the action in a model's answer: a JSON object, or the text for a schema with a single text field.
+    """Returns the action in a model's answer: a JSON object, or the text for a schema with a single text field.
 
     A code fence around it is passed over. ``ValueError`` where it is neither.
-
-    Example:
-        >>> schema = {"properties": {"message": {"type": "string"}}, "required": ["message"]}
-        >>> parse_action('```json\n{"message": "hi"}\n```', schema), parse_action("hello", schema)
-        ({'message': 'hi'}, {'message': 'hello'})
     """
     bare = text.strip()
     if bare.startswith("```") and bare.endswith("```"):

@@ -35,8 +35,7 @@ class OpenEnvEnv(EpisodeEnv):
     Each rollout has a sandbox with the project's server in it. In a container that is the project's image; a local
     sandbox gets a copy of the project and of what its ``pyproject.toml`` depends on, as installed here. Nothing but the
     connections to that server leads out. Each example is an episode with a seed of its own, in ``info["seed"]``; what
-    the model is asked with is what the world shows after a reset with it, and the datasets are made when they are first
-    needed.
+    the model is asked with is what the world shows after a reset with it.
 
     Args:
         openenv_project: the project's folder, with ``.build.json``; ``proj`` beside the calling file unless given.
@@ -52,8 +51,7 @@ class OpenEnvEnv(EpisodeEnv):
         message_timeout_seconds: for an answer to a reset or a step.
         wait_for_creation_max_attempts: accepted for compatibility; a sandbox has started when it is there.
         max_retries: attempts at starting a sandbox.
-        base_delay, backoff_factor, max_backoff_seconds, jitter: as for ``SandboxEnv``.
-        sandbox_provider: as for ``SandboxEnv``.
+        base_delay, backoff_factor, max_backoff_seconds, jitter, sandbox_provider: as for ``SandboxEnv``.
         ask_after_end: as for ``GymEnv``.
         **kwargs: as for ``MultiTurnEnv``.
 
@@ -118,8 +116,8 @@ class OpenEnvEnv(EpisodeEnv):
             max_turns=max_turns,
             **kwargs,
         )
-        delays = (max_retries, base_delay, backoff_factor, max_backoff_seconds, jitter)
-        self._start_patiently = retrying(self.logger, *delays, may_heal=_may_heal)(self._start_once)
+        waits = (max_retries, base_delay, backoff_factor, max_backoff_seconds, jitter)
+        self._start_patiently = retrying(self.logger, waits, _may_heal)(self._start_once)
 
     async def _first_rows(self, seeds: range) -> list[dict[str, Any]]:
         server = await self._start_server()

@@ -41,14 +41,7 @@ class BuildManifest(BaseModel):
     """``gym`` takes actions, ``mcp`` tool calls."""
 
     def local_command(self, project: str) -> str:
-        """Returns the start command for a copy of the project at another place, with the Python that is there.
-
-        Example:
-            >>> command = "cd /app/env && /app/.venv/bin/uvicorn server.app:app --port 8000"
-            >>> manifest = BuildManifest(image="echo:1", start_command=command, contract="gym")
-            >>> manifest.local_command("/workspace/project")
-            'cd /workspace/project && python3 -m uvicorn server.app:app --port 8000'
-        """
+        """Returns the start command for a copy of the project at another place, with the Python that is there."""
         command = self.start_command
         for inside, outside in _IN_THE_IMAGE:
             command = command.replace(inside, outside.format(project=project))

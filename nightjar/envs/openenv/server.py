@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
+import time
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -67,11 +68,6 @@ class ServerRefusedError(OpenEnvError):
 
     Attributes:
         code: OpenEnv's; ``VALIDATION_ERROR`` for an action that does not fit the schema.
-
-    Example:
-        >>> errors = [{"loc": ["guess"], "msg": "no number"}]
-        >>> str(ServerRefusedError({"message": "Invalid", "code": "VALIDATION_ERROR", "errors": errors}))
-        'Server error: Invalid; guess: no number (code: VALIDATION_ERROR)'
     """
 
     def __init__(self, said: dict[str, Any]) -> None:
@@ -128,9 +124,9 @@ class OpenEnvServer:
         following = asyncio.create_task(self._follow(server))
         self._closing.callback(following.cancel)
         await self._open_tunnel()
-        deadline, pause = _now() + seconds, min(0.05, poll_seconds)
+        deadline, pause = time.monotonic() + seconds, min(0.05, poll_seconds)
         while (problem := await self._problem(health_seconds)) and not following.done():
-            if _now() + pause > deadline:
+            if time.monotonic() + pause > deadline:
                 raise self._not_ready(f"is not healthy after {seconds:g} s: {problem}")
             await asyncio.wait([following], timeout=pause)
             pause = min(pause * 2, poll_seconds)
@@ -315,7 +311,3 @@ def _step_result(body: Any) -> StepResult:
     if not isinstance(body, dict) or body.get("observation") is None:
         raise OpenEnvError(f"OpenEnv result is missing required `observation`: {body!r}")
     return StepResult(body["observation"], float(body.get("reward") or 0.0), bool(body.get("done")))
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypedDict
 
@@ -12,7 +13,6 @@ from nightjar.messages import Messages
 from nightjar.rollout.state import State
 from nightjar.rubrics import Rubric
 from nightjar.sandboxes.python_repl import Answer, PythonEndedError, PythonRepl
-from nightjar.sandboxes.request import packages_in
 
 _USUAL_PACKAGES = "numpy sympy scipy"
 _LOST = "The Python process was restarted: its variables are lost."
@@ -73,12 +73,16 @@ class PythonEnv(SandboxEnv):
     """
 
     def __init__(
-        self, pip_install_packages: str = _USUAL_PACKAGES, max_startup_wait_seconds: float = 30, **kwargs: Any
+        self,
+        pip_install_packages: str | Sequence[str] = _USUAL_PACKAGES,
+        max_startup_wait_seconds: float = 30,
+        **kwargs: Any,
     ) -> None:
         kwargs.setdefault("sandbox_name", "python-env")
         super().__init__(**kwargs)
         self.max_startup_wait_seconds = max_startup_wait_seconds
-        self.sandbox_request.python_packages = packages_in(pip_install_packages)
+        packages = pip_install_packages.split() if isinstance(pip_install_packages, str) else pip_install_packages
+        self.sandbox_request.python_packages = list(packages)
         self.sandbox_request.are_packages_optional = pip_install_packages == _USUAL_PACKAGES
         self._repls: dict[str, PythonRepl] = {}
         self.add_rubric(PythonMonitorRubric())
@@ -136,18 +140,17 @@ class PythonEnv(SandboxEnv):
             return replace(answer, status="error", result=late) if answer.is_timed_out else answer
         except PythonEndedError as error:
             ended = late if error.is_timed_out else f"Error: The Python process is gone: {error}"
-            await self._restart(repl, sandbox_id)
+            try:
+                await repl.start(self.max_startup_wait_seconds)
+            except (TimeoutError, PythonEndedError, SandboxError) as failed:
+                raise PythonWorkerDeadError(
+                    f"Python in sandbox {sandbox_id!r} cannot start again: {failed}"
+                ) from failed
             return Answer("error", result=f"{ended}\n{_LOST}")
         except SandboxError as error:
             raise PythonWorkerRequestError(f"Python in sandbox {sandbox_id!r} cannot be asked: {error}") from error
         finally:
             sandbox_state["command_execution_times"].append(time.monotonic() - started)
-
-    async def _restart(self, repl: PythonRepl, sandbox_id: str) -> None:
-        try:
-            await repl.start(self.max_startup_wait_seconds)
-        except (TimeoutError, PythonEndedError, SandboxError) as error:
-            raise PythonWorkerDeadError(f"Python in sandbox {sandbox_id!r} cannot start again: {error}") from error
 
     async def _delete_sandbox(self, sandbox_id: str) -> None:
         repl = self._repls.pop(sandbox_id, None)

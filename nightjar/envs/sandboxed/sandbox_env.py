@@ -89,7 +89,7 @@ class SandboxEnv(StatefulToolEnv):
         team_id, advanced_configs: of Prime's sandboxes; accepted, without effect.
         labels: put on containers.
         max_retries: attempts at starting a sandbox.
-        base_delay, backoff_factor, max_backoff_seconds, jitter: the wait between them: the first in seconds, what it is
+        base_delay, backoff_factor, max_backoff_seconds, jitter: the first wait between them in seconds, what each is
             multiplied with, the longest, and what is added at random at the most.
         stop_errors: exceptions that end the rollout with an error; ``[SandboxError]`` unless given.
         sandbox_client_max_workers: threads for calls to the docker daemon.
@@ -100,8 +100,7 @@ class SandboxEnv(StatefulToolEnv):
         **kwargs: as for ``StatefulToolEnv``.
 
     Attributes:
-        sandbox_client: runs commands and copies files, by the id in ``state["sandbox_id"]``; for use in
-            ``post_rollout``, where reward functions can have prepared what they need.
+        sandbox_client: runs commands and copies files, by the id in ``state["sandbox_id"]``; for ``post_rollout``.
         sandbox_request: what sandboxes are made from, see ``get_sandbox_request``.
         active_sandboxes: the ids of those that are not deleted yet.
         with_retry: wraps an async function so that it is tried again when it fails.
@@ -149,8 +148,8 @@ class SandboxEnv(StatefulToolEnv):
         self.add_rubric(SandboxMonitorRubric())
         self.timeout_per_command_seconds = timeout_per_command_seconds
         self.max_output_bytes = max_output_bytes
-        delays = (max_retries, base_delay, backoff_factor, max_backoff_seconds, jitter)
-        self.with_retry = retrying(self.logger, *delays, may_heal=_may_heal)
+        waits = (max_retries, base_delay, backoff_factor, max_backoff_seconds, jitter)
+        self.with_retry = retrying(self.logger, waits, _may_heal)
         self.sandbox_client = SandboxClient(sandbox_provider, sandbox_client_max_workers, self.with_retry)
         self.sandbox_request = CreateSandboxRequest(name=sandbox_name, **asked | {"labels": labels or []})
         self.active_sandboxes: set[str] = set()
@@ -273,15 +272,14 @@ def _as_text(result: CommandResult) -> str:
 
 
 def retrying(
-    logger: logging.Logger,
-    max_retries: int,
-    base_delay: float,
-    backoff_factor: float,
-    max_backoff_seconds: float,
-    jitter: float,
-    may_heal: Callable[[BaseException], bool],
+    logger: logging.Logger, waits: tuple[int, float, float, float, float], may_heal: Callable[[BaseException], bool]
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Returns a decorator that tries an async function again after errors that may heal, as ``SandboxEnv`` says."""
+    """Returns a decorator that tries an async function again after errors that may heal.
+
+    ``waits`` are ``max_retries``, ``base_delay``, ``backoff_factor``, ``max_backoff_seconds`` and ``jitter``, as for
+    ``SandboxEnv``.
+    """
+    max_retries, base_delay, backoff_factor, max_backoff_seconds, jitter = waits
     retrying = tenacity.AsyncRetrying(
         stop=tenacity.stop_after_attempt(max(1, max_retries)),
         wait=tenacity.wait_exponential(base_delay, max_backoff_seconds, backoff_factor)

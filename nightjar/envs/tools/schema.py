@@ -25,7 +25,6 @@ from nightjar.messages import Tool
 Style = Literal["google", "numpy", "sphinx"]
 
 VALID_TOOL_CONTENT_PART_TYPES = frozenset({"text", "image_url"})
-"""The kinds of content parts that a tool may return."""
 
 _STYLE_MARKS: dict[Style, re.Pattern[str]] = {
     "sphinx": re.compile(r"^:(param|type)\s|^:(return|rtype):", re.MULTILINE),
@@ -43,11 +42,8 @@ def convert_func_to_tool_def(func: Callable[..., Any]) -> Tool:
     the types do not permit that (``dict[str, int]``, ``**kwargs``), the tool has ``strict=False`` and a schema that
     leaves parameters with a default optional.
 
-    Args:
-        func: a function, method, ``functools.partial`` or callable; what a partial has settled is not offered.
-
-    Raises:
-        ConfigError: a type hint cannot be resolved, or has no JSON schema.
+    ``func`` may be a method, ``functools.partial`` or callable too; what a partial has settled is not offered.
+    ``ConfigError`` where a type hint cannot be resolved, or has no JSON schema.
 
     Example:
         >>> def add(x: int, y: int = 0) -> int:

@@ -24,17 +24,13 @@ class StatefulToolEnv(ToolEnv):
 
     Example:
         >>> class Notebook(StatefulToolEnv):
-        ...     def __init__(self, **kwargs):
-        ...         super().__init__(**kwargs)
-        ...         self.add_tool(self.note, args_to_skip=["notes"])
-        ...
-        ...     async def note(self, text: str, notes: list) -> str:
-        ...         notes.append(text)
-        ...         return f"{len(notes)} notes"
-        ...
         ...     def update_tool_args(self, tool_name, tool_args, messages, state, **kwargs):
-        ...         return {**tool_args, "notes": state["notes"]}
+        ...         return {**tool_args, "notes": state.setdefault("notes", [])}
+        >>> def note(text: str, notes: list) -> str:
+        ...     notes.append(text)
+        ...     return f"{len(notes)} notes"
         >>> env = Notebook(dataset=[{"question": "What is worth noting?"}])
+        >>> env.add_tool(note, args_to_skip=["notes"])
         >>> list(env.tool_defs[0].parameters["properties"])
         ['text']
     """

@@ -29,10 +29,6 @@ class NotStrictError(ConfigError):
 def strict_schema(schema: Mapping[str, Any]) -> JsonSchema:
     """Returns a schema in strict form; the given one stays as it is.
 
-    Example:
-        >>> strict_schema({"type": "object", "properties": {"x": {"type": "integer", "default": None}}})["required"]
-        ['x']
-
     Raises:
         NotStrictError: it has an object with free keys (``dict[str, int]``), or a reference beside constraints.
     """
