@@ -28,12 +28,7 @@ BaseUrl = Annotated[str, AfterValidator(_check_url)]
 
 
 class EndpointClientConfig(BaseModel):
-    """One replica of an endpoint. What is not set here is that of the ``ClientConfig`` around it.
-
-    Example:
-        >>> EndpointClientConfig(api_base_url="http://localhost:8001/v1/").api_base_url
-        'http://localhost:8001/v1'
-    """
+    """One replica of an endpoint. What is not set here is that of the ``ClientConfig`` around it."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -76,11 +71,6 @@ class ClientConfig(EndpointClientConfig):
 
     The fields from ``renderer`` on are accepted because programs for verifiers pass them. They steer its client that
     makes token ids on this machine, which Nightjar does not have; no other client reads them, there or here.
-
-    Example:
-        >>> config = ClientConfig(api_base_url="http://localhost:8000/v1", client_type="openai_responses")
-        >>> config.client_type, config.timeout
-        ('openai_responses', 3600.0)
     """
 
     client_type: ClientType = "openai_chat_completions"
