@@ -37,7 +37,6 @@ class EndpointClientConfig(BaseModel):
     api_key_var: str = "PRIME_API_KEY"
     """The environment variable that holds the key. The key itself is never stored."""
     api_base_url: BaseUrl = "https://api.pinference.ai/api/v1"
-    """Where requests go, without the route (``/chat/completions``)."""
     timeout: float = Field(default=3600.0, gt=0)
     """Seconds for one request, from sending to the last byte of the answer."""
     connect_timeout: float = Field(default=5.0, gt=0)
@@ -80,19 +79,12 @@ class ClientConfig(EndpointClientConfig):
     extra_headers_from_state: dict[str, str] = Field(default_factory=dict)
     """HTTP header to state field: the value is read from the state of the rollout at each request."""
     renderer: str = "auto"
-    """Without effect."""
     renderer_model_name: str | None = None
-    """Without effect."""
     renderer_pool_size: int | None = None
-    """Without effect."""
     tool_parser: str | None = None
-    """Without effect."""
     reasoning_parser: str | None = None
-    """Without effect."""
     preserve_all_thinking: bool = False
-    """Without effect."""
     preserve_thinking_between_tool_calls: bool = False
-    """Without effect."""
 
     @field_validator("endpoint_configs", mode="before")
     @classmethod
