@@ -11,22 +11,18 @@ from typing import Any
 
 from nightjar.messages import ResponseTokens, Usage
 
+_INPUT_TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+"""Where newer protocols count the prompt; Anthropic counts apart what was read from a cache or written to one."""
 _REASONING_FIELDS = ("reasoning", "reasoning_content", "reasoning_details")
 """Where servers put a model's reasoning; the first that is there counts."""
 
 
 def field_of(value: Any, name: str, default: Any = None) -> Any:
-    """Returns a field of an object or of a dict; ``default`` where there is none.
-
-    Example:
-        >>> field_of({"type": "text"}, "type"), field_of(1j, "imag"), field_of(None, "type", "?")
-        ('text', 1.0, '?')
-    """
+    """Returns a field of an object or of a dict; ``default`` where there is none."""
     if isinstance(value, dict):
         return value.get(name, default)
-    if isinstance(
-        extra := getattr(value, "__pydantic_extra__", None), dict
-    ):  # pydantic raises where a field is missing
+    extra = getattr(value, "__pydantic_extra__", None)
+    if isinstance(extra, dict):  # pydantic raises where a field is missing
         return value.__dict__[name] if name in value.__dict__ else extra.get(name, default)
     return getattr(value, name, default)
 
@@ -60,15 +56,19 @@ def usage_of(answer: Any) -> Usage | None:
     usage = field_of(answer, "usage")
     if usage is None:
         return None
-    prompt = count_of(usage, "prompt_tokens") or count_of(usage, "input_tokens")
+    prompt = count_of(usage, "prompt_tokens") or sum(count_of(usage, name) for name in _INPUT_TOKENS)
     completion = count_of(usage, "completion_tokens") or count_of(usage, "output_tokens")
     details = field_of(usage, "completion_tokens_details") or field_of(usage, "output_tokens_details")
     return Usage(
         prompt_tokens=prompt,
-        reasoning_tokens=count_of(details, "reasoning_tokens") if details else 0,
+        reasoning_tokens=_reasoning_tokens(details) if details else 0,
         completion_tokens=completion,
         total_tokens=count_of(usage, "total_tokens") or prompt + completion,
     )
+
+
+def _reasoning_tokens(details: Any) -> int:
+    return count_of(details, "reasoning_tokens") or count_of(details, "thinking_tokens")
 
 
 def chat_tokens(answer: Any) -> ResponseTokens | None:

@@ -11,15 +11,12 @@ from anthropic import AsyncAnthropic
 from anthropic.types import Message as AnthropicMessage
 
 from nightjar.clients.aiohttp_sender import SendsByAiohttp
-from nightjar.clients.answers import count_of, field_of, text_of
+from nightjar.clients.answers import field_of, text_of, usage_of
 from nightjar.clients.anthropic_prompt import ANTHROPIC_CONTENT_FIELD, native_prompt
-from nightjar.clients.client import Client
 from nightjar.clients.config import ClientConfig, EndpointClientConfig, resolve_client_config
-from nightjar.clients.provider_errors import provider_errors
-from nightjar.clients.sdk_calls import call_arguments, call_sdk
+from nightjar.clients.sdk_client import SdkClient, call_sdk
 from nightjar.errors import EmptyModelResponseError, InvalidModelResponseError
-from nightjar.messages import FinishReason, Messages, Response, ResponseMessage, Tool, ToolCall, Usage, dump_message
-from nightjar.rollout.state import SamplingArgs
+from nightjar.messages import FinishReason, Messages, Response, ResponseMessage, Tool, ToolCall, dump_message
 
 AnthropicMessages: TypeAlias = list[dict[str, Any]]
 AnthropicTool: TypeAlias = dict[str, Any]
@@ -61,25 +58,21 @@ def setup_anthropic_client(config: ClientConfig) -> AsyncAnthropic:
     return AiohttpAnthropic(resolve_client_config(config))
 
 
-class AnthropicMessagesClient(Client[AsyncAnthropic, AnthropicMessages, AnthropicMessage, AnthropicTool]):
+class AnthropicMessagesClient(SdkClient[AsyncAnthropic, AnthropicMessages, AnthropicMessage, AnthropicTool]):
     """Asks an endpoint through Anthropic's Messages API, on the official SDK.
 
     The thinking of a model is kept in ``message.thinking_blocks``, signatures included, and is sent back with the next
     turn. Audio, which the protocol does not take, becomes the text ``[audio]``.
-
-    Example:
-        >>> from nightjar.clients import ClientConfig
-        >>> AnthropicMessagesClient(ClientConfig(api_base_url="http://localhost:8000/v1")).client.max_retries
-        0
     """
 
     def setup_client(self, config: ClientConfig) -> AsyncAnthropic:
         """Makes the SDK client, with its own retries off."""
         return setup_anthropic_client(config)
 
-    async def close(self) -> None:
-        """Closes the connections."""
-        await self.client.close()
+    async def send(self, arguments: dict[str, Any]) -> AnthropicMessage:
+        """Calls ``/v1/messages`` once."""
+        response: AnthropicMessage = await call_sdk(self.client.messages.create, arguments)
+        return response
 
     async def to_native_prompt(self, messages: Messages) -> tuple[AnthropicMessages, dict[str, Any]]:
         """Returns the messages as Anthropic writes them, and ``system``, the text of the system messages."""
@@ -93,35 +86,12 @@ class AnthropicMessagesClient(Client[AsyncAnthropic, AnthropicMessages, Anthropi
         """Returns a tool as Anthropic writes it."""
         return {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
 
-    async def get_native_response(
-        self,
-        prompt: AnthropicMessages,
-        model: str,
-        sampling_args: SamplingArgs,
-        tools: list[AnthropicTool] | None = None,
-        **kwargs: Any,
-    ) -> AnthropicMessage:
-        """Calls ``/v1/messages`` once.
+    def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Returns the arguments of one request, as the SDK's ``create`` takes them.
 
         ``stop`` becomes ``stop_sequences``; ``n`` is left out, as there is always one answer. ``max_tokens`` is 4,096
         where it is not set, with a warning.
-
-        Raises:
-            OverlongPromptError: the endpoint says that the prompt is too long.
-            InvalidModelResponseError: the answer is not a message.
-            anthropic.AnthropicError: anything else, as the SDK raises it.
         """
-        arguments = self._arguments(call_arguments(sampling_args, kwargs))
-        if tools:
-            arguments["tools"] = tools
-        with provider_errors(model):
-            response: AnthropicMessage = await call_sdk(
-                self.client.messages.create, {"model": model, "messages": prompt, **arguments}
-            )
-            return response
-
-    def _arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Returns sampling arguments in Anthropic's words."""
         if not arguments.get("system"):
             arguments.pop("system", None)
         arguments.pop("n", None)
@@ -158,7 +128,7 @@ class AnthropicMessagesClient(Client[AsyncAnthropic, AnthropicMessages, Anthropi
             id=text_of(response, "id"),
             created=int(time.time()),
             model=text_of(response, "model"),
-            usage=_usage(field_of(response, "usage")),
+            usage=usage_of(response),
             message=ResponseMessage(
                 **_said(response.content),
                 finish_reason=finish_reason,
@@ -205,19 +175,3 @@ def _thinking(block: Any) -> dict[str, Any] | None:
 def _tool_call(block: Any) -> ToolCall:
     arguments = json.dumps(field_of(block, "input", {}), separators=(",", ":"), ensure_ascii=False)
     return ToolCall(id=field_of(block, "id"), name=field_of(block, "name"), arguments=arguments)
-
-
-def _usage(usage: Any) -> Usage | None:
-    """Returns the tokens; those that were read from a cache or written to one are part of the prompt."""
-    if usage is None:
-        return None
-    prompt = sum(
-        count_of(usage, name) for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-    )
-    completion = count_of(usage, "output_tokens")
-    return Usage(
-        prompt_tokens=prompt,
-        reasoning_tokens=count_of(field_of(usage, "output_tokens_details"), "thinking_tokens"),
-        completion_tokens=completion,
-        total_tokens=prompt + completion,
-    )

@@ -12,10 +12,8 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-from pydantic import BaseModel
-
 from nightjar.clients.answers import field_of
-from nightjar.messages import Message, content_text
+from nightjar.messages import Message, content_text, dump_message
 
 Block: TypeAlias = dict[str, Any]
 
@@ -111,7 +109,7 @@ def _blocks(content: Any) -> list[Block]:
     """Returns a content as blocks; empty texts are left out, as the API refuses them."""
     if content is None or isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
-    blocks = [_block(part.model_dump(exclude_none=True) if isinstance(part, BaseModel) else part) for part in content]
+    blocks = [_block(dump_message(part)) for part in content]
     return [block for block in blocks if block.get("text") != ""]
 
 

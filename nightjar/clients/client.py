@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Any, Generic, Self, TypeVar
 
 from nightjar.clients.config import ClientConfig
+from nightjar.clients.credentials import key_hidden
 from nightjar.clients.event_loops import disconnect_with_loop
-from nightjar.clients.provider_errors import has_rejected_credentials, key_hidden
+from nightjar.clients.failures import has_rejected_credentials
 from nightjar.errors import Error, InvalidModelResponseError, ModelError
 from nightjar.messages import Messages, Response, Tool
 from nightjar.rollout.state import SamplingArgs

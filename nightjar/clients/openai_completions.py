@@ -9,10 +9,8 @@ from openai.types import Completion
 from nightjar.clients.answers import field_of, text_of, text_tokens, usage_of
 from nightjar.clients.openai_chat import only_choice
 from nightjar.clients.openai_client import OpenAIClient
-from nightjar.clients.sdk_calls import call_arguments
 from nightjar.errors import ConfigError, EmptyModelResponseError
 from nightjar.messages import Messages, Response, ResponseMessage, Tool, content_text
-from nightjar.rollout.state import SamplingArgs
 
 OpenAITextMessages: TypeAlias = str
 OpenAITextResponse: TypeAlias = Completion
@@ -25,12 +23,9 @@ class OpenAICompletionsClient(OpenAIClient[OpenAITextMessages, OpenAITextRespons
     """Asks an endpoint to continue a text, through the official SDK.
 
     The texts of all messages are joined by an empty line, whatever their roles.
-
-    Example:
-        >>> from nightjar.clients import ClientConfig
-        >>> OpenAICompletionsClient(ClientConfig(api_base_url="http://localhost:8000/v1")).client.max_retries
-        0
     """
+
+    route, answer_type, prompt_field = "/completions", Completion, "prompt"
 
     async def to_native_prompt(self, messages: Messages) -> tuple[OpenAITextMessages, dict[str, Any]]:
         """Returns the text of all messages.
@@ -53,31 +48,17 @@ class OpenAICompletionsClient(OpenAIClient[OpenAITextMessages, OpenAITextRespons
         """
         raise ConfigError(f"Text completions take no tools, found {tool.name!r}. {_CHOOSE_ANOTHER}")
 
-    async def get_native_response(
-        self,
-        prompt: OpenAITextMessages,
-        model: str,
-        sampling_args: SamplingArgs,
-        tools: list[None] | None = None,
-        **kwargs: Any,
-    ) -> OpenAITextResponse:
-        """Calls ``/completions`` once.
+    def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Returns the arguments of one request, as the SDK's ``create`` takes them.
 
         Raises:
             ConfigError: there are tools.
-            OverlongPromptError: the endpoint says that the prompt is too long.
-            InvalidModelResponseError: the answer is not a completion.
-            openai.OpenAIError: anything else, as the SDK raises it.
         """
-        if tools:
+        if "tools" in arguments:
             raise ConfigError(f"Text completions take no tools. {_CHOOSE_ANOTHER}")
-        arguments = call_arguments(sampling_args, kwargs)
         if "max_completion_tokens" in arguments:
             arguments.setdefault("max_tokens", arguments.pop("max_completion_tokens"))
-        response: Completion = await self.create(
-            "/completions", Completion, {"model": model, "prompt": prompt, **arguments}
-        )
-        return response
+        return arguments
 
     async def raise_from_native_response(self, response: OpenAITextResponse) -> None:
         """Raises where there is not exactly one choice, or no text in it."""

@@ -205,8 +205,6 @@ class ReplicaClient(Client[tuple[AnyClient, ...], Any, Any, Any]):
 def _is_broken(error: BaseException) -> bool:
     """Says whether an error speaks against the replica, rather than against the request."""
     cause = error.__cause__ if isinstance(error, Error) else error
-    if cause is None:
-        return False
     status = getattr(cause, "status_code", None)
     if isinstance(status, int):
         return status >= _SERVER_ERROR

@@ -12,9 +12,9 @@ from weakref import WeakValueDictionary
 from nightjar.calling import backoff_seconds, call
 from nightjar.calling.decorators import teardown
 from nightjar.clients import Client, ClientConfig, resolve_client
+from nightjar.clients.credentials import key_hidden
 from nightjar.clients.event_loops import disconnect_with_loop
 from nightjar.clients.failures import classify
-from nightjar.clients.provider_errors import key_hidden
 from nightjar.errors import EmptyModelResponseError, ModelError
 from nightjar.messages import Messages, UserMessage
 from nightjar.parsers import Parser
