@@ -59,11 +59,6 @@ def print_entries(entries: Mapping[str, Iterable[str]]) -> None:
             typer.echo(f"{label:<{margin}}{line}".rstrip())
 
 
-def print_tables(catalog: QueryResult) -> None:
-    """Prints the tables and what a row of each is."""
-    print_entries({table: [about or ""] for table, about, *_ in catalog.rows})
-
-
 def print_queries(queries: Iterable[NamedQuery]) -> None:
     """Prints the named queries: what each answers, and below it its parameters."""
     print_entries({query.name: [query.about, query.usage] for query in queries})

@@ -21,7 +21,6 @@ from nightjar.cli.sql.input import values_of
 from nightjar.cli.sql.output import Format, format_of
 from nightjar.cli.sql.session import SqlSession, answer_each, checked_seconds
 from nightjar.cli.warehouse import WarehouseOption
-from nightjar.errors import ConfigError
 from nightjar.warehouse import Unlocked, Warehouse, resolve_warehouse
 from nightjar.warehouse.reading.named_queries import find_query, named_queries
 from nightjar.warehouse.reading.running import QUERY_TIMEOUT_SECONDS
@@ -107,7 +106,7 @@ def sql(
         raise typer.BadParameter("Parquet is not for terminals: name a file with --output, or redirect stdout")
     asked = (Unlocked if write else Warehouse)(resolve_warehouse(warehouse))
     session = SqlSession(asked, shown_as, timeout, full, output)
-    _answer(session, statement, _values(parameters or []), may_prompt=chosen is None and output is None)
+    _answer(session, statement, values_of(parameters or []), may_prompt=chosen is None and output is None)
 
 
 def _answer(session: SqlSession, statement: str | None, given: dict[str, str], *, may_prompt: bool) -> None:
@@ -133,13 +132,6 @@ def _list(name: str | None, as_json: bool) -> None:
     else:
         print_queries(queries)
         typer.echo("Run one: nightjar sql hardest -P env=gsm8k. Its SQL: nightjar sql --list hardest", err=True)
-
-
-def _values(pairs: list[str]) -> dict[str, str]:
-    try:
-        return values_of(pairs)
-    except ConfigError as error:
-        raise typer.BadParameter(str(error), param_hint="'--parameter' / '-P'") from error
 
 
 def _piped() -> str:

@@ -12,9 +12,10 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from nightjar.errors import ConfigError
-from nightjar.warehouse.reading.named_queries import is_name, named_queries
-from nightjar.warehouse.reading.statements import is_finished, is_keyword
+import typer
+
+from nightjar.warehouse.reading.named_queries import named_queries
+from nightjar.warehouse.reading.statements import is_finished
 
 USAGES = {
     ".tables": "the tables and views",
@@ -76,7 +77,7 @@ def command_of(part: str) -> str | None:
 
 def is_whole(part: str) -> bool:
     """Says whether a part needs no further line: it can be answered, if only by what is wrong with it."""
-    if command_of(part) is not None or _is_name(part) or is_finished(part):
+    if command_of(part) is not None or is_finished(part):
         return True
     return "\n" not in part and _begins_no_statement(part)
 
@@ -85,7 +86,7 @@ def values_of(arguments: Sequence[str]) -> dict[str, str]:
     """Reads values for ``$name``; ``-P`` before each may be left out.
 
     Raises:
-        ConfigError: one has no name, or a name has two.
+        typer.BadParameter: one has no name, or a name has two.
 
     Example:
         >>> values_of(["-P", "env=gsm8k", "limit=5"])
@@ -96,9 +97,9 @@ def values_of(arguments: Sequence[str]) -> dict[str, str]:
         name, equals, value = pair.partition("=")
         name = name.strip().removeprefix("$")
         if not equals or not name:
-            raise ConfigError(f"Expected PARAMETER=VALUE, found {pair!r}")
+            raise typer.BadParameter(f"Expected PARAMETER=VALUE, found {pair!r}")
         if name in values:
-            raise ConfigError(f"Two values for {name!r}: {values[name]!r} and {value!r}")
+            raise typer.BadParameter(f"Two values for {name!r}: {values[name]!r} and {value!r}")
         values[name] = value
     return values
 
@@ -109,7 +110,7 @@ def _taken_apart(text: str) -> tuple[tuple[str, ...], str]:
     parts: list[str] = []
     lines: list[str] = []
     for line in text.splitlines():
-        if lines and _is_command(line) and _is_outside_of_texts(lines):
+        if lines and _is_command(line) and is_finished("\n".join([*lines, ";"])):  # in no open text or comment
             parts += [part for part in ("\n".join(lines).strip(), line.strip()) if part]
             lines = []
             continue
@@ -126,19 +127,9 @@ def _is_command(line: str) -> bool:
     return word in COMMANDS or (word.startswith((".", "\\")) and word in WORDS)
 
 
-def _is_outside_of_texts(lines: list[str]) -> bool:
-    """Says whether a statement's next line would be SQL, and no part of a text or a comment that is still open."""
-    return is_finished("\n".join([*lines, ";"]))
-
-
 def _may_end_in(lines: list[str]) -> bool:
     """Says whether it is worth reading lines as one: only a statement has several."""
     return len(lines) == 1 or (len(lines) > 1 and _MAY_END.search(lines[-1]) is not None)
-
-
-def _is_name(part: str) -> bool:
-    """Says whether a line is one word that begins no statement: the name of a query, or meant as one."""
-    return is_name(part) and (part in named_queries() or not is_keyword(part))
 
 
 def _begins_no_statement(line: str) -> bool:

@@ -19,7 +19,7 @@ from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
 from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 
-from nightjar.cli.sql.catalog import only_table, print_catalog, print_entries, print_queries, print_tables
+from nightjar.cli.sql.catalog import only_table, print_catalog, print_entries, print_queries
 from nightjar.cli.sql.completion import SqlCompleter
 from nightjar.cli.sql.input import COMMANDS, USAGES, command_of, goes_on, is_whole, take_apart, values_of
 from nightjar.cli.sql.output import PROMPT_FORMATS, Format
@@ -39,11 +39,7 @@ class SqlPrompt:
         self._session = session
 
     def run(self) -> None:
-        """Answers until the user leaves.
-
-        Raises:
-            WarehouseError: there is no warehouse.
-        """
+        """Answers until the user leaves; ``WarehouseError`` where there is no warehouse."""
         session = self._session
         runs = session.warehouse.query("SELECT count(*) FROM runs").rows[0][0]
         typer.echo(f"{runs:,} runs. A statement ends with ';'. Tab completes, .help lists commands, Ctrl-D leaves.")
@@ -96,7 +92,7 @@ class SqlPrompt:
                 self._obey(part)
             else:
                 answer_each(self._session, part, {})
-        except NightjarError as error:
+        except (NightjarError, typer.BadParameter) as error:
             typer.echo(f"Error: {error}", err=True)
         except KeyboardInterrupt:
             typer.echo("Stopped.", err=True)
@@ -120,7 +116,7 @@ class SqlPrompt:
         warehouse = self._session.warehouse
         match words:
             case [".tables"]:
-                print_tables(warehouse.catalog())
+                print_entries({table: [about or ""] for table, about, *_ in warehouse.catalog().rows})
             case [".schema"]:
                 print_catalog(warehouse.catalog())
             case [".schema", table]:

@@ -59,15 +59,7 @@ class SqlSession:
         typer.echo(f"{counted} in {seconds:.2f} s{where}", err=True)
 
     def show(self, rows: QueryResult | pa.Table, *, is_full: bool = False) -> None:
-        """Prints rows that are there already.
-
-        Args:
-            rows: an Arrow table for Parquet, a result for any other format.
-            is_full: a table on a terminal shows all of every cell, also where the session does not.
-
-        Raises:
-            ConfigError: the file cannot be written.
-        """
+        """Prints rows that are there already; ``is_full`` shows all of them, also where the session does not."""
         print_rows(rows, self.format, self.output, is_full=is_full or self.is_full)
 
     def _ask(self, asked: Question) -> QueryResult | pa.Table:

@@ -41,15 +41,14 @@ def doctor(
     if as_json:
         print_json({"is_clean": diagnosis.is_clean, **vars(diagnosis), **({"fixed": fixed} if fixed else {})})
     else:
-        _print_fixed(fixed)
+        if fixed:
+            _print_fixed(fixed)
         _print_diagnosis(diagnosis)
     if not diagnosis.is_clean:
         raise typer.Exit(1)
 
 
-def _print_fixed(fixed: Fixed | None) -> None:
-    if fixed is None:
-        return
+def _print_fixed(fixed: Fixed) -> None:
     for name, path in fixed.set_aside.items():
         kept = "; its examples are kept" if name in fixed.examples_kept else ""
         typer.echo(f"Set aside: segment {name!r} is damaged; it is in {path} now{kept}")

@@ -58,10 +58,8 @@ def export(
             force=force,
             progress=progress,
         )
-    if as_json:
-        print_json(report)
-    else:
-        _print_report(report)
+    show = print_json if as_json else _print_report
+    show(report)
 
 
 def _print_report(report: ExportReport) -> None:

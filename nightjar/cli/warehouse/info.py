@@ -17,8 +17,10 @@ _SUMMARY = """
 SELECT
     (SELECT count(*) FROM segments.runs) AS runs,
     (SELECT count(*) FROM segments.rollouts) AS rollouts,
-    run_id, env_id, model, status, started_at
-FROM (SELECT 1) LEFT JOIN (FROM segments.runs ORDER BY started_at DESC NULLS LAST, run_id LIMIT 1) ON true
+    (
+        SELECT {'run_id': run_id, 'env_id': env_id, 'model': model, 'status': status, 'started_at': started_at}
+        FROM segments.runs ORDER BY started_at DESC NULLS LAST, run_id LIMIT 1
+    ) AS newest_run
 """
 
 
@@ -36,25 +38,19 @@ def info(warehouse: WarehouseOption = None, as_json: JsonOption = False) -> None
 
     Example: nightjar warehouse info --json
     """
-    record = _summary(open_store(warehouse))
-    if as_json:
-        print_json(record)
-    else:
-        _print_summary(record)
+    show = print_json if as_json else _print_summary
+    show(_summary(open_store(warehouse)))
 
 
 def _summary(store: Store) -> dict[str, Any]:
     found = ask_once(store, _SUMMARY)
-    [(runs, rollouts, *newest)] = found.rows
     catalog = store.catalog()
     return {
         "location": str(store),
-        "runs": runs,
-        "rollouts": rollouts,
+        **dict(zip(found.columns, found.rows[0], strict=True)),
         "segments": len(catalog.live),
         "bytes": sum(segment.size for segment in catalog.needed.values()),
         "retired_bytes": sum(segment.size for segment in catalog.retired.values()),
-        "newest_run": dict(zip(found.columns[2:], newest, strict=True)) if runs else None,
     }
 
 

@@ -63,11 +63,7 @@ def remove_price(
 
 
 def _writable_store(warehouse: str | None, *, must_exist: bool = True) -> Store:
-    """Returns the warehouse that is meant.
-
-    Raises:
-        WarehouseError: there is none, or no file can be made in its folder.
-    """
+    """Returns the warehouse that is meant; ``WarehouseError`` where there is none, or it cannot be written."""
     store = open_store(warehouse, must_exist=must_exist)
     store.try_to_write()
     return store

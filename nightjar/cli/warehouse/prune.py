@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.filesize import decimal as size
@@ -49,7 +49,7 @@ def prune(
     before = datetime.now(UTC) - parse_age(older_than) if older_than else None
     store = open_store(warehouse)
     found = candidates(store, Criteria(before, env, model, status, keep_last))
-    if not as_json:
+    if found and not as_json:
         _print_candidates(found)
     is_wanted = bool(found) and not dry_run and _is_confirmed(len(found), yes=yes)
     if is_wanted:
@@ -61,23 +61,14 @@ def prune(
 
 
 def _print_candidates(found: list[Candidate]) -> None:
-    if not found:
-        return
-    print_records(
-        [
-            {
-                "run_id": one.run_id,
-                "env_id": one.env_id,
-                "model": one.model,
-                "status": one.status,
-                "started": one.started_at.date(),
-                "rollouts": one.rollouts,
-            }
-            for one in found
-        ]
-    )
+    print_records([_record(one) for one in found])
     rollouts, total = sum(one.rollouts for one in found), sum(one.bytes for one in found)
     typer.echo(f"{number(len(found), 'run')}, {number(rollouts, 'rollout')}, about {size(total)}")
+
+
+def _record(one: Candidate) -> dict[str, Any]:
+    shown = {"run_id": one.run_id, "env_id": one.env_id, "model": one.model, "status": one.status}
+    return {**shown, "started": one.started_at.date(), "rollouts": one.rollouts}
 
 
 def _is_confirmed(count: int, *, yes: bool) -> bool:
@@ -89,11 +80,7 @@ def _is_confirmed(count: int, *, yes: bool) -> bool:
 
 
 def _print_outcome(count: int, location: str, *, is_removed: bool) -> None:
-    if not count:
-        typer.echo("No run meets that: nothing was removed.", err=True)
-    elif is_removed:
-        typer.echo(
-            f"Removed {number(count, 'run')} from {location}. Back with: nightjar publish RUN_DIRECTORY", err=True
-        )
-    else:
-        typer.echo("Nothing was removed.", err=True)
+    said = "Nothing was removed." if count else "No run meets that: nothing was removed."
+    if is_removed:
+        said = f"Removed {number(count, 'run')} from {location}. Back with: nightjar publish RUN_DIRECTORY"
+    typer.echo(said, err=True)
