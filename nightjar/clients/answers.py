@@ -59,44 +59,32 @@ def usage_of(answer: Any) -> Usage | None:
     prompt = count_of(usage, "prompt_tokens") or sum(count_of(usage, name) for name in _INPUT_TOKENS)
     completion = count_of(usage, "completion_tokens") or count_of(usage, "output_tokens")
     details = field_of(usage, "completion_tokens_details") or field_of(usage, "output_tokens_details")
+    thought = details and (count_of(details, "reasoning_tokens") or count_of(details, "thinking_tokens"))
     return Usage(
         prompt_tokens=prompt,
-        reasoning_tokens=_reasoning_tokens(details) if details else 0,
+        reasoning_tokens=thought or 0,
         completion_tokens=completion,
         total_tokens=count_of(usage, "total_tokens") or prompt + completion,
     )
 
 
-def _reasoning_tokens(details: Any) -> int:
-    return count_of(details, "reasoning_tokens") or count_of(details, "thinking_tokens")
-
-
-def chat_tokens(answer: Any) -> ResponseTokens | None:
-    """Returns the token ids of a chat completion, from servers that send them with log probabilities (vLLM)."""
+def tokens_of(answer: Any) -> ResponseTokens | None:
+    """Returns the token ids of a completion, from servers that send them with log probabilities (vLLM)."""
     choice = field_of(answer, "choices")[0]
-    logprobs = field_of(field_of(choice, "logprobs"), "content")
-    if logprobs is None:
+    if (logprobs := field_of(choice, "logprobs")) is None:
         return None
-    return _tokens(field_of(answer, "prompt_token_ids"), choice, [field_of(token, "logprob") for token in logprobs])
-
-
-def text_tokens(answer: Any) -> ResponseTokens | None:
-    """Returns the token ids of a text completion, from servers that send them with log probabilities (vLLM)."""
-    choice = field_of(answer, "choices")[0]
-    logprobs = field_of(field_of(choice, "logprobs"), "token_logprobs")
-    return None if logprobs is None else _tokens(field_of(choice, "prompt_token_ids"), choice, logprobs)
-
-
-def _tokens(prompt_ids: Any, choice: Any, logprobs: list[float]) -> ResponseTokens | None:
+    is_chat = (tokens := field_of(logprobs, "content")) is not None
+    numbers = [field_of(token, "logprob") for token in tokens] if is_chat else field_of(logprobs, "token_logprobs")
+    prompt_ids = field_of(answer if is_chat else choice, "prompt_token_ids")
     completion_ids = field_of(choice, "token_ids")
-    if prompt_ids is None or completion_ids is None:
+    if prompt_ids is None or completion_ids is None or numbers is None:
         return None
     return ResponseTokens(
         prompt_ids=prompt_ids,
         prompt_mask=[0] * len(prompt_ids),
         completion_ids=completion_ids,
         completion_mask=[1] * len(completion_ids),
-        completion_logprobs=logprobs,
+        completion_logprobs=numbers,
         routed_experts=_routed_experts(field_of(choice, "routed_experts")),
     )
 

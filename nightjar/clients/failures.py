@@ -32,10 +32,6 @@ _UNREADABLE_ANSWER = "APIResponseValidationError"
 _OVERLONG_STATUSES = frozenset({400, 413})
 
 OVERLONG_PHRASES = (
-    "this model's maximum context length is",
-    "is longer than the model's context length",
-    "is longer than the maximum model length",
-    "exceeds the model's context length",
     "exceed the configured limit",
     "exceeds the configured limit",
     "exceeded model",

@@ -6,8 +6,8 @@ from typing import Any, TypeAlias
 
 from openai.types.chat import ChatCompletion
 
-from nightjar.clients.answers import chat_tokens, field_of, reasoning_of, usage_of
-from nightjar.clients.openai_client import OpenAIClient
+from nightjar.clients.answers import field_of, reasoning_of, tokens_of, usage_of
+from nightjar.clients.openai_client import OpenAIClient, native_function
 from nightjar.errors import EmptyModelResponseError, InvalidModelResponseError
 from nightjar.messages import Message, Messages, Response, ResponseMessage, Tool, ToolCall, content_text, dump_messages
 
@@ -31,10 +31,7 @@ class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, OpenAIChatRes
 
     async def to_native_tool(self, tool: Tool) -> OpenAITool:
         """Returns a tool as OpenAI writes it."""
-        function: OpenAITool = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-        if tool.strict is not None:
-            function["strict"] = tool.strict
-        return {"type": "function", "function": function}
+        return {"type": "function", "function": native_function(tool)}
 
     def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Returns the arguments of one request, as the SDK's ``create`` takes them.
@@ -54,8 +51,9 @@ class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, OpenAIChatRes
         message = field_of(choice, "message")
         if message is None:
             raise InvalidModelResponseError("the endpoint sent a choice without a message")
-        has_said = content_text(field_of(message, "content")) or field_of(message, "refusal")
-        if not (has_said or field_of(message, "tool_calls") or reasoning_of(message) or _was_cut(choice)):
+        has_said = content_text(field_of(message, "content")) or field_of(message, "refusal") or reasoning_of(message)
+        was_cut = field_of(choice, "finish_reason") == "length"  # another try would pay for the same
+        if not (has_said or field_of(message, "tool_calls") or was_cut):
             raise EmptyModelResponseError("the endpoint sent no text, reasoning or tool call")
 
     async def from_native_response(self, response: OpenAIChatResponse) -> Response:
@@ -73,7 +71,7 @@ class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, OpenAIChatRes
                 tool_calls=_tool_calls(message),
                 finish_reason=finish_reason if finish_reason in _FINISH_REASONS else None,
                 is_truncated=finish_reason == "length",
-                tokens=chat_tokens(response),
+                tokens=tokens_of(response),
             ),
         )
 
@@ -98,11 +96,6 @@ def only_choice(response: Any) -> Any:
     raise InvalidModelResponseError(f"expected one choice, found {found}" + (f": {said}" if said else ""))
 
 
-def _was_cut(choice: Any) -> bool:
-    """Says whether all tokens went elsewhere, so that another try would pay for the same."""
-    return bool(field_of(choice, "finish_reason") == "length")
-
-
 def _native_message(message: Message | dict[str, Any]) -> OpenAIChatMessage:
     """Returns a message as OpenAI writes it.
 
@@ -120,8 +113,9 @@ def _native_message(message: Message | dict[str, Any]) -> OpenAIChatMessage:
             native["content"] = dump_messages(native["content"])
         if native["role"] == "text":
             native["role"] = "user"
-    if message.__pydantic_extra__:
-        native.update(_native_extra(message.__pydantic_extra__))
+    for name, value in (message.__pydantic_extra__ or {}).items():
+        if value is not None and name not in _OF_OTHER_PROTOCOLS:
+            native[name] = value
     return native
 
 
@@ -134,10 +128,6 @@ def _native_assistant(fields: dict[str, Any]) -> OpenAIChatMessage:
     if fields["tool_calls"]:
         native["tool_calls"] = [_native_tool_call(call) for call in fields["tool_calls"]]
     return native
-
-
-def _native_extra(extra: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in extra.items() if name not in _OF_OTHER_PROTOCOLS and value is not None}
 
 
 def _native_tool_call(call: ToolCall) -> dict[str, Any]:

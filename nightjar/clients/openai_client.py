@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import openai
 from openai import AsyncOpenAI
@@ -12,9 +12,7 @@ from nightjar.clients.aiohttp_sender import SendsByAiohttp
 from nightjar.clients.client import MessagesT, ResponseT, ToolT
 from nightjar.clients.config import ClientConfig, resolve_client_config
 from nightjar.clients.sdk_client import SdkClient, call_sdk
-
-if TYPE_CHECKING:
-    from openai._types import RequestOptions
+from nightjar.messages import Tool
 
 _OPTIONS = {"extra_headers": "headers", "extra_body": "extra_json", "timeout": "timeout"}
 
@@ -61,4 +59,11 @@ class OpenAIClient(SdkClient[AsyncOpenAI, MessagesT, ResponseT, ToolT]):
         """Posts the arguments as they are: without the SDK's look at each of them, and to routes that it lacks."""
         options = {option: arguments[name] for name, option in _OPTIONS.items() if arguments.get(name)}
         body = {name: value for name, value in arguments.items() if name not in _OPTIONS}
-        return await self.client.post(route, cast_to=answer_type, body=body, options=cast("RequestOptions", options))
+        post: Any = self.client.post
+        return await post(route, cast_to=answer_type, body=body, options=options)
+
+
+def native_function(tool: Tool) -> dict[str, Any]:
+    """Returns a tool as OpenAI's protocols describe a function."""
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return function if tool.strict is None else {**function, "strict": tool.strict}

@@ -6,7 +6,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from openai.types import Completion
 
-from nightjar.clients.answers import field_of, text_of, text_tokens, usage_of
+from nightjar.clients.answers import field_of, text_of, tokens_of, usage_of
 from nightjar.clients.openai_chat import only_choice
 from nightjar.clients.openai_client import OpenAIClient
 from nightjar.errors import ConfigError, EmptyModelResponseError
@@ -15,7 +15,6 @@ from nightjar.messages import Messages, Response, ResponseMessage, Tool, content
 OpenAITextMessages: TypeAlias = str
 OpenAITextResponse: TypeAlias = Completion
 
-_BETWEEN_MESSAGES = "\n\n"
 _CHOOSE_ANOTHER = "Use the client type 'openai_chat_completions'."
 
 
@@ -35,10 +34,9 @@ class OpenAICompletionsClient(OpenAIClient[OpenAITextMessages, OpenAITextRespons
         """
         for message in messages:
             for part in message.content if isinstance(message.content, list) else ():
-                if field_of(part, "type") != "text":
-                    kind = field_of(part, "type")
+                if (kind := field_of(part, "type")) != "text":
                     raise ConfigError(f"Text completions take text only, found a part {kind!r}. {_CHOOSE_ANOTHER}")
-        return _BETWEEN_MESSAGES.join(content_text(message.content) for message in messages), {}
+        return "\n\n".join(content_text(message.content) for message in messages), {}
 
     async def to_native_tool(self, tool: Tool) -> NoReturn:
         """Refuses the tool: the protocol has none.
@@ -79,6 +77,6 @@ class OpenAICompletionsClient(OpenAIClient[OpenAITextMessages, OpenAITextRespons
                 content=choice.text,
                 finish_reason=finish_reason if finish_reason in {"stop", "length"} else None,
                 is_truncated=finish_reason == "length",
-                tokens=text_tokens(response),
+                tokens=tokens_of(response),
             ),
         )

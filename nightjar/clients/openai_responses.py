@@ -13,11 +13,10 @@ from typing import Any, TypeAlias
 from openai.types.responses import Response as NativeResponse
 
 from nightjar.clients.answers import count_of, field_of, text_of, usage_of
-from nightjar.clients.openai_client import OpenAIClient
+from nightjar.clients.openai_client import OpenAIClient, native_function
 from nightjar.errors import ConfigError, EmptyModelResponseError, InvalidModelResponseError
 from nightjar.messages import (
     FinishReason,
-    Message,
     Messages,
     Response,
     ResponseMessage,
@@ -53,17 +52,11 @@ class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, NativeResponse, O
         Raises:
             ConfigError: there is audio, which the protocol does not take.
         """
-        return [item for message in messages for item in native_items(message)], {}
+        return [item for message in messages for item in _ITEMS[message.role](message)], {}
 
     async def to_native_tool(self, tool: Tool) -> OpenAIResponsesTool:
         """Returns a tool as the protocol writes it."""
-        native: OpenAIResponsesTool = {
-            "type": "function",
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": tool.parameters,
-        }
-        return native if tool.strict is None else {**native, "strict": tool.strict}
+        return {"type": "function", **native_function(tool)}
 
     def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Returns the arguments of one request, as the SDK's ``create`` takes them.
@@ -154,15 +147,6 @@ def _finish_reason(response: Any, *, has_calls: bool) -> FinishReason:
     if _is_cut(response):
         return "length"
     return "stop" if field_of(response, "status") == "completed" else None
-
-
-def native_items(message: Message) -> list[dict[str, Any]]:
-    """Returns the items that a message consists of.
-
-    Raises:
-        ConfigError: it has audio, which the protocol does not take.
-    """
-    return _ITEMS[message.role](message)
 
 
 def _said_items(message: Any) -> list[dict[str, Any]]:
