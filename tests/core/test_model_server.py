@@ -360,7 +360,7 @@ class TestFaults:
             json.loads(text)
 
     async def test_slow_body(self, http):
-        faults = Faults(rate_slow=1, slow_seconds=0.6)
+        faults = Faults(rate_slow=1, slow_seconds=2)
         with ModelServer(FixedAnswer("yes"), faults=faults) as server:
             start = time.monotonic()
             url = f"{server.url}/chat/completions"
@@ -369,8 +369,8 @@ class TestFaults:
                 body = await response.json()
                 body_after = time.monotonic() - start
             stats = server.stats()
-        assert headers_after < 0.5
-        assert body_after >= 0.6
+        assert headers_after < 1.5
+        assert body_after >= 2
         assert body["choices"][0]["message"]["content"] == "yes"
         assert (stats.answered, stats.faults[FaultKind.SLOW]) == (1, 1)
 
@@ -420,7 +420,7 @@ class TestFaults:
 
 class TestServing:
     async def test_many_requests_at_once(self, http):
-        with ModelServer(FixedAnswer("yes"), faults=Faults(latency_ms=300)) as server:
+        with ModelServer(FixedAnswer("yes"), faults=Faults(latency_ms=1500)) as server:
             start = time.monotonic()
             said = await asyncio.gather(*(content(http, server, f"{i}?") for i in range(256)))
             elapsed = time.monotonic() - start
@@ -428,7 +428,7 @@ class TestServing:
         assert said == ["yes"] * 256
         assert stats.peak_in_flight == 256
         assert stats.in_flight == 0
-        assert 0.3 <= elapsed < 3
+        assert 1.5 <= elapsed < 15
 
     async def test_each_question_is_counted(self, http):
         with ModelServer(FixedAnswer("yes")) as server:

@@ -50,9 +50,9 @@ class TestParse:
         assert XMLParser(["answer"]).parse("<answer>1</answer><answer>2</answer>", last=True).answer == "2"
 
     def test_the_time_grows_with_the_text_and_not_with_its_square(self):
-        start = time.monotonic()
+        start = time.process_time()  # which others on this machine do not take
         XMLParser(["answer"]).parse("<answer>" * 50_000 + " " * 500_000, last=True)
-        assert time.monotonic() - start < 2.0
+        assert time.process_time() - start < 2.0
 
 
 class TestAnswer:

@@ -21,6 +21,7 @@ from nightjar.testing.arithmetic import solve
 from nightjar.warehouse import Warehouse
 
 COMMAND = (sys.executable, "-c", "from nightjar.cli import main; main()")
+FORKING = Path(__file__).with_name("forking.py")
 PATIENCE_SECONDS = 60
 SIGNS_OF_A_BUG = (
     "Traceback",
@@ -47,15 +48,63 @@ class Ended:
         return [line for line in self.stderr.splitlines() if line.startswith("Error: ")]
 
 
+class Forked:
+    """A process that ``forking.py`` has started; what ``subprocess.Popen`` is to others."""
+
+    _server = None
+
+    def __init__(self, command, env, folder, out, err):
+        if Forked._server is None:
+            Forked._server = subprocess.Popen(
+                [sys.executable, FORKING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True
+            )
+        start = {"arguments": command, "folder": str(folder), "env": env, "out": out.name, "err": err.name}
+        self.pid = self._ask(start=start)
+        self._code = None
+
+    def _ask(self, **request):
+        print(json.dumps(request), file=self._server.stdin, flush=True)
+        return json.loads(self._server.stdout.readline())
+
+    def poll(self):
+        if self._code is None:
+            self._code = self._ask(poll=self.pid)
+        return self._code
+
+    def wait(self, timeout_seconds=None):
+        deadline = time.monotonic() + (timeout_seconds or PATIENCE_SECONDS)
+        while self.poll() is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout_seconds)
+            time.sleep(0.005)
+        return self._code
+
+    def send_signal(self, number):
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self):
+        self.send_signal(signal.SIGKILL)
+
+    @classmethod
+    def close(cls):
+        if cls._server is not None:
+            cls._server.communicate()
+
+
 class Started:
     """A command that was started, alone in a process group and with its output in files."""
 
-    def __init__(self, command, folder, env, log):
+    def __init__(self, command, folder, env, log, *, is_forked=True):
         self._log = log
         with log.with_suffix(".out").open("wb") as out, log.with_suffix(".err").open("wb") as err:
-            self._process = subprocess.Popen(
-                command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
-            )
+            if is_forked:
+                self._process = Forked(command, env, folder, out, err)
+            else:
+                self._process = subprocess.Popen(
+                    [*COMMAND, *command], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                    start_new_session=True,
+                )  # fmt: skip
         self._since = time.monotonic()
 
     @property
@@ -179,7 +228,11 @@ class Nightjar:
         logs = self.folder / "logs"
         logs.mkdir(exist_ok=True)
         started = Started(
-            [*COMMAND, *map(str, arguments)], self.folder, self.env | variables, logs / str(len(self._started))
+            [str(argument) for argument in arguments],
+            self.folder,
+            self.env | variables,
+            logs / str(len(self._started)),
+            is_forked="PYTHONPATH" not in variables,  # that says what is imported
         )
         self._started.append(started)
         return started
@@ -217,6 +270,12 @@ class Nightjar:
     def close(self):
         for started in self._started:
             started.end()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _forking():
+    yield
+    Forked.close()
 
 
 @pytest.fixture(scope="session")

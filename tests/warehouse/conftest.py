@@ -1,12 +1,13 @@
 """What tests of the warehouse share: run directories as docs/run-directory.md describes them."""
 
 import json
+import shutil
 from datetime import datetime, timedelta
 
 import pytest
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def write_run():
     """Writes a run directory with two rollouts of each example; a rollout of an odd example is wrong."""
 
@@ -78,6 +79,22 @@ def write_run():
         return run_dir
 
     return write
+
+
+@pytest.fixture(scope="module")
+def restored(tmp_path_factory):
+    """Gives a module's tests one folder, which has the same content for each of them: it is prepared only once."""
+    folder = tmp_path_factory.mktemp("restored")
+    prepared = folder.with_name(f"{folder.name}-prepared")
+
+    def restore(prepare):
+        if not prepared.exists():
+            prepare(folder)
+            shutil.copytree(folder, prepared)
+        folder.rename(tmp_path_factory.mktemp("used") / folder.name)
+        return shutil.copytree(prepared, folder)
+
+    return restore
 
 
 @pytest.fixture

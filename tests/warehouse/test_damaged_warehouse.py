@@ -25,12 +25,19 @@ ALL = "SELECT count(*), sum(reward), max(completion::VARCHAR) FROM rollouts"
 
 
 @pytest.fixture
-def house(tmp_path, write_run):
-    """Two runs of three examples, each in a segment of its own."""
-    warehouse = Warehouse(tmp_path / "warehouse")
-    for name in ("run-1", "run-2"):
-        warehouse.publish(write_run(tmp_path / "evals", name, examples=3))
-    return warehouse
+def tmp_path(restored, write_run):
+    """A folder with a warehouse of two runs of three examples, each in a segment of its own."""
+
+    def prepare(folder):
+        for name in ("run-1", "run-2"):
+            Warehouse(folder / "warehouse").publish(write_run(folder / "evals", name, examples=3))
+
+    return restored(prepare)
+
+
+@pytest.fixture
+def house(tmp_path):
+    return Warehouse(tmp_path / "warehouse")
 
 
 def segment(house, run_id="run-1"):
@@ -265,11 +272,13 @@ class TestAnObjectStore:
             ("segment.json", b"{", "is damaged: segment.json: "),
         ],
     )
-    def test_there_the_message_says_what_to_move(self, tmp_path, write_run, name, content, what):
-        url = f"memory://{tmp_path.name}/warehouse"
-        Warehouse(url).publish(write_run(tmp_path, "run-1"))
+    def test_there_the_message_says_what_to_move(self, tmp_path, name, content, what):
+        url = "memory://damaged/warehouse"
         store = fsspec.filesystem("memory")
-        [path] = [path for path in store.find(f"/{tmp_path.name}") if path.endswith(name)]
+        if store.exists("/damaged"):
+            store.rm("/damaged", recursive=True)
+        Warehouse(url).publish(tmp_path / "evals" / "run-1")
+        [path] = [path for path in store.find("/damaged") if path.endswith(name)]
         store.rm_file(path)
         if content is not None:
             store.pipe_file(path, content)

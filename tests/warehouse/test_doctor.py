@@ -24,12 +24,19 @@ def fix_line(folder, options=""):
 
 
 @pytest.fixture
-def folder(tmp_path, write_run):
-    """Two runs, each in a segment of its own."""
-    house = Warehouse(tmp_path / "warehouse")
-    for name, examples in (("run-1", 3), ("run-2", 1)):
-        house.publish(write_run(tmp_path / "evals", name, examples=examples))
-    return Folder(house.folder)
+def tmp_path(restored, write_run):
+    """A folder with a warehouse of two runs, each in a segment of its own."""
+
+    def prepare(folder):
+        for name, examples in (("run-1", 3), ("run-2", 1)):
+            Warehouse(folder / "warehouse").publish(write_run(folder / "evals", name, examples=examples))
+
+    return restored(prepare)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Folder(tmp_path / "warehouse")
 
 
 def segment(folder, run_id="run-1"):

@@ -38,7 +38,8 @@ class House:
             for index, reward in enumerate(group)
         ]
         metadata = {"started_at": day(1), "status": "completed", **metadata}
-        self.warehouse.publish(self._writer.write(self._folder / run_id, rollouts, attempts, run_id=run_id, **metadata))
+        run_dir = self._writer.write(self._folder / run_id, rollouts, attempts, run_id=run_id, **metadata)
+        self.warehouse.publish(run_dir, tidies=False)  # the file for other tools is not asked
 
     def _rollout(self, example_id, index, reward, example_hash):
         if reward is None:

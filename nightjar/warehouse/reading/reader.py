@@ -21,7 +21,7 @@ from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import explained, transaction
 from nightjar.warehouse.reading.damage import damage_named
 from nightjar.warehouse.reading.querying import Parameters, QueryResult, connect_locked, run_query
-from nightjar.warehouse.reading.relations import define
+from nightjar.warehouse.reading.relations import define, define_segments
 from nightjar.warehouse.reading.running import TimeLimit
 from nightjar.warehouse.storage.segments import COMMIT, Catalog
 from nightjar.warehouse.storage.store import Store
@@ -108,8 +108,9 @@ class Reader:
             state = (frozenset(catalog.segments), tuple(prices))
             if self._defined != state:
                 self._warn_of_undescribed(catalog)
+                make = define if self._defined is None else define_segments
                 with transaction(self._connection):
-                    define(self._connection, catalog, self._store.file, prices)
+                    make(self._connection, catalog, self._store.file, prices)
                 self._defined = state
             return self._connection.cursor()
 

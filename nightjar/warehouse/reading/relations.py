@@ -24,13 +24,20 @@ FileOf = Callable[[str, str], str]
 
 
 def define(connection: duckdb.DuckDBPyConnection, catalog: Catalog, file_of: FileOf, prices: Sequence[Price]) -> None:
-    """Makes, or replaces, everything that can be asked of a catalog."""
+    """Makes everything that can be asked of a catalog."""
+    define_segments(connection, catalog, file_of, prices)
+    connection.execute(views_script())
+
+
+def define_segments(
+    connection: duckdb.DuckDBPyConnection, catalog: Catalog, file_of: FileOf, prices: Sequence[Price]
+) -> None:
+    """Makes, or replaces, what the views build on; they stay as they are, and are of the new segments."""
     connection.execute("CREATE SCHEMA IF NOT EXISTS segments")
     for kind in KINDS:
         sources = catalog.example_sources() if kind == "examples" else catalog.sources()
         connection.execute(f"CREATE OR REPLACE VIEW segments.{kind} AS {selection(kind, sources, file_of)}")
     define_prices(connection, prices)
-    connection.execute(views_script())
 
 
 def selection(kind: str, sources: Sequence[Source], file_of: FileOf) -> str:

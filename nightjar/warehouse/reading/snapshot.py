@@ -73,7 +73,7 @@ def _remove_leftovers(folder: Path) -> None:
 def _write(store: Store, look: Look, path: Path) -> None:
     with duckdb.connect(":memory:") as connection:
         connection.execute(f"ATTACH {quoted(path)} AS nightjar (STORAGE_VERSION '{STORAGE_VERSION}')")
-        connection.execute("USE nightjar; SET TimeZone = 'UTC'")
+        connection.execute("USE nightjar; SET TimeZone = 'UTC'; SET GLOBAL parquet_metadata_cache = true")
         with transaction(connection):
             define(connection, look(), store.file, store.prices())
         connection.execute("USE memory; DETACH nightjar")
