@@ -15,6 +15,10 @@ from nightjar.config import RunConfig
 _COOLNAME: Mapping[str, Any] = coolname_words
 _ADJECTIVES = ("adjective", "adjective_near", "noun_adjective", "prefix", "size")
 _ANIMALS = ("animal", "animal_breed", "animal_legendary")
+_GREEK = (
+    "gamma|delta|epsilon|zeta|eta|theta|iota|kappa|lambda|mu|nu|xi|omicron|pi|rho|sigma|tau|upsilon|phi|chi|psi|omega"
+)
+_STAR = re.compile(rf"(?:{_GREEK})\d{{1,3}}-[a-z-]+")
 
 
 def flow_run_name() -> str:
@@ -27,7 +31,12 @@ def flow_run_name() -> str:
 
 
 def is_drawn(name: str) -> bool:
-    """Says whether Prefect's server drew the name: an adjective and an animal of coolname's lists."""
+    """Says whether Prefect drew the name: its server an adjective and an animal, the form of its UI a numbered star.
+
+    Of the form's names those stay that a person may have typed: without a number, or of an alpha or a beta.
+    """
+    if _STAR.fullmatch(name):
+        return True
     adjective, _, animal = name.partition("-")
     return adjective in _words(_ADJECTIVES) and animal in _words(_ANIMALS)
 

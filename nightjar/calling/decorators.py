@@ -7,24 +7,17 @@ the order of their names.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeVar, overload
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _marker(mark: str) -> Callable[[F | None, int], Any]:
-    def apply(func: F | None, priority: int) -> Any:
-        def decorate(function: F) -> F:
-            setattr(function, mark, priority)
-            return function
-
-        return decorate if func is None else decorate(func)
-
-    return apply
-
-
-_stop, _cleanup, _teardown = _marker("stop_priority"), _marker("cleanup_priority"), _marker("teardown_priority")
+def _marked(mark: str, func: F | None, priority: int) -> Any:
+    if func is None:
+        return partial(_marked, mark, priority=priority)
+    setattr(func, mark, priority)
+    return func
 
 
 @overload
@@ -35,10 +28,6 @@ def stop(func: F | None = None, priority: int = 0) -> Any:
     """Marks an environment's method as a stop condition: a rollout ends when it returns True.
 
     Asked before every turn, with those of ``state`` and ``env`` that it names; sync or async.
-
-    Args:
-        func: the method; left out where a priority is given.
-        priority: higher ones are asked first.
 
     Example:
         >>> from nightjar.envs import MultiTurnEnv
@@ -56,7 +45,7 @@ def stop(func: F | None = None, priority: int = 0) -> Any:
         >>> [method.__name__ for method in decorated_methods(env, "stop_priority")][:3]
         ['has_error', 'was_given_up', 'has_final_env_response']
     """
-    return _stop(func, priority)
+    return _marked("stop_priority", func, priority)
 
 
 @overload
@@ -66,11 +55,8 @@ def cleanup(func: None = None, priority: int = 0) -> Callable[[F], F]: ...
 def cleanup(func: F | None = None, priority: int = 0) -> Any:
     """Marks a method that runs at the end of every rollout, also of one that failed; sync or async.
 
-    In an environment it runs after generation, before the rollout is scored; in a rubric, after it is scored.
-
-    Args:
-        func: the method; left out where a priority is given.
-        priority: higher ones run first. All run, whatever some of them raise.
+    In an environment it runs after generation, before the rollout is scored; in a rubric, after it is scored. All of
+    them run, whatever some of them raise.
 
     Example:
         >>> from nightjar.clients import ClientConfig
@@ -88,7 +74,7 @@ def cleanup(func: F | None = None, priority: int = 0) -> Any:
         ...     results = env.evaluate_sync(ClientConfig(api_base_url=server.base_url), "local")
         closed
     """
-    return _cleanup(func, priority)
+    return _marked("cleanup_priority", func, priority)
 
 
 @overload
@@ -99,11 +85,7 @@ def teardown(func: F | None = None, priority: int = 0) -> Any:
     """Marks a method of an environment or a rubric that runs once, when it is no longer needed; sync or async.
 
     That is the end of a run of ``nightjar eval run``; for ``evaluate`` and ``generate``, which may be called again, the
-    end of the process.
-
-    Args:
-        func: the method; left out where a priority is given.
-        priority: higher ones run first. All run, whatever some of them raise.
+    end of the process. All of them run, whatever some of them raise.
 
     Example:
         >>> import asyncio
@@ -115,7 +97,7 @@ def teardown(func: F | None = None, priority: int = 0) -> Any:
         >>> asyncio.run(tear_down(WithIndex(dataset=[{"question": "Where is it?"}])))
         closed
     """
-    return _teardown(func, priority)
+    return _marked("teardown_priority", func, priority)
 
 
 def decorated_methods(owner: Any, mark: str) -> list[Callable[..., Any]]:
@@ -124,15 +106,6 @@ def decorated_methods(owner: Any, mark: str) -> list[Callable[..., Any]]:
     Args:
         owner: an environment or a rubric.
         mark: ``stop_priority``, ``cleanup_priority`` or ``teardown_priority``.
-
-    Example:
-        >>> class Kitchen:
-        ...     @cleanup
-        ...     def wash(self): ...
-        ...     @cleanup(priority=10)
-        ...     def clear_the_table(self): ...
-        >>> [method.__name__ for method in decorated_methods(Kitchen(), "cleanup_priority")]
-        ['clear_the_table', 'wash']
     """
     kind: Any = type(owner)
     return [getattr(owner, name) for name in _decorated_names(kind, mark)]

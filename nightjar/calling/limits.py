@@ -36,12 +36,6 @@ async def within(seconds: float | None, work: Coroutine[Any, Any, T]) -> T:
 
     Raises:
         OverdueError: it takes longer. A ``TimeoutError`` of its own is raised as it is.
-
-    Example:
-        >>> async def hook():
-        ...     return "done"
-        >>> asyncio.run(within(1.0, hook()))
-        'done'
     """
     if seconds is None:
         return await work

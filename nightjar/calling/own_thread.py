@@ -69,12 +69,10 @@ class OwnThread:
 
 def _fulfil(future: Future[Any], func: Callable[[], Any]) -> None:
     try:
-        result = func()
+        future.set_result(func())
     except StopIteration as error:  # a future of asyncio cannot carry it
         failure = RuntimeError(f"the function raised {type(error).__name__}")
         failure.__cause__ = error
         future.set_exception(failure)
     except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the result
         future.set_exception(error)
-    else:
-        future.set_result(result)

@@ -162,13 +162,5 @@ threads = WorkerThreads()
 
 
 def leave_threads_behind() -> None:
-    """Lets the running event loop end without waiting for what hangs in ``asyncio.to_thread``.
-
-    Example:
-        >>> async def main():
-        ...     hanging = asyncio.ensure_future(asyncio.to_thread(time.sleep, 1))
-        ...     leave_threads_behind()
-        ...     hanging.cancel()
-        >>> asyncio.run(main())
-    """
+    """Lets the running event loop end without waiting for what hangs in ``asyncio.to_thread``."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))

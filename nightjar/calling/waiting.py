@@ -22,12 +22,7 @@ def run_sync(awaitable: Coroutine[Any, Any, T]) -> T:
 
 
 def is_in_loop() -> bool:
-    """Says whether an event loop runs here. What is raised after this has nothing of it in its chain of errors.
-
-    Example:
-        >>> is_in_loop()
-        False
-    """
+    """Says whether an event loop runs here. What is raised after this has nothing of it in its chain of errors."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

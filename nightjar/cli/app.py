@@ -29,11 +29,11 @@ COMMANDS = {
         "Run the main job on a local model: 100 problems, 4 rollouts each, as a Prefect flow, then ask in SQL.",
     ),
     "sql": (
-        "nightjar.cli.sql:sql",
+        "nightjar.cli.sql.command:sql",
         "Ask the warehouse in SQL (DuckDB's). Reads only; rows to stdout, their number to stderr.",
     ),
     "publish": (
-        "nightjar.cli.publish:publish",
+        "nightjar.cli.warehouse.publish:publish",
         "Publish a run directory into the warehouse; publishing twice changes nothing.",
     ),
     "up": ("nightjar.cli.services.up:up", "Start the local Prefect server, a worker and the deployments."),
@@ -45,46 +45,46 @@ COMMANDS = {
     "eval": (None, "Run evaluations."),
     "eval run": ("nightjar.cli.eval.run:eval_run", "Evaluate a model in an environment."),
     "warehouse": (
-        "nightjar.cli.warehouse:warehouse",
+        "nightjar.cli.warehouse.info:warehouse",
         "Look after the warehouse: where all runs are that were published. Without a command: what there is.",
     ),
     "warehouse info": (
-        "nightjar.cli.warehouse:info",
+        "nightjar.cli.warehouse.info:info",
         "Show where the warehouse is, how much it holds, and the newest run.",
     ),
     "warehouse doctor": (
-        "nightjar.cli.warehouse_doctor:doctor",
+        "nightjar.cli.warehouse.doctor:doctor",
         "Examine the warehouse: whole, how large, what does not belong there, and what to do about it.",
     ),
     "warehouse rebuild": (
-        "nightjar.cli.warehouse_rebuild:rebuild",
+        "nightjar.cli.warehouse.rebuild:rebuild",
         "Make the whole warehouse anew from run directories.",
     ),
     "warehouse import": (
-        "nightjar.cli.warehouse_rebuild:import_results",
+        "nightjar.cli.warehouse.importing:import_results",
         "Publish results from elsewhere: run directories of Nightjar, results of verifiers, bundles of NeMo Evaluator.",
     ),
     "warehouse export": (
-        "nightjar.cli.warehouse_export:export",
+        "nightjar.cli.warehouse.export:export",
         "Write runs into files to hand on: Parquet, CSV, JSON lines, or one DuckDB file with the views.",
     ),
     "warehouse compact": (
-        "nightjar.cli.warehouse:compact",
+        "nightjar.cli.warehouse.compact:compact",
         "Merge all small segments, so that queries open fewer files. Publishing does what is needed by itself.",
     ),
     "warehouse prune": (
-        "nightjar.cli.warehouse_prune:prune",
+        "nightjar.cli.warehouse.prune:prune",
         "Remove runs from the warehouse. Their run directories stay; publishing one again brings it back.",
     ),
     "warehouse prices": (
-        "nightjar.cli.warehouse_prices:prices",
+        "nightjar.cli.warehouse.prices:prices",
         "List what a million tokens of a model cost since when, or 'set' and 'remove' it.",
     ),
     "warehouse prices set": (
-        "nightjar.cli.warehouse_prices:set_price",
+        "nightjar.cli.warehouse.prices:set_price",
         "Set what a million tokens of a model cost, from a date on. Earlier prices stay for earlier runs.",
     ),
-    "warehouse prices remove": ("nightjar.cli.warehouse_prices:remove_price", "Remove what a model costs."),
+    "warehouse prices remove": ("nightjar.cli.warehouse.prices:remove_price", "Remove what a model costs."),
     "env": (None, "Make, install and list environments."),
     "env init": (
         "nightjar.cli.env.init:env_init",

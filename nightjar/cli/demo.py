@@ -9,7 +9,7 @@ import typer
 
 from nightjar.cli.eval.display import show_outcome
 from nightjar.cli.eval.running import run
-from nightjar.cli.sql import sql
+from nightjar.cli.sql.command import sql
 from nightjar.config import RunConfig
 from nightjar.logs import log_to_stderr
 from nightjar.testing import ArithmeticSolver, Faults, ModelServer

@@ -20,18 +20,13 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from nightjar.clients.config import EndpointClientConfig
-from nightjar.clients.credentials import (
-    DISTINCTIVE_KEY_LENGTH,
-    HIDDEN_KEY,
-    NO_KEY,
-    request_headers,
-    resolve_api_key,
-)
+from nightjar.clients.credentials import DISTINCTIVE_KEY_LENGTH, HIDDEN_KEY, NO_KEY, request_headers, resolve_api_key
 from nightjar.clients.event_loops import PerLoop
 
 _RAW_RESPONSE_HEADER = "X-Stainless-Raw-Response"  # the SDKs' way to ask for a response that is not parsed
 _OPTIONS = frozenset({"headers", "extra_json", "timeout", "security"})
 _OPTIONS_OF_TRACING = "span_"
+_OF_THE_WIRE = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 _LEFT_OUT = frozenset({"Omit", "NotGiven"})  # the SDKs' names for "not given"; each has its own classes
 
 
@@ -54,15 +49,18 @@ class SendsByAiohttp:
 
     def __init__(self, config: EndpointClientConfig) -> None:
         key = resolve_api_key(config)
+        self._url = self._address(config)
         super().__init__(  # type: ignore[call-arg]
             api_key=key,
-            base_url=self._address(config),
+            base_url=self._url,
             timeout=config.timeout,
             max_retries=0,
             default_headers=request_headers(config) or None,
         )
-        self._url = self._address(config)
-        self._sender = AiohttpSender(self, self._sdk, config, key)
+        self._endpoint = config
+        self._secret = b"" if key == NO_KEY else key.encode()
+        self._sessions = PerLoop(self._new_session, aiohttp.ClientSession.close)
+        self._proxy = _proxy_for(config.api_base_url)
 
     @staticmethod
     def _address(config: EndpointClientConfig) -> str:
@@ -70,10 +68,17 @@ class SendsByAiohttp:
 
     async def post(self, path: str, *, cast_to: Any, body: Any = None, **kwargs: Any) -> Any:
         """Sends one request; the arguments and the exceptions are those of the SDK."""
-        if not self._sender.can_send(cast_to, kwargs):
+        if not _can_send(cast_to, kwargs):
             return await super().post(path, cast_to=cast_to, body=body, **kwargs)  # type: ignore[misc]
         url = path if "://" in path else f"{self._url}{path}"
-        return await self._sender.post(url, cast_to, body, kwargs.get("options") or {})
+        options = kwargs.get("options") or {}
+        payload = _encoded({**_without_omitted(body), **(options.get("extra_json") or {})})
+        headers = _without_omitted(options.get("headers"))
+        status, received, content = await self._exchange(url, payload, headers, options.get("timeout"))
+        if status >= 400:  # noqa: PLR2004 - HTTP's own border
+            response = _response(url, status, received, self._without_key(content))
+            raise self._make_status_error_from_response(response)  # type: ignore[attr-defined]  # as the SDK does
+        return self._parsed(url, cast_to, status, received, content)
 
     def copy(self, **options: Any) -> Any:
         """Returns the SDK's own client for the same endpoint, with some options changed."""
@@ -85,72 +90,16 @@ class SendsByAiohttp:
 
     async def close(self) -> None:
         """Closes the connections."""
-        await self._sender.close()
+        await self._sessions.close()
         await super().close()  # type: ignore[misc]
 
-
-class AiohttpSender:
-    """Sends the JSON requests of an SDK client, once each: Nightjar does the retries.
-
-    Args:
-        client: the SDK client; its headers, its types and its errors are used.
-        sdk: the module ``openai`` or ``anthropic``.
-        config: the endpoint.
-        key: what is hidden wherever the server echoes it.
-    """
-
-    def __init__(self, client: Any, sdk: Any, config: EndpointClientConfig, key: str) -> None:
-        self._client = client
-        self._sdk = sdk
-        self._config = config
-        self._key = key.encode()
-        self._has_key = key != NO_KEY
-        self._sessions = PerLoop(self._new_session, aiohttp.ClientSession.close)
-        self._proxy = _proxy_for(config.api_base_url)
-
-    @staticmethod
-    def can_send(cast_to: Any, arguments: Mapping[str, Any]) -> bool:
-        """Says whether a ``post`` of the SDK is one that can be sent; streams, files, raw responses are not."""
-        options = arguments.get("options") or {}
-        is_raw = _RAW_RESPONSE_HEADER in (options.get("headers") or {})
-        is_plain = not (is_raw or any(arguments.get(key) for key in ("stream", "content", "files")))
-        has_usual_options = all(name in _OPTIONS or name.startswith(_OPTIONS_OF_TRACING) for name in options)
-        return is_plain and has_usual_options and _is_parsed(cast_to)
-
-    async def post(self, url: str, cast_to: Any, body: Mapping[str, Any], options: Mapping[str, Any]) -> Any:
-        """Sends one request; the arguments and the exceptions are those of the SDK, but for the whole URL."""
-        fields = {**_without_omitted(body), **(options.get("extra_json") or {})}
-        payload = _encoded(fields)
-        headers = _without_omitted(options.get("headers"))
-        status, received, content = await self._send(url, payload, headers, options.get("timeout"))
-        if status >= 400:  # noqa: PLR2004 - HTTP's own border
-            raise self._client._make_status_error_from_response(  # noqa: SLF001 - what the SDK itself raises
-                self._response(url, status, received, self._without_key(content))
-            )
-        return self._parsed(url, cast_to, status, received, content)
-
-    async def close(self) -> None:
-        """Closes the connections; the next request opens new ones."""
-        await self._sessions.close()
-
-    async def _send(
-        self,
-        url: str,
-        payload: bytes,
-        headers: dict[str, str],
-        timeout: Any,  # noqa: ASYNC109 - the SDK's word
+    async def _exchange(
+        self, url: str, payload: bytes, headers: dict[str, str], seconds: Any
     ) -> tuple[int, Mapping[str, str], bytes]:
         session = await self._sessions.get()
-        limit = aiohttp.ClientTimeout(total=timeout) if isinstance(timeout, int | float) else None
+        limit = aiohttp.ClientTimeout(total=seconds) if isinstance(seconds, int | float) else session.timeout
         try:
-            async with session.post(
-                url,
-                data=payload,
-                headers=headers,
-                proxy=self._proxy,
-                timeout=limit or session.timeout,
-                allow_redirects=True,
-            ) as response:
+            async with session.post(url, data=payload, headers=headers, proxy=self._proxy, timeout=limit) as response:
                 return response.status, response.headers, await response.read()
         except TimeoutError as error:
             raise self._sdk.APITimeoutError(request=httpx2.Request("POST", url)) from error
@@ -159,7 +108,7 @@ class AiohttpSender:
             raise self._sdk.APIConnectionError(message=message, request=httpx2.Request("POST", url)) from error
 
     def _parsed(self, url: str, cast_to: Any, status: int, received: Mapping[str, str], content: bytes) -> Any:
-        if len(self._key) >= DISTINCTIVE_KEY_LENGTH:
+        if len(self._secret) >= DISTINCTIVE_KEY_LENGTH:
             content = self._without_key(content)
         try:
             return cast_to.model_validate_json(content)
@@ -169,35 +118,40 @@ class AiohttpSender:
             # Servers that only resemble the provider leave fields out; the SDK takes those as they come.
             return cast_to.construct(**orjson.loads(content))
         except (orjson.JSONDecodeError, TypeError):
-            response = self._response(url, status, received, self._without_key(content))
+            response = _response(url, status, received, self._without_key(content))
             raise self._sdk.APIResponseValidationError(
                 response=response,
                 body=None,
                 message=f"not the JSON that the protocol promises: {response.content[:200]!r}",
             ) from invalid
 
-    @staticmethod
-    def _response(url: str, status: int, received: Mapping[str, str], content: bytes) -> httpx2.Response:
-        """Returns a response as the SDK's errors carry it."""
-        kept = {
-            key: value
-            for key, value in received.items()
-            if key.lower() not in {"content-encoding", "content-length", "transfer-encoding"}
-        }
-        request = httpx2.Request("POST", url)
-        return httpx2.Response(status, headers=kept, content=content, request=request)
-
     def _without_key(self, content: bytes) -> bytes:
         """Hides the key where a server echoes it, so that no message and no file ever holds it."""
-        return content.replace(self._key, HIDDEN_KEY.encode()) if self._has_key else content
+        return content.replace(self._secret, HIDDEN_KEY.encode()) if self._secret else content
 
     def _new_session(self) -> aiohttp.ClientSession:
+        config, own_headers = self._endpoint, {**self.default_headers, **self.auth_headers}  # type: ignore[attr-defined]
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=self._config.max_connections),
-            timeout=aiohttp.ClientTimeout(total=self._config.timeout, sock_connect=self._config.connect_timeout),
-            headers=_without_omitted({**self._client.default_headers, **self._client.auth_headers}),
+            connector=aiohttp.TCPConnector(limit=config.max_connections),
+            timeout=aiohttp.ClientTimeout(total=config.timeout, sock_connect=config.connect_timeout),
+            headers=_without_omitted(own_headers),
             cookie_jar=aiohttp.DummyCookieJar(),
         )
+
+
+def _response(url: str, status: int, received: Mapping[str, str], content: bytes) -> httpx2.Response:
+    """Returns a response as the SDK's errors carry it."""
+    kept = {name: value for name, value in received.items() if name.lower() not in _OF_THE_WIRE}
+    return httpx2.Response(status, headers=kept, content=content, request=httpx2.Request("POST", url))
+
+
+def _can_send(cast_to: Any, arguments: Mapping[str, Any]) -> bool:
+    """Says whether a ``post`` of the SDK is one that can be sent; streams, files, raw responses are not."""
+    options = arguments.get("options") or {}
+    is_raw = _RAW_RESPONSE_HEADER in (options.get("headers") or {})
+    is_plain = not (is_raw or any(arguments.get(key) for key in ("stream", "content", "files")))
+    has_usual_options = all(name in _OPTIONS or name.startswith(_OPTIONS_OF_TRACING) for name in options)
+    return is_plain and has_usual_options and _is_parsed(cast_to)
 
 
 @lru_cache

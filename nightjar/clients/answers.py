@@ -11,22 +11,18 @@ from typing import Any
 
 from nightjar.messages import ResponseTokens, Usage
 
+_INPUT_TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+"""Where newer protocols count the prompt; Anthropic counts apart what was read from a cache or written to one."""
 _REASONING_FIELDS = ("reasoning", "reasoning_content", "reasoning_details")
 """Where servers put a model's reasoning; the first that is there counts."""
 
 
 def field_of(value: Any, name: str, default: Any = None) -> Any:
-    """Returns a field of an object or of a dict; ``default`` where there is none.
-
-    Example:
-        >>> field_of({"type": "text"}, "type"), field_of(1j, "imag"), field_of(None, "type", "?")
-        ('text', 1.0, '?')
-    """
+    """Returns a field of an object or of a dict; ``default`` where there is none."""
     if isinstance(value, dict):
         return value.get(name, default)
-    if isinstance(
-        extra := getattr(value, "__pydantic_extra__", None), dict
-    ):  # pydantic raises where a field is missing
+    extra = getattr(value, "__pydantic_extra__", None)
+    if isinstance(extra, dict):  # pydantic raises where a field is missing
         return value.__dict__[name] if name in value.__dict__ else extra.get(name, default)
     return getattr(value, name, default)
 
@@ -60,43 +56,35 @@ def usage_of(answer: Any) -> Usage | None:
     usage = field_of(answer, "usage")
     if usage is None:
         return None
-    prompt = count_of(usage, "prompt_tokens") or count_of(usage, "input_tokens")
+    prompt = count_of(usage, "prompt_tokens") or sum(count_of(usage, name) for name in _INPUT_TOKENS)
     completion = count_of(usage, "completion_tokens") or count_of(usage, "output_tokens")
     details = field_of(usage, "completion_tokens_details") or field_of(usage, "output_tokens_details")
+    thought = details and (count_of(details, "reasoning_tokens") or count_of(details, "thinking_tokens"))
     return Usage(
         prompt_tokens=prompt,
-        reasoning_tokens=count_of(details, "reasoning_tokens") if details else 0,
+        reasoning_tokens=thought or 0,
         completion_tokens=completion,
         total_tokens=count_of(usage, "total_tokens") or prompt + completion,
     )
 
 
-def chat_tokens(answer: Any) -> ResponseTokens | None:
-    """Returns the token ids of a chat completion, from servers that send them with log probabilities (vLLM)."""
+def tokens_of(answer: Any) -> ResponseTokens | None:
+    """Returns the token ids of a completion, from servers that send them with log probabilities (vLLM)."""
     choice = field_of(answer, "choices")[0]
-    logprobs = field_of(field_of(choice, "logprobs"), "content")
-    if logprobs is None:
+    if (logprobs := field_of(choice, "logprobs")) is None:
         return None
-    return _tokens(field_of(answer, "prompt_token_ids"), choice, [field_of(token, "logprob") for token in logprobs])
-
-
-def text_tokens(answer: Any) -> ResponseTokens | None:
-    """Returns the token ids of a text completion, from servers that send them with log probabilities (vLLM)."""
-    choice = field_of(answer, "choices")[0]
-    logprobs = field_of(field_of(choice, "logprobs"), "token_logprobs")
-    return None if logprobs is None else _tokens(field_of(choice, "prompt_token_ids"), choice, logprobs)
-
-
-def _tokens(prompt_ids: Any, choice: Any, logprobs: list[float]) -> ResponseTokens | None:
+    is_chat = (tokens := field_of(logprobs, "content")) is not None
+    numbers = [field_of(token, "logprob") for token in tokens] if is_chat else field_of(logprobs, "token_logprobs")
+    prompt_ids = field_of(answer if is_chat else choice, "prompt_token_ids")
     completion_ids = field_of(choice, "token_ids")
-    if prompt_ids is None or completion_ids is None:
+    if prompt_ids is None or completion_ids is None or numbers is None:
         return None
     return ResponseTokens(
         prompt_ids=prompt_ids,
         prompt_mask=[0] * len(prompt_ids),
         completion_ids=completion_ids,
         completion_mask=[1] * len(completion_ids),
-        completion_logprobs=logprobs,
+        completion_logprobs=numbers,
         routed_experts=_routed_experts(field_of(choice, "routed_experts")),
     )
 

@@ -1,28 +1,45 @@
-"""Anthropic's Messages API."""
+"""Anthropic's Messages API.
+
+See https://docs.anthropic.com/en/api/messages: there are users and assistants only. The system prompt is apart, the
+results of all tools that one turn called are one message of the user, and thinking must be sent back as it came.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
 import time
+from collections.abc import Sequence
 from typing import Any, TypeAlias
+from urllib.parse import unquote_to_bytes
 
 import anthropic
 from anthropic import AsyncAnthropic
 from anthropic.types import Message as AnthropicMessage
 
 from nightjar.clients.aiohttp_sender import SendsByAiohttp
-from nightjar.clients.answers import count_of, field_of, text_of
-from nightjar.clients.anthropic_prompt import ANTHROPIC_CONTENT_FIELD, native_prompt
-from nightjar.clients.client import Client
+from nightjar.clients.answers import field_of, text_of, usage_of
 from nightjar.clients.config import ClientConfig, EndpointClientConfig, resolve_client_config
-from nightjar.clients.provider_errors import provider_errors
-from nightjar.clients.sdk_calls import call_arguments, call_sdk
+from nightjar.clients.sdk_client import SdkClient, call_sdk
 from nightjar.errors import EmptyModelResponseError, InvalidModelResponseError
-from nightjar.messages import FinishReason, Messages, Response, ResponseMessage, Tool, ToolCall, Usage, dump_message
-from nightjar.rollout.state import SamplingArgs
+from nightjar.messages import (
+    FinishReason,
+    Message,
+    Messages,
+    Response,
+    ResponseMessage,
+    Tool,
+    ToolCall,
+    content_text,
+    dump_message,
+)
 
 AnthropicMessages: TypeAlias = list[dict[str, Any]]
 AnthropicTool: TypeAlias = dict[str, Any]
+Block: TypeAlias = dict[str, Any]
+
+ANTHROPIC_CONTENT_FIELD = "anthropic_content"
+"""The field of a message that keeps what the model said, where thinking, text and tool calls alone do not hold it."""
 
 DEFAULT_MAX_TOKENS = 4096
 """Asked for where ``max_tokens`` is not set: the protocol insists on a limit."""
@@ -35,6 +52,9 @@ _FINISH_REASONS: dict[str, FinishReason] = {
     "tool_use": "tool_calls",
 }
 _ORDER = ("thinking", "redacted_thinking", "text", "tool_use")
+_AUDIO = "[audio]"
+_NO_OBJECT = "INVALID_JSON"  # the key that Anthropic's pages suggest
+_DEFAULT_MEDIA_TYPE = "image/png"
 _ENDED_ON_PURPOSE = frozenset({"refusal", "max_tokens", "model_context_window_exceeded"})
 
 
@@ -61,67 +81,40 @@ def setup_anthropic_client(config: ClientConfig) -> AsyncAnthropic:
     return AiohttpAnthropic(resolve_client_config(config))
 
 
-class AnthropicMessagesClient(Client[AsyncAnthropic, AnthropicMessages, AnthropicMessage, AnthropicTool]):
+class AnthropicMessagesClient(SdkClient[AsyncAnthropic, AnthropicMessages, AnthropicMessage, AnthropicTool]):
     """Asks an endpoint through Anthropic's Messages API, on the official SDK.
 
     The thinking of a model is kept in ``message.thinking_blocks``, signatures included, and is sent back with the next
     turn. Audio, which the protocol does not take, becomes the text ``[audio]``.
-
-    Example:
-        >>> from nightjar.clients import ClientConfig
-        >>> AnthropicMessagesClient(ClientConfig(api_base_url="http://localhost:8000/v1")).client.max_retries
-        0
     """
 
     def setup_client(self, config: ClientConfig) -> AsyncAnthropic:
         """Makes the SDK client, with its own retries off."""
         return setup_anthropic_client(config)
 
-    async def close(self) -> None:
-        """Closes the connections."""
-        await self.client.close()
+    async def send(self, arguments: dict[str, Any]) -> AnthropicMessage:
+        """Calls ``/v1/messages`` once."""
+        response: AnthropicMessage = await call_sdk(self.client.messages.create, arguments)
+        return response
 
     async def to_native_prompt(self, messages: Messages) -> tuple[AnthropicMessages, dict[str, Any]]:
         """Returns the messages as Anthropic writes them, and ``system``, the text of the system messages."""
         contents = (message.content for message in messages if isinstance(message.content, list))
         if any(field_of(part, "type") == "input_audio" for content in contents for part in content):
             self.warn_once("Anthropic's protocol takes no audio: '[audio]' stands in its place")
-        prompt, system = native_prompt(messages)
+        prompt, system = _native_prompt(messages)
         return prompt, {"system": system}
 
     async def to_native_tool(self, tool: Tool) -> AnthropicTool:
         """Returns a tool as Anthropic writes it."""
         return {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
 
-    async def get_native_response(
-        self,
-        prompt: AnthropicMessages,
-        model: str,
-        sampling_args: SamplingArgs,
-        tools: list[AnthropicTool] | None = None,
-        **kwargs: Any,
-    ) -> AnthropicMessage:
-        """Calls ``/v1/messages`` once.
+    def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Returns the arguments of one request, as the SDK's ``create`` takes them.
 
         ``stop`` becomes ``stop_sequences``; ``n`` is left out, as there is always one answer. ``max_tokens`` is 4,096
         where it is not set, with a warning.
-
-        Raises:
-            OverlongPromptError: the endpoint says that the prompt is too long.
-            InvalidModelResponseError: the answer is not a message.
-            anthropic.AnthropicError: anything else, as the SDK raises it.
         """
-        arguments = self._arguments(call_arguments(sampling_args, kwargs))
-        if tools:
-            arguments["tools"] = tools
-        with provider_errors(model):
-            response: AnthropicMessage = await call_sdk(
-                self.client.messages.create, {"model": model, "messages": prompt, **arguments}
-            )
-            return response
-
-    def _arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Returns sampling arguments in Anthropic's words."""
         if not arguments.get("system"):
             arguments.pop("system", None)
         arguments.pop("n", None)
@@ -158,7 +151,7 @@ class AnthropicMessagesClient(Client[AsyncAnthropic, AnthropicMessages, Anthropi
             id=text_of(response, "id"),
             created=int(time.time()),
             model=text_of(response, "model"),
-            usage=_usage(field_of(response, "usage")),
+            usage=usage_of(response),
             message=ResponseMessage(
                 **_said(response.content),
                 finish_reason=finish_reason,
@@ -207,17 +200,117 @@ def _tool_call(block: Any) -> ToolCall:
     return ToolCall(id=field_of(block, "id"), name=field_of(block, "name"), arguments=arguments)
 
 
-def _usage(usage: Any) -> Usage | None:
-    """Returns the tokens; those that were read from a cache or written to one are part of the prompt."""
-    if usage is None:
+def _native_prompt(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], str]:
+    """Returns the conversation without its system messages, and these as one text."""
+    system: list[str] = []
+    prompt: list[dict[str, Any]] = []
+    results: list[Block] | None = None
+    for message in messages:
+        if message.role == "system":
+            system.append(_plain_text(message.content))
+        elif message.role == "tool":
+            if results is None:
+                results = []
+                prompt.append({"role": "user", "content": results})
+            results.append(_tool_result(message))
+        else:
+            results = None
+            prompt += _turn(message)
+    return prompt, "\n\n".join(system)
+
+
+def _turn(message: Any) -> list[dict[str, Any]]:
+    """Returns a turn as a list of one message; an empty list for a model's turn without anything in it."""
+    if message.role != "assistant":
+        return [{"role": "user", "content": _native_content(message.content)}]
+    content = _model_turn(message)
+    return [{"role": "assistant", "content": content}] if content else []
+
+
+def _model_turn(message: Any) -> str | list[Block]:
+    if kept := _kept_content(message):
+        return kept
+    thinking = [block for block in message.thinking_blocks or () if _is_whole_thinking(block)]
+    if not (thinking or message.tool_calls):
+        return message.content if isinstance(message.content, str) else _plain_text(message.content)
+    texts = [{"type": "text", "text": text} for text in _texts(message.content)]
+    calls = [
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": _arguments(call.arguments)}
+        for call in message.tool_calls or ()
+    ]
+    return [*thinking, *texts, *calls]
+
+
+def _kept_content(message: Any) -> list[Block] | None:
+    """Returns what the model said as it came; None where the environment has changed the message since."""
+    kept: list[Block] | None = (message.model_extra or {}).get(ANTHROPIC_CONTENT_FIELD)
+    if not kept:
         return None
-    prompt = sum(
-        count_of(usage, name) for name in ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-    )
-    completion = count_of(usage, "output_tokens")
-    return Usage(
-        prompt_tokens=prompt,
-        reasoning_tokens=count_of(field_of(usage, "output_tokens_details"), "thinking_tokens"),
-        completion_tokens=completion,
-        total_tokens=prompt + completion,
-    )
+    said = "".join(block["text"] for block in kept if block["type"] == "text")
+    calls = [block["id"] for block in kept if block["type"] == "tool_use"]
+    is_unchanged = said == content_text(message.content) and calls == [call.id for call in message.tool_calls or ()]
+    return kept if is_unchanged else None
+
+
+def _is_whole_thinking(block: Any) -> bool:
+    """Says whether a block can be sent back: thinking with its signature, even without its text; or hidden thinking."""
+    kind = field_of(block, "type")
+    if kind == "thinking":
+        return isinstance(field_of(block, "thinking"), str) and bool(field_of(block, "signature"))
+    return bool(kind == "redacted_thinking" and field_of(block, "data"))
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    """Reads a tool call's arguments; the protocol takes objects only, so that anything else is put into one."""
+    try:
+        arguments = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        arguments = None
+    return arguments if isinstance(arguments, dict) else {_NO_OBJECT: text}
+
+
+def _tool_result(message: Any) -> Block:
+    content = _native_content(message.content)
+    if not isinstance(content, str) and all(block["type"] == "text" for block in content):
+        content = " ".join(block["text"] for block in content)
+    return {"type": "tool_result", "tool_use_id": message.tool_call_id, "content": content}
+
+
+def _native_content(content: Any) -> str | list[Block]:
+    return content if isinstance(content, str) else _blocks(content)
+
+
+def _blocks(content: Any) -> list[Block]:
+    """Returns a content as blocks; empty texts are left out, as the API refuses them."""
+    if content is None or isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    blocks = [_block(dump_message(part)) for part in content]
+    return [block for block in blocks if block.get("text") != ""]
+
+
+def _block(part: dict[str, Any]) -> Block:
+    kind = part.get("type")
+    if kind == "image_url":
+        return {"type": "image", "source": _image_source(part["image_url"]["url"])}
+    if kind == "input_audio":
+        return {"type": "text", "text": _AUDIO}
+    return part
+
+
+def _image_source(url: str) -> dict[str, Any]:
+    if not url.startswith("data:"):
+        return {"type": "url", "url": url}
+    head, _, data = url.removeprefix("data:").partition(",")
+    media_type, *flags = head.split(";")
+    if "base64" not in flags:
+        data = base64.b64encode(unquote_to_bytes(data)).decode()
+    return {"type": "base64", "media_type": media_type or _DEFAULT_MEDIA_TYPE, "data": data}
+
+
+def _plain_text(content: Any) -> str:
+    return " ".join(_texts(content))
+
+
+def _texts(content: Any) -> list[str]:
+    """Returns the texts of a content, with a word in the place of what is no text: ``[image]``."""
+    return [block["text"] if block["type"] == "text" else f"[{block['type']}]" for block in _blocks(content)]

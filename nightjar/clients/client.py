@@ -8,11 +8,12 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from nightjar.clients.config import ClientConfig
+from nightjar.clients.credentials import key_hidden
 from nightjar.clients.event_loops import disconnect_with_loop
-from nightjar.clients.provider_errors import has_rejected_credentials, key_hidden
+from nightjar.clients.failures import has_rejected_credentials
 from nightjar.errors import Error, InvalidModelResponseError, ModelError
 from nightjar.messages import Messages, Response, Tool
 from nightjar.rollout.state import SamplingArgs
@@ -34,7 +35,6 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
 
     Attributes:
         config: the configuration; None where an SDK client was given.
-        client: the SDK client.
         logger: named after the class.
 
     Example:
@@ -149,25 +149,19 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
         """
         with key_hidden(self._client):
             try:
-                return await self._ask(prompt, model, sampling_args, tools, **kwargs)
+                if self.config is None:
+                    await disconnect_with_loop(self._client)
+                if headers := self.headers_from_state(kwargs.get("state")):
+                    kwargs["extra_headers"] = {**headers, **(kwargs.get("extra_headers") or {})}
+                native_prompt, extra = await self.to_native_prompt(prompt)
+                asked = native_prompt, model, sampling_args, await self.to_native_tools(tools)
+                return await self._read(await self.get_native_response(*asked, **extra, **kwargs))
             except Error:
                 raise
             except Exception as error:
                 if has_rejected_credentials(error):
                     raise
                 raise ModelError(f"Model {model!r}: {error}") from error
-
-    async def _ask(
-        self, prompt: Messages, model: str, sampling_args: SamplingArgs, tools: list[Tool] | None, **kwargs: Any
-    ) -> Response:
-        if self.config is None:
-            await disconnect_with_loop(self._client)
-        if headers := self.headers_from_state(kwargs.get("state")):
-            kwargs["extra_headers"] = {**headers, **(kwargs.get("extra_headers") or {})}
-        native_prompt, extra = await self.to_native_prompt(prompt)
-        native_tools = await self.to_native_tools(tools)
-        native = await self.get_native_response(native_prompt, model, sampling_args, native_tools, **extra, **kwargs)
-        return await self._read(native)
 
     async def _read(self, native: ResponseT) -> Response:
         try:
@@ -177,3 +171,6 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
             raise
         except Exception as error:  # servers send what no protocol has
             raise InvalidModelResponseError(f"the endpoint sent an answer of another shape: {error}") from error
+
+
+AnyClient: TypeAlias = Client[Any, Any, Any, Any]

@@ -28,12 +28,7 @@ BaseUrl = Annotated[str, AfterValidator(_check_url)]
 
 
 class EndpointClientConfig(BaseModel):
-    """One replica of an endpoint. What is not set here is that of the ``ClientConfig`` around it.
-
-    Example:
-        >>> EndpointClientConfig(api_base_url="http://localhost:8001/v1/").api_base_url
-        'http://localhost:8001/v1'
-    """
+    """One replica of an endpoint. What is not set here is that of the ``ClientConfig`` around it."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -42,7 +37,6 @@ class EndpointClientConfig(BaseModel):
     api_key_var: str = "PRIME_API_KEY"
     """The environment variable that holds the key. The key itself is never stored."""
     api_base_url: BaseUrl = "https://api.pinference.ai/api/v1"
-    """Where requests go, without the route (``/chat/completions``)."""
     timeout: float = Field(default=3600.0, gt=0)
     """Seconds for one request, from sending to the last byte of the answer."""
     connect_timeout: float = Field(default=5.0, gt=0)
@@ -76,11 +70,6 @@ class ClientConfig(EndpointClientConfig):
 
     The fields from ``renderer`` on are accepted because programs for verifiers pass them. They steer its client that
     makes token ids on this machine, which Nightjar does not have; no other client reads them, there or here.
-
-    Example:
-        >>> config = ClientConfig(api_base_url="http://localhost:8000/v1", client_type="openai_responses")
-        >>> config.client_type, config.timeout
-        ('openai_responses', 3600.0)
     """
 
     client_type: ClientType = "openai_chat_completions"
@@ -90,19 +79,12 @@ class ClientConfig(EndpointClientConfig):
     extra_headers_from_state: dict[str, str] = Field(default_factory=dict)
     """HTTP header to state field: the value is read from the state of the rollout at each request."""
     renderer: str = "auto"
-    """Without effect."""
     renderer_model_name: str | None = None
-    """Without effect."""
     renderer_pool_size: int | None = None
-    """Without effect."""
     tool_parser: str | None = None
-    """Without effect."""
     reasoning_parser: str | None = None
-    """Without effect."""
     preserve_all_thinking: bool = False
-    """Without effect."""
     preserve_thinking_between_tool_calls: bool = False
-    """Without effect."""
 
     @field_validator("endpoint_configs", mode="before")
     @classmethod

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from nightjar.clients.config import EndpointClientConfig
-from nightjar.errors import ConfigError, MissingKeyError
+from nightjar.errors import ConfigError, MissingKeyError, error_chain
 
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 NO_KEY = "EMPTY"
@@ -110,3 +110,28 @@ def ensure_keys(keys: Iterable[str]) -> None:
     missing = [key for key in keys if not os.environ.get(key)]
     if missing:
         raise MissingKeyError(missing)
+
+
+class key_hidden:  # noqa: N801 - used like a function; as a generator it would cost each request a microsecond
+    """Takes the key of an SDK client that the user made out of what errors and their causes say: servers echo it."""
+
+    __slots__ = ("_sdk_client",)
+
+    def __init__(self, sdk_client: Any) -> None:
+        self._sdk_client = sdk_client
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, Exception):
+            key = getattr(self._sdk_client, "api_key", None)
+            if isinstance(key, str) and len(key) >= DISTINCTIVE_KEY_LENGTH:
+                _hide(key, error)
+
+
+def _hide(key: str, error: Exception) -> None:
+    for cause in error_chain(error):
+        cause.args = tuple(arg.replace(key, HIDDEN_KEY) if isinstance(arg, str) else arg for arg in cause.args)
+        if isinstance(message := getattr(cause, "message", None), str):
+            cause.message = message.replace(key, HIDDEN_KEY)  # type: ignore[attr-defined]  # of the SDK's errors

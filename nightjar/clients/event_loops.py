@@ -77,10 +77,5 @@ async def disconnect_with_loop(sdk_client: Any) -> None:
     if not closings:
         return
     if http not in _of_sdk_clients:
-        _of_sdk_clients[http] = PerLoop(lambda: None, lambda _: _all(closings))
+        _of_sdk_clients[http] = PerLoop(lambda: None, lambda _: asyncio.gather(*(close() for close in closings)))
     await _of_sdk_clients[http].get()
-
-
-async def _all(closings: list[Callable[[], Awaitable[None]]]) -> None:
-    for close in closings:
-        await close()

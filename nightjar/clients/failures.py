@@ -1,12 +1,18 @@
-"""What an error means for the run: try again, ask for less at once, or stop."""
+"""What an error means: which of Nightjar's errors it is, and whether to try again, ask for less at once, or stop.
+
+The SDKs of OpenAI and Anthropic are made by the same generator: their errors have the same class names, a
+``status_code``, a ``message`` and the ``response``. So nothing here needs to import an SDK.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from nightjar.errors import (
+    Error,
     InfraError,
     InvalidModelResponseError,
     ModelError,
@@ -21,6 +27,27 @@ _REFUSAL_STATUSES = frozenset({401, 403})
 _CONNECTION_ERRORS = frozenset({"APIConnectionError", "ConnectionTimeoutError", "ConnectTimeout"})
 _REFUSED_SANDBOX = "SandboxRefusedError"  # this machine cannot make any
 _SDK_TIMEOUT = "APITimeoutError"
+_REJECTED_CREDENTIALS = frozenset({"AuthenticationError", "PermissionDeniedError"})
+_UNREADABLE_ANSWER = "APIResponseValidationError"
+_OVERLONG_STATUSES = frozenset({400, 413})
+
+OVERLONG_PHRASES = (
+    "exceed the configured limit",
+    "exceeds the configured limit",
+    "exceeded model",
+    "prompt_too_long",
+    "prompt is too long",
+    "input is too long",
+    "context length",
+    "context_length_exceeded",
+    "maximum context",
+    "maximum model length",
+    "exceed context limit",
+    "exceeds context limit",
+    "exceeds the context window",
+    "too many total text bytes",
+)
+"""How providers say that a prompt is too long, in lower case; the protocols have no code for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +76,7 @@ class Failure:
 def classify(error: BaseException) -> Failure:
     """Says how to treat an error, from its class and its causes.
 
-    SDK errors are known by ``status_code`` and class name, so that no SDK has to be imported here. An error that has
-    ``is_repeated`` set, or was caused by one that has, was tried often enough.
+    One that has ``is_repeated`` set, or was caused by one that has, was tried often enough.
     """
     failure = _classify(error)
     is_repeated = any(getattr(cause, "is_repeated", False) for cause in error_chain(error))
@@ -96,3 +122,30 @@ def _retry_after(headers: Mapping[str, Any]) -> float | None:
         return max(0.0, float(headers["retry-after"]))
     except (KeyError, TypeError, ValueError):
         return None
+
+
+def has_rejected_credentials(error: BaseException) -> bool:
+    """Says whether the endpoint does not accept the key: no further request can succeed."""
+    return type(error).__name__ in _REJECTED_CREDENTIALS
+
+
+def named_error(error: Exception, model: str) -> Error | None:
+    """Returns the error of Nightjar that an SDK's error is: an answer that cannot be read, or an overlong prompt."""
+    if isinstance(error, json.JSONDecodeError):
+        return InvalidModelResponseError(f"Model {model!r} answered with what is no JSON: {error}")
+    if type(error).__name__ == _UNREADABLE_ANSWER:
+        return InvalidModelResponseError(f"Model {model!r} answered {_message(error)}")
+    if _says_overlong(error):
+        return OverlongPromptError(f"Model {model!r}: {_message(error)}")
+    return None
+
+
+def _says_overlong(error: Any) -> bool:
+    if getattr(error, "status_code", None) not in _OVERLONG_STATUSES:
+        return False
+    text = f"{_message(error)} {getattr(getattr(error, 'response', None), 'text', '')}".lower()
+    return any(phrase in text for phrase in OVERLONG_PHRASES)
+
+
+def _message(error: Any) -> str:
+    return str(getattr(error, "message", error))

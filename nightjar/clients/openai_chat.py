@@ -5,22 +5,11 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from openai.types.chat import ChatCompletion
-from pydantic import BaseModel
 
-from nightjar.clients.answers import chat_tokens, field_of, reasoning_of, usage_of
-from nightjar.clients.openai_client import OpenAIClient
-from nightjar.clients.sdk_calls import call_arguments
+from nightjar.clients.answers import field_of, reasoning_of, tokens_of, usage_of
+from nightjar.clients.openai_client import OpenAIClient, native_function
 from nightjar.errors import EmptyModelResponseError, InvalidModelResponseError
-from nightjar.messages import (
-    Message,
-    Messages,
-    Response,
-    ResponseMessage,
-    Tool,
-    ToolCall,
-    content_text,
-)
-from nightjar.rollout.state import SamplingArgs
+from nightjar.messages import Message, Messages, Response, ResponseMessage, Tool, ToolCall, content_text, dump_messages
 
 OpenAIChatMessage: TypeAlias = dict[str, Any]
 OpenAIChatMessages: TypeAlias = list[OpenAIChatMessage]
@@ -32,13 +21,9 @@ _FINISH_REASONS = frozenset({"stop", "length", "tool_calls"})
 
 
 class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, OpenAIChatResponse, OpenAITool]):
-    """Asks an endpoint for chat completions, through the official SDK.
+    """Asks an endpoint for chat completions, through the official SDK."""
 
-    Example:
-        >>> from nightjar.clients import ClientConfig
-        >>> OpenAIChatCompletionsClient(ClientConfig(api_base_url="http://localhost:8000/v1")).client.max_retries
-        0
-    """
+    route, answer_type = "/chat/completions", ChatCompletion
 
     async def to_native_prompt(self, messages: Messages) -> tuple[OpenAIChatMessages, dict[str, Any]]:
         """Returns the messages as OpenAI writes them."""
@@ -46,36 +31,19 @@ class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, OpenAIChatRes
 
     async def to_native_tool(self, tool: Tool) -> OpenAITool:
         """Returns a tool as OpenAI writes it."""
-        function: dict[str, Any] = {
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": tool.parameters,
-        }
-        if tool.strict is not None:
-            function["strict"] = tool.strict
-        return {"type": "function", "function": function}
+        return {"type": "function", "function": native_function(tool)}
 
-    async def get_native_response(
-        self,
-        prompt: OpenAIChatMessages,
-        model: str,
-        sampling_args: SamplingArgs,
-        tools: list[OpenAITool] | None = None,
-        **kwargs: Any,
-    ) -> OpenAIChatResponse:
-        """Calls ``/chat/completions`` once.
+    def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Returns the arguments of one request, as the SDK's ``create`` takes them.
 
         ``max_tokens`` is sent under its name of today, ``max_completion_tokens``. Where the prompt has audio,
         text is asked for, unless ``modalities`` says otherwise.
-
-        Raises:
-            OverlongPromptError: the endpoint says that the prompt is too long.
-            InvalidModelResponseError: the answer is not a chat completion.
-            openai.OpenAIError: anything else, as the SDK raises it.
         """
-        arguments = chat_arguments(prompt, model, sampling_args, tools, kwargs)
-        response: ChatCompletion = await self.create("/chat/completions", ChatCompletion, arguments)
-        return response
+        if "max_tokens" in arguments:
+            arguments["max_completion_tokens"] = arguments.pop("max_tokens")
+        if "modalities" not in arguments and has_part(arguments["messages"], "input_audio"):
+            arguments["modalities"] = ["text"]
+        return arguments
 
     async def raise_from_native_response(self, response: OpenAIChatResponse) -> None:
         """Raises where there is not exactly one choice, or nothing in it."""
@@ -83,8 +51,9 @@ class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, OpenAIChatRes
         message = field_of(choice, "message")
         if message is None:
             raise InvalidModelResponseError("the endpoint sent a choice without a message")
-        has_said = content_text(field_of(message, "content")) or field_of(message, "refusal")
-        if not (has_said or field_of(message, "tool_calls") or reasoning_of(message) or _was_cut(choice)):
+        has_said = content_text(field_of(message, "content")) or field_of(message, "refusal") or reasoning_of(message)
+        was_cut = field_of(choice, "finish_reason") == "length"  # another try would pay for the same
+        if not (has_said or field_of(message, "tool_calls") or was_cut):
             raise EmptyModelResponseError("the endpoint sent no text, reasoning or tool call")
 
     async def from_native_response(self, response: OpenAIChatResponse) -> Response:
@@ -102,27 +71,9 @@ class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, OpenAIChatRes
                 tool_calls=_tool_calls(message),
                 finish_reason=finish_reason if finish_reason in _FINISH_REASONS else None,
                 is_truncated=finish_reason == "length",
-                tokens=chat_tokens(response),
+                tokens=tokens_of(response),
             ),
         )
-
-
-def chat_arguments(
-    prompt: OpenAIChatMessages,
-    model: str,
-    sampling_args: SamplingArgs,
-    tools: list[OpenAITool] | None,
-    further: dict[str, Any],
-) -> dict[str, Any]:
-    """Returns the arguments of one request, as the SDK's ``create`` takes them."""
-    arguments = call_arguments(sampling_args, further)
-    if "max_tokens" in arguments:
-        arguments["max_completion_tokens"] = arguments.pop("max_tokens")
-    if "modalities" not in arguments and has_part(prompt, "input_audio"):
-        arguments["modalities"] = ["text"]
-    if tools:
-        arguments["tools"] = tools
-    return {"model": model, "messages": prompt, **arguments}
 
 
 def has_part(prompt: OpenAIChatMessages, *kinds: str) -> bool:
@@ -145,11 +96,6 @@ def only_choice(response: Any) -> Any:
     raise InvalidModelResponseError(f"expected one choice, found {found}" + (f": {said}" if said else ""))
 
 
-def _was_cut(choice: Any) -> bool:
-    """Says whether all tokens went elsewhere, so that another try would pay for the same."""
-    return bool(field_of(choice, "finish_reason") == "length")
-
-
 def _native_message(message: Message | dict[str, Any]) -> OpenAIChatMessage:
     """Returns a message as OpenAI writes it.
 
@@ -164,35 +110,24 @@ def _native_message(message: Message | dict[str, Any]) -> OpenAIChatMessage:
     else:
         native = fields.copy()
         if type(native["content"]) is not str:
-            native["content"] = _native_content(native["content"])
+            native["content"] = dump_messages(native["content"])
         if native["role"] == "text":
             native["role"] = "user"
-    if message.__pydantic_extra__:
-        native.update(_native_extra(message.__pydantic_extra__))
+    for name, value in (message.__pydantic_extra__ or {}).items():
+        if value is not None and name not in _OF_OTHER_PROTOCOLS:
+            native[name] = value
     return native
 
 
 def _native_assistant(fields: dict[str, Any]) -> OpenAIChatMessage:
     native: dict[str, Any] = {"role": "assistant"}
     if fields["content"] is not None:
-        native["content"] = _native_content(fields["content"])
+        native["content"] = dump_messages(fields["content"])
     if fields["reasoning_content"] is not None:
         native["reasoning_content"] = fields["reasoning_content"]
     if fields["tool_calls"]:
         native["tool_calls"] = [_native_tool_call(call) for call in fields["tool_calls"]]
     return native
-
-
-def _native_extra(extra: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in extra.items() if name not in _OF_OTHER_PROTOCOLS and value is not None}
-
-
-def _native_content(content: Any) -> Any:
-    return [_native_part(part) for part in content] if isinstance(content, list) else content
-
-
-def _native_part(part: Any) -> Any:
-    return part.model_dump(exclude_none=True) if isinstance(part, BaseModel) else part
 
 
 def _native_tool_call(call: ToolCall) -> dict[str, Any]:

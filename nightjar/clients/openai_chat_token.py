@@ -19,10 +19,8 @@ from nightjar.clients.openai_chat import (
     OpenAIChatMessages,
     OpenAIChatResponse,
     OpenAITool,
-    chat_arguments,
     has_part,
 )
-from nightjar.clients.provider_errors import provider_errors
 from nightjar.rollout.state import SamplingArgs
 
 
@@ -72,24 +70,18 @@ class OpenAIChatCompletionsTokenClient(OpenAIChatCompletionsClient):
         tools: list[OpenAITool] | None = None,
         **kwargs: Any,
     ) -> OpenAIChatResponse:
-        """Calls ``/chat/completions/tokens`` once where the prompt's ids are known, else ``/chat/completions``.
-
-        Raises:
-            OverlongPromptError: the endpoint says that the prompt is too long.
-            InvalidModelResponseError: the answer is not a chat completion.
-            openai.OpenAIError: anything else, as the SDK raises it.
-        """
+        """Calls ``/chat/completions/tokens`` once where the prompt's ids are known, else ``/chat/completions``."""
         extra_body = {**(sampling_args.get("extra_body") or {}), "return_token_ids": True}
         sampling_args = {**sampling_args, "logprobs": True, "extra_body": extra_body}
         prompt_ids = await self._known_prompt_ids(kwargs.get("state"), prompt, tools)
-        if prompt_ids is None:
-            return await super().get_native_response(prompt, model, sampling_args, tools, **kwargs)
-        arguments = chat_arguments(prompt, model, sampling_args, tools, kwargs)
-        with provider_errors(model):
-            response: ChatCompletion = await self.post(
-                "/chat/completions/tokens", ChatCompletion, {**arguments, "tokens": prompt_ids}
-            )
-            return response
+        return await super().get_native_response(prompt, model, sampling_args, tools, tokens=prompt_ids, **kwargs)
+
+    async def send(self, arguments: dict[str, Any]) -> OpenAIChatResponse:
+        """Asks once, with the prompt's ids where ``tokens`` has them."""
+        if "tokens" not in arguments:
+            return await super().send(arguments)
+        response: ChatCompletion = await self.post("/chat/completions/tokens", ChatCompletion, arguments)
+        return response
 
     async def _known_prompt_ids(
         self, state: Any, prompt: OpenAIChatMessages, tools: list[OpenAITool] | None

@@ -6,18 +6,15 @@ from typing import Any, NoReturn, TypeAlias
 
 from openai.types import Completion
 
-from nightjar.clients.answers import field_of, text_of, text_tokens, usage_of
+from nightjar.clients.answers import field_of, text_of, tokens_of, usage_of
 from nightjar.clients.openai_chat import only_choice
 from nightjar.clients.openai_client import OpenAIClient
-from nightjar.clients.sdk_calls import call_arguments
 from nightjar.errors import ConfigError, EmptyModelResponseError
 from nightjar.messages import Messages, Response, ResponseMessage, Tool, content_text
-from nightjar.rollout.state import SamplingArgs
 
 OpenAITextMessages: TypeAlias = str
 OpenAITextResponse: TypeAlias = Completion
 
-_BETWEEN_MESSAGES = "\n\n"
 _CHOOSE_ANOTHER = "Use the client type 'openai_chat_completions'."
 
 
@@ -25,12 +22,9 @@ class OpenAICompletionsClient(OpenAIClient[OpenAITextMessages, OpenAITextRespons
     """Asks an endpoint to continue a text, through the official SDK.
 
     The texts of all messages are joined by an empty line, whatever their roles.
-
-    Example:
-        >>> from nightjar.clients import ClientConfig
-        >>> OpenAICompletionsClient(ClientConfig(api_base_url="http://localhost:8000/v1")).client.max_retries
-        0
     """
+
+    route, answer_type, prompt_field = "/completions", Completion, "prompt"
 
     async def to_native_prompt(self, messages: Messages) -> tuple[OpenAITextMessages, dict[str, Any]]:
         """Returns the text of all messages.
@@ -40,10 +34,9 @@ class OpenAICompletionsClient(OpenAIClient[OpenAITextMessages, OpenAITextRespons
         """
         for message in messages:
             for part in message.content if isinstance(message.content, list) else ():
-                if field_of(part, "type") != "text":
-                    kind = field_of(part, "type")
+                if (kind := field_of(part, "type")) != "text":
                     raise ConfigError(f"Text completions take text only, found a part {kind!r}. {_CHOOSE_ANOTHER}")
-        return _BETWEEN_MESSAGES.join(content_text(message.content) for message in messages), {}
+        return "\n\n".join(content_text(message.content) for message in messages), {}
 
     async def to_native_tool(self, tool: Tool) -> NoReturn:
         """Refuses the tool: the protocol has none.
@@ -53,31 +46,17 @@ class OpenAICompletionsClient(OpenAIClient[OpenAITextMessages, OpenAITextRespons
         """
         raise ConfigError(f"Text completions take no tools, found {tool.name!r}. {_CHOOSE_ANOTHER}")
 
-    async def get_native_response(
-        self,
-        prompt: OpenAITextMessages,
-        model: str,
-        sampling_args: SamplingArgs,
-        tools: list[None] | None = None,
-        **kwargs: Any,
-    ) -> OpenAITextResponse:
-        """Calls ``/completions`` once.
+    def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Returns the arguments of one request, as the SDK's ``create`` takes them.
 
         Raises:
             ConfigError: there are tools.
-            OverlongPromptError: the endpoint says that the prompt is too long.
-            InvalidModelResponseError: the answer is not a completion.
-            openai.OpenAIError: anything else, as the SDK raises it.
         """
-        if tools:
+        if "tools" in arguments:
             raise ConfigError(f"Text completions take no tools. {_CHOOSE_ANOTHER}")
-        arguments = call_arguments(sampling_args, kwargs)
         if "max_completion_tokens" in arguments:
             arguments.setdefault("max_tokens", arguments.pop("max_completion_tokens"))
-        response: Completion = await self.create(
-            "/completions", Completion, {"model": model, "prompt": prompt, **arguments}
-        )
-        return response
+        return arguments
 
     async def raise_from_native_response(self, response: OpenAITextResponse) -> None:
         """Raises where there is not exactly one choice, or no text in it."""
@@ -98,6 +77,6 @@ class OpenAICompletionsClient(OpenAIClient[OpenAITextMessages, OpenAITextRespons
                 content=choice.text,
                 finish_reason=finish_reason if finish_reason in {"stop", "length"} else None,
                 is_truncated=finish_reason == "length",
-                tokens=text_tokens(response),
+                tokens=tokens_of(response),
             ),
         )

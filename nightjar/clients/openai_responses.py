@@ -7,19 +7,16 @@ was.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from openai.types.responses import Response as NativeResponse
-from pydantic import BaseModel
 
 from nightjar.clients.answers import count_of, field_of, text_of, usage_of
-from nightjar.clients.openai_client import OpenAIClient
-from nightjar.clients.sdk_calls import call_arguments
+from nightjar.clients.openai_client import OpenAIClient, native_function
 from nightjar.errors import ConfigError, EmptyModelResponseError, InvalidModelResponseError
 from nightjar.messages import (
     FinishReason,
-    Message,
     Messages,
     Response,
     ResponseMessage,
@@ -28,7 +25,6 @@ from nightjar.messages import (
     content_text,
     dump_message,
 )
-from nightjar.rollout.state import SamplingArgs
 
 OpenAIResponsesInput: TypeAlias = list[dict[str, Any]]
 OpenAIResponsesTool: TypeAlias = dict[str, Any]
@@ -46,12 +42,9 @@ class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, NativeResponse, O
     What the model put out is kept as it came, in ``message.openai_responses_output``, and is sent back like that in the
     next turn, reasoning included. For that an endpoint that stores nothing (``store: false``) must be asked to
     ``include`` ``reasoning.encrypted_content``.
-
-    Example:
-        >>> from nightjar.clients import ClientConfig
-        >>> OpenAIResponsesClient(ClientConfig(api_base_url="http://localhost:8000/v1")).client.max_retries
-        0
     """
+
+    route, answer_type, prompt_field = "/responses", NativeResponse, "input"
 
     async def to_native_prompt(self, messages: Messages) -> tuple[OpenAIResponsesInput, dict[str, Any]]:
         """Returns the messages as items of the protocol.
@@ -59,43 +52,33 @@ class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, NativeResponse, O
         Raises:
             ConfigError: there is audio, which the protocol does not take.
         """
-        return [item for message in messages for item in native_items(message)], {}
+        return [item for message in messages for item in _ITEMS[message.role](message)], {}
 
     async def to_native_tool(self, tool: Tool) -> OpenAIResponsesTool:
         """Returns a tool as the protocol writes it."""
-        native: OpenAIResponsesTool = {
-            "type": "function",
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": tool.parameters,
-        }
-        return native if tool.strict is None else {**native, "strict": tool.strict}
+        return {"type": "function", **native_function(tool)}
 
-    async def get_native_response(
-        self,
-        prompt: OpenAIResponsesInput,
-        model: str,
-        sampling_args: SamplingArgs,
-        tools: list[OpenAIResponsesTool] | None = None,
-        **kwargs: Any,
-    ) -> NativeResponse:
-        """Calls ``/responses`` once.
+    def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Returns the arguments of one request, as the SDK's ``create`` takes them.
 
         ``max_tokens`` becomes ``max_output_tokens``, ``reasoning_effort`` becomes ``reasoning.effort``.
 
         Raises:
             ConfigError: several answers or stop sequences are asked for, which the protocol does not have.
-            OverlongPromptError: the endpoint says that the prompt is too long.
-            InvalidModelResponseError: the answer is not a response.
-            openai.OpenAIError: anything else, as the SDK raises it.
         """
-        arguments = _responses_arguments(call_arguments(sampling_args, kwargs))
-        if tools:
-            arguments["tools"] = tools
-        response: NativeResponse = await self.create(
-            "/responses", NativeResponse, {"model": model, "input": prompt, **arguments}
-        )
-        return response
+        if arguments.pop("n", 1) != 1:
+            raise ConfigError(
+                "The Responses API gives one answer to a request: leave 'n' out of the sampling arguments."
+            )
+        if arguments.pop("stop", None):
+            raise ConfigError("The Responses API has no stop sequences: leave 'stop' out of the sampling arguments.")
+        limits = [arguments.pop(name) for name in _TOKEN_LIMITS if name in arguments]
+        if limits:
+            arguments["max_output_tokens"] = limits[0]
+        if effort := arguments.pop("reasoning_effort", None):
+            arguments["reasoning"] = {"effort": effort, **(arguments.get("reasoning") or {})}
+        arguments.pop("modalities", None)
+        return arguments
 
     async def raise_from_native_response(self, response: NativeResponse) -> None:
         """Raises where the endpoint names an error, or where there is neither text, reasoning nor a tool call."""
@@ -128,21 +111,6 @@ class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, NativeResponse, O
         )
 
 
-def _responses_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Returns sampling arguments in the protocol's words."""
-    if arguments.pop("n", 1) != 1:
-        raise ConfigError("The Responses API gives one answer to a request: leave 'n' out of the sampling arguments.")
-    if arguments.pop("stop", None):
-        raise ConfigError("The Responses API has no stop sequences: leave 'stop' out of the sampling arguments.")
-    limits = [arguments.pop(name) for name in _TOKEN_LIMITS if name in arguments]
-    if limits:
-        arguments["max_output_tokens"] = limits[0]
-    if effort := arguments.pop("reasoning_effort", None):
-        arguments["reasoning"] = {"effort": effort, **(arguments.get("reasoning") or {})}
-    arguments.pop("modalities", None)
-    return arguments
-
-
 def _text(items: Any) -> str | None:
     parts = [part for item in items if field_of(item, "type") == "message" for part in field_of(item, "content") or ()]
     texts = [text_of(part, _SAID[kind]) for part in parts if (kind := field_of(part, "type")) in _SAID]
@@ -160,10 +128,10 @@ def _reasoning(items: Any) -> str | None:
 
 
 def _tool_calls(items: Any) -> list[ToolCall]:
-    calls = [item for item in items if field_of(item, "type") == "function_call"]
     return [
-        ToolCall(id=field_of(call, "call_id"), name=field_of(call, "name"), arguments=field_of(call, "arguments"))
-        for call in calls
+        ToolCall(id=field_of(item, "call_id"), name=field_of(item, "name"), arguments=field_of(item, "arguments"))
+        for item in items
+        if field_of(item, "type") == "function_call"
     ]
 
 
@@ -179,15 +147,6 @@ def _finish_reason(response: Any, *, has_calls: bool) -> FinishReason:
     if _is_cut(response):
         return "length"
     return "stop" if field_of(response, "status") == "completed" else None
-
-
-def native_items(message: Message) -> list[dict[str, Any]]:
-    """Returns the items that a message consists of.
-
-    Raises:
-        ConfigError: it has audio, which the protocol does not take.
-    """
-    return _ITEMS[message.role](message)
 
 
 def _said_items(message: Any) -> list[dict[str, Any]]:
@@ -207,12 +166,16 @@ def _model_turn(message: Any) -> list[dict[str, Any]]:
     text = content_text(message.content)
     calls = message.tool_calls or ()
     kept = (message.model_extra or {}).get(OPENAI_RESPONSES_OUTPUT_FIELD)
-    if kept and (_text(kept) or "") == text and _kept_calls(kept) == [(call.id, call.arguments) for call in calls]:
-        return [item.model_dump(exclude_none=True) if isinstance(item, BaseModel) else item for item in kept]
+    if kept and (_text(kept) or "") == text and _asked(_tool_calls(kept)) == _asked(calls):
+        return [dump_message(item) for item in kept]
     items: list[dict[str, Any]] = [{"type": "message", "role": "assistant", "content": text}] if text else []
     return items + [
         {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments} for call in calls
     ]
+
+
+def _asked(calls: Iterable[ToolCall]) -> list[tuple[str, str]]:
+    return [(call.id, call.arguments) for call in calls]
 
 
 _ITEMS: dict[str, Callable[[Any], list[dict[str, Any]]]] = {
@@ -224,17 +187,12 @@ _ITEMS: dict[str, Callable[[Any], list[dict[str, Any]]]] = {
 }
 
 
-def _kept_calls(items: list[Any]) -> list[tuple[Any, Any]]:
-    calls = [item for item in items if field_of(item, "type") == "function_call"]
-    return [(field_of(call, "call_id"), field_of(call, "arguments")) for call in calls]
-
-
 def _native_content(content: Any) -> Any:
     return [_native_part(part) for part in content] if isinstance(content, list) else content
 
 
 def _native_part(part: Any) -> dict[str, Any]:
-    raw: dict[str, Any] = part.model_dump(exclude_none=True) if isinstance(part, BaseModel) else part
+    raw: dict[str, Any] = dump_message(part)
     kind = raw.get("type")
     if kind == "text":
         return {"type": "input_text", "text": raw["text"]}

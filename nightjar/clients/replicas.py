@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
-from nightjar.clients.client import Client
+from nightjar.clients.client import AnyClient, Client
 from nightjar.clients.config import ClientConfig
 from nightjar.errors import ConfigError, Error, ModelError, OverlongPromptError
 from nightjar.messages import Messages, Response, Tool
@@ -22,8 +23,6 @@ REMEMBERED_GROUPS = 65_536
 
 _CONNECTION_ERROR = "APIConnectionError"  # a timeout is one, too
 _SERVER_ERROR = 500
-
-AnyClient = Client[Any, Any, Any, Any]
 
 
 class _Replica:
@@ -110,7 +109,7 @@ class ReplicaClient(Client[tuple[AnyClient, ...], Any, Any, Any]):
         self._is_per_rollout = is_per_rollout
         self._clock = clock
         self._groups: OrderedDict[Hashable, int] = OrderedDict()
-        self._next = 0
+        self._turns = itertools.cycle(range(len(self._replicas)))
 
     def setup_client(self, config: ClientConfig) -> tuple[AnyClient, ...]:
         """Refuses the configuration: the clients are given.
@@ -126,12 +125,7 @@ class ReplicaClient(Client[tuple[AnyClient, ...], Any, Any, Any]):
             await client.close()
 
     async def get_response(
-        self,
-        prompt: Messages,
-        model: str,
-        sampling_args: SamplingArgs,
-        tools: list[Tool] | None = None,
-        **kwargs: Any,
+        self, prompt: Messages, model: str, sampling_args: SamplingArgs, tools: list[Tool] | None = None, **kwargs: Any
     ) -> Response:
         """Asks the replica of the rollout's group once; arguments and errors are those of ``Client.get_response``."""
         replica = self._choose(kwargs.get("state"))
@@ -149,7 +143,7 @@ class ReplicaClient(Client[tuple[AnyClient, ...], Any, Any, Any]):
     def _choose(self, state: Mapping[str, Any] | None) -> _Replica:
         group = self._group_of(state)
         first = self._groups.get(group) if group is not None else None
-        chosen = self._open_from(self._take_turn() if first is None else first)
+        chosen = self._open_from(next(self._turns) if first is None else first)
         if group is not None:
             self._remember(group, chosen)
         return self._replicas[chosen]
@@ -159,11 +153,6 @@ class ReplicaClient(Client[tuple[AnyClient, ...], Any, Any, Any]):
         count, now = len(self._replicas), self._clock()
         around = ((first + step) % count for step in range(count))
         return next((position for position in around if self._replicas[position].is_open(now)), first)
-
-    def _take_turn(self) -> int:
-        position = self._next
-        self._next = (position + 1) % len(self._replicas)
-        return position
 
     def _remember(self, group: Hashable, position: int) -> None:
         self._groups[group] = position
@@ -205,8 +194,6 @@ class ReplicaClient(Client[tuple[AnyClient, ...], Any, Any, Any]):
 def _is_broken(error: BaseException) -> bool:
     """Says whether an error speaks against the replica, rather than against the request."""
     cause = error.__cause__ if isinstance(error, Error) else error
-    if cause is None:
-        return False
     status = getattr(cause, "status_code", None)
     if isinstance(status, int):
         return status >= _SERVER_ERROR

@@ -16,9 +16,8 @@ from nightjar.clients import ClientConfig, ClientType
 from nightjar.clients.config import BaseUrl
 from nightjar.config.endpoints import PROVIDERS
 from nightjar.errors import ConfigError
-from nightjar.packages import EvalDefaults, eval_defaults
+from nightjar.packages import ENVIRONMENTS_DIR, EvalDefaults, eval_defaults
 from nightjar.packages.defaults import ExampleCount, RolloutCount
-from nightjar.runs import ENVIRONMENTS_DIR
 
 T = TypeVar("T")
 _MAY_CHANGE = "a resume may change it"

@@ -132,6 +132,7 @@ class Engine:
         self._scoring = AdaptiveLimit(options.max_scoring)
         backlog = _BACKLOG_PER_PLACE * options.max_generating if options.is_interleaved else 0
         self._backlog = AdaptiveLimit(backlog)
+        self._failed: set[Key] = set()
         self._guard = FailureGuard(options.has_succeeded, max(50, 2 * options.max_generating))
         self._retrier = Retrier(options.retry, self._count_retry)
 
@@ -168,6 +169,7 @@ class Engine:
             while (group := await ready.get()) is not None:
                 await self._scoring.acquire()
                 tasks.create_task(self._score(group, ready))
+        ready.task_done()
 
     async def _start(self, group: Group, handover: _Handover, tasks: asyncio.TaskGroup) -> None:
         await handover.begin()
@@ -287,7 +289,13 @@ class Engine:
 
     def _count(self, states: Sequence[State]) -> None:
         for state in states:
+            key = key_of(state)
+            if key in self._failed:  # it is done again, after an outage
+                self._failed.remove(key)
+                self.progress.failed -= 1
+                self.progress.generated -= 1
             if state["error"] is not None:
+                self._failed.add(key)
                 self.progress.failed += 1
                 continue
             self.progress.scored += 1

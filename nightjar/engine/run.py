@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
@@ -66,7 +67,8 @@ class Run:
         self._queues: dict[int, GroupQueue] = {shard.number: asyncio.Queue() for shard in self.shards}
         self._started = {shard.number: asyncio.Event() for shard in self.shards}
         self._generated = {shard.number: asyncio.Event() for shard in self.shards}
-        self._tried: set[int] = set()
+        self._tries: Counter[int] = Counter()
+        self._taken_over: set[int] = set()
         self._count_what_is_done()
         _under_way.append(self)
 
@@ -119,12 +121,12 @@ class Run:
         for earlier in self.shards:
             if earlier.number < shard.number:
                 await self._started[earlier.number].wait()
-        await self._engine.has_room()
 
     async def generate(self, shard: Shard) -> int:
         """Generates what a shard owes; groups go on to scoring as they are done.
 
-        After an error it may be called again: what was finished is not generated twice.
+        After an outage it may be called again: what was finished is not generated twice, and what shards before it lost
+        in the outage is generated with it.
 
         Returns:
             How many groups there were.
@@ -135,9 +137,9 @@ class Run:
         """
         if not shard.owed:
             return 0
-        if shard.number in self._tried:
+        self._tries[shard.number] += 1
+        if self._tries[shard.number] > 1:
             await self._settle(shard)
-        self._tried.add(shard.number)
         await self.turn(shard)
         await self._engine.generate(self.owed(shard), self._queues[shard.number])
         self._generated[shard.number].set()
@@ -169,9 +171,18 @@ class Run:
 
     def owed(self, shard: Shard) -> Iterator[Group]:
         """Yields the groups that a shard owes; when the last has been taken, it is the next shard's turn."""
-        for example_id in shard.owed:
+        for example_id in (*self._lost_before(shard), *shard.owed):
             yield from self._plan.owed(self._opened.journal, example_id)
         self._started[shard.number].set()
+
+    def _lost_before(self, shard: Shard) -> list[int]:
+        """Returns the examples of shards that are generated which a shard that is tried again takes over."""
+        if self._tries[shard.number] == 1 or not self.is_interleaved:
+            return []
+        done = [each for each in self.shards[: shard.number] if self._generated[each.number].is_set()]
+        lost = [example_id for each in done for example_id in each.owed if example_id not in self._taken_over]
+        self._taken_over.update(lost)
+        return lost
 
     async def __aenter__(self) -> Self:
         """Is open already."""
@@ -190,7 +201,9 @@ class Run:
     async def _settle(self, shard: Shard) -> None:
         """Has what an earlier try handed over scored, so that the journal says what is owed; or owed again."""
         if self.is_interleaved:
-            await self._queues[shard.number].join()
+            for each in self.shards[: shard.number + 1]:
+                if each.owed:
+                    await self._queues[each.number].join()
         else:
             self._queues[shard.number] = asyncio.Queue()
         self._engine.forget_failures()

@@ -13,10 +13,9 @@ from nightjar.envs.multiturn import MultiTurnEnv, MultiTurnMonitorRubric
 from nightjar.envs.rollouts import EnvironmentRollouts
 from nightjar.envs.singleturn import SingleTurnEnv
 from nightjar.envs.teardown import tear_down
-from nightjar.envs.tools.metrics import ToolMonitorRubric
 from nightjar.envs.tools.schema import convert_func_to_tool_def, filter_signature, is_valid_tool_content_parts
 from nightjar.envs.tools.stateful_tool_env import StatefulToolEnv
-from nightjar.envs.tools.tool_env import ToolEnv
+from nightjar.envs.tools.tool_env import ToolEnv, ToolMonitorRubric
 from nightjar.packages import environment_commit, environment_version, environments_in, installed_environments
 
 __all__ = [

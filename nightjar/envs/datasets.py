@@ -18,17 +18,13 @@ logger = logging.getLogger(__name__)
 
 
 class EnvironmentDatasets:
-    """What an environment trains on and evaluates on.
+    """What an environment trains on and evaluates on; the arguments are those of ``Environment``.
 
-    Args:
-        dataset: rows to train on; None where there are none.
-        eval_dataset: rows to evaluate on; None where there are none.
-        system_prompt: put before every prompt that has none.
-        few_shot: messages between system prompt and question.
-
-    Raises:
-        ValueError: neither dataset is given.
+    Attributes:
+        train_examples: what is trained on; None where there is only an evaluation dataset.
     """
+
+    train_examples: Examples | None
 
     def __init__(self, dataset: Any, eval_dataset: Any, system_prompt: str | None, few_shot: Messages | None) -> None:
         if dataset is None and eval_dataset is None:
@@ -40,18 +36,17 @@ class EnvironmentDatasets:
 
     def set_system_prompt(self, system_prompt: str | None) -> None:
         """Puts another system prompt before every prompt that has none; None for none."""
-        self.system_prompt = system_prompt
-        self._set_messages_before()
+        self._set_messages_before(system_prompt, self.few_shot)
 
     def set_few_shot(self, few_shot: Messages | None) -> None:
         """Puts other messages between system prompt and question; None for none."""
-        self.few_shot = few_shot
-        self._set_messages_before()
+        self._set_messages_before(self.system_prompt, few_shot)
 
-    def _set_messages_before(self) -> None:
-        for examples in (self._train, self._eval):
+    def _set_messages_before(self, system_prompt: str | None, few_shot: Messages | None) -> None:
+        self.system_prompt, self.few_shot = system_prompt, few_shot
+        for examples in (self.train_examples, self._eval):
             if examples is not None:
-                examples.set_messages_before(self.system_prompt, self.few_shot)
+                examples.set_messages_before(system_prompt, few_shot)
 
     def _examples(self, dataset: Any) -> Examples | None:
         if dataset is None or isinstance(dataset, Examples):
@@ -61,12 +56,7 @@ class EnvironmentDatasets:
     @property
     def examples(self) -> Examples:
         """What is evaluated on: the evaluation dataset, or the only one there is."""
-        return cast("Examples", self._eval or self._train)
-
-    @property
-    def train_examples(self) -> Examples | None:
-        """What is trained on; None where there is only an evaluation dataset."""
-        return self._train
+        return cast("Examples", self._eval or self.train_examples)
 
     @property
     def has_eval_examples(self) -> bool:
@@ -80,7 +70,7 @@ class EnvironmentDatasets:
 
     @dataset.setter
     def dataset(self, dataset: Any) -> None:
-        self._train = self._examples(dataset)
+        self.train_examples = self._examples(dataset)
 
     @property
     def eval_dataset(self) -> Dataset | None:
@@ -93,7 +83,7 @@ class EnvironmentDatasets:
 
     def build_dataset(self) -> Dataset | None:
         """Returns the formatted training dataset, built where it was not yet; None where there is none."""
-        return None if self._train is None else self._train.to_dataset()
+        return None if self.train_examples is None else self.train_examples.to_dataset()
 
     def build_eval_dataset(self) -> Dataset | None:
         """Returns the formatted evaluation dataset, built where it was not yet; None where there is none."""
@@ -102,20 +92,14 @@ class EnvironmentDatasets:
     def get_dataset(self, n: int = -1, seed: int | None = None) -> Dataset:
         """Returns the formatted training dataset: the first n rows (all for n < 1), shuffled with ``seed`` before.
 
-        Raises:
-            ValueError: there is only an evaluation dataset.
+        ``ValueError`` where there is only an evaluation dataset.
         """
-        if self._train is None:
+        if self.train_examples is None:
             raise ValueError("dataset is not set: there is only an eval_dataset")
-        return _first(self._train.to_dataset(), n, seed)
+        return _first(self.train_examples.to_dataset(), n, seed)
 
     def get_eval_dataset(self, n: int = -1, seed: int | None = None) -> Dataset:
-        """Returns the formatted evaluation dataset; the training dataset, with a warning, where there is none.
-
-        Args:
-            n: the first so many rows; all for n < 1.
-            seed: shuffles before; None for the order that they have.
-        """
+        """Returns the formatted evaluation dataset; the training one, with a warning, where there is none."""
         if self._eval is None:
             logger.warning("eval_dataset is not set: the training dataset takes its place")
         return _first(self.examples.to_dataset(), n, seed)

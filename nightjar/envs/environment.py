@@ -1,10 +1,11 @@
 """``Environment``: a dataset, a way to interact with the model, and a rubric."""
 
+# ruff: noqa: A002 - environments know the argument ``input`` by this name
 from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,12 +13,12 @@ import orjson
 
 from nightjar.calling import call_named
 from nightjar.calling.decorators import decorated_methods
-from nightjar.clients import Client, resolve_client
+from nightjar.clients import resolve_client
 from nightjar.data import DatasetBuilder
 from nightjar.envs.datasets import results_dataset
 from nightjar.envs.evaluating import EvaluatedFromPython
-from nightjar.envs.teardown import tear_down
-from nightjar.errors import ConfigError, error_chain
+from nightjar.envs.rollouts import AnyClient
+from nightjar.errors import ConfigError
 from nightjar.messages import Messages, Response, Tool, normalize_messages
 from nightjar.parsers import Parser
 from nightjar.rollout.state import RolloutInput, SamplingArgs, State, add_usage, new_state, tracker_of, usage_of
@@ -46,12 +47,9 @@ class Environment(EvaluatedFromPython, ABC):
         parser: takes the answer out of a completion; given to reward functions.
         rubric: scores rollouts; an empty one unless given.
         sampling_args: defaults for the model, which a run overrides key by key.
-        message_type: accepted for compatibility; the client's protocol decides.
         tool_defs: tools that the model is offered: ``Tool``, or dicts with the fields of one.
-        max_workers: accepted for compatibility: threads start as they are needed.
-        env_id: the name it was loaded by; set by ``load_environment``.
-        env_args: the arguments it was loaded with; set by ``load_environment``.
-        map_kwargs: accepted for compatibility: rows are formatted when they are read.
+        message_type, max_workers, map_kwargs: accepted for compatibility, without effect.
+        env_id, env_args: the name and the arguments it was loaded by; set by ``load_environment``.
         max_seq_len: tokens a step may have, from endpoints that return token ids; None for no limit.
         score_rollouts: False leaves rollouts without a reward.
         pass_threshold: the reward from which on a rollout counts as correct for pass@k.
@@ -153,17 +151,11 @@ class Environment(EvaluatedFromPython, ABC):
         self.concurrency = concurrency
 
     async def init_state(
-        self,
-        input: RolloutInput,  # noqa: A002 - the name that environments know
-        client: Client[Any, Any, Any, Any] | Any,
-        model: str,
-        sampling_args: SamplingArgs | None = None,
+        self, input: RolloutInput, client: AnyClient | Any, model: str, sampling_args: SamplingArgs | None = None
     ) -> State:
         """Returns the state of a rollout at its start. ``input`` is taken over, not copied.
 
-        Raises:
-            ConfigError: the prompt is no list of messages, or ``info`` is a text that is no JSON.
-            ValueError: ``info`` holds tools in a provider's form.
+        ``ConfigError`` where its prompt is no list of messages, or ``info`` no JSON.
         """
         columns = dict(input)
         columns["prompt"] = normalize_messages(input["prompt"], field_name="prompt")
@@ -188,7 +180,7 @@ class Environment(EvaluatedFromPython, ABC):
         self,
         state: State,
         prompt: Messages | str,
-        client: Client[Any, Any, Any, Any] | None = None,
+        client: AnyClient | None = None,
         model: str | None = None,
         tool_defs: list[Tool] | None = None,
         sampling_args: SamplingArgs | None = None,
@@ -199,7 +191,7 @@ class Environment(EvaluatedFromPython, ABC):
             ModelError: the endpoint gave no usable answer.
             OverlongPromptError: the prompt does not fit.
         """
-        asked: Client[Any, Any, Any, Any] = client or state["client"]
+        asked: AnyClient = client or state["client"]
         response = await asked.get_response(
             prompt=normalize_messages(prompt, field_name="prompt"),
             model=model or state["model"],
@@ -224,17 +216,13 @@ class Environment(EvaluatedFromPython, ABC):
 
     @abstractmethod
     async def rollout(
-        self,
-        input: RolloutInput,  # noqa: A002 - the name that environments know
-        client: Client[Any, Any, Any, Any],
-        model: str,
-        sampling_args: SamplingArgs | None = None,
+        self, input: RolloutInput, client: AnyClient, model: str, sampling_args: SamplingArgs | None = None
     ) -> State:
         """Makes one attempt at an example and returns its state, unscored."""
 
     async def is_completed(self, state: State, **kwargs: Any) -> bool:
         """Asks the stop conditions in turn; the first that holds ends the rollout and is named in the state."""
-        for condition in self._stop_conditions:
+        for condition in decorated_methods(self, "stop_priority"):
             if await call_named(condition, state=state, env=self, **kwargs):
                 self._complete(state, condition.__name__)
                 return True
@@ -244,9 +232,6 @@ class Environment(EvaluatedFromPython, ABC):
         was_cut = any(step.get("is_truncated") for step in state.get("trajectory") or ())
         is_truncated = bool(state.get("is_truncated") or was_cut)
         state.update(is_completed=True, stop_condition=stop_condition, is_truncated=is_truncated)
-        if (error := state.get("error")) is not None:
-            chain = " -> ".join(type(cause).__name__ for cause in error_chain(error))
-            self.logger.debug("Rollout %s ended: %s: %s", state.get("trajectory_id"), chain, error)
 
     async def cleanup(self, state: State, task: Any = None, resources: Any = None) -> None:
         """Runs the ``@cleanup`` methods at the end of a rollout, all of them, and raises the first error.
@@ -254,23 +239,8 @@ class Environment(EvaluatedFromPython, ABC):
         They may take ``state``, ``env``, ``task`` and ``resources``.
         """
         objects = {"state": state, "env": self, "task": task, "resources": resources}
-        calls = [partial(call_named, handler, **objects) for handler in self._cleanup_handlers]
+        calls = [partial(call_named, handler, **objects) for handler in decorated_methods(self, "cleanup_priority")]
         await run_all(calls, getattr(self, "hook_timeout_seconds", None))
-
-    async def _teardown(self) -> None:
-        await tear_down(self)
-
-    @property
-    def _stop_conditions(self) -> list[Callable[..., Any]]:
-        return decorated_methods(self, "stop_priority")
-
-    @property
-    def _cleanup_handlers(self) -> list[Callable[..., Any]]:
-        return decorated_methods(self, "cleanup_priority")
-
-    @property
-    def _teardown_handlers(self) -> list[Callable[..., Any]]:
-        return decorated_methods(self, "teardown_priority")
 
 
 def _tools(tools: Sequence[Tool | Mapping[str, Any]] | None) -> list[Tool]:

@@ -16,13 +16,8 @@ from types import ModuleType
 from typing import Any, cast
 
 from nightjar.envs.environment import Environment
-from nightjar.errors import (
-    EnvironmentImportError,
-    EnvironmentLoadError,
-    MissingKeyError,
-    NightjarError,
-)
-from nightjar.packages import EnvironmentPackage, ModuleSource, find_here
+from nightjar.errors import EnvironmentImportError, EnvironmentLoadError, MissingKeyError, NightjarError
+from nightjar.packages import EnvironmentId, EnvironmentPackage, ModuleSource, find_here
 from nightjar.packages.aliases import ALIAS_HINT, install_where_needed
 from nightjar.packages.aliases import ROOT as ALIASED
 
@@ -60,8 +55,7 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
     logger.debug("Loading environment %r from %s", env_id, package.module.path)
     with _importing, _explained(env_id, package, "cannot be imported"):
         module = _import_module(env_id, package.module)
-    function = _load_function(env_id, module)
-    _check_arguments(env_id, function, env_args)
+    function = _load_function(env_id, module, env_args)
     with _explained(env_id, package, "cannot be loaded"):
         env = function(**env_args)
     if not isinstance(env, Environment):
@@ -69,7 +63,7 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
         raise EnvironmentLoadError(
             env_id, f"cannot be loaded: load_environment() returned {type(env).__name__}, not an Environment{hint}"
         )
-    env.env_id = env.env_id or env_id.partition("@")[0]
+    env.env_id = env.env_id or EnvironmentId.parse(env_id).without_version
     env.env_args = env.env_args or env_args
     return env
 
@@ -83,8 +77,15 @@ def _import_module(env_id: str, source: ModuleSource) -> ModuleType:
     install_where_needed()
     loaded = sys.modules.get(source.name)
     if loaded is not None:
-        return _same(env_id, loaded, source)
-    if _is_importable(source):
+        if _is_at(place := getattr(loaded, "__file__", None), source):
+            return loaded
+        raise EnvironmentLoadError(
+            env_id,
+            f"cannot be imported from {str(source.path)!r}: this process has another module {source.name!r} loaded, "
+            f"from {place or 'Python itself'}",
+        )
+    found = importlib.util.find_spec(source.name)
+    if found is not None and _is_at(found.origin, source):
         return importlib.import_module(source.name)
     if source.name in sys.stdlib_module_names:
         raise EnvironmentLoadError(env_id, f"cannot be imported: {source.name!r} is a module of Python. Rename it")
@@ -93,20 +94,8 @@ def _import_module(env_id: str, source: ModuleSource) -> ModuleType:
     return _run_file(source)
 
 
-def _is_importable(source: ModuleSource) -> bool:
-    spec = importlib.util.find_spec(source.name)
-    return spec is not None and spec.origin is not None and Path(spec.origin).resolve() == source.path.resolve()
-
-
-def _same(env_id: str, loaded: ModuleType, source: ModuleSource) -> ModuleType:
-    place = getattr(loaded, "__file__", None)
-    if place is not None and Path(place).resolve() == source.path.resolve():
-        return loaded
-    raise EnvironmentLoadError(
-        env_id,
-        f"cannot be imported from {str(source.path)!r}: this process has another module {source.name!r} loaded, from "
-        f"{place or 'Python itself'}",
-    )
+def _is_at(place: str | None, source: ModuleSource) -> bool:
+    return place is not None and Path(place).resolve() == source.path.resolve()
 
 
 def _run_file(source: ModuleSource) -> ModuleType:
@@ -144,12 +133,12 @@ def _missing(error: ImportError, package: EnvironmentPackage) -> tuple[str, str]
     """Returns what is missing, and what to do about it where the error does not say it itself."""
     if "pip install" in str(error):
         return str(error), ""
-    reason = f"{type(error).__name__}: {error}{_place(error, package.module)}"
+    what = ""
     if package.origin == "local" and package.project is not None:
-        return reason, f"Install what it needs: nightjar env install {package.project.path.parent}"
-    if isinstance(error, ModuleNotFoundError) and error.name:
-        return reason, f"Install what it needs: pip install {error.name.partition('.')[0]}"
-    return reason, ""
+        what = f"Install what it needs: nightjar env install {package.project.path.parent}"
+    elif isinstance(error, ModuleNotFoundError) and error.name:
+        what = f"Install what it needs: pip install {error.name.partition('.')[0]}"
+    return f"{type(error).__name__}: {error}{_place(error, package.module)}", what
 
 
 def _place(error: BaseException, source: ModuleSource) -> str:
@@ -163,20 +152,18 @@ def _place(error: BaseException, source: ModuleSource) -> str:
     return f" ({lines[-1][0].name}, line {lines[-1][1]})" if lines else ""
 
 
-def _load_function(env_id: str, module: ModuleType) -> Callable[..., Any]:
-    function = getattr(module, "load_environment", None)
+def _load_function(env_id: str, module: ModuleType, env_args: dict[str, Any]) -> Callable[..., Any]:
+    """Returns a module's ``load_environment``, which has to take these arguments."""
+    function: Any = getattr(module, "load_environment", None)
     if not callable(function):
         raise EnvironmentLoadError(
             env_id,
             f"cannot be loaded: Module {module.__name__!r} has no function load_environment(), in {module.__file__}",
         )
-    return cast("Callable[..., Any]", function)
-
-
-def _check_arguments(env_id: str, function: Callable[..., Any], env_args: dict[str, Any]) -> None:
     try:
         inspect.signature(function).bind(**env_args)
     except TypeError as error:
         raise EnvironmentLoadError(
             env_id, f"does not take these arguments: {error}. It takes {inspect.signature(function)}"
         ) from error
+    return cast("Callable[..., Any]", function)

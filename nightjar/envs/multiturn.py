@@ -1,5 +1,6 @@
 """``MultiTurnEnv``: the model and the environment take turns until a stop condition holds."""
 
+# ruff: noqa: A002 - environments know the argument ``input`` by this name
 from __future__ import annotations
 
 import asyncio
@@ -11,9 +12,9 @@ from typing import Any, TypeVar, final
 from nightjar.calling import OverdueError, call, within
 from nightjar.calling.cancellation import user_error
 from nightjar.calling.decorators import cleanup, stop
-from nightjar.clients import Client
 from nightjar.engine import repeat
 from nightjar.envs.environment import Environment
+from nightjar.envs.rollouts import AnyClient
 from nightjar.errors import OverlongPromptError
 from nightjar.messages import Messages, Response, concat_messages, normalize_messages
 from nightjar.rollout.state import RolloutInput, SamplingArgs, State, TrajectoryStep, usage_of
@@ -155,11 +156,7 @@ class MultiTurnEnv(Environment):
 
     @final
     async def rollout(
-        self,
-        input: RolloutInput,  # noqa: A002 - the name that environments know
-        client: Client[Any, Any, Any, Any],
-        model: str,
-        sampling_args: SamplingArgs | None = None,
+        self, input: RolloutInput, client: AnyClient, model: str, sampling_args: SamplingArgs | None = None
     ) -> State:
         """Makes one attempt and cleans up. What goes wrong is in ``state["error"]``; a timeout is not an error."""
         state = await self.init_state(input, client, model, sampling_args)
@@ -209,11 +206,7 @@ class MultiTurnEnv(Environment):
         return await self.get_model_response(state, prompt)
 
     async def _within(self, name: str, hook: Coroutine[Any, Any, T]) -> T:
-        """Waits for a hook as long as it may take.
-
-        Raises:
-            TimeoutError: it takes longer; its name is in the message, and where it stood in the traceback.
-        """
+        """Waits for a hook as long as it may take; ``TimeoutError`` with its name where it takes longer."""
         try:
             return await within(self.hook_timeout_seconds, hook)
         except OverdueError as error:

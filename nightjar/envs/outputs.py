@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 
-from nightjar.rollout.state import RolloutInput, SamplingArgs
+from nightjar.rollout.state import RolloutInput
 
 Row: TypeAlias = dict[str, Any]
 StartCallback: TypeAlias = Callable[[list[RolloutInput], Any], None]
@@ -15,40 +15,8 @@ ProgressCallback: TypeAlias = Callable[[list[Row], list[Row], dict[str, Any]], N
 LogCallback: TypeAlias = Callable[[str], None]
 
 
-class GenerateMetadata(TypedDict, total=False):
-    """What a run was and what it came to, as in ``metadata.json``, see docs/run-directory.md.
-
-    Example:
-        >>> metadata = GenerateMetadata(rollouts=20, scored=18, failed=2, coverage=0.9, avg_reward=0.75)
-        >>> f"{metadata['avg_reward']} over {metadata['scored']} of {metadata['rollouts']} rollouts"
-        '0.75 over 18 of 20 rollouts'
-    """
-
-    env_id: str
-    env_args: dict[str, Any]
-    model: str
-    base_url: str | None
-    num_examples: int
-    rollouts_per_example: int
-    sampling_args: SamplingArgs
-    time: float
-    time_ms: int
-    pass_threshold: float
-    rollouts: int
-    scored: int
-    failed: int
-    coverage: float
-    avg_reward: float | None
-    stderr: float | None
-    avg_metrics: dict[str, float]
-    avg_error: float
-    pass_at_k: dict[str, float]
-    pass_all_k: dict[str, float]
-    usage: dict[str, float] | None
-    date: str
-    state_columns: list[str]
-    path_to_save: Path | None
-    version_info: dict[str, str | None]
+GenerateMetadata: TypeAlias = dict[str, Any]
+"""What a run was and what it came to, as in ``metadata.json``, see docs/run-directory.md."""
 
 
 class GenerateOutputs(TypedDict):
@@ -57,20 +25,10 @@ class GenerateOutputs(TypedDict):
     Attributes:
         outputs: a row a rollout, as in ``results.jsonl``, ordered by (example_id, rollout_index).
         metadata: environment, model, arguments and aggregates, as in ``metadata.json``.
-
-    Example:
-        >>> from nightjar.clients import ClientConfig
-        >>> from nightjar.envs import SingleTurnEnv
-        >>> from nightjar.testing import FixedAnswer, ModelServer
-        >>> env = SingleTurnEnv(dataset=[{"question": "What is 2+2?", "answer": "4"}])
-        >>> with ModelServer(FixedAnswer("4")) as server:
-        ...     results = env.evaluate_sync(ClientConfig(api_base_url=server.base_url), "local")
-        >>> results["outputs"][0]["completion"], results["metadata"]["scored"]
-        ([{'role': 'assistant', 'content': '4'}], 1)
     """
 
     outputs: list[Row]
-    metadata: dict[str, Any]
+    metadata: GenerateMetadata
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from nightjar.envs.rollouts import plan_groups
 from nightjar.errors import DatasetError
 from nightjar.evaluation.selection import Selection, find_resumable, select_examples
 from nightjar.evaluation.settings import apply_settings
-from nightjar.packages import environments_in, version_info
+from nightjar.packages import EnvironmentId, environments_in, version_info
 from nightjar.packages.aliases import preferred
 from nightjar.runs import OpenRun, RunDirectory, RunMetadata, new_run_id, runs_folder
 
@@ -115,7 +115,7 @@ def _metadata(
 ) -> RunMetadata:
     return RunMetadata(
         run_id=run_id,
-        env_id=config.env_id.partition("@")[0],
+        env_id=EnvironmentId.parse(config.env_id).without_version,
         env_args=config.env_args,
         extra_env_kwargs=config.extra_env_kwargs,
         env_version=versions["env_version"],

@@ -9,24 +9,14 @@ from nightjar.messages.dict_model import DictModel
 
 
 class TextContentPart(DictModel):
-    """A text inside a message of several parts.
-
-    Example:
-        >>> UserMessage(content=[TextContentPart(text="What is 2+2?")]).content[0]["text"]
-        'What is 2+2?'
-    """
+    """A text inside a message of several parts."""
 
     type: Literal["text"] = "text"
     text: str
 
 
 class ImageUrlSource(DictModel):
-    """Where an image is: an ``https:`` or ``data:`` URL.
-
-    Example:
-        >>> ImageUrlSource(url="https://example.com/map.png").url
-        'https://example.com/map.png'
-    """
+    """Where an image is: an ``https:`` or ``data:`` URL."""
 
     url: str
 
@@ -45,37 +35,21 @@ class ImageUrlContentPart(DictModel):
 
 
 class InputAudioSource(DictModel):
-    """Audio as base64 text, and its format (``wav``, ``mp3``).
-
-    Example:
-        >>> InputAudioSource(data="UklGRg==", format="wav").format
-        'wav'
-    """
+    """Audio as base64 text, and its format (``wav``, ``mp3``)."""
 
     data: str
     format: str
 
 
 class InputAudioContentPart(DictModel):
-    """Audio inside a message.
-
-    Example:
-        >>> sound = InputAudioContentPart(input_audio={"data": "UklGRg==", "format": "wav"})
-        >>> UserMessage(content=[sound]).content[0].input_audio.format
-        'wav'
-    """
+    """Audio inside a message."""
 
     type: Literal["input_audio"] = "input_audio"
     input_audio: InputAudioSource
 
 
 class GenericContentPart(DictModel):
-    """A part of a kind that Nightjar does not know; passed on as it is.
-
-    Example:
-        >>> GenericContentPart(type="video_url", video_url={"url": "https://example.com/clip.mp4"})["video_url"]
-        {'url': 'https://example.com/clip.mp4'}
-    """
+    """A part of a kind that Nightjar does not know; passed on as it is."""
 
     type: str
 
@@ -88,12 +62,7 @@ MessageContent: TypeAlias = str | list[ContentPart]
 
 
 class SystemMessage(DictModel):
-    """Instructions to the model.
-
-    Example:
-        >>> SystemMessage(content="Be brief.").role
-        'system'
-    """
+    """Instructions to the model."""
 
     role: Literal["system"] = "system"
     content: MessageContent
@@ -111,26 +80,14 @@ class SystemMessage(DictModel):
 
 
 class UserMessage(DictModel):
-    """What the user, or the environment, says.
-
-    Example:
-        >>> UserMessage(content="What is 2+2?") == {"role": "user", "content": "What is 2+2?"}
-        True
-    """
+    """What the user, or the environment, says."""
 
     role: Literal["user"] = "user"
     content: MessageContent
 
 
 class ToolCall(DictModel):
-    """A call that the model asks for; ``arguments`` is JSON text, as the model wrote it.
-
-    Example:
-        >>> import json
-        >>> call = ToolCall(id="call_1", name="add", arguments='{"x": 2, "y": 2}')
-        >>> json.loads(call.arguments)
-        {'x': 2, 'y': 2}
-    """
+    """A call that the model asks for; ``arguments`` is JSON text, as the model wrote it."""
 
     id: str
     name: str
@@ -138,13 +95,7 @@ class ToolCall(DictModel):
 
 
 class AssistantMessage(DictModel):
-    """What the model says: text, reasoning, tool calls, or several of them.
-
-    Example:
-        >>> said = AssistantMessage(content="4", reasoning_content="2 and 2 are 4.")
-        >>> said.content, said.get("tool_calls")
-        ('4', None)
-    """
+    """What the model says: text, reasoning, tool calls, or several of them."""
 
     role: Literal["assistant"] = "assistant"
     content: MessageContent | None = None
@@ -154,12 +105,7 @@ class AssistantMessage(DictModel):
 
 
 class ToolMessage(DictModel):
-    """The result of a tool call.
-
-    Example:
-        >>> ToolMessage(tool_call_id="call_1", content="4").role
-        'tool'
-    """
+    """The result of a tool call."""
 
     role: Literal["tool"] = "tool"
     tool_call_id: str
@@ -167,12 +113,7 @@ class ToolMessage(DictModel):
 
 
 class TextMessage(DictModel):
-    """Plain text: the only message of a text completion; a chat endpoint is given it as the user's.
-
-    Example:
-        >>> TextMessage(content="2 + 2 =").role
-        'text'
-    """
+    """Plain text: the only message of a text completion; a chat endpoint is given it as the user's."""
 
     role: Literal["text"] = "text"
     content: str

@@ -9,14 +9,7 @@ from nightjar.messages.dict_model import DictModel
 
 
 class Tool(DictModel):
-    """A tool that the model may call; ``parameters`` is a JSON schema.
-
-    Example:
-        >>> schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-        >>> tool = Tool(name="weather", description="Says what the weather is.", parameters=schema)
-        >>> tool.name, list(tool.parameters["properties"])
-        ('weather', ['city'])
-    """
+    """A tool that the model may call; ``parameters`` is a JSON schema."""
 
     name: str
     description: str
@@ -25,12 +18,7 @@ class Tool(DictModel):
 
 
 class Usage(DictModel):
-    """Token counts of one model call.
-
-    Example:
-        >>> Usage(prompt_tokens=11, reasoning_tokens=0, completion_tokens=7, total_tokens=18).total_tokens
-        18
-    """
+    """Token counts of one model call."""
 
     prompt_tokens: int
     reasoning_tokens: int
@@ -39,16 +27,7 @@ class Usage(DictModel):
 
 
 class ResponseTokens(DictModel):
-    """Token ids of one model call, from endpoints that return them.
-
-    Example:
-        >>> tokens = ResponseTokens(
-        ...     prompt_ids=[1, 2], prompt_mask=[0, 0],
-        ...     completion_ids=[3], completion_mask=[1], completion_logprobs=[-0.1],
-        ... )
-        >>> tokens.prompt_ids + tokens.completion_ids
-        [1, 2, 3]
-    """
+    """Token ids of one model call, from endpoints that return them."""
 
     prompt_ids: list[int]
     prompt_mask: list[int]
@@ -62,12 +41,7 @@ FinishReason: TypeAlias = Literal["stop", "length", "tool_calls"] | None
 
 
 class ResponseMessage(AssistantMessage):
-    """The assistant message of a response, and how it ended.
-
-    Example:
-        >>> ResponseMessage(content="4", finish_reason="stop", is_truncated=False).finish_reason
-        'stop'
-    """
+    """The assistant message of a response, and how it ended."""
 
     finish_reason: FinishReason
     is_truncated: bool | None
@@ -75,13 +49,7 @@ class ResponseMessage(AssistantMessage):
 
 
 class Response(DictModel):
-    """One answer of a model, the same for every protocol.
-
-    Example:
-        >>> said = ResponseMessage(content="4", finish_reason="stop", is_truncated=False)
-        >>> Response(id="1", created=0, model="local", message=said).message.content
-        '4'
-    """
+    """One answer of a model, the same for every protocol."""
 
     id: str
     created: int

@@ -4,7 +4,6 @@ Nothing in here runs an environment's code; ``nightjar.envs.load_environment`` d
 """
 
 from nightjar.packages.catalog import find_environment, list_environments, local_package
-from nightjar.packages.commits import source_commit
 from nightjar.packages.defaults import EvalDefaults, eval_defaults
 from nightjar.packages.installation import Installation, InstallOptions, install
 from nightjar.packages.layouts import ModuleSource
@@ -14,13 +13,15 @@ from nightjar.packages.lookup import (
     environments_in,
     find_here,
     installed_environments,
+    source_commit,
     version_info,
 )
-from nightjar.packages.names import EnvironmentId
+from nightjar.packages.names import ENVIRONMENTS_DIR, EnvironmentId
 from nightjar.packages.package import EnvironmentPackage
 from nightjar.packages.scaffold import Kind, Scaffold, make_environment, rewrite_readme
 
 __all__ = [
+    "ENVIRONMENTS_DIR",
     "EnvironmentId",
     "EnvironmentPackage",
     "EvalDefaults",

@@ -17,9 +17,8 @@ from nightjar import __version__
 from nightjar.errors import EnvironmentNotFoundError, EnvironmentPackageError, EnvironmentVersionError
 from nightjar.packages.installed import describe, find_distribution, find_installed, installed_packages
 from nightjar.packages.layouts import ModuleSource, defines_environment, find_module, first_line_of_docstring
-from nightjar.packages.names import EnvironmentId, listed_name, module_of
+from nightjar.packages.names import ENVIRONMENTS_DIR, EnvironmentId, listed_name, module_of
 from nightjar.packages.package import EnvironmentPackage, Project, read_project
-from nightjar.runs import ENVIRONMENTS_DIR
 
 BUILT_IN = "nightjar.benchmarks"
 

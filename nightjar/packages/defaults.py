@@ -16,8 +16,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from nightjar.errors import EnvironmentNotFoundError, EnvironmentPackageError
 from nightjar.packages.catalog import find_environment
+from nightjar.packages.names import ENVIRONMENTS_DIR
 from nightjar.packages.package import Project
-from nightjar.runs import ENVIRONMENTS_DIR
 
 ALL_EXAMPLES = -1
 

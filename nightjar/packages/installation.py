@@ -25,9 +25,8 @@ from packaging.version import InvalidVersion, Version
 from nightjar.errors import EnvironmentNotFoundError, EnvironmentPackageError, EnvironmentVersionError
 from nightjar.packages.catalog import find_environment, local_package
 from nightjar.packages.installed import find_distribution, installed_from, package_of
-from nightjar.packages.names import EnvironmentId
+from nightjar.packages.names import ENVIRONMENTS_DIR, EnvironmentId
 from nightjar.packages.package import PYPROJECT, EnvironmentPackage
-from nightjar.runs import ENVIRONMENTS_DIR
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,8 @@
-"""Where environments are looked for in this context, and which version of one is there."""
+"""Where environments are looked for in this context, and which version and commit of one is there."""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -11,10 +12,10 @@ from pathlib import Path
 import nightjar
 from nightjar.errors import EnvironmentNotFoundError
 from nightjar.packages.catalog import find_environment, list_environments
-from nightjar.packages.commits import source_commit
+from nightjar.packages.names import ENVIRONMENTS_DIR
 from nightjar.packages.package import EnvironmentPackage
-from nightjar.runs import ENVIRONMENTS_DIR
 
+_GIT_TIMEOUT_SECONDS = 10.0
 _environments_dir: ContextVar[Path] = ContextVar("environments_dir", default=ENVIRONMENTS_DIR)
 
 
@@ -94,3 +95,25 @@ def version_info(env_id: str) -> dict[str, str | None]:
 @lru_cache(maxsize=1)
 def _own_commit() -> str | None:
     return source_commit(Path(nightjar.__file__))
+
+
+def source_commit(file: Path) -> str | None:
+    """Returns the git commit that a file's tree is at, "-dirty" where it differs; None where the file is in no tree."""
+    if _git(file.parent, "ls-files", "--error-unmatch", file.name) is None:
+        return None
+    return _git(file.parent, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty")
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(  # noqa: S603 - fixed words and a file's name
+            ["git", *arguments],  # noqa: S607 - the user's git
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=_GIT_TIMEOUT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

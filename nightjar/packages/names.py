@@ -11,6 +11,8 @@ from pathlib import Path
 
 from nightjar.errors import EnvironmentPackageError
 
+ENVIRONMENTS_DIR = Path("environments")
+"""Where environments are developed, unless somebody says otherwise."""
 LATEST = "latest"
 _NEW_NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
 

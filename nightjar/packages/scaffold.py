@@ -15,8 +15,7 @@ from packaging.version import Version
 
 from nightjar import __version__
 from nightjar.errors import EnvironmentPackageError
-from nightjar.packages.names import EnvironmentId, check_new_name
-from nightjar.runs import ENVIRONMENTS_DIR
+from nightjar.packages.names import ENVIRONMENTS_DIR, EnvironmentId, check_new_name
 
 README = "README.md"
 

@@ -15,8 +15,7 @@ class Parser:
     Messages may be dicts or objects with the same fields. A completion may be a text, too.
 
     Args:
-        extract_fn: from the text of the last assistant message to the answer. The text itself
-            unless given.
+        extract_fn: from the text of the last assistant message to the answer; the text itself unless given.
 
     Example:
         >>> Parser(str.upper).parse_answer([{"role": "assistant", "content": "b"}])
@@ -62,6 +61,15 @@ class Parser:
 
         return format_reward_func
 
+    def mean_over_messages(self, score: Callable[[str], float]) -> Callable[..., float]:
+        """Returns a reward function: the mean score of the model's messages; 0.0 where there are none."""
+
+        def format_reward_func(completion: Messages | str) -> float:
+            texts = self.said_texts(completion)
+            return sum(map(score, texts)) / len(texts) if texts else 0.0
+
+        return format_reward_func
+
     def said_texts(self, completion: Messages | str) -> list[str]:
         """Returns the text of each of the model's messages; a completion that is a text is one message."""
         if isinstance(completion, str):
@@ -70,12 +78,7 @@ class Parser:
 
 
 def message_text(message: Any) -> str:
-    """Returns the text of a message; empty where it has none.
-
-    Example:
-        >>> message_text({"role": "assistant", "content": [{"type": "text", "text": "So: 4"}]})
-        'So: 4'
-    """
+    """Returns the text of a message; empty where it has none."""
     return content_text(_field(message, "content"))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nightjar.messages import Messages
 from nightjar.parsers.parser import Parser
 
 _OPEN, _CLOSE = "<think>", "</think>"
@@ -16,9 +15,6 @@ class ThinkParser(Parser):
 
     For models whose thoughts always come as part of their text. Where the server separates them from the answer
     (``reasoning_content``) or the chat template drops the tags, every answer would be empty: take ``MaybeThinkParser``.
-
-    Args:
-        extract_fn: from the text after the thoughts to the answer.
 
     Example:
         >>> ThinkParser().parse("<think>2 + 2 …</think> 4")
@@ -39,12 +35,7 @@ class ThinkParser(Parser):
 
     def get_format_reward_func(self) -> Callable[..., float]:
         """Returns a reward function: the share of messages that are ``<think>…</think>`` and then something."""
-
-        def format_reward_func(completion: Messages | str) -> float:
-            texts = self.said_texts(completion)
-            return sum(map(_is_in_format, texts)) / len(texts) if texts else 0.0
-
-        return format_reward_func
+        return self.mean_over_messages(_is_in_format)
 
 
 def _is_in_format(text: str) -> bool:
@@ -54,9 +45,6 @@ def _is_in_format(text: str) -> bool:
 
 class MaybeThinkParser(Parser):
     """Takes what stands after the last ``</think>``, or all of a text without one.
-
-    Args:
-        extract_fn: from the text after the thoughts to the answer.
 
     Example:
         >>> parser = MaybeThinkParser()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,9 +46,8 @@ class XMLParser(Parser):
         self.answer_field = answer_field
         self._fields = [_alternatives(field) for field in fields]
         names = self.get_fields()
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"Duplicate field name: {name}")
+        if duplicates := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"Duplicate field name: {duplicates[0]}")
         if "think" in names:
             self.logger.warning(
                 "The field 'think' is never found where the server or the chat template takes a model's thoughts out, "
@@ -66,16 +64,13 @@ class XMLParser(Parser):
         """
         return SimpleNamespace(**{tag: _content(text, tag, last) for tags in self._fields for tag in tags})
 
-    def parse_answer(self, completion: Messages | str) -> str | None:
+    def parse_answer(self, completion: Messages | str) -> Any:
         """Returns the answer field: the last in a text, or the first in the newest message that has one."""
         if isinstance(completion, str):
-            return self._answer(self.parse(completion, last=True))
-        answers = (self._answer(self.parse(text)) for text in reversed(self.said_texts(completion)))
+            return getattr(self.parse(completion, last=True), self.answer_field, None)
+        parsed = (self.parse(text) for text in reversed(self.said_texts(completion)))
+        answers = (getattr(fields, self.answer_field, None) for fields in parsed)
         return next((answer for answer in answers if answer is not None), None)
-
-    def _answer(self, parsed: Any) -> str | None:
-        answer: str | None = getattr(parsed, self.answer_field, None)
-        return answer
 
     def get_format_str(self) -> str:
         """Returns a description of the format, for prompts."""
@@ -88,27 +83,17 @@ class XMLParser(Parser):
         A message earns 0.4 times the share of fields of which a tag is there, if any field can be read; 0.2 where
         it starts with the first field; 0.2 where it ends with the last; and 0.2 in any case.
         """
-
-        def format_reward_func(completion: Messages | str) -> float:
-            texts = self.said_texts(completion)
-            return sum(map(self._format_score, texts)) / len(texts) if texts else 0.0
-
-        return format_reward_func
+        return self.mean_over_messages(self._format_score)
 
     def _format_score(self, text: str) -> float:
         if not self._fields:
             return 0.2
         bare = text.strip()
-        score = 0.0
-        if any(_content(text, tag) is not None for tags in self._fields for tag in tags):
-            present = sum(any(f"<{tag}>" in text or f"</{tag}>" in text for tag in tags) for tags in self._fields)
-            score += 0.4 * (present / len(self._fields))
-        score += 0.2
-        if any(bare.startswith(f"<{tag}>") for tag in self._fields[0]):
-            score += 0.2
-        if any(bare.endswith(f"</{tag}>") for tag in self._fields[-1]):
-            score += 0.2
-        return score
+        is_readable = any(_content(text, tag) is not None for tags in self._fields for tag in tags)
+        present = sum(any(f"<{tag}>" in text or f"</{tag}>" in text for tag in tags) for tags in self._fields)
+        starts = any(bare.startswith(f"<{tag}>") for tag in self._fields[0])
+        ends = any(bare.endswith(f"</{tag}>") for tag in self._fields[-1])
+        return 0.4 * is_readable * (present / len(self._fields)) + 0.2 + 0.2 * starts + 0.2 * ends
 
     def get_fields(self) -> list[str]:
         """Returns the names of the fields, of alternatives the first."""
@@ -141,17 +126,11 @@ def _value(tags: Sequence[str], values: dict[str, Any]) -> Any:
 
 
 def _content(text: str, tag: str, last: bool = False) -> str | None:
-    found = list(_contents(text, tag)) if last else list(islice(_contents(text, tag), 1))
-    return found[-1] if found else None
-
-
-def _contents(text: str, tag: str) -> Iterator[str]:
-    """Yields what stands between the tags, in time that grows with the text's length only."""
-    opening, closing, position = f"<{tag}>", f"</{tag}>", 0
-    while (start := text.find(opening, position)) >= 0:
-        start += len(opening)
-        end = text.find(closing, start)
-        if end < 0:
-            return
-        yield text[start:end].strip()
-        position = end + len(closing)
+    """Returns what stands between the first tags, or the last; in time that grows with the text's length only."""
+    opening, closing = f"<{tag}>", f"</{tag}>"
+    content, position = None, 0
+    while (start := text.find(opening, position)) >= 0 and (end := text.find(closing, start + len(opening))) >= 0:
+        content, position = text[start + len(opening) : end].strip(), end + len(closing)
+        if not last:
+            break
+    return content

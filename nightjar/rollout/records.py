@@ -5,6 +5,7 @@ The fields are described in docs/run-directory.md.
 
 from __future__ import annotations
 
+import operator
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -14,14 +15,7 @@ import orjson
 from pydantic import BaseModel
 
 from nightjar.errors import ModelError, OverlongPromptError, ScoringError, error_chain, error_text
-from nightjar.messages import (
-    Messages,
-    Response,
-    ResponseMessage,
-    dump_message,
-    dump_messages,
-    normalize_messages,
-)
+from nightjar.messages import Messages, Response, ResponseMessage, dump_message, dump_messages, normalize_messages
 from nightjar.rollout.state import State, TrajectoryStep, tracker_of, usage_of
 from nightjar.rollout.usage import context_usage
 
@@ -185,12 +179,8 @@ def _saved_response(response: Any) -> dict[str, Any] | None:
 
 def _reference(messages: Messages, stretch: Sequence[Any]) -> Any:
     """Returns how many messages these are, where they are just the stretch of the conversation; else all of them."""
-    is_stretch = len(messages) == len(stretch) and all(map(_is_same, messages, stretch))
+    is_stretch = len(messages) == len(stretch) and all(map(operator.is_, messages, stretch))
     return len(messages) if is_stretch else dump_messages(messages)
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    return one is other
 
 
 def restore_state(state: State, attempt: Mapping[str, Any]) -> State:
@@ -247,9 +237,7 @@ def _restored_response(saved: Mapping[str, Any], completion: Messages) -> Respon
 
 
 def _dereference(reference: Any, conversation: Messages) -> Messages:
-    if isinstance(reference, int):
-        return conversation[:reference]
-    return normalize_messages(reference)
+    return conversation[:reference] if isinstance(reference, int) else normalize_messages(reference)
 
 
 def result_row(state: State, *, attempts: int, example_hash: str, state_columns: Sequence[str] = ()) -> RolloutOutput:
@@ -280,8 +268,7 @@ def result_row(state: State, *, attempts: int, example_hash: str, state_columns:
     if state["tool_defs"]:
         row["tool_defs"] = [dump_message(tool) for tool in state["tool_defs"]]
     for name in state_columns:
-        value = state.get(name)
-        row.setdefault(name, _column(value))
+        row.setdefault(name, _column(state.get(name)))
     return RolloutOutput(row)
 
 

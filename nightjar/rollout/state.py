@@ -23,20 +23,12 @@ IndividualRewardFunc: TypeAlias = Callable[..., float | Awaitable[float]]
 GroupRewardFunc: TypeAlias = Callable[..., list[float] | Awaitable[list[float]]]
 RewardFunc: TypeAlias = IndividualRewardFunc | GroupRewardFunc
 
-
-_MISSING = object()
 _ids = random.Random()  # noqa: S311 - no secret is made of it; one of our own, which no environment seeds
 os.register_at_fork(after_in_child=_ids.seed)
 
 
 class RolloutInput(TypedDict):
-    """One example as a rollout takes it. Further dataset columns may stand beside these.
-
-    Example:
-        >>> rollout_input = RolloutInput(prompt=[{"role": "user", "content": "2+2?"}], example_id=0, answer="4")
-        >>> rollout_input["answer"]
-        '4'
-    """
+    """One example as a rollout takes it. Further dataset columns may stand beside these."""
 
     prompt: Messages
     example_id: int
@@ -47,42 +39,21 @@ class RolloutInput(TypedDict):
 
 
 class RolloutScore(TypedDict):
-    """What a rubric makes of one rollout.
-
-    Example:
-        >>> RolloutScore(reward=1.0, metrics={"correct": 1.0})["reward"]
-        1.0
-    """
+    """What a rubric makes of one rollout."""
 
     reward: float
     metrics: dict[str, float]
 
 
 class RolloutScores(TypedDict):
-    """What a rubric makes of a group, in the order of its rollouts.
-
-    Example:
-        >>> scores = RolloutScores(reward=[1.0, 0.0], metrics={"correct": [1.0, 0.0]})
-        >>> sum(scores["reward"]) / len(scores["reward"])
-        0.5
-    """
+    """What a rubric makes of a group, in the order of its rollouts."""
 
     reward: list[float]
     metrics: dict[str, list[float]]
 
 
 class TrajectoryStepTokens(TypedDict):
-    """Token ids of one step, from endpoints that return them.
-
-    Example:
-        >>> tokens = TrajectoryStepTokens(
-        ...     prompt_ids=[1, 2], prompt_mask=[0, 0],
-        ...     completion_ids=[3], completion_mask=[1], completion_logprobs=[-0.1],
-        ...     overlong_prompt=False, is_truncated=False, routed_experts=None,
-        ... )
-        >>> len(tokens["prompt_ids"]) + len(tokens["completion_ids"])
-        3
-    """
+    """Token ids of one step, from endpoints that return them."""
 
     prompt_ids: list[int]
     prompt_mask: list[int]
@@ -95,15 +66,7 @@ class TrajectoryStepTokens(TypedDict):
 
 
 class TrajectoryStep(TypedDict):
-    """One model call of a rollout: the messages it was asked with, and its answer.
-
-    Example:
-        >>> from nightjar.messages import AssistantMessage, UserMessage
-        >>> step = TrajectoryStep(prompt=[UserMessage(content="2+2?")], completion=[AssistantMessage(content="4")])
-        >>> state = State(trajectory=[step])
-        >>> state["trajectory"][-1]["completion"][0]["content"]
-        '4'
-    """
+    """One model call of a rollout: the messages it was asked with, and its answer."""
 
     prompt: Messages
     completion: Messages

@@ -17,11 +17,6 @@ class TokenUsage(TypedDict):
         input_tokens, output_tokens: of all model calls.
         final_input_tokens, final_output_tokens: of the conversation as it stands at the end: what the model was given,
             and what it said itself.
-
-    Example:
-        >>> usage = TokenUsage(input_tokens=11, output_tokens=7)
-        >>> usage["input_tokens"] + usage["output_tokens"]
-        18
     """
 
     input_tokens: float

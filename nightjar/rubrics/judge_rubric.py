@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
 from nightjar.calling import backoff_seconds, call
 from nightjar.calling.decorators import teardown
 from nightjar.clients import Client, ClientConfig, resolve_client
+from nightjar.clients.credentials import key_hidden
 from nightjar.clients.event_loops import disconnect_with_loop
 from nightjar.clients.failures import classify
-from nightjar.clients.provider_errors import key_hidden
 from nightjar.errors import EmptyModelResponseError, ModelError
 from nightjar.messages import Messages, UserMessage
 from nightjar.parsers import Parser
 from nightjar.parsers.parser import message_text
 from nightjar.rollout.state import State
+from nightjar.rollout.usage import usage_counts
 from nightjar.rubrics.rubric import Rubric
 
 DEFAULT_JUDGE_PROMPT = """\
@@ -127,7 +127,7 @@ class JudgeRubric(Rubric):
         response = self.parser.parse_answer(completion)
         text = self.judge_prompt.format(question=question, answer=answer, response=response)
         if state is None:
-            return (await self._ask(text)).text
+            return (await self._ask(text))[0]
         lock = self._asking.setdefault((id(state), text), asyncio.Lock())
         async with lock:
             return await self._ask_once(text, state)
@@ -135,17 +135,14 @@ class JudgeRubric(Rubric):
     async def _ask_once(self, text: str, state: State) -> str:
         known = _said_before(state)
         if text not in known:
-            said = await self._ask(text)
-            known = state["judge_response"] = {**_said_before(state), text: said.text}
-            usage = state.get("judge_usage") or {"input_tokens": 0, "output_tokens": 0}
-            state["judge_usage"] = {
-                "input_tokens": usage["input_tokens"] + said.input_tokens,
-                "output_tokens": usage["output_tokens"] + said.output_tokens,
-            }
+            said, usage = await self._ask(text)
+            known = state["judge_response"] = {**_said_before(state), text: said}
+            before = state.get("judge_usage") or {}
+            state["judge_usage"] = {side: before.get(side, 0) + tokens for side, tokens in usage.items()}
         return known[text]
 
-    async def _ask(self, text: str) -> _Judgement:
-        """Asks the judge, again after errors that can heal."""
+    async def _ask(self, text: str) -> tuple[str, dict[str, int]]:
+        """Returns what the judge says, and its tokens; asks again after errors that can heal."""
         attempts = 0
         while True:
             attempts += 1
@@ -161,7 +158,7 @@ class JudgeRubric(Rubric):
                 backoff_seconds(attempts, self.retry_seconds, max_seconds=_LONGEST_WAIT_SECONDS, asked_seconds=asked)
             )
 
-    async def _request(self, text: str) -> _Judgement:
+    async def _request(self, text: str) -> tuple[str, dict[str, int]]:
         client = self.judge_client.made() if isinstance(self.judge_client, _LazyClient) else self.judge_client
         sampling = {name: value for name, value in self.judge_sampling_args.items() if value is not None}
         if isinstance(client, Client):
@@ -176,27 +173,16 @@ class JudgeRubric(Rubric):
             with key_hidden(client):
                 response = await call(create, model=self.judge_model, messages=messages, **sampling)
             message = response.choices[0].message
-        return _Judgement.of(message_text(message), response.usage)
+        said = message_text(message)
+        if not said.strip():
+            raise EmptyModelResponseError("it said nothing")
+        return said, dict(zip(("input_tokens", "output_tokens"), usage_counts(response.usage), strict=True))
 
     @teardown
     async def close_client(self) -> None:
         """Closes the client that was made here, if it was; it is made anew when it is needed."""
         if isinstance(self.judge_client, _LazyClient):
             await self.judge_client.forget()
-
-
-@dataclass(frozen=True, slots=True)
-class _Judgement:
-    text: str
-    input_tokens: int
-    output_tokens: int
-
-    @classmethod
-    def of(cls, text: str, usage: Any) -> _Judgement:
-        if not text.strip():
-            raise EmptyModelResponseError("it said nothing")
-        tokens = (getattr(usage, f"{side}_tokens", None) or 0 for side in ("prompt", "completion"))
-        return cls(text, *tokens)
 
 
 class _LazyClient:
@@ -212,7 +198,8 @@ class _LazyClient:
     def made(self) -> Any:
         """Returns the client."""
         if self._client is None:
-            self._client = resolve_client(self._config or _openai())
+            url = os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL
+            self._client = resolve_client(self._config or ClientConfig(api_base_url=url, api_key_var="OPENAI_API_KEY"))
         return self._client
 
     async def forget(self) -> None:
@@ -224,10 +211,6 @@ class _LazyClient:
     def __getattr__(self, name: str) -> Any:
         client = self.made()
         return getattr(client if self._config else client.client, name)
-
-
-def _openai() -> ClientConfig:
-    return ClientConfig(api_base_url=os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL, api_key_var="OPENAI_API_KEY")
 
 
 def _said_before(state: State) -> dict[str, str]:

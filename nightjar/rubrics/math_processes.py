@@ -135,9 +135,9 @@ class MathProcesses:
 
     def _alive(self, process: subprocess.Popen[bytes] | None) -> subprocess.Popen[bytes]:
         """Returns the process, or another one where it has ended."""
-        if process is not None and process.poll() is None:
-            return process
         if process is not None:
+            if process.poll() is None:
+                return process
             self._end(process)
         return self._start()
 

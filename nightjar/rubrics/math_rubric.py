@@ -11,6 +11,7 @@ import math
 import re
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, ClassVar
 
@@ -112,32 +113,26 @@ def verify_response(
     Returns:
         1.0 or 0.0, and how many seconds it took.
     """
-    start = time.perf_counter()
-    is_candidate = 0 < len(response) <= max_verify_chars
-    score = _compare(response, answer, max(1, math.ceil(timeout_seconds))) if is_candidate else 0.0
+    from math_verify.errors import TimeoutException
+
+    start, score, limit = time.perf_counter(), 0.0, max(1, math.ceil(timeout_seconds))
+    if 0 < len(response) <= max_verify_chars:
+        with suppress(Exception, TimeoutException):  # what it cannot compare is not equal
+            expected = parse(f"\\boxed{{{answer}}}", parsing_timeout=limit)
+            given = parse(f"\\boxed{{{response}}}", parsing_timeout=limit)
+            score = float(verify(expected, given, timeout_seconds=limit))
     return score, time.perf_counter() - start
 
 
-def _compare(response: str, answer: str, timeout_seconds: int) -> float:
-    from math_verify.errors import TimeoutException
-
-    try:
-        expected = parse(f"\\boxed{{{answer}}}", parsing_timeout=timeout_seconds)
-        given = parse(f"\\boxed{{{response}}}", parsing_timeout=timeout_seconds)
-        return float(verify(expected, given, timeout_seconds=timeout_seconds))
-    except (Exception, TimeoutException):  # noqa: BLE001 - what it cannot compare is not equal
-        return 0.0
-
-
 def parse(text: str, parsing_timeout: int) -> Any:
-    r"""Reads a text as mathematics: ``math_verify.parse``, imported on first use."""
+    """Reads a text as mathematics: ``math_verify.parse``, imported on first use."""
     import math_verify
 
     return math_verify.parse(text, parsing_timeout=parsing_timeout)
 
 
 def verify(expected: Any, given: Any, timeout_seconds: int) -> bool:
-    r"""Compares what was read: ``math_verify.verify``, imported on first use."""
+    """Compares what was read: ``math_verify.verify``, imported on first use."""
     import math_verify
 
     return bool(math_verify.verify(expected, given, timeout_seconds=timeout_seconds))

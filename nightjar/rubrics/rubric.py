@@ -232,19 +232,10 @@ class Rubric:
         calls = [partial(call_named, handler, **self.class_objects) for handler in handlers]
         await run_all(calls, self.scoring_timeout_seconds)
 
-    def _get_reward_funcs(self) -> list[RewardFunc]:
-        return list(self.funcs)
-
-    def _get_reward_weights(self) -> list[float]:
-        return list(self.weights)
-
     @property
     def metric_names(self) -> list[str]:
         """The names under which the functions' scores are recorded."""
         return [function.name for function in self._functions()]
-
-    def _get_reward_func_names(self) -> list[str]:
-        return self.metric_names
 
     def _functions(self) -> list[RewardFunction]:
         """Returns the functions with what is known of them; looks anew where the list was changed from outside."""
@@ -282,7 +273,7 @@ class Rubric:
 
     async def _score_single(self, functions: Sequence[RewardFunction], state: State) -> None:
         try:
-            await within(self.scoring_timeout_seconds, self._call_all(functions, state))
+            await within(None if self.never_waits else self.scoring_timeout_seconds, self._call_all(functions, state))
         except BaseException as raised:  # noqa: BLE001 - reward functions are user code
             name = next(function.name for function in functions if function.name not in state["metrics"])
             state["error"] = _failure(name, user_error(raised))

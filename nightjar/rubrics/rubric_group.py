@@ -66,14 +66,9 @@ class RubricGroup(Rubric):
         return any(rubric.has_advantages for rubric in self.rubrics)
 
     def add_reward_func(self, func: RewardFunc, weight: float = 1.0) -> None:
-        """Adds a reward function to the first rubric."""
-        self._first().add_reward_func(func, weight)
+        """Adds a reward function, or a metric, to the first rubric."""
+        self.rubrics[0].add_reward_func(func, weight)
         self.logger.warning("A reward function that is added to a group of rubrics goes to the first of them")
-
-    def add_metric(self, func: RewardFunc, weight: float = 0.0) -> None:
-        """Adds a metric to the first rubric."""
-        self._first().add_metric(func, weight)
-        self.logger.warning("A metric that is added to a group of rubrics goes to the first of them")
 
     def add_class_object(self, name: str, obj: Any) -> None:
         """Makes ``obj`` available to the reward functions of all rubrics."""
@@ -153,8 +148,3 @@ class RubricGroup(Rubric):
     def metric_names(self) -> list[str]:
         """The names under which the scores of all rubrics' functions are recorded."""
         return [name for rubric in self.rubrics for name in rubric.metric_names]
-
-    def _first(self) -> Rubric:
-        if not self.rubrics:
-            raise AssertionError("RubricGroup must have at least one rubric")
-        return self.rubrics[0]

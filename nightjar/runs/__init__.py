@@ -1,14 +1,13 @@
 """Runs on disk: the run directory, its ledger and results, and what they add up to."""
 
 from nightjar.rollout.records import Key
-from nightjar.runs.directory import ENVIRONMENTS_DIR, OUTPUT_DIR, RunDirectory, new_run_id, runs_folder, runs_folders
+from nightjar.runs.directory import OUTPUT_DIR, RunDirectory, new_run_id, runs_folder, runs_folders
 from nightjar.runs.journal import Journal
-from nightjar.runs.metadata import RunMetadata, Status
+from nightjar.runs.metadata import RunMetadata, Status, final_status
 from nightjar.runs.opening import OpenRun
 from nightjar.runs.summary import Summary, summarize, summarize_rows
 
 __all__ = [
-    "ENVIRONMENTS_DIR",
     "OUTPUT_DIR",
     "Journal",
     "Key",
@@ -17,6 +16,7 @@ __all__ = [
     "RunMetadata",
     "Status",
     "Summary",
+    "final_status",
     "new_run_id",
     "runs_folder",
     "runs_folders",

@@ -14,11 +14,11 @@ import orjson
 from filelock import FileLock, Timeout
 
 from nightjar.errors import RunDirectoryError, RunLockedError
+from nightjar.packages.names import ENVIRONMENTS_DIR, EnvironmentId, listed_name
 from nightjar.runs.jsonl import replace_file
 from nightjar.runs.reserve import Reserve
 
 OUTPUT_DIR = Path("outputs")
-ENVIRONMENTS_DIR = Path("environments")
 _RUN_ID_CHARACTERS = 12
 _RESERVED_TIMES = 2
 
@@ -26,20 +26,6 @@ _RESERVED_TIMES = 2
 def new_run_id(source: uuid.UUID | None = None) -> str:
     """Returns 12 hex digits: of a flow run's id, so that its retry finds its run again, or random ones."""
     return (source or uuid.uuid4()).hex[-_RUN_ID_CHARACTERS:]
-
-
-def environment_name(env_id: str) -> str:
-    """Returns what an environment is called in ``owner/name@version``, however its words are joined.
-
-    Example:
-        >>> environment_name("ada/my_env@1.2")
-        'my-env'
-    """
-    return _short_name(env_id).replace("_", "-")
-
-
-def _short_name(env_id: str) -> str:
-    return env_id.rpartition("/")[2].partition("@")[0]
 
 
 def runs_folder(
@@ -56,11 +42,11 @@ def runs_folder(
         output_dir: None for ``{environments_dir}/{module}/outputs`` where that folder exists, else ``outputs``.
         environments_dir: where environments are developed.
     """
-    name = _short_name(env_id)
+    asked = EnvironmentId.parse(env_id)
     if output_dir is None:
-        beside = environments_dir / name.replace("-", "_") / "outputs"
+        beside = environments_dir / asked.module / "outputs"
         output_dir = beside if beside.is_dir() else OUTPUT_DIR
-    return output_dir / "evals" / f"{name}--{model.replace('/', '--')}"
+    return output_dir / "evals" / f"{asked.name}--{model.replace('/', '--')}"
 
 
 def runs_folders(folder: Path, env_id: str, model: str) -> list[Path]:
@@ -70,11 +56,9 @@ def runs_folders(folder: Path, env_id: str, model: str) -> list[Path]:
         folder: what ``runs_folder`` returns.
         env_id, model: as for it.
     """
-    end, name = f"--{model.replace('/', '--')}", environment_name(env_id)
+    end, name = f"--{model.replace('/', '--')}", EnvironmentId.parse(env_id).listed
     beside = folder.parent.iterdir() if folder.parent.is_dir() else ()
-    return [
-        path for path in beside if path.name.endswith(end) and environment_name(path.name.removesuffix(end)) == name
-    ]
+    return [path for path in beside if path.name.endswith(end) and listed_name(path.name.removesuffix(end)) == name]
 
 
 class RunDirectory:

@@ -7,7 +7,8 @@ from typing import Any
 
 from nightjar.data import fingerprint
 from nightjar.errors import ResumeMismatchError
-from nightjar.runs.directory import RunDirectory, environment_name
+from nightjar.packages.names import EnvironmentId
+from nightjar.runs.directory import RunDirectory
 
 
 def is_same(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
@@ -50,4 +51,4 @@ def _differences(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str
 
 def _comparable(name: str, value: Any) -> Any:
     """An environment may be written ``my_env``, ``my-env`` or ``owner/my-env@1.2``; its version is compared apart."""
-    return environment_name(value) if value and name == "env_id" else value or None
+    return EnvironmentId.parse(value).listed if value and name == "env_id" else value or None

@@ -26,20 +26,21 @@ class RunMetadata:
         status: ``completed``: all that is tolerated to be missing, or less, is missing; ``incomplete``: more;
             ``failed``: an error stopped it; ``cancelled``: somebody did.
         env_id, env_args, extra_env_kwargs, env_version: its environment; the version is None where that is no package.
-        model, base_url: its endpoint; the URL is None where the client has none.
+        model, base_url: its endpoint; the URL is None where the client has none, the model where an import names none.
         num_examples: how many examples it takes.
         rollouts_per_example: rollouts of each.
         rollouts: how many that makes.
         sampling_args: as the endpoint takes them.
-        dataset_fingerprint: identifies the content of its examples, and their order.
+        dataset_fingerprint: identifies the content of its examples, and their order; None where not all are known.
         pass_threshold: the reward from which on a rollout is correct.
         state_columns: keys of the state that results keep besides their own.
         tags, suite: what it can be found by.
         version_info: versions and commits of Nightjar and the environment.
         flow_run_id: of the Prefect flow run; None in direct mode.
-        started_at: when it was started first.
+        started_at: when it was started first; None where another program did not say.
         finished_at: when it ended last; None while it is running.
-        time_ms: for how long it ran, resumes added.
+        time_ms: for how long it ran, resumes added; None where another program did not say.
+        original: of an imported run, the other program's own account; None for Nightjar's.
         summary: its aggregates; None while it is running.
     """
 
@@ -49,22 +50,23 @@ class RunMetadata:
     env_args: Mapping[str, Any]
     extra_env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     env_version: str | None
-    model: str
+    model: str | None
     base_url: str | None
     num_examples: int
     rollouts_per_example: int
-    rollouts: int
+    rollouts: int = 0
     sampling_args: Mapping[str, Any]
-    dataset_fingerprint: str
+    dataset_fingerprint: str | None = None
     pass_threshold: float
     state_columns: Sequence[str] = ()
     tags: Sequence[str] = ()
     suite: str | None = None
     version_info: Mapping[str, str | None]
     flow_run_id: str | None = None
-    started_at: datetime = field(default_factory=_now)
+    started_at: datetime | None = field(default_factory=_now)
     finished_at: datetime | None = None
-    time_ms: int = 0
+    time_ms: int | None = 0
+    original: Mapping[str, Any] | None = None
     summary: Summary | None = None
 
     def continued(self, before: Mapping[str, Any]) -> Self:
@@ -88,30 +90,33 @@ class RunMetadata:
         """
         return replace(
             self,
-            status=_final_status(summary, error, tolerated_failures),
+            status=final_status(summary, error, tolerated_failures),
             finished_at=_now(),
-            time_ms=self.time_ms + ran_ms,
+            time_ms=(self.time_ms or 0) + ran_ms,
             summary=summary,
         )
 
     def to_json(self) -> dict[str, Any]:
         """Returns the content of ``metadata.json``."""
-        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "summary"}
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in {"original", "summary"}}
+        started = self.started_at
         return {
             **own,
-            "date": self.started_at.date().isoformat(),
-            "time": self.started_at.time().isoformat(timespec="seconds"),
+            "date": started and started.date().isoformat(),
+            "time": started and started.time().isoformat(timespec="seconds"),
             "started_at": _written(self.started_at),
             "finished_at": _written(self.finished_at),
             **(self.summary.metadata() if self.summary else {}),
+            **({"original": self.original} if self.original else {}),
         }
 
 
 def _written(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat(timespec="seconds")
+    return None if moment is None else moment.isoformat(timespec="milliseconds")
 
 
-def _final_status(summary: Summary, error: BaseException | None, tolerated_failures: float) -> Status:
+def final_status(summary: Summary, error: BaseException | None = None, tolerated_failures: float = 0.0) -> Status:
+    """Returns how a run that has ended stands; arguments as for ``RunMetadata.ended``."""
     if isinstance(error, asyncio.CancelledError):
         return "cancelled"
     if error is not None:

@@ -72,13 +72,8 @@ def command_line(
 ) -> list[str]:
     """Returns the arguments that start ``program`` as the first process of a sandbox.
 
-    Args:
-        bubblewrap: where it is.
-        storage_bytes: of all file systems in memory together.
-        packages: Python packages to show, by name.
-        descriptors: by option: ``info-fd``, ``userns-block-fd`` (root only), ``seccomp``; and by path, those of the
-            small files.
-        program: what to start.
+    ``storage_bytes`` are those of all file systems in memory together. ``descriptors`` are by option: ``info-fd``,
+    ``userns-block-fd`` (root only), ``seccomp``; and by path, those of the small files.
     """
     return [
         bubblewrap.path,

@@ -23,10 +23,6 @@ def choose_provider(chosen: str | SandboxProvider | None = None, max_workers: in
             variable ``NIGHTJAR_SANDBOX``; without it docker where a daemon answers, and local sandboxes otherwise.
         max_workers: threads for calls to a docker daemon.
 
-    Raises:
-        ConfigError: there is no such kind.
-        SandboxRefusedError: docker is asked for and does not answer.
-
     Example:
         >>> choose_provider("local").name
         'local'

@@ -77,24 +77,16 @@ class SandboxClient:
         with_retry: wraps the start of a sandbox, to try it again when it fails.
 
     Example:
-        >>> import asyncio
-        >>> from nightjar.sandboxes import CreateSandboxRequest, LocalProvider
         >>> async def add() -> str:
         ...     client = SandboxClient("local")
         ...     sandbox = await client.create(CreateSandboxRequest(name="example"))
-        ...     try:
-        ...         return (await client.execute_command(sandbox.id, "expr 1 + 2", timeout=10)).stdout.strip()
-        ...     finally:
-        ...         await client.delete(sandbox.id)
-        >>> asyncio.run(add()) if LocalProvider.problem() is None else "3"
-        '3'
+        ...     done = await client.execute_command(sandbox.id, "expr 1 + 2", timeout=10)
+        ...     await client.delete(sandbox.id)
+        ...     return done.stdout
     """
 
     def __init__(
-        self,
-        provider: str | SandboxProvider | None = None,
-        max_workers: int = 50,
-        with_retry: Retrying | None = None,
+        self, provider: str | SandboxProvider | None = None, max_workers: int = 50, with_retry: Retrying | None = None
     ) -> None:
         self._chosen = check_name(provider) if isinstance(provider, str) else provider
         self._max_workers = max_workers
@@ -141,15 +133,8 @@ class SandboxClient:
             raise CommandTimeoutError(f"Command {command!r} timed out after {timeout}s in sandbox {sandbox_id!r}")
         return result
 
-    async def upload_bytes(
-        self,
-        sandbox_id: str,
-        file_path: str,
-        file_bytes: bytes,
-        filename: str = "",  # noqa: ARG002 - as Prime
-        **_: Any,
-    ) -> None:
-        """Writes a file in a sandbox. ``filename`` has no effect."""
+    async def upload_bytes(self, sandbox_id: str, file_path: str, file_bytes: bytes, *_: Any, **__: Any) -> None:
+        """Writes a file in a sandbox; the ``filename`` that Prime's client takes has no effect."""
         await (await self.get(sandbox_id)).upload(file_bytes, file_path)
 
     async def upload_file(self, sandbox_id: str, file_path: str, local_file_path: str, **_: Any) -> None:
@@ -167,11 +152,7 @@ class SandboxClient:
         return ReadFile(content.decode("utf-8", "replace"), len(content))
 
     async def start_background_job(
-        self,
-        sandbox_id: str,
-        command: str,
-        working_dir: str | None = None,
-        env: Mapping[str, str] | None = None,
+        self, sandbox_id: str, command: str, working_dir: str | None = None, env: Mapping[str, str] | None = None
     ) -> BackgroundJob:
         """Starts a command that may take as long as it likes."""
         sandbox = await self.get(sandbox_id)

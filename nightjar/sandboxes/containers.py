@@ -178,10 +178,7 @@ class DockerSandbox(Sandbox):
             self._container, argv, stdin=True, environment=variables, workdir=folder, user=f"{self._user}:{group}"
         )
         connection = api.exec_start(created["Id"], socket=True)
-
-        def inspect() -> Mapping[str, Any]:
-            return dict(api.exec_inspect(created["Id"]))
-
+        inspect = functools.partial(api.exec_inspect, created["Id"])
         return ContainerProcess(connection, inspect, functools.partial(self._kill_group, group), self._provider.run)
 
     def _as_root(self, script: str, *arguments: str) -> None:
@@ -194,19 +191,13 @@ class DockerSandbox(Sandbox):
         errors = _sdk().errors
         try:
             self._provider.api.remove_container(container, force=True, v=True)
-        except errors.NotFound:
-            pass
         except errors.APIError as error:
-            if "already in progress" not in str(error):
+            if not isinstance(error, errors.NotFound) and "already in progress" not in str(error):
                 raise
 
 
 class DockerProvider(SandboxProvider):
-    """Makes containers through the docker SDK; where it connects to says ``DOCKER_HOST``.
-
-    Args:
-        max_workers: threads for calls to the daemon.
-        client: a ``docker.DockerClient``; one from the environment unless given.
+    """Makes containers through the docker SDK; where it connects to says ``DOCKER_HOST``, unless a client is given.
 
     Example:
         >>> DockerProvider.is_available() in {True, False}
@@ -247,11 +238,7 @@ class DockerProvider(SandboxProvider):
         return DockerSandbox(request, self)
 
     def image_with_packages(self, request: CreateSandboxRequest) -> str:
-        """Returns an image with the packages asked for; makes it, which needs a network, the first time.
-
-        Raises:
-            SandboxRefusedError: there is no such image, or the packages cannot be installed.
-        """
+        """Returns an image with the packages asked for; makes it, which needs a network, the first time."""
         with self._preparing:
             self._pull(request.docker_image)
             if not request.python_packages:
@@ -269,14 +256,14 @@ class DockerProvider(SandboxProvider):
 
     def _pull(self, image: str) -> None:
         errors = _sdk().errors
-        try:
+        with suppress(errors.NotFound):
             self._client.images.get(image)
-        except errors.NotFound:
-            logger.info("Pulling the image %r", image)
-            try:
-                self._client.images.pull(image)
-            except errors.APIError as error:
-                raise SandboxCreationError(f"The image {image!r} cannot be pulled: {error.explanation}") from error
+            return
+        logger.info("Pulling the image %r", image)
+        try:
+            self._client.images.pull(image)
+        except errors.APIError as error:
+            raise SandboxCreationError(f"The image {image!r} cannot be pulled: {error.explanation}") from error
 
     def _build(self, recipe: str) -> str:
         errors = _sdk().errors

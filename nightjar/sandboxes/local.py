@@ -55,12 +55,11 @@ class LocalSandbox(Sandbox):
                 await self._wait_until_ready(self._running)
                 if command := self._request.background_command:
                     await self.spawn(command, max_output_bytes=0)
-        except TimeoutError as error:
+        except BaseException as error:
             self.close_now()
+            if not isinstance(error, TimeoutError):
+                raise
             raise SandboxCreationError(f"Sandbox {self.id!r} did not start within {_START_SECONDS:.0f} s") from error
-        except BaseException:
-            self.close_now()
-            raise
 
     async def spawn(
         self,
@@ -92,7 +91,7 @@ class LocalSandbox(Sandbox):
         if running is not None:
             running.kill()
             await asyncio.shield(running.end())
-        self._remove_folder()
+        self.close_now()
 
     def close_now(self) -> None:
         """Does what ``close`` does, where no event loop runs."""
@@ -100,7 +99,8 @@ class LocalSandbox(Sandbox):
         if running is not None:
             running.kill()
             running.release()
-        self._remove_folder()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def take_notice(self) -> str:
         """Says, once, that processes had to be killed because the memory was used up."""
@@ -154,10 +154,6 @@ class LocalSandbox(Sandbox):
         if self._packages:
             variables["PYTHONPATH"] = bubblewrap.PACKAGES
         return variables | (self._request.environment_vars or {})
-
-    def _remove_folder(self) -> None:
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 class LocalProvider(SandboxProvider):

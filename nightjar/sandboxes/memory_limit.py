@@ -31,11 +31,11 @@ _SOCKET_BYTES = 425984  # twice the usual send buffer
 _PATIENCE = 5
 
 
+@dataclass
 class ControlGroup:
     """A group for one sandbox, beside the group of this process."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    path: Path
 
     @classmethod
     def make(cls, memory_bytes: int, max_processes: int, mount: Path = _MOUNT) -> ControlGroup | None:
@@ -92,12 +92,8 @@ def _parent(mount: Path) -> Path | None:
 class Watched:
     """A sandbox under watch.
 
-    Attributes:
-        pid: its first process, as seen from outside.
-        descriptor: refers to that process for good (``os.pidfd_open``).
-        max_bytes: the limit.
-        storage: its file systems in memory, as paths inside.
-        kills: how often it was over the limit.
+    ``pid`` is that of its first process, as seen from outside; ``descriptor`` refers to it for good; ``storage`` are
+    its file systems in memory, as paths inside; ``kills`` says how often it was over the limit.
     """
 
     pid: int

@@ -37,13 +37,9 @@ _POLL_SECONDS = 0.002
 class FirstProcess:
     """The first process of a sandbox that runs, and what there is for it.
 
-    Attributes:
-        process: ``bwrap``, which ends when all inside has ended; without isolation, the process itself.
-        control: the socket that it has as standard input.
-        messages: what it wrote to standard error.
-        pid: of the process inside, as seen from outside.
-        descriptor: refers to that process for good; None without isolation.
-        limit: of its memory, once it has one.
+    ``process`` is ``bwrap``, which ends when all inside has ended, with the socket ``control`` as standard input and
+    ``messages`` as standard error; ``pid`` is that of the process inside, as seen from outside, and ``descriptor``
+    refers to it for good. Without isolation ``process`` is the process itself, and there is no ``descriptor``.
     """
 
     process: subprocess.Popen[bytes]
@@ -87,11 +83,7 @@ class FirstProcess:
 async def start_isolated(
     program: list[str], storage_bytes: int, packages: Mapping[str, Path], installed: bubblewrap.Installed
 ) -> FirstProcess:
-    """Starts ``program`` in namespaces of its own.
-
-    Raises:
-        SandboxCreationError: ``bwrap`` failed.
-    """
+    """Starts ``program`` in namespaces of its own; ``SandboxCreationError`` where ``bwrap`` fails."""
     with ExitStack() as stack:
         control, inside = _pair(stack)
         info, info_inside = _pair(stack)

@@ -18,12 +18,7 @@ from packaging.utils import canonicalize_name
 
 @dataclass(frozen=True, slots=True)
 class ShownPackages:
-    """What is there of the packages that were asked for.
-
-    Attributes:
-        paths: files and directories to show, by the name to show them under.
-        missing: what is not installed, or in another version.
-    """
+    """The files and directories to show, by the name to show them under, and what is not installed as asked for."""
 
     paths: dict[str, Path] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)

@@ -15,7 +15,6 @@ import struct
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from nightjar.errors import SandboxError
@@ -29,21 +28,8 @@ _END_SECONDS = 5.0
 _POLL_SECONDS = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Data of one stream."""
-
-    stream: int
-    data: bytes
-
-
 class FrameReader:
-    """Takes frames apart.
-
-    Args:
-        receive: returns up to so many bytes; none at the end.
-        streams: the stream numbers that may come.
-    """
+    """Takes frames apart: of these streams, out of what ``receive`` returns for a number of bytes, at the most."""
 
     def __init__(self, receive: Callable[[int], Awaitable[bytes]], streams: set[int]) -> None:
         self._receive = receive
@@ -51,12 +37,8 @@ class FrameReader:
         self._stream = 0
         self._left = 0
 
-    async def read(self) -> Piece | None:
-        """Returns the next piece; None at the end.
-
-        Raises:
-            SandboxError: this is not the format.
-        """
+    async def read(self) -> tuple[int, bytes] | None:
+        """Returns a stream number and the next data of it; None at the end."""
         while not self._left:
             header = b""
             while len(header) < _HEADER.size:
@@ -69,7 +51,7 @@ class FrameReader:
                 raise SandboxError(f"A sandbox broke the protocol of its output: header {header!r}")
         data = await self._receive(min(self._left, _CHUNK_BYTES))
         self._left -= len(data)
-        return Piece(self._stream, data) if data else None
+        return (self._stream, data) if data else None
 
 
 def frame(stream: int, data: bytes) -> bytes:
@@ -90,9 +72,10 @@ class LocalProcess(SandboxProcess):
         piece = None if self._exit_code is not None else await self._frames.read()
         if piece is None:
             return None
-        if piece.stream != _EXIT:
-            return Output(Stream(piece.stream), piece.data)
-        self._exit_code = struct.unpack(">i", piece.data)[0] if len(piece.data) == struct.calcsize(">i") else _KILLED
+        stream, data = piece
+        if stream != _EXIT:
+            return Output(Stream(stream), data)
+        self._exit_code = struct.unpack(">i", data)[0] if len(data) == struct.calcsize(">i") else _KILLED
         return None
 
     async def write(self, data: bytes) -> None:
@@ -140,11 +123,8 @@ class LocalProcess(SandboxProcess):
 class ContainerProcess(SandboxProcess):
     """A command in a container.
 
-    Args:
-        connection: what the SDK returns for ``exec_start(..., socket=True)``.
-        inspect: asks the daemon about the command; blocks.
-        kill: kills the command and what it started.
-        in_thread: runs what blocks.
+    ``connection`` is what the SDK returns for ``exec_start(..., socket=True)``; ``inspect`` asks the daemon about the
+    command, ``kill`` kills it with what it started, and ``in_thread`` runs what blocks.
     """
 
     def __init__(
@@ -169,7 +149,7 @@ class ContainerProcess(SandboxProcess):
         """Returns the next piece of output; None when the process has ended."""
         piece = None if self._has_ended else await self._frames.read()
         self._has_ended = piece is None
-        return None if piece is None else Output(Stream(piece.stream), piece.data)
+        return None if piece is None else Output(Stream(piece[0]), piece[1])
 
     async def write(self, data: bytes) -> None:
         """Writes to its standard input; what it does not read any more is lost."""

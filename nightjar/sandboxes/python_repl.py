@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,11 +20,7 @@ _START = 'exec "$(command -v python3 || command -v python || echo python3)" -u -
 
 
 class PythonEndedError(Exception):
-    """The Python process is gone; the message says how.
-
-    Attributes:
-        is_timed_out: it had to be ended, because its code took too long and could not be interrupted.
-    """
+    """The Python process is gone; the message says how. ``is_timed_out``: its code could not be interrupted in time."""
 
     def __init__(self, message: str, *, is_timed_out: bool = False) -> None:
         super().__init__(message)
@@ -32,15 +29,10 @@ class PythonEndedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a piece of code.
+    """What became of a piece of code: ``ok`` or ``error``, and what it wrote.
 
-    Attributes:
-        status: ``ok`` or ``error``.
-        stdout: what was written to standard output.
-        stderr: what was written to standard error.
-        result: the ``repr`` of the last expression, or the traceback; None where there is neither.
-        execution_count: how many pieces of code the process has run.
-        is_timed_out: it was interrupted because its time was up.
+    ``result`` is the ``repr`` of the last expression, or the traceback. ``execution_count`` says how many pieces of
+    code the process has run; ``is_timed_out``, that this one was interrupted because its time was up.
     """
 
     status: str
@@ -57,9 +49,7 @@ class PythonRepl:
     Whatever it answers may come from the model's code, which shares the process: answers are bounded and checked, and
     one that makes no sense counts as the end of the process.
 
-    Args:
-        sandbox: where it runs.
-        max_output_bytes: of each text in an answer.
+    ``max_output_bytes`` limits each text in an answer.
     """
 
     def __init__(self, sandbox: Sandbox, max_output_bytes: int = 100_000) -> None:
@@ -73,19 +63,8 @@ class PythonRepl:
         self._asked = 0
         self._reading: asyncio.Task[dict[str, Any]] | None = None
 
-    @property
-    def is_running(self) -> bool:
-        """Says whether the process was there when it was last heard of."""
-        return self._process is not None
-
     async def start(self, timeout_seconds: float) -> None:
-        """Starts the process.
-
-        Raises:
-            TimeoutError: it was not ready in time.
-            PythonEndedError: it ended at once.
-            SandboxError: the sandbox does not answer.
-        """
+        """Starts the process; ``TimeoutError`` where it is not ready in time, ``PythonEndedError`` where it ends."""
         self._received.clear()
         self._complaints = b""
         command = ["/bin/sh", "-c", _START, "sh", _worker_source(), str(self._limit)]
@@ -99,9 +78,7 @@ class PythonRepl:
     async def run(self, code: str, timeout_seconds: float) -> Answer:
         """Runs code; when the time is up, interrupts it as Ctrl-C does, which keeps the variables.
 
-        Raises:
-            PythonEndedError: the process ended, or had to be ended because it could not be interrupted.
-            SandboxError: the sandbox does not answer.
+        ``PythonEndedError`` where the process ended, or had to be ended because it could not be interrupted.
         """
         if self._process is None:
             raise PythonEndedError("it is not running")
@@ -155,10 +132,9 @@ class PythonRepl:
         size = struct.unpack(">I", await self._take(4))[0]
         if size > self._max_message_bytes:
             raise PythonEndedError(f"it announced an answer of {size} bytes")
-        try:
+        message = None
+        with suppress(ValueError):
             message = json.loads(await self._take(size))
-        except ValueError as error:
-            raise PythonEndedError("it gave an answer that is no JSON") from error
         if not isinstance(message, dict):
             raise PythonEndedError("it gave an answer that is no JSON object")
         return message

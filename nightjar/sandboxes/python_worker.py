@@ -122,9 +122,7 @@ class Worker:
         except BaseException as error:  # noqa: BLE001 - it is the code's, and the answer
             status, result = "error", self.describe(error)
         self.is_running = False
-        if (
-            os.getpid() != self.pid
-        ):  # the code has forked: only one may answer, and what the other flushes is said twice
+        if os.getpid() != self.pid:  # the code has forked: only one may answer, and what it flushes is said twice
             os._exit(0)
         for stream in (sys.stdout, sys.stderr):
             try:

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import BaseModel, ConfigDict, Field
 
 
 class AdvancedConfigs(BaseModel):
-    """Settings of a hosted sandbox service; accepted for compatibility, and of no effect here.
-
-    Example:
-        >>> AdvancedConfigs(disk_type="ssd").disk_type
-        'ssd'
-    """
+    """Settings of a hosted sandbox service; accepted for compatibility, and of no effect here."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class CreateSandboxRequest(BaseModel):
-    """The image, the limits and the variables of one sandbox.
-
-    Example:
-        >>> request = CreateSandboxRequest(name="calculator", memory_gb=0.5)
-        >>> request.model_copy(update={"docker_image": "python:3.12-slim"}).memory_gb
-        0.5
-    """
+    """The image, the limits and the variables of one sandbox."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -71,8 +58,3 @@ class CreateSandboxRequest(BaseModel):
         """The start command, where it does more than wait."""
         command = (self.start_command or "").strip()
         return None if command in {"", "tail -f /dev/null", "sleep infinity"} else command
-
-
-def packages_in(requirements: Any) -> list[str]:
-    """Returns the words of a pip command line (``"numpy sympy>=1.12"``), or of a list."""
-    return requirements.split() if isinstance(requirements, str) else list(requirements)

@@ -32,12 +32,7 @@ Command: TypeAlias = str | Sequence[str]
 
 
 class Stream(IntEnum):
-    """Where a piece of output was written to.
-
-    Example:
-        >>> Stream.STDERR.name
-        'STDERR'
-    """
+    """Where a piece of output was written to."""
 
     STDOUT = 1
     STDERR = 2
@@ -45,12 +40,7 @@ class Stream(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A piece of what a process wrote.
-
-    Example:
-        >>> Output(Stream.STDOUT, b"3").data.decode()
-        '3'
-    """
+    """A piece of what a process wrote."""
 
     stream: Stream
     data: bytes
@@ -60,17 +50,8 @@ class Output:
 class CommandResult:
     """What became of a command.
 
-    Attributes:
-        stdout: the text, cut at the limit; what is no UTF-8 is replaced.
-        stderr: likewise.
-        exit_code: 128 and the signal's number where one ended it; None where the time was up.
-        is_timed_out: the time was up; the command and what it started are gone.
-        is_truncated: there was more output.
-
-    Example:
-        >>> result = CommandResult(stdout="", stderr="", exit_code=None, is_timed_out=True)
-        >>> "took too long" if result.is_timed_out else result.stdout
-        'took too long'
+    ``stdout`` and ``stderr`` are texts, cut at the limit where ``is_truncated``. ``exit_code`` is 128 and the signal's
+    number where one ended it, and None where it ``is_timed_out``: then the command and what it started are gone.
     """
 
     stdout: str
@@ -100,9 +81,7 @@ class SandboxProcess(ABC):
         ...     process = await sandbox.spawn("tr a-z A-Z")
         ...     await process.write(b"hello")
         ...     await process.close_input()
-        ...     said = await process.read()
-        ...     await process.close()
-        ...     return said.data
+        ...     return (await process.read()).data
     """
 
     @abstractmethod
@@ -134,19 +113,10 @@ class Sandbox(ABC):
         workspace: the directory inside in which commands run; files there stay until the sandbox is closed.
 
     Example:
-        >>> import asyncio
-        >>> from nightjar.sandboxes import CreateSandboxRequest, LocalProvider
-        >>> async def show() -> str:
-        ...     sandbox = LocalProvider().new_sandbox(CreateSandboxRequest(name="example"))
-        ...     try:
-        ...         await sandbox.start()
-        ...         await sandbox.upload(b"1 2 3", "numbers.txt")
-        ...         result = await sandbox.exec("wc -w < numbers.txt; whoami >&2", timeout=10)
-        ...         return result.stdout.strip()
-        ...     finally:
-        ...         await sandbox.close()
-        >>> asyncio.run(show()) if LocalProvider.problem() is None else "3"
-        '3'
+        >>> async def count(sandbox: Sandbox) -> str:
+        ...     await sandbox.upload(b"1 2 3", "numbers.txt")
+        ...     result = await sandbox.exec("wc -w < numbers.txt; whoami >&2", timeout=10)
+        ...     return result.stdout.strip()
     """
 
     id: str
@@ -164,11 +134,7 @@ class Sandbox(ABC):
         env: Mapping[str, str] | None = None,
         max_output_bytes: int | None = None,
     ) -> SandboxProcess:
-        """Starts a process; of each stream, no more than ``max_output_bytes`` need come back.
-
-        Raises:
-            SandboxError: the sandbox does not answer.
-        """
+        """Starts a process; of each stream, no more than ``max_output_bytes`` need come back."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -192,30 +158,22 @@ class Sandbox(ABC):
         Args:
             command: for the shell, or a program and its arguments.
             timeout: in seconds; None for no limit. When it is up, the command is killed with all that it started.
-            working_dir: the workspace unless given.
-            env: variables beside those of the sandbox.
+            working_dir, env: the workspace unless given; variables beside those of the sandbox.
             stdin: what the command reads; nothing unless given.
             max_output_bytes: of each stream; the rest is thrown away, with a notice.
-
-        Raises:
-            SandboxError: the sandbox does not answer.
         """
         outcome = await self._run(command, timeout, working_dir, env, stdin, max_output_bytes)
-        stderr = (outcome.text(Stream.STDERR), self.take_notice())
+        stderr = [outcome.text(Stream.STDERR), self.take_notice()]
         return CommandResult(
-            stdout=outcome.text(Stream.STDOUT),
-            stderr="\n".join(part for part in stderr if part),
-            exit_code=outcome.exit_code,
-            is_timed_out=outcome.is_timed_out,
+            outcome.text(Stream.STDOUT),
+            "\n".join(part for part in stderr if part),
+            outcome.exit_code,
+            outcome.is_timed_out,
             is_truncated=bool(outcome.cut),
         )
 
     async def upload(self, content: bytes, path: str) -> None:
-        """Writes a file; a process inside does it, so that it cannot land outside.
-
-        Raises:
-            SandboxError: it cannot be written.
-        """
+        """Writes a file; a process inside does it, so that it cannot land outside."""
         script = 'mkdir -p -- "$(dirname -- "$1")" && head -c "$2" > "$1"'
         done = await self.exec(["/bin/sh", "-c", script, "sh", path, str(len(content))], _FILE_SECONDS, stdin=content)
         if done.exit_code != 0:
@@ -224,9 +182,7 @@ class Sandbox(ABC):
     async def download(self, path: str, max_bytes: int = MAX_FILE_BYTES) -> bytes:
         """Returns the content of a file. Links are followed inside, so none leads out.
 
-        Raises:
-            FileNotFoundError: there is no such file, or it is not a regular one.
-            SandboxError: it is larger than ``max_bytes``, or cannot be read.
+        ``FileNotFoundError`` where there is no such regular file, ``SandboxError`` where it is larger than that.
         """
         script = f'[ -f "$1" ] || exit {_NOT_A_FILE}; exec head -c "$2" -- "$1"'
         command = ["/bin/sh", "-c", script, "sh", path, str(max_bytes + 1)]
@@ -318,10 +274,7 @@ async def finish(process: SandboxProcess) -> None:
 
 
 class SandboxProvider(ABC):
-    """Makes sandboxes of one kind.
-
-    Attributes:
-        name: as ``sandbox_provider=`` and ``NIGHTJAR_SANDBOX`` name it.
+    """Makes sandboxes of one kind; ``name`` is its name for ``sandbox_provider=`` and ``NIGHTJAR_SANDBOX``.
 
     Example:
         >>> class MyProvider(SandboxProvider):
@@ -333,11 +286,7 @@ class SandboxProvider(ABC):
 
     @abstractmethod
     def new_sandbox(self, request: CreateSandboxRequest) -> Sandbox:
-        """Returns a sandbox that is yet to be started.
-
-        Raises:
-            SandboxRefusedError: this machine cannot do what is asked for.
-        """
+        """Returns a sandbox that is yet to be started; ``SandboxRefusedError`` where this machine cannot have it."""
 
     def close(self) -> None:  # noqa: B027 - most have nothing to close
         """Lets go of connections."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import duckdb
 
@@ -14,13 +14,12 @@ from nightjar.warehouse.location import Kind, folder_of, kind_of, shown
 from nightjar.warehouse.reading.damage import damage_named
 from nightjar.warehouse.reading.reader import Look, Reader, read_patiently
 from nightjar.warehouse.reading.relations import define
+from nightjar.warehouse.served.tables import ServedWarehouse
 from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.storage.object_store import ObjectStore
 from nightjar.warehouse.storage.store import Store
 from nightjar.warehouse.writing.packing import tidy
 from nightjar.warehouse.writing.publishing import PublishReport, publish_run
-
-if TYPE_CHECKING:
-    from nightjar.warehouse.served.tables import ServedWarehouse
 
 Answer = TypeVar("Answer")
 
@@ -33,8 +32,6 @@ def open_backend(location: str) -> SegmentedWarehouse | ServedWarehouse:
     """
     kind = kind_of(location)
     if kind is Kind.SERVED:
-        from nightjar.warehouse.served.tables import ServedWarehouse
-
         return ServedWarehouse(location)
     return SegmentedWarehouse(open_store(location))
 
@@ -50,8 +47,6 @@ def open_store(location: str) -> Store:
         raise WarehouseError(f"The warehouse {shown(location)} keeps tables, not segments: this works on segments.")
     if kind is Kind.FOLDER:
         return Folder(folder_of(location))
-    from nightjar.warehouse.storage.object_store import ObjectStore
-
     return ObjectStore(location)
 
 

@@ -245,5 +245,5 @@ class TestResolve:
             resolve_client(sdk)
 
     def test_other_names_are_not_there(self):
-        with pytest.raises(AttributeError, match="no attribute 'RendererClient'"):
+        with pytest.raises(AttributeError, match="attribute RendererClient"):
             clients.RendererClient  # noqa: B018

@@ -12,7 +12,7 @@ from nightjar.envs.rollouts import plan_groups
 from nightjar.errors import RunAbortedError
 from nightjar.rubrics import Rubric
 from nightjar.runs import OpenRun, RunDirectory, RunMetadata
-from nightjar.testing import FixedAnswer, ModelServer
+from nightjar.testing import Faults, FixedAnswer, ModelServer
 
 
 def right(answer):
@@ -41,7 +41,7 @@ def open_run(tmp_path):
         )  # fmt: skip
         client = resolve_client(ClientConfig(api_base_url=url))
         options = EngineOptions(
-            max_generating=max_generating, is_interleaved=is_interleaved, retry=RetryPolicy(),
+            max_generating=max_generating, is_interleaved=is_interleaved, retry=RetryPolicy(1, 0.0),
             has_succeeded=opened.journal.has_generated,
         )  # fmt: skip
         rollouts = EnvironmentRollouts(env, client, "m", {})
@@ -93,16 +93,6 @@ async def test_a_shard_has_its_turn_when_the_one_before_has_started_all(open_run
         await asyncio.wait_for(second, 5)
 
 
-async def test_and_when_there_is_room_for_its_first_rollout(open_run, server):
-    async with open_run(server.base_url, 2, max_generating=1) as run:
-        await run._engine._generating.acquire()
-        first = asyncio.ensure_future(run.turn(run.shards[0]))
-        await asyncio.sleep(0.05)
-        assert not first.done()
-        run._engine._generating.release()
-        await asyncio.wait_for(first, 5)
-
-
 async def test_what_is_done_owes_nothing_the_second_time(open_run, server):
     async with open_run(server.base_url) as run:
         await carry_out(run)
@@ -118,20 +108,42 @@ async def test_what_is_done_owes_nothing_the_second_time(open_run, server):
 async def test_generation_goes_on_from_the_journal_after_an_outage(open_run, server):
     async with open_run(server.base_url, 1) as run:
         [shard] = run.shards
-        real = run._engine.generate
-
-        async def away(groups, ready):
-            run._engine.generate = real
-            list(groups)
-            raise RunAbortedError("nobody answers", is_outage=True)
-
-        run._engine.generate = away
         scoring = asyncio.ensure_future(run.score(shard))
         with pytest.raises(RunAbortedError):
-            await run.generate(shard)
+            await interrupted(run, shard)
         assert await run.generate(shard) == 1
         assert await scoring == 1
         assert run.aggregate().status == "completed"
+
+
+async def test_what_earlier_shards_lost_in_an_outage_is_generated_with_the_shard_that_is_tried_again(open_run):
+    with ModelServer(FixedAnswer("4"), faults=Faults(rate_500=1.0)) as broken:
+        run = open_run(broken.base_url, 3)
+        port = broken.port
+        first, second, _ = run.shards
+        await asyncio.gather(run.generate(first), run.score(first))
+        scoring = asyncio.ensure_future(run.score(second))
+        with pytest.raises(RunAbortedError):
+            await interrupted(run, second)
+    with ModelServer(FixedAnswer("4"), port=port) as server:
+        async with run:
+            await run.generate(second)
+            await scoring
+            assert server.stats().answered == 2
+            assert (run.progress.scored, run.progress.failed) == (2, 0)
+
+
+async def interrupted(run, shard):
+    """Tries to generate a shard while the engine says that nobody answers."""
+    real = run._engine.generate
+
+    async def away(groups, ready):
+        run._engine.generate = real
+        list(groups)
+        raise RunAbortedError("nobody answers", is_outage=True)
+
+    run._engine.generate = away
+    await run.generate(shard)
 
 
 async def test_who_shows_runs_finds_those_that_are_open(open_run, server):
@@ -168,6 +180,6 @@ class TestTheEnd:
         async with open_run(server.base_url) as run:
             second = await carry_out(run)
         written = run.directory.read_metadata()
-        assert written["started_at"] == first.started_at.isoformat(timespec="seconds")
+        assert written["started_at"] == first.started_at.isoformat(timespec="milliseconds")
         assert written["time_ms"] == second.time_ms >= first.time_ms
         assert written["date"] == written["started_at"][:10]

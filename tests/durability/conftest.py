@@ -254,7 +254,8 @@ class Nightjar:
     @property
     def runs(self):
         """All run directories, the oldest first."""
-        found = [path.parent for path in self.folder.glob("**/evals/*/*/config.json")]
+        walked = ((Path(path), files) for path, _, files in os.walk(self.folder))  # folders may go meanwhile
+        found = [path for path, files in walked if "config.json" in files and path.parts[-3] == "evals"]
         return [RunFolder(path) for path in sorted(found, key=lambda path: path.stat().st_ctime)]
 
     @property

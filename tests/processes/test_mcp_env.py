@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from nightjar.envs import EnvironmentRollouts, MCPEnv, tear_down
-from nightjar.envs.mcp.content import tool_content
 from nightjar.envs.mcp.mcp_env import MCPServerConfig
+from nightjar.envs.mcp.mcp_server import tool_content
 from nightjar.errors import InfraError, ToolCallError
 
 DATASET = [{"question": "What is 4 + 3?", "answer": "7"}]

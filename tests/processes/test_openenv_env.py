@@ -16,7 +16,8 @@ import pytest
 from nightjar.envs import EnvironmentRollouts
 from nightjar.envs.openenv.messages import parse_action, render_messages, takes_tool_calls, tool_result
 from nightjar.envs.openenv.openenv_env import OpenEnvEnv
-from nightjar.envs.openenv.project import OpenEnvError, needed_packages, packed, read_manifest
+from nightjar.envs.openenv.project import BuildManifest, OpenEnvError, needed_packages, packed, read_manifest
+from nightjar.envs.openenv.server import ServerRefusedError
 from nightjar.errors import SandboxError
 from nightjar.rollout import records
 from nightjar.sandboxes import LocalProvider, SandboxCreationError, SandboxRefusedError
@@ -389,4 +390,18 @@ class TestMessages:
     def test_results_of_tools_are_unwrapped(self):
         assert tool_result({"result": {"content": [], "data": [1]}, "error": None}) == [1]
         assert tool_result({"result": "plain"}) == "plain"
+        assert tool_result({"result": None, "error": {"message": "no"}}) == {"error": {"message": "no"}}
         assert tool_result("bare") == "bare"
+
+
+def test_an_error_of_a_server_names_the_fields_that_are_wrong():
+    errors = [{"loc": ["guess"], "msg": "no number"}]
+    error = ServerRefusedError({"message": "Invalid", "code": "VALIDATION_ERROR", "errors": errors})
+    assert str(error) == "Server error: Invalid; guess: no number (code: VALIDATION_ERROR)"
+
+
+def test_a_start_command_is_that_of_a_copy_outside_the_image():
+    command = "cd /app/env && /app/.venv/bin/uvicorn server.app:app --port 8000"
+    manifest = BuildManifest(image="echo:1", start_command=command, contract="gym")
+    local = "cd /workspace/project && python3 -m uvicorn server.app:app --port 8000"
+    assert manifest.local_command("/workspace/project") == local

@@ -336,7 +336,8 @@ class TestFrames:
         reader = self.reader(frame(1, b"hello") + frame(2, b"") + frame(2, b"world"))
         found = {1: b"", 2: b""}
         while piece := await reader.read():
-            found[piece.stream] += piece.data
+            stream, data = piece
+            found[stream] += data
         assert found == {1: b"hello", 2: b"world"}
 
     @pytest.mark.parametrize("data", [b"\x03\0\0\0\0\0\0\x01x", b"\x01\x01\0\0\0\0\0\x01x", b"HTTP/1.1"])
@@ -346,7 +347,7 @@ class TestFrames:
 
     async def test_that_announce_much_are_not_waited_for(self):
         reader = self.reader(b"\x01\0\0\0\xff\xff\xff\xff" + b"abc", at_once=100)
-        assert (await reader.read()).data == b"abc"
+        assert await reader.read() == (1, b"abc")
         assert await reader.read() is None
 
     async def test_that_end_within_the_header_are_the_end(self):

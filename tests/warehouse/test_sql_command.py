@@ -12,9 +12,8 @@ from prompt_toolkit.document import Document
 from pyarrow import parquet
 from typer.testing import CliRunner
 
-from nightjar.cli.sql import sql
-from nightjar.cli.sql_completion import SqlCompleter
-from nightjar.cli.sql_input import COMMANDS
+from nightjar.cli.sql.command import sql
+from nightjar.cli.sql.completion import SqlCompleter
 from nightjar.errors import ConfigError, WarehouseError
 from nightjar.warehouse import Warehouse
 
@@ -548,7 +547,7 @@ def test_help_names_the_tables(run):
 
 def completed(warehouse, text):
     document = Document(text, len(text))
-    return [one.text for one in SqlCompleter(warehouse, COMMANDS).get_completions(document, CompleteEvent())]
+    return [one.text for one in SqlCompleter(warehouse).get_completions(document, CompleteEvent())]
 
 
 def test_columns_of_the_tables_that_are_named_are_offered_first(folder):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nightjar.cli.sql_input import command_of, goes_on, is_whole, take_apart
+from nightjar.cli.sql.input import command_of, goes_on, is_whole, take_apart
 
 
 @pytest.mark.parametrize(

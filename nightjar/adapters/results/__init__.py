@@ -10,15 +10,8 @@ also in shards. What is read of each is told in :mod:`~nightjar.adapters.results
 Nightjar's own, over what was scored.
 """
 
-from nightjar.adapters.results.conversion import convert
-from nightjar.adapters.results.discovery import (
-    FoundResults,
-    Kind,
-    default_paths,
-    find_results,
-    find_run_directories,
-)
-from nightjar.adapters.results.importing import Imported, import_all
+from nightjar.adapters.results.discovery import FoundResults, Kind, default_paths, find_results, find_run_directories
+from nightjar.adapters.results.importing import Imported, convert, import_all
 
 __all__ = [
     "FoundResults",

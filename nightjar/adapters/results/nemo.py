@@ -1,32 +1,50 @@
 """Reads what NeMo Evaluator writes: a bundle ``eval-*.json``, and ``results.jsonl`` beside it, also in shards.
 
-The rows are told about in :mod:`~nightjar.adapters.results.nemo_rows`. Of the configuration, what shapes sampling
-becomes ``sampling_args`` and what is left ``env_args``, without secrets; the scores of the bundle, or of those of all
-shards that were not merged, are kept under ``original``.
+Of the configuration, what shapes sampling becomes ``sampling_args`` and what is left ``env_args``, without secrets; the
+scores of the bundle, or of those of all shards that were not merged, are kept under ``original``.
+
+One row, and what becomes of it::
+
+    {"problem_idx": 7, "repeat": 0, "reward": 1.0, "scorer_rewards": {"scorer:exact_match": 1.0},
+     "prompt": "What is 2+2?", "model_response": "4", "extracted_answer": "4", "expected_answer": "4",
+     "scoring_details": {"method": "numeric", "correct": true}, "metadata": {"category": "sums"},
+     "tokens": 18, "latency_ms": 210.5}
+
+- ``problem_idx`` and ``repeat`` are ``example_id`` and ``rollout_index``; prompt and response become messages,
+  ``metadata`` the ``info``.
+- Scorers' rewards, and what is a number or a truth value in ``scoring_details``, are metrics. The rest of the details,
+  ``extracted_answer``, ``tokens``, ``trajectory`` and unknown fields are state columns.
+- A rollout that broke (``error_category``: infrastructure, system, endpoint), or that the scorer or the judge could
+  not score, has reward 0 there; here it failed, and has no reward. One that the model used up (its turns, tokens, time
+  or context, and ``graceful``) keeps its 0, and has the category as its stop condition.
+- ``trajectories.jsonl``, where it goes with the rows, adds tokens in and out, the served model and times.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from nightjar.adapters.results.discovery import BUNDLES, FoundResults, is_bundle
-from nightjar.adapters.results.nemo_rows import RowReader
-from nightjar.adapters.results.redaction import public_url, without_secrets
-from nightjar.adapters.results.results import ForeignRun, ResultsWriter, digest
-from nightjar.adapters.results.values import (
-    integer,
-    iso_time,
-    mapping,
-    milliseconds,
-    number,
+from pydantic import Field
+
+from nightjar.adapters.results.discovery import FoundResults, bundles_in
+from nightjar.adapters.results.reading import (
+    Lenient,
+    Line,
+    Object,
+    at,
+    is_measure,
+    moment,
+    read_lines,
     read_object,
-    text,
-    unix_time,
 )
+from nightjar.adapters.results.redaction import public_url, without_secrets
+from nightjar.adapters.results.rollouts import ResultsWriter, Rollout, digest, error_row
 from nightjar.errors import WarehouseError
+from nightjar.runs import RunMetadata
 
 _SAMPLING = ("temperature", "max_tokens", "top_p", "seed", "stop", "frequency_penalty", "presence_penalty")
 _NOT_ARGUMENTS = frozenset(
@@ -35,128 +53,215 @@ _NOT_ARGUMENTS = frozenset(
         "shuffle", *_SAMPLING,
     }
 )  # fmt: skip
+_IDENTITY = ("run_id", "timestamp", "config_hash")
+_ACCOUNT = ("run_id", "config_hash", "timestamp", "n_results", "benchmark")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _ID_CHARACTERS = 8
 _THRESHOLD = 0.5
-_REWARD_PRECISION = 1e-4
-"""Of scores, which are rounded to four digits."""
+
+_FAILURES = {
+    "infra_error": "InfraError",
+    "tool_infra": "InfraError -> ToolError",
+    "system": "Error",
+    "rate_limit": "ModelError -> RateLimitError",
+    "model_timeout": "ModelError -> APITimeoutError",
+    "server_error": "ModelError -> InternalServerError",
+    "model_error": "ModelError",
+}
+"""What Nightjar calls the failures that say nothing about the model; any other that is not its own is an ``Error``."""
+_USED_UP = frozenset({"turn_budget_exhausted", "context_window_exceeded", "budget_exceeded", "solve_timeout"})
+_OWN_FAILURES = _USED_UP | {"graceful"}
+_BROKEN_METHODS = frozenset({"solve_failed", "infra_error", "system_error"})
+_TAKEN = Rollout.model_fields.keys() | {
+    "expected_answer", "latency_ms", "metadata", "model_response", "problem_idx", "repeat", "scorer_rewards",
+    "scoring_details", "step",
+}  # fmt: skip
+"""Fields of rows that are no state columns: read here, or called like something else in Nightjar's."""
+_MARKS = frozenset({"needs_judge", "retries_exhausted", "unscored"})
 
 
-def read(found: FoundResults, folder: Path) -> ForeignRun:
-    """Writes the results of a run into a folder, and returns what its bundle says.
+class _Bundle(Lenient):
+    """A bundle; ``content`` is all of it."""
+
+    content: Object
+    run_id: str = ""
+    timestamp: str | None = None
+    sdk_version: str | None = None
+    benchmark: str = at("benchmark", "name", default="")
+    repeats: int = at("benchmark", "repeats", default=0)
+    mean_reward: float | None = at("benchmark", "scores", "mean_reward", "value")
+    pass_at_1: float | None = at("benchmark", "scores", "pass@1", "value")
+    elapsed_seconds: float = at("benchmark", "scores", "runtime", "elapsed_seconds", default=0.0)
+    config: Object
+    model: str = at("config", "model", default="")
+    base_url: str = at("config", "base_url", default="")
+    model_url: str = at("config", "model_url", default="")
+    shard_range: tuple[int, int] | None = at("config", "shard_range")
+    problems: int = at("config", "shuffle", "ds_effective_size", default=0)
+
+    @property
+    def ended_at(self) -> datetime | None:
+        return moment(self.timestamp)
+
+    @property
+    def started_at(self) -> datetime | None:
+        return self.ended_at and self.ended_at - timedelta(seconds=self.elapsed_seconds)
+
+
+class _Row(Lenient):
+    """A row, and under ``step`` what ``trajectories.jsonl`` tells of it."""
+
+    problem_idx: int | None = None
+    repeat: int | None = Field(0, ge=0, lt=1 << 32)
+    reward: float | None = None
+    scorer_rewards: Object
+    prompt: Any = None
+    model_response: str | None = None
+    expected_answer: Any = None
+    scoring_details: Object
+    metadata: Object
+    latency_ms: float | None = None
+    served_model: str | None = at("step", "model", "model")
+    finish_reason: str | None = at("step", "model", "finish_reason")
+    input_tokens: int = at("step", "model", "tokens", "prompt", default=0)
+    output_tokens: int = at("step", "model", "tokens", "completion", default=0)
+    verify_ms: float | None = at("step", "timing", "verify_ms")
+    total_ms: float | None = at("step", "timing", "total_ms")
+
+
+def read(found: FoundResults, results: ResultsWriter) -> RunMetadata:
+    """Writes the rollouts of a run, and returns what its bundle says.
 
     The run is identified by the bundle's ``run_id``, which names a second and a benchmark, and by a digest of it, the
     exact time and the configuration, since several runs may begin in one second; of a run in shards by those of all
     shards, merged or not.
 
     Raises:
-        WarehouseError: a file is damaged or cannot be read, or more than one bundle lies beside the results.
+        WarehouseError: a file is damaged or cannot be read.
     """
-    own = [] if found.shards and not _bundles(found.path) else [_bundle(found.path)]
+    own = [] if found.shards and not bundles_in(found.path) else [_bundle(found.path)]
     parts = [_bundle(path) for path in found.shards] or own
-    bundle = (own or parts)[0]
     folders = [found.path.parent if found.path.is_file() else found.path] if own else found.shards
-    rows = RowReader()
-    with ResultsWriter(folder) as writer:
-        for source in folders:
-            rows.write_rows(source, writer)
-        written = writer.finish()
-    config = mapping(bundle.get("config"))
-    benchmark = mapping(bundle.get("benchmark"))
-    return ForeignRun(
+    for folder in folders:
+        for line in _lines(folder):
+            results.add(_rollout(line))
+    results.finish()
+    told = own or parts
+    bundle = told[0]
+    if len(told) == 1:
+        said = bundle.pass_at_1 if bundle.mean_reward is None else bundle.mean_reward
+        results.compare_average(found.path, said)
+    settings = {k: v for k, v in bundle.config.items() if v is not None and not k.startswith("_")}
+    url = public_url(bundle.base_url or bundle.model_url)
+    return RunMetadata(
         run_id=_run_id(parts),
-        settings=_settings(bundle, parts),
-        num_examples=_num_examples(config, is_whole=bool(found.shards) or "n_shards" in config),
-        rollouts_per_example=integer(benchmark.get("repeats")) or 0,
+        env_id=bundle.benchmark,
+        env_args=without_secrets({name: value for name, value in settings.items() if name not in _NOT_ARGUMENTS}),
+        env_version=None,
+        model=bundle.model or None,
+        base_url=url.removesuffix("/").removesuffix("/chat/completions") or None,
+        num_examples=_num_examples(bundle, is_whole=bool(found.shards) or "n_shards" in settings),
+        rollouts_per_example=bundle.repeats,
+        sampling_args=without_secrets({name: settings[name] for name in _SAMPLING if name in settings}),
         pass_threshold=_THRESHOLD,
-        state_columns=list(rows.state_columns),
-        original={"program": "nemo-evaluator", "bundles": [_account(part) for part in own or parts]},
-        original_reward=_average(mapping(benchmark.get("scores"))) if len(own or parts) == 1 else None,
-        reward_precision=_REWARD_PRECISION,
-        written=written,
+        version_info={"sdk_version": bundle.sdk_version},
+        started_at=min((part.started_at for part in parts if part.started_at), default=None),
+        finished_at=max((part.ended_at for part in parts if part.ended_at), default=None),
+        time_ms=round(max(part.elapsed_seconds for part in parts) * 1000) or None,
+        original={
+            "program": "nemo-evaluator",
+            "bundles": [{name: part.content.get(name) for name in _ACCOUNT} for part in told],
+        },
     )
 
 
-def _account(bundle: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: bundle.get(name) for name in ("run_id", "config_hash", "timestamp", "n_results", "benchmark")}
-
-
-def _bundles(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.glob(BUNDLES)) if is_bundle(path)]
-
-
-def _bundle(path: Path) -> dict[str, Any]:
+def _bundle(path: Path) -> _Bundle:
     """Reads a bundle, or the only one of a folder."""
-    folder, named = (path.parent, {path}) if path.is_file() else (path, set[Path]())
-    bundles = sorted(named.union(_bundles(folder)))
+    folder = path.parent if path.is_file() else path
+    bundles = sorted({*bundles_in(folder), *([path] if path.is_file() else [])})
     if len(bundles) > 1:
         names = ", ".join(bundle.name for bundle in bundles)
         raise WarehouseError(
             f"{str(folder)!r} holds {len(bundles)} bundles beside one results.jsonl: {names}. "
             "Its rows are of the run that was written last: move the other bundles elsewhere."
         )
-    if not bundles:
-        raise WarehouseError(f"No bundle {BUNDLES} of NeMo Evaluator in {str(folder)!r}")
-    bundle = read_object(bundles[0])
-    if not (text(bundle.get("run_id")) and text(mapping(bundle.get("benchmark")).get("name"))):
+    content = read_object(bundles[0])
+    bundle = _Bundle.model_validate({**content, "content": content})
+    if not (bundle.run_id and bundle.benchmark):
         raise WarehouseError(f"{bundles[0]} is no bundle of NeMo Evaluator: it names no run_id or no benchmark")
     return bundle
 
 
-def _run_id(parts: Sequence[Mapping[str, Any]]) -> str:
-    identity = [[part.get(name) for name in ("run_id", "timestamp", "config_hash")] for part in parts]
-    name = _UNSAFE.sub("_", parts[0]["run_id"]).strip(".")
-    return f"{name}-{digest(identity)[:_ID_CHARACTERS]}"
+def _run_id(parts: Sequence[_Bundle]) -> str:
+    identity = [[part.content.get(name) for name in _IDENTITY] for part in parts]
+    return f"{_UNSAFE.sub('_', parts[0].run_id).strip('.')}-{digest(identity)[:_ID_CHARACTERS]}"
 
 
-def _settings(bundle: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    config = mapping(bundle.get("config"))
-    url = text(config.get("base_url")) or text(config.get("model_url")) or ""
-    elapsed = [_elapsed_seconds(part) for part in parts]
-    ends = [unix_time(part.get("timestamp")) for part in parts]
-    starts = [end - (seconds or 0) for end, seconds in zip(ends, elapsed, strict=True) if end is not None]
-    started_at = iso_time(min(starts, default=None))
-    date, _, clock = (started_at or "").partition("T")
-    return {
-        "env_id": mapping(bundle.get("benchmark"))["name"],
-        "env_args": without_secrets(
-            {name: value for name, value in config.items() if _is_argument(name) and value is not None}
-        ),
-        "extra_env_kwargs": {},
-        "env_version": None,
-        "model": text(config.get("model")),
-        "base_url": public_url(url).removesuffix("/").removesuffix("/chat/completions") or None,
-        "sampling_args": without_secrets({k: config[k] for k in _SAMPLING if config.get(k) is not None}),
-        "date": date or None,
-        "time": clock.partition(".")[0] or None,
-        "time_ms": milliseconds(max((seconds for seconds in elapsed if seconds is not None), default=None)),
-        "started_at": started_at,
-        "finished_at": iso_time(max((end for end in ends if end is not None), default=None)),
-        "version_info": {"sdk_version": bundle.get("sdk_version")},
-    }
-
-
-def _is_argument(name: str) -> bool:
-    return name not in _NOT_ARGUMENTS and not name.startswith("_")
-
-
-def _elapsed_seconds(bundle: Mapping[str, Any]) -> float | None:
-    scores = mapping(mapping(bundle.get("benchmark")).get("scores"))
-    return number(mapping(scores.get("runtime")).get("elapsed_seconds"))
-
-
-def _num_examples(config: Mapping[str, Any], *, is_whole: bool) -> int:
+def _num_examples(bundle: _Bundle, *, is_whole: bool) -> int:
     """Returns how many problems were asked for; of one shard alone, those of the shard; 0 where nothing tells."""
-    limits = config.get("shard_range")
-    if not is_whole and isinstance(limits, list) and len(limits) == 2:  # noqa: PLR2004 - first, and one past the last
-        return max(0, (integer(limits[1]) or 0) - (integer(limits[0]) or 0))
-    return integer(mapping(config.get("shuffle")).get("ds_effective_size")) or 0
+    if bundle.shard_range and not is_whole:
+        first, end = bundle.shard_range
+        return max(0, end - first)
+    return bundle.problems
 
 
-def _average(scores: Mapping[str, Any]) -> float | None:
-    found = (
-        mapping(scores.get("mean_reward")).get("value"),
-        mapping(scores.get("summary")).get("mean"),
-        mapping(scores.get("pass@1")).get("value"),
+def _lines(folder: Path) -> Iterator[Line]:
+    """Yields rows, each with its step as long as ``trajectories.jsonl`` has them in the same order."""
+    path = folder / "trajectories.jsonl"
+    steps = read_lines(path) if path.is_file() else iter(())
+    for line in read_lines(folder / "results.jsonl"):
+        step = next(steps, None)
+        if step and all(step.content.get(name) == line.content.get(name) for name in ("problem_idx", "repeat")):
+            line.content["step"] = step.content
+        else:
+            steps = iter(())
+        yield line
+
+
+def _rollout(line: Line) -> Rollout:
+    row = _Row.model_validate(line.content)
+    if row.problem_idx is None or row.repeat is None:
+        raise WarehouseError(f"{line.place} is no rollout: problem_idx and repeat must be integers")
+    details = row.scoring_details
+    category, error = details.get("error_category"), _error(details)
+    counts = {"input_tokens": row.input_tokens, "output_tokens": row.output_tokens}
+    told = details if error else {name: value for name, value in details.items() if not is_measure(value)}
+    has_answered = row.model_response is not None and (row.model_response or error is None)
+    columns = {name: value for name, value in line.content.items() if name not in _TAKEN}
+    return Rollout.model_validate(
+        {
+            **columns,
+            **({"scoring_details": told} if told else {}),
+            "example_id": row.problem_idx,
+            "rollout_index": row.repeat,
+            "prompt": [{"role": "user", "content": row.prompt}] if isinstance(row.prompt, str) else row.prompt,
+            "completion": [{"role": "assistant", "content": row.model_response}] if has_answered else None,
+            "answer": row.expected_answer,
+            "info": row.metadata if row.prompt else {**row.metadata, "problem_idx": row.problem_idx},
+            "reward": row.reward,
+            "metrics": row.scorer_rewards | {name: v for name, v in details.items() if name not in _MARKS},
+            "error": error,
+            "timing": {  # 0 stands for unknown there
+                "generation_ms": row.latency_ms or None,
+                "scoring_ms": row.verify_ms or None,
+                "total_ms": row.total_ms or None,
+            },
+            "is_completed": error is None,
+            "is_truncated": category in _USED_UP or row.finish_reason == "length",
+            "stop_condition": category if error is None else None,
+            "token_usage": counts if any(counts.values()) else None,
+            "model": row.served_model,
+        }
     )
-    return next((value for value in map(number, found) if value is not None), None)
+
+
+def _error(details: dict[str, Any]) -> dict[str, Any] | None:
+    """Returns what broke the rollout or its scoring; None for one that counts."""
+    category, said = details.get("error_category"), details.get("error")
+    is_unknown = category is None and details.get("method") in _BROKEN_METHODS
+    if category in _FAILURES or is_unknown or (category and category not in _OWN_FAILURES and said):
+        return error_row(_FAILURES.get(category or "", "Error"), str(said or category or details["method"]))
+    if details.get("unscored"):
+        return error_row("ScoringError", str(details.get("unscored_reason") or "unscored"))
+    judge = details.get("judge") if "needs_judge" in details else None
+    return error_row("ScoringError", str(judge["error"])) if isinstance(judge, dict) and judge.get("error") else None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 _SECRET_NAMES = re.compile(
     r"apikey|authorization|passw|secret|credential|cookie|privatekey|accesskey|headers|bearer|(?<!max)token$"
 )
 _SECRET_VALUES = re.compile(r"\s*(bearer|basic)\s+\S|(sk|nvapi|hf|ghp|pit|xox[bp])[-_]\w{8}", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[^a-z0-9]")
+_NEXT_URL = r"(?!,\w+://)"
+_URL = re.compile(rf"(\w+://)(?:[^/\s]*@)?((?:{_NEXT_URL}[^?#\s])*)(?:{_NEXT_URL}\S)*")
 
 
 def without_secrets(value: Any) -> Any:
@@ -23,44 +24,24 @@ def without_secrets(value: Any) -> Any:
     """
     if isinstance(value, Mapping):
         return {
-            _plain(name): without_secrets(item)
+            name: without_secrets(item)
             for name, item in value.items()
-            if not (_is_secret_name(name) or _is_secret_value(item))
+            if not (_SECRET_NAMES.search(_SEPARATORS.sub("", name.lower())) or _is_secret(item))
         }
     if isinstance(value, list):
-        return [without_secrets(item) for item in value if not _is_secret_value(item)]
-    if isinstance(value, str):
-        return public_url(value) if "://" in value else _plain(value)
-    return value
+        return [without_secrets(item) for item in value if not _is_secret(item)]
+    return public_url(value) if isinstance(value, str) else value
 
 
-def public_url(url: str) -> str:
-    """Returns a URL without user, password and query; several may be joined by commas.
+def public_url(text: str) -> str:
+    """Returns a text whose URLs have no user, password and query.
 
     Example:
         >>> public_url("https://me:pass@host:8000/v1?api_key=k,http://localhost/v1")
         'https://host:8000/v1,http://localhost/v1'
     """
-    return ",".join(_public_url(part) for part in _plain(url).split(","))
+    return _URL.sub(r"\1\2", text)
 
 
-def _public_url(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return url
-    if not parts.netloc:
-        return url
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-
-
-def _is_secret_name(name: str) -> bool:
-    return bool(_SECRET_NAMES.search(_SEPARATORS.sub("", name.lower())))
-
-
-def _is_secret_value(value: Any) -> bool:
+def _is_secret(value: Any) -> bool:
     return isinstance(value, str) and bool(_SECRET_VALUES.match(value))
-
-
-def _plain(text: str) -> str:
-    return text.encode(errors="replace").decode()

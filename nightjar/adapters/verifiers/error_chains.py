@@ -32,12 +32,7 @@ def get_error_chain(
 
 
 def get_vf_error_chain(error: BaseException) -> list[BaseException]:
-    """Returns an error and its causes, as long as they are errors of rollouts.
-
-    Example:
-        >>> get_vf_error_chain(ValueError("no number"))
-        []
-    """
+    """Returns an error and its causes, as long as they are errors of rollouts."""
     return get_error_chain(error, Error)
 
 
@@ -92,11 +87,6 @@ class ErrorChain:
 
 
 def error_info(error: BaseException) -> ErrorInfo:
-    """Returns an error as data.
-
-    Example:
-        >>> error_info(ValueError("no number"))["error_chain_repr"]
-        "ValueError('no number')"
-    """
+    """Returns an error as data."""
     chain = ErrorChain(error)
     return ErrorInfo(error=type(error).__name__, error_chain_repr=repr(chain), error_chain_str=str(chain))

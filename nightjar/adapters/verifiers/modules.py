@@ -27,7 +27,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "envs.environment": ("nightjar.envs.environment",),
     "envs.multiturn_env": ("nightjar.envs.multiturn",),
     "envs.singleturn_env": ("nightjar.envs.singleturn",),
-    "envs.tool_env": ("nightjar.envs.tools.tool_env", "nightjar.envs.tools.metrics"),
+    "envs.tool_env": ("nightjar.envs.tools.tool_env",),
     "envs.stateful_tool_env": ("nightjar.envs.tools.stateful_tool_env", "nightjar.envs.tools.schema"),
     "envs.sandbox_env": ("nightjar.envs.sandboxed.sandbox_env",),
     "envs.python_env": ("nightjar.envs.sandboxed.python_env",),

@@ -29,30 +29,12 @@ from nightjar.rollout.usage import usage_counts
 T = TypeVar("T")
 
 __all__ = [
-    "ChatMessages",
-    "CustomBaseModel",
-    "ModelResponse",
-    "StateUsageTracker",
-    "compute_context_token_metrics",
-    "discover_decorated",
-    "extract_usage_tokens",
-    "format_dataset",
-    "make_dataset",
-    "maybe_await",
-    "maybe_call_with_named_args",
-    "maybe_normalize_messages",
-    "maybe_semaphore",
-    "message_to_printable",
-    "messages_to_printable",
-    "parse_response_message",
-    "parse_response_tokens",
-    "sanitize_tool_calls",
-    "serialize_message_for_output",
-    "serialize_messages_for_output",
-    "state_to_output",
-    "states_to_outputs",
-    "with_sem",
-]
+    "ChatMessages", "CustomBaseModel", "ModelResponse", "StateUsageTracker", "compute_context_token_metrics",
+    "discover_decorated", "extract_usage_tokens", "format_dataset", "make_dataset", "maybe_await",
+    "maybe_call_with_named_args", "maybe_normalize_messages", "maybe_semaphore", "message_to_printable",
+    "messages_to_printable", "parse_response_message", "parse_response_tokens", "sanitize_tool_calls",
+    "serialize_message_for_output", "serialize_messages_for_output", "state_to_output", "states_to_outputs", "with_sem",
+]  # fmt: skip
 
 ChatMessages = list[Message]
 ModelResponse = Response

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 from nightjar.adapters.verifiers.error_chains import ErrorChain
@@ -12,14 +11,6 @@ from nightjar.messages import content_text
 
 if TYPE_CHECKING:
     from rich.text import Text
-
-
-@dataclass(frozen=True)
-class _Sample:
-    prompt: Any
-    completion: Any
-    error: Any
-    reward: float | None
 
 
 @overload
@@ -51,21 +42,18 @@ def print_prompt_completions_sample(*args: Any, **kwargs: Any) -> None:
     from rich.table import Table
 
     has_columns = len(args) > 2 or "prompts" in kwargs or "completions" in kwargs  # noqa: PLR2004 - outputs and n
-    title, samples = (_of_columns if has_columns else _of_outputs)(*args, **kwargs)
+    title, rows = (_of_columns if has_columns else _of_outputs)(*args, **kwargs)
     table = Table("Prompt", "Completion", expand=True, show_lines=True)
     table.add_column("Reward", justify="right")
-    for sample in samples:
-        reward = "none" if sample.reward is None else f"{sample.reward:.2f}"
-        table.add_row(_text(sample.prompt), _said(sample), reward)
+    for row in rows:
+        reward = "none" if row.get("reward") is None else f"{row['reward']:.2f}"
+        table.add_row(_text(row.get("prompt")), _said(row), reward)
     Console().print(Panel(table, title=title))
 
 
-def _of_outputs(outputs: Any, n: int = 3) -> tuple[str, list[_Sample]]:
+def _of_outputs(outputs: Any, n: int = 3) -> tuple[str, Sequence[Any]]:
     rows = outputs["outputs"] if isinstance(outputs, Mapping) else outputs
-    samples = [
-        _Sample(row.get("prompt"), row.get("completion"), row.get("error"), row.get("reward")) for row in rows[:n]
-    ]
-    return f"{len(samples)} of {len(rows)} rollouts", samples
+    return f"{min(n, len(rows))} of {len(rows)} rollouts", rows[:n]
 
 
 def _of_columns(
@@ -75,16 +63,16 @@ def _of_columns(
     rewards: Sequence[float | None],
     step: int,
     num_samples: int = 1,
-) -> tuple[str, list[_Sample]]:
-    count = min(num_samples, len(prompts))
+) -> tuple[str, Sequence[Any]]:
     known = [*rewards, *[None] * (len(prompts) - len(rewards))]
-    return f"Step {step}", [_Sample(prompts[i], completions[i], errors[i], known[i]) for i in range(count)]
+    columns = zip(prompts, completions, errors, known, strict=False)
+    names = ("prompt", "completion", "error", "reward")
+    return f"Step {step}", [dict(zip(names, row, strict=True)) for row in columns][:num_samples]
 
 
-def _said(sample: _Sample) -> Text:
-    text = _text(sample.completion)
-    if sample.error is not None:
-        error = sample.error
+def _said(row: Any) -> Text:
+    text, error = _text(row.get("completion")), row.get("error")
+    if error is not None:
         chain = ErrorChain(error) if isinstance(error, BaseException) else error["error_chain_repr"]
         text.append(f"\n\nerror: {chain}", style="bold red")
     return text

@@ -120,7 +120,7 @@ def show_outcome(outcome: Outcome) -> None:
     console = Console()
     metadata = outcome.metadata
     panel = Panel(
-        _summary_table(outcome.summary, metadata.time_ms),
+        _summary_table(outcome.summary, metadata.time_ms or 0),
         title=f"{metadata.env_id} | {metadata.model}",
         subtitle=f"run {outcome.run_id}: {outcome.status}",
         expand=False,

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from nightjar.cli.eval.options import MODEL, RESULTS, flag_names, takes_flags
+from nightjar.cli.warehouse import warehouse_option
 from nightjar.config import PROVIDERS, RunConfig, find_provider, parameters, parse_run_config
 from nightjar.errors import ConfigError
 from nightjar.logs import log_to_stderr
@@ -51,13 +52,7 @@ def eval_run(
     output_dir: Annotated[
         Path | None, _option("--output-dir", "-o", text="Folder of run directories (default: ./outputs).")
     ] = None,
-    warehouse: Annotated[
-        str | None,
-        _option(
-            "--warehouse",
-            text="Folder or URL of the warehouse (default: NIGHTJAR_WAREHOUSE, else ./outputs/warehouse).",
-        ),
-    ] = None,
+    warehouse: Annotated[str | None, warehouse_option(RESULTS)] = None,
     direct: Annotated[bool, _option("--direct", text="Run in this process, without Prefect.")] = False,
     prefect: Annotated[
         bool, _option("--prefect", text="Run as a Prefect flow, with a temporary server where there is none.")

@@ -14,12 +14,14 @@ import typer
 
 from nightjar.calling import leave_threads_behind
 from nightjar.cli.eval.display import RunDisplay, show_outcome
-from nightjar.cli.memory import limit_memory
+from nightjar.cli.eval.process_memory import limit_memory
 from nightjar.config import RunConfig
 from nightjar.engine import runs_under_way
+from nightjar.errors import RunError
 from nightjar.evaluation import Outcome, check_warehouse, evaluate
 from nightjar.hosting.flow_runs import evaluate_as_flow
 from nightjar.hosting.server import find_prefect_api
+from nightjar.runs import RunDirectory
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
 Mode: TypeAlias = Literal["auto", "prefect", "direct"]
@@ -107,9 +109,14 @@ def _interruptible() -> Iterator[None]:
 def finish(outcome: Outcome, as_json: bool) -> None:
     """Shows how a run ended, and leaves the process with its exit code: 0 when all is scored and published."""
     if as_json:
-        typer.echo(json.dumps({**outcome.metadata.to_json(), "path": str(outcome.path)}, indent=2))
+        typer.echo(json.dumps({**RunDirectory(outcome.path).read_metadata(), "path": str(outcome.path)}, indent=2))
     else:
         show_outcome(outcome)
-    for reason in outcome.reasons:
-        typer.echo(f"Error: {reason}", err=True)
+    if isinstance(outcome.error, RunError):
+        typer.echo(f"Error: {outcome.error}", err=True)
+    elif (first := next(iter(outcome.summary.error_examples.values()), None)) is not None:
+        failed = f"{outcome.summary.failed} of {outcome.summary.rollouts} rollouts failed"
+        typer.echo(f"Error: {failed}. The first: {first.partition(chr(10))[0]}", err=True)
+    if outcome.unpublished is not None:
+        typer.echo(f"Error: {outcome.unpublished}", err=True)
     raise typer.Exit(130 if outcome.status == "cancelled" else int(not outcome.is_complete))

@@ -7,10 +7,18 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from nightjar.calling import call, is_async, run_sync
+from nightjar.calling import call, is_async
 from nightjar.calling.decorators import cleanup, stop
 from nightjar.calling.own_thread import OwnThread
-from nightjar.envs.games.episodes import EpisodeEnv, EpisodicSumRubric, json_ready, overridden, splits, sum_step_rewards
+from nightjar.envs.games.episodes import (
+    EpisodeEnv,
+    EpisodicSumRubric,
+    json_ready,
+    made_datasets,
+    overridden,
+    splits,
+    sum_step_rewards,
+)  # fmt: skip
 from nightjar.messages import Messages, UserMessage, content_text
 from nightjar.parsers import Parser
 from nightjar.rollout.state import State, TrajectoryStep
@@ -41,47 +49,28 @@ _STEP_LENGTHS = (4, 5)
 
 
 class StepResetEnv(Protocol):
-    """A world as Gym has made them known; both methods may be sync or async, and ``close()`` is called if it is there.
-
-    ``reset(seed=...)`` returns an observation, or (observation, info). ``step(action)`` returns (observation, reward,
-    done, info), or (observation, reward, terminated, truncated, info).
-    """
+    """A world as Gym has made them known; methods may be sync or async, and ``close()`` is called if it is there."""
 
     def reset(self, *, seed: int) -> Any:
-        """Starts an episode."""
+        """Starts an episode; returns an observation, or (observation, info)."""
 
     def step(self, action: Any) -> Any:
-        """Takes an action."""
+        """Returns (observation, reward, done, info), or (observation, reward, terminated, truncated, info)."""
 
 
 def normalize_reset(out: ResetOut) -> tuple[Any, dict[str, Any]]:
-    """Returns (observation, info) of what ``reset`` returned; a pair is split only where its second part is a dict.
-
-    Example:
-        >>> normalize_reset("x=0"), normalize_reset(("x=0", {"goal": 3})), normalize_reset((2, 5))
-        (('x=0', {}), ('x=0', {'goal': 3}), ((2, 5), {}))
-    """
+    """Returns (observation, info) of what ``reset`` returned; a pair is split only where its second part is a dict."""
     if isinstance(out, tuple) and len(out) == 2 and (out[1] is None or isinstance(out[1], Mapping)):  # noqa: PLR2004
         return out[0], dict(out[1] or {})
     return out, {}
 
 
 def normalize_step(out: StepOut) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-    """Returns (observation, reward, terminated, truncated, info) of what ``step`` returned.
-
-    Raises:
-        TypeError: it is neither a 4-tuple nor a 5-tuple.
-
-    Example:
-        >>> normalize_step(("x=1", 1, True, {}))
-        ('x=1', 1.0, True, False, {})
-    """
+    """Returns (observation, reward, terminated, truncated, info) of the 4-tuple or 5-tuple that ``step`` returned."""
     if not isinstance(out, tuple | list) or len(out) not in _STEP_LENGTHS:
         raise TypeError(f"step() must return a tuple of 4 or 5 values, found {out!r}")
-    values: list[Any] = list(out)
-    observation, reward, terminated, info = *values[:3], values[-1]
-    truncated = len(values) == _STEP_LENGTHS[1] and bool(values[3])
-    return observation, float(reward), bool(terminated), truncated, dict(info or {})
+    observation, reward, terminated, *truncated, info = out
+    return observation, float(reward), bool(terminated), any(truncated), dict(info or {})
 
 
 class GymEnv(EpisodeEnv):
@@ -101,12 +90,10 @@ class GymEnv(EpisodeEnv):
         num_eval_episodes: examples to evaluate on; their seeds follow.
         max_episode_steps: actions at the most; 1000 for None.
         seed: of the first example.
-        system_prompt, few_shot, parser: as for ``Environment``.
+        system_prompt, few_shot, parser, message_type, **kwargs: as for ``MultiTurnEnv``.
         rubric: ``EpisodicSumRubric`` unless given.
-        message_type: ``"chat"``, the only one.
         ask_after_end: show the model how the episode ended and take its last words, as verifiers does. False saves
             that call.
-        **kwargs: as for ``MultiTurnEnv``.
 
     Example:
         >>> from nightjar.testing import FixedAnswer, ModelServer
@@ -166,20 +153,10 @@ class GymEnv(EpisodeEnv):
         )
 
     def gym_to_hf(self) -> tuple[Dataset, Dataset | None]:
-        """Returns the datasets to train and to evaluate on, made by resetting a world with each seed.
+        """Returns the datasets to train and to evaluate on, made by resetting a world with each seed."""
+        return made_datasets(self._rows, self.num_train_episodes, self.num_eval_episodes)
 
-        A subclass that makes them in another way is asked once for each.
-        """
-        from datasets import Dataset
-
-        train, evaluate = splits(self._rows, self.num_train_episodes, self.num_eval_episodes).values()
-        return Dataset.from_list(train()), Dataset.from_list(evaluate()) if evaluate else None
-
-    def _rows(self, positions: range) -> list[dict[str, Any]]:
-        seeds = range(self.seed + positions.start, self.seed + positions.stop)
-        return run_sync(self._first_observations(seeds)) if seeds else []
-
-    async def _first_observations(self, seeds: range) -> list[dict[str, Any]]:
+    async def _first_rows(self, seeds: range) -> list[dict[str, Any]]:
         thread, world, rows = OwnThread(), None, []
         try:
             world = await self._new_world(thread)
@@ -198,21 +175,14 @@ class GymEnv(EpisodeEnv):
         """Returns the messages that carry what the world answers."""
         return [UserMessage(content=text)]
 
-    async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Messages:  # noqa: ARG002
-        """Takes the action that the model has just said, and returns what is to be seen next."""
+    async def _take_turn_in_world(self, messages: Messages, state: State) -> Messages:
         step: TrajectoryStep = state["trajectory"][-1]
         world = await self._world(state)
         try:
             action = await call(self.action_parser, self._action_text(messages))
         except Exception as error:  # noqa: BLE001 - the model said something that is no action
-            state["gym_done"], step["reward"] = True, 0.0
-            text = f"Action Parsing Error: {error}"
-        else:
-            text = await self._take(world, action, step, state)
-        answer = self.wrap_response(text)
-        if state["gym_done"] and not self.ask_after_end:
-            state["final_env_response"] = answer
-        return answer
+            return self.wrap_response(self._refuse(error, state))
+        return self.wrap_response(await self._take(world, action, step, state))
 
     def _action_text(self, messages: Messages) -> Any:
         """Returns what the parser finds in the model's last message, and all of it where it finds nothing.

@@ -10,7 +10,7 @@ from functools import partial
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
-from nightjar.envs.games.episodes import overridden, splits
+from nightjar.envs.games.episodes import made_datasets, overridden, splits
 from nightjar.envs.singleturn import SingleTurnEnv
 from nightjar.messages import Messages
 from nightjar.packages.extras import import_extra
@@ -51,10 +51,7 @@ class ReasoningGymEnv(SingleTurnEnv):
         ValueError: a generator is not known, or an item of the list is neither a name nor a dict.
 
     Example:
-        >>> env = ReasoningGymEnv("leg_counting", num_train_examples=0, num_eval_examples=2)  # doctest: +SKIP
-        >>> problem = env.rg_dataset[0]  # doctest: +SKIP
-        >>> problem["answer"], env.rg_dataset.score_answer("500", problem)  # doctest: +SKIP
-        ('500', 1.0)
+        >>> env = ReasoningGymEnv("leg_counting", num_eval_examples=2)  # doctest: +SKIP
     """
 
     def __init__(
@@ -109,13 +106,9 @@ class ReasoningGymEnv(SingleTurnEnv):
         specs = [spec(**_fields(item)) for item in gym]
         return create("composite", datasets=specs, size=total_examples, seed=seed)
 
-    def rg_to_hf(self, rg_dataset: Any) -> tuple[Dataset, Dataset]:
+    def rg_to_hf(self, rg_dataset: Any) -> tuple[Dataset, Dataset | None]:
         """Returns the datasets to train and to evaluate on."""
-        from datasets import Dataset
-
-        train, total = self.num_train_examples, self.num_train_examples + self.num_eval_examples
-        rows = _rows(rg_dataset, range(total))
-        return Dataset.from_list(rows[:train]), Dataset.from_list(rows[train:])
+        return made_datasets(partial(_rows, rg_dataset), self.num_train_examples, self.num_eval_examples)
 
 
 def _import(module: str) -> Any:
@@ -124,20 +117,18 @@ def _import(module: str) -> Any:
 
 def _fields(item: str | dict[str, Any]) -> dict[str, Any]:
     """Returns what a ``DatasetSpec`` is made of."""
-    if isinstance(item, str):
-        return {"name": item, "weight": 1.0, "config": {}}
-    if isinstance(item, dict):
-        return {"weight": 1.0, "config": {}, **item}
-    raise ValueError(f"Invalid dataset config: {item!r}: expected a name, or a dict with name, weight and config")
+    named = {"name": item} if isinstance(item, str) else item
+    if not isinstance(named, dict):
+        raise ValueError(  # noqa: TRY004 - what programs expect
+            f"Invalid dataset config: {item!r}: expected a name, or a dict with name, weight and config"
+        )
+    return {"weight": 1.0, "config": {}, **named}
 
 
 def _rows(rg_dataset: Any, indexes: range) -> list[dict[str, Any]]:
-    problems = [(index, rg_dataset[index]) for index in indexes]
-    return [
-        {
-            "question": problem["question"],
-            "answer": str(index),
-            "info": {"source_dataset": problem["metadata"]["source_dataset"]},
-        }
-        for index, problem in problems
-    ]
+    rows = []
+    for index in indexes:
+        problem = rg_dataset[index]
+        info = {"source_dataset": problem["metadata"]["source_dataset"]}
+        rows.append({"question": problem["question"], "answer": str(index), "info": info})
+    return rows

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from nightjar.calling import call
 from nightjar.calling.decorators import cleanup
-from nightjar.envs.games.episodes import json_ready, overridden, splits
+from nightjar.envs.games.episodes import json_ready, made_datasets, overridden, splits
 from nightjar.envs.games.textarena_games import Luck, make_game, start_game, unwrapped
 from nightjar.envs.multiturn import MultiTurnEnv
 from nightjar.messages import Messages, UserMessage
@@ -37,32 +37,24 @@ class TextArenaEnv(MultiTurnEnv):
         game: as TextArena registers it, ``"Wordle-v0"``.
         num_train_examples: examples to train on.
         num_eval_examples: examples to evaluate on; those to train on serve where there are none.
-        system_prompt: as for ``Environment``.
+        system_prompt, rubric, **kwargs: as for ``MultiTurnEnv``.
         parser: finds the guess; ``<guess>`` after ``<think>`` unless given.
-        rubric: as for ``Environment``; an empty one unless given.
         feedback_fn: from what the game shows to what the model reads.
         seed: of the words, or of the first example.
-        **kwargs: as for ``MultiTurnEnv``.
 
     Attributes:
-        ta_env: a started game, of which each rollout in a game of words gets a copy.
-        shared_memo: what these copies share.
+        ta_env: a started game, of which each rollout in a game of words gets a copy; these share ``shared_memo``.
 
     Raises:
         ImportError: the extra is not installed.
         ConfigError: there is no such game for one player, or data of NLTK is missing and cannot be fetched.
 
     Example:
-        >>> from nightjar.clients import ClientConfig
-        >>> from nightjar.rubrics import Rubric
-        >>> from nightjar.testing import FixedAnswer, ModelServer
         >>> def paid(state):
         ...     return state.get("ta_reward", 0.0)
-        >>> env = TextArenaEnv("GuessTheNumber-v0", num_train_examples=1, rubric=Rubric([paid]))
-        >>> with ModelServer(FixedAnswer("<guess>[13]</guess>")) as server:
-        ...     out = env.evaluate_sync(ClientConfig(api_base_url=server.url), "m")
-        >>> out["outputs"][0]["completion"][-1]["content"], out["outputs"][0]["reward"]
-        ('Congratulations! You guessed the correct number.', 1.0)
+        >>> env = TextArenaEnv("GuessTheNumber-v0", num_train_examples=2, rubric=Rubric([paid]))
+        >>> [row["answer"] for row in env.get_dataset()]
+        ['0', '1']
     """
 
     def __init__(
@@ -109,22 +101,16 @@ class TextArenaEnv(MultiTurnEnv):
 
     def ta_to_hf(self) -> tuple[Dataset, Dataset | None]:
         """Returns the datasets to train and to evaluate on."""
-        from datasets import Dataset
-
-        train, evaluate = splits(self._rows, self.num_train_examples, self.num_eval_examples).values()
-        return Dataset.from_list(train()), Dataset.from_list(evaluate()) if evaluate else None
+        return made_datasets(self._rows, self.num_train_examples, self.num_eval_examples)
 
     def _rows(self, positions: range) -> list[dict[str, Any]]:
         if not self._has_secret_word:
-            return [self._seed_row(self.seed + position) for position in positions]
+            seeds = [self.seed + position for position in positions]
+            return [{"question": self._started(seed)[2], "answer": str(seed)} for seed in seeds]
         words = _flat(unwrapped(self.ta_env).word_list)
         drawn = random.Random(self.seed)  # noqa: S311 - it is a game
         answers = [drawn.choice(words) for _ in range(positions.stop)]
         return [{"question": self._opening, "answer": answers[position]} for position in positions]
-
-    def _seed_row(self, seed: int) -> dict[str, Any]:
-        _, _, shown = self._started(seed)
-        return {"question": shown, "answer": str(seed)}
 
     @property
     def _has_secret_word(self) -> bool:
@@ -159,12 +145,10 @@ class TextArenaEnv(MultiTurnEnv):
         """Makes the move that the model has just said, and returns what the game answers."""
         game = state["ta_env"]
         guess = self.parser.parse_answer(messages[-1:])
-        self.logger.debug("%s: the move is %r", self.game, guess)
         await call(self._move, game, state["ta_luck"], str(guess))
         if game.state.done:
-            answer: Messages = [UserMessage(content=self._note_end(state))]
-            state["final_env_response"] = answer
-            return answer
+            state["final_env_response"] = [UserMessage(content=self._note_end(state))]
+            return list(state["final_env_response"])
         _, observation = await call(game.get_observation)
         return [UserMessage(content=str(await call(self.feedback_fn, observation)))]
 

@@ -1,8 +1,7 @@
 """Games of TextArena for one player: made quietly, and each with random numbers of its own.
 
-TextArena's games ask for their data with ``nltk.download`` each time they are made. That prints, asks the network even
-for what is here, and where there is no network fails much later, as a missing file. Here what is there is used, what is
-missing is fetched once, or named in an error.
+The games call ``nltk.download`` each time they are made, which prints and asks the network even for what is here. In
+its place, what is here is used, and what is missing is fetched once, or named in an error.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from nightjar.errors import ConfigError
@@ -23,8 +22,6 @@ from nightjar.packages.extras import import_extra
 logger = logging.getLogger(__name__)
 
 DOWNLOAD_SECONDS = 120.0
-"""How long a download of NLTK's data may take."""
-
 _USED = ("words", "averaged_perceptron_tagger_eng")
 _FOLDERS = ("corpora", "taggers", "tokenizers")
 _NAMED = re.compile(r"nltk\.download\('(\w+)'\)")
@@ -34,11 +31,7 @@ _DRAWING = threading.Lock()
 
 
 def make_game(game: str) -> Any:
-    """Returns a game of TextArena that has not started.
-
-    Raises:
-        ConfigError: there is no such game, it cannot be made, or data of NLTK that it needs is missing.
-    """
+    """Returns a game that has not started; ``ConfigError`` where there is none, or data that it needs is missing."""
     with quiet_downloads():
         if game not in _import("textarena.envs.registration").ENV_REGISTRY:
             raise ConfigError(f"TextArena has no game {game!r}. See textarena.pprint_registry_detailed()")
@@ -51,11 +44,7 @@ def make_game(game: str) -> Any:
 
 
 def start_game(game: Any, name: str, seed: int | None = None) -> str:
-    """Starts a game for one player, and returns what it shows.
-
-    Raises:
-        ConfigError: it is a game for more than one.
-    """
+    """Starts a game for one player, and returns what it shows; ``ConfigError`` where it is for more than one."""
     try:
         game.reset(num_players=1, seed=seed)
     except AssertionError as error:
@@ -75,17 +64,6 @@ class Luck:
 
     Games draw from the one generator of the ``random`` module. A rollout whose moves draw from it would depend on what
     else runs; here each continues where its own last draw left off.
-
-    Args:
-        seed: of the numbers.
-
-    Example:
-        >>> one, other = Luck(1), Luck(1)
-        >>> def draw(luck):
-        ...     with luck.drawn():
-        ...         return random.random()
-        >>> [draw(one), draw(one)] == [draw(other), draw(other)]
-        True
     """
 
     def __init__(self, seed: int | str) -> None:
@@ -110,11 +88,7 @@ class Luck:
 
 @contextmanager
 def quiet_downloads() -> Iterator[None]:
-    """Lets ``nltk.download`` fetch only what is missing, and silently, until the block ends.
-
-    Raises:
-        ConfigError: something is missing and cannot be fetched.
-    """
+    """Lets ``nltk.download`` fetch only what is missing, silently; ``ConfigError`` where that cannot be fetched."""
     nltk = _import("nltk")
     with _PATCHING:
         original = nltk.download
@@ -131,11 +105,10 @@ def quiet_downloads() -> Iterator[None]:
 
 def _ensure(names: str | list[str], *_: Any, **__: Any) -> bool:
     """Makes sure that these are here, in place of ``nltk.download``."""
-    missing = [name for name in ([names] if isinstance(names, str) else names) if not _is_here(name)]
-    if missing:
+    wanted = [names] if isinstance(names, str) else names
+    if missing := [name for name in wanted if not _is_here(name)]:
         _fetch(missing)
-        missing = [name for name in missing if not _is_here(name)]
-    if missing:
+    if missing := [name for name in missing if not _is_here(name)]:
         raise _missing_error(missing)
     return True
 
@@ -164,10 +137,8 @@ def _fetch(names: list[str]) -> None:
     """Downloads in a process of its own, which can be ended when the network does not answer."""
     logger.info("Fetching data of NLTK: %s", ", ".join(names))
     command = [sys.executable, "-c", _DOWNLOAD, *names]
-    try:
+    with suppress(subprocess.TimeoutExpired):
         subprocess.run(command, capture_output=True, timeout=DOWNLOAD_SECONDS, check=False)  # noqa: S603
-    except subprocess.TimeoutExpired:
-        logger.warning("Fetching data of NLTK took longer than %s s", DOWNLOAD_SECONDS)
 
 
 def _import(module: str) -> Any:

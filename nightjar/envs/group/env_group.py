@@ -4,16 +4,17 @@ Examples say in ``info["env_id"]`` which environment they belong to: a name, or 
 nested, the outermost first.
 """
 
+# ruff: noqa: A002 - environments know the argument ``input`` by this name
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from nightjar.calling.decorators import teardown
-from nightjar.clients import Client
 from nightjar.data import Examples
 from nightjar.envs.environment import Environment
 from nightjar.envs.group.env_group_rubric import EnvGroupRubric, child_info, joined_info, route_of
+from nightjar.envs.rollouts import AnyClient
 from nightjar.envs.singleturn import SingleTurnEnv
 from nightjar.envs.teardown import tear_down
 from nightjar.messages import Messages
@@ -28,11 +29,7 @@ class EnvGroup(Environment):
         env_names: a name for each; ``env_0``, ``env_1``, … unless given. ``names`` says the same.
         **kwargs: as for ``Environment``; a system prompt goes before prompts that have none.
 
-    Raises:
-        ValueError: there is no environment, or not one name for each.
-
     Example:
-        >>> from nightjar.envs import SingleTurnEnv
         >>> sums = SingleTurnEnv(dataset=[{"question": "2+2", "answer": "4"}])
         >>> words = SingleTurnEnv(dataset=[{"question": "Say hi", "answer": "hi"}])
         >>> group = EnvGroup([sums, words], env_names=["sums", "words"])
@@ -67,11 +64,7 @@ class EnvGroup(Environment):
         )
 
     def get_env_for_name(self, name: str) -> Environment:
-        """Returns the environment of a name.
-
-        Raises:
-            ValueError: there is none.
-        """
+        """Returns the environment of a name; ``ValueError`` where there is none."""
         if name not in self.env_map:
             raise ValueError(
                 f"No environment found for info['env_id'] {name!r}. Choose one of: {', '.join(self.env_names)}"
@@ -92,14 +85,12 @@ class EnvGroup(Environment):
     def set_system_prompt(self, system_prompt: str | None) -> None:
         """Puts another system prompt before the prompts of all environments; None for none."""
         super().set_system_prompt(system_prompt)
-        for env in self.envs:
-            env.set_system_prompt(system_prompt)
+        self._set_in_all(system_prompt=system_prompt)
 
     def set_few_shot(self, few_shot: Messages | None) -> None:
         """Puts other messages between system prompt and question, in all environments; None for none."""
         super().set_few_shot(few_shot)
-        for env in self.envs:
-            env.set_few_shot(few_shot)
+        self._set_in_all(few_shot=few_shot)
 
     def set_sampling_args(self, sampling_args: SamplingArgs) -> None:
         """Sets what wins over the defaults of the environments, and is overridden by a run."""
@@ -108,38 +99,30 @@ class EnvGroup(Environment):
 
     def set_max_seq_len(self, max_seq_len: int | None) -> None:
         """Sets how many tokens a step may have, in all environments."""
-        self.max_seq_len = max_seq_len
-        for env in self.envs:
-            env.set_max_seq_len(max_seq_len)
+        super().set_max_seq_len(max_seq_len)
+        self._set_in_all(max_seq_len=max_seq_len)
 
     def set_score_rollouts(self, score_rollouts: bool) -> None:
         """Turns scoring on or off, in all environments."""
-        self.score_rollouts = score_rollouts
+        super().set_score_rollouts(score_rollouts)
+        self._set_in_all(score_rollouts=score_rollouts)
+
+    def _set_in_all(self, **setting: Any) -> None:
         for env in self.envs:
-            env.set_score_rollouts(score_rollouts)
+            env.set_kwargs(**setting)
 
     async def init_state(
-        self,
-        input: RolloutInput,  # noqa: A002 - the name that environments know
-        client: Client[Any, Any, Any, Any] | Any,
-        model: str,
-        sampling_args: SamplingArgs | None = None,
+        self, input: RolloutInput, client: AnyClient | Any, model: str, sampling_args: SamplingArgs | None = None
     ) -> State:
         """Returns the state that the example's environment begins with."""
-        env, child, route = self._child(input)
-        merged = {**self.own_sampling_args, **(sampling_args or {})}
+        env, child, route, merged = self._child(input, sampling_args)
         return _with_route(await env.init_state(child, client, model, merged), route)
 
     async def rollout(
-        self,
-        input: RolloutInput,  # noqa: A002 - the name that environments know
-        client: Client[Any, Any, Any, Any],
-        model: str,
-        sampling_args: SamplingArgs | None = None,
+        self, input: RolloutInput, client: AnyClient, model: str, sampling_args: SamplingArgs | None = None
     ) -> State:
         """Makes one attempt in the example's environment."""
-        env, child, route = self._child(input)
-        merged = {**self.own_sampling_args, **(sampling_args or {})}
+        env, child, route, merged = self._child(input, sampling_args)
         return _with_route(await env.rollout(child, client, model, merged), route)
 
     @teardown
@@ -148,7 +131,10 @@ class EnvGroup(Environment):
         for env in self.envs:
             await tear_down(env)
 
-    def _child(self, rollout_input: RolloutInput) -> tuple[Environment, RolloutInput, Sequence[str]]:
+    def _child(
+        self, rollout_input: RolloutInput, sampling_args: SamplingArgs | None
+    ) -> tuple[Environment, RolloutInput, Sequence[str], SamplingArgs]:
+        """Returns an example's environment, its input, the way to it, and its sampling arguments."""
         info = rollout_input.get("info")
         route = route_of(info) or (self.env_names if len(self.envs) == 1 else [])
         if not route:
@@ -156,7 +142,7 @@ class EnvGroup(Environment):
                 f"The input has no info['env_id'], which says its environment: one of {', '.join(self.env_names)}"
             )
         child = cast("RolloutInput", {**rollout_input, "info": child_info(info, route)})
-        return self.get_env_for_name(route[0]), child, route
+        return self.get_env_for_name(route[0]), child, route, {**self.own_sampling_args, **(sampling_args or {})}
 
 
 def _has(env: Environment, name: str) -> bool:

@@ -25,12 +25,6 @@ class EnvGroupRubric(Rubric):
     """Scores each rollout with the rubric of the environment that its ``info["env_id"]`` names.
 
     A rollout has the metrics of its environment, so that a mean is over the rollouts that a metric is about.
-
-    Args:
-        env_map: name to environment.
-
-    Attributes:
-        all_reward_names: the names of all metrics, sorted.
     """
 
     def __init__(self, env_map: Mapping[str, Environment]) -> None:
@@ -39,13 +33,10 @@ class EnvGroupRubric(Rubric):
 
     @property
     def metric_names(self) -> list[str]:
-        """The names of the metrics of all environments, sorted."""
+        """The names of all metrics, sorted; ``all_reward_names``, as verifiers has it, is the same."""
         return sorted({name for env in self.env_map.values() for name in env.rubric.metric_names})
 
-    @property
-    def all_reward_names(self) -> list[str]:
-        """The same, under the name that verifiers has for it."""
-        return self.metric_names
+    all_reward_names = metric_names
 
     @property
     def has_group_rewards(self) -> bool:
@@ -64,23 +55,17 @@ class EnvGroupRubric(Rubric):
         state["metrics"] = dict.fromkeys(self.metric_names, 0.0) | state["metrics"]
 
     async def score_group(self, states: Sequence[State]) -> None:
-        """Scores the rollouts of one example.
-
-        A rollout that names no environment of the group gets the reward 0.0, with a warning.
-        """
+        """Scores rollouts; one that names no environment of the group gets the reward 0.0, with a warning."""
         parts: dict[str | None, list[State]] = defaultdict(list)
         for state in states:
             parts[self._name_of(state)].append(state)
         for name, part in parts.items():
-            await self._score_part(name, part)
-
-    async def _score_part(self, name: str | None, states: Sequence[State]) -> None:
-        if name is None:
-            self.logger.warning("No environment for info %r: reward 0.0", states[0].get("info"))
-            await self.dummy_score_group(states)
-            return
-        with _inside(states):
-            await self.env_map[name].rubric.score_group(states)
+            if name is None:
+                self.logger.warning("No environment for info %r: reward 0.0", part[0].get("info"))
+                await self.dummy_score_group(part)
+            else:
+                with _inside(part):
+                    await self.env_map[name].rubric.score_group(part)
 
     async def cleanup(self, state: State) -> None:
         """Runs the clean-ups of the environment's rubric, and those added to this one."""
@@ -101,31 +86,25 @@ class EnvGroupRubric(Rubric):
 @contextmanager
 def _inside(states: Sequence[State]) -> Iterator[None]:
     """Lets the states have, for the block, the info that the environment itself knows."""
-    routes = [route_of(state.get("info")) for state in states]
-    for state, route in zip(states, routes, strict=True):
+    routed = [(state, route_of(state.get("info"))) for state in states]
+    for state, route in routed:
         state["input"]["info"] = child_info(state.get("info"), route)
     try:
         yield
     finally:
-        for state, route in zip(states, routes, strict=True):
+        for state, route in routed:
             if route:
                 state["input"]["info"] = joined_info(state["input"]["info"], route)
 
 
 def route_of(info: Any) -> list[str]:
-    """Returns the names on the way to an example's environment, the outermost first; empty where there are none.
-
-    Raises:
-        ValueError: ``env_id`` is neither a text nor a list.
-    """
-    value = _as_dict(info).get(KEY)
-    if value is None:
-        return []
+    """Returns the names on the way to an example's environment, the outermost first; empty where there are none."""
+    value = _as_dict(info).get(KEY) or []
     if isinstance(value, str):
         return [value]
-    if isinstance(value, Sequence):
-        return [str(name) for name in value]
-    raise ValueError(f"info['env_id'] must be a text or a list of texts, found {value!r}")
+    if not isinstance(value, Sequence):
+        raise ValueError(f"info['env_id'] must be a text or a list of texts, found {value!r}")  # noqa: TRY004 - see below
+    return [str(name) for name in value]
 
 
 def joined_info(info: Any, route: Sequence[str]) -> dict[str, Any]:

@@ -6,30 +6,28 @@ The protocol is that of https://modelcontextprotocol.io, as the ``mcp`` package 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import shlex
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TextIO
 
 from nightjar.calling.background_loop import BackgroundLoop
-from nightjar.envs.mcp.content import tool_content
 from nightjar.errors import InfraError
 from nightjar.messages import Tool
 
 if TYPE_CHECKING:
     from mcp import Client
+    from mcp.types import CallToolResult, ContentBlock
     from mcp.types import Tool as MCPTool
 
 logger = logging.getLogger(__name__)
 
-START_TIMEOUT_SECONDS = 60.0
-"""How long a server may take until it has named its tools; one that installs itself first takes its time."""
-
+START_TIMEOUT_SECONDS = 60.0  # a server that installs itself first takes its time
 _LINES = 20
 _LINE_CHARACTERS = 2000
 _READ_SECONDS = 0.2
@@ -69,10 +67,7 @@ class MCPServerConfig:
 class MCPServerConnection:
     """Starts a server, calls its tools, starts it again when it has ended, and ends it.
 
-    Args:
-        config: how it is started.
-        logger: for what happens to it.
-        background: the loop that the connection lives in; one of its own unless given.
+    Without a ``background`` loop to live in, the connection has one of its own.
 
     Attributes:
         tools: what the server offers, by name, as it described them when it started last.
@@ -80,10 +75,7 @@ class MCPServerConnection:
     """
 
     def __init__(
-        self,
-        config: MCPServerConfig,
-        logger: logging.Logger = logger,
-        background: BackgroundLoop | None = None,
+        self, config: MCPServerConfig, logger: logging.Logger = logger, background: BackgroundLoop | None = None
     ) -> None:
         self.config = config
         self.logger = logger
@@ -97,20 +89,14 @@ class MCPServerConnection:
         self._serving: asyncio.Task[None] | None = None
 
     async def connect(self) -> dict[str, MCPTool]:
-        """Starts the server unless it runs, and returns its tools.
-
-        Raises:
-            InfraError: it does not start, or not in time; the message has what it wrote to stderr.
-        """
+        """Starts the server unless it runs, and returns its tools; ``InfraError`` where it does not start in time."""
         await self._background.call(self._connected())
         return self.tools
 
     async def call_tool(self, tool_name: str, arguments: dict[str, Any]) -> str | list[dict[str, Any]]:
         """Calls a tool and returns its result: a text, or content parts where there are images in it.
 
-        Raises:
-            InfraError: the server ended meanwhile, or does not start again.
-            MCPError: the server refused the call.
+        ``InfraError`` where the server ended meanwhile, or does not start; ``MCPError`` where it refused the call.
         """
         return await self._background.call(self._call(tool_name, arguments))
 
@@ -161,28 +147,23 @@ class MCPServerConnection:
 
     async def _serve(self, started: asyncio.Future[Client], stop: asyncio.Event) -> None:
         """Holds the connection open until ``stop``: a task has to leave the contexts that it entered."""
-        try:
-            async with self._open() as client:
-                self.tools = {tool.name: tool for tool in await _list_tools(client)}
-                if not started.done():
-                    started.set_result(client)
-                    await stop.wait()
-        except Exception as error:  # noqa: BLE001 - it belongs to whoever waits for the start
-            if started.done():
-                self.logger.warning("MCP server %r did not end well: %r", self.config.name, error)
-            else:
-                started.set_exception(_innermost(error))
-
-    @asynccontextmanager
-    async def _open(self) -> AsyncIterator[Client]:
         from mcp import Client, StdioServerParameters, stdio_client
 
         config = self.config
         parameters = StdioServerParameters(command=config.command, args=config.args or [], env=config.env)
-        with self._stderr.open() as stderr:
-            async with Client(stdio_client(parameters, stderr)) as client:
-                stderr.close()
-                yield client
+        try:
+            with self._stderr.open() as stderr:
+                async with Client(stdio_client(parameters, stderr)) as client:
+                    stderr.close()
+                    self.tools = {tool.name: tool for tool in await _list_tools(client)}
+                    if not started.done():
+                        started.set_result(client)
+                        await stop.wait()
+        except Exception as error:  # noqa: BLE001 - it belongs to whoever waits for the start
+            if started.done():
+                self.logger.warning("MCP server %r did not end well: %r", config.name, error)
+            else:
+                started.set_exception(_innermost(error))
 
     async def _disconnect(self) -> None:
         serving, self._serving, self._client = self._serving, None, None
@@ -203,13 +184,7 @@ class MCPServerConnection:
 
 
 class MCPToolWrapper:
-    """A tool of a server as a function.
-
-    Args:
-        server_name: which server it belongs to.
-        tool: as the server describes it.
-        server_connection: how the server is reached.
-    """
+    """A tool of a server as a function."""
 
     def __init__(self, server_name: str, tool: MCPTool, server_connection: MCPServerConnection) -> None:
         self.server_name = server_name
@@ -227,6 +202,47 @@ class MCPToolWrapper:
         return Tool(name=self.__name__, description=self.__doc__ or "", parameters=self.tool.input_schema)
 
 
+def tool_content(result: CallToolResult) -> str | list[dict[str, Any]]:
+    """Returns a result as text, blocks joined by newlines; as content parts where there are images in it.
+
+    An error that a tool reports is a text like any other.
+    """
+    parts = [_part(block) for block in result.content]
+    if any(part["type"] != "text" for part in parts):
+        return parts
+    if parts:
+        return "\n".join(part["text"] for part in parts)
+    if result.structured_content is not None:
+        return json.dumps(result.structured_content, ensure_ascii=False)
+    return "No result returned from tool"
+
+
+def _part(block: ContentBlock) -> dict[str, Any]:
+    from mcp.types import TextResourceContents
+
+    if block.type == "text":
+        return _text(block.text)
+    if block.type == "image":
+        return _image(block.mime_type, block.data)
+    if block.type == "resource_link":
+        return _text(f"{block.name}: {block.uri}")
+    if block.type != "resource":
+        return _text(f"[{block.mime_type}]")
+    resource = block.resource
+    if isinstance(resource, TextResourceContents):
+        return _text(resource.text)
+    kind = resource.mime_type or "data"
+    return _image(kind, resource.blob) if kind.startswith("image/") else _text(f"[{kind}: {resource.uri}]")
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _image(mime_type: str, data: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:{mime_type};base64,{data}"}}
+
+
 def _innermost(error: Exception) -> Exception:
     """Returns what a group of errors is about: the only one in it, or the first."""
     while isinstance(error, ExceptionGroup):
@@ -235,12 +251,13 @@ def _innermost(error: Exception) -> Exception:
 
 
 async def _list_tools(client: Client) -> list[MCPTool]:
-    page = await client.list_tools()
-    tools = list(page.tools)
-    while page.next_cursor is not None:
-        page = await client.list_tools(cursor=page.next_cursor)
+    tools, cursor = [], None
+    while True:
+        page = await client.list_tools(cursor=cursor)
         tools += page.tools
-    return tools
+        cursor = page.next_cursor
+        if cursor is None:
+            return tools
 
 
 class _LastLines:

@@ -18,11 +18,7 @@ _TOOL_ACTION = re.compile('"(list_tools|call_tool)"')
 
 
 async def render_messages(renderer: PromptRenderer, observation: Any, context: str, **details: Any) -> Messages:
-    """Returns what a prompt renderer, sync or async, makes of an observation and of those details that it names.
-
-    Raises:
-        OpenEnvError: it returned something else than messages with content.
-    """
+    """Returns the messages that a prompt renderer makes of an observation and of those details that it names."""
     offered = {"context": context, **details}
     parameters = inspect.signature(renderer).parameters
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
@@ -40,17 +36,9 @@ async def render_messages(renderer: PromptRenderer, observation: Any, context: s
 
 
 def parse_action(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    r"""Returns the action in a model's answer: a JSON object, or the text for a schema with a single text field.
+    """Returns the action in a model's answer: a JSON object, or the text for a schema with a single text field.
 
-    A code fence around it is passed over.
-
-    Raises:
-        ValueError: it is neither.
-
-    Example:
-        >>> schema = {"properties": {"message": {"type": "string"}}, "required": ["message"]}
-        >>> parse_action('```json\n{"message": "hi"}\n```', schema), parse_action("hello", schema)
-        ({'message': 'hi'}, {'message': 'hello'})
+    A code fence around it is passed over. ``ValueError`` where it is neither.
     """
     bare = text.strip()
     if bare.startswith("```") and bare.endswith("```"):
@@ -68,7 +56,6 @@ def parse_action(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _single_text_field(schema: Mapping[str, Any]) -> str | None:
-    """Returns the one required field, or the one field that there is, where it is a text."""
     properties = schema.get("properties") or {}
     names = schema.get("required") or list(properties)
     is_text = len(names) == 1 and properties.get(names[0], {}).get("type") == "string"
@@ -76,28 +63,13 @@ def _single_text_field(schema: Mapping[str, Any]) -> str | None:
 
 
 def takes_tool_calls(schema: Mapping[str, Any] | None) -> bool:
-    """Says whether an action schema is that of tool calls.
-
-    Example:
-        >>> takes_tool_calls({"properties": {"tool_name": {}, "arguments": {}}})
-        True
-        >>> takes_tool_calls({"properties": {"message": {"type": "string"}}})
-        False
-    """
+    """Says whether an action schema is that of tool calls."""
     has_fields = {"tool_name", "arguments"} <= ((schema or {}).get("properties") or {}).keys()
     return has_fields or _TOOL_ACTION.search(json.dumps(schema)) is not None
 
 
 def tool_action(tool_call: ToolCall) -> dict[str, Any]:
-    """Returns a tool call as an action.
-
-    Raises:
-        ValueError: the tool has no name, or its arguments are no JSON object.
-
-    Example:
-        >>> tool_action(ToolCall(id="1", name="look", arguments='{"at": "door"}'))
-        {'type': 'call_tool', 'tool_name': 'look', 'arguments': {'at': 'door'}}
-    """
+    """Returns a tool call as an action; ``ValueError`` where it has no name, or its arguments are no JSON object."""
     arguments = json.loads(tool_call.arguments)
     if not isinstance(arguments, dict):
         raise ValueError("tool arguments must be an object")  # noqa: TRY004 - it is the model's mistake
@@ -108,14 +80,7 @@ def tool_action(tool_call: ToolCall) -> dict[str, Any]:
 
 
 def tool_result(observation: Any) -> Any:
-    """Returns what a tool gave, out of the observation of its call.
-
-    Example:
-        >>> tool_result({"tool_name": "add", "result": {"data": 4, "is_error": False}, "error": None})
-        4
-        >>> tool_result({"tool_name": "add", "result": None, "error": {"message": "no"}})
-        {'error': {'message': 'no'}}
-    """
+    """Returns what a tool gave, out of the observation of its call."""
     if not isinstance(observation, dict):
         return observation
     if observation.get("error") is not None:

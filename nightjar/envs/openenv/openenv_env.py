@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from nightjar.calling import run_sync
 from nightjar.calling.decorators import cleanup, stop, teardown
 from nightjar.envs.games.episodes import EpisodeEnv, EpisodicSumRubric, splits
 from nightjar.envs.openenv.messages import PromptRenderer, parse_action, render_messages, tool_action, tool_result
@@ -36,14 +35,11 @@ class OpenEnvEnv(EpisodeEnv):
     Each rollout has a sandbox with the project's server in it. In a container that is the project's image; a local
     sandbox gets a copy of the project and of what its ``pyproject.toml`` depends on, as installed here. Nothing but the
     connections to that server leads out. Each example is an episode with a seed of its own, in ``info["seed"]``; what
-    the model is asked with is what the world shows after a reset with it, and the datasets are made when they are first
-    needed.
+    the model is asked with is what the world shows after a reset with it.
 
     Args:
         openenv_project: the project's folder, with ``.build.json``; ``proj`` beside the calling file unless given.
-        num_train_examples: examples to train on; their seeds start at ``seed``.
-        num_eval_examples: examples to evaluate on; their seeds follow.
-        seed: of the first example.
+        num_train_examples, num_eval_examples, seed: as for ``GymEnv``, whose examples are episodes too.
         prompt_renderer: from an observation to messages; takes by name what it wants of ``context`` (``"reset"`` or
             ``"step"``), ``action_schema``, ``contract`` and ``seed``.
         max_turns: model calls at the most; -1 for no limit. The last action is still taken.
@@ -55,12 +51,8 @@ class OpenEnvEnv(EpisodeEnv):
         message_timeout_seconds: for an answer to a reset or a step.
         wait_for_creation_max_attempts: accepted for compatibility; a sandbox has started when it is there.
         max_retries: attempts at starting a sandbox.
-        base_delay, backoff_factor, max_backoff_seconds, jitter: seconds between them, how they grow and how far, and
-            what chance adds.
-        sandbox_provider: ``"local"``, ``"docker"``, or a provider; as ``NIGHTJAR_SANDBOX`` says unless given, and
-            without it docker where a daemon answers.
-        ask_after_end: show the model how the episode ended and take its last words, as verifiers does. False saves
-            that call.
+        base_delay, backoff_factor, max_backoff_seconds, jitter, sandbox_provider: as for ``SandboxEnv``.
+        ask_after_end: as for ``GymEnv``.
         **kwargs: as for ``MultiTurnEnv``.
 
     Raises:
@@ -96,7 +88,7 @@ class OpenEnvEnv(EpisodeEnv):
     ) -> None:
         if prompt_renderer is None:
             raise ValueError(
-                "OpenEnvEnv requires `prompt_renderer`: a function from an observation to a non-empty list of messages"
+                "OpenEnvEnv requires `prompt_renderer`: from an observation to a non-empty list of messages"
             )
         self.openenv_project = str(calling_project(__file__) if openenv_project is None else openenv_project)
         self._folder = Path(self.openenv_project).expanduser().resolve()
@@ -124,14 +116,10 @@ class OpenEnvEnv(EpisodeEnv):
             max_turns=max_turns,
             **kwargs,
         )
-        delays = (max_retries, base_delay, backoff_factor, max_backoff_seconds, jitter)
-        self._start_patiently = retrying(self.logger, *delays, may_heal=_may_heal)(self._start_once)
+        waits = (max_retries, base_delay, backoff_factor, max_backoff_seconds, jitter)
+        self._start_patiently = retrying(self.logger, waits, _may_heal)(self._start_once)
 
-    def _rows(self, positions: range) -> list[dict[str, Any]]:
-        seeds = range(self.seed + positions.start, self.seed + positions.stop)
-        return run_sync(self._first_prompts(seeds)) if seeds else []
-
-    async def _first_prompts(self, seeds: range) -> list[dict[str, Any]]:
+    async def _first_rows(self, seeds: range) -> list[dict[str, Any]]:
         server = await self._start_server()
         try:
             schema = await self._schema(server) if server.contract == "mcp" else None
@@ -139,12 +127,17 @@ class OpenEnvEnv(EpisodeEnv):
             rows = []
             for seed in seeds:
                 shown = await self._reset(server, seed)
-                details = {"action_schema": schema, "contract": server.contract, "seed": seed}
-                prompt = await render_messages(self.prompt_renderer, shown.observation, "reset", **details)
+                prompt = await self._render(shown, "reset", schema, seed)
                 rows.append({"prompt": dump_messages(prompt), "info": {"seed": seed}})
             return rows
         finally:
             await self._close(server)
+
+    async def _render(
+        self, shown: StepResult, context: str, schema: dict[str, Any] | None, seed: int | None
+    ) -> Messages:
+        details = {"action_schema": schema, "contract": self.manifest.contract, "seed": seed}
+        return await render_messages(self.prompt_renderer, shown.observation, context, **details)
 
     async def _reset(self, server: OpenEnvServer, seed: int) -> StepResult:
         """Starts an episode; where that fails, tries again with a new session, five times in all."""
@@ -219,26 +212,20 @@ class OpenEnvEnv(EpisodeEnv):
             self._action_schema = await server.action_schema(self.schema_request_timeout_seconds)
         return self._action_schema
 
-    async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Messages:  # noqa: ARG002
-        """Takes the action, or makes the tool calls, that the model has just asked for."""
-        answer = await (self._call_tools if state["openenv_contract"] == "mcp" else self._act)(messages, state)
-        if answer and state["openenv_done"] and not self.ask_after_end:
-            state["final_env_response"] = answer
-        return answer
+    async def _take_turn_in_world(self, messages: Messages, state: State) -> Messages:
+        return await (self._call_tools if state["openenv_contract"] == "mcp" else self._act)(messages, state)
 
     async def _act(self, messages: Messages, state: State) -> Messages:
-        server: OpenEnvServer = state["openenv_server"]
-        step, schema = state["trajectory"][-1], state["openenv_action_schema"]
+        schema = state["openenv_action_schema"]
         try:
-            result = await server.step(parse_action(content_text(messages[-1].get("content")), schema))
+            action = parse_action(content_text(messages[-1].get("content")), schema)
+            result = await state["openenv_server"].step(action)
         except (ValueError, ServerRefusedError) as error:
             if isinstance(error, ServerRefusedError) and error.code != "VALIDATION_ERROR":
                 raise
-            step["reward"], state["openenv_done"] = 0.0, True
-            return [UserMessage(content=f"Action Parsing Error: {error}")]
-        step["reward"], state["openenv_done"] = result.reward, result.done
-        details = {"action_schema": schema, "contract": server.contract, "seed": None}
-        return await render_messages(self.prompt_renderer, result.observation, "step", **details)
+            return [UserMessage(content=self._refuse(error, state))]
+        state["trajectory"][-1]["reward"], state["openenv_done"] = result.reward, result.done
+        return await self._render(result, "step", schema, None)
 
     async def _call_tools(self, messages: Messages, state: State) -> Messages:
         calls: list[ToolCall] = messages[-1].get("tool_calls") or []

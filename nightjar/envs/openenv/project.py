@@ -35,23 +35,13 @@ class BuildManifest(BaseModel):
     model_config = ConfigDict(frozen=True, str_strip_whitespace=True)
 
     image: str = Field(min_length=1, description="a non-empty string")
-    """What a container is made of."""
     port: int = Field(default=8000, description="an integer")
-    """Where the server listens."""
     start_command: str = Field(min_length=1, description="a non-empty string")
-    """Starts it, in the image."""
     contract: Literal["gym", "mcp"] = Field(description="either 'gym' or 'mcp'")
     """``gym`` takes actions, ``mcp`` tool calls."""
 
     def local_command(self, project: str) -> str:
-        """Returns the start command for a copy of the project at another place, with the Python that is there.
-
-        Example:
-            >>> command = "cd /app/env && /app/.venv/bin/uvicorn server.app:app --port 8000"
-            >>> manifest = BuildManifest(image="echo:1", start_command=command, contract="gym")
-            >>> manifest.local_command("/workspace/project")
-            'cd /workspace/project && python3 -m uvicorn server.app:app --port 8000'
-        """
+        """Returns the start command for a copy of the project at another place, with the Python that is there."""
         command = self.start_command
         for inside, outside in _IN_THE_IMAGE:
             command = command.replace(inside, outside.format(project=project))
@@ -59,11 +49,7 @@ class BuildManifest(BaseModel):
 
 
 def calling_project(own_file: str) -> Path:
-    """Returns the folder ``proj`` beside the file whose code makes an environment.
-
-    Args:
-        own_file: the file of the environment class, which is passed over.
-    """
+    """Returns the folder ``proj`` beside the file whose code makes an environment: the first but ``own_file``."""
     frame = sys._getframe(1)  # noqa: SLF001 - inspect.stack() reads every source file on the way
     while frame.f_back is not None and frame.f_code.co_filename == own_file:
         frame = frame.f_back
@@ -71,11 +57,7 @@ def calling_project(own_file: str) -> Path:
 
 
 def read_manifest(project: Path) -> BuildManifest:
-    """Reads ``.build.json``.
-
-    Raises:
-        OpenEnvError: it is missing or broken; the field is named.
-    """
+    """Reads ``.build.json``; ``OpenEnvError`` where it is missing or broken."""
     path = project / MANIFEST
     try:
         raw = json.loads(path.read_bytes())
@@ -102,13 +84,7 @@ def packed(project: Path) -> bytes:
 
 
 def needed_packages(project: Path) -> list[str]:
-    """Returns what the project's ``pyproject.toml`` depends on; none without one.
-
-    Versions are left out: what is installed here has to do.
-
-    Raises:
-        OpenEnvError: the file is broken.
-    """
+    """Returns what the project's ``pyproject.toml`` depends on, without versions: what is installed here has to do."""
     path = project / "pyproject.toml"
     if not path.is_file():
         return []

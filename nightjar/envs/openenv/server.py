@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
+import time
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -67,11 +68,6 @@ class ServerRefusedError(OpenEnvError):
 
     Attributes:
         code: OpenEnv's; ``VALIDATION_ERROR`` for an action that does not fit the schema.
-
-    Example:
-        >>> errors = [{"loc": ["guess"], "msg": "no number"}]
-        >>> str(ServerRefusedError({"message": "Invalid", "code": "VALIDATION_ERROR", "errors": errors}))
-        'Server error: Invalid; guess: no number (code: VALIDATION_ERROR)'
     """
 
     def __init__(self, said: dict[str, Any]) -> None:
@@ -94,7 +90,7 @@ class OpenEnvServer:
     Args:
         sandbox: where to run it; started by ``start``, closed by ``close``.
         manifest: says how it starts.
-        project: the project's files as a tar archive, to run a copy of them; None where the image has them.
+        project: a tar archive of files to run a copy of; None where the image has them.
         message_seconds: how long it may take to answer a message.
     """
 
@@ -115,15 +111,9 @@ class OpenEnvServer:
         self._closing = AsyncExitStack()
 
     async def start(self, seconds: float, poll_seconds: float, health_seconds: float) -> None:
-        """Starts the sandbox and the server in it, and waits until the server is healthy.
+        """Starts the sandbox and the server in it, and waits ``seconds`` at the most until the server is healthy.
 
-        Args:
-            seconds: until it is healthy.
-            poll_seconds: between two looks at its health at the most; the first follow each other faster.
-            health_seconds: for an answer from ``/health``.
-
-        Raises:
-            SandboxError: it does not get there; what the server wrote is in the message.
+        The pause between two looks at its health grows to ``poll_seconds``; each look may take ``health_seconds``.
         """
         self._closing.push_async_callback(self._sandbox.close)
         await self._sandbox.start()
@@ -134,9 +124,9 @@ class OpenEnvServer:
         following = asyncio.create_task(self._follow(server))
         self._closing.callback(following.cancel)
         await self._open_tunnel()
-        deadline, pause = _now() + seconds, min(0.05, poll_seconds)
+        deadline, pause = time.monotonic() + seconds, min(0.05, poll_seconds)
         while (problem := await self._problem(health_seconds)) and not following.done():
-            if _now() + pause > deadline:
+            if time.monotonic() + pause > deadline:
                 raise self._not_ready(f"is not healthy after {seconds:g} s: {problem}")
             await asyncio.wait([following], timeout=pause)
             pause = min(pause * 2, poll_seconds)
@@ -212,9 +202,10 @@ class OpenEnvServer:
     async def tools(self) -> list[Tool]:
         """Returns the tools that the model is offered."""
         answer = await self._send("mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}})
-        result = answer.get("result") if isinstance(answer, dict) else None
-        found = result.get("tools") if isinstance(result, dict) else None
-        tools = [tool for tool in found if isinstance(tool, dict)] if isinstance(found, list) else []
+        try:
+            tools = [tool for tool in answer["result"]["tools"] if isinstance(tool, dict)]
+        except (KeyError, TypeError):
+            tools = []
         if not tools:
             raise OpenEnvError(f"The OpenEnv server lists no usable tools: {answer!r}")
         return [
@@ -320,7 +311,3 @@ def _step_result(body: Any) -> StepResult:
     if not isinstance(body, dict) or body.get("observation") is None:
         raise OpenEnvError(f"OpenEnv result is missing required `observation`: {body!r}")
     return StepResult(body["observation"], float(body.get("reward") or 0.0), bool(body.get("done")))
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypedDict
 
@@ -12,20 +13,13 @@ from nightjar.messages import Messages
 from nightjar.rollout.state import State
 from nightjar.rubrics import Rubric
 from nightjar.sandboxes.python_repl import Answer, PythonEndedError, PythonRepl
-from nightjar.sandboxes.request import packages_in
 
 _USUAL_PACKAGES = "numpy sympy scipy"
 _LOST = "The Python process was restarted: its variables are lost."
 
 
 class PythonWorkerState(TypedDict):
-    """What a rollout remembers of its Python; plain values, so that it can be saved.
-
-    Attributes:
-        ready: it has answered.
-        execution_count: pieces of code that it has run.
-        ready_wait_time: seconds that the rollout had to wait for it.
-    """
+    """What a rollout remembers of its Python: pieces of code run, seconds waited; plain values, to be saved."""
 
     ready: bool
     execution_count: int
@@ -73,36 +67,23 @@ class PythonEnv(SandboxEnv):
         **kwargs: as for ``SandboxEnv``.
 
     Example:
-        >>> import asyncio
-        >>> from nightjar.sandboxes import LocalProvider
-        >>> async def calculate() -> list[str]:
-        ...     env = PythonEnv(pip_install_packages="", dataset=[{"question": "?"}], sandbox_provider="local")
-        ...     state = State()
-        ...     await env.setup_state(state)
-        ...     try:
-        ...         hidden = env.update_tool_args("python", {}, [], state)
-        ...         return [await env.python(code, **hidden) for code in ("x = 6", "x * 7")]
-        ...     finally:
-        ...         await env.destroy_sandbox(state)
-        >>> asyncio.run(calculate()) if LocalProvider.problem() is None else ["(no output)", "Out[2]: 42"]
-        ['(no output)', 'Out[2]: 42']
+        >>> env = PythonEnv(pip_install_packages="sympy", dataset=[{"question": "What is the 100th prime?"}])
+        >>> [tool.name for tool in env.tool_defs]
+        ['python']
     """
 
     def __init__(
         self,
-        pip_install_packages: str = _USUAL_PACKAGES,
+        pip_install_packages: str | Sequence[str] = _USUAL_PACKAGES,
         max_startup_wait_seconds: float = 30,
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("sandbox_name", "python-env")
         super().__init__(**kwargs)
         self.max_startup_wait_seconds = max_startup_wait_seconds
-        self.sandbox_request = self.sandbox_request.model_copy(
-            update={
-                "python_packages": packages_in(pip_install_packages),
-                "are_packages_optional": pip_install_packages == _USUAL_PACKAGES,
-            }
-        )
+        packages = pip_install_packages.split() if isinstance(pip_install_packages, str) else pip_install_packages
+        self.sandbox_request.python_packages = list(packages)
+        self.sandbox_request.are_packages_optional = pip_install_packages == _USUAL_PACKAGES
         self._repls: dict[str, PythonRepl] = {}
         self.add_rubric(PythonMonitorRubric())
         self.add_tool(self.python, args_to_skip=["sandbox_id", "sandbox_state", "python_state"])
@@ -148,12 +129,7 @@ class PythonEnv(SandboxEnv):
         python_state["ready_wait_time"] = time.monotonic() - started
 
     async def _run(self, code: str, sandbox_id: str, sandbox_state: SandboxState) -> Answer:
-        """Runs code; a Python that ended is started anew.
-
-        Raises:
-            PythonWorkerRequestError: the sandbox does not answer.
-            PythonWorkerDeadError: Python cannot be started anew.
-        """
+        """Runs code; a Python that ended is started anew."""
         repl = self._repls.get(sandbox_id)
         if repl is None:
             raise PythonWorkerRequestError(f"There is no Python in sandbox {sandbox_id!r}: it was deleted")
@@ -164,18 +140,17 @@ class PythonEnv(SandboxEnv):
             return replace(answer, status="error", result=late) if answer.is_timed_out else answer
         except PythonEndedError as error:
             ended = late if error.is_timed_out else f"Error: The Python process is gone: {error}"
-            await self._restart(repl, sandbox_id)
+            try:
+                await repl.start(self.max_startup_wait_seconds)
+            except (TimeoutError, PythonEndedError, SandboxError) as failed:
+                raise PythonWorkerDeadError(
+                    f"Python in sandbox {sandbox_id!r} cannot start again: {failed}"
+                ) from failed
             return Answer("error", result=f"{ended}\n{_LOST}")
         except SandboxError as error:
             raise PythonWorkerRequestError(f"Python in sandbox {sandbox_id!r} cannot be asked: {error}") from error
         finally:
             sandbox_state["command_execution_times"].append(time.monotonic() - started)
-
-    async def _restart(self, repl: PythonRepl, sandbox_id: str) -> None:
-        try:
-            await repl.start(self.max_startup_wait_seconds)
-        except (TimeoutError, PythonEndedError, SandboxError) as error:
-            raise PythonWorkerDeadError(f"Python in sandbox {sandbox_id!r} cannot start again: {error}") from error
 
     async def _delete_sandbox(self, sandbox_id: str) -> None:
         repl = self._repls.pop(sandbox_id, None)

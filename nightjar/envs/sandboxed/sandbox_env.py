@@ -41,13 +41,7 @@ __all__ = [
 
 
 class SandboxState(TypedDict):
-    """What a rollout remembers of its sandbox; plain values, so that it can be saved.
-
-    Attributes:
-        ready: it has answered.
-        ready_wait_time: seconds that the rollout had to wait for it.
-        command_execution_times: seconds that each command took.
-    """
+    """What a rollout remembers of its sandbox, in seconds; plain values, so that it can be saved."""
 
     ready: bool
     ready_wait_time: float
@@ -75,11 +69,11 @@ class SandboxMonitorRubric(Rubric):
 class SandboxEnv(StatefulToolEnv):
     """Gives each rollout a sandbox and the model the tool ``bash(command)`` in it.
 
-    A sandbox is a container (docker, podman) or a set of processes in namespaces of their own on this machine
-    (bubblewrap). It has no network, nothing of this process's environment and no file of this machine but programs and
-    libraries; see docs/sandboxes.md. It starts in the background while the model is asked, and is deleted after the
-    rollout. What a command does to itself (a crash, a time limit, memory) is told the model. What happens to the
-    sandbox as a whole is a ``SandboxError``, which ends the rollout with that error and no reward.
+    A sandbox is a container (docker, podman) or a set of processes in namespaces of their own (bubblewrap), without
+    network, this process's environment, or files of this machine but programs and libraries; see docs/sandboxes.md. It
+    starts in the background while the model is asked, and is deleted after the rollout. What a command does to itself
+    (a crash, a time limit, memory) is told the model. What happens to the sandbox as a whole is a ``SandboxError``,
+    which ends the rollout with that error and no reward.
 
     Args:
         sandbox_name: part of the sandbox's id.
@@ -95,7 +89,7 @@ class SandboxEnv(StatefulToolEnv):
         team_id, advanced_configs: of Prime's sandboxes; accepted, without effect.
         labels: put on containers.
         max_retries: attempts at starting a sandbox.
-        base_delay, backoff_factor, max_backoff_seconds, jitter: the wait between them: the first in seconds, what it is
+        base_delay, backoff_factor, max_backoff_seconds, jitter: the first wait between them in seconds, what each is
             multiplied with, the longest, and what is added at random at the most.
         stop_errors: exceptions that end the rollout with an error; ``[SandboxError]`` unless given.
         sandbox_client_max_workers: threads for calls to the docker daemon.
@@ -106,31 +100,19 @@ class SandboxEnv(StatefulToolEnv):
         **kwargs: as for ``StatefulToolEnv``.
 
     Attributes:
-        sandbox_client: runs commands and copies files, by the id in ``state["sandbox_id"]``; for use in
-            ``post_rollout``, where reward functions can have prepared what they need.
+        sandbox_client: runs commands and copies files, by the id in ``state["sandbox_id"]``; for ``post_rollout``.
         sandbox_request: what sandboxes are made from, see ``get_sandbox_request``.
         active_sandboxes: the ids of those that are not deleted yet.
         with_retry: wraps an async function so that it is tried again when it fails.
 
     Example:
-        >>> import asyncio
-        >>> from nightjar.clients import ClientConfig
-        >>> from nightjar.sandboxes import LocalProvider
-        >>> from nightjar.testing import FixedAnswer, ModelServer
-        >>> class Shell(SandboxEnv):
+        >>> class Writes(SandboxEnv):
         ...     async def post_rollout(self, state):
-        ...         done = await self.sandbox_client.execute_command(state["sandbox_id"], "echo 42", timeout=10)
+        ...         done = await self.sandbox_client.execute_command(state["sandbox_id"], "cat answer", timeout=10)
         ...         state["found"] = done.stdout.strip()
-        >>> async def found(state) -> float:
-        ...     return float(state["found"])
-        >>> async def evaluate() -> list[float]:
-        ...     dataset = [{"question": "What is in the sandbox?"}]
-        ...     env = Shell(dataset=dataset, sandbox_provider="local", rubric=Rubric(funcs=[found]))
-        ...     with ModelServer(FixedAnswer("I have not looked.")) as server:
-        ...         config = ClientConfig(api_base_url=server.base_url, api_key_var="NO_KEY")
-        ...         return [row["reward"] for row in (await env.evaluate(config, "any"))["outputs"]]
-        >>> asyncio.run(evaluate()) if LocalProvider.problem() is None else [42.0]
-        [42.0]
+        >>> env = Writes(dataset=[{"question": "Write 42 to the file answer."}], sandbox_provider="local")
+        >>> [tool.name for tool in env.tool_defs]
+        ['bash']
     """
 
     def __init__(
@@ -155,60 +137,34 @@ class SandboxEnv(StatefulToolEnv):
         jitter: float = 1e-3,
         stop_errors: Sequence[type[Exception]] | None = None,
         sandbox_client_max_workers: int = 50,
-        sandbox_client_max_connections: int = 100,  # noqa: ARG002 - Prime's
-        sandbox_client_max_keepalive_connections: int = 50,  # noqa: ARG002 - Prime's
+        sandbox_client_max_connections: int = 100,
+        sandbox_client_max_keepalive_connections: int = 50,
         sandbox_provider: str | SandboxProvider | None = None,
         max_output_bytes: int = 100_000,
         **kwargs: Any,
     ) -> None:
+        asked = {name: value for name, value in locals().items() if name in CreateSandboxRequest.model_fields}
         super().__init__(stop_errors=[SandboxError] if stop_errors is None else stop_errors, **kwargs)
         self.add_rubric(SandboxMonitorRubric())
         self.timeout_per_command_seconds = timeout_per_command_seconds
         self.max_output_bytes = max_output_bytes
-        delays = (max_retries, base_delay, backoff_factor, max_backoff_seconds, jitter)
-        self.with_retry = retrying(self.logger, *delays, may_heal=_may_heal)
+        waits = (max_retries, base_delay, backoff_factor, max_backoff_seconds, jitter)
+        self.with_retry = retrying(self.logger, waits, _may_heal)
         self.sandbox_client = SandboxClient(sandbox_provider, sandbox_client_max_workers, self.with_retry)
-        self.sandbox_request = CreateSandboxRequest(
-            name=sandbox_name,
-            docker_image=docker_image,
-            start_command=start_command,
-            cpu_cores=cpu_cores,
-            memory_gb=memory_gb,
-            disk_size_gb=disk_size_gb,
-            gpu_count=gpu_count,
-            timeout_minutes=timeout_minutes,
-            environment_vars=environment_vars,
-            team_id=team_id,
-            advanced_configs=advanced_configs,
-            labels=labels or [],
-        )
+        self.sandbox_request = CreateSandboxRequest(name=sandbox_name, **asked | {"labels": labels or []})
         self.active_sandboxes: set[str] = set()
         self.add_tool(self.bash, args_to_skip=["sandbox_id", "sandbox_state", "working_dir"])
 
     def get_sandbox_request(self, state: State) -> CreateSandboxRequest:  # noqa: ARG002 - for subclasses
-        """Returns what this rollout's sandbox is made from; override it to make it depend on the example.
-
-        Example:
-            >>> class ImageOfTheExample(SandboxEnv):
-            ...     def get_sandbox_request(self, state):
-            ...         return self.sandbox_request.model_copy(update={"docker_image": state["info"]["image"]})
-            >>> env = ImageOfTheExample(dataset=[{"question": "?", "info": {"image": "debian:12"}}])
-            >>> env.get_sandbox_request({"info": {"image": "debian:12"}}).docker_image
-            'debian:12'
-        """
+        """Returns what this rollout's sandbox is made from; override it to make it depend on the example."""
         return self.sandbox_request.model_copy()
 
     async def setup_state(self, state: State, **kwargs: Any) -> State | None:  # noqa: ARG002 - as the original
-        """Starts the rollout's sandbox, in the background.
-
-        Raises:
-            SandboxCreationError: this machine cannot start it.
-        """
+        """Starts the rollout's sandbox, in the background; ``SandboxCreationError`` where this machine cannot."""
         request = self.get_sandbox_request(state)
         with _raising(SandboxCreationError, "No sandbox could be created"):
             sandbox = await self.with_retry(self.sandbox_client.create)(request)
         self.active_sandboxes.add(sandbox.id)
-        self.logger.debug("Created sandbox %s", sandbox.id)
         state["sandbox_id"] = sandbox.id
         state["sandbox_state"] = SandboxState(ready=False, ready_wait_time=0.0, command_execution_times=[])
         return await super().setup_state(state)
@@ -246,23 +202,19 @@ class SandboxEnv(StatefulToolEnv):
         return _as_text(result)
 
     async def post_rollout(self, state: State) -> None:
-        """Runs after the rollout and before its sandbox is deleted; override it to look at what is there.
-
-        Store in the state what reward functions need.
-        """
+        """Override it to look at the sandbox before it is deleted, and to note in the state what rewards need."""
 
     @cleanup
     async def destroy_sandbox(self, state: State) -> None:
         """Deletes the rollout's sandbox. That it cannot be deleted is a warning, no error."""
-        try:
-            if "sandbox_id" in state:
+        if (sandbox_id := state.get("sandbox_id")) is not None:
+            try:
                 await self.post_rollout(state)
-        finally:
-            if (sandbox_id := state.get("sandbox_id")) is not None:
+            finally:
                 await self._delete_sandbox(sandbox_id)
 
     async def bulk_delete_sandboxes(self, global_ids: list[str]) -> None:
-        """Deletes several sandboxes. That they cannot be deleted is logged, no error."""
+        """Deletes several sandboxes; where that fails, it is logged."""
         try:
             await self.with_retry(self.sandbox_client.bulk_delete)(global_ids)
         except Exception as error:  # noqa: BLE001 - what is left is deleted at the end, or ends by itself
@@ -300,7 +252,6 @@ class SandboxEnv(StatefulToolEnv):
             self.logger.warning("Failed to delete sandbox %s: %s", sandbox_id, error)
             return
         self.active_sandboxes.discard(sandbox_id)
-        self.logger.debug("Deleted sandbox %s", sandbox_id)
 
 
 @contextmanager
@@ -321,28 +272,17 @@ def _as_text(result: CommandResult) -> str:
 
 
 def retrying(
-    logger: logging.Logger,
-    attempts: int,
-    delay: float,
-    factor: float,
-    longest: float,
-    jitter: float,
-    may_heal: Callable[[BaseException], bool],
+    logger: logging.Logger, waits: tuple[int, float, float, float, float], may_heal: Callable[[BaseException], bool]
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Returns a decorator that tries an async function again after errors that may heal.
 
-    Args:
-        logger: is told of each new attempt.
-        attempts: the first included.
-        delay: seconds before the second attempt.
-        factor: by which each wait is longer than the one before.
-        longest: seconds between two attempts at the most.
-        jitter: seconds that chance adds at the most.
-        may_heal: says whether another attempt may help.
+    ``waits`` are ``max_retries``, ``base_delay``, ``backoff_factor``, ``max_backoff_seconds`` and ``jitter``, as for
+    ``SandboxEnv``.
     """
+    max_retries, base_delay, backoff_factor, max_backoff_seconds, jitter = waits
     retrying = tenacity.AsyncRetrying(
-        stop=tenacity.stop_after_attempt(max(1, attempts)),
-        wait=tenacity.wait_exponential(multiplier=delay, exp_base=factor, max=longest)
+        stop=tenacity.stop_after_attempt(max(1, max_retries)),
+        wait=tenacity.wait_exponential(base_delay, max_backoff_seconds, backoff_factor)
         + tenacity.wait_random(0, jitter),
         retry=tenacity.retry_if_exception(may_heal),
         before_sleep=tenacity.before_sleep_log(logger, logging.WARNING),

@@ -9,7 +9,6 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
 from functools import reduce
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -26,7 +25,6 @@ from nightjar.messages import Tool
 Style = Literal["google", "numpy", "sphinx"]
 
 VALID_TOOL_CONTENT_PART_TYPES = frozenset({"text", "image_url"})
-"""The kinds of content parts that a tool may return."""
 
 _STYLE_MARKS: dict[Style, re.Pattern[str]] = {
     "sphinx": re.compile(r"^:(param|type)\s|^:(return|rtype):", re.MULTILINE),
@@ -44,11 +42,8 @@ def convert_func_to_tool_def(func: Callable[..., Any]) -> Tool:
     the types do not permit that (``dict[str, int]``, ``**kwargs``), the tool has ``strict=False`` and a schema that
     leaves parameters with a default optional.
 
-    Args:
-        func: a function, method, ``functools.partial`` or callable; what a partial has settled is not offered.
-
-    Raises:
-        ConfigError: a type hint cannot be resolved, or has no JSON schema.
+    ``func`` may be a method, ``functools.partial`` or callable too; what a partial has settled is not offered.
+    ``ConfigError`` where a type hint cannot be resolved, or has no JSON schema.
 
     Example:
         >>> def add(x: int, y: int = 0) -> int:
@@ -63,12 +58,12 @@ def convert_func_to_tool_def(func: Callable[..., Any]) -> Tool:
         ('add', 'Adds two numbers.', {'description': 'The first.', 'title': 'X', 'type': 'integer'})
     """
     name = function_name(func)
-    documented = _documentation(func)
-    schema = _parameters_schema(name, func, documented.parameters)
+    description, described = _documentation(func)
+    schema = _parameters_schema(name, func, described)
     try:
-        return Tool(name=name, description=documented.description, parameters=strict_schema(schema))
+        return Tool(name=name, description=description, parameters=strict_schema(schema))
     except NotStrictError:
-        return Tool(name=name, description=documented.description, parameters=schema, strict=False)
+        return Tool(name=name, description=description, parameters=schema, strict=False)
 
 
 def filter_signature(func: Callable[..., Any], args_to_skip: Collection[str]) -> Callable[..., Any]:
@@ -124,30 +119,23 @@ def _docstring(func: Callable[..., Any]) -> str:
     return inspect.getdoc(source) or (inspect.getdoc(func) if source.__name__ == "__call__" else None) or ""
 
 
-@dataclass
-class _Documentation:
-    """What a docstring says: of the function, and of its parameters by name."""
-
-    description: str = ""
-    parameters: dict[str, str] = field(default_factory=dict)
-
-
-def _documentation(func: Callable[..., Any]) -> _Documentation:
+def _documentation(func: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """Returns what a docstring says of the function, and of its parameters by name."""
+    description, parameters = "", dict[str, str]()
     text = _docstring(func)
     if not text:
-        return _Documentation()
+        return description, parameters
     from griffe import Docstring, DocstringSectionKind
 
     style = _docstring_style(text)
     if style == "google":  # griffe reads a section only after an empty line
         text = _GOOGLE_PARAMETERS.sub("\n\n", text)
-    found = _Documentation()
     for section in Docstring(text, lineno=1).parse(style, warnings=False):
         if section.kind is DocstringSectionKind.text:
-            found.description = found.description or section.value
+            description = description or section.value
         elif section.kind is DocstringSectionKind.parameters:
-            found.parameters |= {parameter.name.lstrip("*"): parameter.description for parameter in section.value}
-    return found
+            parameters |= {parameter.name.lstrip("*"): parameter.description for parameter in section.value}
+    return description, parameters
 
 
 def _docstring_style(text: str) -> Style:
@@ -165,11 +153,11 @@ class _Schema(GenerateJsonSchema):
 def _parameters_schema(name: str, func: Callable[..., Any], descriptions: dict[str, str]) -> dict[str, Any]:
     try:
         hints = get_type_hints(_source(func), include_extras=True)
+        settled = bound_names(func)
+        shown = [each for each in inspect.signature(func).parameters.values() if each.name not in settled]
         fields: dict[str, Any] = {
-            f"field_{position}": _field(
-                parameter, hints.get(parameter.name, parameter.annotation), descriptions.get(parameter.name)
-            )
-            for position, parameter in enumerate(_shown_parameters(func))
+            f"field_{position}": _field(each, hints.get(each.name, each.annotation), descriptions.get(each.name))
+            for position, each in enumerate(shown)
         }
         arguments: type[BaseModel] = create_model(f"{name}_args", **fields)
         return arguments.model_json_schema(schema_generator=_Schema)
@@ -179,11 +167,6 @@ def _parameters_schema(name: str, func: Callable[..., Any], descriptions: dict[s
             f"Tool {name!r} with the signature {inspect.signature(func)} cannot be offered to a model: {reason}. "
             "Use types that JSON can express, defined at the top level of their module, or hide the parameter."
         ) from error
-
-
-def _shown_parameters(func: Callable[..., Any]) -> list[inspect.Parameter]:
-    settled = bound_names(func)
-    return [parameter for name, parameter in inspect.signature(func).parameters.items() if name not in settled]
 
 
 def _field(parameter: inspect.Parameter, hint: Any, description: str | None) -> Any:

@@ -29,58 +29,45 @@ class NotStrictError(ConfigError):
 def strict_schema(schema: Mapping[str, Any]) -> JsonSchema:
     """Returns a schema in strict form; the given one stays as it is.
 
-    Example:
-        >>> strict_schema({"type": "object", "properties": {"x": {"type": "integer", "default": None}}})["required"]
-        ['x']
-
     Raises:
         NotStrictError: it has an object with free keys (``dict[str, int]``), or a reference beside constraints.
     """
-    return _Strict(schema).rewrite(schema, inside=())
+    return _strict(schema, schema, ())
 
 
-class _Strict:
-    """Rewrites the parts of one schema; references are looked up in the whole of it."""
+def _strict(schema: Mapping[str, Any], root: Mapping[str, Any], inside: tuple[str, ...]) -> JsonSchema:
+    """Returns a part of ``root`` in strict form; ``inside`` are the references that led here by being unfolded."""
+    if "$ref" in schema:
+        return _unfolded(schema, root, inside)
+    strict = dict(schema)
+    for name in ("$defs", "definitions", "properties"):
+        if isinstance(strict.get(name), dict):
+            strict[name] = {key: _strict(part, root, inside) for key, part in strict[name].items()}
+    _close_object(strict)
+    if isinstance(strict.get("items"), dict):
+        strict["items"] = _strict(strict["items"], root, inside)
+    for name in ("anyOf", "oneOf", "allOf"):
+        if isinstance(strict.get(name), list):
+            strict[name] = [_strict(part, root, inside) for part in strict[name]]
+    if "oneOf" in strict:
+        strict["anyOf"] = [*strict.get("anyOf", []), *strict.pop("oneOf")]
+    if strict.get("default", ...) is None:
+        del strict["default"]
+    return strict
 
-    def __init__(self, root: Mapping[str, Any]) -> None:
-        self._root = root
 
-    def rewrite(self, schema: Mapping[str, Any], inside: tuple[str, ...]) -> JsonSchema:
-        """Returns ``schema`` in strict form; ``inside`` are the references that led here by being unfolded."""
-        if "$ref" in schema:
-            return self._unfold(schema, inside)
-        strict = dict(schema)
-        for name in ("$defs", "definitions", "properties"):
-            if isinstance(strict.get(name), dict):
-                strict[name] = {key: self.rewrite(part, inside) for key, part in strict[name].items()}
-        _close_object(strict)
-        if isinstance(strict.get("items"), dict):
-            strict["items"] = self.rewrite(strict["items"], inside)
-        for name in ("anyOf", "oneOf", "allOf"):
-            if isinstance(strict.get(name), list):
-                strict[name] = [self.rewrite(part, inside) for part in strict[name]]
-        if "oneOf" in strict:
-            strict["anyOf"] = [*strict.get("anyOf", []), *strict.pop("oneOf")]
-        if strict.get("default", ...) is None:
-            del strict["default"]
-        return strict
-
-    def _unfold(self, schema: Mapping[str, Any], inside: tuple[str, ...]) -> JsonSchema:
-        """Returns a reference as it is where it stands alone, else what it refers to, merged with what is beside."""
-        ref = schema["$ref"]
-        beside = {key: value for key, value in schema.items() if key != "$ref" and (key, value) != ("default", None)}
-        if constraints := sorted(beside.keys() - _ANNOTATIONS):
-            raise NotStrictError(f"{ref!r} stands beside {', '.join(constraints)}")
-        if not beside or ref in inside:
-            return {"$ref": ref}
-        return self.rewrite({**beside, **self._resolve(ref), **beside}, (*inside, ref))
-
-    def _resolve(self, ref: str) -> Mapping[str, Any]:
-        found: Any = self._root
-        for key in ref.removeprefix("#/").split("/"):
-            found = found[key.replace("~1", "/").replace("~0", "~")]
-        resolved: Mapping[str, Any] = found
-        return resolved
+def _unfolded(schema: Mapping[str, Any], root: Mapping[str, Any], inside: tuple[str, ...]) -> JsonSchema:
+    """Returns a reference as it is where it stands alone, else what it refers to, merged with what is beside."""
+    ref = schema["$ref"]
+    beside = {key: value for key, value in schema.items() if key != "$ref" and (key, value) != ("default", None)}
+    if constraints := sorted(beside.keys() - _ANNOTATIONS):
+        raise NotStrictError(f"{ref!r} stands beside {', '.join(constraints)}")
+    if not beside or ref in inside:
+        return {"$ref": ref}
+    found: Any = root
+    for key in ref.removeprefix("#/").split("/"):
+        found = found[key.replace("~1", "/").replace("~0", "~")]
+    return _strict({**beside, **found, **beside}, root, (*inside, ref))
 
 
 def _close_object(schema: JsonSchema) -> None:

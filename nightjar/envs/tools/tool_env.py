@@ -6,17 +6,17 @@ import inspect
 import json
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from nightjar.calling import call, function_name
 from nightjar.calling.decorators import stop
 from nightjar.envs.multiturn import MultiTurnEnv
-from nightjar.envs.tools.metrics import ToolMonitorRubric
 from nightjar.envs.tools.schema import convert_func_to_tool_def, is_valid_tool_content_parts
 from nightjar.errors import ToolCallError, ToolError, ToolParseError
 from nightjar.messages import Messages, Tool, ToolMessage
 from nightjar.rollout.state import State
+from nightjar.rubrics import Rubric
 
 __all__ = ["ToolEnv", "ToolFunction", "ToolMonitorRubric", "convert_func_to_tool_def", "is_valid_tool_content_parts"]
 
@@ -25,6 +25,53 @@ logger = logging.getLogger(__name__)
 ToolFunction = Callable[..., Any]
 
 _STARRED = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+
+
+class ToolMonitorRubric(Rubric):
+    """Records ``total_tool_calls``, and ``{tool}_calls`` of each of ``tool_names``; neither counts in the reward.
+
+    Example:
+        >>> rubric = ToolMonitorRubric(["search"])
+        >>> [func.__name__ for func in rubric.funcs]
+        ['total_tool_calls', 'search_calls']
+    """
+
+    def __init__(self, tool_names: Iterable[str] | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._counts: dict[str, Callable[..., Any]] = {}
+        self.add_metric(self.total_tool_calls)
+        for name in tool_names or ():
+            self.add_tool_metric(name)
+
+    @property
+    def tool_names(self) -> list[str]:
+        """The tools that are counted."""
+        return list(self._counts)
+
+    def add_tool_metric(self, tool_name: str) -> None:
+        """Counts the calls of a tool from now on."""
+        if tool_name not in self._counts:
+            count = self._counts[tool_name] = self.get_tool_call_count_func(tool_name)
+            self.add_metric(count)
+
+    def remove_tool_metric(self, tool_name: str) -> None:
+        """Counts the calls of a tool no longer."""
+        if (count := self._counts.pop(tool_name, None)) is not None:
+            position = self.funcs.index(count)
+            del self.funcs[position], self.weights[position]
+
+    async def total_tool_calls(self, completion: Messages) -> int:
+        """Counts the calls of all tools, also those that failed."""
+        return len(_called(completion))
+
+    def get_tool_call_count_func(self, tool_name: str) -> Callable[[Messages], Awaitable[int]]:
+        """Returns a metric called ``{tool_name}_calls``."""
+
+        async def count(completion: Messages) -> int:
+            return _called(completion).count(tool_name)
+
+        count.__name__ = f"{tool_name}_calls"
+        return count
 
 
 class ToolEnv(MultiTurnEnv):
@@ -45,7 +92,6 @@ class ToolEnv(MultiTurnEnv):
         **kwargs: as for ``MultiTurnEnv``.
 
     Attributes:
-        tools: the functions.
         tool_defs: what the model is offered.
         tool_map: from a name to its function.
         tool_monitor_rubric: records ``total_tool_calls``, and ``{tool}_calls`` of each tool.
@@ -76,18 +122,14 @@ class ToolEnv(MultiTurnEnv):
         self.tool_monitor_rubric = ToolMonitorRubric()
         self.add_rubric(self.tool_monitor_rubric)
         for tool in tools or []:
-            self._offer(tool, convert_func_to_tool_def(tool))
+            ToolEnv.add_tool(self, tool)
 
     def add_tool(self, tool: ToolFunction) -> None:
         """Offers another tool as well; one of the same name is replaced."""
         self._offer(tool, convert_func_to_tool_def(tool))
 
     def remove_tool(self, tool: ToolFunction) -> None:
-        """Offers a tool no longer.
-
-        Raises:
-            ValueError: it is not offered.
-        """
+        """Offers a tool no longer; ``ValueError`` where it is not offered."""
         name = function_name(tool)
         if tool not in self.tools:
             raise ValueError(f"Tool {name!r} is not offered. Choose one of: {', '.join(self.tool_map) or 'none'}")
@@ -116,21 +158,9 @@ class ToolEnv(MultiTurnEnv):
         tool_name: str,
         tool_args: dict[str, Any],
         tool_call_id: str,
-        **kwargs: Any,  # noqa: ARG002 - for subclasses
+        **kwargs: Any,  # noqa: ARG002
     ) -> ToolMessage:
-        """Calls a tool and returns its result as a message. What the tool raises is raised here.
-
-        Raises:
-            KeyError: there is no such tool.
-
-        Example:
-            >>> import asyncio
-            >>> def join(*words: str) -> str:
-            ...     return "-".join(words)
-            >>> env = ToolEnv(tools=[join], dataset=[{"question": "?"}])
-            >>> asyncio.run(env.call_tool("join", {"words": ["a", "b"]}, "call_1")).content
-            'a-b'
-        """
+        """Calls a tool and returns its result as a message; raises what it raises, ``KeyError`` where there is none."""
         tool = self.tool_map[tool_name]
         positional, named = _spread(tool, tool_args)
         result = await call(tool, *positional, **named)
@@ -140,8 +170,7 @@ class ToolEnv(MultiTurnEnv):
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Messages:
         """Makes the calls that the last message asks for, one after another, and returns a tool message for each.
 
-        Raises:
-            ToolError: the last message asks for no call; or a call failed with one of ``stop_errors``.
+        ``ToolError`` where it asks for none, or one failed with one of ``stop_errors``.
         """
         calls = messages[-1].get("tool_calls") if messages else None
         if not calls:
@@ -201,3 +230,9 @@ def _spread(tool: ToolFunction, arguments: dict[str, Any]) -> tuple[tuple[Any, .
     bound = inspect.BoundArguments(signature, OrderedDict(known))
     bound.apply_defaults()
     return bound.args, {**bound.kwargs, **{name: arguments[name] for name in arguments.keys() - known.keys()}}
+
+
+def _called(completion: Messages) -> list[str]:
+    """Returns the names of the tools that a model called, in order."""
+    said = [message for message in completion if message["role"] == "assistant"]
+    return [call["name"] for message in said for call in message.get("tool_calls") or ()]

@@ -46,16 +46,6 @@ def is_finished(text: str) -> bool:
     return bool(tokens) and written[tokens[-1] : tokens[-1] + 1] == b";"
 
 
-def is_keyword(word: str) -> bool:
-    """Says whether a word is SQL's own, as one that begins a statement is.
-
-    Example:
-        >>> is_keyword("select"), is_keyword("leaderboard")
-        (True, False)
-    """
-    return [kind for _, kind in duckdb.tokenize(word)][:1] == [duckdb.token_type.keyword]
-
-
 def fitting(sql: str, given: Mapping[str, object]) -> dict[str, object]:
     """Returns the values, when they are all that the statement takes.
 

@@ -30,6 +30,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
+import fsspec
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.location import shown
@@ -283,8 +284,6 @@ def open_filesystem(url: str) -> tuple[Any, str]:
     Raises:
         WarehouseError: fsspec does not know the protocol, or a package for it is missing.
     """
-    import fsspec
-
     scheme = url.partition("://")[0].rpartition("::")[2]
     try:
         filesystem, root = fsspec.core.url_to_fs(url, **_options(scheme))

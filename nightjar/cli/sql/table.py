@@ -10,23 +10,23 @@ from __future__ import annotations
 import re
 import sys
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TextIO
+from itertools import zip_longest
+from typing import Any, TextIO
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
+from nightjar.warehouse import QueryResult
 from nightjar.warehouse.reading.result_values import value_text
-
-if TYPE_CHECKING:
-    from nightjar.warehouse import QueryResult
-
-NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
-           "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL")  # fmt: skip
-"""What the names of numeric types begin with."""
 
 MOST_ROWS = 1_000
 """How many rows a terminal is shown, unless it asks for all."""
+
+_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
+            "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL")  # fmt: skip
+_WHOLE = (*_NUMBERS, "BOOLEAN", "DATE", "TIME", "TIMESTAMP")
+"""What the names of types begin with whose values are not cut: what is left of a number is another number."""
 
 _LONGEST_CELL = 80
 _SHORTEST_CUT = 24
@@ -40,8 +40,6 @@ _OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u20
 
 _MARKED = re.compile("«.*?»")
 _GAP = "  "
-_NARROW = (*NUMBERS, "BOOLEAN", "DATE", "TIME", "TIMESTAMP")
-"""Types whose values are not cut: what is left of a number is another number."""
 
 
 def print_table(result: QueryResult, stream: TextIO, *, is_full: bool) -> None:
@@ -52,22 +50,18 @@ def print_table(result: QueryResult, stream: TextIO, *, is_full: bool) -> None:
         stream: where to; what counts is whether it is a terminal, and how wide.
         is_full: whether a terminal too is shown everything.
     """
-    console = Console(file=stream)
-    is_brief = console.is_terminal and not is_full
     if result.columns == ("explain_key", "explain_value"):
         stream.writelines(f"{plan}\n" for _, plan in result.rows)
         return
+    console = Console(file=stream)
+    is_brief = console.is_terminal and not is_full
+    room = console.width if console.is_terminal else sys.maxsize
     rows = result.rows[:MOST_ROWS] if is_brief else result.rows
     cells = [[_cell(value, is_brief) for value in row] for row in rows]
-    widths = [max(map(_width, column)) for column in zip(result.columns, *cells, strict=True)]
-    cut = _widest_cut(widths, result.types, console.width, is_brief) if console.is_terminal else sys.maxsize
-    if cut is None:
-        _write_blocks(result.columns, rows, stream, console.width, is_full=is_full)
+    if widths := _widths(result, cells, room, is_brief):
+        _write_grid(result, cells, widths, stream)
     else:
-        limits = [
-            width if _is_narrow(kind) else min(width, cut) for width, kind in zip(widths, result.types, strict=True)
-        ]
-        _write_grid(result, cells, limits, stream)
+        _write_blocks(result.columns, rows, stream, room, is_full=is_full)
     if len(rows) < len(result.rows):
         stream.flush()
         sys.stderr.write(f"The first {MOST_ROWS:,} of {len(result.rows):,} rows; --full shows all.\n")
@@ -83,22 +77,37 @@ def harmless(text: str) -> str:
     return _OBEYED.sub("?", text)
 
 
-def _widest_cut(widths: list[int], types: tuple[str, ...], room: int, is_brief: bool) -> int | None:
-    """The length to cut texts to so that a table fits into the room; None when it cannot."""
-    cuts = range(_LONGEST_CELL, _SHORTEST_CUT - 1, -1) if is_brief else [sys.maxsize]
-    gaps = len(_GAP) * (len(widths) - 1)
-    for cut in cuts:
-        limits = (width if _is_narrow(kind) else min(width, cut) for width, kind in zip(widths, types, strict=True))
-        if sum(limits) + gaps <= room:
-            return cut
+def is_number(kind: str) -> bool:
+    """Says whether the values of one of DuckDB's types are numbers.
+
+    Example:
+        >>> is_number("DECIMAL(18,3)"), is_number("INTEGER[]")
+        (True, False)
+    """
+    return _is_one(kind, _NUMBERS)
+
+
+def _is_one(kind: str, beginnings: tuple[str, ...]) -> bool:
+    return kind.startswith(beginnings) and not kind.endswith("]")
+
+
+def _widths(result: QueryResult, cells: list[list[str]], room: int, is_brief: bool) -> list[int] | None:
+    """How wide the columns of a table are that fits into the room, its texts cut if need be; None when it cannot."""
+    widths = [max(map(cell_len, column)) for column in zip(result.columns, *cells, strict=True)]
+    for cut in range(_LONGEST_CELL, _SHORTEST_CUT - 1, -1) if is_brief else [sys.maxsize]:
+        fitted = [
+            width if _is_one(kind, _WHOLE) else min(width, cut)
+            for width, kind in zip(widths, result.types, strict=True)
+        ]
+        if sum(fitted) + len(_GAP) * (len(fitted) - 1) <= room:
+            return fitted
     return None
 
 
-def _write_grid(result: QueryResult, cells: list[list[str]], limits: list[int], stream: TextIO) -> None:
-    is_number = [kind.startswith(NUMBERS) and not kind.endswith("]") for kind in result.types]
-    rule = ["─" * limit for limit in limits]
-    for row in (result.columns, rule, *cells):
-        fitted = (_fit(cell, limit, right) for cell, limit, right in zip(row, limits, is_number, strict=True))
+def _write_grid(result: QueryResult, cells: list[list[str]], widths: list[int], stream: TextIO) -> None:
+    are_numbers = [is_number(kind) for kind in result.types]
+    for row in (result.columns, ["─" * width for width in widths], *cells):
+        fitted = (_fit(cell, width, right) for cell, width, right in zip(row, widths, are_numbers, strict=True))
         stream.write(_GAP.join(fitted).rstrip() + "\n")
 
 
@@ -106,32 +115,21 @@ def _write_blocks(
     names: tuple[str, ...], rows: list[tuple[Any, ...]], stream: TextIO, room: int, *, is_full: bool
 ) -> None:
     """Writes a row as lines of a name and a value; a long value goes on below itself."""
-    margin = max(map(_width, names)) + len(_GAP)
+    margin = max(map(cell_len, names)) + len(_GAP)
     for number, row in enumerate(rows, start=1):
         stream.write(f"── row {number} ".ljust(min(room, _LONGEST_CELL), "─") + "\n")
         for name, value in zip(names, row, strict=True):
-            lines = _wrapped(value, room - margin) if is_full else _beginning(value, room - margin)
-            labels = [name, *[""] * (len(lines) - 1)]
-            pairs = zip(labels, lines, strict=True)
+            pairs = zip_longest([name], _lines(value, room - margin, is_full), fillvalue="")
             stream.writelines(f"{_fit(label, margin)}{line}".rstrip() + "\n" for label, line in pairs)
 
 
-def _beginning(value: Any, room: int) -> list[str]:
-    """As much of a value as a block has lines for."""
-    lines = _folded(_cell(value, is_brief=True), room)
-    if len(lines) <= _BLOCK_LINES:
+def _lines(value: Any, room: int, is_full: bool) -> list[str]:
+    """A value over several lines: all of it, or as much as a block has lines for."""
+    text = harmless(_text(value)) if is_full else _cell(value, is_brief=True)
+    lines = [line.plain for line in Text(text).wrap(Console(), room, tab_size=4)]
+    if is_full or len(lines) <= _BLOCK_LINES:
         return lines
-    last = " ".join(lines[_BLOCK_LINES - 1 :])
-    return [*lines[: _BLOCK_LINES - 1], _cut(last, room)]
-
-
-def _wrapped(value: Any, room: int) -> list[str]:
-    lines = harmless(_text(value)).expandtabs(4).split("\n")
-    return [piece for line in lines for piece in _folded(line, room)]
-
-
-def _folded(line: str, room: int) -> list[str]:
-    return [piece.plain for piece in Text(line).wrap(Console(), room)] or [""]
+    return [*lines[: _BLOCK_LINES - 1], _cut(" ".join(lines[_BLOCK_LINES - 1 :]), room)]
 
 
 def _cell(value: Any, is_brief: bool) -> str:
@@ -157,33 +155,25 @@ def _rounded(value: float) -> str:
     return f"{text}0" if text.endswith(".") else text
 
 
-def _is_narrow(kind: str) -> bool:
-    return kind.startswith(_NARROW) and not kind.endswith("]")
-
-
 def _fit(cell: str, width: int, right: bool = False) -> str:
     cut = _cut(cell, width)
-    padding = " " * (width - _width(cut))
+    padding = " " * (width - cell_len(cut))
     return padding + cut if right else cut + padding
 
 
 def _cut(line: str, width: int) -> str:
-    if _width(line) <= width:
+    if cell_len(line) <= width:
         return line
     line = _from_near_mark(line, width)
-    return f"{set_cell_size(line, max(0, width - 1)).rstrip()}…" if _width(line) > width else line
+    return f"{set_cell_size(line, max(0, width - 1)).rstrip()}…" if cell_len(line) > width else line
 
 
 def _from_near_mark(line: str, width: int) -> str:
     """Leaves out the beginning of a line whose marked words would else be cut off."""
     marked = _MARKED.search(line)
-    if marked is None or _width(line[: marked.end()]) < width:
+    if marked is None or cell_len(line[: marked.end()]) < width:
         return line
     start = marked.start()
-    while start and _width(line[start - 1 : marked.start()]) <= (width - _width(marked[0])) // 2 - 1:
+    while start and cell_len(line[start - 1 : marked.start()]) <= (width - cell_len(marked[0])) // 2 - 1:
         start -= 1
     return f"…{line[start:]}"
-
-
-def _width(line: str) -> int:
-    return cell_len(line)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from textwrap import shorten
 
@@ -20,27 +19,17 @@ from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
 from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 
-from nightjar.cli.sql_catalog import only_table, print_catalog, print_queries, print_tables
-from nightjar.cli.sql_completion import SqlCompleter
-from nightjar.cli.sql_format import Format
-from nightjar.cli.sql_input import COMMANDS, command_of, goes_on, is_whole, take_apart, values_of
-from nightjar.cli.sql_session import SqlSession, answer_each
+from nightjar.cli.sql.catalog import only_table, print_catalog, print_entries, print_queries
+from nightjar.cli.sql.completion import SqlCompleter
+from nightjar.cli.sql.input import COMMANDS, USAGES, command_of, goes_on, is_whole, take_apart, values_of
+from nightjar.cli.sql.output import PROMPT_FORMATS, Format
+from nightjar.cli.sql.session import SqlSession, answer_each, checked_seconds
 from nightjar.errors import ConfigError, NightjarError
-from nightjar.warehouse.reading.named_queries import find_query, is_name, named_queries
+from nightjar.warehouse.reading.named_queries import find_query, named_queries
 
 _PROMPT = "nightjar> "
 _LONGEST_QUOTE = 60
-
 _HOW_IT_ENDS = "end the statement with ; or drop it with Ctrl-C"
-
-_ARGUMENTS = {
-    ".schema": "[TABLE]",
-    ".queries": "[NAME]",
-    ".run": "NAME [PARAMETER=VALUE ...]",
-    ".format": "table|csv|json|markdown",
-    ".full": "on|off",
-    ".timeout": "SECONDS",
-}
 
 
 class SqlPrompt:
@@ -48,23 +37,9 @@ class SqlPrompt:
 
     def __init__(self, session: SqlSession) -> None:
         self._session = session
-        self._actions: dict[str, Callable[[list[str]], None]] = {
-            ".tables": lambda _: print_tables(session.warehouse.catalog()),
-            ".schema": self._show_schema,
-            ".queries": self._show_queries,
-            ".run": self._run_query,
-            ".format": self._set_format,
-            ".full": self._set_full,
-            ".timeout": self._set_timeout,
-            ".help": lambda _: _show_help(),
-        }
 
     def run(self) -> None:
-        """Answers until the user leaves.
-
-        Raises:
-            WarehouseError: there is no warehouse.
-        """
+        """Answers until the user leaves; ``WarehouseError`` where there is no warehouse."""
         session = self._session
         runs = session.warehouse.query("SELECT count(*) FROM runs").rows[0][0]
         typer.echo(f"{runs:,} runs. A statement ends with ';'. Tab completes, .help lists commands, Ctrl-D leaves.")
@@ -87,11 +62,11 @@ class SqlPrompt:
             multiline=Condition(lambda: goes_on(session.default_buffer.text)),
             prompt_continuation=lambda width, _number, _is_wrap: f"{'...> ':>{width}}",
             lexer=PygmentsLexer(SqlLexer),
-            completer=SqlCompleter(self._session.warehouse, COMMANDS),
+            completer=SqlCompleter(self._session.warehouse),
             complete_while_typing=False,
             complete_in_thread=True,
             auto_suggest=AutoSuggestFromHistory(),
-            history=open_history(),
+            history=_open_history(),
             input_processors=[ConditionalProcessor(hint, is_waiting)],
         )
         return session
@@ -116,8 +91,8 @@ class SqlPrompt:
             if part.startswith((".", "\\")):
                 self._obey(part)
             else:
-                self._answer_statements(part)
-        except NightjarError as error:
+                answer_each(self._session, part, {})
+        except (NightjarError, typer.BadParameter) as error:
             typer.echo(f"Error: {error}", err=True)
         except KeyboardInterrupt:
             typer.echo("Stopped.", err=True)
@@ -125,66 +100,68 @@ class SqlPrompt:
             return True
         return False
 
-    def _answer_statements(self, text: str) -> None:
-        if is_name(text):
-            self._session.answer(text)
-        else:
-            answer_each(self._session, text, {})
-
     def _obey(self, text: str) -> None:
         try:
-            name, arguments = text.split(maxsplit=1)[0], shlex.split(text)[1:]
+            name, arguments = text.split(maxsplit=1)[0].lower(), shlex.split(text)[1:]
         except ValueError as error:
             raise ConfigError(f"Cannot read {text!r}: {error}") from error
-        action = self._actions.get(name.lower())
-        if action is None:
+        if name not in COMMANDS:
             raise ConfigError(f"Unknown command {name!r}. Choose one of: {', '.join(COMMANDS)}")
-        action(arguments)
+        if not (self._show([name, *arguments]) or self._set([name, *arguments])):
+            [usage] = [usage for usage in USAGES if usage.partition(" ")[0] == name]
+            raise ConfigError(f"Write it as {usage}")
 
-    def _show_schema(self, arguments: list[str]) -> None:
-        catalog = self._session.warehouse.catalog()
-        print_catalog(only_table(catalog, arguments[0]) if arguments else catalog)
+    def _show(self, words: list[str]) -> bool:
+        """Obeys a command that asks; False for any other."""
+        warehouse = self._session.warehouse
+        match words:
+            case [".tables"]:
+                print_entries({table: [about or ""] for table, about, *_ in warehouse.catalog().rows})
+            case [".schema"]:
+                print_catalog(warehouse.catalog())
+            case [".schema", table]:
+                print_catalog(only_table(warehouse.catalog(), table))
+            case [".queries"]:
+                print_queries(named_queries().values())
+            case [".queries", name]:
+                typer.echo(find_query(name).text, nl=False)
+            case [".run", name, *pairs]:
+                self._session.answer(find_query(name).name, values_of(pairs))
+            case [".help"]:
+                _show_help()
+            case _:
+                return False
+        return True
 
-    def _show_queries(self, arguments: list[str]) -> None:
-        if arguments:
-            typer.echo(find_query(arguments[0]).text, nl=False)
-        else:
-            print_queries(named_queries().values())
-
-    def _run_query(self, arguments: list[str]) -> None:
-        if not arguments:
-            raise ConfigError(".run takes the name of a query. See .queries")
-        query = find_query(arguments[0])
-        self._session.answer(query.name, values_of(arguments[1:]))
-
-    def _set_format(self, arguments: list[str]) -> None:
-        choices = [one.value for one in Format if one is not Format.PARQUET]
-        if len(arguments) != 1 or arguments[0] not in choices:
-            raise ConfigError(f".format takes one of: {', '.join(choices)}")
-        self._session.format = Format(arguments[0])
-        typer.echo(f"Rows are printed as {self._session.format.value}.", err=True)
-
-    def _set_full(self, arguments: list[str]) -> None:
-        if arguments not in (["on"], ["off"]):
-            raise ConfigError(".full takes on or off")
-        self._session.is_full = arguments == ["on"]
-        shown = (
-            "All rows and all of long cells are" if self._session.is_full else "Many rows and long cells are not all"
-        )
-        typer.echo(f"{shown} shown.", err=True)
-
-    def _set_timeout(self, arguments: list[str]) -> None:
-        try:
-            seconds = float(*arguments)
-        except (TypeError, ValueError):
-            seconds = 0.0
-        if not 0 < seconds < float("inf"):
-            raise ConfigError(".timeout takes a number of seconds")
-        self._session.timeout_seconds = seconds
-        typer.echo(f"A query may run for {seconds:g} s.", err=True)
+    def _set(self, words: list[str]) -> bool:
+        """Obeys a command that changes how questions are asked or answered; False for any other."""
+        match words:
+            case [".format", chosen] if chosen in PROMPT_FORMATS:
+                self._session.format = Format(chosen)
+                said = f"Rows are printed as {chosen}."
+            case [".full", "on"]:
+                self._session.is_full = True
+                said = "All rows and all of long cells are shown."
+            case [".full", "off"]:
+                self._session.is_full = False
+                said = "Many rows and long cells are not all shown."
+            case [".timeout", text] if seconds := _seconds(text):
+                self._session.timeout_seconds = seconds
+                said = f"A query may run for {seconds:g} s."
+            case _:
+                return False
+        typer.echo(said, err=True)
+        return True
 
 
-def open_history() -> History:
+def _seconds(text: str) -> float | None:
+    try:
+        return checked_seconds(float(text))
+    except (ValueError, typer.BadParameter):
+        return None
+
+
+def _open_history() -> History:
     """Returns what was typed before, in a file that only its owner reads; nothing where it cannot be written."""
     path = Path(os.environ.get("NIGHTJAR_HOME", "~/.nightjar")).expanduser() / "sql_history"
     try:
@@ -204,9 +181,6 @@ def _quote(part: str) -> str:
 
 
 def _show_help() -> None:
-    usages = {f"{name} {_ARGUMENTS.get(name, '')}".rstrip(): about for name, about in COMMANDS.items()}
-    width = max(map(len, usages))
-    for usage, about in usages.items():
-        typer.echo(f"  {usage:<{width}}  {about}")
+    print_entries({usage: [about] for usage, about in USAGES.items()})
     typer.echo("Anything else is SQL, until ';' or until a command on a line of its own, which drops it.")
     typer.echo("Ctrl-C stops a query. Ctrl-R searches what was typed before.")

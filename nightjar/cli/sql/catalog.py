@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import shutil
 import textwrap
-from collections.abc import Iterable
-from itertools import groupby
+from collections.abc import Iterable, Mapping
+from itertools import groupby, zip_longest
 from typing import Any
 
 import typer
@@ -16,7 +16,6 @@ from nightjar.warehouse import QueryResult
 from nightjar.warehouse.reading.named_queries import NamedQuery
 
 _WIDEST = 96
-_MARGIN = 14
 _JOINED = "\0"
 """Stands for a blank within what a line does not end in, a column and its type."""
 
@@ -37,14 +36,6 @@ def print_catalog(catalog: QueryResult) -> None:
                 typer.echo(textwrap.fill(f"  * {name}: {note}", _room(), subsequent_indent="    "))
 
 
-def print_tables(catalog: QueryResult) -> None:
-    """Prints the tables and what a row of each is."""
-    tables = {table: about or "" for table, about, *_ in catalog.rows}
-    margin = max(map(len, tables), default=0) + 2
-    for name, about in tables.items():
-        typer.echo(textwrap.fill(about, _room(), initial_indent=name.ljust(margin), subsequent_indent=" " * margin))
-
-
 def only_table(catalog: QueryResult, name: str) -> QueryResult:
     """Returns the part of a catalog that is about one table.
 
@@ -59,34 +50,28 @@ def only_table(catalog: QueryResult, name: str) -> QueryResult:
     return QueryResult(catalog.columns, catalog.types, rows)
 
 
+def print_entries(entries: Mapping[str, Iterable[str]]) -> None:
+    """Prints names, and beside each the paragraphs about it."""
+    margin = max(map(len, entries), default=0) + 2
+    for name, paragraphs in entries.items():
+        lines = [line for paragraph in paragraphs for line in textwrap.wrap(paragraph, _room() - margin)]
+        for label, line in zip_longest([name], lines, fillvalue=""):
+            typer.echo(f"{label:<{margin}}{line}".rstrip())
+
+
 def print_queries(queries: Iterable[NamedQuery]) -> None:
     """Prints the named queries: what each answers, and below it its parameters."""
-    for query in queries:
-        first, *others = textwrap.wrap(query.about, _room() - _MARGIN)
-        typer.echo(f"{query.name:<{_MARGIN}}{first}")
-        for line in [*others, query.usage]:
-            if line:
-                typer.echo(f"{'':<{_MARGIN}}{line}")
+    print_entries({query.name: [query.about, query.usage] for query in queries})
 
 
 def query_records(queries: Iterable[NamedQuery]) -> list[dict[str, Any]]:
     """Returns the named queries for ``--list --json``."""
+    return [{"name": query.name, "about": query.about, "parameters": _parameters(query)} for query in queries]
+
+
+def _parameters(query: NamedQuery) -> list[dict[str, Any]]:
     return [
-        {
-            "name": query.name,
-            "about": query.about,
-            "parameters": [
-                {
-                    "name": parameter.name,
-                    "type": parameter.type,
-                    "required": parameter.default is None,
-                    "default": parameter.read(parameter.default),
-                    "about": parameter.about,
-                }
-                for parameter in query.parameters
-            ],
-        }
-        for query in queries
+        {**vars(one), "required": one.default is None, "default": one.read(one.default)} for one in query.parameters
     ]
 
 

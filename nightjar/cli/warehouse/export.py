@@ -4,37 +4,35 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.filesize import decimal as size
 
-from nightjar.cli.warehouse_location import JsonOption, WarehouseOption, open_store
-
-if TYPE_CHECKING:
-    from nightjar.warehouse.export import ExportReport
+from nightjar.cli.warehouse import JsonOption, WarehouseOption
+from nightjar.cli.warehouse.location import open_store
+from nightjar.cli.warehouse.output import number, print_json, progress_of
+from nightjar.warehouse.export import ExportFormat, ExportReport, Selection
+from nightjar.warehouse.export import export as write_export
 
 
 def export(
-    target: Annotated[Path, typer.Argument(help="A folder, or a file of DuckDB, to be made.", show_default=False)],
+    target: Annotated[Path, typer.Argument(help="A folder, or a file of DuckDB, to be made.")],
     output_format: Annotated[
-        str | None,
+        ExportFormat | None,
         typer.Option(
             "--format",
+            metavar="FORMAT",
+            case_sensitive=False,
             help="parquet, csv, jsonl or duckdb (default: duckdb for a name that ends in .duckdb, else parquet).",
-            show_default=False,
         ),
     ] = None,
-    where: Annotated[str | None, typer.Option(help="A condition in SQL on the table runs.", show_default=False)] = None,
-    suite: Annotated[str | None, typer.Option(help="Only the runs of this suite.", show_default=False)] = None,
-    run: Annotated[
-        list[str] | None, typer.Option(help="Only this run; may be given several times.", show_default=False)
-    ] = None,
+    where: Annotated[str | None, typer.Option(help="A condition in SQL on the table runs.")] = None,
+    suite: Annotated[str | None, typer.Option(help="Only the runs of this suite.")] = None,
+    run: Annotated[list[str] | None, typer.Option(help="Only this run; may be given several times.")] = None,
     tables: Annotated[
         str | None,
-        typer.Option(
-            help="Which of runs, rollouts, attempts, examples, metrics, errors (default: the first four).",
-            show_default=False,
-        ),
+        typer.Option(help="Which of runs, rollouts, attempts, examples, metrics, errors (default: the first four)."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier export.")] = False,
     warehouse: WarehouseOption = None,
@@ -49,38 +47,22 @@ def export(
 
     Example: nightjar warehouse export nightly --suite nightly --tables runs,rollouts --format csv
     """
-    from nightjar.cli.warehouse_output import print_json, progress_of
-    from nightjar.warehouse.export import ExportFormat, Selection
-    from nightjar.warehouse.export import export as export_runs
-
-    chosen = _format(output_format)
     store = open_store(warehouse)
     with progress_of("Writing") as progress:
-        report = export_runs(
+        report = write_export(
             store,
             target,
             chosen=Selection(where, suite, tuple(run or ())),
-            output_format=ExportFormat(chosen) if chosen else None,
+            output_format=output_format,
             tables=[name.strip() for name in tables.split(",")] if tables is not None else None,
             force=force,
             progress=progress,
         )
-    if as_json:
-        print_json(report)
-    else:
-        _print_report(report)
-
-
-def _format(name: str | None) -> str | None:
-    known = ("parquet", "csv", "jsonl", "duckdb")
-    if name is not None and name.lower() not in known:
-        raise typer.BadParameter(f"{name!r}. Choose one of: {', '.join(known)}", param_hint="--format")
-    return name.lower() if name else None
+    show = print_json if as_json else _print_report
+    show(report)
 
 
 def _print_report(report: ExportReport) -> None:
-    from nightjar.cli.warehouse_output import number, size
-
     rows = ", ".join(f"{count:,} {table}" for table, count in report.rows.items() if table != "runs")
     typer.echo(f"Exported {number(report.runs, 'run')} ({rows}) to {report.target}: {size(report.bytes)}")
     typer.echo(f"Next: {_next_command(report)}", err=True)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import io
-import sys
+import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import typer
 
-from nightjar.cli.sql_format import Format
-from nightjar.cli.sql_output import output_file, print_parquet, print_rows
+from nightjar.cli.sql.output import Format, print_rows
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import QueryResult, Warehouse
 from nightjar.warehouse.reading.known_values import require_known
@@ -22,8 +20,6 @@ from nightjar.warehouse.reading.statements import parameter_names, require_place
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-Answer = TypeVar("Answer")
 
 
 @dataclass
@@ -51,36 +47,23 @@ class SqlSession:
             WarehouseError: the query fails, no query has this name, or it is about what the warehouse does not have.
             ConfigError: the file cannot be written.
         """
-        asked = question(text, given)
-        start = time.perf_counter()
-        if self.format is Format.PARQUET:
-            table = self._ask(self.warehouse.query_arrow, asked)
-            self._report(asked, table.num_rows, time.perf_counter() - start, lambda: self._write_parquet(table))
-        else:
-            result = self._ask(self.warehouse.query, asked)
-            is_full = asked.query is not None and asked.query.is_full
-            self._report(
-                asked, len(result.rows), time.perf_counter() - start, lambda: self.show(result, is_full=is_full)
-            )
+        asked, start = question(text, given), time.perf_counter()
+        rows = self._ask(asked)
+        count = len(rows.rows) if isinstance(rows, QueryResult) else rows.num_rows
+        seconds = time.perf_counter() - start
+        if not count:
+            require_known(asked, self.warehouse.query)
+        self.show(rows, is_full=asked.query is not None and asked.query.is_full)
+        counted = {0: "No rows", 1: "1 row"}.get(count, f"{count:,} rows")
+        where = f", written to {self.output}" if self.output else ""
+        typer.echo(f"{counted} in {seconds:.2f} s{where}", err=True)
 
-    def show(self, result: QueryResult, *, is_full: bool = False) -> None:
-        """Prints rows that are there already.
+    def show(self, rows: QueryResult | pa.Table, *, is_full: bool = False) -> None:
+        """Prints rows that are there already; ``is_full`` shows all of them, also where the session does not."""
+        print_rows(rows, self.format, self.output, is_full=is_full or self.is_full)
 
-        Args:
-            result: the rows.
-            is_full: a table on a terminal shows all of every cell, also where the session does not.
-
-        Raises:
-            ConfigError: the file cannot be written.
-        """
-        is_full = is_full or self.is_full
-        if self.output is None:
-            print_rows(result, self.format, sys.stdout, is_full=is_full)
-            return
-        with output_file(self.output) as file, io.TextIOWrapper(file, "utf-8", newline="\n") as stream:
-            print_rows(result, self.format, stream, is_full=is_full)
-
-    def _ask(self, ask: Callable[..., Answer], asked: Question) -> Answer:
+    def _ask(self, asked: Question) -> QueryResult | pa.Table:
+        ask = self.warehouse.query_arrow if self.format is Format.PARQUET else self.warehouse.query
         try:
             return ask(asked.sql, asked.parameters, timeout_seconds=self.timeout_seconds)
         except WarehouseError as error:
@@ -88,24 +71,12 @@ class SqlSession:
                 raise WarehouseError(f"{str(error).removesuffix('.')}.{advice}") from error
             raise
 
-    def _write_parquet(self, table: pa.Table) -> None:
-        if self.output is None:
-            print_parquet(table, sys.stdout.buffer)
-            return
-        with output_file(self.output) as file:
-            print_parquet(table, file)
 
-    def _report(self, asked: Question, count: int, seconds: float, write: Callable[[], None]) -> None:
-        if not count:
-            require_known(asked, self.warehouse.query)
-        write()
-        sys.stdout.flush()
-        where = f", written to {self.output}" if self.output else ""
-        typer.echo(f"{_counted(count)} in {seconds:.2f} s{where}", err=True)
-
-
-def _counted(count: int) -> str:
-    return {0: "No rows", 1: "1 row"}.get(count, f"{count:,} rows")
+def checked_seconds(seconds: float) -> float:
+    """Returns how long a query may run; ``typer.BadParameter`` for what is no length of time."""
+    if not 0 < seconds < math.inf:
+        raise typer.BadParameter(f"must be more than 0 seconds, found {seconds}")
+    return seconds
 
 
 def answer_each(session: SqlSession, text: str, given: Mapping[str, object]) -> None:

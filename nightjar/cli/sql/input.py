@@ -12,22 +12,25 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from nightjar.errors import ConfigError
-from nightjar.warehouse.reading.named_queries import is_name, named_queries
-from nightjar.warehouse.reading.statements import is_finished, is_keyword
+import typer
 
-COMMANDS = {
+from nightjar.warehouse.reading.named_queries import named_queries
+from nightjar.warehouse.reading.statements import is_finished
+
+USAGES = {
     ".tables": "the tables and views",
-    ".schema": "their columns and types",
-    ".queries": "the queries that have a name, or the SQL of one",
-    ".run": "run one of them; '.run' may be left out",
-    ".format": "how rows are printed",
-    ".full": "whether all rows and all of long cells are shown",
-    ".timeout": "how long a query may run",
+    ".schema [TABLE]": "their columns and types",
+    ".queries [NAME]": "the queries that have a name, or the SQL of one",
+    ".run NAME [PARAMETER=VALUE ...]": "run one of them; '.run' may be left out",
+    ".format table|csv|json|markdown": "how rows are printed",
+    ".full on|off": "whether all rows and all of long cells are shown",
+    ".timeout SECONDS": "how long a query may run",
     ".help": "this list",
     ".quit": "leave, as Ctrl-D does",
 }
 """What the prompt understands beside SQL."""
+
+COMMANDS = {usage.partition(" ")[0]: about for usage, about in USAGES.items()}
 
 WORDS = {"help": ".help", "?": ".help", "quit": ".quit", "exit": ".quit", ".exit": ".quit", "\\q": ".quit"}
 """What people type who come from another prompt, and the command that it stands for."""
@@ -49,35 +52,21 @@ _MAY_END = re.compile(r";\s*(?:--|/\*|$)")
 
 
 def take_apart(text: str) -> list[str]:
-    r"""Returns the commands, named queries and statements of a text, one after the other.
+    """Returns the commands, named queries and statements of a text, one after the other.
 
     Only the last part, or one that a command cuts off, may lack its end: ``is_whole`` tells.
-
-    Example:
-        >>> take_apart(".format csv\nSELECT 1,\n2; SELECT 3;\nleaderboard\nSELECT")
-        ['.format csv', 'SELECT 1,\n2; SELECT 3;', 'leaderboard', 'SELECT']
     """
     whole, rest = _taken_apart(text)
     return [*whole, rest] if rest else [*whole]
 
 
 def goes_on(text: str) -> bool:
-    """Says whether Enter begins another line: what is typed ends in SQL whose semicolon is missing.
-
-    Example:
-        >>> goes_on("SELECT 1"), goes_on("SELECT 1;"), goes_on(".tables"), goes_on("leaderboard")
-        (True, False, False, False)
-    """
+    """Says whether Enter begins another line: what is typed ends in SQL whose semicolon is missing."""
     return bool(_taken_apart(text)[1])
 
 
 def command_of(part: str) -> str | None:
-    r"""Returns the command that a line is, or stands for; None for SQL and for the bare name of a query.
-
-    Example:
-        >>> command_of("exit;"), command_of("hardest env=gsm8k"), command_of("FROM runs;")
-        ('.quit', '.run hardest env=gsm8k', None)
-    """
+    """Returns the command that a line is, or stands for; None for SQL and for the bare name of a query."""
     word = part.removesuffix(";").strip().lower()
     if word in WORDS:
         return WORDS[word]
@@ -87,31 +76,32 @@ def command_of(part: str) -> str | None:
 
 
 def is_whole(part: str) -> bool:
-    """Says whether a part needs no further line: it can be answered, if only by what is wrong with it.
-
-    Example:
-        >>> is_whole("hardset 5"), is_whole("SELCT 1"), is_whole("SELECT 1")
-        (True, True, False)
-    """
-    if command_of(part) is not None or _is_name(part) or is_finished(part):
+    """Says whether a part needs no further line: it can be answered, if only by what is wrong with it."""
+    if command_of(part) is not None or is_finished(part):
         return True
     return "\n" not in part and _begins_no_statement(part)
 
 
 def values_of(arguments: Sequence[str]) -> dict[str, str]:
-    """Reads the values of a named query; ``-P`` before each may be left out.
+    """Reads values for ``$name``; ``-P`` before each may be left out.
 
     Raises:
-        ConfigError: one has no name.
+        typer.BadParameter: one has no name, or a name has two.
 
     Example:
         >>> values_of(["-P", "env=gsm8k", "limit=5"])
         {'env': 'gsm8k', 'limit': '5'}
     """
-    pairs = [pair for argument in arguments if (pair := _OPTION.sub("", argument))]
-    if wrong := [pair for pair in pairs if "=" not in pair]:
-        raise ConfigError(f"Expected PARAMETER=VALUE, found {wrong[0]!r}")
-    return {name.removeprefix("$"): value for name, _, value in (pair.partition("=") for pair in pairs)}
+    values: dict[str, str] = {}
+    for pair in filter(None, (_OPTION.sub("", argument) for argument in arguments)):
+        name, equals, value = pair.partition("=")
+        name = name.strip().removeprefix("$")
+        if not equals or not name:
+            raise typer.BadParameter(f"Expected PARAMETER=VALUE, found {pair!r}")
+        if name in values:
+            raise typer.BadParameter(f"Two values for {name!r}: {values[name]!r} and {value!r}")
+        values[name] = value
+    return values
 
 
 @lru_cache(maxsize=1)
@@ -120,7 +110,7 @@ def _taken_apart(text: str) -> tuple[tuple[str, ...], str]:
     parts: list[str] = []
     lines: list[str] = []
     for line in text.splitlines():
-        if lines and _is_command(line) and _is_outside_of_texts(lines):
+        if lines and _is_command(line) and is_finished("\n".join([*lines, ";"])):  # in no open text or comment
             parts += [part for part in ("\n".join(lines).strip(), line.strip()) if part]
             lines = []
             continue
@@ -137,19 +127,9 @@ def _is_command(line: str) -> bool:
     return word in COMMANDS or (word.startswith((".", "\\")) and word in WORDS)
 
 
-def _is_outside_of_texts(lines: list[str]) -> bool:
-    """Says whether a statement's next line would be SQL, and no part of a text or a comment that is still open."""
-    return is_finished("\n".join([*lines, ";"]))
-
-
 def _may_end_in(lines: list[str]) -> bool:
     """Says whether it is worth reading lines as one: only a statement has several."""
     return len(lines) == 1 or (len(lines) > 1 and _MAY_END.search(lines[-1]) is not None)
-
-
-def _is_name(part: str) -> bool:
-    """Says whether a line is one word that begins no statement: the name of a query, or meant as one."""
-    return is_name(part) and (part in named_queries() or not is_keyword(part))
 
 
 def _begins_no_statement(line: str) -> bool:

@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
-
-if TYPE_CHECKING:
-    from nightjar.warehouse.storage.folder import Folder
-    from nightjar.warehouse.storage.store import Store
-
-WarehouseOption = Annotated[
-    str | None,
-    typer.Option(
-        "--warehouse",
-        help="Folder of the warehouse (default: NIGHTJAR_WAREHOUSE, else outputs/warehouse).",
-        show_default=False,
-    ),
-]
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+from nightjar.errors import WarehouseError
+from nightjar.warehouse import backend, resolve_warehouse
+from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.storage.store import Store
 
 
 def open_folder(warehouse: str | None, *, must_exist: bool = True) -> Folder:
@@ -28,9 +14,6 @@ def open_folder(warehouse: str | None, *, must_exist: bool = True) -> Folder:
     Raises:
         WarehouseError: the warehouse is in no folder.
     """
-    from nightjar.errors import WarehouseError
-    from nightjar.warehouse.storage.folder import Folder
-
     store = open_store(warehouse, must_exist=must_exist)
     if not isinstance(store, Folder):
         raise WarehouseError(f"{store} is in no folder: this command works on a local or shared one.")
@@ -43,8 +26,6 @@ def open_store(warehouse: str | None, *, must_exist: bool = True) -> Store:
     Raises:
         WarehouseError: there is none, or it has no segments.
     """
-    from nightjar.warehouse import backend, resolve_warehouse
-
     store = backend.open_store(resolve_warehouse(warehouse))
     if must_exist:
         store.require()

@@ -10,19 +10,14 @@ from typing import Annotated
 import typer
 
 from nightjar import evaluation
+from nightjar.cli.warehouse import WarehouseOption
 from nightjar.runs import RunDirectory
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
 
 def publish(
-    run_dir: Annotated[Path, typer.Argument(help="A run directory.", show_default=False)],
-    warehouse: Annotated[
-        str | None,
-        typer.Option(
-            "--warehouse",
-            help="Folder or URL of the warehouse (default: NIGHTJAR_WAREHOUSE, else ./outputs/warehouse).",
-        ),
-    ] = None,
+    run_dir: Annotated[Path, typer.Argument(help="A run directory.")],
+    warehouse: WarehouseOption = None,
 ) -> None:
     """Publish a run directory into the warehouse; publishing twice changes nothing.
 

@@ -27,12 +27,10 @@ def limit_memory() -> None:
     Raises:
         ConfigError: the variable holds something else than a number.
     """
-    wanted = _wanted_bytes()
-    if wanted is None:
-        return
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+    if (wanted := _wanted_bytes()) is not None:
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
 
 
 def _wanted_bytes() -> int | None:

@@ -8,19 +8,22 @@ nightjar sql                       # a prompt on a terminal
 from __future__ import annotations
 
 import json
-import math
 import os
 import stat
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from nightjar.cli.sql_format import Format, format_of
-
-if TYPE_CHECKING:
-    from nightjar.cli.sql_session import SqlSession
+from nightjar.cli.sql.catalog import print_catalog, print_queries, query_records
+from nightjar.cli.sql.input import values_of
+from nightjar.cli.sql.output import Format, format_of
+from nightjar.cli.sql.session import SqlSession, answer_each, checked_seconds
+from nightjar.cli.warehouse import WarehouseOption
+from nightjar.warehouse import Unlocked, Warehouse, resolve_warehouse
+from nightjar.warehouse.reading.named_queries import find_query, named_queries
+from nightjar.warehouse.reading.running import QUERY_TIMEOUT_SECONDS
 
 _EXAMPLES = """
 Examples:
@@ -33,19 +36,12 @@ Examples:
 """
 
 
-def _check_seconds(value: float | None) -> float | None:
-    if value is not None and not 0 < value < math.inf:
-        raise typer.BadParameter(f"must be more than 0 seconds, found {value}")
-    return value
-
-
 def sql(
     statement: Annotated[
         str | None,
         typer.Argument(
             help="A statement that reads, or the name of a query. Left out: a prompt on a terminal; else what stdin "
-            "holds, or what there is to ask.",
-            show_default=False,
+            "holds, or what there is to ask."
         ),
     ] = None,
     parameters: Annotated[
@@ -55,7 +51,6 @@ def sql(
             "-P",
             metavar="NAME=VALUE",
             help="Value for $NAME, read as in quotes: a number or a time where it stands beside one, else text.",
-            show_default=False,
         ),
     ] = None,
     list_queries: Annotated[
@@ -70,22 +65,14 @@ def sql(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", help="File to write the rows to.", show_default=False)
-    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="File to write the rows to.")] = None,
     full: Annotated[
         bool, typer.Option("--full", help="Show all rows and all of long cells on a terminal; a pipe always gets all.")
     ] = False,
     timeout: Annotated[
-        float | None,
-        typer.Option(
-            "--timeout",
-            metavar="SECONDS",
-            callback=_check_seconds,
-            help="How long a query may run (default: 60).",
-            show_default=False,
-        ),
-    ] = None,
+        float,
+        typer.Option("--timeout", metavar="SECONDS", callback=checked_seconds, help="How long a query may run."),
+    ] = QUERY_TIMEOUT_SECONDS,
     write: Annotated[
         bool,
         typer.Option(
@@ -94,13 +81,7 @@ def sql(
             "without limits. Published runs stay as they are.",
         ),
     ] = False,
-    warehouse: Annotated[
-        str | None,
-        typer.Option(
-            help="Folder or URL of the warehouse; else NIGHTJAR_WAREHOUSE, else outputs/warehouse.",
-            show_default=False,
-        ),
-    ] = None,
+    warehouse: WarehouseOption = None,
 ) -> None:
     """Ask the warehouse in SQL (DuckDB's). Reads only; rows to stdout, their number to stderr.
 
@@ -119,43 +100,30 @@ def sql(
     if list_queries:
         _list(statement, as_json or output_format is Format.JSON)
         return
-    from nightjar.cli.sql_session import SqlSession
-    from nightjar.warehouse import Unlocked, Warehouse, resolve_warehouse
-    from nightjar.warehouse.reading.running import QUERY_TIMEOUT_SECONDS
-
     chosen = Format.JSON if as_json else output_format
     shown_as = chosen or format_of(output)
-    _check_parquet(shown_as, output)
-    session = SqlSession(
-        (Unlocked if write else Warehouse)(resolve_warehouse(warehouse)),
-        shown_as,
-        timeout or QUERY_TIMEOUT_SECONDS,
-        full,
-        output,
-    )
-    _answer(session, statement, _given(parameters or []), may_prompt=chosen is None and output is None)
+    if shown_as is Format.PARQUET and output is None and sys.stdout.isatty():
+        raise typer.BadParameter("Parquet is not for terminals: name a file with --output, or redirect stdout")
+    asked = (Unlocked if write else Warehouse)(resolve_warehouse(warehouse))
+    session = SqlSession(asked, shown_as, timeout, full, output)
+    _answer(session, statement, values_of(parameters or []), may_prompt=chosen is None and output is None)
 
 
-def _answer(session: SqlSession, statement: str | None, given: dict[str, object], *, may_prompt: bool) -> None:
+def _answer(session: SqlSession, statement: str | None, given: dict[str, str], *, may_prompt: bool) -> None:
     """Answers what is given, typed at a prompt, or piped; without any of it, says what there is to ask."""
     if statement is not None:
         session.answer(statement, given)
     elif may_prompt and sys.stdin.isatty() and sys.stdout.isatty():
-        from nightjar.cli.sql_prompt import SqlPrompt
+        from nightjar.cli.sql.prompt import SqlPrompt
 
         SqlPrompt(session).run()
     elif piped := _piped():
-        from nightjar.cli.sql_session import answer_each
-
         answer_each(session, piped, given)
     else:
         _show_catalog(session)
 
 
 def _list(name: str | None, as_json: bool) -> None:
-    from nightjar.cli.sql_catalog import print_queries, query_records
-    from nightjar.warehouse.reading.named_queries import find_query, named_queries
-
     queries = [find_query(name)] if name else list(named_queries().values())
     if as_json:
         typer.echo(json.dumps(query_records(queries), indent=2))
@@ -164,25 +132,6 @@ def _list(name: str | None, as_json: bool) -> None:
     else:
         print_queries(queries)
         typer.echo("Run one: nightjar sql hardest -P env=gsm8k. Its SQL: nightjar sql --list hardest", err=True)
-
-
-def _check_parquet(chosen: Format, output: Path | None) -> None:
-    if chosen is Format.PARQUET and output is None and sys.stdout.isatty():
-        raise typer.BadParameter("Parquet is not for terminals: name a file with --output, or redirect stdout")
-
-
-def _given(pairs: list[str]) -> dict[str, object]:
-    """Reads ``name=value`` pairs."""
-    given: dict[str, object] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        name = name.strip().removeprefix("$")
-        if not equals or not name:
-            raise typer.BadParameter(f"-P takes NAME=VALUE, such as env=gsm8k, found {pair!r}")
-        if name in given:
-            raise typer.BadParameter(f"-P has two values for {name!r}: {given[name]!r} and {value!r}")
-        given[name] = value
-    return given
 
 
 def _piped() -> str:
@@ -195,8 +144,8 @@ def _piped() -> str:
 
 
 def _show_catalog(session: SqlSession) -> None:
-    from nightjar.cli.sql_catalog import print_catalog
-
+    if session.format is Format.PARQUET:
+        raise typer.BadParameter("Parquet takes the rows of a statement")
     catalog = session.warehouse.catalog()
     if session.format is Format.TABLE and session.output is None:
         print_catalog(catalog)

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.filesize import decimal as size
 
-from nightjar.cli.warehouse_location import JsonOption, WarehouseOption, open_store
-
-if TYPE_CHECKING:
-    from nightjar.warehouse.pruning import Candidate
+from nightjar.cli.warehouse import JsonOption, WarehouseOption
+from nightjar.cli.warehouse.location import open_store
+from nightjar.cli.warehouse.output import number, print_json, print_records
+from nightjar.warehouse import pruning
+from nightjar.warehouse.pruning import Candidate, Criteria, candidates, parse_age
 
 
 def prune(
     older_than: Annotated[
         str | None,
-        typer.Option("--older-than", help="Runs that started so long ago: 12h, 180d, 26w, 2y.", show_default=False),
+        typer.Option("--older-than", help="Runs that started so long ago: 12h, 180d, 26w, 2y."),
     ] = None,
-    env: Annotated[str | None, typer.Option(help="Runs of this environment.", show_default=False)] = None,
-    model: Annotated[str | None, typer.Option(help="Runs of this model.", show_default=False)] = None,
+    env: Annotated[str | None, typer.Option(help="Runs of this environment.")] = None,
+    model: Annotated[str | None, typer.Option(help="Runs of this model.")] = None,
     status: Annotated[
         str | None,
-        typer.Option(help="running, completed, incomplete, failed or cancelled runs.", show_default=False),
+        typer.Option(help="running, completed, incomplete, failed or cancelled runs."),
     ] = None,
     keep_last: Annotated[
         int,
@@ -42,20 +44,16 @@ def prune(
 
     Example: nightjar warehouse prune --older-than 180d --keep-last 5 --dry-run
     """
-    from nightjar.cli.warehouse_output import print_json
-    from nightjar.warehouse.pruning import Criteria, candidates, parse_age
-    from nightjar.warehouse.pruning import prune as remove
-
     if not any((older_than, env, model, status, keep_last)):
         raise typer.BadParameter("say which runs are to go: --older-than, --env, --model, --status or --keep-last")
     before = datetime.now(UTC) - parse_age(older_than) if older_than else None
     store = open_store(warehouse)
     found = candidates(store, Criteria(before, env, model, status, keep_last))
-    if not as_json:
+    if found and not as_json:
         _print_candidates(found)
     is_wanted = bool(found) and not dry_run and _is_confirmed(len(found), yes=yes)
     if is_wanted:
-        remove(store, [candidate.run_id for candidate in found])
+        pruning.prune(store, [candidate.run_id for candidate in found])
     if as_json:
         print_json({"removed": is_wanted, "runs": found})
     else:
@@ -63,16 +61,14 @@ def prune(
 
 
 def _print_candidates(found: list[Candidate]) -> None:
-    from nightjar.cli.warehouse_output import number, print_table, size
-
-    if not found:
-        return
-    columns = ("run_id", "env_id", "model", "status", "started", "rollouts")
-    types = ("VARCHAR", "VARCHAR", "VARCHAR", "VARCHAR", "DATE", "BIGINT")
-    rows = [(one.run_id, one.env_id, one.model, one.status, one.started_at.date(), one.rollouts) for one in found]
-    print_table(columns, types, rows)
+    print_records([_record(one) for one in found])
     rollouts, total = sum(one.rollouts for one in found), sum(one.bytes for one in found)
     typer.echo(f"{number(len(found), 'run')}, {number(rollouts, 'rollout')}, about {size(total)}")
+
+
+def _record(one: Candidate) -> dict[str, Any]:
+    shown = {"run_id": one.run_id, "env_id": one.env_id, "model": one.model, "status": one.status}
+    return {**shown, "started": one.started_at.date(), "rollouts": one.rollouts}
 
 
 def _is_confirmed(count: int, *, yes: bool) -> bool:
@@ -84,13 +80,7 @@ def _is_confirmed(count: int, *, yes: bool) -> bool:
 
 
 def _print_outcome(count: int, location: str, *, is_removed: bool) -> None:
-    from nightjar.cli.warehouse_output import number
-
-    if not count:
-        typer.echo("No run meets that: nothing was removed.", err=True)
-    elif is_removed:
-        typer.echo(
-            f"Removed {number(count, 'run')} from {location}. Back with: nightjar publish RUN_DIRECTORY", err=True
-        )
-    else:
-        typer.echo("Nothing was removed.", err=True)
+    said = "Nothing was removed." if count else "No run meets that: nothing was removed."
+    if is_removed:
+        said = f"Removed {number(count, 'run')} from {location}. Back with: nightjar publish RUN_DIRECTORY"
+    typer.echo(said, err=True)

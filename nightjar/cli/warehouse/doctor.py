@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.filesize import decimal as size
 
-from nightjar.cli.warehouse_location import JsonOption, WarehouseOption, open_folder
-
-if TYPE_CHECKING:
-    from nightjar.warehouse.doctor import Diagnosis, Finding, Fixed
-
-_MOST = 20
+from nightjar.cli.warehouse import JsonOption, WarehouseOption
+from nightjar.cli.warehouse.location import open_folder
+from nightjar.cli.warehouse.output import number, print_json, print_labelled, print_some, progress_of
+from nightjar.warehouse.doctor import Diagnosis, Finding, Fixed, diagnose
+from nightjar.warehouse.doctor import fix as mend
 
 
 def doctor(
@@ -34,26 +34,21 @@ def doctor(
 
     Example: nightjar warehouse doctor --deep
     """
-    from nightjar.cli.warehouse_output import print_json, progress_of
-    from nightjar.warehouse.doctor import diagnose
-    from nightjar.warehouse.doctor import fix as fix_folder
-
     folder = open_folder(warehouse)
     with progress_of("Reading segments") as progress:
-        fixed = fix_folder(folder, deep=deep, progress=progress) if fix else None
+        fixed = mend(folder, deep=deep, progress=progress) if fix else None
         diagnosis = diagnose(folder, deep=deep, progress=progress)
     if as_json:
         print_json({"is_clean": diagnosis.is_clean, **vars(diagnosis), **({"fixed": fixed} if fixed else {})})
     else:
-        _print_fixed(fixed)
+        if fixed:
+            _print_fixed(fixed)
         _print_diagnosis(diagnosis)
     if not diagnosis.is_clean:
         raise typer.Exit(1)
 
 
-def _print_fixed(fixed: Fixed | None) -> None:
-    if fixed is None:
-        return
+def _print_fixed(fixed: Fixed) -> None:
     for name, path in fixed.set_aside.items():
         kept = "; its examples are kept" if name in fixed.examples_kept else ""
         typer.echo(f"Set aside: segment {name!r} is damaged; it is in {path} now{kept}")
@@ -66,36 +61,27 @@ def _print_fixed(fixed: Fixed | None) -> None:
 
 
 def _print_diagnosis(diagnosis: Diagnosis) -> None:
-    from nightjar.cli.warehouse_output import number, size
-
     totals, sizes = diagnosis.totals, diagnosis.sizes
     counts = ", ".join(number(count, noun.removesuffix("s")) for noun, count in vars(totals).items())
     kinds = ", ".join(f"{kind} {size(count)}" for kind, count in sizes.kinds.items())
-    lines = {
-        "Warehouse": diagnosis.location,
-        "Holds": counts,
-        "Segments": f"{diagnosis.segments:,}, of these {number(diagnosis.packs, 'pack')}",
-        "Size": f"{size(sizes.live)} ({kinds})",
-        "Retired": size(sizes.retired),
-        "Leftovers": size(sizes.leftovers),
-    }
-    for label, text in lines.items():
-        typer.echo(f"{label + ':':<12}{text}")
+    print_labelled(
+        {
+            "Warehouse": diagnosis.location,
+            "Holds": counts,
+            "Segments": f"{diagnosis.segments:,}, of these {number(diagnosis.packs, 'pack')}",
+            "Size": f"{size(sizes.live)} ({kinds})",
+            "Retired": size(sizes.retired),
+            "Leftovers": size(sizes.leftovers),
+        }
+    )
     _print_findings(diagnosis.findings)
 
 
 def _print_findings(findings: list[Finding]) -> None:
-    from nightjar.cli.warehouse_output import number
-
     urgent = [finding for finding in findings if finding.needs_action]
-    for title, chosen in (
-        ("Needs action", urgent),
-        ("Good to know", [one for one in findings if not one.needs_action]),
-    ):
+    others = [finding for finding in findings if not finding.needs_action]
+    for title, chosen in (("Needs action", urgent), ("Good to know", others)):
         if chosen:
             typer.echo(f"\n{title}:")
-        for finding in chosen[:_MOST]:
-            typer.echo(f"  {finding.what}\n    → {finding.remedy}")
-        if len(chosen) > _MOST:
-            typer.echo(f"  … and {len(chosen) - _MOST:,} more: --json shows all")
+            print_some([f"{finding.what}\n    → {finding.remedy}" for finding in chosen])
     typer.echo(f"\n{number(len(urgent), 'finding')} to act on." if urgent else "\nAll is well.")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from nightjar.cli.warehouse_location import JsonOption, WarehouseOption, open_store
+from nightjar.cli.warehouse import JsonOption, WarehouseOption
+from nightjar.cli.warehouse.location import open_store
+from nightjar.cli.warehouse.output import print_json, print_records
+from nightjar.warehouse import pricing
+from nightjar.warehouse.storage.prices import price
+from nightjar.warehouse.storage.store import Store
 
-if TYPE_CHECKING:
-    from nightjar.warehouse.storage.store import Store
-
-_ModelArgument = Annotated[str, typer.Argument(help="The model, as runs name it.", show_default=False)]
+_ModelArgument = Annotated[str, typer.Argument(help="The model, as runs name it.")]
 
 
 def prices(context: typer.Context, warehouse: WarehouseOption = None, as_json: JsonOption = False) -> None:
@@ -27,15 +29,11 @@ def prices(context: typer.Context, warehouse: WarehouseOption = None, as_json: J
 
 def set_price(
     model: _ModelArgument,
-    input_price: Annotated[float, typer.Option("--input", help="Price of a million tokens given.", show_default=False)],
-    output_price: Annotated[
-        float, typer.Option("--output", help="Price of a million tokens answered.", show_default=False)
-    ],
+    input_price: Annotated[float, typer.Option("--input", help="Price of a million tokens given.")],
+    output_price: Annotated[float, typer.Option("--output", help="Price of a million tokens answered.")],
     since: Annotated[
         str | None,
-        typer.Option(
-            help="For runs that start then or later, e.g. 2026-01-01 (default: all runs).", show_default=False
-        ),
+        typer.Option(help="For runs that start then or later, e.g. 2026-01-01 (default: all runs)."),
     ] = None,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
@@ -44,9 +42,6 @@ def set_price(
 
     Example: nightjar warehouse prices set gpt-4.1-mini --input 0.4 --output 1.6 --since 2026-01-01
     """
-    from nightjar.warehouse import pricing
-    from nightjar.warehouse.storage.prices import price
-
     new = price(model, since or pricing.ALWAYS.isoformat(), input_price, output_price)
     pricing.set_price(_writable_store(warehouse, must_exist=False), new)
     _list_prices(warehouse, as_json=as_json)
@@ -54,9 +49,7 @@ def set_price(
 
 def remove_price(
     model: _ModelArgument,
-    since: Annotated[
-        str | None, typer.Option(help="Only the price since this date (default: all).", show_default=False)
-    ] = None,
+    since: Annotated[str | None, typer.Option(help="Only the price since this date (default: all).")] = None,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -64,34 +57,24 @@ def remove_price(
 
     Example: nightjar warehouse prices remove gpt-4.1-mini
     """
-    from nightjar.warehouse import pricing
-    from nightjar.warehouse.storage.prices import price
-
     moment = price(model, since, 0, 0).since if since else None
     pricing.remove_prices(_writable_store(warehouse), model, moment)
     _list_prices(warehouse, as_json=as_json)
 
 
 def _writable_store(warehouse: str | None, *, must_exist: bool = True) -> Store:
-    """Returns the warehouse that is meant.
-
-    Raises:
-        WarehouseError: there is none, or no file can be made in its folder.
-    """
+    """Returns the warehouse that is meant; ``WarehouseError`` where there is none, or it cannot be written."""
     store = open_store(warehouse, must_exist=must_exist)
     store.try_to_write()
     return store
 
 
 def _list_prices(warehouse: str | None, *, as_json: bool) -> None:
-    from nightjar.cli.warehouse_output import print_json, print_table
-
     prices = open_store(warehouse, must_exist=False).prices()
     if as_json:
         print_json(prices)
     elif prices:
-        rows = [(one.model, f"{one.since:%Y-%m-%d}", one.input, one.output) for one in prices]
-        print_table(("model", "since", "input", "output"), ("VARCHAR", "DATE", "DOUBLE", "DOUBLE"), rows)
+        print_records([{**vars(one), "since": one.since.date()} for one in prices])
         typer.echo("Per million tokens. See: nightjar sql 'FROM cost'", err=True)
     else:
         typer.echo("No prices. Example: nightjar warehouse prices set gpt-4.1-mini --input 0.4 --output 1.6", err=True)

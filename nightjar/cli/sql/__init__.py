@@ -1,0 +1,1 @@
+"""``nightjar sql``: asks the warehouse, on a terminal with a prompt."""
