@@ -66,9 +66,14 @@ class RubricGroup(Rubric):
         return any(rubric.has_advantages for rubric in self.rubrics)
 
     def add_reward_func(self, func: RewardFunc, weight: float = 1.0) -> None:
-        """Adds a reward function, or a metric, to the first rubric."""
+        """Adds a reward function to the first rubric."""
         self.rubrics[0].add_reward_func(func, weight)
         self.logger.warning("A reward function that is added to a group of rubrics goes to the first of them")
+
+    def add_metric(self, func: RewardFunc, weight: float = 0.0) -> None:
+        """Adds a metric to the first rubric."""
+        self.rubrics[0].add_metric(func, weight)
+        self.logger.warning("A metric that is added to a group of rubrics goes to the first of them")
 
     def add_class_object(self, name: str, obj: Any) -> None:
         """Makes ``obj`` available to the reward functions of all rubrics."""
