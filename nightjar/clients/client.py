@@ -154,8 +154,11 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
                 if headers := self.headers_from_state(kwargs.get("state")):
                     kwargs["extra_headers"] = {**headers, **(kwargs.get("extra_headers") or {})}
                 native_prompt, extra = await self.to_native_prompt(prompt)
-                asked = native_prompt, model, sampling_args, await self.to_native_tools(tools)
-                return await self._read(await self.get_native_response(*asked, **extra, **kwargs))
+                native_tools = await self.to_native_tools(tools)
+                response = await self.get_native_response(
+                    native_prompt, model, sampling_args, native_tools, **extra, **kwargs
+                )
+                return await self._read(response)
             except Error:
                 raise
             except Exception as error:
