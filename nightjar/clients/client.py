@@ -153,9 +153,10 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
                     await disconnect_with_loop(self._client)
                 if headers := self.headers_from_state(kwargs.get("state")):
                     kwargs["extra_headers"] = {**headers, **(kwargs.get("extra_headers") or {})}
-                native_prompt, extra = await self.to_native_prompt(prompt)
-                asked = native_prompt, model, sampling_args, await self.to_native_tools(tools)
-                return await self._read(await self.get_native_response(*asked, **extra, **kwargs))
+                asked, extra = await self.to_native_prompt(prompt)
+                offered = await self.to_native_tools(tools)
+                native = await self.get_native_response(asked, model, sampling_args, offered, **extra, **kwargs)
+                return await self._read(native)
             except Error:
                 raise
             except Exception as error:
