@@ -153,12 +153,10 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
                     await disconnect_with_loop(self._client)
                 if headers := self.headers_from_state(kwargs.get("state")):
                     kwargs["extra_headers"] = {**headers, **(kwargs.get("extra_headers") or {})}
-                native_prompt, extra = await self.to_native_prompt(prompt)
-                native_tools = await self.to_native_tools(tools)
-                response = await self.get_native_response(
-                    native_prompt, model, sampling_args, native_tools, **extra, **kwargs
-                )
-                return await self._read(response)
+                asked, extra = await self.to_native_prompt(prompt)
+                offered = await self.to_native_tools(tools)
+                native = await self.get_native_response(asked, model, sampling_args, offered, **extra, **kwargs)
+                return await self._read(native)
             except Error:
                 raise
             except Exception as error:
