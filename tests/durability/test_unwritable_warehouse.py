@@ -102,7 +102,7 @@ class TestBeforeTheRun:
     def test_a_database_that_is_none(self, nightjar, refused):
         (nightjar.folder / "team.duckdb").write_text("no database")
         reason = refused("duckdb:team.duckdb")
-        assert reason.startswith("Cannot write the warehouse duckdb:team.duckdb: The file ")
+        assert reason.startswith("Cannot write the warehouse duckdb:team.duckdb: IO Error: The file ")
         assert "is not a valid DuckDB database file" in reason
 
     def test_a_database_where_no_folder_can_be(self, nightjar, refused):

@@ -437,7 +437,8 @@ class TestAnOddName:
             ended = nightjar("warehouse", *command.split(), *where)
             assert (ended.code, ended.err.count("Cannot")) == (0, 0), (command, ended.out, ended.err)
         assert Warehouse(folder).query("SELECT count(*) FROM rollouts").rows == [(8,)]
-        assert Warehouse(folder).connect().execute("SELECT count(*) FROM rollouts").fetchall() == [(8,)]
+        with Warehouse(folder).connect() as connection:
+            assert connection.execute("SELECT count(*) FROM rollouts").fetchall() == [(8,)]
         for target in ("out", "out.duckdb"):
             assert nightjar("warehouse", "export", base / target, *where).code == 0
         for database in (folder / "nightjar.duckdb", base / "out.duckdb"):

@@ -132,7 +132,8 @@ class TestDamagedFiles:
     def test_damage_inside_shows_when_all_is_read(self, folder):
         path = segment(folder) / "rollouts.parquet"
         where = f"SELECT data_page_offset FROM parquet_metadata('{path}') WHERE path_in_schema = 'completion'"
-        start = duckdb.execute(where).fetchall()[0][0] + 40
+        with duckdb.connect() as connection:
+            start = connection.execute(where).fetchall()[0][0] + 40
         overwrite(path, lambda content: content[:start] + bytes(40) + content[start + 40 :])
         assert found(folder, deep=False) == []
         [(what, remedy)] = found(folder, deep=True)

@@ -334,7 +334,8 @@ class TestStatements:
     )
     def test_a_write_in_a_serialized_text_is_refused(self, published, segments, sql):
         write = f"WITH x AS (COPY (SELECT 1) TO '{segments}/x.csv') FROM x"
-        ((tree,),) = duckdb.sql("SELECT json_serialize_sql(?)", params=[write]).fetchall()
+        with duckdb.connect() as connection:
+            ((tree,),) = connection.execute("SELECT json_serialize_sql(?)", [write]).fetchall()
         text = tree.replace("'", "''").replace("COPY", "CO'||'PY")
         message = refusal(
             published, sql.format(function="json_execute_serialized_sql", tree=text, nested=text.replace("'", "''"))

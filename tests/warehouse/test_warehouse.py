@@ -370,7 +370,8 @@ class TestPublish:
         assert warehouse.publish(run_dir).rollouts == 4
         assert one(warehouse, "SELECT run_id, run_dir FROM runs") == ("a/b*c ü'.x", str(run_dir))
         assert one(warehouse, "SELECT count(*) FROM rollouts") == (4,)
-        assert warehouse.connect().execute("SELECT count(*) FROM rollouts").fetchall() == [(4,)]
+        with warehouse.connect() as connection:
+            assert connection.execute("SELECT count(*) FROM rollouts").fetchall() == [(4,)]
 
     def test_a_torn_last_line_is_left_out(self, warehouse, tmp_path, caplog, run_writer):
         torn = [run_writer.attempt(0, 0), '{"example_id": 0, "rol']
