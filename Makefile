@@ -8,6 +8,9 @@ ORIGINAL := .venv-verifiers
 # A file of tests runs in one process, files on all cores; at most 8 at a time, so that time limits hold.
 PYTEST = $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
+# Without bytecode every process would compile every library anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test quick check fmt lint types bench bench-warehouse side-by-side clean
 
