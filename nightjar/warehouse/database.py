@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +22,8 @@ SPILL_LIMIT = "8GB"
 
 STORAGE_VERSION = "v1.4.0"
 """New database files can be read by DuckDB 1.4 and newer."""
+
+_TRACEBACK = re.compile(r"\ATraceback .*\n(?: .*\n)*(?:\w+: )?")
 
 
 def connect_scratch(spill: Path, memory_limit: str = "1GB") -> duckdb.DuckDBPyConnection:
@@ -88,9 +91,7 @@ def reason(error: duckdb.Error | UnicodeDecodeError) -> str:
     """Returns what DuckDB says, in one line without its picture of the statement."""
     if isinstance(error, UnicodeDecodeError):
         return "it holds text that is none in UTF-8"
-    said = str(error)
-    if said.startswith("Traceback "):  # a filesystem in Python has failed (``remote_files.py``)
-        said = said.rstrip().rpartition("\n")[2]
+    said = _TRACEBACK.sub("", str(error))  # of a filesystem in Python (``remote_files.py``)
     return " ".join(said.partition("\n\n")[0].split())
 
 

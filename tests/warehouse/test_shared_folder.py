@@ -25,7 +25,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.doctor.mending import undescribed
+from nightjar.warehouse.doctor.damage import described_segments
 from nightjar.warehouse.storage.folder import Folder
 with TemporaryDirectory() as beside:  # imports what root alone may read where Python is its own
     Warehouse(beside).publish(Path(sys.argv[1]).parent / "one")
@@ -113,7 +113,7 @@ def test_of_a_segment_that_cannot_be_removed_the_files_stay_until_its_owner_come
     assert segments(shared) == []
 
 
-@pytest.mark.parametrize("asked", ["house.query('FROM runs')", "undescribed(folder)"])
+@pytest.mark.parametrize("asked", ["house.query('FROM runs')", "described_segments(folder)"])
 def test_a_segment_that_may_not_be_read_is_named(shared, place, write_run, as_nobody, asked):
     """It may be sound: the doctor does not set it aside."""
     Warehouse(shared).publish(write_run(place, "one"))

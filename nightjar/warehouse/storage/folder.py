@@ -244,7 +244,7 @@ class Folder(Store):
         """Returns what processes began to write or to remove that are dead."""
         folders = [path for path in sorted(self.segments_path.glob(f"{SCRATCH_PREFIX}*")) if not is_alive(path)]
         old = time.time() - _LEFTOVER_AFTER_SECONDS
-        return [*folders, *(path for path in sorted(self.path.glob(".*.tmp")) if path.lstat().st_mtime < old)]
+        return [*folders, *(path for path in sorted(self.path.glob(".*.tmp")) if _changed_at(path) < old)]
 
     @contextmanager
     def packing_alone(self, timeout_seconds: float = 0) -> Iterator[bool]:
@@ -293,3 +293,11 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _changed_at(path: Path) -> float:
+    """Returns when a file was written, in Unix time; infinity where it is gone meanwhile."""
+    try:
+        return path.lstat().st_mtime
+    except FileNotFoundError:
+        return float("inf")
