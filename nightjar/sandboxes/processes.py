@@ -142,6 +142,7 @@ class ContainerProcess(SandboxProcess):
         self._is_plain = not isinstance(self._connection, ssl.SSLSocket) and isinstance(self._connection, socket.socket)
         if self._is_plain:
             self._connection.setblocking(False)
+        self._early = _read_with_header(connection) if self._is_plain else b""
         self._frames = FrameReader(self._receive, set(Stream))
         self._has_ended = False
 
@@ -187,8 +188,20 @@ class ContainerProcess(SandboxProcess):
         self._wrapper.close()
 
     async def _receive(self, size: int) -> bytes:
+        if self._early:
+            early, self._early = self._early[:size], self._early[size:]
+            return early
         with suppress(ConnectionError, ValueError):
             if self._is_plain:
                 return await asyncio.get_running_loop().sock_recv(self._connection, size)
             return bytes(await self._in_thread(self._connection.recv, size))
         return b""
+
+
+def _read_with_header(connection: Any) -> bytes:
+    """Returns the output that came in one packet with the daemon's answer: the SDK leaves it in a buffer."""
+    try:
+        found = connection._response.raw._fp.fp.read1()  # noqa: SLF001 - the SDK has no other way to it
+    except (AttributeError, OSError):
+        return b""
+    return bytes(found or b"")
