@@ -43,8 +43,8 @@ class Run:
         closing: called at the end, in turn: what else the run holds open.
 
     Attributes:
+        opened: the run on disk, or in memory.
         shards: blocks of groups, those that owe nothing included.
-        owed: the groups that are owed, by shard.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Run:
         is_interleaved: bool = True,
         closing: Sequence[Callable[[], Awaitable[Any]]] = (),
     ) -> None:
-        self._opened = opened
+        self.opened = opened
         self._engine = engine
         self._plan = plan
         self._closing = closing
@@ -80,23 +80,18 @@ class Run:
     @property
     def directory(self) -> RunDirectory:
         """Where it is on disk, which it must be."""
-        assert self._opened.directory is not None, "the run is kept in memory"
-        return self._opened.directory
+        assert self.opened.directory is not None, "the run is kept in memory"
+        return self.opened.directory
 
     @property
     def metadata(self) -> RunMetadata:
         """What it is and how it stands."""
-        return self._opened.metadata
-
-    @property
-    def opened(self) -> OpenRun:
-        """The run on disk, or in memory."""
-        return self._opened
+        return self.opened.metadata
 
     @property
     def error(self) -> BaseException | None:
         """What stopped it before its end; None where it came, or may still come, to its end."""
-        return self._opened.error
+        return self.opened.error
 
     @property
     def progress(self) -> Progress:
@@ -114,7 +109,7 @@ class Run:
                 async with task_group() as stages:
                     yield stages
         except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - whoever started them looks at it
-            self._opened.error = error
+            self.opened.error = error
 
     async def turn(self, shard: Shard) -> None:
         """Waits until the first rollout of a shard may start: all of the shards before it have started theirs."""
@@ -141,7 +136,7 @@ class Run:
         if self._tries[shard.number] > 1:
             await self._settle(shard)
         await self.turn(shard)
-        await self._engine.generate(self.owed(shard), self._queues[shard.number])
+        await self._engine.generate(self._owed(shard), self._queues[shard.number])
         self._generated[shard.number].set()
         logger.info("Generated %s", shard.label)
         return len(shard.owed)
@@ -167,12 +162,12 @@ class Run:
         Raises:
             RunDirectoryError: ``metadata.json`` cannot be written.
         """
-        return self._opened.finish()
+        return self.opened.finish()
 
-    def owed(self, shard: Shard) -> Iterator[Group]:
+    def _owed(self, shard: Shard) -> Iterator[Group]:
         """Yields the groups that a shard owes; when the last has been taken, it is the next shard's turn."""
         for example_id in (*self._lost_before(shard), *shard.owed):
-            yield from self._plan.owed(self._opened.journal, example_id)
+            yield from self._plan.owed(self.opened.journal, example_id)
         self._started[shard.number].set()
 
     def _lost_before(self, shard: Shard) -> list[int]:
@@ -194,7 +189,7 @@ class Run:
         """Closes what it holds open, and unlocks the run directory."""
         _under_way.remove(self)
         async with AsyncExitStack() as closing:
-            closing.callback(self._opened.close)
+            closing.callback(self.opened.close)
             for close in reversed(self._closing):
                 closing.push_async_callback(close)
 
@@ -209,7 +204,7 @@ class Run:
         self._engine.forget_failures()
 
     def _count_what_is_done(self) -> None:
-        journal, progress = self._opened.journal, self.progress
+        journal, progress = self.opened.journal, self.progress
         owed, again = 0, set[Key]()
         for shard in self.shards:
             for example_id in shard.owed:

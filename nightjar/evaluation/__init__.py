@@ -2,8 +2,8 @@
 
 from nightjar.engine import Run, Shard
 from nightjar.evaluation.direct import evaluate
-from nightjar.evaluation.loading import LATEST, load_env
+from nightjar.evaluation.loading import load_env
 from nightjar.evaluation.outcome import Outcome
 from nightjar.evaluation.publishing import check_warehouse, publish
 
-__all__ = ["LATEST", "Outcome", "Run", "Shard", "check_warehouse", "evaluate", "load_env", "publish"]
+__all__ = ["Outcome", "Run", "Shard", "check_warehouse", "evaluate", "load_env", "publish"]
