@@ -446,6 +446,30 @@ class TestFiles:
         snapshot.write_text("no database")
         assert contents(warehouse) == before
 
+    def test_a_snapshot_that_is_damaged_or_of_another_nightjar_is_made_anew(
+        self, warehouse, run_dir, tmp_path, run_writer
+    ):
+        snapshot = warehouse.folder / "nightjar.duckdb"
+
+        def damage():
+            snapshot.write_text("no database")
+
+        def age():
+            with duckdb.connect(str(snapshot)) as connection:
+                connection.execute("CREATE SCHEMA segments")
+                connection.execute("CREATE MACRO segments.views_version() AS 'another'")
+
+        for number, change in enumerate((damage, age)):
+            warehouse.publish(run_writer.write(tmp_path / str(number), run_id=f"run-{number}"))
+            snapshot.unlink()
+            change()
+            warehouse.publish(run_dir)
+            run_writer.write(run_dir, run_id=f"again-{number}")
+            with duckdb.connect(str(snapshot), read_only=True) as connection:
+                runs = one(warehouse, "SELECT count(*) FROM runs")
+                assert connection.execute("SELECT count(*) FROM runs").fetchone() == runs
+                assert connection.execute("SELECT count(*) FROM leaderboard").fetchone() > (0,)
+
     def test_as_many_segments_of_a_size_as_are_packed_become_one(self, warehouse, tmp_path, run_writer, fan_in):
         for number in range(fan_in):
             warehouse.publish(run_writer.write(tmp_path / str(number), run_id=f"run-{number:02}"))

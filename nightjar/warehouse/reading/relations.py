@@ -6,6 +6,7 @@ these five, whether they are views over Parquet files, as here, or tables of a s
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import resources
@@ -65,6 +66,12 @@ def tables_script() -> str:
 def views_script() -> str:
     """Returns the statements that make the views."""
     return (resources.files(__package__) / "views.sql").read_text("utf-8")
+
+
+@cache
+def views_version() -> str:
+    """Returns what tells the views apart from those of another Nightjar."""
+    return hashlib.sha256(f"{tables_script()}{views_script()}".encode()).hexdigest()
 
 
 def _scan(kind: str, source: Source, file_of: FileOf) -> str:
