@@ -4,8 +4,24 @@
 ``__init__.pyi`` and load on first use, so that importing the package costs nothing.
 """
 
+from functools import cache
+from typing import Any
+
 import lazy_loader
 
 __version__ = "0.1.0"
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+@cache
+def _names() -> tuple[Any, Any, list[str]]:
+    """Reads ``__init__.pyi``, which most commands never need."""
+    return lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> Any:
+    load, _, names = _names()
+    return names if name == "__all__" else load(name)
+
+
+def __dir__() -> Any:
+    return _names()[1]()
