@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+DEVELOPMENT = --constraint constraints.txt --editable '.[dev]'
 ORIGINAL := .venv-verifiers
 # A file of tests runs in one process, files on all cores; at most 8 at a time, so that time limits hold.
 PYTEST = $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
@@ -22,7 +24,9 @@ setup: $(READY) ## make .venv and install Nightjar with its development tools
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else "Nightjar needs Python 3.11 or newer, found %d.%d: run make PYTHON=python3.12" % v[:2])'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable '.[dev]'
+	$(PIP) --no-compile --constraint constraints.txt uv
+	@# uv takes 20 s where pip takes two minutes; pip may reach an index that uv does not know of
+	$(BIN)/uv pip install --quiet --python $(BIN)/python $(DEVELOPMENT) || $(PIP) --no-compile $(DEVELOPMENT)
 	@touch $@
 
 demo: $(READY) ## run the main job on a local model server: no key, no network
