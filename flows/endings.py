@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from prefect import State, get_run_logger
-from prefect.states import Completed, Failed
+from prefect.states import Cancelled, Completed, Failed
 
 from nightjar.errors import RunError
 from nightjar.evaluation import Outcome
@@ -13,14 +13,17 @@ def final_state(outcome: Outcome) -> State[Outcome]:
     """Returns the state of a flow run whose run has ended; why it failed is in its message, and in its log.
 
     Raises:
-        BaseException: what stopped the run, where that is a cancellation or a bug.
+        BaseException: what stopped the run, where that is a bug.
     """
     if outcome.error is not None and not isinstance(outcome.error, RunError):
         raise outcome.error
+    message = "\n".join(outcome.reasons)
     if outcome.is_complete:
         summary = outcome.summary
         said = f"Run {outcome.run_id}: {summary.scored} of {summary.rollouts} rollouts scored"
         return Completed(message=f"{said}, average reward {summary.avg_reward}", data=outcome)
+    if outcome.status == "cancelled":
+        return Cancelled(message=message, data=outcome)
     for reason in outcome.reasons:
         get_run_logger().error(reason)
-    return Failed(message="\n".join(outcome.reasons), data=outcome)
+    return Failed(message=message, data=outcome, name="TimedOut" if outcome.status == "timed_out" else "Failed")

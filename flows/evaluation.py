@@ -21,7 +21,7 @@ from flows.run_log import nightjar_log_in_run_log
 from nightjar import __version__
 from nightjar.config import RunConfig, takes_fields
 from nightjar.errors import WarehouseError
-from nightjar.evaluation import Outcome, check_warehouse
+from nightjar.evaluation import Outcome, check_warehouse, stopped_by_signals
 from nightjar.warehouse import Warehouse, resolve_warehouse
 from tasks import evaluation as tasks
 
@@ -39,7 +39,7 @@ async def evaluate(config: RunConfig, resume: str = "", output_dir: str = "", wa
 
     Returns:
         Completed, with how the run ended; Failed where rollouts are missing, which is what Retry does then, or where
-        the results are not in the warehouse.
+        the results are not in the warehouse; Cancelled, or TimedOut, where it was stopped.
 
     Raises:
         WarehouseError: the warehouse cannot be written; nothing was asked of the model.
@@ -51,16 +51,14 @@ async def evaluate(config: RunConfig, resume: str = "", output_dir: str = "", wa
     with tags(*await tag_flow_run(config)):
         run = await tasks.load_env(config, Path(output_dir) if output_dir else None, resume or None, str(flow_run.id))
         key = artifact_key(config)
-        async with run, progress_artifact(run, key):
+        async with stopped_by_signals(), run, progress_artifact(run, key):
             async with run.stages() as stages:
-                for shard in run.shards:
-                    await run.turn(shard)
+                async for shard in run.in_turn():
                     stages.create_task(tasks.generate(run, shard))
                     if run.is_interleaved:
                         stages.create_task(tasks.score(run, shard))
                 if not run.is_interleaved:
-                    await run.all_generated()
-                    for shard in run.shards:
+                    async for shard in run.all_generated():
                         stages.create_task(tasks.score(run, shard))
             await tasks.aggregate(run)
             try:

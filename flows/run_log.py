@@ -9,8 +9,17 @@ from prefect.logging.handlers import APILogHandler
 
 def nightjar_log_in_run_log() -> None:
     """Sends what Nightjar logs, from INFO on, to Prefect's API too; once a process."""
+    for name in ("prefect.flow_runs", "prefect.task_runs"):
+        logging.getLogger(name).addFilter(_cancelled_is_no_error)
     logger = logging.getLogger("nightjar")
     if not any(isinstance(handler, APILogHandler) for handler in logger.handlers):
         logger.addHandler(APILogHandler(logging.INFO))
     if logger.getEffectiveLevel() > logging.INFO:
         logger.setLevel(logging.INFO)
+
+
+def _cancelled_is_no_error(record: logging.LogRecord) -> bool:
+    """Lowers to INFO what Prefect says of every end but Completed; somebody wanted this one."""
+    if record.levelno == logging.ERROR and record.getMessage().startswith("Finished in state Cancelled"):
+        record.levelno, record.levelname = logging.INFO, "INFO"
+    return True

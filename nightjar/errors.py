@@ -25,6 +25,8 @@
     │   └── DatasetError              a dataset is missing or broken
     ├── RunError                      a run cannot start or go on
     │   ├── RunAbortedError           every request fails in the same permanent way
+    │   ├── RunCancelledError         somebody stopped it
+    │   ├── RunTimedOutError          it took longer than it may
     │   ├── RunLockedError            another process writes this run directory
     │   ├── RunDirectoryError         a run directory is missing, unwritable or damaged
     │   └── ResumeMismatchError       the run on disk is not the run that was asked for
@@ -182,6 +184,14 @@ class RunAbortedError(RunError):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class RunCancelledError(RunError):
+    """Somebody stopped the run: what is finished is kept."""
+
+
+class RunTimedOutError(RunError):
+    """The run took longer than it may: what is finished is kept."""
 
 
 class RunLockedError(RunError):

@@ -16,11 +16,12 @@ from prefect.artifacts import acreate_markdown_artifact, acreate_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import TaskRun
 from prefect.context import TaskRunContext
+from prefect.states import Cancelled
 
 from nightjar import evaluation
 from nightjar.config import RunConfig
 from nightjar.engine import classify
-from nightjar.errors import RunAbortedError, WarehouseError
+from nightjar.errors import RunAbortedError, RunCancelledError, WarehouseError
 from nightjar.evaluation import Run, Shard
 from nightjar.runs import Summary, new_run_id
 from nightjar.warehouse import Warehouse
@@ -79,8 +80,11 @@ async def load_env(config: RunConfig, output_dir: Path | None, resume: str | Non
     persist_result=True,
     result_serializer="json",
 )
-async def _generate(run: Run, shard: Shard) -> int:
-    return await run.generate(shard)
+async def _generate(run: Run, shard: Shard) -> int | State[int]:
+    try:
+        return await run.generate(shard)
+    except RunCancelledError as stopped:
+        return Cancelled(message=str(stopped))
 
 
 @task(
@@ -90,18 +94,28 @@ async def _generate(run: Run, shard: Shard) -> int:
     persist_result=True,
     result_serializer="json",
 )
-async def _score(run: Run, shard: Shard) -> int:
-    return await run.score(shard)
+async def _score(run: Run, shard: Shard) -> int | State[int]:
+    try:
+        return await run.score(shard)
+    except RunCancelledError as stopped:
+        return Cancelled(message=str(stopped))
 
 
-async def generate(run: Run, shard: Shard) -> int:
+async def generate(run: Run, shard: Shard) -> None:
     """Generates the rollouts that a shard owes; after an outage of the endpoint, those that are still owed."""
-    return await _generate.with_options(refresh_cache=bool(shard.owed))(run, shard)
+    await _stage(_generate, run, shard)
 
 
-async def score(run: Run, shard: Shard) -> int:
+async def score(run: Run, shard: Shard) -> None:
     """Scores a shard's groups as they are generated."""
-    return await _score.with_options(refresh_cache=bool(shard.owed))(run, shard)
+    await _stage(_score, run, shard)
+
+
+async def _stage(stage: Task[..., Any], run: Run, shard: Shard) -> None:
+    """Runs a stage as a task run; where it fails for good, the run is stopped."""
+    state = await stage.with_options(refresh_cache=bool(shard.owed))(run, shard, return_state=True)
+    if state.is_failed():
+        run.stop(await state.aresult(raise_on_failure=False))
 
 
 @task(task_run_name="aggregate {run.metadata.env_id}", cache_policy=NO_CACHE, persist_result=False)

@@ -72,6 +72,8 @@ class RunConfig(BaseModel):
     """Seconds that a request may take."""
     scoring_timeout: MayChange[float | None] = Field(None, gt=0)
     """Seconds that scoring a rollout may take (default: what its rubric says, 600)."""
+    timeout_minutes: MayChange[float | None] = Field(None, gt=0)
+    """Minutes that the run may take; what is finished then is kept and published (default: no limit)."""
     interleave_scoring: MayChange[bool] = True
     """Score each group as soon as it is generated, not after all is generated."""
     independent_scoring: MayChange[bool] = False

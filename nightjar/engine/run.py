@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,10 +17,13 @@ from nightjar.engine.engine import Engine, Group, GroupQueue
 from nightjar.engine.plan import Plan, Shard
 from nightjar.engine.progress import Progress
 from nightjar.engine.tasks import seldom_collected, task_group
+from nightjar.errors import RunCancelledError, RunTimedOutError
 from nightjar.rollout.records import Key
 from nightjar.runs import OpenRun, RunDirectory, RunMetadata
 
 logger = logging.getLogger(__name__)
+
+_GRACE_SECONDS = 2.0
 
 _under_way: list[Run] = []
 
@@ -40,6 +43,7 @@ class Run:
         example_ids: its examples, in the order in which they are taken.
         max_shards: how many blocks they are cut into at the most.
         is_interleaved: groups are scored as they are generated.
+        time_limit_seconds: how long its stages may take; None for no limit.
         closing: called at the end, in turn: what else the run holds open.
 
     Attributes:
@@ -56,12 +60,16 @@ class Run:
         *,
         max_shards: int = 1,
         is_interleaved: bool = True,
+        time_limit_seconds: float | None = None,
         closing: Sequence[Callable[[], Awaitable[Any]]] = (),
     ) -> None:
         self.opened = opened
         self._engine = engine
         self._plan = plan
+        self._time_limit_seconds = time_limit_seconds
         self._closing = closing
+        self._stages: asyncio.Task[Any] | None = None
+        self._working: set[asyncio.Task[None]] = set()
         self.is_interleaved = is_interleaved
         self.shards = plan.shards(opened.journal, example_ids, max_shards)
         self._queues: dict[int, GroupQueue] = {shard.number: asyncio.Queue() for shard in self.shards}
@@ -104,12 +112,42 @@ class Run:
 
         What is finished can be added up and published afterwards all the same.
         """
-        try:
-            with seldom_collected():
-                async with task_group() as stages:
-                    yield stages
-        except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - whoever started them looks at it
-            self.opened.error = error
+        self._stages = asyncio.current_task()
+        with self._time_limit():
+            try:
+                with seldom_collected():
+                    async with task_group() as stages:
+                        yield stages
+            except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - whoever started them looks at it
+                if self.error is None:
+                    self.opened.error = error
+                elif isinstance(error, asyncio.CancelledError) and self._stages is not None:
+                    self._stages.uncancel()
+        self._stages = None
+
+    def stop(self, error: BaseException) -> None:
+        """Ends what is under way, and lets nothing begin any more; what is finished stays.
+
+        A stage that has not ended 2 s later is cancelled. Once the stages have ended, there is nothing to stop.
+
+        Args:
+            error: why; the first reason stands.
+        """
+        if self.error is not None or self._stages is None:
+            return
+        self.opened.error = error
+        for event in (*self._started.values(), *self._generated.values()):
+            event.set()
+        for work in self._working:
+            work.cancel()
+        asyncio.get_running_loop().call_later(_GRACE_SECONDS, self._cancel, self._stages)
+
+    async def in_turn(self) -> AsyncIterator[Shard]:
+        """Yields each shard when its first rollout may start, until the run is stopped."""
+        for shard in self.shards:
+            await self.turn(shard)
+            if self.error is None:
+                yield shard
 
     async def turn(self, shard: Shard) -> None:
         """Waits until the first rollout of a shard may start: all of the shards before it have started theirs."""
@@ -128,6 +166,7 @@ class Run:
 
         Raises:
             RunAbortedError: the endpoint refuses everything.
+            RunCancelledError: the run is stopped.
             RunDirectoryError: the disk is full or broken.
         """
         if not shard.owed:
@@ -136,23 +175,29 @@ class Run:
         if self._tries[shard.number] > 1:
             await self._settle(shard)
         await self.turn(shard)
-        await self._engine.generate(self._owed(shard), self._queues[shard.number])
+        await self._work(self._engine.generate(self._owed(shard), self._queues[shard.number]))
         self._generated[shard.number].set()
         logger.info("Generated %s", shard.label)
         return len(shard.owed)
 
-    async def all_generated(self) -> None:
-        """Waits until every shard is generated."""
+    async def all_generated(self) -> AsyncIterator[Shard]:
+        """Yields the shards when all are generated; none where the run is stopped."""
         for shard in self.shards:
             await self._generated[shard.number].wait()
+        for shard in self.shards:
+            if self.error is None:
+                yield shard
 
     async def score(self, shard: Shard) -> int:
         """Scores and records a shard's groups as they come.
 
         Returns:
             How many groups there were.
+
+        Raises:
+            RunCancelledError: the run is stopped.
         """
-        await self._engine.score(self._queues[shard.number])
+        await self._work(self._engine.score(self._queues[shard.number]))
         logger.info("Scored %s", shard.label)
         return len(shard.owed)
 
@@ -163,6 +208,44 @@ class Run:
             RunDirectoryError: ``metadata.json`` cannot be written.
         """
         return self.opened.finish()
+
+    async def _work(self, work: Coroutine[Any, Any, None]) -> None:
+        """Does the work of a stage, which ``stop`` ends."""
+        if self.error is not None:
+            work.close()
+            raise self._stopped()
+        task = asyncio.ensure_future(work)
+        self._working.add(task)
+        try:
+            await task
+        except asyncio.CancelledError:
+            outer = asyncio.current_task()
+            if self.error is None or (outer is not None and outer.cancelling()):
+                raise
+            raise self._stopped() from None
+        finally:
+            self._working.discard(task)
+
+    def _stopped(self) -> RunCancelledError:
+        return RunCancelledError(f"The run was stopped: {self.error}")
+
+    @contextmanager
+    def _time_limit(self) -> Iterator[None]:
+        seconds = self._time_limit_seconds
+        if seconds is None:
+            yield
+            return
+        error = RunTimedOutError(f"Stopped after {seconds / 60:g} minutes (timeout_minutes)")
+        timer = asyncio.get_running_loop().call_later(seconds, self.stop, error)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _cancel(self, stages: asyncio.Task[Any]) -> None:
+        """Cancels the stages that were stopped and have not ended."""
+        if self._stages is stages:
+            stages.cancel()
 
     def _owed(self, shard: Shard) -> Iterator[Group]:
         """Yields the groups that a shard owes; when the last has been taken, it is the next shard's turn."""

@@ -38,14 +38,12 @@ async def evaluate(
     unpublished: WarehouseError | None = None
     async with load_env(config, output_dir=output_dir, resume=resume) as run:
         async with run.stages() as stages:
-            for shard in run.shards:
-                await run.turn(shard)
+            async for shard in run.in_turn():
                 stages.create_task(run.generate(shard))
                 if run.is_interleaved:
                     stages.create_task(run.score(shard))
             if not run.is_interleaved:
-                await run.all_generated()
-                for shard in run.shards:
+                async for shard in run.all_generated():
                     stages.create_task(run.score(shard))
         run.aggregate()
         try:

@@ -77,6 +77,7 @@ def load_env(
         list(selection.hashes),
         max_shards=config.max_shards,
         is_interleaved=config.interleave_scoring,
+        time_limit_seconds=None if config.timeout_minutes is None else 60 * config.timeout_minutes,
         closing=[partial(tear_down, env), client.close],
     )
     logger.info(

@@ -41,7 +41,7 @@ class Outcome:
 
     @property
     def status(self) -> str:
-        """``completed``, ``incomplete``, ``failed`` or ``cancelled``."""
+        """``completed``, ``incomplete``, ``failed``, ``cancelled`` or ``timed_out``."""
         return self.metadata.status
 
     @property

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, Self, TypeAlias
 
+from nightjar.errors import RunCancelledError, RunTimedOutError
 from nightjar.runs.summary import Summary
 
-Status: TypeAlias = Literal["running", "completed", "incomplete", "failed", "cancelled"]
+Status: TypeAlias = Literal["running", "completed", "incomplete", "failed", "cancelled", "timed_out"]
 
 
 def _now() -> datetime:
@@ -24,7 +25,7 @@ class RunMetadata:
     Attributes:
         run_id: its id.
         status: ``completed``: all that is tolerated to be missing, or less, is missing; ``incomplete``: more;
-            ``failed``: an error stopped it; ``cancelled``: somebody did.
+            ``failed``: an error stopped it; ``cancelled``: somebody did; ``timed_out``: its time was over.
         env_id, env_args, extra_env_kwargs, env_version: its environment; the version is None where that is no package.
         model, base_url: its endpoint; the URL is None where the client has none, the model where an import names none.
         num_examples: how many examples it takes.
@@ -117,8 +118,10 @@ def _written(moment: datetime | None) -> str | None:
 
 def final_status(summary: Summary, error: BaseException | None = None, tolerated_failures: float = 0.0) -> Status:
     """Returns how a run that has ended stands; arguments as for ``RunMetadata.ended``."""
-    if isinstance(error, asyncio.CancelledError):
+    if isinstance(error, asyncio.CancelledError | RunCancelledError):
         return "cancelled"
+    if isinstance(error, RunTimedOutError):
+        return "timed_out"
     if error is not None:
         return "failed"
     missing = summary.rollouts - summary.scored

@@ -9,7 +9,7 @@ from nightjar.data import fingerprint
 from nightjar.engine import Engine, EngineOptions, RetryPolicy, Run, runs_under_way
 from nightjar.envs import EnvironmentRollouts, SingleTurnEnv
 from nightjar.envs.rollouts import plan_groups
-from nightjar.errors import RunAbortedError
+from nightjar.errors import RunAbortedError, RunCancelledError, RunTimedOutError
 from nightjar.rubrics import Rubric
 from nightjar.runs import OpenRun, RunDirectory, RunMetadata
 from nightjar.testing import Faults, FixedAnswer, ModelServer
@@ -23,7 +23,9 @@ def right(answer):
 def open_run(tmp_path):
     """Opens a run of 2+2 against a server, on disk, in shards of one example."""
 
-    def make(url, examples=3, *, max_generating=32, is_interleaved=True, tolerated_failures=0.0):
+    def make(
+        url, examples=3, *, max_generating=32, is_interleaved=True, tolerated_failures=0.0, time_limit_seconds=None
+    ):
         env = SingleTurnEnv(
             dataset=[{"question": f"{number}: 2+2?", "answer": "4"} for number in range(examples)],
             rubric=Rubric(funcs=[right]), env_id="sums",
@@ -49,7 +51,7 @@ def open_run(tmp_path):
         plan = plan_groups(env, 1, is_independent=False)
         return Run(
             opened, engine, plan, list(hashes), max_shards=examples, is_interleaved=is_interleaved,
-            closing=[client.close],
+            time_limit_seconds=time_limit_seconds, closing=[client.close],
         )  # fmt: skip
 
     return make
@@ -57,14 +59,12 @@ def open_run(tmp_path):
 
 async def carry_out(run):
     async with run.stages() as stages:
-        for shard in run.shards:
-            await run.turn(shard)
+        async for shard in run.in_turn():
             stages.create_task(run.generate(shard))
             if run.is_interleaved:
                 stages.create_task(run.score(shard))
         if not run.is_interleaved:
-            await run.all_generated()
-            for shard in run.shards:
+            async for shard in run.all_generated():
                 stages.create_task(run.score(shard))
     return run.aggregate()
 
@@ -166,6 +166,39 @@ class TestTheEnd:
             async with run.stages():
                 raise asyncio.CancelledError
             assert run.aggregate().status == "cancelled"
+
+    @pytest.mark.parametrize("is_interleaved", [True, False])
+    async def test_a_run_that_is_stopped_ends_soon_and_keeps_what_is_finished(self, open_run, is_interleaved):
+        with ModelServer(FixedAnswer("4"), faults=Faults(latency_ms=600_000)) as server:
+            async with open_run(server.base_url, is_interleaved=is_interleaved) as run:
+                ending = asyncio.ensure_future(carry_out(run))
+                while server.stats().in_flight < 3:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                run.stop(RunCancelledError("enough"))
+                run.stop(RunTimedOutError("the first reason stands"))
+                metadata = await asyncio.wait_for(ending, 5)
+            assert (metadata.status, metadata.summary.scored, str(run.error)) == ("cancelled", 0, "enough")
+
+    async def test_what_does_not_end_by_itself_is_cancelled(self, open_run, server):
+        async with open_run(server.base_url) as run:
+            async with run.stages() as stages:
+                stages.create_task(asyncio.sleep(60))
+                run.stop(RunCancelledError("enough"))
+            assert run.aggregate().status == "cancelled"
+            task = asyncio.current_task()
+            assert task.cancelling() == 0
+
+    async def test_its_time_is_over(self, open_run):
+        with ModelServer(FixedAnswer("4"), faults=Faults(latency_ms=600_000)) as server:
+            async with open_run(server.base_url, time_limit_seconds=0.2) as run:
+                metadata = await asyncio.wait_for(carry_out(run), 5)
+        assert (metadata.status, str(run.error)) == ("timed_out", "Stopped after 0.00333333 minutes (timeout_minutes)")
+
+    async def test_when_its_stages_have_ended_there_is_nothing_to_stop(self, open_run, server):
+        async with open_run(server.base_url) as run:
+            await carry_out(run)
+            run.stop(RunCancelledError("too late"))
+            assert run.error is None
 
     @pytest.mark.parametrize(("tolerated", "status"), [(0.0, "incomplete"), (0.34, "completed")])
     async def test_what_is_tolerated_to_be_missing(self, open_run, server, tolerated, status):

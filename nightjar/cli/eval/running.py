@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -16,9 +14,8 @@ from nightjar.calling import leave_threads_behind
 from nightjar.cli.eval.display import RunDisplay, show_outcome
 from nightjar.cli.eval.process_memory import limit_memory
 from nightjar.config import RunConfig
-from nightjar.engine import runs_under_way
 from nightjar.errors import RunError
-from nightjar.evaluation import Outcome, check_warehouse, evaluate
+from nightjar.evaluation import Outcome, check_warehouse, evaluate, stopped_by_signals
 from nightjar.hosting.flow_runs import evaluate_as_flow
 from nightjar.hosting.server import find_prefect_api
 from nightjar.runs import RunDirectory
@@ -64,11 +61,12 @@ async def _run_as_flow(
 
 def _watched(evaluation: Callable[[], Awaitable[Outcome]]) -> Outcome:
     async def body() -> Outcome:
-        with RunDisplay(), _interruptible():
-            try:
-                return await evaluation()
-            finally:
-                leave_threads_behind()
+        with RunDisplay():
+            async with stopped_by_signals():
+                try:
+                    return await evaluation()
+                finally:
+                    leave_threads_behind()
 
     try:
         return asyncio.run(body())
@@ -77,42 +75,13 @@ def _watched(evaluation: Callable[[], Awaitable[Outcome]]) -> Outcome:
         raise typer.Exit(130) from None
 
 
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Lets Ctrl-C, SIGTERM and a terminal that is closed cancel an open run, and end all else.
-
-    A run that is cancelled so is aggregated and published.
-    """
-    task, loop = asyncio.current_task(), asyncio.get_running_loop()
-    assert task is not None, "a coroutine that runs is a task"
-
-    def interrupt(_number: int, _frame: object) -> None:
-        if not runs_under_way() or task.cancelling():
-            raise KeyboardInterrupt
-        task.cancel()
-        loop.call_soon_threadsafe(lambda: None)  # wakes the loop
-
-    before = {number: signal.getsignal(number) for number in _ENDING}
-    before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
-    for number in before:
-        signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def finish(outcome: Outcome, as_json: bool) -> None:
     """Shows how a run ended, and leaves the process with its exit code: 0 when all is scored and published."""
     if as_json:
         typer.echo(json.dumps({**RunDirectory(outcome.path).read_metadata(), "path": str(outcome.path)}, indent=2))
     else:
         show_outcome(outcome)
-    if isinstance(outcome.error, RunError):
+    if isinstance(outcome.error, RunError) and outcome.status != "cancelled":
         typer.echo(f"Error: {outcome.error}", err=True)
     elif (first := next(iter(outcome.summary.error_examples.values()), None)) is not None:
         failed = f"{outcome.summary.failed} of {outcome.summary.rollouts} rollouts failed"

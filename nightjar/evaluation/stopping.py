@@ -1,0 +1,48 @@
+"""Ctrl-C, SIGTERM and a terminal that is closed stop the runs of a process, which are added up and published then."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from types import FrameType
+
+from nightjar.engine import runs_under_way
+from nightjar.errors import RunCancelledError
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@asynccontextmanager
+async def stopped_by_signals() -> AsyncIterator[None]:
+    """Lets the first signal stop the runs under way, and the second one, or one while there is no run, end all else.
+
+    The second is a ``KeyboardInterrupt``. Signals that the process was started to ignore stay ignored; in another
+    thread than the main one nothing changes.
+    """
+    loop, has_stopped = asyncio.get_running_loop(), False
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        nonlocal has_stopped
+        if has_stopped or not runs_under_way():
+            raise KeyboardInterrupt
+        has_stopped = True
+        loop.call_soon_threadsafe(_stop_all, signal.Signals(number).name)
+
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    changed = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    with suppress(ValueError):  # not the main thread
+        for number in changed:
+            signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        with suppress(ValueError):
+            for number in changed:
+                signal.signal(number, before[number])
+
+
+def _stop_all(name: str) -> None:
+    for run in runs_under_way():
+        run.stop(RunCancelledError(f"Cancelled by {name}"))
