@@ -4,13 +4,12 @@ The same with publishers that are killed with -9 at random moments.
 """
 
 import json
-import os
 import random
-import subprocess
-import sys
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -36,6 +35,7 @@ for run_dir in sorted(Path(sys.argv[2]).iterdir()):
 
 READER = """
 import sys
+import time
 from nightjar.warehouse import Warehouse
 warehouse, done, rollouts_each = Warehouse(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 counts = '''
@@ -55,6 +55,7 @@ while seen < done:
     assert rollouts == attempts == prompts == rollouts_each * runs, (runs, rollouts, attempts, prompts)
     assert runs >= seen, f"{seen - runs} runs are gone"
     seen, asked = runs, asked + 1
+    time.sleep(0.05)
 print(asked)
 """
 
@@ -71,16 +72,6 @@ while not Path(sys.argv[2]).exists():
     write_snapshot(folder)
 print(packed)
 """
-
-
-def start(script, *arguments):
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", script, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 def finish(process):
@@ -116,13 +107,15 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def processes():
-    """Processes of a test, which end with it."""
-    started = []
-    yield started
-    for process in started:
-        process.kill()
-        process.communicate()
+def start(fork):
+    """Starts a script in a process of its own, which ends with the test."""
+    with ExitStack() as started:
+
+        def start(script, *arguments):
+            strict = f"import warnings; warnings.simplefilter('error'){script}"
+            return started.enter_context(fork.python(strict, *arguments, stdout=PIPE, stderr=PIPE))
+
+        yield start
 
 
 def check(folder, runs):
@@ -143,12 +136,11 @@ def hidden(folder):
     return [path.name for path in folder.rglob(".*")]
 
 
-def test_eight_publish_while_four_query(folder, run_dirs, processes):
+def test_eight_publish_while_four_query(folder, run_dirs, start):
     runs = PUBLISHERS * RUNS_EACH
     started = time.monotonic()
     publishers = [start(PUBLISHER, folder, own, ROLLOUTS) for own in run_dirs(PUBLISHERS, RUNS_EACH)]
     readers = [start(READER, folder, runs, ROLLOUTS) for _ in range(READERS)]
-    processes += [*publishers, *readers]
     for process in publishers:
         assert len(finish(process).split()) == RUNS_EACH
     asked = [int(finish(process)) for process in readers]
@@ -160,14 +152,13 @@ def test_eight_publish_while_four_query(folder, run_dirs, processes):
     assert hidden(folder) == []
 
 
-def test_readers_whose_segments_vanish_go_on(folder, run_dirs, processes, tmp_path):
+def test_readers_whose_segments_vanish_go_on(folder, run_dirs, start, tmp_path):
     """A process packs all the time, and removes at once what it packed."""
     publishers, runs_each = 2, 20
     done = tmp_path / "done"
     packer = start(PACKER, folder, done)
     readers = [start(READER, folder, publishers * runs_each, ROLLOUTS) for _ in range(2)]
     writers = [start(PUBLISHER, folder, own, ROLLOUTS) for own in run_dirs(publishers, runs_each)]
-    processes += [packer, *readers, *writers]
     for process in writers:
         finish(process)
     asked = [int(finish(process)) for process in readers]
@@ -179,21 +170,19 @@ def test_readers_whose_segments_vanish_go_on(folder, run_dirs, processes, tmp_pa
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_publishers_are_killed_at_random_moments(folder, run_dirs, processes, seed):
+def test_publishers_are_killed_at_random_moments(folder, run_dirs, start, seed):
     """Some ten kills in as many seconds; whoever is killed begins anew and publishes all of its runs again."""
     moments = random.Random(seed)
     publishers, runs_each = 4, 12
     own = run_dirs(publishers, runs_each)
     reader = start(READER, folder, publishers * runs_each, ROLLOUTS)
     running = {number: start(PUBLISHER, folder, own[number], ROLLOUTS) for number in range(publishers)}
-    processes += [reader, *running.values()]
     for _ in range(10):
         time.sleep(moments.uniform(0.05, 1.0))
         number = moments.randrange(publishers)
         running[number].kill()
         running[number].communicate()
         running[number] = start(PUBLISHER, folder, own[number], ROLLOUTS)
-        processes.append(running[number])
     for process in running.values():
         assert len(finish(process).split()) == runs_each
     finish(reader)
