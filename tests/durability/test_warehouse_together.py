@@ -18,7 +18,7 @@ from nightjar.warehouse.doctor import diagnose
 from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.writing.packing import RETIRED_FOR
 
-PUBLISHERS, RUNS_EACH, READERS = 8, 20, 4
+PUBLISHERS, RUNS_EACH, READERS = 8, 10, 4
 EXAMPLES = 5
 ROLLOUTS = 2 * EXAMPLES
 PATIENCE_SECONDS = 240
@@ -61,6 +61,7 @@ print(asked)
 
 PACKER = """
 import sys
+import time
 from pathlib import Path
 from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.writing.packing import pack_everything
@@ -70,6 +71,7 @@ packed = 0
 while not Path(sys.argv[2]).exists():
     packed += pack_everything(folder)
     write_snapshot(folder)
+    time.sleep(0.02)
 print(packed)
 """
 
@@ -154,7 +156,7 @@ def test_eight_publish_while_four_query(folder, run_dirs, start):
 
 def test_readers_whose_segments_vanish_go_on(folder, run_dirs, start, tmp_path):
     """A process packs all the time, and removes at once what it packed."""
-    publishers, runs_each = 2, 20
+    publishers, runs_each = 2, 12
     done = tmp_path / "done"
     packer = start(PACKER, folder, done)
     readers = [start(READER, folder, publishers * runs_each, ROLLOUTS) for _ in range(2)]
@@ -171,14 +173,14 @@ def test_readers_whose_segments_vanish_go_on(folder, run_dirs, start, tmp_path):
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_publishers_are_killed_at_random_moments(folder, run_dirs, start, seed):
-    """Some ten kills in as many seconds; whoever is killed begins anew and publishes all of its runs again."""
+    """Ten kills in some seconds; whoever is killed begins anew and publishes all of its runs again."""
     moments = random.Random(seed)
     publishers, runs_each = 4, 12
     own = run_dirs(publishers, runs_each)
     reader = start(READER, folder, publishers * runs_each, ROLLOUTS)
     running = {number: start(PUBLISHER, folder, own[number], ROLLOUTS) for number in range(publishers)}
     for _ in range(10):
-        time.sleep(moments.uniform(0.05, 1.0))
+        time.sleep(moments.uniform(0.05, 0.6))
         number = moments.randrange(publishers)
         running[number].kill()
         running[number].communicate()
@@ -206,7 +208,7 @@ def test_threads_that_share_a_warehouse_see_whole_runs(folder, run_dirs, monkeyp
             warehouse.publish(run_dir)
 
     def read():
-        while not done.is_set():
+        while not done.wait(0.02):
             counts = "SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM attempts), count(*) FROM rollouts"
             [(runs, attempts, rollouts)] = warehouse.query(counts).rows
             if not attempts == rollouts == ROLLOUTS * runs:
@@ -225,17 +227,18 @@ def test_threads_that_share_a_warehouse_see_whole_runs(folder, run_dirs, monkeyp
     check(folder, 16)
 
 
-def test_a_retired_segment_stays_for_those_who_read_it(folder, run_dirs):
+def test_a_retired_segment_stays_for_those_who_read_it(folder, run_dirs, monkeypatch):
     """A connection of one's own goes on for an hour, whatever is packed."""
-    [own] = run_dirs(1, 20)
+    monkeypatch.setattr("nightjar.warehouse.writing.packing.FAN_IN", 4)
+    [own] = run_dirs(1, 5)
     warehouse = Warehouse(folder)
     published = sorted(own.iterdir())
-    for run_dir in published[:10]:
+    for run_dir in published[:2]:
         warehouse.publish(run_dir)
     with warehouse.connect() as connection:
-        for run_dir in published[10:]:
+        for run_dir in published[2:]:
             warehouse.publish(run_dir)
         packed = [path for path in Path(folder / "segments").iterdir() if path.name.startswith("pack-")]
         assert len(packed) == 1
-        assert connection.execute("SELECT count(*) FROM rollouts").fetchall() == [(10 * ROLLOUTS,)]
+        assert connection.execute("SELECT count(*) FROM rollouts").fetchall() == [(2 * ROLLOUTS,)]
     assert RETIRED_FOR.total_seconds() == 3600
