@@ -19,9 +19,14 @@ PATIENCE_SECONDS = 60
 
 
 class ForkServer:
-    """Starts programs in Python in some milliseconds each; its own process starts with the first of them."""
+    """Starts programs in Python in some milliseconds each; its own process starts with the first of them.
 
-    def __init__(self):
+    Args:
+        python: the interpreter.
+    """
+
+    def __init__(self, python=sys.executable):
+        self._python = python
         self._process, self._connection, self._lock = None, None, threading.Lock()
 
     def nightjar(self, *arguments, **options):
@@ -61,7 +66,7 @@ class ForkServer:
         with its:
             settings = {name: os.environ[name] for name in os.environ if not name.startswith(("NIGHTJAR_", "PREFECT_"))}
             self._process = subprocess.Popen(
-                [sys.executable, SERVER, str(its.fileno())], env=settings, pass_fds=[its.fileno()], stdin=DEVNULL,
+                [self._python, SERVER, str(its.fileno())], env=settings, pass_fds=[its.fileno()], stdin=DEVNULL,
                 stdout=DEVNULL, start_new_session=True,
             )  # fmt: skip
         self._connection = own

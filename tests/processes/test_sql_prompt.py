@@ -58,7 +58,8 @@ class Terminal:
 
     @property
     def text(self):
-        return "\n".join(line.rstrip() for line in self.screen.display).rstrip()
+        lines = self.screen.buffer  # only those that were written to: rendering all 200 takes long
+        return "\n".join(self._line(lines[y]) for y in range(max(lines, default=-1) + 1)).rstrip()
 
     def type(self, *keys):
         for key in keys:
@@ -90,6 +91,9 @@ class Terminal:
         os.close(self.file)
         self.process.kill()
         self.process.wait(SECONDS)
+
+    def _line(self, cells):
+        return "".join(cells[x].data for x in range(max(cells, default=-1) + 1)).rstrip()
 
     def _ring(self, *_):
         self.bells += 1
