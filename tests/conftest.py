@@ -17,6 +17,7 @@ from nightjar.messages import Response, ResponseMessage, ToolCall, Usage, UserMe
 from nightjar.rollout.state import new_state
 
 TESTS = Path(__file__).parent
+sys.path.append(str(TESTS / "forking"))
 EXTRAS = {
     "docker": "docker",
     "gymnasium": "gym",
@@ -61,6 +62,16 @@ def what_is_skipped():
     for module, extra in EXTRAS.items():
         if find_spec(module) is None:
             yield f"tests that need {module}", f"Install it: .venv/bin/pip install -e '.[{extra}]'."
+
+
+@pytest.fixture(scope="session")
+def fork():
+    """Starts Nightjar's commands and other programs quickly, in processes of their own; see ``forking/forked.py``."""
+    from forked import ForkServer
+
+    server = ForkServer()
+    yield server
+    server.close()
 
 
 @pytest.fixture

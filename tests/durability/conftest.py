@@ -21,7 +21,6 @@ from nightjar.testing.arithmetic import solve
 from nightjar.warehouse import Warehouse
 
 COMMAND = (sys.executable, "-c", "from nightjar.cli import main; main()")
-FORKING = Path(__file__).with_name("forking.py")
 PATIENCE_SECONDS = 60
 SIGNS_OF_A_BUG = (
     "Traceback",
@@ -48,58 +47,14 @@ class Ended:
         return [line for line in self.stderr.splitlines() if line.startswith("Error: ")]
 
 
-class Forked:
-    """A process that ``forking.py`` has started; what ``subprocess.Popen`` is to others."""
-
-    _server = None
-
-    def __init__(self, command, env, folder, out, err):
-        if Forked._server is None:
-            Forked._server = subprocess.Popen(
-                [sys.executable, FORKING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env, text=True
-            )
-        start = {"arguments": command, "folder": str(folder), "env": env, "out": out.name, "err": err.name}
-        self.pid = self._ask(start=start)
-        self._code = None
-
-    def _ask(self, **request):
-        print(json.dumps(request), file=self._server.stdin, flush=True)
-        return json.loads(self._server.stdout.readline())
-
-    def poll(self):
-        if self._code is None:
-            self._code = self._ask(poll=self.pid)
-        return self._code
-
-    def wait(self, timeout_seconds=None):
-        deadline = time.monotonic() + (timeout_seconds or PATIENCE_SECONDS)
-        while self.poll() is None:
-            if time.monotonic() > deadline:
-                raise subprocess.TimeoutExpired(str(self.pid), timeout_seconds)
-            time.sleep(0.005)
-        return self._code
-
-    def send_signal(self, number):
-        if self.poll() is None:
-            os.kill(self.pid, number)
-
-    def kill(self):
-        self.send_signal(signal.SIGKILL)
-
-    @classmethod
-    def close(cls):
-        if cls._server is not None:
-            cls._server.communicate()
-
-
 class Started:
     """A command that was started, alone in a process group and with its output in files."""
 
-    def __init__(self, command, folder, env, log, *, is_forked=True):
+    def __init__(self, command, folder, env, log, fork=None):
         self._log = log
         with log.with_suffix(".out").open("wb") as out, log.with_suffix(".err").open("wb") as err:
-            if is_forked:
-                self._process = Forked(command, env, folder, out, err)
+            if fork:
+                self._process = fork.nightjar(*command, env=env, cwd=folder, stdout=out, stderr=err)
             else:
                 self._process = subprocess.Popen(
                     [*COMMAND, *command], cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
@@ -212,7 +167,7 @@ class RunFolder:
 class Nightjar:
     """The command ``nightjar``, typed in a folder of its own."""
 
-    def __init__(self, folder, warehouse="outputs/warehouse"):
+    def __init__(self, folder, fork, warehouse="outputs/warehouse"):
         self.folder = folder
         self.warehouse = Warehouse(folder / warehouse)
         inherited = {
@@ -221,6 +176,7 @@ class Nightjar:
             if not name.startswith(("PREFECT_", "NIGHTJAR_")) and not name.endswith("_API_KEY")
         }
         self.env = inherited | {"PREFECT_HOME": str(folder / "prefect"), "COLUMNS": "200", "NO_COLOR": "1"}
+        self._fork = fork
         self._started = []
 
     def start(self, *arguments, **variables):
@@ -232,7 +188,7 @@ class Nightjar:
             self.folder,
             self.env | variables,
             logs / str(len(self._started)),
-            is_forked="PYTHONPATH" not in variables,  # that says what is imported
+            self._fork if "PYTHONPATH" not in variables else None,  # that says what is imported
         )
         self._started.append(started)
         return started
@@ -272,19 +228,13 @@ class Nightjar:
             started.end()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _forking():
-    yield
-    Forked.close()
-
-
 @pytest.fixture(scope="session")
-def nightjar_in():
+def nightjar_in(fork):
     """Gives the command in a folder of one's choice."""
     commands = []
 
     def make(folder, **options):
-        commands.append(Nightjar(folder, **options))
+        commands.append(Nightjar(folder, fork, **options))
         return commands[-1]
 
     yield make
@@ -293,9 +243,9 @@ def nightjar_in():
 
 
 @pytest.fixture
-def nightjar(tmp_path):
+def nightjar(tmp_path, fork):
     """The command in this test's folder."""
-    command = Nightjar(tmp_path)
+    command = Nightjar(tmp_path, fork)
     yield command
     command.close()
 

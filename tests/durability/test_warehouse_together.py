@@ -4,13 +4,12 @@ The same with publishers that are killed with -9 at random moments.
 """
 
 import json
-import os
 import random
-import subprocess
-import sys
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -19,7 +18,7 @@ from nightjar.warehouse.doctor import diagnose
 from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.writing.packing import RETIRED_FOR
 
-PUBLISHERS, RUNS_EACH, READERS = 8, 20, 4
+PUBLISHERS, RUNS_EACH, READERS = 8, 10, 4
 EXAMPLES = 5
 ROLLOUTS = 2 * EXAMPLES
 PATIENCE_SECONDS = 240
@@ -36,6 +35,7 @@ for run_dir in sorted(Path(sys.argv[2]).iterdir()):
 
 READER = """
 import sys
+import time
 from nightjar.warehouse import Warehouse
 warehouse, done, rollouts_each = Warehouse(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 counts = '''
@@ -55,11 +55,13 @@ while seen < done:
     assert rollouts == attempts == prompts == rollouts_each * runs, (runs, rollouts, attempts, prompts)
     assert runs >= seen, f"{seen - runs} runs are gone"
     seen, asked = runs, asked + 1
+    time.sleep(0.05)
 print(asked)
 """
 
 PACKER = """
 import sys
+import time
 from pathlib import Path
 from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.writing.packing import pack_everything
@@ -69,18 +71,9 @@ packed = 0
 while not Path(sys.argv[2]).exists():
     packed += pack_everything(folder)
     write_snapshot(folder)
+    time.sleep(0.02)
 print(packed)
 """
-
-
-def start(script, *arguments):
-    return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", script, *map(str, arguments)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 def finish(process):
@@ -116,13 +109,15 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def processes():
-    """Processes of a test, which end with it."""
-    started = []
-    yield started
-    for process in started:
-        process.kill()
-        process.communicate()
+def start(fork):
+    """Starts a script in a process of its own, which ends with the test."""
+    with ExitStack() as started:
+
+        def start(script, *arguments):
+            strict = f"import warnings; warnings.simplefilter('error'){script}"
+            return started.enter_context(fork.python(strict, *arguments, stdout=PIPE, stderr=PIPE))
+
+        yield start
 
 
 def check(folder, runs):
@@ -143,12 +138,11 @@ def hidden(folder):
     return [path.name for path in folder.rglob(".*")]
 
 
-def test_eight_publish_while_four_query(folder, run_dirs, processes):
+def test_eight_publish_while_four_query(folder, run_dirs, start):
     runs = PUBLISHERS * RUNS_EACH
     started = time.monotonic()
     publishers = [start(PUBLISHER, folder, own, ROLLOUTS) for own in run_dirs(PUBLISHERS, RUNS_EACH)]
     readers = [start(READER, folder, runs, ROLLOUTS) for _ in range(READERS)]
-    processes += [*publishers, *readers]
     for process in publishers:
         assert len(finish(process).split()) == RUNS_EACH
     asked = [int(finish(process)) for process in readers]
@@ -160,14 +154,13 @@ def test_eight_publish_while_four_query(folder, run_dirs, processes):
     assert hidden(folder) == []
 
 
-def test_readers_whose_segments_vanish_go_on(folder, run_dirs, processes, tmp_path):
+def test_readers_whose_segments_vanish_go_on(folder, run_dirs, start, tmp_path):
     """A process packs all the time, and removes at once what it packed."""
-    publishers, runs_each = 2, 20
+    publishers, runs_each = 2, 12
     done = tmp_path / "done"
     packer = start(PACKER, folder, done)
     readers = [start(READER, folder, publishers * runs_each, ROLLOUTS) for _ in range(2)]
     writers = [start(PUBLISHER, folder, own, ROLLOUTS) for own in run_dirs(publishers, runs_each)]
-    processes += [packer, *readers, *writers]
     for process in writers:
         finish(process)
     asked = [int(finish(process)) for process in readers]
@@ -179,21 +172,19 @@ def test_readers_whose_segments_vanish_go_on(folder, run_dirs, processes, tmp_pa
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_publishers_are_killed_at_random_moments(folder, run_dirs, processes, seed):
-    """Some ten kills in as many seconds; whoever is killed begins anew and publishes all of its runs again."""
+def test_publishers_are_killed_at_random_moments(folder, run_dirs, start, seed):
+    """Ten kills in some seconds; whoever is killed begins anew and publishes all of its runs again."""
     moments = random.Random(seed)
     publishers, runs_each = 4, 12
     own = run_dirs(publishers, runs_each)
     reader = start(READER, folder, publishers * runs_each, ROLLOUTS)
     running = {number: start(PUBLISHER, folder, own[number], ROLLOUTS) for number in range(publishers)}
-    processes += [reader, *running.values()]
     for _ in range(10):
-        time.sleep(moments.uniform(0.05, 1.0))
+        time.sleep(moments.uniform(0.05, 0.6))
         number = moments.randrange(publishers)
         running[number].kill()
         running[number].communicate()
         running[number] = start(PUBLISHER, folder, own[number], ROLLOUTS)
-        processes.append(running[number])
     for process in running.values():
         assert len(finish(process).split()) == runs_each
     finish(reader)
@@ -217,7 +208,7 @@ def test_threads_that_share_a_warehouse_see_whole_runs(folder, run_dirs, monkeyp
             warehouse.publish(run_dir)
 
     def read():
-        while not done.is_set():
+        while not done.wait(0.02):
             counts = "SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM attempts), count(*) FROM rollouts"
             [(runs, attempts, rollouts)] = warehouse.query(counts).rows
             if not attempts == rollouts == ROLLOUTS * runs:
@@ -236,17 +227,18 @@ def test_threads_that_share_a_warehouse_see_whole_runs(folder, run_dirs, monkeyp
     check(folder, 16)
 
 
-def test_a_retired_segment_stays_for_those_who_read_it(folder, run_dirs):
+def test_a_retired_segment_stays_for_those_who_read_it(folder, run_dirs, monkeypatch):
     """A connection of one's own goes on for an hour, whatever is packed."""
-    [own] = run_dirs(1, 20)
+    monkeypatch.setattr("nightjar.warehouse.writing.packing.FAN_IN", 4)
+    [own] = run_dirs(1, 5)
     warehouse = Warehouse(folder)
     published = sorted(own.iterdir())
-    for run_dir in published[:10]:
+    for run_dir in published[:2]:
         warehouse.publish(run_dir)
     with warehouse.connect() as connection:
-        for run_dir in published[10:]:
+        for run_dir in published[2:]:
             warehouse.publish(run_dir)
         packed = [path for path in Path(folder / "segments").iterdir() if path.name.startswith("pack-")]
         assert len(packed) == 1
-        assert connection.execute("SELECT count(*) FROM rollouts").fetchall() == [(10 * ROLLOUTS,)]
+        assert connection.execute("SELECT count(*) FROM rollouts").fetchall() == [(2 * ROLLOUTS,)]
     assert RETIRED_FOR.total_seconds() == 3600

@@ -5,14 +5,17 @@ Packages are built and installed for real, with pip, offline.
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
 import venv
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
+from forked import ForkServer
 
 from nightjar.errors import EnvironmentPackageError
 from nightjar.packages import InstallOptions, install
@@ -35,23 +38,42 @@ dev-mode-dirs = ["."]
 """
 
 
+BUILD = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
+PYTEST = "import pytest, sys; sys.exit(pytest.main(sys.argv[1:]))"
+
+
 @dataclass(frozen=True)
 class Shell:
-    """A folder, and a Python in which Nightjar is installed and more can be."""
+    """A folder, and a Python in which Nightjar is installed and more can be.
+
+    Attributes:
+        fork: starts the commands, in that Python as it was before the first test.
+    """
 
     python: Path
+    fork: ForkServer
     folder: Path
 
-    def run(self, *arguments, **env):
-        """Runs a Python command in the folder; pip reaches no network."""
-        variables = {**os.environ, "PIP_NO_INDEX": "1", "PREFECT_API_URL": "", **env}
+    def run(self, *arguments):
+        """Runs a Python command in the folder, in a new interpreter."""
         return subprocess.run(
-            [self.python, *map(str, arguments)], cwd=self.folder, env=variables, timeout=120, capture_output=True,
-            text=True,
-        )  # fmt: skip
+            [self.python, *map(str, arguments)], cwd=self.folder, timeout=120, capture_output=True, text=True
+        )
 
     def nightjar(self, *arguments, **env):
-        return self.run("-c", "from nightjar.cli import main; main()", *arguments, **env)
+        """Types a command of Nightjar in the folder; pip reaches no network, and does not compile."""
+        variables = {**os.environ, "PIP_NO_INDEX": "1", "PIP_NO_COMPILE": "1", "PREFECT_API_URL": "", **env}
+        return self._ended(
+            self.fork.nightjar(*arguments, env=variables, cwd=self.folder, stdout=PIPE, stderr=PIPE), arguments
+        )
+
+    def pytest(self, *arguments):
+        return self._ended(self.fork.python(PYTEST, *arguments, cwd=self.folder, stdout=PIPE, stderr=PIPE), arguments)
+
+    def _ended(self, process, arguments):
+        with process:
+            printed, errors = process.communicate(timeout=120)
+        return subprocess.CompletedProcess(arguments, process.returncode, printed, errors)
 
     def ok(self, *arguments, **env):
         """Runs a command that must succeed, and returns what it printed."""
@@ -78,8 +100,10 @@ class Shell:
     def write_wheel(self, name, **fields):
         """Builds the wheel of a package into ./wheels, which PIP_FIND_LINKS then names."""
         folder = self.write_package(name, **fields)
-        built = self.run("-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", "wheels", folder)
-        assert built.returncode == 0, built.stderr
+        process = self.fork.python(BUILD, self.folder / "wheels", cwd=folder, stderr=PIPE)
+        with process:
+            _, errors = process.communicate()
+        assert process.returncode == 0, errors
 
 
 @pytest.fixture(scope="module")
@@ -92,21 +116,27 @@ def python(tmp_path_factory):
     return folder / "bin" / "python"
 
 
+@pytest.fixture(scope="module")
+def its_fork(python):
+    server = ForkServer(python)
+    yield server
+    server.close()
+
+
 @pytest.fixture
-def shell(python, tmp_path):
-    """An empty folder; what a test installs is uninstalled in the end."""
-    shell = Shell(python, tmp_path)
-    yield shell
+def shell(python, its_fork, tmp_path):
+    """An empty folder; what a test installs is removed in the end."""
     site = next(python.parent.parent.glob("lib/python*/site-packages"))
-    names = [path.name.partition("-")[0] for path in site.glob("*.dist-info")]
-    if names:
-        shell.run("-m", "pip", "uninstall", "-y", *names)
+    before = set(site.iterdir())
+    yield Shell(python, its_fork, tmp_path)
+    for path in set(site.iterdir()) - before:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 @pytest.fixture(scope="module")
-def made(python, tmp_path_factory):
+def made(python, its_fork, tmp_path_factory):
     """A folder with an environment of each kind, and one in several files."""
-    shell = Shell(python, tmp_path_factory.mktemp("made"))
+    shell = Shell(python, its_fork, tmp_path_factory.mktemp("made"))
     for name, options in {**KINDS, "in-files": ["--kind", "tool", "--multi-file"]}.items():
         shell.ok("env", "init", name, *options)
     return shell
@@ -131,7 +161,7 @@ class TestInit:
 
     @pytest.mark.parametrize("names", [["sums"], ["tries", "calc", "in_files"]], ids=" ".join)
     def test_its_tests_pass_as_they_are(self, made, names):
-        ended = made.run("-m", "pytest", "-q", "-p", "no:asyncio", *(f"environments/{name}" for name in names))
+        ended = made.pytest("-q", "-p", "no:asyncio", *(f"environments/{name}" for name in names))
         assert ended.returncode == 0, ended.stdout
 
     def test_it_runs_against_the_model_server_with_its_own_defaults(self, made):
@@ -202,7 +232,7 @@ class TestInstall:
         project.write_text(project.read_text().replace("num_examples = 5", "num_examples = 2"))
         assert shell.ok("env", "install", "my-env", "--no-editable", *OFFLINE) == "my-env 0.1.0 (installed)\n"
         (tmp_path / "elsewhere").mkdir()
-        elsewhere = Shell(shell.python, tmp_path / "elsewhere")
+        elsewhere = Shell(shell.python, shell.fork, tmp_path / "elsewhere")
         with ModelServer(ArithmeticSolver()) as server:
             ended = elsewhere.ok("eval", "run", "my-env", "-m", "m", "-b", server.url, "--direct", "--json")
         assert json.loads(ended)["num_examples"] == 2

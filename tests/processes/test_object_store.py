@@ -11,7 +11,9 @@ import urllib.request
 import uuid
 from contextlib import ExitStack, closing, suppress
 from datetime import timedelta
+from subprocess import DEVNULL, PIPE
 
+import fsspec
 import pytest
 
 from nightjar.errors import WarehouseError
@@ -86,15 +88,17 @@ def runs(warehouse):
     return [run_id for (run_id,) in warehouse.query("SELECT run_id FROM runs ORDER BY run_id").rows]
 
 
-def start(script, *arguments, **environment):
-    return subprocess.Popen(
-        [sys.executable, "-c", script, *map(str, arguments)],
-        env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+@pytest.fixture
+def start(fork):
+    """Starts a script in a process of its own, which ends with the test."""
+    fork.prepare("s3fs")
+    with ExitStack() as started:
+
+        def start(script, *arguments, **environment):
+            streams = dict.fromkeys(("stdin", "stdout", "stderr"), PIPE)
+            return started.enter_context(fork.python(script, *arguments, env={**os.environ, **environment}, **streams))
+
+        yield start
 
 
 def finish(process, given=None):
@@ -112,8 +116,8 @@ def server():
     port = free_port()
     process = subprocess.Popen(
         [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stdout=DEVNULL,
+        stderr=DEVNULL,
     )
     url, deadline = f"http://127.0.0.1:{port}", time.monotonic() + 60
     try:
@@ -163,9 +167,30 @@ def objects(location):
     return listed
 
 
+@pytest.fixture(scope="module")
+def run_dirs(tmp_path_factory, run_writer):
+    """Four runs; no test changes them."""
+    folder = tmp_path_factory.mktemp("runs")
+    return [run_writer.write(folder / f"run-{i}", run_id=f"run-{i}") for i in range(4)]
+
+
+@pytest.fixture(scope="module")
+def published(run_dirs):
+    """The objects of a warehouse to which the four were published, by their paths in it."""
+    url = f"memory://{uuid.uuid4().hex}/warehouse"
+    for run_dir in run_dirs:
+        Warehouse(url).publish(run_dir)
+    files = fsspec.filesystem("memory")
+    return {path.partition("/warehouse/")[2]: files.cat_file(path) for path in files.find(url)}
+
+
 @pytest.fixture
-def run_dirs(tmp_path, run_writer):
-    return [run_writer.write(tmp_path / f"run-{i}", run_id=f"run-{i}") for i in range(4)]
+def filled(warehouse, location, published):
+    """A warehouse in the bucket with the four runs."""
+    files = s3fs.S3FileSystem()
+    for path, content in published.items():
+        files.pipe_file(f"{location}/{path}", content)
+    return warehouse
 
 
 class Doorway:
@@ -235,11 +260,9 @@ class TestPublish:
             "segment.json",
         }
 
-    def test_a_copy_in_a_folder_is_a_warehouse(self, warehouse, location, run_dirs, tmp_path):
-        for run_dir in run_dirs:
-            warehouse.publish(run_dir)
+    def test_a_copy_in_a_folder_is_a_warehouse(self, filled, location, tmp_path):
         s3fs.S3FileSystem().get(location, str(tmp_path / "copy"), recursive=True)
-        assert contents(Warehouse(tmp_path / "copy")) == contents(warehouse)
+        assert contents(Warehouse(tmp_path / "copy")) == contents(filled)
 
     def test_publishing_again_changes_nothing(self, warehouse, objects, run_dirs):
         warehouse.publish(run_dirs[0])
@@ -299,20 +322,14 @@ class TestReading:
         assert warehouse.query("SELECT sum(length(completion)) FROM rollouts").rows[0][0] > 8_000_000
         assert sum(fetched) > 4_000_000
 
-    def test_what_was_fetched_is_fetched_once(self, warehouse, location, run_dirs, monkeypatch):
-        for run_dir in run_dirs:
-            warehouse.publish(run_dir)
-        before = contents(warehouse)
+    def test_what_was_fetched_is_fetched_once(self, filled, location, monkeypatch):
+        before = contents(filled)
         names = Catalog(open_store(location).catalog().segments).live
         monkeypatch.setattr(remote_files.RemoteFiles, "_fetch", lambda *_: pytest.fail("fetched again"))
-        assert contents(warehouse) == before
+        assert contents(filled) == before
         assert len(names) == 4
 
-    def test_a_segment_that_is_removed_meanwhile_is_looked_for_elsewhere(
-        self, warehouse, location, run_dirs, monkeypatch
-    ):
-        for run_dir in run_dirs:
-            warehouse.publish(run_dir)
+    def test_a_segment_that_is_removed_meanwhile_is_looked_for_elsewhere(self, filled, location, monkeypatch):
         reader, other = Warehouse(location), open_store(location)
         assert runs(reader) == ["run-0", "run-1", "run-2", "run-3"]
         store = reader._backend.store
@@ -327,7 +344,7 @@ class TestReading:
 
 
 class TestTogether:
-    def test_machines_publish_and_read_at_once(self, warehouse, location, run_dirs, tmp_path, run_writer):
+    def test_machines_publish_and_read_at_once(self, start, warehouse, location, run_dirs, tmp_path, run_writer):
         warehouse.publish(run_dirs[0])
         others = [run_writer.write(tmp_path / f"other-{i}", run_id=f"other-{i}") for i in range(3)]
         processes = [
@@ -348,7 +365,7 @@ class TestTogether:
         assert warehouse.query("SELECT count(*) FROM rollouts").rows == [(4,)]
 
     def test_a_publisher_killed_in_an_upload_leaves_nothing_to_see(
-        self, warehouse, location, objects, run_dirs, monkeypatch
+        self, start, warehouse, location, objects, run_dirs, monkeypatch
     ):
         warehouse.publish(run_dirs[0])
         before = objects()
@@ -370,40 +387,32 @@ class TestTogether:
 
 
 class TestPacking:
-    def test_it_is_done_on_request_and_changes_no_answer(self, warehouse, location, run_dirs, monkeypatch):
-        for run_dir in run_dirs:
-            warehouse.publish(run_dir)
-        before = contents(warehouse)
+    def test_it_is_done_on_request_and_changes_no_answer(self, filled, location, monkeypatch):
+        before = contents(filled)
         assert len(open_store(location).catalog().segments) == 4
         assert pack_everything(open_store(location)) == 1
-        assert contents(warehouse) == before
+        assert contents(filled) == before
         assert contents(Warehouse(location)) == before
 
         assert len(open_store(location).catalog().segments) == 5, "other machines may be reading the old ones"
         monkeypatch.setattr("nightjar.warehouse.writing.packing.RETIRED_FOR", timedelta(0))
         pack_everything(open_store(location))
         assert [segment.is_pack for segment in open_store(location).catalog().segments.values()] == [True]
-        assert contents(warehouse) == before
+        assert contents(filled) == before
 
-    def test_two_packers_at_once_do_no_harm(self, warehouse, location, run_dirs, monkeypatch):
-        for run_dir in run_dirs:
-            warehouse.publish(run_dir)
-        before = contents(warehouse)
-        with ExitStack() as ended:
-            packers = [start(PACK, location) for _ in range(2)]
-            for packer in packers:
-                ended.callback(packer.kill)
-                assert packer.stdout.readline() == "ready\n"
-            for packer in packers:
-                packer.stdin.write("\n")
-                packer.stdin.flush()
-            assert [finish(packer) for packer in packers] == [(0, "")] * 2
-        assert contents(warehouse) == before
+    def test_two_packers_at_once_do_no_harm(self, start, filled, location, monkeypatch):
+        before = contents(filled)
+        packers = [start(PACK, location) for _ in range(2)]
+        for packer in packers:
+            assert packer.stdout.readline() == "ready\n"
+        for packer in packers:
+            packer.stdin.write("\n")
+            packer.stdin.flush()
+        assert [finish(packer) for packer in packers] == [(0, "")] * 2
+        assert contents(filled) == before
 
-    def test_of_two_packs_of_the_same_either_may_go(self, warehouse, location, run_dirs, monkeypatch):
-        for run_dir in run_dirs:
-            warehouse.publish(run_dir)
-        before, store = contents(warehouse), open_store(location)
+    def test_of_two_packs_of_the_same_either_may_go(self, filled, location, monkeypatch):
+        before, store = contents(filled), open_store(location)
         published = list(store.catalog().segments.values())
         seen_by_both = store.catalog()
         monkeypatch.setattr(store, "catalog", lambda: seen_by_both)
@@ -411,7 +420,7 @@ class TestPacking:
             merge(store, published)
         packs = [name for name in open_store(location).catalog().segments if name.startswith("pack-")]
         assert len(packs) == 2
-        assert contents(warehouse) == before
+        assert contents(filled) == before
 
         monkeypatch.setattr(object_store, "LEFTOVER_AFTER", timedelta(0))
         monkeypatch.setattr("nightjar.warehouse.writing.packing.RETIRED_FOR", timedelta(0))
@@ -434,10 +443,12 @@ class TestPruningWhileAnotherPacks:
     """What two machines do at once, played in every order by one process at the moment of a commit."""
 
     @pytest.fixture
-    def place(self, run_dirs):
+    def place(self, published):
+        """A warehouse with the first three runs."""
         url = f"memory://{uuid.uuid4().hex}/warehouse"
-        for run_dir in run_dirs[:3]:
-            Warehouse(url).publish(run_dir)
+        for path, content in published.items():
+            if "run-3" not in path:
+                fsspec.filesystem("memory").pipe_file(f"{url}/{path}", content)
         return url
 
     @pytest.fixture
@@ -522,7 +533,7 @@ class TestPruningWhileAnotherPacks:
 
 
 class TestTrouble:
-    def test_a_server_that_is_away_for_some_seconds_is_waited_for(self, warehouse, location, run_dirs, doorway):
+    def test_a_server_that_is_away_for_some_seconds_is_waited_for(self, start, warehouse, location, run_dirs, doorway):
         doorway.close()
         publisher = start(PUBLISH, location, run_dirs[0], AWS_ENDPOINT_URL=doorway.url)
         time.sleep(1.5)
@@ -571,7 +582,7 @@ class TestTrouble:
         with pytest.raises(WarehouseError, match=r"Segment 'run-0..*' is damaged: segment.json"):
             Warehouse(location).query("FROM runs")
 
-    def test_a_missing_package_says_what_to_install(self):
+    def test_a_missing_package_says_what_to_install(self, start):
         without_s3fs = "import sys; sys.modules['s3fs'] = None; from nightjar.warehouse import Warehouse"
         code, errors = finish(start(f"{without_s3fs}; Warehouse('s3://bucket/a')"))
         assert code == 1

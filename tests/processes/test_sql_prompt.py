@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import stat
 import struct
@@ -15,22 +16,17 @@ import termios
 import time
 from contextlib import suppress
 from pathlib import Path
+from subprocess import PIPE
 
 import pyte
 import pytest
 
 from nightjar.warehouse import Warehouse
 
-NIGHTJAR = [sys.executable, "-m", "nightjar"]
 ENDLESS = "SELECT sum(a.range * b.range) FROM range(1000000) a, range(10000000) b"
 PROMPT = "nightjar>"
 HINT = "end the statement with ; or drop it with Ctrl-C"
 RING = "\a"
-OWN_TERMINAL = """
-import os, sys
-os.close(os.open(os.ttyname(0), os.O_RDWR))  # the first terminal that a new session opens is the one it obeys
-os.execv(sys.executable, [sys.executable, "-m", "nightjar", *sys.argv[1:]])
-"""
 SECONDS = 30
 PASTE, PASTED = "\x1b[200~", "\x1b[201~"
 ENTER, TAB, UP, CTRL_C, CTRL_D, CTRL_R = "\r", "\t", "\x1b[A", "\x03", "\x04", "\x12"
@@ -50,22 +46,20 @@ def publish(warehouse: Path, run_id: str) -> None:
 class Terminal:
     """A program on a terminal of 100 columns and 200 lines, typed into and read as a person would."""
 
-    def __init__(self, arguments, environment):
+    def __init__(self, fork, arguments, environment):
         self.screen = pyte.Screen(100, 200)
         self.stream = pyte.ByteStream(self.screen)
         self.bells = 0
         self.screen.bell = self._ring
         self.file, child = pty.openpty()
         fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 200, 100, 0, 0))
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", OWN_TERMINAL, *arguments], stdin=child, stdout=child, stderr=child, env=environment,
-            start_new_session=True,
-        )  # fmt: skip
+        self.process = fork.nightjar(*arguments, env=environment, stdin=child, stdout=child, stderr=child)
         os.close(child)
 
     @property
     def text(self):
-        return "\n".join(line.rstrip() for line in self.screen.display).rstrip()
+        lines = self.screen.buffer  # only those that were written to: rendering all 200 takes long
+        return "\n".join(self._line(lines[y]) for y in range(max(lines, default=-1) + 1)).rstrip()
 
     def type(self, *keys):
         for key in keys:
@@ -98,13 +92,23 @@ class Terminal:
         self.process.kill()
         self.process.wait(SECONDS)
 
+    def _line(self, cells):
+        return "".join(cells[x].data for x in range(max(cells, default=-1) + 1)).rstrip()
+
     def _ring(self, *_):
         self.bells += 1
 
 
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    warehouse = tmp_path_factory.mktemp("published") / "warehouse"
+    publish(warehouse, "first")
+    return warehouse
+
+
 @pytest.fixture
-def environment(tmp_path):
-    publish(tmp_path / "warehouse", "first")
+def environment(tmp_path, published):
+    shutil.copytree(published, tmp_path / "warehouse")
     return {
         **{name: value for name, value in os.environ.items() if name not in {"FORCE_COLOR", "COLUMNS", "LINES"}},
         "NIGHTJAR_HOME": str(tmp_path / "home"),
@@ -115,11 +119,11 @@ def environment(tmp_path):
 
 
 @pytest.fixture
-def open_terminal(environment):
+def open_terminal(environment, fork):
     terminals = []
 
     def open_terminal(*arguments):
-        terminals.append(Terminal(arguments, environment))
+        terminals.append(Terminal(fork, arguments, environment))
         return terminals[-1]
 
     yield open_terminal
@@ -298,21 +302,17 @@ def test_parquet_is_not_for_terminals(open_terminal):
     assert "name a file with --output" in terminal.text
 
 
-def test_a_pipe_is_read_and_its_statements_run_in_turn(environment):
-    ended = subprocess.run(
-        [*NIGHTJAR, "sql", "--format", "csv"], input="SELECT 1 AS a; FROM runs SELECT run_id;", env=environment,
-        capture_output=True, text=True, timeout=SECONDS,
-    )  # fmt: skip
-    assert ended.stdout == "a\n1\n\nrun_id\nfirst\n"
-    assert ended.returncode == 0
+def test_a_pipe_is_read_and_its_statements_run_in_turn(environment, fork):
+    process = fork.nightjar("sql", "--format", "csv", env=environment, stdin=PIPE, stdout=PIPE)
+    printed, _ = process.communicate("SELECT 1 AS a; FROM runs SELECT run_id;", timeout=SECONDS)
+    assert printed == "a\n1\n\nrun_id\nfirst\n"
+    assert process.returncode == 0
 
 
-def test_a_stdin_that_is_no_pipe_gets_what_there_is_to_ask(environment):
-    ended = subprocess.run(
-        [*NIGHTJAR, "sql"], stdin=subprocess.DEVNULL, env=environment, capture_output=True, text=True, timeout=SECONDS
-    )
-    assert "leaderboard: " in ended.stdout
-    assert "Examples:" in ended.stdout
+def test_a_stdin_that_is_no_pipe_gets_what_there_is_to_ask(environment, fork):
+    printed, _ = fork.nightjar("sql", env=environment, stdout=PIPE).communicate(timeout=SECONDS)
+    assert "leaderboard: " in printed
+    assert "Examples:" in printed
 
 
 def test_a_reader_that_has_enough_is_no_failure_to_talk_about(environment):
@@ -322,14 +322,10 @@ def test_a_reader_that_has_enough_is_no_failure_to_talk_about(environment):
     assert "Traceback" not in ended.stderr
 
 
-def test_ctrl_c_stops_a_query_that_was_typed_as_a_command(environment):
-    process = subprocess.Popen([*NIGHTJAR, "sql", ENDLESS], env=environment, stderr=subprocess.PIPE, text=True)
-    try:
-        time.sleep(3)
+def test_ctrl_c_stops_a_query_that_was_typed_as_a_command(environment, fork):
+    with fork.nightjar("sql", ENDLESS, env=environment, stderr=PIPE) as process:
+        time.sleep(1)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=10)
-        assert "Traceback" not in said
-        assert process.returncode != 0
-    finally:
-        process.kill()
-        process.wait()
+    assert "Traceback" not in said
+    assert process.returncode not in {0, -signal.SIGKILL}

@@ -29,3 +29,18 @@ def test_ctrl_c_stops_a_query_and_the_connection_goes_on():
                 run_stoppable(lambda: connection.execute(ENDLESS), connection, TimeLimit())
             assert time.monotonic() - start < 10
         assert connection.execute("SELECT 1").fetchall() == [(1,)]
+
+
+def test_nothing_goes_on_after_a_query_that_failed_while_its_rows_were_taken():
+    """DuckDB's other thread is at work on the next 2048 rows then."""
+
+    def take_one():
+        connection.execute("SELECT repeat('x', 100_000) FROM range(100_000)").fetchone()
+        raise LookupError
+
+    with duckdb.connect(config={"threads": 2}) as connection:
+        with pytest.raises(LookupError):
+            run_stoppable(take_one, connection, TimeLimit())
+        before = time.process_time()
+        time.sleep(0.2)
+        assert time.process_time() - before < 0.05

@@ -82,7 +82,7 @@ def run_stoppable(work: Callable[[], Answer], connection: duckdb.DuckDBPyConnect
     """
     seconds = limit.left()
     with ThreadPoolExecutor(1, "nightjar-query") as pool:
-        answer = pool.submit(work)
+        answer = pool.submit(_whole, work, connection)
         try:
             return answer.result(seconds)
         except (TimeoutError, duckdb.InterruptException) as error:
@@ -93,6 +93,20 @@ def run_stoppable(work: Callable[[], Answer], connection: duckdb.DuckDBPyConnect
             while not answer.done():
                 connection.interrupt()
                 wait([answer], _AGAIN_SECONDS)
+
+
+def _whole(work: Callable[[], Answer], connection: duckdb.DuckDBPyConnection) -> Answer:
+    """Returns what the work gives; when it fails, nothing goes on behind its back.
+
+    DuckDB's threads make the next rows of an answer while the last ones are taken, also of one that nobody takes any
+    more, until its connection is asked something else.
+    """
+    try:
+        return work()
+    except BaseException:
+        with suppress(duckdb.Error, MemoryError, RuntimeError):
+            connection.execute("SELECT 1")
+        raise
 
 
 @contextmanager
