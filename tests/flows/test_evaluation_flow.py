@@ -101,26 +101,6 @@ async def test_a_person_understands_the_task_names_and_there_are_few(own_folder:
     assert "publish arithmetic" in names
 
 
-@pytest.mark.parametrize("drawn", ["convivial-leopard", "theta99-drayan-ring"])
-async def test_a_name_that_prefect_drew_gives_way_to_the_environment_and_the_model(
-    own_folder: Path, drawn: str
-) -> None:
-    assert await name_of_a_run_called(drawn) == "arithmetic | m"
-
-
-@pytest.mark.parametrize("typed", ["my own name", "beta2-prompts"])
-async def test_a_name_that_somebody_typed_is_kept(own_folder: Path, typed: str) -> None:
-    assert await name_of_a_run_called(typed) == typed
-
-
-async def name_of_a_run_called(name: str) -> str:
-    with ModelServer(ArithmeticSolver()) as server:
-        async with get_client() as client:
-            flow_run = await client.create_flow_run(evaluate, name=name)
-            await run_as(flow_run, env_id="arithmetic", model="m", base_url=server.url, num_examples=1)
-            return (await client.read_flow_run(flow_run.id)).name
-
-
 async def test_the_ui_shows_progress_and_a_table_of_results(own_folder: Path) -> None:
     with ModelServer(ArithmeticSolver()) as server:
         await evaluate(env_id="arithmetic", model="shown", base_url=server.url, num_examples=4)
