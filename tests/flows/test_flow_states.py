@@ -100,7 +100,7 @@ async def test_it_ends_with_the_outcome() -> None:
 
 
 async def test_generation_goes_on_when_the_endpoint_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks._generate, "retry_delay_seconds", [3, 3, 3])
+    monkeypatch.setattr(tasks._generate, "retry_delay_seconds", [2, 2, 2])
     size = {"num_examples": 400, "rollouts_per_example": 1, "max_concurrent": 4, "max_shards": 8}
     with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=20)) as server:
         port = server.port
