@@ -43,6 +43,20 @@ def pytest_collection_modifyitems(items):
     items.sort(key=place)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Gives each process a file at a time, but all of ``flows`` to one: the server that they share starts in 20 s."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class LoadFilesOfOneServer(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            return "flows" if nodeid.startswith("tests/flows/") else super()._split_scope(nodeid)
+
+    return LoadFilesOfOneServer(config, log)
+
+
 def pytest_report_header():
     return [f"will be skipped: {tests}. {remedy}" for tests, remedy in what_is_skipped()]
 

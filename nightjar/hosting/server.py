@@ -17,6 +17,10 @@ SETTINGS = {
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",  # log lines of threads that belong to no run
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",  # logs an error where there is no network
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",  # a loaded machine takes longer than 20 s
+    # Task runs are recorded together: one transaction for each lets SQLite refuse others, which then wait for seconds
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "50",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "50",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
 }
 """Environment variables, which Prefect reads when it is imported."""
 

@@ -92,9 +92,10 @@ def _start_all(port: int, children: list[subprocess.Popen[bytes]], notify: Calla
     else:
         server = ("server", "start", "--host", "127.0.0.1", "--port", str(port))
         children.append(_spawn(_home() / "server.log", "prefect", *server))
-        _wait_for_server(children[0], api_url)
-    from nightjar.hosting.deployments import WORK_POOL, register
+    from nightjar.hosting.deployments import WORK_POOL, register  # takes 3 s, in which the server starts
 
+    if children:
+        _wait_for_server(children[0], api_url)
     names = asyncio.run(register(str(Path.cwd())))
     worker = ("worker", "start", "--pool", WORK_POOL.name, "--type", WORK_POOL.type)
     children.append(_spawn(_home() / "worker.log", "prefect", *worker))

@@ -4,7 +4,7 @@ import pytest
 
 from nightjar.testing import Faults
 
-EXAMPLES, ROLLOUTS, CONCURRENCY = 200, 600, 8
+EXAMPLES, ROLLOUTS, CONCURRENCY = 100, 300, 8
 SETTINGS = ("-n", EXAMPLES, "-r", 3, "-c", CONCURRENCY)
 
 

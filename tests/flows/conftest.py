@@ -1,23 +1,49 @@
-"""A real temporary Prefect server, once for all tests that ask for it."""
+"""A real Prefect server with a worker, started once by ``nightjar up`` for all tests that ask for it."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from local_services import Services
 
 os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
 os.environ.setdefault("PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW", "ignore")
 
 
 @pytest.fixture(scope="session")
-def prefect_server() -> Iterator[None]:
-    from prefect.testing.utilities import prefect_test_harness
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+    """What ``nightjar up`` starts, for all tests; ``nightjar down`` leaves nothing of it."""
+    services = Services(tmp_path_factory.mktemp("services"))
+    try:
+        up = services.run("up", "--detach", "--port", str(services.port))
+        assert up.returncode == 0, up.stderr
+        assert f"http://127.0.0.1:{services.port}" in up.stdout
+        yield services
+    finally:
+        down = services.run("down")
+    assert (down.returncode, down.stdout) == (0, "Stopped.\n")
+    assert services.processes() == []
+    assert services.run("down").stdout == "Nothing is running.\n"
 
-    with prefect_test_harness(server_startup_timeout=180):
+
+@pytest.fixture(scope="session")
+def prefect_server(services: Services) -> Iterator[None]:
+    """Makes the server of ``nightjar up`` that of flows which run in this process."""
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    with temporary_settings({PREFECT_API_URL: services.api}):
         yield
+        APILogWorker.instance().drain()
+        EventsWorker.drain_all()
 
 
 @pytest.fixture(autouse=True)

@@ -100,7 +100,7 @@ async def test_it_ends_with_the_outcome() -> None:
 
 
 async def test_generation_goes_on_when_the_endpoint_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks._generate, "retry_delay_seconds", [3, 3, 3])
+    monkeypatch.setattr(tasks._generate, "retry_delay_seconds", [2, 2, 2])
     size = {"num_examples": 400, "rollouts_per_example": 1, "max_concurrent": 4, "max_shards": 8}
     with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=20)) as server:
         port = server.port
@@ -117,10 +117,8 @@ async def test_generation_goes_on_when_the_endpoint_is_back(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("typed", "shown"),
-    [({"name": "before the release"}, "before the release"), ({"name": "nightly-arithmetic"}, "nightly-arithmetic"),
-     ({}, "arithmetic | m")],
-)  # fmt: skip
+    ("typed", "shown"), [({"name": "before the release"}, "before the release"), ({}, "arithmetic | m")]
+)
 async def test_a_name_that_somebody_typed_is_kept(typed: dict[str, str], shown: str) -> None:
     flow_run = await new_flow_run(**typed)
     with ModelServer(ArithmeticSolver()) as server:
@@ -129,11 +127,21 @@ async def test_a_name_that_somebody_typed_is_kept(typed: dict[str, str], shown: 
         assert (await client.read_flow_run(flow_run.id)).name == shown
 
 
-async def test_what_the_server_draws_is_told_from_what_is_typed() -> None:
+async def test_what_prefect_draws_is_told_from_what_is_typed() -> None:
     async with get_client() as client:
         drawn = [(await client.create_flow_run(evaluate)).name for _ in range(20)]
+    drawn += ["convivial-leopard", "theta99-drayan-ring"]  # of its server, of the form in its UI
     assert all(map(is_drawn, drawn))
-    assert not any(map(is_drawn, ["nightly-arithmetic", "arithmetic | m", "release", "blue-green", "gsm8k-100"]))
+    typed = [
+        "nightly-arithmetic",
+        "arithmetic | m",
+        "release",
+        "blue-green",
+        "gsm8k-100",
+        "my own name",
+        "beta2-prompts",
+    ]
+    assert not any(map(is_drawn, typed))
 
 
 async def test_tags_say_environment_and_model_beside_the_user_s_own() -> None:

@@ -6,19 +6,22 @@ nights of arithmetic. NIGHTJAR_REWRITE_ANSWERS=1 writes the answers into the pag
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from nightjar.cli.app import app
+from nightjar.config import RunConfig
+from nightjar.evaluation import evaluate
 from nightjar.testing import ArithmeticSolver, Faults, ModelServer, Recording
+from nightjar.warehouse import Warehouse, resolve_warehouse
 
 pytestmark = pytest.mark.slow
 
@@ -44,34 +47,30 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str
     ids = {}
     for model in ("6b-finetuning", "6b-verification"):
         with ModelServer(Recording.load(GSM8K / f"recorded-{model}.jsonl")) as server:
-            dataset = json.dumps({"dataset": str(GSM8K / "test.jsonl")})
-            ids[model] = evaluate(folder, "gsm8k", "-m", model, "-b", server.url, "-n", "-1", "-r", "1", "-a", dataset)
+            dataset = {"dataset": str(GSM8K / "test.jsonl")}
+            size = {"num_examples": -1, "rollouts_per_example": 1}
+            ids[model] = make_run(folder, "gsm8k", server, model=model, env_args=dataset, **size)
     nights = {
         "first night": (ArithmeticSolver(error_rate=0.15, seed=1), Faults(rate_429=0.01)),
         "second night": (ArithmeticSolver(error_rate=0.25, seed=2), Faults(rate_500=0.01)),
     }
     for night, (solver, faults) in nights.items():
         with ModelServer(solver, faults=faults) as server:
-            sizes = ("-n", "100", "-r", "4", "-c", "1", "--max-retries", "9")
-            ids[night] = evaluate(folder, "arithmetic", "-m", "local", "-b", server.url, *sizes)
+            size = {"num_examples": 100, "rollouts_per_example": 4, "max_concurrent": 1, "max_retries": 9}
+            ids[night] = make_run(folder, "arithmetic", server, model="local", **size)
     prices = ["model,since,input,output", "local,2026-01-01,0.4,1.6"]
     prices += [f"{model},2026-01-01,0.05,0.1" for model in ("6b-finetuning", "6b-verification")]
     (folder / "outputs" / "warehouse" / "prices.csv").write_text("\n".join(prices) + "\n")
     return folder, ids
 
 
-def evaluate(folder: Path, *arguments: str) -> str:
-    done = nightjar(folder, "eval", "run", *arguments, "--direct", "--json")
-    return str(json.loads(done)["run_id"])
-
-
-def nightjar(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        [Path(sys.executable).with_name("nightjar"), *arguments],
-        cwd=folder, env={**os.environ, "COLUMNS": "200"}, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def make_run(folder: Path, env_id: str, server: ModelServer, **config: Any) -> str:
+    """Makes a run as ``nightjar eval run --direct`` does in that folder, and returns its id."""
+    with contextlib.chdir(folder):
+        chosen = RunConfig(env_id=env_id, base_url=server.url, **config)
+        outcome = asyncio.run(evaluate(chosen, warehouse=Warehouse(resolve_warehouse())))
+    assert outcome.is_complete, outcome.reasons
+    return outcome.run_id
 
 
 def ask(folder: Path, *arguments: str) -> str:
