@@ -26,7 +26,7 @@ async def evaluate_as_flow(
         NightjarError: the run could not be opened or published.
     """
     if api_url is not None:
-        os.environ.setdefault("PREFECT_API_URL", api_url)
+        os.environ["PREFECT_API_URL"] = api_url
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     from prefect import State
