@@ -27,10 +27,10 @@ Mode: TypeAlias = Literal["auto", "prefect", "direct"]
 def run(
     config: RunConfig,
     mode: Mode,
-    output_dir: Path | None,
-    resume: str | None,
-    warehouse: str | None,
-    prefect_url: str | None,
+    output_dir: Path | None = None,
+    resume: str | None = None,
+    warehouse: str | None = None,
+    prefect_url: str | None = None,
 ) -> Outcome:
     """Runs an evaluation as a Prefect flow or in this process, and shows how far it is.
 
