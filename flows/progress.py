@@ -10,7 +10,7 @@ from uuid import UUID
 from prefect.artifacts import acreate_progress_artifact, aupdate_progress_artifact
 
 from nightjar.evaluation import Run
-from tasks.away import SERVER_IS_AWAY, note
+from tasks.away import SERVER_IS_AWAY, is_away, note
 
 _SECONDS = 2.0
 
@@ -24,7 +24,7 @@ async def progress_artifact(run: Run, key: str) -> AsyncIterator[None]:
         yield
     finally:
         is_over.set()
-        await asyncio.wait([moving], timeout=_SECONDS)
+        await asyncio.wait([moving], timeout=0 if is_away() else _SECONDS)
         moving.cancel()
 
 
