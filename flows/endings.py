@@ -5,7 +5,7 @@ from __future__ import annotations
 from prefect import State, get_run_logger
 from prefect.states import Cancelled, Completed, Failed
 
-from nightjar.errors import RunError
+from nightjar.errors import NightjarError, RunError
 from nightjar.evaluation import Outcome
 
 
@@ -27,3 +27,9 @@ def final_state(outcome: Outcome) -> State[Outcome]:
     for reason in outcome.reasons:
         get_run_logger().error(reason)
     return Failed(message=message, data=outcome, name="TimedOut" if outcome.status == "timed_out" else "Failed")
+
+
+def refused(error: NightjarError) -> State[Outcome]:
+    """Returns the state of a flow run whose run was not begun."""
+    get_run_logger().error(str(error))
+    return Failed(message=str(error), data=error)

@@ -14,13 +14,13 @@ from pathlib import Path
 from prefect import State, flow, tags
 from prefect.runtime import flow_run
 
-from flows.endings import final_state
+from flows.endings import final_state, refused
 from flows.naming import artifact_key, flow_run_name, tag_flow_run
 from flows.progress import progress_artifact
 from flows.run_log import nightjar_log_in_run_log
 from nightjar import __version__
 from nightjar.config import RunConfig, takes_fields
-from nightjar.errors import WarehouseError
+from nightjar.errors import NightjarError, WarehouseError
 from nightjar.evaluation import Outcome, check_warehouse, stopped_by_signals
 from nightjar.warehouse import Warehouse, resolve_warehouse
 from tasks import evaluation as tasks
@@ -38,18 +38,18 @@ async def evaluate(config: RunConfig, resume: str = "", output_dir: str = "", wa
         warehouse: Folder of the warehouse; empty for NIGHTJAR_WAREHOUSE, or ./outputs/warehouse.
 
     Returns:
-        Completed, with how the run ended; Failed where rollouts are missing, which is what Retry does then, or where
-        the results are not in the warehouse; Cancelled, or TimedOut, where it was stopped.
-
-    Raises:
-        WarehouseError: the warehouse cannot be written; nothing was asked of the model.
+        Completed, with how the run ended; Failed where it could not begin, or where rollouts are missing, which is what
+        Retry does then, or where the results are not in the warehouse; Cancelled, or TimedOut, where it was stopped.
     """
     nightjar_log_in_run_log()
     chosen = Warehouse(resolve_warehouse(warehouse))
-    check_warehouse(chosen)
-    unpublished: Exception | None = None
+    folder = Path(output_dir) if output_dir else None
     with tags(*await tag_flow_run(config)):
-        run = await tasks.load_env(config, Path(output_dir) if output_dir else None, resume or None, str(flow_run.id))
+        try:
+            check_warehouse(chosen)
+            run = await tasks.load_env(config, folder, resume or None, str(flow_run.id))
+        except NightjarError as error:
+            return refused(error)
         key = artifact_key(config)
         async with stopped_by_signals(), run, progress_artifact(run, key):
             async with run.stages() as stages:
@@ -64,5 +64,5 @@ async def evaluate(config: RunConfig, resume: str = "", output_dir: str = "", wa
             try:
                 await tasks.publish(run, chosen, key)
             except WarehouseError as error:
-                unpublished = error
-    return final_state(Outcome.of(run, chosen, unpublished))
+                run.unpublished = error
+    return final_state(Outcome.of(run, chosen))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from uuid import UUID
@@ -11,8 +10,7 @@ from uuid import UUID
 from prefect.artifacts import acreate_progress_artifact, aupdate_progress_artifact
 
 from nightjar.evaluation import Run
-
-logger = logging.getLogger("nightjar.flows")
+from tasks.away import SERVER_IS_AWAY, is_away, note
 
 _SECONDS = 2.0
 
@@ -26,21 +24,23 @@ async def progress_artifact(run: Run, key: str) -> AsyncIterator[None]:
         yield
     finally:
         is_over.set()
-        await moving
+        await asyncio.wait([moving], timeout=0 if is_away() else _SECONDS)
+        moving.cancel()
 
 
 async def _move(run: Run, key: str, is_over: asyncio.Event) -> None:
-    try:
-        title = f"{run.metadata.env_id} | {run.metadata.model}: run {run.run_id}"
-        artifact = await acreate_progress_artifact(_percent(run), key=f"progress-{key}", description=title)
-        assert isinstance(artifact, UUID)
-        has_ended = False
-        while not has_ended:
-            with suppress(TimeoutError):
-                has_ended = await asyncio.wait_for(is_over.wait(), _SECONDS)
+    title = f"{run.metadata.env_id} | {run.metadata.model}: run {run.run_id}"
+    artifact = await acreate_progress_artifact(_percent(run), key=f"progress-{key}", description=title)
+    assert isinstance(artifact, UUID)
+    has_ended = False
+    while not has_ended:
+        with suppress(TimeoutError):
+            has_ended = await asyncio.wait_for(is_over.wait(), _SECONDS)
+        try:
             await aupdate_progress_artifact(artifact, _percent(run))
-    except Exception as error:  # noqa: BLE001 - a progress bar is not worth a run
-        logger.warning("Cannot show the progress: %s", error)
+            note(away=False)
+        except SERVER_IS_AWAY:
+            note(away=True)
 
 
 def _percent(run: Run) -> float:

@@ -7,24 +7,27 @@ that owes nothing, and that Prefect has seen end, shows as Cached, with its numb
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from prefect import State, Task, task
-from prefect.artifacts import acreate_markdown_artifact, acreate_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import TaskRun
 from prefect.context import TaskRunContext
-from prefect.states import Cancelled
+from prefect.states import Cancelled, Failed
 
 from nightjar import evaluation
 from nightjar.config import RunConfig
 from nightjar.engine import classify
-from nightjar.errors import RunAbortedError, RunCancelledError, WarehouseError
+from nightjar.errors import NightjarError, RunAbortedError, RunCancelledError, RunError, WarehouseError
 from nightjar.evaluation import Run, Shard
-from nightjar.runs import Summary, new_run_id
+from nightjar.runs import new_run_id
 from nightjar.warehouse import Warehouse
+from tasks.artifacts import show_run
+from tasks.away import unless_away
 
 HOUR_SECONDS = 3600
 
@@ -50,6 +53,7 @@ def _shard_key(context: TaskRunContext, parameters: dict[str, Any]) -> str:
 
 
 @task(
+    name="load_env",
     task_run_name="load_env {config.env_id}",
     retries=3,
     retry_delay_seconds=[10, 60, 300],
@@ -58,16 +62,29 @@ def _shard_key(context: TaskRunContext, parameters: dict[str, Any]) -> str:
     cache_policy=NO_CACHE,
     persist_result=False,
 )
+async def _load_env(
+    config: RunConfig, output_dir: Path | None, resume: str | None, flow_run_id: str
+) -> Run | State[Run]:
+    try:
+        return await asyncio.to_thread(
+            evaluation.load_env,
+            config,
+            output_dir=output_dir,
+            resume=resume,
+            run_id=new_run_id(UUID(flow_run_id)),
+            flow_run_id=flow_run_id,
+        )
+    except NightjarError as error:
+        if classify(error).is_retryable:
+            raise
+        return Failed(message=str(error), data=error)  # without the traceback that Prefect logs of what is raised
+
+
 async def load_env(config: RunConfig, output_dir: Path | None, resume: str | None, flow_run_id: str) -> Run:
     """Opens the run and works out what is owed. A retried flow run finds its run by its own id."""
-    return await asyncio.to_thread(
-        evaluation.load_env,
-        config,
-        output_dir=output_dir,
-        resume=resume,
-        run_id=new_run_id(UUID(flow_run_id)),
-        flow_run_id=flow_run_id,
-    )
+    state: State[Any] = await _load_env(config, output_dir, resume, flow_run_id, return_state=True)  # type: ignore[misc]
+    run: Run = await state.aresult()
+    return run
 
 
 @task(
@@ -103,28 +120,42 @@ async def _score(run: Run, shard: Shard) -> int | State[int]:
 
 async def generate(run: Run, shard: Shard) -> None:
     """Generates the rollouts that a shard owes; after an outage of the endpoint, those that are still owed."""
-    await _stage(_generate, run, shard)
+    await _stage(run, partial(_as_task, _generate, run, shard), partial(run.generate, shard))
 
 
 async def score(run: Run, shard: Shard) -> None:
     """Scores a shard's groups as they are generated."""
-    await _stage(_score, run, shard)
+    await _stage(run, partial(_as_task, _score, run, shard), partial(run.score, shard))
 
 
-async def _stage(stage: Task[..., Any], run: Run, shard: Shard) -> None:
-    """Runs a stage as a task run; where it fails for good, the run is stopped."""
+async def _stage(run: Run, told: Callable[[], Awaitable[Any]], alone: Callable[[], Awaitable[Any]]) -> None:
+    """Runs a stage; where it fails for good, the run is stopped."""
+    try:
+        await unless_away(told, alone)
+    except RunCancelledError:
+        return
+    except RunError as error:
+        run.stop(error)
+
+
+async def _as_task(stage: Task[..., Any], run: Run, shard: Shard) -> None:
     state = await stage.with_options(refresh_cache=bool(shard.owed))(run, shard, return_state=True)
-    if state.is_failed():
-        run.stop(await state.aresult(raise_on_failure=False))
+    if not state.is_cancelled():
+        await state.aresult()
 
 
-@task(task_run_name="aggregate {run.metadata.env_id}", cache_policy=NO_CACHE, persist_result=False)
-async def aggregate(run: Run) -> None:
-    """Adds the results up."""
+@task(name="aggregate", task_run_name="aggregate {run.metadata.env_id}", cache_policy=NO_CACHE, persist_result=False)
+async def _aggregate(run: Run) -> None:
     await asyncio.to_thread(run.aggregate)
 
 
+async def aggregate(run: Run) -> None:
+    """Adds the results up."""
+    await unless_away(partial(_aggregate, run), partial(asyncio.to_thread, run.aggregate))
+
+
 @task(
+    name="publish",
     task_run_name="publish {run.metadata.env_id}",
     retries=3,
     retry_delay_seconds=[1, 10, 60],
@@ -133,31 +164,12 @@ async def aggregate(run: Run) -> None:
     cache_policy=NO_CACHE,
     persist_result=False,
 )
-async def publish(run: Run, warehouse: Warehouse, key: str) -> None:
-    """Publishes the run into the warehouse, and its aggregates as artifacts."""
+async def _publish(run: Run, warehouse: Warehouse, key: str) -> None:
     await asyncio.to_thread(evaluation.publish, run.directory, warehouse)
-    metadata = run.metadata
-    assert metadata.summary is not None, "the run is aggregated"
-    title = f"{metadata.env_id} | {metadata.model}: run {metadata.run_id}, {metadata.status}"
-    await acreate_table_artifact(key=f"results-{key}", table=_result_table(metadata.summary), description=title)
-    if metadata.summary.errors:
-        await acreate_markdown_artifact(key=f"errors-{key}", markdown=_error_table(metadata.summary), description=title)
-    elif run.opened.before.get("errors"):
-        healed = f"No errors any more: what had failed in run {metadata.run_id} was done again, and succeeded."
-        await acreate_markdown_artifact(key=f"errors-{key}", markdown=healed, description=title)
+    await show_run(run, warehouse, key)
 
 
-def _result_table(summary: Summary) -> list[dict[str, Any]]:
-    rows: dict[str, Any] = {"avg_reward": summary.avg_reward, "stderr": summary.stderr, **summary.avg_metrics}
-    rows |= {f"pass@{k}": value for k, value in summary.pass_at_k.items()}
-    rows |= {f"pass^{k}": value for k, value in summary.pass_all_k.items()}
-    rows |= {"scored": summary.scored, "failed": summary.failed, "coverage": summary.coverage}
-    return [{"measure": name, "value": value} for name, value in (rows | (summary.usage or {})).items()]
-
-
-def _error_table(summary: Summary) -> str:
-    rows = [
-        f"| {count} | {chain} | {summary.error_examples[chain].partition(chr(10))[0].replace('|', '¦')} |"
-        for chain, count in summary.errors.items()
-    ]
-    return "\n".join(["| rollouts | error | one of them |", "| --- | --- | --- |", *rows])
+async def publish(run: Run, warehouse: Warehouse, key: str) -> None:
+    """Publishes the run into the warehouse, and shows it in artifacts."""
+    alone = partial(asyncio.to_thread, evaluation.publish, run.directory, warehouse)
+    await unless_away(partial(_publish, run, warehouse, key), alone)

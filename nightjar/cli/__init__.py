@@ -39,9 +39,15 @@ def _fail(message: str, code: int) -> NoReturn:
 
 
 def _leave(code: int) -> NoReturn:
-    """Ends the process, at once where code of an environment hangs in a thread: Python would wait for it."""
+    """Ends the process; at once where something would hold up its end.
+
+    That is code of an environment that hangs in a thread, which Python waits for; or a Prefect server that is away,
+    which Prefect tries to tell of each event, 7 s each.
+    """
     others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
-    if "prefect" in sys.modules or all(thread.daemon for thread in others):
+    away = sys.modules.get("tasks.away")
+    has_prefect, is_away = "prefect" in sys.modules, away is not None and away.is_away()
+    if not is_away and (has_prefect or all(thread.daemon for thread in others)):
         sys.exit(code)
     sys.stdout.flush()
     sys.stderr.flush()

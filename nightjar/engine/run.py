@@ -49,6 +49,7 @@ class Run:
     Attributes:
         opened: the run on disk, or in memory.
         shards: blocks of groups, those that owe nothing included.
+        unpublished: why it is not in the warehouse; None where it is there, or may still be.
     """
 
     def __init__(
@@ -68,8 +69,10 @@ class Run:
         self._plan = plan
         self._time_limit_seconds = time_limit_seconds
         self._closing = closing
+        self.unpublished: Exception | None = None
         self._stages: asyncio.Task[Any] | None = None
         self._working: set[asyncio.Task[None]] = set()
+        self._scored: set[int] = set()
         self.is_interleaved = is_interleaved
         self.shards = plan.shards(opened.journal, example_ids, max_shards)
         self._queues: dict[int, GroupQueue] = {shard.number: asyncio.Queue() for shard in self.shards}
@@ -169,8 +172,8 @@ class Run:
             RunCancelledError: the run is stopped.
             RunDirectoryError: the disk is full or broken.
         """
-        if not shard.owed:
-            return 0
+        if self._generated[shard.number].is_set() and self.error is None:
+            return len(shard.owed)
         self._tries[shard.number] += 1
         if self._tries[shard.number] > 1:
             await self._settle(shard)
@@ -197,17 +200,19 @@ class Run:
         Raises:
             RunCancelledError: the run is stopped.
         """
-        await self._work(self._engine.score(self._queues[shard.number]))
+        if shard.number not in self._scored:
+            await self._work(self._engine.score(self._queues[shard.number]))
+            self._scored.add(shard.number)
         logger.info("Scored %s", shard.label)
         return len(shard.owed)
 
     def aggregate(self) -> RunMetadata:
-        """Puts the results in order, adds them up, and replaces ``metadata.json``.
+        """Puts the results in order, adds them up, and replaces ``metadata.json``; once is enough.
 
         Raises:
             RunDirectoryError: ``metadata.json`` cannot be written.
         """
-        return self.opened.finish()
+        return self.opened.finish() if self.metadata.summary is None else self.metadata
 
     async def _work(self, work: Coroutine[Any, Any, None]) -> None:
         """Does the work of a stage, which ``stop`` ends."""

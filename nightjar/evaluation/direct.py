@@ -35,7 +35,6 @@ async def evaluate(
         WarehouseError: the warehouse cannot be written; nothing was asked of the model.
     """
     check_warehouse(warehouse)
-    unpublished: WarehouseError | None = None
     async with load_env(config, output_dir=output_dir, resume=resume) as run:
         async with run.stages() as stages:
             async for shard in run.in_turn():
@@ -49,7 +48,7 @@ async def evaluate(
         try:
             publish(run.directory, warehouse)
         except WarehouseError as error:
-            unpublished = error
+            run.unpublished = error
     if isinstance(run.error, Exception) and not isinstance(run.error, RunError):
         raise run.error
-    return Outcome.of(run, warehouse, unpublished)
+    return Outcome.of(run, warehouse)

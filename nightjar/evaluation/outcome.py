@@ -30,9 +30,9 @@ class Outcome:
     unpublished: Exception | None = None
 
     @classmethod
-    def of(cls, run: Run, warehouse: Warehouse, unpublished: Exception | None) -> Self:
+    def of(cls, run: Run, warehouse: Warehouse) -> Self:
         """Returns how a run ended that is aggregated and, unless there is a reason, published."""
-        return cls(run.directory.path, run.metadata, warehouse.location, run.error, unpublished)
+        return cls(run.directory.path, run.metadata, warehouse.location, run.error, run.unpublished)
 
     @property
     def run_id(self) -> str:

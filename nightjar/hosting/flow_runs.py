@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 from pathlib import Path
 
 from nightjar.config import RunConfig
+from nightjar.engine import Run, runs_under_way
+from nightjar.errors import ServiceError
 from nightjar.evaluation import Outcome
 from nightjar.hosting.server import SETTINGS
-from nightjar.warehouse import resolve_warehouse
+from nightjar.warehouse import Warehouse, resolve_warehouse
+
+_ON_A_TERMINAL = {
+    "PREFECT_CLIENT_MAX_RETRIES": "1",  # a person waits: for a server that goes away 2 s a request, not 62
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # errors are said once, in a line
+    "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # else each event that cannot be sent is logged, at length
+}
+_LOOK_SECONDS = 0.1
 
 
 async def evaluate_as_flow(
     config: RunConfig, warehouse: str, output_dir: Path | None, resume: str | None, api_url: str | None
 ) -> Outcome:
-    """Runs the flow ``evaluate`` and returns how the run ended.
+    """Runs the flow ``evaluate`` and returns how the run ended, also where the server has gone away meanwhile.
 
     Args:
         config: what to run.
@@ -26,21 +37,47 @@ async def evaluate_as_flow(
         NightjarError: the run could not be opened or published.
     """
     if api_url is not None:
-        os.environ.setdefault("PREFECT_API_URL", api_url)
-    for name, value in SETTINGS.items():
+        os.environ["PREFECT_API_URL"] = api_url
+    for name, value in {**SETTINGS, **_ON_A_TERMINAL}.items():
         os.environ.setdefault(name, value)
     from prefect import State
 
     from flows.evaluation import evaluate
+    from tasks.away import SERVER_IS_AWAY, note
 
-    state: State[Outcome] = await evaluate(
-        **config.model_dump(mode="json"),
-        resume=resume or "",
-        output_dir=str(output_dir or ""),
-        warehouse="" if warehouse == resolve_warehouse() else warehouse,
-        return_state=True,
-    )
-    ended = await state.aresult(raise_on_failure=False)
+    logging.raiseExceptions = False  # else Prefect's handler says on stderr that it cannot send the log
+    looking = asyncio.get_running_loop().create_task(_first_run())
+    try:
+        state: State[Outcome] = await evaluate(
+            **config.model_dump(mode="json"),
+            resume=resume or "",
+            output_dir=str(output_dir or ""),
+            warehouse="" if warehouse == resolve_warehouse() else warehouse,
+            return_state=True,
+        )
+        ended = await state.aresult(raise_on_failure=False)
+    except SERVER_IS_AWAY as error:
+        ended = error
+    finally:
+        looking.cancel()
+    if isinstance(ended, SERVER_IS_AWAY):
+        note(away=True)
+        return _without_server(
+            looking.result() if looking.done() and not looking.cancelled() else None, warehouse, ended
+        )
     if isinstance(ended, BaseException):
         raise ended
     return ended
+
+
+async def _first_run() -> Run:
+    while not (runs := runs_under_way()):  # noqa: ASYNC110 - it may be opened in another thread
+        await asyncio.sleep(_LOOK_SECONDS)
+    return runs[0]
+
+
+def _without_server(run: Run | None, warehouse: str, error: BaseException) -> Outcome:
+    """Returns how a run ended that Prefect could not be told of."""
+    if run is None or run.metadata.summary is None:
+        raise ServiceError(f"Prefect's server went away before the run had ended: {error}") from error
+    return Outcome.of(run, Warehouse(warehouse))

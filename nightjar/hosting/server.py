@@ -9,7 +9,8 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
-LOCAL_API = "http://127.0.0.1:4200/api"
+from nightjar.errors import ServiceError
+
 _TIMEOUT_SECONDS = 2.0
 
 SETTINGS = {
@@ -53,7 +54,70 @@ def prefect_answers(api_url: str) -> bool:
         return False
 
 
-def find_prefect_api() -> str | None:
-    """Returns the URL of the server that is configured, or that runs on this machine, if it answers."""
-    url = configured_prefect_api() or LOCAL_API
-    return url if prefect_answers(url) else None
+def find_prefect_api(url: str | None = None) -> str | None:
+    """Returns the URL of the server to use: the one that is named or configured, else that of ``nightjar up``.
+
+    Args:
+        url: named on the command line.
+
+    Returns:
+        None where none is configured, and ``nightjar up`` runs none.
+
+    Raises:
+        ServiceError: the one that is named or configured does not answer.
+    """
+    chosen = _api_url(url) if url else configured_prefect_api()
+    if chosen is None:
+        known = local_prefect_api()
+        return known if known is not None and prefect_answers(known) else None
+    if not prefect_answers(chosen):
+        raise ServiceError(
+            f"Prefect's server at {chosen} does not answer. Start it, name another one with --prefect-url, or run "
+            "without Prefect: --direct"
+        )
+    return chosen
+
+
+def _api_url(url: str) -> str:
+    """Returns the URL of the API of a server, also where that of its UI was typed."""
+    plain = url.rstrip("/")
+    return plain if plain.endswith("/api") or "/api/" in plain else f"{plain}/api"
+
+
+def page_of(flow_run_id: str, api_url: str) -> str:
+    """Returns the page of a flow run in the UI of a server, or in Prefect's cloud."""
+    ui = os.environ.get("PREFECT_UI_URL") or api_url.removesuffix("/api").replace(
+        "https://api.prefect.cloud/api/accounts/", "https://app.prefect.cloud/account/"
+    ).replace("/workspaces/", "/workspace/")
+    return f"{ui}/runs/flow-run/{flow_run_id}"
+
+
+def home() -> Path:
+    """Returns Nightjar's folder in the home of the user, or ``NIGHTJAR_HOME``; makes it.
+
+    Raises:
+        ServiceError: it cannot be made.
+    """
+    folder = Path(os.environ.get("NIGHTJAR_HOME", "~/.nightjar")).expanduser()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ServiceError(f"Cannot make {str(folder)!r}: {error.strerror}. Set NIGHTJAR_HOME.") from error
+    return folder
+
+
+def local_prefect_api() -> str | None:
+    """Returns the URL that ``nightjar up`` has written down for this user; None where it runs no server."""
+    try:
+        return (home() / "prefect-api-url").read_text("utf-8").strip() or None
+    except (OSError, ServiceError):
+        return None
+
+
+def write_down(api_url: str | None) -> None:
+    """Lets every command of this user find the server of ``nightjar up``; with None, none."""
+    path = home() / "prefect-api-url"
+    if api_url is None:
+        path.unlink(missing_ok=True)
+    else:
+        path.write_text(api_url, encoding="utf-8")

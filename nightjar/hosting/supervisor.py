@@ -19,7 +19,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from nightjar.errors import ServiceError
-from nightjar.hosting.server import SETTINGS, prefect_answers
+from nightjar.hosting.server import SETTINGS, configured_prefect_api, home, prefect_answers, write_down
 
 _START_SECONDS = 180.0
 _STOP_SECONDS = 60.0
@@ -43,12 +43,14 @@ def supervise(port: int, announce: Callable[[str], None], notify: Callable[[str]
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         try:
             text = _start_all(port, children, notify)
+            write_down(os.environ["PREFECT_API_URL"])
             _ready_file().write_text(text, encoding="utf-8")
             announce(text)
             _watch(children)
         except KeyboardInterrupt:
             notify("Stopping.")
         finally:
+            write_down(None)
             for child in reversed(children):
                 _end(child)
 
@@ -61,7 +63,7 @@ def supervise_in_background(port: int) -> str:
     """
     if (pid := _supervisor()) is not None:
         raise _already_running(pid)
-    log, ready = _home() / "up.log", _ready_file()
+    log, ready = home() / "up.log", _ready_file()
     ready.unlink(missing_ok=True)
     process = _spawn(log, "nightjar", "up", "--port", str(port))
     _wait(lambda: ready.exists() or process.poll() is not None, _START_SECONDS, f"No start; see {log}")
@@ -86,30 +88,36 @@ def stop() -> bool:
 
 def _start_all(port: int, children: list[subprocess.Popen[bytes]], notify: Callable[[str], None]) -> str:
     api_url = f"http://127.0.0.1:{port}/api"
+    is_configured = configured_prefect_api() == api_url
     os.environ.update({"PREFECT_API_URL": api_url, "PREFECT_SERVER_UI_API_URL": api_url, **SETTINGS})
     if prefect_answers(api_url):
+        if not is_configured:
+            raise ServiceError(
+                f"A Prefect server that 'nightjar up' did not start answers at {api_url}. Choose another port with "
+                f"--port, or add a worker to that server: PREFECT_API_URL={api_url} nightjar up"
+            )
         notify(f"A Prefect server answers at {api_url} already: using it.")
     else:
         server = ("server", "start", "--host", "127.0.0.1", "--port", str(port))
-        children.append(_spawn(_home() / "server.log", "prefect", *server))
+        children.append(_spawn(home() / "server.log", "prefect", *server))
     from nightjar.hosting.deployments import WORK_POOL, register  # takes 3 s, in which the server starts
 
     if children:
         _wait_for_server(children[0], api_url)
     names = asyncio.run(register(str(Path.cwd())))
     worker = ("worker", "start", "--pool", WORK_POOL.name, "--type", WORK_POOL.type)
-    children.append(_spawn(_home() / "worker.log", "prefect", *worker))
+    children.append(_spawn(home() / "worker.log", "prefect", *worker))
     return (
         f"Prefect is up: {api_url.removesuffix('/api')}\n"
         f"Deployments:   {', '.join(names)}\n"
-        f"Logs:          {_home()}\n"
+        f"Logs:          {home()}\n"
         "Next:          nightjar eval run ENV -m MODEL   (appears in the UI)\n"
         "Stop with:     nightjar down"
     )
 
 
 def _wait_for_server(server: subprocess.Popen[bytes], api_url: str) -> None:
-    log = _home() / "server.log"
+    log = home() / "server.log"
     _wait(
         lambda: prefect_answers(api_url) or server.poll() is not None,
         _START_SECONDS,
@@ -122,7 +130,7 @@ def _wait_for_server(server: subprocess.Popen[bytes], api_url: str) -> None:
 def _watch(children: list[subprocess.Popen[bytes]]) -> None:
     while all(child.poll() is None for child in children):
         time.sleep(_WATCH_SECONDS)
-    raise ServiceError(f"A service ended by itself. The logs are in {_home()}")
+    raise ServiceError(f"A service ended by itself. The logs are in {home()}")
 
 
 def _spawn(log: Path, *module: str) -> subprocess.Popen[bytes]:
@@ -184,22 +192,13 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def _home() -> Path:
-    home = Path(os.environ.get("NIGHTJAR_HOME", "~/.nightjar")).expanduser()
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ServiceError(f"Cannot make {str(home)!r}: {error.strerror}. Set NIGHTJAR_HOME.") from error
-    return home
-
-
 def _lock_file() -> Path:
-    return _home() / "up.lock"
+    return home() / "up.lock"
 
 
 def _ready_file() -> Path:
     """Holds, while the services are up, what was announced."""
-    return _home() / "up.ready"
+    return home() / "up.ready"
 
 
 def _wait(is_done: Callable[[], bool], seconds: float, complaint: str) -> None:

@@ -100,15 +100,16 @@ async def test_a_person_understands_the_task_names_and_there_are_few(own_folder:
     assert "publish arithmetic" in names
 
 
-async def test_the_ui_shows_progress_and_a_table_of_results(own_folder: Path) -> None:
+async def test_the_ui_shows_progress_and_the_results_on_one_page(own_folder: Path) -> None:
     with ModelServer(ArithmeticSolver()) as server:
         await evaluate(env_id="arithmetic", model="shown", base_url=server.url, num_examples=4)
     assert await artifacts("progress-arithmetic-shown") == [100.0]
-    [table] = await artifacts("results-arithmetic-shown")
-    measures = {row["measure"]: row["value"] for row in json.loads(table)}
-    assert measures["avg_reward"] == 1.0
-    assert measures["scored"] == 12
-    assert measures["pass@2"] == 1.0
+    [page] = await artifacts("results-arithmetic-shown")
+    lines = page.splitlines()
+    assert lines[0] == "# Reward 1.0000 ± 0.0000"
+    assert "| scored | 12 of 12 rollouts (100.0%) |" in lines
+    assert "| correct_answer | 1 |" in lines
+    assert "| 2 | 1.000 | 1.000 |" in lines
 
 
 async def test_a_run_with_failed_rollouts_ends_failed_and_retry_does_only_these(own_folder: Path) -> None:

@@ -160,9 +160,9 @@ class TestWhatMayHeal:
     def test_a_hub_that_does_not_answer(self) -> None:
         away, missing = DatasetError("Cannot load"), DatasetError("Cannot load")
         away.__cause__, missing.__cause__ = ConnectionError("Couldn't reach the Hub"), FileNotFoundError("no such")
-        assert tasks.is_hub_away(tasks.load_env, None, Failed(data=away))  # type: ignore[arg-type]
-        assert not tasks.is_hub_away(tasks.load_env, None, Failed(data=missing))  # type: ignore[arg-type]
-        assert not tasks.is_hub_away(tasks.load_env, None, Failed(data=ConfigError("wrong")))  # type: ignore[arg-type]
+        assert tasks.is_hub_away(tasks._load_env, None, Failed(data=away))  # type: ignore[arg-type]
+        assert not tasks.is_hub_away(tasks._load_env, None, Failed(data=missing))  # type: ignore[arg-type]
+        assert not tasks.is_hub_away(tasks._load_env, None, Failed(data=ConfigError("wrong")))  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("is_outage", [True, False])
     def test_an_endpoint_that_has_answered_before(self, is_outage: bool) -> None:

@@ -32,6 +32,7 @@ LATE = {
     "pyarrow": "0.2 s, for data sets and Parquet alone",
     "resource": "not there on Windows",
     "rich": "0.1 s, for one function of the names of verifiers",
+    "tasks.away": "Prefect, 2.5 s, as flows.evaluation",
 }
 """What is imported inside functions, with all that is in it, and why: the CPU time that its import takes."""
 

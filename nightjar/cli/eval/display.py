@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 from collections.abc import Iterable
 from datetime import timedelta
@@ -17,6 +18,7 @@ from rich.text import Text
 
 from nightjar.engine import Run, runs_under_way
 from nightjar.evaluation import Outcome
+from nightjar.hosting.server import page_of
 from nightjar.runs import Summary
 from nightjar.warehouse import resolve_warehouse
 from nightjar.warehouse.location import shown
@@ -53,6 +55,8 @@ class RunDisplay:
     async def _show(self) -> None:
         while not (runs := runs_under_way()):  # noqa: ASYNC110 - it may be opened in another thread
             await asyncio.sleep(_FRAME_SECONDS)
+        if page := _page(runs[0].metadata.flow_run_id):
+            self._print_line(f"In Prefect's UI: {page}")
         await (self._show_live if self._console.is_terminal else self._show_lines)(runs[0])
 
     async def _show_live(self, run: Run) -> None:
@@ -98,6 +102,12 @@ class _Bar(Progress):
             yield Text(f"  {task.fields['status']}", no_wrap=True, overflow="ellipsis")
 
 
+def _page(flow_run_id: str | None) -> str | None:
+    """Returns the page of a flow run; None of a run without one, or on a temporary server."""
+    url = os.environ.get("PREFECT_API_URL")
+    return page_of(flow_run_id, url) if flow_run_id and url else None
+
+
 def _title(run: Run) -> str:
     return f"{run.metadata.env_id} | {run.metadata.model}"
 
@@ -130,9 +140,11 @@ def show_outcome(outcome: Outcome) -> None:
     for label, text in (
         ("Results", outcome.path),
         ("Warehouse", outcome.warehouse if outcome.unpublished is None else f"not published in {outcome.warehouse}"),
+        ("Prefect", _page(metadata.flow_run_id)),
         ("Next", _next_command(outcome)),
     ):
-        console.print(f"{label + ':':<11}{text}", highlight=False, markup=False, soft_wrap=True)
+        if text is not None:
+            console.print(f"{label + ':':<11}{text}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _summary_table(summary: Summary, time_ms: int) -> Table:

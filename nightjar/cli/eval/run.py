@@ -57,25 +57,33 @@ def eval_run(
     prefect: Annotated[
         bool, _option("--prefect", text="Run as a Prefect flow, with a temporary server where there is none.")
     ] = False,
+    prefect_url: Annotated[
+        str | None,
+        _option(
+            "--prefect-url",
+            metavar="URL",
+            text="Prefect's server (default: PREFECT_API_URL, Prefect's active profile, or that of 'nightjar up').",
+        ),
+    ] = None,
     as_json: Annotated[bool, _option("--json", text="Print the outcome as JSON.")] = False,
     verbose: Annotated[bool, _option("--verbose", "-v", text="Log more.")] = False,
 ) -> None:
     """Evaluate a model in an environment.
 
-    The run appears in the Prefect UI when a Prefect server is configured or answers on this machine (see
-    'nightjar up'), and runs in this process otherwise. Every finished model call is on disk at once: an
+    The run appears in the Prefect UI when a Prefect server is configured, or 'nightjar up' runs one, and runs in
+    this process otherwise. Every finished model call is on disk at once: an
     interrupted run goes on with --resume and asks nothing twice.
     """
     from nightjar.cli.eval.running import Mode, finish, run
 
-    if direct and prefect:
-        raise typer.BadParameter("--direct and --prefect exclude each other")
+    if direct and (prefect or prefect_url):
+        raise typer.BadParameter(f"--direct and --prefect{'-url' if prefect_url else ''} exclude each other")
     limits = {"max_tokens": max_tokens, "temperature": temperature}
     sampling = {name: value for name, value in limits.items() if value is not None} | (fields["sampling_args"] or {})
     config = _config({**_endpoint(provider), **_given(fields), "sampling_args": sampling})
     mode: Mode = "prefect" if prefect else "direct" if direct else "auto"
     log_to_stderr(verbose)
-    outcome = run(config, mode, output_dir, resume, warehouse)
+    outcome = run(config, mode, output_dir, resume, warehouse, prefect_url)
     finish(outcome, as_json)
 
 

@@ -27,9 +27,10 @@ Mode: TypeAlias = Literal["auto", "prefect", "direct"]
 def run(
     config: RunConfig,
     mode: Mode,
-    output_dir: Path | None,
-    resume: str | None,
-    warehouse: str | None,
+    output_dir: Path | None = None,
+    resume: str | None = None,
+    warehouse: str | None = None,
+    prefect_url: str | None = None,
 ) -> Outcome:
     """Runs an evaluation as a Prefect flow or in this process, and shows how far it is.
 
@@ -38,15 +39,16 @@ def run(
         mode: ``auto`` takes Prefect where its server answers.
         output_dir, resume: as for ``stages.load_env``.
         warehouse: its location; None for the default.
+        prefect_url: of Prefect's server; None for the one that is configured, or that 'nightjar up' runs.
     """
     limit_memory()
     location = resolve_warehouse(warehouse)
-    api_url = None if mode == "direct" else find_prefect_api()
+    api_url = None if mode == "direct" else find_prefect_api(prefect_url)
     if mode == "prefect" or api_url is not None:
         return _watched(lambda: _run_as_flow(config, location, output_dir, resume, api_url))
     if mode == "auto":
         typer.echo(
-            "No Prefect server answers: running in this process ('nightjar up' starts one).",
+            "No Prefect server is configured or was started by 'nightjar up': running in this process.",
             err=True,
         )
     return _watched(lambda: evaluate(config, warehouse=Warehouse(location), output_dir=output_dir, resume=resume))

@@ -1,0 +1,84 @@
+"""What a person looks at first in Prefect's UI: a run in one page, and why rollouts failed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from prefect.artifacts import acreate_markdown_artifact
+
+from nightjar.evaluation import Run
+from nightjar.runs import Summary
+from nightjar.warehouse import Warehouse
+
+
+async def show_run(run: Run, warehouse: Warehouse, key: str) -> None:
+    """Makes the artifacts of a run that is added up: its results, and its errors where it has or had any.
+
+    Args:
+        run: the run.
+        warehouse: where it is published.
+        key: the end of the artifacts' keys.
+    """
+    metadata = run.metadata
+    assert metadata.summary is not None, "the run is aggregated"
+    title = f"{metadata.env_id} | {metadata.model}: run {metadata.run_id}, {metadata.status}"
+    await acreate_markdown_artifact(key=f"results-{key}", markdown=_results(run, warehouse), description=title)
+    if metadata.summary.errors:
+        await acreate_markdown_artifact(key=f"errors-{key}", markdown=_errors(metadata.summary), description=title)
+    elif run.opened.before.get("errors"):
+        healed = f"No errors any more: what had failed in run {metadata.run_id} was done again, and succeeded."
+        await acreate_markdown_artifact(key=f"errors-{key}", markdown=healed, description=title)
+
+
+def _results(run: Run, warehouse: Warehouse) -> str:
+    metadata, summary = run.metadata, run.metadata.summary
+    assert summary is not None, "the run is aggregated"
+    sections = [
+        f"# {_reward(summary)}",
+        f"`{metadata.env_id}`, model `{metadata.model}`: **{metadata.status}**",
+        _table("what | value", _overview(summary, metadata.time_ms or 0)),
+        _table("metric | mean", [f"{name} | {value:.4g}" for name, value in summary.avg_metrics.items()]),
+        _table("k | pass@k | pass^k", _curves(summary)),
+        f"## Errors\n\n{_errors(summary)}" if summary.errors else "",
+        f"Run directory: `{run.directory.path.absolute()}`",
+        f"In SQL (`nightjar sql --warehouse {warehouse.location}`):",
+        f"```sql\nFROM rollouts WHERE run_id = '{metadata.run_id}'\n```",
+    ]
+    return "\n\n".join(filter(None, sections))
+
+
+def _reward(summary: Summary) -> str:
+    if summary.avg_reward is None:
+        return "No reward: nothing is scored"
+    error = "" if summary.stderr is None else f" ± {summary.stderr:.4f}"
+    return f"Reward {summary.avg_reward:.4f}{error}"
+
+
+def _overview(summary: Summary, time_ms: int) -> list[str]:
+    rows = [
+        f"scored | {summary.scored:,} of {summary.rollouts:,} rollouts ({summary.coverage:.1%})",
+        f"failed | {summary.failed:,}",
+        f"time | {timedelta(seconds=round(time_ms / 1000))}",
+    ]
+    if summary.usage:
+        tokens = summary.usage
+        rows.append(f"tokens | {tokens['input_tokens']:,.0f} in, {tokens['output_tokens']:,.0f} out")
+    return rows
+
+
+def _curves(summary: Summary) -> list[str]:
+    return [f"{k} | {value:.3f} | {summary.pass_all_k[k]:.3f}" for k, value in summary.pass_at_k.items()]
+
+
+def _errors(summary: Summary) -> str:
+    rows = [
+        f"{count} | {chain} | {summary.error_examples[chain].partition(chr(10))[0].replace('|', '¦')}"
+        for chain, count in summary.errors.items()
+    ]
+    return _table("rollouts | error | one of them", rows)
+
+
+def _table(heading: str, rows: list[str]) -> str:
+    """Returns a table of markdown; nothing where there are no rows."""
+    rule = " | ".join("---" for _ in heading.split("|"))
+    return "\n".join(f"| {row} |" for row in (heading, rule, *rows)) if rows else ""
