@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 
 from nightjar.errors import ServiceError
 
-_TIMEOUT_SECONDS = 2.0
+_TIMEOUT_SECONDS = 10.0
 
 SETTINGS = {
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING",  # the display shows how far the run is
