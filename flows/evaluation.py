@@ -15,6 +15,7 @@ from prefect import State, flow, tags
 from prefect.runtime import flow_run
 
 from flows.endings import final_state
+from flows.named_blocks import named_blocks, warehouse_location
 from flows.naming import artifact_key, flow_run_name, tag_flow_run
 from flows.progress import progress_artifact
 from flows.run_log import nightjar_log_in_run_log
@@ -22,30 +23,46 @@ from nightjar import __version__
 from nightjar.config import RunConfig, takes_fields
 from nightjar.errors import WarehouseError
 from nightjar.evaluation import Outcome, check_warehouse, stopped_by_signals
-from nightjar.warehouse import Warehouse, resolve_warehouse
+from nightjar.warehouse import Warehouse
 from tasks import evaluation as tasks
 
 
 @flow(name="evaluate", version=__version__, flow_run_name=flow_run_name, persist_result=False)
 @takes_fields()
-async def evaluate(config: RunConfig, resume: str = "", output_dir: str = "", warehouse: str = "") -> State[Outcome]:
+async def evaluate(
+    config: RunConfig,
+    endpoint: str = "",
+    secrets: str = "",
+    resume: str = "",
+    output_dir: str = "",
+    warehouse: str = "",
+) -> State[Outcome]:
     """Evaluates a model in an environment and publishes the results.
 
     Args:
         config: What to run; its fields are parameters of the flow.
+        endpoint: Name of a ModelEndpoint block, which says base URL, protocol, key, headers and limits.
+        secrets: Name of an EnvironmentSecrets block, whose variables the environment, tools and judges of this run see.
         resume: A run directory to go on with, or "latest". A retried flow run finds its own.
         output_dir: Folder of run directories; empty for ./outputs.
-        warehouse: Folder of the warehouse; empty for NIGHTJAR_WAREHOUSE, or ./outputs/warehouse.
+        warehouse: Where results go: a location, or block:NAME for that of a ResultsWarehouse block; empty for
+            NIGHTJAR_WAREHOUSE, or ./outputs/warehouse.
 
     Returns:
         Completed, with how the run ended; Failed where rollouts are missing, which is what Retry does then, or where
         the results are not in the warehouse; Cancelled, or TimedOut, where it was stopped.
 
     Raises:
+        ConfigError: a block is missing or not complete.
         WarehouseError: the warehouse cannot be written; nothing was asked of the model.
     """
     nightjar_log_in_run_log()
-    chosen = Warehouse(resolve_warehouse(warehouse))
+    async with named_blocks(config, endpoint, secrets) as complete:
+        return await _evaluate(complete, resume, output_dir, await warehouse_location(warehouse))
+
+
+async def _evaluate(config: RunConfig, resume: str, output_dir: str, warehouse: str) -> State[Outcome]:
+    chosen = Warehouse(warehouse)
     check_warehouse(chosen)
     unpublished: Exception | None = None
     with tags(*await tag_flow_run(config)):

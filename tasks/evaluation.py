@@ -24,6 +24,7 @@ from nightjar.engine import classify
 from nightjar.errors import RunAbortedError, RunCancelledError, WarehouseError
 from nightjar.evaluation import Run, Shard
 from nightjar.runs import Summary, new_run_id
+from nightjar.secrecy import hidden_in_errors
 from nightjar.warehouse import Warehouse
 
 HOUR_SECONDS = 3600
@@ -60,14 +61,15 @@ def _shard_key(context: TaskRunContext, parameters: dict[str, Any]) -> str:
 )
 async def load_env(config: RunConfig, output_dir: Path | None, resume: str | None, flow_run_id: str) -> Run:
     """Opens the run and works out what is owed. A retried flow run finds its run by its own id."""
-    return await asyncio.to_thread(
-        evaluation.load_env,
-        config,
-        output_dir=output_dir,
-        resume=resume,
-        run_id=new_run_id(UUID(flow_run_id)),
-        flow_run_id=flow_run_id,
-    )
+    with hidden_in_errors():
+        return await asyncio.to_thread(
+            evaluation.load_env,
+            config,
+            output_dir=output_dir,
+            resume=resume,
+            run_id=new_run_id(UUID(flow_run_id)),
+            flow_run_id=flow_run_id,
+        )
 
 
 @task(
@@ -82,7 +84,8 @@ async def load_env(config: RunConfig, output_dir: Path | None, resume: str | Non
 )
 async def _generate(run: Run, shard: Shard) -> int | State[int]:
     try:
-        return await run.generate(shard)
+        with hidden_in_errors():
+            return await run.generate(shard)
     except RunCancelledError as stopped:
         return Cancelled(message=str(stopped))
 
@@ -96,7 +99,8 @@ async def _generate(run: Run, shard: Shard) -> int | State[int]:
 )
 async def _score(run: Run, shard: Shard) -> int | State[int]:
     try:
-        return await run.score(shard)
+        with hidden_in_errors():
+            return await run.score(shard)
     except RunCancelledError as stopped:
         return Cancelled(message=str(stopped))
 

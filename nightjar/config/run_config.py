@@ -13,8 +13,9 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nightjar.clients import ClientConfig, ClientType
-from nightjar.clients.config import BaseUrl
+from nightjar.clients.config import NOT_TO_BE_SHOWN, BaseUrl
 from nightjar.config.endpoints import PROVIDERS
+from nightjar.config.named_headers import NamedHeaders, SamplingFields
 from nightjar.errors import ConfigError
 from nightjar.packages import ENVIRONMENTS_DIR, EvalDefaults, eval_defaults
 from nightjar.packages.defaults import ExampleCount, RolloutCount
@@ -46,8 +47,10 @@ class RunConfig(BaseModel):
     """Name of the environment variable that holds the key, where the run happens; a local endpoint needs none."""
     api_client_type: ClientType = _DEFAULT.client_type
     """Protocol of the endpoint."""
-    sampling_args: dict[str, Any] = Field(default_factory=dict)
-    """Sampling parameters, as the endpoint takes them: temperature, max_tokens and so on."""
+    headers: MayChange[NamedHeaders] = Field(default_factory=dict)
+    """HTTP headers of every request, by the variables that hold their values, such as {"X-Team": "$TEAM_TOKEN"}."""
+    sampling_args: SamplingFields = Field(default_factory=dict)
+    """Sampling parameters, as the endpoint takes them: temperature, max_tokens; values of extra_headers as $NAME."""
     env_args: dict[str, Any] = Field(default_factory=dict)
     """Arguments of the environment."""
     extra_env_kwargs: dict[str, Any] = Field(default_factory=dict)
@@ -106,6 +109,7 @@ class RunConfig(BaseModel):
             api_base_url=self.base_url,
             api_key_var=self.api_key_var,
             timeout=self.request_timeout,
+            extra_headers=self.headers,
         )
 
 
@@ -144,4 +148,5 @@ def _defaults_of_environment(given: Mapping[str, Any]) -> dict[str, Any]:
 def _first_message(error: ValidationError) -> str:
     found = error.errors()[0]
     place = ".".join(str(part) for part in found["loc"])
-    return f"{place}: {found['msg'].removeprefix('Value error, ')} (found {found['input']!r})"
+    shown = "" if found["type"] == NOT_TO_BE_SHOWN else f" (found {found['input']!r})"
+    return f"{place}: {found['msg'].removeprefix('Value error, ')}{shown}"

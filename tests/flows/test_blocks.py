@@ -1,0 +1,204 @@
+"""Blocks: Prefect's own tests of them, and runs that name them on a real server."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_services import Services
+from prefect.blocks.core import Block
+from prefect.testing.standard_test_suites import BlockStandardTestSuite
+
+import blocks
+from blocks import EnvironmentSecrets, HubPublisher, ModelEndpoint, ResultsWarehouse
+from flows.evaluation import evaluate
+from nightjar.messages import UserMessage
+from nightjar.testing import ArithmeticSolver, ModelServer
+from nightjar.warehouse import Warehouse
+
+BLOCKS = [getattr(blocks, name) for name in blocks.__all__]
+KEY, TEAM, JUDGE = "sk-key-tell-nobody-0123456789", "team-tell-nobody-0123456789", "judge-tell-nobody-0123456789"
+PASSWORD, LITERAL = "password-tell-nobody-0123456789", "literal-tell-nobody-0123456789"
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+class TestStandard(BlockStandardTestSuite):
+    @pytest.fixture
+    def block(self, request: pytest.FixtureRequest) -> Any:
+        return request.param
+
+    def test_has_a_valid_image(self, block: type[Block]) -> None:
+        """Prefect's own test downloads the logo; here it is that of a block of Prefect's."""
+        assert str(block._logo_url).startswith("https://raw.githubusercontent.com/PrefectHQ/")
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_slug_and_schema_version_are_explicit(block: type[Block]) -> None:
+    assert block.get_block_type_slug().startswith("nightjar-")
+    assert block._block_type_slug == block.get_block_type_slug()
+    assert block.get_block_schema_version() == "1.0.0"
+
+
+def test_the_fields_are_only_ever_added_to() -> None:
+    """What is listed here is in blocks that somebody has saved: it stays, and what is new has a default."""
+    saved: dict[type[Block], set[str]] = {
+        EnvironmentSecrets: {"values"},
+        HubPublisher: {"repo_name", "token", "private"},
+        ModelEndpoint: {
+            "provider", "base_url", "model", "client_type", "key", "key_variable", "headers", "max_concurrent",
+            "request_timeout",
+        },
+        ResultsWarehouse: {"location"},
+    }  # fmt: skip
+    for block, fields in saved.items():
+        assert fields <= block.model_fields.keys()
+        assert {name for name, field in block.model_fields.items() if field.is_required()} <= {"location"}
+
+
+class TestModelEndpoint:
+    async def test_gives_a_client_and_leaves_the_environment_as_it_was(self) -> None:
+        before = dict(os.environ)
+        with ModelServer(ArithmeticSolver(), require_key=KEY) as server:
+            endpoint = ModelEndpoint(base_url=server.url, key=KEY)
+            async with endpoint.get_client() as client:
+                response = await client.get_response([UserMessage(content="2 + 2?")], "any", {})
+        assert "4" in str(response.message.content)
+        assert dict(os.environ) == before
+
+    def test_shows_no_secret(self) -> None:
+        endpoint = ModelEndpoint(provider="openai", key=KEY, headers={"X-Team": TEAM})
+        shown = f"{endpoint!r} {endpoint} {endpoint.model_dump_json()} {endpoint.client_config()!r}"
+        assert KEY not in shown
+        assert TEAM not in shown
+
+    @pytest.mark.parametrize(
+        ("fields", "message"),
+        [
+            ({}, "neither a provider nor a base URL"),
+            ({"base_url": f"http://user:{PASSWORD}@host/v1"}, "must not hold a user, a password or a query"),
+            ({"provider": "openai", "headers": {"X-Team": [TEAM]}}, "the value of header 'X-Team' must be a text"),
+        ],
+        ids=str,
+    )
+    def test_says_what_is_wrong_without_the_value(self, fields: dict[str, Any], message: str) -> None:
+        with pytest.raises(ValueError, match=message) as caught:
+            ModelEndpoint(**fields)
+        assert "tell-nobody" not in str(caught.value)
+
+
+class Echo(BaseHTTPRequestHandler):
+    """Answers with the headers that it was sent, every other time as an error."""
+
+    asked = itertools.count()
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        said = json.dumps(dict(self.headers.items()))
+        is_error = next(self.asked) % 2
+        message = {"role": "assistant", "content": f"{said} \\boxed{{1}}"}
+        choice = {"index": 0, "finish_reason": "stop", "message": message}
+        answer = {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+        body = json.dumps({"error": {"message": f"Rejected: {said}"}} if is_error else answer).encode()
+        self.send_response(500 if is_error else 200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def echo() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/v1"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+CARELESS = """
+import logging, os
+import nightjar as vf
+
+def reward(completion) -> float:
+    key = os.environ["JUDGE_API_KEY"]
+    logging.getLogger("nightjar.careless").warning("The judge's key is %s", key)
+    if hash(completion[-1]["content"]) % 2:
+        raise RuntimeError(f"The judge refuses {key}")
+    return float(len(key))
+
+def load_environment(is_broken=False):
+    if is_broken:
+        raise RuntimeError(f"No judge takes {os.environ['JUDGE_API_KEY']}")
+    rows = [{"question": f"{n} + 1?", "answer": str(n + 1)} for n in range(12)]
+    return vf.SingleTurnEnv(dataset=rows, rubric=vf.Rubric(funcs=[reward]))
+"""
+SECRETS = {"key": KEY, "team": TEAM, "judge": JUDGE, "password": PASSWORD, "literal": LITERAL}
+
+
+async def save_blocks(url: str) -> None:
+    await ModelEndpoint(base_url=url, model="m", key=KEY, headers={"X-Team": TEAM}).asave("vault", overwrite=True)
+    await EnvironmentSecrets(values={"JUDGE_API_KEY": JUDGE}).asave("judges", overwrite=True)
+    await ResultsWarehouse(location="outputs/of-the-team").asave("team", overwrite=True)
+
+
+def read_all(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Yields every file below a folder: run directories, logs, the database of Prefect's server."""
+    for path in folder.rglob("*"):
+        with suppress(OSError):
+            if path.is_file():
+                yield str(path), path.read_bytes()
+
+
+def found_in(folder: Path, warehouse: Path) -> set[str]:
+    """Returns the secrets that are found, with the files that hold them."""
+    contents = dict(read_all(folder))
+    assert any(path.endswith("prefect.db") for path in contents)
+    for kind in ("runs", "rollouts", "attempts", "examples"):
+        contents[kind] = str(Warehouse(warehouse).query(f"FROM segments.{kind}").rows).encode()
+    return {
+        f"{name} in {path}" for path, text in contents.items() for name in SECRETS if SECRETS[name].encode() in text
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("prefect_server")
+async def test_secrets_reach_a_run_and_are_written_nowhere(services: Services, echo: str, own_folder: Path) -> None:
+    await save_blocks(echo)
+    for folder in (services.folder, own_folder):
+        (folder / "environments").mkdir(exist_ok=True)
+        (folder / "environments" / "careless.py").write_text(CARELESS)
+    named = {"env_id": "careless", "endpoint": "vault", "secrets": "judges", "warehouse": "block:team"}
+    ended = services.start_and_wait("evaluate", {**named, "num_examples": 12, "rollouts_per_example": 2})
+    assert ended["state_type"] == "FAILED"
+    assert "[secret]" in ended["state"]["message"]
+
+    before = dict(os.environ)
+    broken = await evaluate(**named, env_args={"is_broken": True}, return_state=True)
+    assert "No judge takes [secret]" in broken.message
+    for wrong in (
+        {"base_url": f"http://user:{PASSWORD}@127.0.0.1/v1"},
+        {"sampling_args": {"extra_headers": {"X-Team": LITERAL}}},
+        {"headers": {"X-Team": LITERAL}},
+    ):
+        refused = services.create("evaluate", {"env_id": "arithmetic", **wrong})
+        assert refused.is_client_error, "Prefect's server refuses it before it is written down"
+    assert dict(os.environ) == before
+
+    [run] = (services.folder / "outputs/evals").glob("careless--m/*")
+    written = (run / "results.jsonl").read_text() + (run / "attempts.jsonl").read_text()
+    assert '"X-Team": \\"[secret]' in written or "[secret]" in written, "the header was sent"
+    assert "NIGHTJAR_VAULT_KEY" in (run / "config.json").read_text()
+    assert found_in(services.folder, services.folder / "outputs/of-the-team") == set()
