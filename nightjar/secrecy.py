@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import NamedTuple
 
-from nightjar.errors import ConfigError, MissingKeyError, error_chain
+from nightjar.errors import ConfigError, MissingKeyError, NightjarError, error_chain, error_text
 
 HIDDEN = "[secret]"
 """Stands where the value of a secret was."""
@@ -77,12 +77,19 @@ def hide_bytes(content: bytes) -> bytes:
 
 @contextmanager
 def hidden_in_errors() -> Iterator[None]:
-    """Takes secrets out of what an error says that leaves the block, and out of what its causes say."""
+    """Takes secrets out of what an error says that leaves the block, and out of what its causes say.
+
+    Raises:
+        NightjarError: in the place of an error that does not let itself be changed.
+    """
     try:
         yield
     except Exception as error:
         for cause in error_chain(error):
             cause.args = tuple(hide(part) if isinstance(part, str) else part for part in cause.args)
+            vars(cause).update({name: hide(text) for name, text in vars(cause).items() if isinstance(text, str)})
+        if (text := error_text(error)) != (shown := hide(text)):
+            raise NightjarError(f"{type(error).__name__}: {shown}") from None
         raise
 
 

@@ -65,7 +65,7 @@ def test_the_fields_are_only_ever_added_to() -> None:
 
 class TestModelEndpoint:
     async def test_gives_a_client_and_leaves_the_environment_as_it_was(self) -> None:
-        before = dict(os.environ)
+        import time; t=time.time(); print("T worker", t - t0); before = dict(os.environ)
         with ModelServer(ArithmeticSolver(), require_key=KEY) as server:
             endpoint = ModelEndpoint(base_url=server.url, key=KEY)
             async with endpoint.get_client() as client:
@@ -176,7 +176,7 @@ def found_in(folder: Path, warehouse: Path) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect_server")
 async def test_secrets_reach_a_run_and_are_written_nowhere(services: Services, echo: str, own_folder: Path) -> None:
-    await save_blocks(echo)
+    import time; t0=time.time(); await save_blocks(echo); print("T save", time.time()-t0)
     for folder in (services.folder, own_folder):
         (folder / "environments").mkdir(exist_ok=True)
         (folder / "environments" / "careless.py").write_text(CARELESS)
@@ -185,9 +185,10 @@ async def test_secrets_reach_a_run_and_are_written_nowhere(services: Services, e
     assert ended["state_type"] == "FAILED"
     assert "[secret]" in ended["state"]["message"]
 
-    before = dict(os.environ)
+    import time; t=time.time(); print("T worker", t - t0); before = dict(os.environ)
     broken = await evaluate(**named, env_args={"is_broken": True}, return_state=True)
     assert "No judge takes [secret]" in broken.message
+    print("T broken", time.time()-t)
     for wrong in (
         {"base_url": f"http://user:{PASSWORD}@127.0.0.1/v1"},
         {"sampling_args": {"extra_headers": {"X-Team": LITERAL}}},
