@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from nightjar.clients import ClientConfig, ClientType
 from nightjar.clients.config import NOT_TO_BE_SHOWN, BaseUrl
@@ -134,7 +135,21 @@ def parse_run_config(values: Mapping[str, Any], kind: type[RunConfig] = RunConfi
     try:
         return kind.model_validate({**_defaults_of_environment(given), **given})
     except ValidationError as error:
-        raise ConfigError(_first_message(error)) from error
+        raise ConfigError(_message(error.errors()[0])) from error
+
+
+def refuse_secrets(values: Mapping[str, Any]) -> None:
+    """Makes sure that no value of a configuration is one that must not be written down; other faults are found later.
+
+    Raises:
+        ConfigError: one is; the field is named.
+    """
+    try:
+        RunConfig.model_validate({"env_id": "any", **values})
+    except ValidationError as error:
+        found = [one for one in error.errors() if one["type"] == NOT_TO_BE_SHOWN]
+        if found:
+            raise ConfigError(_message(found[0])) from None
 
 
 def _defaults_of_environment(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,8 +160,7 @@ def _defaults_of_environment(given: Mapping[str, Any]) -> dict[str, Any]:
     return eval_defaults(str(env_id), Path(folder)).model_dump(exclude_none=True)
 
 
-def _first_message(error: ValidationError) -> str:
-    found = error.errors()[0]
+def _message(found: ErrorDetails) -> str:
     place = ".".join(str(part) for part in found["loc"])
     shown = "" if found["type"] == NOT_TO_BE_SHOWN else f" (found {found['input']!r})"
     return f"{place}: {found['msg'].removeprefix('Value error, ')}{shown}"

@@ -55,12 +55,6 @@ class Services:
         body = {"parameters": parameters, "state": {"type": "SCHEDULED"}}
         return httpx.post(f"{self.api}/deployments/{deployment_id}/create_flow_run", json=body, timeout=30)
 
-    def start_and_wait(self, deployment: str, parameters: dict[str, Any]) -> Any:
-        """Starts a run of a deployment, and returns it when it has ended."""
-        created = self.create(deployment, parameters).raise_for_status().json()
-        self.wait_for(created["id"], "COMPLETED", "FAILED", "CRASHED", "CANCELLED")
-        return self.call("GET", f"/flow_runs/{created['id']}")
-
     def wait_for(self, flow_run_id: str, *types: str) -> str:
         for _ in range(600):
             state = self.call("GET", f"/flow_runs/{flow_run_id}")["state_type"]

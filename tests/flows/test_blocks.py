@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 from local_services import Services
 from prefect.blocks.core import Block
+from prefect.logging.handlers import APILogWorker
 from prefect.testing.standard_test_suites import BlockStandardTestSuite
 
 import blocks
 from blocks import EnvironmentSecrets, HubPublisher, ModelEndpoint, ResultsWarehouse
 from flows.evaluation import evaluate
+from nightjar.errors import ConfigError
 from nightjar.messages import UserMessage
 from nightjar.testing import ArithmeticSolver, ModelServer
 from nightjar.warehouse import Warehouse
@@ -65,7 +67,7 @@ def test_the_fields_are_only_ever_added_to() -> None:
 
 class TestModelEndpoint:
     async def test_gives_a_client_and_leaves_the_environment_as_it_was(self) -> None:
-        import time; t=time.time(); print("T worker", t - t0); before = dict(os.environ)
+        before = dict(os.environ)
         with ModelServer(ArithmeticSolver(), require_key=KEY) as server:
             endpoint = ModelEndpoint(base_url=server.url, key=KEY)
             async with endpoint.get_client() as client:
@@ -117,7 +119,7 @@ class Echo(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def echo() -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -132,74 +134,100 @@ CARELESS = """
 import logging, os
 import nightjar as vf
 
-def reward(completion) -> float:
+def reward(completion, answer) -> float:
     key = os.environ["JUDGE_API_KEY"]
     logging.getLogger("nightjar.careless").warning("The judge's key is %s", key)
-    if hash(completion[-1]["content"]) % 2:
+    if answer == "1":
         raise RuntimeError(f"The judge refuses {key}")
     return float(len(key))
 
 def load_environment(is_broken=False):
     if is_broken:
         raise RuntimeError(f"No judge takes {os.environ['JUDGE_API_KEY']}")
-    rows = [{"question": f"{n} + 1?", "answer": str(n + 1)} for n in range(12)]
+    rows = [{"question": f"{n} + 1?", "answer": str(n % 3)} for n in range(12)]
     return vf.SingleTurnEnv(dataset=rows, rubric=vf.Rubric(funcs=[reward]))
 """
 SECRETS = {"key": KEY, "team": TEAM, "judge": JUDGE, "password": PASSWORD, "literal": LITERAL}
+NAMED = {"env_id": "careless", "endpoint": "vault", "secrets": "judges", "warehouse": "block:team"}
 
 
-async def save_blocks(url: str) -> None:
-    await ModelEndpoint(base_url=url, model="m", key=KEY, headers={"X-Team": TEAM}).asave("vault", overwrite=True)
-    await EnvironmentSecrets(values={"JUDGE_API_KEY": JUDGE}).asave("judges", overwrite=True)
-    await ResultsWarehouse(location="outputs/of-the-team").asave("team", overwrite=True)
+@pytest.fixture(scope="module")
+def vault(prefect_server: None, echo: str) -> None:
+    """Saves the blocks that the runs of these tests name."""
+    ModelEndpoint(base_url=echo, model="m", key=KEY, headers={"X-Team": TEAM}).save("vault")
+    EnvironmentSecrets(values={"JUDGE_API_KEY": JUDGE}).save("judges")
+    ResultsWarehouse(location="outputs/of-the-team").save("team")
 
 
-def read_all(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Yields every file below a folder: run directories, logs, the database of Prefect's server."""
-    for path in folder.rglob("*"):
-        with suppress(OSError):
-            if path.is_file():
-                yield str(path), path.read_bytes()
+def read_run(folder: Path) -> tuple[str, dict[str, Any]]:
+    """Returns the attempts and the configuration of the one run."""
+    [config] = folder.rglob("config.json")
+    return config.with_name("attempts.jsonl").read_text(), json.loads(config.read_text())
 
 
-def found_in(folder: Path, warehouse: Path) -> set[str]:
-    """Returns the secrets that are found, with the files that hold them."""
-    contents = dict(read_all(folder))
-    assert any(path.endswith("prefect.db") for path in contents)
+def found_in(*folders: Path) -> set[str]:
+    """Returns the secrets that are found, each with where: run directories, logs, the database of Prefect's server."""
+    contents: dict[str, bytes] = {}
+    for path in [path for folder in folders for path in folder.rglob("*")]:
+        with suppress(OSError):  # it was there a moment ago
+            contents[str(path)] = path.read_bytes() if path.is_file() else b""
+    assert any(b"[secret]" in text for path, text in contents.items() if "prefect.db" in path)
     for kind in ("runs", "rollouts", "attempts", "examples"):
-        contents[kind] = str(Warehouse(warehouse).query(f"FROM segments.{kind}").rows).encode()
+        contents[kind] = str(Warehouse("outputs/of-the-team").query(f"FROM segments.{kind}").rows).encode()
     return {
         f"{name} in {path}" for path, text in contents.items() for name in SECRETS if SECRETS[name].encode() in text
     }
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("prefect_server")
-async def test_secrets_reach_a_run_and_are_written_nowhere(services: Services, echo: str, own_folder: Path) -> None:
-    import time; t0=time.time(); await save_blocks(echo); print("T save", time.time()-t0)
-    for folder in (services.folder, own_folder):
-        (folder / "environments").mkdir(exist_ok=True)
-        (folder / "environments" / "careless.py").write_text(CARELESS)
-    named = {"env_id": "careless", "endpoint": "vault", "secrets": "judges", "warehouse": "block:team"}
-    ended = services.start_and_wait("evaluate", {**named, "num_examples": 12, "rollouts_per_example": 2})
-    assert ended["state_type"] == "FAILED"
-    assert "[secret]" in ended["state"]["message"]
+WRITTEN_OUT: list[dict[str, Any]] = [
+    {"base_url": f"http://user:{PASSWORD}@127.0.0.1/v1"},
+    {"sampling_args": {"extra_headers": {"X-Team": LITERAL}}},
+    {"headers": {"X-Team": LITERAL}},
+]
 
-    import time; t=time.time(); print("T worker", t - t0); before = dict(os.environ)
-    broken = await evaluate(**named, env_args={"is_broken": True}, return_state=True)
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("vault")
+async def test_secrets_reach_a_run_and_are_written_nowhere(services: Services, own_folder: Path) -> None:
+    (own_folder / "environments").mkdir()
+    (own_folder / "environments" / "careless.py").write_text(CARELESS)
+    before = dict(os.environ)
+    ended = await evaluate(**NAMED, num_examples=12, rollouts_per_example=2, return_state=True)
+    assert ended.is_failed()
+    assert "The judge refuses [secret]" in ended.message
+    assert "Rejected: " in ended.message
+    broken = await evaluate(**NAMED, env_args={"is_broken": True}, return_state=True)
     assert "No judge takes [secret]" in broken.message
-    print("T broken", time.time()-t)
-    for wrong in (
-        {"base_url": f"http://user:{PASSWORD}@127.0.0.1/v1"},
-        {"sampling_args": {"extra_headers": {"X-Team": LITERAL}}},
-        {"headers": {"X-Team": LITERAL}},
-    ):
-        refused = services.create("evaluate", {"env_id": "arithmetic", **wrong})
-        assert refused.is_client_error, "Prefect's server refuses it before it is written down"
     assert dict(os.environ) == before
 
-    [run] = (services.folder / "outputs/evals").glob("careless--m/*")
-    written = (run / "results.jsonl").read_text() + (run / "attempts.jsonl").read_text()
-    assert '"X-Team": \\"[secret]' in written or "[secret]" in written, "the header was sent"
-    assert "NIGHTJAR_VAULT_KEY" in (run / "config.json").read_text()
-    assert found_in(services.folder, services.folder / "outputs/of-the-team") == set()
+    for wrong in WRITTEN_OUT:
+        with pytest.raises(ConfigError, match="because it is written down"):
+            await evaluate(env_id="arithmetic", **wrong)
+        refused = services.create("evaluate", {"env_id": "arithmetic", **wrong})
+        assert refused.is_client_error, "the form is refused before Prefect writes it down"
+
+    APILogWorker.instance().drain()
+    attempts, config = read_run(own_folder)
+    assert "X-Team" in attempts
+    assert (config["api_key_var"], config["headers"]) == ("NIGHTJAR_VAULT_KEY", {"X-Team": "$NIGHTJAR_VAULT_HEADER_1"})
+    assert Warehouse("outputs/of-the-team").query("SELECT max(reward) FROM rollouts").rows == [(len(JUDGE),)]
+    assert found_in(services.folder, own_folder) == set()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (
+            {"endpoint": "nowhere"},
+            "There is no ModelEndpoint block 'nowhere'; there are: vault. The UI makes one: Blocks",
+        ),
+        ({"base_url": "http://127.0.0.1:1/v1"}, "The endpoint is that of block 'vault': leave base_url at the default"),
+        ({"warehouse": "ducklake:postgres:dbname=runs password=s3cret"}, "holds a secret"),
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("vault")
+async def test_a_line_says_what_is_wrong(wrong: dict[str, Any], message: str) -> None:
+    ended = await evaluate(**{**NAMED, **wrong}, return_state=True)
+    assert ended.is_failed()
+    assert message in ended.message
