@@ -15,7 +15,7 @@ from prefect import State, flow, tags
 from prefect.runtime import flow_run
 
 from flows.endings import final_state
-from flows.named_blocks import named_blocks, warehouse_location
+from flows.named_blocks import named_blocks
 from flows.naming import artifact_key, flow_run_name, tag_flow_run
 from flows.progress import progress_artifact
 from flows.run_log import nightjar_log_in_run_log
@@ -57,8 +57,8 @@ async def evaluate(
         WarehouseError: the warehouse cannot be written; nothing was asked of the model.
     """
     nightjar_log_in_run_log()
-    async with named_blocks(config, endpoint, secrets) as complete:
-        return await _evaluate(complete, resume, output_dir, await warehouse_location(warehouse))
+    async with named_blocks(config, endpoint, secrets, warehouse) as (complete, location):
+        return await _evaluate(complete, resume, output_dir, location)
 
 
 async def _evaluate(config: RunConfig, resume: str, output_dir: str, warehouse: str) -> State[Outcome]:

@@ -5,6 +5,7 @@ What comes of them is a configuration as any other, with names of variables; val
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Any, TypeVar
@@ -16,10 +17,12 @@ from pydantic import ValidationError
 
 from blocks import EnvironmentSecrets, ModelEndpoint, ResultsWarehouse
 from nightjar.config import RunConfig
-from nightjar.errors import ConfigError
+from nightjar.errors import ConfigError, WarehouseError
 from nightjar.secrecy import hidden_in_errors, in_environment
 from nightjar.warehouse import resolve_warehouse
-from nightjar.warehouse.location import refuse_secret
+from nightjar.warehouse.backend import open_store
+from nightjar.warehouse.location import Kind, kind_of, refuse_secret
+from nightjar.warehouse.pricing import set_first_price
 
 BlockT = TypeVar("BlockT", bound=Block)
 
@@ -28,16 +31,20 @@ _OF_THE_ENDPOINT = ("base_url", "api_key_var", "api_client_type", "headers")
 
 
 @asynccontextmanager
-async def named_blocks(config: RunConfig, endpoint: str, secrets: str) -> AsyncIterator[RunConfig]:
-    """Gives a configuration with what its blocks say; their secrets are in the environment while the block lasts.
+async def named_blocks(
+    config: RunConfig, endpoint: str, secrets: str, warehouse: str
+) -> AsyncIterator[tuple[RunConfig, str]]:
+    """Gives what blocks say: the configuration, and the location of the warehouse; secrets are in the environment then.
 
     Args:
         config: what was asked for.
         endpoint: name of a ``ModelEndpoint``; empty for the endpoint of the configuration.
         secrets: name of an ``EnvironmentSecrets``; empty for none.
+        warehouse: as for ``warehouse_location``.
 
     Raises:
         ConfigError: there is no such block, it is not complete, or the configuration says otherwise.
+        WarehouseError: the location of the warehouse holds a secret.
     """
     with hidden_in_errors(), ExitStack() as variables:
         if secrets:
@@ -47,7 +54,10 @@ async def named_blocks(config: RunConfig, endpoint: str, secrets: str) -> AsyncI
             reached = await _load(ModelEndpoint, endpoint)
             variables.enter_context(in_environment(reached.variables()))
             config = _at(config, reached, endpoint)
-        yield config
+        location = await warehouse_location(warehouse)
+        if endpoint and (reached.input_price or reached.output_price):
+            await asyncio.to_thread(_set_price, location, config.model, reached)
+        yield config, location
 
 
 async def warehouse_location(warehouse: str) -> str:
@@ -80,6 +90,13 @@ def _at(config: RunConfig, endpoint: ModelEndpoint, name: str) -> RunConfig:
         if limit and asked is not None:
             update[field] = min(limit, asked)
     return config.model_copy(update=update)
+
+
+def _set_price(location: str, model: str, endpoint: ModelEndpoint) -> None:
+    if kind_of(location) is Kind.SERVED:
+        return  # it keeps no prices
+    with suppress(WarehouseError, OSError):  # a warehouse that cannot be written is reported next
+        set_first_price(open_store(location), model, endpoint.input_price, endpoint.output_price)
 
 
 async def _load(kind: type[BlockT], name: str) -> BlockT:

@@ -56,7 +56,7 @@ def test_the_fields_are_only_ever_added_to() -> None:
         HubPublisher: {"repo_name", "token", "private"},
         ModelEndpoint: {
             "provider", "base_url", "model", "client_type", "key", "key_variable", "headers", "max_concurrent",
-            "request_timeout",
+            "request_timeout", "input_price", "output_price",
         },
         ResultsWarehouse: {"location"},
     }  # fmt: skip
@@ -154,7 +154,8 @@ NAMED = {"env_id": "careless", "endpoint": "vault", "secrets": "judges", "wareho
 @pytest.fixture(scope="module")
 def vault(prefect_server: None, echo: str) -> None:
     """Saves the blocks that the runs of these tests name."""
-    ModelEndpoint(base_url=echo, model="m", key=KEY, headers={"X-Team": TEAM}).save("vault")
+    secrets = {"key": KEY, "headers": {"X-Team": TEAM}}
+    ModelEndpoint(base_url=echo, model="m", max_concurrent=4, input_price=0.4, **secrets).save("vault")
     EnvironmentSecrets(values={"JUDGE_API_KEY": JUDGE}).save("judges")
     ResultsWarehouse(location="outputs/of-the-team").save("team")
 
@@ -210,7 +211,10 @@ async def test_secrets_reach_a_run_and_are_written_nowhere(services: Services, o
     attempts, config = read_run(own_folder)
     assert "X-Team" in attempts
     assert (config["api_key_var"], config["headers"]) == ("NIGHTJAR_VAULT_KEY", {"X-Team": "$NIGHTJAR_VAULT_HEADER_1"})
-    assert Warehouse("outputs/of-the-team").query("SELECT max(reward) FROM rollouts").rows == [(len(JUDGE),)]
+    assert config["max_concurrent"] == 4
+    published = Warehouse("outputs/of-the-team")
+    assert published.query("SELECT max(reward) FROM rollouts").rows == [(len(JUDGE),)]
+    assert published.query("SELECT model, input FROM prices").rows == [("m", 0.4)]
     assert found_in(services.folder, own_folder) == set()
 
 
