@@ -15,7 +15,7 @@ from prefect import State, flow, tags
 from prefect.runtime import flow_run
 
 from flows.endings import final_state
-from flows.named_blocks import named_blocks
+from flows.named_blocks import WarehouseName, named_blocks
 from flows.naming import artifact_key, flow_run_name, tag_flow_run
 from flows.progress import progress_artifact
 from flows.run_log import nightjar_log_in_run_log
@@ -35,7 +35,7 @@ async def evaluate(
     secrets: str = "",
     resume: str = "",
     output_dir: str = "",
-    warehouse: str = "",
+    warehouse: WarehouseName = "",
 ) -> State[Outcome]:
     """Evaluates a model in an environment and publishes the results.
 

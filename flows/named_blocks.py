@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, suppress
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from prefect.blocks.core import Block
 from prefect.client.orchestration import get_client
 from prefect.exceptions import ObjectNotFound
-from pydantic import ValidationError
+from pydantic import ValidationError, WithJsonSchema
 
 from blocks import EnvironmentSecrets, ModelEndpoint, ResultsWarehouse
 from nightjar.config import RunConfig
@@ -25,6 +25,20 @@ from nightjar.warehouse.location import Kind, kind_of, refuse_secret
 from nightjar.warehouse.pricing import set_first_price
 
 BlockT = TypeVar("BlockT", bound=Block)
+
+WarehouseName = Annotated[
+    str,
+    WithJsonSchema(
+        {
+            "type": "string",
+            "not": {
+                "description": "A location that holds a secret, which is written down: set it where runs happen",
+                "pattern": r"(?i)(password|passwd|pwd|secret|token|key)\w*\s*=|://[^/\s]*:[^/\s]*@",
+            },
+        }
+    ),
+]
+"""A flow's parameter that says which warehouse; Prefect's server refuses a secret in it before it is stored."""
 
 _WAREHOUSE = "block:"
 _OF_THE_ENDPOINT = ("base_url", "api_key_var", "api_client_type", "headers")

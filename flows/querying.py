@@ -15,7 +15,7 @@ from typing import Any
 from prefect import flow
 from prefect.runtime import flow_run
 
-from flows.named_blocks import warehouse_location
+from flows.named_blocks import WarehouseName, warehouse_location
 from flows.run_log import nightjar_log_in_run_log
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.named_queries import is_name
@@ -34,7 +34,7 @@ def _run_name() -> str:
 async def query(
     sql: str,
     parameters: dict[str, Any] = {},  # noqa: B006 - Prefect's form shows it, and nothing changes it
-    warehouse: str = "",
+    warehouse: WarehouseName = "",
     timeout_seconds: float = 60.0,
 ) -> int:
     """Asks the warehouse; the rows are an artifact, of which the first 1,000 are kept.

@@ -37,10 +37,9 @@ def _check_url(url: str) -> str:
     return url.rstrip("/")
 
 
-BaseUrl = Annotated[
-    str, AfterValidator(_check_url), WithJsonSchema({"type": "string", "pattern": r"^https?://[^/?#@]+(/[^?#]*)?$"})
-]
-"""Where requests go, without the route (``/chat/completions``). Its pattern lets Prefect's server refuse a password."""
+_REFUSED = {"description": f"A base URL {_WRITTEN_DOWN}", "pattern": r"^\w*:?/*[^/]*@|[?#]"}
+BaseUrl = Annotated[str, AfterValidator(_check_url), WithJsonSchema({"type": "string", "not": _REFUSED})]
+"""Where requests go, without the route (``/chat/completions``). The schema lets Prefect's server refuse a password."""
 
 
 class EndpointClientConfig(BaseModel):

@@ -10,7 +10,12 @@ from pydantic_core import PydanticCustomError
 from nightjar.clients.config import NOT_TO_BE_SHOWN
 from nightjar.secrecy import REFERENCE, is_reference
 
-_NAMED = {"type": "object", "additionalProperties": {"type": "string", "pattern": f"^{REFERENCE}$"}}
+_RULE = (
+    'must be the name of an environment variable that holds it, such as "$TEAM_TOKEN" or "Bearer $TEAM_TOKEN", '
+    "because it is written down"
+)
+_REFUSED = {"description": f"The value of a header {_RULE}", "pattern": f"^(?!{REFERENCE}$)"}
+_NAMED = {"type": "object", "additionalProperties": {"type": "string", "not": _REFUSED}}
 
 
 def _check_named(headers: dict[str, Any]) -> dict[str, Any]:
@@ -18,9 +23,8 @@ def _check_named(headers: dict[str, Any]) -> dict[str, Any]:
         if not is_reference(value):
             raise PydanticCustomError(
                 NOT_TO_BE_SHOWN,
-                "the value of header {header} must be the name of an environment variable that holds it, "
-                'such as "$TEAM_TOKEN" or "Bearer $TEAM_TOKEN", because it is written down',
-                {"header": repr(name)},
+                "the value of header {header} {rule}",
+                {"header": repr(name), "rule": _RULE},
             )
     return headers
 

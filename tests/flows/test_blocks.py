@@ -204,8 +204,10 @@ async def test_secrets_reach_a_run_and_are_written_nowhere(services: Services, o
     for wrong in WRITTEN_OUT:
         with pytest.raises(ConfigError, match="because it is written down"):
             await evaluate(env_id="arithmetic", **wrong)
+    for wrong in [*WRITTEN_OUT, {"warehouse": f"ducklake:postgres:dbname=runs password={PASSWORD}"}]:
         refused = services.create("evaluate", {"env_id": "arithmetic", **wrong})
         assert refused.is_client_error, "the form is refused before Prefect writes it down"
+        assert "written down" in refused.text
 
     APILogWorker.instance().drain()
     attempts, config = read_run(own_folder)
