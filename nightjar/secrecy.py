@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from nightjar.errors import ConfigError, MissingKeyError, NightjarError, error_chain, error_text
 
@@ -28,8 +28,15 @@ REFERENCE = r"([A-Za-z]+ )?\$([A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*\})
 _REFERENCE = re.compile(REFERENCE)
 _FORMATTER = logging.Formatter()
 
-_written_as: dict[str, None] = {}
-"""Known values as texts and as JSON writes them, the longest first: one may be part of another."""
+
+class _Known:
+    """The values that are known, as texts and as JSON writes them; the longest first: one may be part of another.
+
+    Each tuple is replaced as a whole, so that threads that read it need no lock.
+    """
+
+    texts: ClassVar[tuple[str, ...]] = ()
+    encoded: ClassVar[tuple[bytes, ...]] = ()
 
 
 class _Held(NamedTuple):
@@ -46,11 +53,10 @@ def note_secrets(*values: str) -> None:
     """Takes note of secrets, so that they are hidden from now on; short ones cannot be told from other words."""
     long = {value for value in values if len(value) >= DISTINCTIVE_LENGTH}
     new = long | {json.dumps(value, ensure_ascii=escaped)[1:-1] for value in long for escaped in (True, False)}
-    if not new <= _written_as.keys():
-        known = sorted({*_written_as, *new}, key=len, reverse=True)
-        with _lock:
-            _written_as.clear()
-            _written_as.update(dict.fromkeys(known))
+    with _lock:
+        if not new <= {*_Known.texts}:
+            _Known.texts = tuple(sorted({*_Known.texts, *new}, key=len, reverse=True))
+            _Known.encoded = tuple(text.encode(errors="replace") for text in _Known.texts)
 
 
 def hide(text: str) -> str:
@@ -61,7 +67,7 @@ def hide(text: str) -> str:
         >>> hide("Rejected: sk-example-0123456789")
         'Rejected: [secret]'
     """
-    for value in tuple(_written_as):
+    for value in _Known.texts:
         if value in text:
             text = text.replace(value, HIDDEN)
     return text
@@ -69,9 +75,9 @@ def hide(text: str) -> str:
 
 def hide_bytes(content: bytes) -> bytes:
     """Returns JSON, or another text in UTF-8, without the values of secrets."""
-    for value in tuple(_written_as):
-        if (encoded := value.encode(errors="replace")) in content:
-            content = content.replace(encoded, HIDDEN.encode())
+    for value in _Known.encoded:
+        if value in content:
+            content = content.replace(value, HIDDEN.encode())
     return content
 
 
