@@ -15,6 +15,7 @@ from prefect import State, flow, tags
 from prefect.runtime import flow_run
 
 from flows.endings import final_state, refused
+from flows.named_blocks import WarehouseName, named_blocks
 from flows.naming import artifact_key, flow_run_name, tag_flow_run
 from flows.progress import progress_artifact
 from flows.run_log import nightjar_log_in_run_log
@@ -22,34 +23,48 @@ from nightjar import __version__
 from nightjar.config import RunConfig, takes_fields
 from nightjar.errors import NightjarError, WarehouseError
 from nightjar.evaluation import Outcome, check_warehouse, stopped_by_signals
-from nightjar.warehouse import Warehouse, resolve_warehouse
+from nightjar.warehouse import Warehouse
 from tasks import evaluation as tasks
 
 
 @flow(name="evaluate", version=__version__, flow_run_name=flow_run_name, persist_result=False)
 @takes_fields()
-async def evaluate(config: RunConfig, resume: str = "", output_dir: str = "", warehouse: str = "") -> State[Outcome]:
+async def evaluate(
+    config: RunConfig,
+    endpoint: str = "",
+    secrets: str = "",
+    resume: str = "",
+    output_dir: str = "",
+    warehouse: WarehouseName = "",
+) -> State[Outcome]:
     """Evaluates a model in an environment and publishes the results.
 
     Args:
         config: What to run; its fields are parameters of the flow.
+        endpoint: Name of a ModelEndpoint block, which says base URL, protocol, key, headers and limits.
+        secrets: Name of an EnvironmentSecrets block, whose variables the environment, tools and judges of this run see.
         resume: A run directory to go on with, or "latest". A retried flow run finds its own.
         output_dir: Folder of run directories; empty for ./outputs.
-        warehouse: Folder of the warehouse; empty for NIGHTJAR_WAREHOUSE, or ./outputs/warehouse.
+        warehouse: Where results go: a location, or block:NAME for that of a ResultsWarehouse block; empty for
+            NIGHTJAR_WAREHOUSE, or ./outputs/warehouse.
 
     Returns:
         Completed, with how the run ended; Failed where it could not begin, or where rollouts are missing, which is what
         Retry does then, or where the results are not in the warehouse; Cancelled, or TimedOut, where it was stopped.
     """
     nightjar_log_in_run_log()
-    chosen = Warehouse(resolve_warehouse(warehouse))
+    try:
+        async with named_blocks(config, endpoint, secrets, warehouse) as (complete, location):
+            return await _evaluate(complete, resume, output_dir, Warehouse(location))
+    except NightjarError as error:
+        return refused(error)
+
+
+async def _evaluate(config: RunConfig, resume: str, output_dir: str, warehouse: Warehouse) -> State[Outcome]:
     folder = Path(output_dir) if output_dir else None
     with tags(*await tag_flow_run(config)):
-        try:
-            check_warehouse(chosen)
-            run = await tasks.load_env(config, folder, resume or None, str(flow_run.id))
-        except NightjarError as error:
-            return refused(error)
+        check_warehouse(warehouse)
+        run = await tasks.load_env(config, folder, resume or None, str(flow_run.id))
         key = artifact_key(config)
         async with stopped_by_signals(), run, progress_artifact(run, key):
             async with run.stages() as stages:
@@ -62,7 +77,7 @@ async def evaluate(config: RunConfig, resume: str = "", output_dir: str = "", wa
                         stages.create_task(tasks.score(run, shard))
             await tasks.aggregate(run)
             try:
-                await tasks.publish(run, chosen, key)
+                await tasks.publish(run, warehouse, key)
             except WarehouseError as error:
                 run.unpublished = error
-    return final_state(Outcome.of(run, chosen))
+    return final_state(Outcome.of(run, warehouse))

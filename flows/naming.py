@@ -22,12 +22,15 @@ _STAR = re.compile(rf"(?:{_GREEK})\d{{1,3}}-[a-z-]+")
 
 
 def flow_run_name() -> str:
-    """Returns the environment and the model, unless somebody typed a name or the run has had its own already."""
+    """Returns the environment and the model or its endpoint; a name that was typed, or is of an earlier try, stays."""
     name = str(flow_run.name or "")
     if name and not is_drawn(name):
         return name
     parameters = flow_run.parameters
-    return f"{parameters['env_id']} | {parameters.get('model', RunConfig.model_fields['model'].default)}"
+    default = RunConfig.model_fields["model"].default
+    model = parameters.get("model", default)
+    asked = parameters["endpoint"] if parameters.get("endpoint") and model == default else model
+    return f"{parameters['env_id']} | {asked}"
 
 
 def is_drawn(name: str) -> bool:

@@ -15,8 +15,9 @@ from typing import Any
 from prefect import flow
 from prefect.runtime import flow_run
 
+from flows.named_blocks import WarehouseName, warehouse_location
 from flows.run_log import nightjar_log_in_run_log
-from nightjar.warehouse import Warehouse, resolve_warehouse
+from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.named_queries import is_name
 from tasks import querying as tasks
 
@@ -33,7 +34,7 @@ def _run_name() -> str:
 async def query(
     sql: str,
     parameters: dict[str, Any] = {},  # noqa: B006 - Prefect's form shows it, and nothing changes it
-    warehouse: str = "",
+    warehouse: WarehouseName = "",
     timeout_seconds: float = 60.0,
 ) -> int:
     """Asks the warehouse; the rows are an artifact, of which the first 1,000 are kept.
@@ -41,7 +42,8 @@ async def query(
     Args:
         sql: A statement that reads, or the name of a query ("nightjar sql --list").
         parameters: Values for the $names in it.
-        warehouse: Folder of the warehouse; empty for NIGHTJAR_WAREHOUSE, or ./outputs/warehouse.
+        warehouse: Where results are: a location, or block:NAME for that of a ResultsWarehouse block; empty for
+            NIGHTJAR_WAREHOUSE, or ./outputs/warehouse.
         timeout_seconds: How long the query may run.
 
     Returns:
@@ -52,5 +54,5 @@ async def query(
     """
     nightjar_log_in_run_log()
     key = f"query-{sql.strip().rstrip(';').lower().replace('_', '-')}" if is_name(sql) else "query"
-    chosen = Warehouse(resolve_warehouse(warehouse))
+    chosen = Warehouse(await warehouse_location(warehouse))
     return await tasks.ask(chosen, sql, parameters, timeout_seconds, key)

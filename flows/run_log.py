@@ -6,14 +6,19 @@ import logging
 
 from prefect.logging.handlers import APILogHandler
 
+from nightjar.secrecy import hidden_in_log
+
 
 def nightjar_log_in_run_log() -> None:
     """Sends what Nightjar logs, from INFO on, to Prefect's API too; once a process."""
     for name in ("prefect.flow_runs", "prefect.task_runs"):
         logging.getLogger(name).addFilter(_cancelled_is_no_error)
+        logging.getLogger(name).addFilter(hidden_in_log)
     logger = logging.getLogger("nightjar")
     if not any(isinstance(handler, APILogHandler) for handler in logger.handlers):
-        logger.addHandler(APILogHandler(logging.INFO))
+        handler = APILogHandler(logging.INFO)
+        handler.addFilter(hidden_in_log)
+        logger.addHandler(handler)
     if logger.getEffectiveLevel() > logging.INFO:
         logger.setLevel(logging.INFO)
 

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import orjson
 
+from nightjar.secrecy import hidden_in_log
+
 LOGGER_NAMES = ("nightjar", "verifiers")
 DEFAULT_LEVEL = os.environ.get("VF_LOG_LEVEL") or "INFO"
 """``VF_LOG_LEVEL`` where it is set."""
@@ -83,6 +85,7 @@ def setup_logging(
     if log_file is not None and file_logging and level is not None:
         handlers.append(logging.FileHandler(log_file, encoding="utf-8"))
     for handler in handlers:
+        handler.addFilter(hidden_in_log)
         handler.setFormatter(JsonFormatter() if json_logging else plain)
     for name in LOGGER_NAMES:
         _replace_handlers(logging.getLogger(name), handlers or [logging.NullHandler()], threshold)
@@ -126,6 +129,7 @@ def log_to_stderr(verbose: bool = False) -> None:
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setLevel(logging.DEBUG if verbose else logging.WARNING)
+    handler.addFilter(hidden_in_log)
     handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
     logger = logging.getLogger("nightjar")
     logger.addHandler(handler)

@@ -25,6 +25,7 @@ from nightjar.engine import classify
 from nightjar.errors import NightjarError, RunAbortedError, RunCancelledError, RunError, WarehouseError
 from nightjar.evaluation import Run, Shard
 from nightjar.runs import new_run_id
+from nightjar.secrecy import hidden_in_errors
 from nightjar.warehouse import Warehouse
 from tasks.artifacts import show_run
 from tasks.away import unless_away
@@ -66,14 +67,15 @@ async def _load_env(
     config: RunConfig, output_dir: Path | None, resume: str | None, flow_run_id: str
 ) -> Run | State[Run]:
     try:
-        return await asyncio.to_thread(
-            evaluation.load_env,
-            config,
-            output_dir=output_dir,
-            resume=resume,
-            run_id=new_run_id(UUID(flow_run_id)),
-            flow_run_id=flow_run_id,
-        )
+        with hidden_in_errors():
+            return await asyncio.to_thread(
+                evaluation.load_env,
+                config,
+                output_dir=output_dir,
+                resume=resume,
+                run_id=new_run_id(UUID(flow_run_id)),
+                flow_run_id=flow_run_id,
+            )
     except NightjarError as error:
         if classify(error).is_retryable:
             raise
@@ -99,7 +101,8 @@ async def load_env(config: RunConfig, output_dir: Path | None, resume: str | Non
 )
 async def _generate(run: Run, shard: Shard) -> int | State[int]:
     try:
-        return await run.generate(shard)
+        with hidden_in_errors():
+            return await run.generate(shard)
     except RunCancelledError as stopped:
         return Cancelled(message=str(stopped))
 
@@ -113,7 +116,8 @@ async def _generate(run: Run, shard: Shard) -> int | State[int]:
 )
 async def _score(run: Run, shard: Shard) -> int | State[int]:
     try:
-        return await run.score(shard)
+        with hidden_in_errors():
+            return await run.score(shard)
     except RunCancelledError as stopped:
         return Cancelled(message=str(stopped))
 

@@ -20,8 +20,9 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from nightjar.clients.config import EndpointClientConfig
-from nightjar.clients.credentials import DISTINCTIVE_KEY_LENGTH, HIDDEN_KEY, NO_KEY, request_headers, resolve_api_key
+from nightjar.clients.credentials import HIDDEN_KEY, NO_KEY, request_headers, resolve_api_key
 from nightjar.clients.event_loops import PerLoop
+from nightjar.secrecy import DISTINCTIVE_LENGTH, hide_bytes
 
 _RAW_RESPONSE_HEADER = "X-Stainless-Raw-Response"  # the SDKs' way to ask for a response that is not parsed
 _OPTIONS = frozenset({"headers", "extra_json", "timeout", "security"})
@@ -108,8 +109,9 @@ class SendsByAiohttp:
             raise self._sdk.APIConnectionError(message=message, request=httpx2.Request("POST", url)) from error
 
     def _parsed(self, url: str, cast_to: Any, status: int, received: Mapping[str, str], content: bytes) -> Any:
-        if len(self._secret) >= DISTINCTIVE_KEY_LENGTH:
-            content = self._without_key(content)
+        if len(self._secret) >= DISTINCTIVE_LENGTH:
+            content = content.replace(self._secret, HIDDEN_KEY.encode())
+        content = hide_bytes(content)
         try:
             return cast_to.model_validate_json(content)
         except ValidationError as error:
@@ -126,8 +128,8 @@ class SendsByAiohttp:
             ) from invalid
 
     def _without_key(self, content: bytes) -> bytes:
-        """Hides the key where a server echoes it, so that no message and no file ever holds it."""
-        return content.replace(self._secret, HIDDEN_KEY.encode()) if self._secret else content
+        """Hides the key and other secrets where a server echoes them, so that no message and no file holds them."""
+        return hide_bytes(content.replace(self._secret, HIDDEN_KEY.encode()) if self._secret else content)
 
     def _new_session(self) -> aiohttp.ClientSession:
         config, own_headers = self._endpoint, {**self.default_headers, **self.auth_headers}  # type: ignore[attr-defined]

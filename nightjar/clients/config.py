@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, field_validator
+from pydantic_core import PydanticCustomError
 
 ClientType: TypeAlias = Literal[
     "openai_chat_completions",
@@ -15,16 +16,30 @@ ClientType: TypeAlias = Literal[
     "anthropic_messages",
 ]
 
+NOT_TO_BE_SHOWN = "not_to_be_shown"
+"""The type of a validation error whose input must not be shown."""
+_WRITTEN_DOWN = (
+    "must not hold a user, a password or a query, because it is written down. "
+    "Name the environment variable that holds the key: api_key_var (-k), or headers"
+)
+
 
 def _check_url(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    is_url = parts.scheme in {"http", "https"} and bool(parts.hostname)
+    if "@" in (parts.netloc if is_url else url) or "?" in url or "#" in url:
+        raise PydanticCustomError(NOT_TO_BE_SHOWN, _WRITTEN_DOWN)
+    if not is_url:
         raise ValueError("must start with http:// or https:// and name a host")
     return url.rstrip("/")
 
 
-BaseUrl = Annotated[str, AfterValidator(_check_url)]
-"""Where requests go, without the route (``/chat/completions``)."""
+_REFUSED = {"description": f"A base URL {_WRITTEN_DOWN}", "pattern": r"^\w*:?/*[^/]*@|[?#]"}
+BaseUrl = Annotated[str, AfterValidator(_check_url), WithJsonSchema({"type": "string", "not": _REFUSED})]
+"""Where requests go, without the route (``/chat/completions``). The schema lets Prefect's server refuse a password."""
 
 
 class EndpointClientConfig(BaseModel):
@@ -48,7 +63,7 @@ class EndpointClientConfig(BaseModel):
     max_retries: int = Field(default=10, ge=0)
     """Accepted for compatibility: Nightjar retries whole attempts (``--max-retries``), not requests."""
     extra_headers: dict[str, str] = Field(default_factory=dict)
-    """HTTP headers sent with every request."""
+    """HTTP headers sent with every request; ``$NAME`` is the value of an environment variable, never stored here."""
 
     @field_validator("extra_headers", mode="before")
     @classmethod

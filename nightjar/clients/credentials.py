@@ -12,14 +12,13 @@ from urllib.parse import urlsplit
 
 from nightjar.clients.config import EndpointClientConfig
 from nightjar.errors import ConfigError, MissingKeyError, error_chain
+from nightjar.secrecy import DISTINCTIVE_LENGTH, note_secrets, resolve
 
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 NO_KEY = "EMPTY"
 """Sent to endpoints that need no key: the SDKs insist on one."""
 HIDDEN_KEY = "[API key]"
 """Stands where a server has echoed a key."""
-DISTINCTIVE_KEY_LENGTH = 16
-"""Characters from which on a key is no word that an answer may hold by chance."""
 
 _PRIME_KEY_VAR = "PRIME_API_KEY"
 _TEAM_VAR = "PRIME_TEAM_ID"
@@ -65,6 +64,7 @@ def resolve_api_key(config: EndpointClientConfig) -> str:
     """
     key = os.environ.get(config.api_key_var, "").strip()
     if key:
+        note_secrets(key)
         return _sendable(key, f"Environment variable {config.api_key_var!r}")
     if config.api_key_var == _PRIME_KEY_VAR and (saved := _saved("api_key")):
         return _sendable(saved, "'api_key' in ~/.prime/config.json")
@@ -79,12 +79,14 @@ def request_headers(config: EndpointClientConfig) -> dict[str, str]:
     The team is ``PRIME_TEAM_ID``, or ``team_id`` in ``~/.prime/config.json``; ``extra_headers`` may name another.
 
     Raises:
-        ConfigError: no HTTP header can carry the team.
+        MissingKeyError: a variable that a header names is not set.
+        ConfigError: no HTTP header can carry the team, or the value of such a variable.
     """
+    headers = resolve(config.extra_headers)
     if config.api_key_var != _PRIME_KEY_VAR:
-        return dict(config.extra_headers)
+        return headers
     team = os.environ.get(_TEAM_VAR, "").strip() or _saved("team_id")
-    return {**({_TEAM_HEADER: _sendable(team, "The team id")} if team else {}), **config.extra_headers}
+    return {**({_TEAM_HEADER: _sendable(team, "The team id")} if team else {}), **headers}
 
 
 def _saved(name: str) -> str:
@@ -126,7 +128,7 @@ class key_hidden:  # noqa: N801 - used like a function; as a generator it would 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if isinstance(error, Exception):
             key = getattr(self._sdk_client, "api_key", None)
-            if isinstance(key, str) and len(key) >= DISTINCTIVE_KEY_LENGTH:
+            if isinstance(key, str) and len(key) >= DISTINCTIVE_LENGTH:
                 _hide(key, error)
 
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, cast
 from nightjar.clients.client import Client, ClientT, MessagesT, ResponseT, ToolT
 from nightjar.clients.failures import named_error
 from nightjar.rollout.state import SamplingArgs
+from nightjar.secrecy import resolve
 
 
 class SdkClient(Client[ClientT, MessagesT, ResponseT, ToolT]):
@@ -65,13 +66,19 @@ class SdkClient(Client[ClientT, MessagesT, ResponseT, ToolT]):
 def call_arguments(sampling_args: Mapping[str, Any], further: Mapping[str, Any]) -> dict[str, Any]:
     """Joins sampling arguments and those of one request, without what is None, and without the state.
 
-    Both may have ``extra_headers`` and ``extra_body``; these are merged, the request's come first.
+    Both may have ``extra_headers`` and ``extra_body``; these are merged, the request's come first. Headers that name a
+    variable, ``$NAME``, get its value here.
+
+    Raises:
+        MissingKeyError: such a variable is not set.
     """
     joined = {**sampling_args, **further}
     joined.pop("state", None)
     for name in ("extra_headers", "extra_body"):
         if sampling_args.get(name) and further.get(name):
             joined[name] = {**sampling_args[name], **further[name]}
+    if joined.get("extra_headers"):
+        joined["extra_headers"] = resolve(joined["extra_headers"])
     return {name: value for name, value in joined.items() if value is not None}
 
 

@@ -13,7 +13,7 @@ from pydantic import Field
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
-from nightjar.config.run_config import RunConfig, parse_run_config
+from nightjar.config.run_config import RunConfig, parse_run_config, refuse_secrets
 from nightjar.packages import EvalDefaults
 
 T = TypeVar("T")
@@ -77,7 +77,8 @@ class _Form(inspect.Signature):
     """A signature of which every parameter may be left out: what then holds is the configuration's to say."""
 
     def bind(self, *args: Any, **kwargs: Any) -> inspect.BoundArguments:
-        """Binds the arguments that there are."""
+        """Binds the arguments that there are, unless one is a secret: Prefect writes them down next."""
+        refuse_secrets(kwargs)
         return self.bind_partial(*args, **kwargs)
 
 

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from nightjar.clients import ClientConfig, ClientType
-from nightjar.clients.config import BaseUrl
+from nightjar.clients.config import NOT_TO_BE_SHOWN, BaseUrl
 from nightjar.config.endpoints import PROVIDERS
+from nightjar.config.named_headers import NamedHeaders, SamplingFields
 from nightjar.errors import ConfigError
 from nightjar.packages import ENVIRONMENTS_DIR, EvalDefaults, eval_defaults
 from nightjar.packages.defaults import ExampleCount, RolloutCount
@@ -46,8 +48,10 @@ class RunConfig(BaseModel):
     """Name of the environment variable that holds the key, where the run happens; a local endpoint needs none."""
     api_client_type: ClientType = _DEFAULT.client_type
     """Protocol of the endpoint."""
-    sampling_args: dict[str, Any] = Field(default_factory=dict)
-    """Sampling parameters, as the endpoint takes them: temperature, max_tokens and so on."""
+    headers: MayChange[NamedHeaders] = Field(default_factory=dict)
+    """HTTP headers of every request, by the variables that hold their values, such as {"X-Team": "$TEAM_TOKEN"}."""
+    sampling_args: SamplingFields = Field(default_factory=dict)
+    """Sampling parameters, as the endpoint takes them: temperature, max_tokens; values of extra_headers as $NAME."""
     env_args: dict[str, Any] = Field(default_factory=dict)
     """Arguments of the environment."""
     extra_env_kwargs: dict[str, Any] = Field(default_factory=dict)
@@ -106,6 +110,7 @@ class RunConfig(BaseModel):
             api_base_url=self.base_url,
             api_key_var=self.api_key_var,
             timeout=self.request_timeout,
+            extra_headers=self.headers,
         )
 
 
@@ -130,7 +135,21 @@ def parse_run_config(values: Mapping[str, Any], kind: type[RunConfig] = RunConfi
     try:
         return kind.model_validate({**_defaults_of_environment(given), **given})
     except ValidationError as error:
-        raise ConfigError(_first_message(error)) from error
+        raise ConfigError(_message(error.errors()[0])) from error
+
+
+def refuse_secrets(values: Mapping[str, Any]) -> None:
+    """Makes sure that no value of a configuration is one that must not be written down; other faults are found later.
+
+    Raises:
+        ConfigError: one is; the field is named.
+    """
+    try:
+        RunConfig.model_validate({"env_id": "any", **values})
+    except ValidationError as error:
+        found = [one for one in error.errors() if one["type"] == NOT_TO_BE_SHOWN]
+        if found:
+            raise ConfigError(_message(found[0])) from None
 
 
 def _defaults_of_environment(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,7 +160,7 @@ def _defaults_of_environment(given: Mapping[str, Any]) -> dict[str, Any]:
     return eval_defaults(str(env_id), Path(folder)).model_dump(exclude_none=True)
 
 
-def _first_message(error: ValidationError) -> str:
-    found = error.errors()[0]
+def _message(found: ErrorDetails) -> str:
     place = ".".join(str(part) for part in found["loc"])
-    return f"{place}: {found['msg'].removeprefix('Value error, ')} (found {found['input']!r})"
+    shown = "" if found["type"] == NOT_TO_BE_SHOWN else f" (found {found['input']!r})"
+    return f"{place}: {found['msg'].removeprefix('Value error, ')}{shown}"

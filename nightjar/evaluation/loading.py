@@ -17,6 +17,7 @@ from nightjar.evaluation.settings import apply_settings
 from nightjar.packages import EnvironmentId, environments_in, version_info
 from nightjar.packages.aliases import preferred
 from nightjar.runs import OpenRun, RunDirectory, RunMetadata, new_run_id, runs_folder
+from nightjar.secrecy import resolve
 
 logger = logging.getLogger(__name__)
 
@@ -42,10 +43,12 @@ def load_env(
         flow_run_id: of the Prefect flow run, for the record.
 
     Raises:
-        ConfigError: the environment, its arguments, its dataset or the endpoint's key is missing or wrong.
+        ConfigError: the environment, its arguments, its dataset, the endpoint's key or a header's value is missing or
+            wrong.
         RunError: the run directory is locked, damaged, or of another run.
     """
     client = resolve_client(config.client_config(), is_per_rollout=config.independent_scoring)
+    resolve(config.sampling_args.get("extra_headers") or {})
     with environments_in(config.environments_dir), preferred():
         env = load_environment(config.env_id, **config.env_args)
         versions = version_info(config.env_id)

@@ -18,6 +18,7 @@ from nightjar.errors import ModelError, OverlongPromptError, ScoringError, error
 from nightjar.messages import Messages, Response, ResponseMessage, dump_message, dump_messages, normalize_messages
 from nightjar.rollout.state import State, TrajectoryStep, tracker_of, usage_of
 from nightjar.rollout.usage import context_usage
+from nightjar.secrecy import hide
 
 OWN_KEYS = frozenset(
     {
@@ -77,10 +78,10 @@ def error_row(error: BaseException | Mapping[str, Any] | None) -> Any:
     is_code = isinstance(error, ScoringError) or not is_endpoint
     return {
         "error": type(error).__name__,
-        "message": error_text(error),
+        "message": hide(error_text(error)),
         "phase": "scoring" if isinstance(error, ScoringError) else "generation",
         "error_chain_repr": " -> ".join(type(cause).__name__ for cause in chain),
-        "error_chain_str": " -> ".join(f"{type(cause).__name__}: {error_text(cause)}" for cause in chain),
+        "error_chain_str": hide(" -> ".join(f"{type(cause).__name__}: {error_text(cause)}" for cause in chain)),
         "traceback": _traceback(error) if is_code else None,
     }
 

@@ -17,6 +17,7 @@ from nightjar.errors import RunDirectoryError, RunLockedError
 from nightjar.packages.names import ENVIRONMENTS_DIR, EnvironmentId, listed_name
 from nightjar.runs.jsonl import replace_file
 from nightjar.runs.reserve import Reserve
+from nightjar.secrecy import hide_bytes
 
 OUTPUT_DIR = Path("outputs")
 _RUN_ID_CHARACTERS = 12
@@ -193,4 +194,4 @@ class RunDirectory:
 
 def _dumped(content: Mapping[str, Any]) -> bytes:
     options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
-    return orjson.dumps(content, default=str, option=options)
+    return hide_bytes(orjson.dumps(content, default=str, option=options))

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from nightjar.errors import RunDirectoryError
+from nightjar.secrecy import hide_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -133,9 +134,10 @@ class JsonLines:
 
 def _encoded(row: Mapping[str, Any]) -> bytes:
     try:
-        return orjson.dumps(row, default=str, option=orjson.OPT_APPEND_NEWLINE)
+        line = orjson.dumps(row, default=str, option=orjson.OPT_APPEND_NEWLINE)
     except TypeError:  # user code put it there: keys that are no texts, huge integers, half characters, circles
-        return orjson.dumps(_plain(row), default=_text, option=orjson.OPT_APPEND_NEWLINE)
+        line = orjson.dumps(_plain(row), default=_text, option=orjson.OPT_APPEND_NEWLINE)
+    return hide_bytes(line)
 
 
 def _text(value: Any) -> str:

@@ -129,6 +129,20 @@ def has_secret(location: str) -> bool:
     return bool(_SECRET.search(location) or _USER.search(location))
 
 
+def refuse_secret(location: str) -> str:
+    """Returns a location that may be written down.
+
+    Raises:
+        WarehouseError: it holds a password, a token or a key.
+    """
+    if has_secret(location):
+        raise WarehouseError(
+            f"The warehouse's location {shown(location)!r} holds a secret, and would be written down with it. Set it "
+            "where runs happen, as NIGHTJAR_WAREHOUSE, or leave the secret to a variable such as PGPASSWORD."
+        )
+    return location
+
+
 def missing(place: object) -> WarehouseError:
     """Returns what to raise where nothing was published yet."""
     return WarehouseError(

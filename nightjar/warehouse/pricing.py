@@ -25,6 +25,16 @@ def set_price(store: Store, price: Price) -> None:
     write_snapshot(store)
 
 
+def set_first_price(store: Store, model: str, input_price: float, output_price: float) -> None:
+    """Sets what a model costs where nothing is known of that: what the owner of a warehouse has set stays.
+
+    Raises:
+        WarehouseError: the list is damaged, or cannot be written.
+    """
+    if all(one.model != model for one in store.prices()):
+        set_price(store, Price(model, ALWAYS, input_price, output_price))
+
+
 def remove_prices(store: Store, model: str, since: datetime | None = None) -> int:
     """Removes what a model costs, from one moment on or altogether, and returns how many prices that were.
 

@@ -3,6 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
+from nightjar.clients.credentials import request_headers
+from nightjar.clients.sdk_client import call_arguments
 from nightjar.config import PROVIDERS, RunConfig, find_provider, parse_run_config
 from nightjar.errors import ConfigError
 
@@ -74,6 +76,36 @@ class TestConfig:
     def test_a_base_url_that_is_none(self):
         with pytest.raises(ConfigError, match=r"must start with http:// or https:// .* \(found 'localhost:8000'\)$"):
             parse(base_url="localhost:8000").client_config()
+
+
+class TestSecrets:
+    @pytest.mark.parametrize(
+        "values",
+        [
+            {"base_url": "http://ann:s3cret@host/v1"},
+            {"base_url": "http://s3cret@host/v1"},
+            {"base_url": "ann:s3cret@host/v1"},
+            {"base_url": "https://host/v1?key=s3cret"},
+            {"headers": {"X-Team": "s3cret"}},
+            {"headers": {"Authorization": "Bearer s3cret"}},
+            {"sampling_args": {"extra_headers": {"X-Team": "s3cret"}}},
+        ],
+        ids=str,
+    )
+    def test_are_refused_and_not_shown(self, values):
+        with pytest.raises(
+            ConfigError, match=f"^{next(iter(values))}: .*name of an environment|Name the env"
+        ) as caught:
+            parse(**values)
+        assert "s3cret" not in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+    def test_headers_by_name_reach_the_client(self, monkeypatch):
+        monkeypatch.setenv("TEAM", "s3cret")
+        config = parse(headers={"X-Team": "$TEAM"}, sampling_args={"extra_headers": {"X-Other": "${TEAM}"}})
+        assert request_headers(config.client_config()) == {"X-Team": "s3cret"}
+        assert call_arguments(config.sampling_args, {})["extra_headers"] == {"X-Other": "s3cret"}
+        assert "s3cret" not in config.model_dump_json()
 
 
 class TestProviders:

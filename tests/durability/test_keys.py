@@ -103,3 +103,32 @@ def test_a_key_that_the_server_sends_back_is_hidden(nightjar, echo, status):
     written = everything_written(nightjar, ended)
     assert "[API key]" in written
     assert KEY not in written
+
+
+def test_headers_are_sent_by_name_and_hidden_where_the_server_sends_them_back(nightjar, echo):
+    headers = '{"X-Team": "$TEAM"}'
+    sampling = '{"extra_headers": {"X-Other": "Bearer ${OTHER}"}}'
+    team, other = "team-tell-nobody-0123456789", "other-tell-nobody-0123456789"
+
+    ended = nightjar.eval(
+        "arithmetic", "-r", 1, "-m", "local", "-b", echo(500), "--headers", headers, "-S", sampling,
+        TEAM=team, OTHER=other,
+    )  # fmt: skip
+
+    assert ended.code == 1
+    written = everything_written(nightjar, ended)
+    assert "'X-Team': '[secret]'" in written
+    assert "'X-Other': 'Bearer [secret]'" in written
+    assert team not in written
+    assert other not in written
+
+
+def test_a_header_whose_variable_is_not_set_stops_the_run_before_it_begins(nightjar, serve):
+    server = serve()
+
+    ended = nightjar.eval("arithmetic", "-S", '{"extra_headers": {"X-Team": "$TEAM"}}', server=server)
+
+    assert ended.code == 1
+    assert ended.stderr == "Error: Environment variable 'TEAM' not set. Set it with: export TEAM=\"...\"\n"
+    assert server.stats().received == 0
+    assert not nightjar.runs

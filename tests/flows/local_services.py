@@ -49,6 +49,12 @@ class Services:
         response.raise_for_status()
         return response.json() if response.content else None
 
+    def create(self, deployment: str, parameters: dict[str, Any]) -> httpx.Response:
+        """Asks the server for a run of a deployment, as the form does, whatever the answer."""
+        deployment_id = self.call("GET", f"/deployments/name/{deployment}/{deployment}")["id"]
+        body = {"parameters": parameters, "state": {"type": "SCHEDULED"}}
+        return httpx.post(f"{self.api}/deployments/{deployment_id}/create_flow_run", json=body, timeout=30)
+
     def wait_for(self, flow_run_id: str, *types: str) -> str:
         for _ in range(600):
             state = self.call("GET", f"/flow_runs/{flow_run_id}")["state_type"]

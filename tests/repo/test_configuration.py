@@ -147,7 +147,8 @@ def test_no_flag_twice():
 
 class TestTheFlow:
     def test_has_every_field_and_where_a_run_goes(self):
-        assert [*evaluate.parameters.properties] == [*RunConfig.model_fields, "resume", "output_dir", "warehouse"]
+        others = ["endpoint", "secrets", "resume", "output_dir", "warehouse"]
+        assert [*evaluate.parameters.properties] == [*RunConfig.model_fields, *others]
         assert evaluate.parameters.required == ["env_id"]
 
     def test_describes_every_parameter(self):

@@ -20,6 +20,7 @@ from nightjar.hosting.flow_runs import evaluate_as_flow
 from nightjar.hosting.server import find_prefect_api
 from nightjar.runs import RunDirectory
 from nightjar.warehouse import Warehouse, resolve_warehouse
+from nightjar.warehouse.location import refuse_secret
 
 Mode: TypeAlias = Literal["auto", "prefect", "direct"]
 
@@ -58,6 +59,8 @@ async def _run_as_flow(
     config: RunConfig, location: str, output_dir: Path | None, resume: str | None, api_url: str | None
 ) -> Outcome:
     check_warehouse(Warehouse(location))
+    if location != resolve_warehouse():
+        refuse_secret(location)
     return await evaluate_as_flow(config, location, output_dir, resume, api_url)
 
 
