@@ -48,7 +48,7 @@ def demo(
             rollouts_per_example=4,
             max_retries=3,
         )
-        outcome = run(config, "direct" if direct else "prefect", None, None, None)
+        outcome = run(config, "direct" if direct else "prefect", None, None, None, None)
     show_outcome(outcome)
     query = QUERY.format(run_id=outcome.run_id)
     typer.echo(f"\n{QUESTION}\n\n{query}\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
+from base64 import b64encode
 from http import HTTPStatus
 from pathlib import Path
 from urllib.error import URLError
@@ -43,15 +44,21 @@ def configured_prefect_api() -> str | None:
 
 def prefect_answers(api_url: str) -> bool:
     """Says whether a Prefect server answers at this URL."""
-    headers = {}
-    if key := os.environ.get("PREFECT_API_KEY"):
-        headers["Authorization"] = f"Bearer {key}"
-    request = Request(f"{api_url}/health", headers=headers)  # noqa: S310 - the user's own setting
+    request = Request(f"{api_url}/health", headers=authorization())  # noqa: S310 - the user's own setting
     try:
         with urlopen(request, timeout=_TIMEOUT_SECONDS) as reply:  # noqa: S310
             return bool(reply.status == HTTPStatus.OK)
     except (URLError, OSError, ValueError):
         return False
+
+
+def authorization() -> dict[str, str]:
+    """Returns the header that Prefect's cloud, or a server behind a password, asks for."""
+    if key := os.environ.get("PREFECT_API_KEY"):
+        return {"Authorization": f"Bearer {key}"}
+    if password := os.environ.get("PREFECT_API_AUTH_STRING"):
+        return {"Authorization": f"Basic {b64encode(password.encode()).decode()}"}
+    return {}
 
 
 def find_prefect_api(url: str | None = None) -> str | None:
