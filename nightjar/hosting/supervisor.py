@@ -26,7 +26,7 @@ from nightjar.hosting.lost_runs import LostRuns
 from nightjar.hosting.naming import POOL, prefixed
 from nightjar.hosting.processes import Service, spawn
 from nightjar.hosting.server import SETTINGS, configured_prefect_api, home, prefect_answers, write_down
-from nightjar.hosting.state import ServicesState, forget_state, write_state
+from nightjar.hosting.state import ServicesState, forget_state, read_state, write_state
 from nightjar.hosting.under_way import FlowRunUnderWay, is_watched, runs_under_way, stop_process
 
 _START_SECONDS = 180.0
@@ -142,17 +142,12 @@ class Supervisor:
         self._settle_lost_runs()
         cancelled: set[str] = set()
         until = time.monotonic() + _CANCEL_SECONDS
-        while (runs := self._runs_to_cancel()) and time.monotonic() < until:
+        while (runs := _runs_here(self._api, self._work_pool)) and time.monotonic() < until:
             for run in runs:
                 if run.id not in cancelled:
                     cancelled.add(run.id)
                     self._cancel(run)
             time.sleep(_WATCH_SECONDS)
-
-    def _runs_to_cancel(self) -> list[FlowRunUnderWay]:
-        """Returns those of the work pool that a process here runs, or is about to."""
-        runs = runs_under_way(self._api, self._work_pool)
-        return [run for run in runs if not run.is_elsewhere and (run.state == "PENDING" or run.process())]
 
     def _cancel(self, run: FlowRunUnderWay) -> None:
         self._say([f"Run {run.name!r} ({run.id}) is cancelled: 'nightjar up' ends."])
@@ -243,6 +238,20 @@ def stop() -> bool:
     os.kill(pid, signal.SIGTERM)
     _wait(lambda: supervisor_pid() is None and not psutil.pid_exists(pid), _STOP_SECONDS, f"Process {pid} does not end")
     return True
+
+
+def worker_runs() -> list[FlowRunUnderWay]:
+    """Returns the runs that would be cancelled with the worker of ``nightjar up``; none where its server is away."""
+    state = read_state()
+    if state is None or supervisor_pid() is None or not prefect_answers(state.api_url):
+        return []
+    return _runs_here(PrefectApi(state.api_url), state.work_pool)
+
+
+def _runs_here(api: PrefectApi, work_pool: str) -> list[FlowRunUnderWay]:
+    """Returns the runs of a work pool that a process on this machine runs, or is about to."""
+    runs = runs_under_way(api, work_pool)
+    return [run for run in runs if not run.is_elsewhere and (run.state == "PENDING" or run.process())]
 
 
 @contextmanager

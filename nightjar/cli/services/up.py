@@ -33,7 +33,7 @@ def up(
         bool, typer.Option("--take-over", help="Make the deployments that another folder has registered this one's.")
     ] = False,
 ) -> None:
-    """Start the local Prefect server, a worker and the deployments, and start them again when they end by themselves.
+    """Start the local Prefect server, a worker and the deployments, and keep them running.
 
     Flow runs write to ./outputs of the folder where this command was typed, and see its environment variables:
     export the API keys first. Of deployments that are there already only what belongs to the code is changed:
