@@ -40,8 +40,7 @@ DEPLOYMENTS = (
     Deployment(query, "A question to the warehouse; the answer is a table artifact."),
 )
 _FOLDER = "nightjar/folder"
-_ENGINE = "-P -m prefect.engine"
-"""With ``-P`` packages in the working folder that are called as Nightjar's are do not hide these."""
+_ENGINE = "-P -m nightjar.hosting.launch prefect.engine"
 
 
 async def register(folder: Path, prefix: str = "", *, is_taken_over: bool = False) -> list[str]:

@@ -7,9 +7,6 @@ from collections.abc import Iterator
 from nightjar.hosting.api import PrefectApi
 from nightjar.hosting.under_way import FlowRunUnderWay, is_watched, runs_under_way, stop_process
 
-_SETTLED_SECONDS = 10.0
-"""So long after a new state the process that it is of may not be known yet."""
-
 _START_SECONDS = 90.0
 """So long a worker may take to start a process."""
 
@@ -20,11 +17,13 @@ class LostRuns:
     Args:
         api: the server.
         work_pool: the one that this machine serves.
+        settled_seconds: so long after a new state the process that it is of may not be known yet.
     """
 
-    def __init__(self, api: PrefectApi, work_pool: str) -> None:
+    def __init__(self, api: PrefectApi, work_pool: str, settled_seconds: float) -> None:
         self._api = api
         self._work_pool = work_pool
+        self._settled_seconds = settled_seconds
         self._stopped: set[str] = set()
 
     def settle(self) -> Iterator[str]:
@@ -44,13 +43,14 @@ class LostRuns:
         return not run.is_elsewhere and (run.host is not None or run.work_pool == self._work_pool)
 
     def _is_gone(self, run: FlowRunUnderWay) -> bool:
-        patience = _START_SECONDS if run.state == "PENDING" else _SETTLED_SECONDS
+        patience = _START_SECONDS if run.state == "PENDING" else self._settled_seconds
         return self._is_ours(run) and run.age_seconds > patience and run.process() is None
 
     def _mark(self, run: FlowRunUnderWay) -> Iterator[str]:
         state = "CANCELLED" if run.state == "CANCELLING" else "CRASHED"
         process = f"Process {run.pid}, which ran it," if run.pid else "The process that was to run it"
-        if self._api.set_state(run.id, state, f"{process} is gone. What it finished is kept; Retry does the rest."):
+        rest = "Retry" if run.work_pool else "The same command with --resume"
+        if self._api.set_state(run.id, state, f"{process} is gone. What it finished is kept; {rest} does the rest."):
             yield f"Run {run.name!r} ({run.id}) is {state.capitalize()}: its process is gone."
 
     def _stop(self, run: FlowRunUnderWay) -> Iterator[str]:

@@ -11,7 +11,7 @@ import psutil
 
 from nightjar.hosting.api import PrefectApi
 from nightjar.hosting.naming import FLOWS, POOL
-from nightjar.hosting.server import find_prefect_api, home, page_of
+from nightjar.hosting.server import configured_prefect_api, home, page_of, prefect_answers
 from nightjar.hosting.state import read_state
 from nightjar.hosting.supervisor import supervisor_pid
 from nightjar.hosting.under_way import FlowRunUnderWay, runs_under_way
@@ -96,6 +96,7 @@ class Status:
 
     Attributes:
         api_url: of the server; None where none is configured and none is running.
+        is_answering: whether it does.
         supervisor_pid: the process of ``nightjar up``; None where it does not run.
         services: what that started.
         work_pool: its name.
@@ -105,6 +106,7 @@ class Status:
     """
 
     api_url: str | None
+    is_answering: bool
     supervisor_pid: int | None
     services: list[ServiceStatus]
     work_pool: str
@@ -116,16 +118,15 @@ class Status:
 
 
 def read_status() -> Status:
-    """Asks the processes and the server.
-
-    Raises:
-        ServiceError: a server is configured that does not answer.
-    """
-    pid, state, api_url = supervisor_pid(), read_state(), find_prefect_api()
-    services = [] if state is None or pid is None else list(map(_service, state.services, state.services.values()))
+    """Asks the processes and the server that ``nightjar up`` runs, or else the one that is configured."""
+    pid = supervisor_pid()
+    state = read_state() if pid is not None else None
+    services = [] if state is None else list(map(_service, state.services, state.services.values()))
     work_pool = state.work_pool if state else POOL
-    known = _of_server(PrefectApi(api_url), work_pool) if api_url else (None, [], [], [])
-    return Status(api_url, pid, services, work_pool, *known, log=str(home() / "up.log"))
+    api_url = state.api_url if state else configured_prefect_api()
+    is_answering = api_url is not None and prefect_answers(api_url)
+    known = _of_server(PrefectApi(api_url), work_pool) if api_url and is_answering else (None, [], [], [])
+    return Status(api_url, is_answering, pid, services, work_pool, *known, log=str(home() / "up.log"))
 
 
 def _service(name: str, known: tuple[int, int]) -> ServiceStatus:

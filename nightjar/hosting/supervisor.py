@@ -56,7 +56,8 @@ class Supervisor:
         self._is_up = False
         self._api = PrefectApi(f"http://127.0.0.1:{port}/api")
         self._work_pool = prefixed(POOL, prefix)
-        self._lost_runs = LostRuns(self._api, self._work_pool)
+        self._every_seconds = float(os.environ.get("NIGHTJAR_LOST_RUNS_SECONDS") or _LOST_RUNS_SECONDS)
+        self._lost_runs = LostRuns(self._api, self._work_pool, settled_seconds=2 * self._every_seconds)
 
     def start(self) -> str:
         """Starts all, and returns where it is and what to do next."""
@@ -65,7 +66,16 @@ class Supervisor:
 
         self._wait_for_server()
         names = asyncio.run(register(Path.cwd(), self._prefix, is_taken_over=self._is_taken_over))
-        worker = ("prefect", "worker", "start", "--pool", self._work_pool, "--type", WORK_POOL.type)
+        worker = (
+            "nightjar.hosting.launch",
+            "prefect",
+            "worker",
+            "start",
+            "--pool",
+            self._work_pool,
+            "--type",
+            WORK_POOL.type,
+        )
         self._services.append(Service("The worker", home() / "worker.log", worker))
         self._is_up = True
         write_down(self._api.url)
@@ -82,7 +92,6 @@ class Supervisor:
 
     def watch(self) -> None:
         """Starts again what ends by itself, and settles lost runs, until somebody ends this process."""
-        every_seconds = float(os.environ.get("NIGHTJAR_LOST_RUNS_SECONDS") or _LOST_RUNS_SECONDS)
         due = time.monotonic()
         while True:
             if said := [text for service in self._services if (text := service.revive())]:
@@ -90,7 +99,7 @@ class Supervisor:
                 self._record()
             if time.monotonic() >= due:
                 self._settle_lost_runs()
-                due = time.monotonic() + every_seconds
+                due = time.monotonic() + self._every_seconds
             time.sleep(_WATCH_SECONDS)
 
     def end(self) -> None:

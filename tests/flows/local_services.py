@@ -32,7 +32,14 @@ class Services:
             "PREFECT_API_URL": self.api,
             "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "2",
             "PREFECT_WORKER_QUERY_SECONDS": "1",
+            "NIGHTJAR_LOST_RUNS_SECONDS": "1",
         }
+        for name in ("flows", "tasks", "blocks"):  # of a user's own, which hide none of Nightjar's
+            (folder / name).mkdir()
+            (folder / name / "__init__.py").write_text('raise RuntimeError("the user\'s own")\n')
+
+    def up(self) -> subprocess.CompletedProcess[str]:
+        return self.run("up", "--detach", "--port", str(self.port))
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

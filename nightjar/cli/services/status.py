@@ -15,12 +15,12 @@ _INDENT = 13
 def status(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Show what 'nightjar up' runs: server, worker, deployments, schedules, and the runs under way.
 
-    Exit code 1 where no server is up, or a process of 'nightjar up' is not running.
+    Exit code 1 where no server answers, or a process of 'nightjar up' is not running.
     """
     found = read_status()
     show = print_json if as_json else _print_status
     show(found)
-    raise typer.Exit(int(found.api_url is None or not all(service.is_running for service in found.services)))
+    raise typer.Exit(int(not found.is_answering or not all(service.is_running for service in found.services)))
 
 
 def _print_status(found: Status) -> None:
@@ -28,7 +28,7 @@ def _print_status(found: Status) -> None:
         typer.echo("Nothing is running. Start it with: nightjar up --detach")
         return
     lines = {
-        "Server": f"{found.api_url.removesuffix('/api')} answers",
+        "Server": f"{found.api_url.removesuffix('/api')} {'answers' if found.is_answering else 'does not answer'}",
         "Services": _line([_service(each) for each in found.services]) or "'nightjar up' does not run",
         "Work pool": f"{found.work_pool}, {(found.work_pool_status or 'not there').lower()}",
         "Deployments": _line([_deployment(each) for each in found.deployments]),
