@@ -24,6 +24,7 @@ from prefect.types.entrypoint import EntrypointType
 from flows.evaluation import evaluate
 from flows.querying import query
 from nightjar.errors import ServiceError
+from nightjar.hosting.heartbeats import install_automation
 from nightjar.hosting.naming import POOL, prefixed
 
 
@@ -69,6 +70,7 @@ async def register(folder: Path, prefix: str = "", *, is_taken_over: bool = Fals
                 _check_owner(each, folder)
         with suppress(ObjectAlreadyExists):
             await client.create_work_pool(pool)
+        await install_automation(client)
         for new, old in zip(wanted, there, strict=True):
             if old is None:
                 await new.aapply()

@@ -15,6 +15,7 @@ from nightjar.errors import ServiceError
 _TIMEOUT_SECONDS = 2.0
 
 SETTINGS = {
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",  # the least; four that stay away are the end of a run (heartbeats.py)
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING",  # the display shows how far the run is
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",  # log lines of threads that belong to no run
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",  # logs an error where there is no network

@@ -141,7 +141,7 @@ def _of_server(
     pool = api.get(f"/work_pools/{work_pool}") or {}
     flows = {"name": {"any_": list(FLOWS)}}
     names = {flow["id"]: flow["name"] for flow in api.post("/flows/filter", {"flows": flows}) or ()}
-    found = api.post("/deployments/filter", {"flows": flows, "sort": "NAME_ASC", "limit": _MOST}) or ()
+    found = api.post("/deployments/filter", {"flows": flows, "sort": "NAME_ASC", "limit": _MOST}) or []
     schedules = _schedules(api, names, found)
     runs = [_run(run, api.url) for run in runs_under_way(api)]
     return pool.get("status"), [_deployment(names, each) for each in found], schedules, runs

@@ -14,16 +14,16 @@ from nightjar.hosting.processes import Service
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
     """One that ends at once."""
-    service = Service("The clock", tmp_path / "clock.log", ("timeit", "-n", "1", "-r", "1", "raise SystemExit(3)"))
+    service = Service("The clock", tmp_path / "clock.log", ("timeit", "-n", "1", "-r", "1", "1 / 0"))
     yield service
     service.end()
 
 
 def test_it_is_started_again_and_says_so(service: Service) -> None:
     first = service.pid
-    assert service.process.wait(30) == 3
+    assert service.process.wait(30) == 1
     assert service.revive() == (
-        f"The clock ended with exit code 3, and is started again in 1 s. Its log is {service.log}"
+        f"The clock ended with exit code 1, and is started again in 1 s. Its log is {service.log}"
     )
     assert service.revive() is None  # not yet
     time.sleep(1.0)

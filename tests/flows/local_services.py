@@ -47,11 +47,15 @@ class Services:
         )
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        """Asks the server; again, as Prefect's own client does, while its database is busy and it answers 503."""
-        for _ in range(30):
-            response = httpx.request(method, f"{self.api}{path}", json=body, timeout=30)
-            if response.status_code != httpx.codes.SERVICE_UNAVAILABLE:
-                break
+        """Asks the server; again while it is being started, or its database is busy and it answers 503."""
+        for left in reversed(range(60)):
+            try:
+                response = httpx.request(method, f"{self.api}{path}", json=body, timeout=30)
+                if response.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+                    break
+            except httpx.TransportError:
+                if not left:
+                    raise
             time.sleep(1)
         response.raise_for_status()
         return response.json() if response.content else None
