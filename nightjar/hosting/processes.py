@@ -6,13 +6,18 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import psutil
+
+from nightjar.errors import ServiceError
 
 _STEADY_SECONDS = 60.0
 _LONGEST_PAUSE_SECONDS = 60.0
 _STOP_SECONDS = 30.0
+_POLL_SECONDS = 0.2
 
 
 def spawn(log: Path, module: Sequence[str], environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
@@ -104,3 +109,40 @@ class Service:
         code = self.process.returncode
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
         return f"{self.name} ended {how}, and is started again in {self._pause_seconds:.0f} s. Its log is {self.log}"
+
+
+def end_left_over(pid: int, since: float) -> None:
+    """Ends a service that an earlier process of ``nightjar up``, which was killed, has left behind.
+
+    What a worker runs goes on without it.
+
+    Args:
+        pid: its process id.
+        since: when it was known to run; a process that is newer is another one.
+    """
+    try:
+        process = psutil.Process(pid)
+        if process.create_time() <= since and "prefect" in process.cmdline():
+            process.kill()
+            process.wait(_STOP_SECONDS)
+    except psutil.Error:
+        return
+
+
+def wait_until(is_done: Callable[[], bool], seconds: float, complaint: str) -> None:
+    """Waits until something holds.
+
+    Raises:
+        ServiceError: it does not in time.
+    """
+    end = time.monotonic() + seconds
+    while not is_done():
+        if time.monotonic() > end:
+            raise ServiceError(f"{complaint} within {seconds:.0f} s")
+        time.sleep(_POLL_SECONDS)
+
+
+def last_line(path: Path) -> str:
+    """Returns the last line of a log."""
+    lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"

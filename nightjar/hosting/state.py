@@ -31,6 +31,11 @@ def write_state(state: ServicesState) -> None:
     _file().write_text(json.dumps(asdict(state)), encoding="utf-8")
 
 
+def written_at() -> float:
+    """Returns when it was written, in seconds since 1970."""
+    return _file().stat().st_mtime
+
+
 def read_state() -> ServicesState | None:
     """Returns it; None where nothing runs."""
     try:

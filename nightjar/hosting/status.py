@@ -13,7 +13,7 @@ from nightjar.hosting.api import PrefectApi
 from nightjar.hosting.naming import FLOWS, POOL
 from nightjar.hosting.server import configured_prefect_api, home, page_of, prefect_answers
 from nightjar.hosting.state import read_state
-from nightjar.hosting.supervisor import supervisor_pid
+from nightjar.hosting.supervisor_lock import supervisor_pid
 from nightjar.hosting.under_way import FlowRunUnderWay, runs_under_way
 
 _MOST = 200

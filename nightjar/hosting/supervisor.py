@@ -1,8 +1,7 @@
 """The local services, a Prefect server and a worker for the deployments: starts, watches and ends them.
 
-The process that supervises them holds a lock in Nightjar's home, which the operating system frees when it dies; its
-process id stands in the lock file, so that ``stop`` can end it and nothing else. What happens to the services and to
-the runs is in ``up.log`` there.
+One process supervises them, see ``supervisor_lock``. What happens to the services and to lost runs is in ``up.log`` in
+Nightjar's home.
 """
 
 from __future__ import annotations
@@ -13,26 +12,25 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
-from filelock import FileLock, Timeout
 
 from nightjar.errors import ServiceError
 from nightjar.hosting.api import PrefectApi
 from nightjar.hosting.lost_runs import LostRuns
 from nightjar.hosting.naming import POOL, prefixed
-from nightjar.hosting.processes import Service, spawn
+from nightjar.hosting.processes import Service, end_left_over, last_line, spawn, wait_until
 from nightjar.hosting.server import SETTINGS, configured_prefect_api, home, prefect_answers, write_down
-from nightjar.hosting.state import ServicesState, forget_state, read_state, write_state
+from nightjar.hosting.state import ServicesState, forget_state, read_state, write_state, written_at
+from nightjar.hosting.supervisor_lock import check_nobody_supervises, supervisor_lock, supervisor_pid
 from nightjar.hosting.under_way import FlowRunUnderWay, is_watched, runs_under_way, stop_process
 
 _START_SECONDS = 180.0
 _STOP_SECONDS = 120.0
 _CANCEL_SECONDS = 40.0
-_POLL_SECONDS = 0.2
 _WATCH_SECONDS = 1.0
 _LOST_RUNS_SECONDS = 5.0
 
@@ -61,6 +59,7 @@ class Supervisor:
 
     def start(self) -> str:
         """Starts all, and returns where it is and what to do next."""
+        self._end_left_over()
         self._use_server()
         from nightjar.hosting.deployments import WORK_POOL, register  # takes 3 s, in which the server starts
 
@@ -113,6 +112,14 @@ class Supervisor:
         if self._services:
             self._log("Down.")
 
+    def _end_left_over(self) -> None:
+        """Ends what a supervisor left behind that was killed; runs under way go on."""
+        if (left := read_state()) is not None:
+            for name, (pid, _) in left.services.items():
+                self._log(f"{name} may be left over, as process {pid}: it is ended.")
+                end_left_over(pid, written_at())
+            forget_state()
+
     def _use_server(self) -> None:
         """Starts a server unless the one that is configured answers already."""
         is_configured = configured_prefect_api() == self._api.url
@@ -134,13 +141,13 @@ class Supervisor:
         if not self._services:
             return
         [server] = self._services
-        _wait(
+        wait_until(
             lambda: prefect_answers(self._api.url) or server.has_ended(),
             _START_SECONDS,
             f"Prefect's server does not answer at {self._api.url}; see {server.log}",
         )
         if server.has_ended():
-            raise ServiceError(f"Prefect's server did not start: {_last_line(server.log)}. The log is {server.log}")
+            raise ServiceError(f"Prefect's server did not start: {last_line(server.log)}. The log is {server.log}")
 
     def _settle_lost_runs(self) -> None:
         with suppress(ServiceError):  # the server is away: it is being started again
@@ -202,7 +209,7 @@ def supervise(
     Raises:
         ServiceError: they run already, or do not start.
     """
-    with _lock():
+    with supervisor_lock():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         supervisor = Supervisor(port, prefix, is_taken_over=is_taken_over, notify=notify)
         try:
@@ -214,6 +221,8 @@ def supervise(
             notify("Stopping.")
         finally:
             supervisor.end()
+            _ready_file().unlink(missing_ok=True)
+            forget_state()
 
 
 def supervise_in_background(port: int, prefix: str, *, is_taken_over: bool) -> str:
@@ -222,16 +231,15 @@ def supervise_in_background(port: int, prefix: str, *, is_taken_over: bool) -> s
     Raises:
         ServiceError: they run already, or do not start.
     """
-    if (pid := supervisor_pid()) is not None:
-        raise _already_running(pid)
+    check_nobody_supervises()
     log, ready = home() / "up.out", _ready_file()
     ready.unlink(missing_ok=True)
     log.unlink(missing_ok=True)
     wishes = ("--port", str(port), "--name-prefix", prefix, *(["--take-over"] if is_taken_over else []))
     process = spawn(log, ("nightjar", "up", *wishes))
-    _wait(lambda: ready.exists() or process.poll() is not None, _START_SECONDS, f"No start; see {log}")
+    wait_until(lambda: ready.exists() or process.poll() is not None, _START_SECONDS, f"No start; see {log}")
     if not ready.exists():
-        raise ServiceError(_last_line(log).removeprefix("Error: "))
+        raise ServiceError(last_line(log).removeprefix("Error: "))
     return ready.read_text(encoding="utf-8")
 
 
@@ -245,7 +253,9 @@ def stop() -> bool:
     if pid is None:
         return False
     os.kill(pid, signal.SIGTERM)
-    _wait(lambda: supervisor_pid() is None and not psutil.pid_exists(pid), _STOP_SECONDS, f"Process {pid} does not end")
+    wait_until(
+        lambda: supervisor_pid() is None and not psutil.pid_exists(pid), _STOP_SECONDS, f"Process {pid} does not end"
+    )
     return True
 
 
@@ -263,55 +273,6 @@ def _runs_here(api: PrefectApi, work_pool: str) -> list[FlowRunUnderWay]:
     return [run for run in runs if not run.is_elsewhere and (run.state == "PENDING" or run.process())]
 
 
-@contextmanager
-def _lock() -> Iterator[None]:
-    """Makes this process the one that supervises."""
-    lock = FileLock(_lock_file(), timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise _already_running(supervisor_pid()) from None
-    _lock_file().write_text(str(os.getpid()), encoding="utf-8")
-    try:
-        yield
-    finally:
-        _ready_file().unlink(missing_ok=True)
-        forget_state()
-        _lock_file().write_text("", encoding="utf-8")
-        lock.release()
-
-
-def supervisor_pid() -> int | None:
-    """Returns the process that holds the lock; None where nobody does."""
-    try:
-        with FileLock(_lock_file(), timeout=0):
-            return None
-    except Timeout:
-        text = _lock_file().read_text(encoding="utf-8")
-        return int(text) if text else None
-
-
-def _already_running(pid: int | None) -> ServiceError:
-    return ServiceError(f"Already running, as process {pid}. Stop it with: nightjar down")
-
-
-def _lock_file() -> Path:
-    return home() / "up.lock"
-
-
 def _ready_file() -> Path:
     """Holds, while the services are up, what was announced."""
     return home() / "up.ready"
-
-
-def _wait(is_done: Callable[[], bool], seconds: float, complaint: str) -> None:
-    end = time.monotonic() + seconds
-    while not is_done():
-        if time.monotonic() > end:
-            raise ServiceError(f"{complaint} within {seconds:.0f} s")
-        time.sleep(_POLL_SECONDS)
-
-
-def _last_line(path: Path) -> str:
-    lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
