@@ -55,6 +55,12 @@ def status(services: Services) -> dict[str, Any]:
     return found
 
 
+def deployment_of(services: Services, name: str) -> dict[str, Any]:
+    """Returns a deployment without what its workers change of it."""
+    found = services.call("GET", f"/deployments/name/evaluate/{name}")
+    return {key: value for key, value in found.items() if key not in {"last_polled", "status"}}
+
+
 def kill(*pids: int) -> None:
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
@@ -111,7 +117,7 @@ def test_down_asks_about_runs_and_up_keeps_what_was_set(services: Services) -> N
 def test_what_is_killed_comes_back_and_nothing_is_paid_twice(services: Services) -> None:
     before = service_pids(services)
     with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
-        flow_run = start(services, server, "killed", 200)
+        flow_run = start(services, server, "lost", 200)
         wait_for_answers(server, 20)
         kill(*before.values(), process_of(services, flow_run))
         assert services.wait_for(flow_run, "CRASHED", "COMPLETED") == "CRASHED"
@@ -121,7 +127,7 @@ def test_what_is_killed_comes_back_and_nothing_is_paid_twice(services: Services)
         kill(*service_pids(services).values())  # this time the run goes on without them
         assert services.wait_for(flow_run, "COMPLETED", "CRASHED", "FAILED") == "COMPLETED"
         answered = server.stats().answered
-    assert metadata_of(services, "killed")["scored"] == 200
+    assert metadata_of(services, "lost")["scored"] == 200
     assert 200 <= answered <= 200 + AT_ONCE  # what was on its way when the run was killed was answered to nobody
     after = service_pids(services)
     assert set(after) == set(before)
@@ -137,7 +143,9 @@ def test_a_command_that_is_killed_or_cancelled_in_the_ui_ends_there_too(services
         for how, wanted in (("cancelled", "CANCELLED"), ("killed", "CRASHED")):
             answered = server.stats().answered
             arguments = [*command, "-m", how, "-b", server.url]
-            running = subprocess.Popen(arguments, cwd=services.folder, env=services.environment, stderr=subprocess.PIPE)
+            running = subprocess.Popen(
+                arguments, cwd=services.folder, env=services.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
             wait_for_answers(server, answered + 4)
             flow_run = str(metadata_of(services, how)["flow_run_id"])
             if how == "killed":
@@ -172,10 +180,10 @@ def test_environments_of_the_folder_are_found_beside_them(services: Services) ->
 @pytest.mark.usefixtures("prefect_server")
 class TestWhoseDeploymentsTheyAre:
     async def test_another_folder_is_refused_and_told_what_to_do(self, own_folder: Path, services: Services) -> None:
-        before = services.call("GET", "/deployments/name/evaluate/evaluate")
+        before = deployment_of(services, "evaluate")
         with pytest.raises(ServiceError, match=rf"belongs to the folder \S+:{services.folder}.*--name-prefix NAME"):
             await register(own_folder)
-        assert services.call("GET", "/deployments/name/evaluate/evaluate") == before
+        assert deployment_of(services, "evaluate") == before
 
     async def test_it_has_its_own_by_a_prefix_and_the_next_folder_takes_them_over(
         self, own_folder: Path, services: Services
@@ -185,8 +193,8 @@ class TestWhoseDeploymentsTheyAre:
         with pytest.raises(ServiceError, match="--take-over"):
             await register(moved, "team")
         await register(moved, "team", is_taken_over=True)
-        found = services.call("GET", "/deployments/name/evaluate/team-evaluate")
+        found = deployment_of(services, "team-evaluate")
         assert found["work_pool_name"] == "team-nightjar"
         assert found["job_variables"]["working_dir"] == str(moved)
         await register(moved, "team")
-        assert services.call("GET", "/deployments/name/evaluate/team-evaluate") == found  # nothing to change
+        assert deployment_of(services, "team-evaluate") == found  # nothing to change
