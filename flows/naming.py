@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,10 +58,13 @@ def artifact_key(config: RunConfig) -> str:
 async def tag_flow_run(config: RunConfig) -> list[str]:
     """Gives this flow run, beside the tags it has, its environment, its model and the tags of the configuration.
 
+    With them goes the process that runs it, by which ``nightjar up`` notices that it is gone.
+
     Returns:
         These; tasks that are given them can be held by a concurrency limit.
     """
     own = [f"env:{config.env_id}", f"model:{config.model}", *config.tags]
+    process = f"{socket.gethostname()}:{os.getpid()}"
     async with get_client() as client:
-        await client.update_flow_run(flow_run.id, tags=sorted({*flow_run.tags, *own}))
+        await client.update_flow_run(flow_run.id, tags=sorted({*flow_run.tags, *own}), infrastructure_pid=process)
     return own

@@ -36,7 +36,14 @@ COMMANDS = {
         "nightjar.cli.warehouse.publish:publish",
         "Publish a run directory into the warehouse; publishing twice changes nothing.",
     ),
-    "up": ("nightjar.cli.services.up:up", "Start the local Prefect server, a worker and the deployments."),
+    "up": (
+        "nightjar.cli.services.up:up",
+        "Start the local Prefect server, a worker and the deployments, and keep them running.",
+    ),
+    "status": (
+        "nightjar.cli.services.status:status",
+        "Show what 'nightjar up' runs: server, worker, deployments, schedules, and the runs under way.",
+    ),
     "down": ("nightjar.cli.services.down:down", "Stop what 'nightjar up' started."),
     "model-server": (
         "nightjar.cli.services.model_server:model_server",

@@ -1,21 +1,31 @@
 """The deployments and the work pool that runs them: declared here, for ``nightjar up`` and deployments/prefect.yaml.
 
-A test compares that file with what stands here.
+A test compares that file with what stands here. Which folder a deployment is of stands in its job variables, as the
+label ``nightjar/folder`` of the processes that it starts.
 """
 
 from __future__ import annotations
 
+import shlex
+import socket
+import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from prefect import Flow
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.actions import WorkPoolCreate
-from prefect.exceptions import ObjectAlreadyExists
+from prefect.client.orchestration import PrefectClient, get_client
+from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate
+from prefect.client.schemas.responses import DeploymentResponse
+from prefect.deployments.runner import RunnerDeployment
+from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.types.entrypoint import EntrypointType
 
 from flows.evaluation import evaluate
 from flows.querying import query
+from nightjar.errors import ServiceError
+from nightjar.hosting.heartbeats import install_automation
+from nightjar.hosting.naming import POOL, prefixed
 
 
 class Deployment(NamedTuple):
@@ -25,34 +35,109 @@ class Deployment(NamedTuple):
     description: str
 
 
-WORK_POOL = WorkPoolCreate(name="nightjar", type="process")  # runs are processes on a worker's machine
+WORK_POOL = WorkPoolCreate(name=POOL, type="process")  # runs are processes on a worker's machine
 DEPLOYMENTS = (
     Deployment(evaluate, "One environment, one model; results in the warehouse."),
     Deployment(query, "A question to the warehouse; the answer is a table artifact."),
 )
+_FOLDER = "nightjar/folder"
+_ENGINE = "-P -m nightjar.hosting.launch prefect.engine"
 
 
-async def register(working_dir: str) -> list[str]:
+async def register(folder: Path, prefix: str = "", *, is_taken_over: bool = False) -> list[str]:
     """Registers the work pool and every deployment with the Prefect server that is configured.
 
+    What is there already is changed in what belongs to the code alone: entrypoint, parameters' schema and version.
+    Schedules, limits, tags, default parameters, job variables and descriptions stay as somebody has set them.
+
     Args:
-        working_dir: where runs happen, and write ``./outputs``.
+        folder: where runs happen, and write ``./outputs``.
+        prefix: what the names of the deployments and of the work pool begin with, for one's own.
+        is_taken_over: whether deployments that another folder has registered become this one's.
 
     Returns:
         The deployments' names, ``flow/deployment``.
+
+    Raises:
+        ServiceError: another folder, or somebody else, has registered them.
     """
+    pool = WORK_POOL.model_copy(update={"name": prefixed(POOL, prefix)})
     async with get_client() as client:
+        wanted = [await _deployment(each, folder, prefix, pool.name) for each in DEPLOYMENTS]
+        there = [await _read(client, each.full_name) for each in wanted]
+        if not is_taken_over:
+            for each in there:
+                _check_owner(each, folder)
         with suppress(ObjectAlreadyExists):
-            await client.create_work_pool(WORK_POOL)
-    names = []
-    for flow, description in DEPLOYMENTS:
-        deployment = await flow.ato_deployment(
-            name=flow.name,
-            description=description,
-            entrypoint_type=EntrypointType.MODULE_PATH,
-            work_pool_name=WORK_POOL.name,
-            job_variables={"working_dir": working_dir},
+            await client.create_work_pool(pool)
+        await install_automation(client)
+        for new, old in zip(wanted, there, strict=True):
+            if old is None:
+                await new.aapply()
+            else:
+                await _update(client, old, new, is_taken_over=is_taken_over)
+    return [each.full_name for each in wanted]
+
+
+async def _deployment(declared: Deployment, folder: Path, prefix: str, pool: str) -> RunnerDeployment:
+    flow, description = declared
+    return await flow.ato_deployment(
+        name=prefixed(flow.name, prefix),
+        description=description,
+        entrypoint_type=EntrypointType.MODULE_PATH,
+        work_pool_name=pool,
+        job_variables={
+            "working_dir": str(folder),
+            "command": f"{shlex.quote(sys.executable)} {_ENGINE}",
+            "labels": {_FOLDER: _owner(folder)},
+        },
+    )
+
+
+async def _read(client: PrefectClient, name: str) -> DeploymentResponse | None:
+    try:
+        return await client.read_deployment_by_name(name)
+    except ObjectNotFound:
+        return None
+
+
+def _owner(folder: Path) -> str:
+    return f"{socket.gethostname()}:{folder}"
+
+
+def _check_owner(there: DeploymentResponse | None, folder: Path) -> None:
+    if there is None:
+        return
+    owner = there.job_variables.get("labels", {}).get(_FOLDER)
+    if owner != _owner(folder):
+        whose = f"belongs to the folder {owner}" if owner else "was not registered by 'nightjar up'"
+        raise ServiceError(
+            f"Deployment {there.name!r} on this server {whose}. Start it there, or have your own, with a work pool of "
+            "your own: nightjar up --name-prefix NAME. To make it this folder's: nightjar up --take-over"
         )
-        await deployment.aapply()
-        names.append(deployment.full_name)
-    return names
+
+
+async def _update(
+    client: PrefectClient, old: DeploymentResponse, new: RunnerDeployment, *, is_taken_over: bool
+) -> None:
+    """Changes of a deployment what belongs to the code; nothing where that is as it was."""
+    wanted = {
+        "entrypoint": new.entrypoint,
+        "parameter_openapi_schema": new._parameter_openapi_schema.model_dump(),  # noqa: SLF001 - has no public name
+        "version": new.version,
+        "job_variables": _job_variables(old.job_variables, new.job_variables, is_taken_over=is_taken_over),
+    }
+    changed = {name: value for name, value in wanted.items() if getattr(old, name) != value}
+    if changed:
+        await client.update_deployment(old.id, DeploymentUpdate(**changed))
+
+
+def _job_variables(old: dict[str, Any], new: dict[str, Any], *, is_taken_over: bool) -> dict[str, Any]:
+    """Returns the job variables that were set, with the command of this installation unless that is somebody's own."""
+    is_own_command = not str(old.get("command", _ENGINE)).endswith(_ENGINE)
+    kept = {**old, "command": old["command"] if is_own_command else new["command"]}
+    return (
+        {**kept, "working_dir": new["working_dir"], "labels": {**old.get("labels", {}), **new["labels"]}}
+        if (is_taken_over)
+        else kept
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
+from base64 import b64encode
 from http import HTTPStatus
 from pathlib import Path
 from urllib.error import URLError
@@ -14,8 +15,11 @@ from nightjar.errors import ServiceError
 _TIMEOUT_SECONDS = 10.0
 
 SETTINGS = {
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",  # the least; four that stay away are the end of a run (heartbeats.py)
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING",  # the display shows how far the run is
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",  # log lines of threads that belong to no run
+    # Kept on disk, the slots of deployments with a limit survive a server that is started again, and so do their runs
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",  # logs an error where there is no network
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",  # a loaded machine takes longer than 20 s
     # Task runs are recorded together: one transaction for each lets SQLite refuse others, which then wait for seconds
@@ -43,15 +47,21 @@ def configured_prefect_api() -> str | None:
 
 def prefect_answers(api_url: str) -> bool:
     """Says whether a Prefect server answers at this URL."""
-    headers = {}
-    if key := os.environ.get("PREFECT_API_KEY"):
-        headers["Authorization"] = f"Bearer {key}"
-    request = Request(f"{api_url}/health", headers=headers)  # noqa: S310 - the user's own setting
+    request = Request(f"{api_url}/health", headers=authorization())  # noqa: S310 - the user's own setting
     try:
         with urlopen(request, timeout=_TIMEOUT_SECONDS) as reply:  # noqa: S310
             return bool(reply.status == HTTPStatus.OK)
     except (URLError, OSError, ValueError):
         return False
+
+
+def authorization() -> dict[str, str]:
+    """Returns the header that Prefect's cloud, or a server behind a password, asks for."""
+    if key := os.environ.get("PREFECT_API_KEY"):
+        return {"Authorization": f"Bearer {key}"}
+    if password := os.environ.get("PREFECT_API_AUTH_STRING"):
+        return {"Authorization": f"Basic {b64encode(password.encode()).decode()}"}
+    return {}
 
 
 def find_prefect_api(url: str | None = None) -> str | None:

@@ -1,7 +1,7 @@
 """The local services, a Prefect server and a worker for the deployments: starts, watches and ends them.
 
-The process that supervises them holds a lock in Nightjar's home, which the operating system frees when it dies; its
-process id stands in the lock file, so that ``stop`` can end it and nothing else.
+One process supervises them, see ``supervisor_lock``. What happens to the services and to lost runs is in ``up.log`` in
+Nightjar's home.
 """
 
 from __future__ import annotations
@@ -9,66 +9,237 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+import psutil
 
 from nightjar.errors import ServiceError
+from nightjar.hosting.api import PrefectApi
+from nightjar.hosting.lost_runs import LostRuns
+from nightjar.hosting.naming import POOL, prefixed
+from nightjar.hosting.processes import Service, end_left_over, last_line, spawn, wait_until
 from nightjar.hosting.server import SETTINGS, configured_prefect_api, home, prefect_answers, write_down
+from nightjar.hosting.state import ServicesState, forget_state, read_state, write_state, written_at
+from nightjar.hosting.supervisor_lock import check_nobody_supervises, supervisor_lock, supervisor_pid
+from nightjar.hosting.under_way import FlowRunUnderWay, is_watched, runs_under_way, stop_process
 
 _START_SECONDS = 180.0
-_STOP_SECONDS = 60.0
-_POLL_SECONDS = 0.2
+_STOP_SECONDS = 120.0
+_CANCEL_SECONDS = 40.0
 _WATCH_SECONDS = 1.0
+_LOST_RUNS_SECONDS = 5.0
 
 
-def supervise(port: int, announce: Callable[[str], None], notify: Callable[[str], None]) -> None:
-    """Starts the services and watches them until Ctrl-C or SIGTERM, which ends them.
+class Supervisor:
+    """Starts the services and watches them.
 
     Args:
         port: of the Prefect server, on loopback.
+        prefix: of the names of the deployments and of the work pool.
+        is_taken_over: whether deployments that another folder has registered become this one's.
+        notify: is told what a person should know.
+    """
+
+    def __init__(self, port: int, prefix: str, *, is_taken_over: bool, notify: Callable[[str], None]) -> None:
+        self._port = port
+        self._prefix = prefix
+        self._is_taken_over = is_taken_over
+        self._notify = notify
+        self._services: list[Service] = []
+        self._is_up = False
+        self._api = PrefectApi(f"http://127.0.0.1:{port}/api")
+        self._work_pool = prefixed(POOL, prefix)
+        self._every_seconds = float(os.environ.get("NIGHTJAR_LOST_RUNS_SECONDS") or _LOST_RUNS_SECONDS)
+        self._lost_runs = LostRuns(self._api, self._work_pool, settled_seconds=2 * self._every_seconds)
+
+    def start(self) -> str:
+        """Starts all, and returns where it is and what to do next."""
+        self._end_left_over()
+        self._use_server()
+        from nightjar.hosting.deployments import WORK_POOL, register  # takes 3 s, in which the server starts
+
+        self._wait_for_server()
+        names = asyncio.run(register(Path.cwd(), self._prefix, is_taken_over=self._is_taken_over))
+        worker = (
+            "nightjar.hosting.launch",
+            "prefect",
+            "worker",
+            "start",
+            "--pool",
+            self._work_pool,
+            "--type",
+            WORK_POOL.type,
+        )
+        self._services.append(Service("The worker", home() / "worker.log", worker))
+        self._is_up = True
+        write_down(self._api.url)
+        self._record()
+        self._log(f"Up: {self._api.url}, work pool {self._work_pool!r}, folder {Path.cwd()}.")
+        return (
+            f"Prefect is up: {self._api.url.removesuffix('/api')}\n"
+            f"Deployments:   {', '.join(names)}\n"
+            f"Logs:          {home()}\n"
+            "Next:          nightjar eval run ENV -m MODEL   (appears in the UI)\n"
+            "See also:      nightjar status\n"
+            "Stop with:     nightjar down"
+        )
+
+    def watch(self) -> None:
+        """Starts again what ends by itself, and settles lost runs, until somebody ends this process."""
+        due = time.monotonic()
+        while True:
+            if said := [text for service in self._services if (text := service.revive())]:
+                self._say(said)
+                self._record()
+            if time.monotonic() >= due:
+                self._settle_lost_runs()
+                due = time.monotonic() + self._every_seconds
+            time.sleep(_WATCH_SECONDS)
+
+    def end(self) -> None:
+        """Cancels the runs of the worker, which publish what they have, and ends the services, the last first."""
+        write_down(None)
+        if self._is_up:
+            with suppress(KeyboardInterrupt, SystemExit, ServiceError):
+                self._cancel_runs()
+        for service in reversed(self._services):
+            service.end()
+        if self._services:
+            self._log("Down.")
+
+    def _end_left_over(self) -> None:
+        """Ends what a supervisor left behind that was killed; runs under way go on."""
+        if (left := read_state()) is not None:
+            for name, (pid, _) in left.services.items():
+                self._log(f"{name} may be left over, as process {pid}: it is ended.")
+                end_left_over(pid, written_at())
+            forget_state()
+
+    def _use_server(self) -> None:
+        """Starts a server unless the one that is configured answers already."""
+        is_configured = configured_prefect_api() == self._api.url
+        os.environ.update({"PREFECT_API_URL": self._api.url, "PREFECT_SERVER_UI_API_URL": self._api.url, **SETTINGS})
+        if not prefect_answers(self._api.url):
+            server = ("prefect", "server", "start", "--host", "127.0.0.1", "--port", str(self._port))
+            # It starts itself anew as a module; a worker's processes run user code, which may need its folder
+            safe_path = {"PYTHONSAFEPATH": "1"}
+            self._services.append(Service("Prefect's server", home() / "server.log", server, safe_path))
+        elif is_configured:
+            self._notify(f"A Prefect server answers at {self._api.url} already: using it.")
+        else:
+            raise ServiceError(
+                f"A Prefect server that 'nightjar up' did not start answers at {self._api.url}. Choose another port "
+                f"with --port, or add a worker to that server: PREFECT_API_URL={self._api.url} nightjar up"
+            )
+
+    def _wait_for_server(self) -> None:
+        if not self._services:
+            return
+        [server] = self._services
+        wait_until(
+            lambda: prefect_answers(self._api.url) or server.has_ended(),
+            _START_SECONDS,
+            f"Prefect's server does not answer at {self._api.url}; see {server.log}",
+        )
+        if server.has_ended():
+            raise ServiceError(f"Prefect's server did not start: {last_line(server.log)}. The log is {server.log}")
+
+    def _settle_lost_runs(self) -> None:
+        with suppress(ServiceError):  # the server is away: it is being started again
+            self._say(self._lost_runs.settle())
+
+    def _cancel_runs(self) -> None:
+        """Cancels what the worker runs, and waits until it has ended."""
+        self._settle_lost_runs()
+        cancelled: set[str] = set()
+        until = time.monotonic() + _CANCEL_SECONDS
+        while (runs := _runs_here(self._api, self._work_pool)) and time.monotonic() < until:
+            for run in runs:
+                if run.id not in cancelled:
+                    cancelled.add(run.id)
+                    self._cancel(run)
+            time.sleep(_WATCH_SECONDS)
+
+    def _cancel(self, run: FlowRunUnderWay) -> None:
+        self._say([f"Run {run.name!r} ({run.id}) is cancelled: 'nightjar up' ends."])
+        self._api.set_state(run.id, "CANCELLING", "'nightjar up' was stopped")
+        if (process := run.process()) is not None and not is_watched(process):
+            stop_process(process)
+
+    def _record(self) -> None:
+        write_state(
+            ServicesState(
+                api_url=self._api.url,
+                folder=str(Path.cwd()),
+                work_pool=self._work_pool,
+                services={service.name: (service.pid, service.restarts) for service in self._services},
+            )
+        )
+
+    def _say(self, lines: Iterator[str] | list[str]) -> None:
+        for line in lines:
+            self._log(line)
+            self._notify(line)
+
+    @staticmethod
+    def _log(text: str) -> None:
+        with (home() / "up.log").open("a", encoding="utf-8") as log:
+            log.write(f"{datetime.now(UTC).isoformat(timespec='seconds')} {text}\n")
+
+
+def supervise(
+    port: int,
+    prefix: str,
+    *,
+    is_taken_over: bool,
+    announce: Callable[[str], None],
+    notify: Callable[[str], None],
+) -> None:
+    """Starts the services and watches them until Ctrl-C or SIGTERM, which ends them.
+
+    Args:
+        port, prefix, is_taken_over, notify: as for ``Supervisor``.
         announce: is told once that all is up, where, and what to do next.
-        notify: is told what else a person should know.
 
     Raises:
-        ServiceError: they run already, do not start, or one of them ended by itself.
+        ServiceError: they run already, or do not start.
     """
-    children: list[subprocess.Popen[bytes]] = []
-    with _lock():
+    with supervisor_lock():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        supervisor = Supervisor(port, prefix, is_taken_over=is_taken_over, notify=notify)
         try:
-            text = _start_all(port, children, notify)
-            write_down(os.environ["PREFECT_API_URL"])
+            text = supervisor.start()
             _ready_file().write_text(text, encoding="utf-8")
             announce(text)
-            _watch(children)
+            supervisor.watch()
         except KeyboardInterrupt:
             notify("Stopping.")
         finally:
-            write_down(None)
-            for child in reversed(children):
-                _end(child)
+            supervisor.end()
+            _ready_file().unlink(missing_ok=True)
+            forget_state()
 
 
-def supervise_in_background(port: int) -> str:
+def supervise_in_background(port: int, prefix: str, *, is_taken_over: bool) -> str:
     """Starts a process that supervises the services, and returns what it announces when they are up.
 
     Raises:
         ServiceError: they run already, or do not start.
     """
-    if (pid := _supervisor()) is not None:
-        raise _already_running(pid)
-    log, ready = home() / "up.log", _ready_file()
+    check_nobody_supervises()
+    log, ready = home() / "up.out", _ready_file()
     ready.unlink(missing_ok=True)
-    process = _spawn(log, "nightjar", "up", "--port", str(port))
-    _wait(lambda: ready.exists() or process.poll() is not None, _START_SECONDS, f"No start; see {log}")
+    log.unlink(missing_ok=True)
+    wishes = ("--port", str(port), "--name-prefix", prefix, *(["--take-over"] if is_taken_over else []))
+    process = spawn(log, ("nightjar", "up", *wishes))
+    wait_until(lambda: ready.exists() or process.poll() is not None, _START_SECONDS, f"No start; see {log}")
     if not ready.exists():
-        raise ServiceError(f"The services did not start: {_last_line(log)}. The log is {log}")
+        raise ServiceError(last_line(log).removeprefix("Error: "))
     return ready.read_text(encoding="utf-8")
 
 
@@ -78,137 +249,30 @@ def stop() -> bool:
     Raises:
         ServiceError: it does not end.
     """
-    pid = _supervisor()
+    pid = supervisor_pid()
     if pid is None:
         return False
     os.kill(pid, signal.SIGTERM)
-    _wait(lambda: _supervisor() is None and not _is_alive(pid), _STOP_SECONDS, f"Process {pid} does not end")
+    wait_until(
+        lambda: supervisor_pid() is None and not psutil.pid_exists(pid), _STOP_SECONDS, f"Process {pid} does not end"
+    )
     return True
 
 
-def _start_all(port: int, children: list[subprocess.Popen[bytes]], notify: Callable[[str], None]) -> str:
-    api_url = f"http://127.0.0.1:{port}/api"
-    is_configured = configured_prefect_api() == api_url
-    os.environ.update({"PREFECT_API_URL": api_url, "PREFECT_SERVER_UI_API_URL": api_url, **SETTINGS})
-    if prefect_answers(api_url):
-        if not is_configured:
-            raise ServiceError(
-                f"A Prefect server that 'nightjar up' did not start answers at {api_url}. Choose another port with "
-                f"--port, or add a worker to that server: PREFECT_API_URL={api_url} nightjar up"
-            )
-        notify(f"A Prefect server answers at {api_url} already: using it.")
-    else:
-        server = ("server", "start", "--host", "127.0.0.1", "--port", str(port))
-        children.append(_spawn(home() / "server.log", "prefect", *server))
-    from nightjar.hosting.deployments import WORK_POOL, register  # takes 3 s, in which the server starts
-
-    if children:
-        _wait_for_server(children[0], api_url)
-    names = asyncio.run(register(str(Path.cwd())))
-    worker = ("worker", "start", "--pool", WORK_POOL.name, "--type", WORK_POOL.type)
-    children.append(_spawn(home() / "worker.log", "prefect", *worker))
-    return (
-        f"Prefect is up: {api_url.removesuffix('/api')}\n"
-        f"Deployments:   {', '.join(names)}\n"
-        f"Logs:          {home()}\n"
-        "Next:          nightjar eval run ENV -m MODEL   (appears in the UI)\n"
-        "Stop with:     nightjar down"
-    )
+def worker_runs() -> list[FlowRunUnderWay]:
+    """Returns the runs that would be cancelled with the worker of ``nightjar up``; none where its server is away."""
+    state = read_state()
+    if state is None or supervisor_pid() is None or not prefect_answers(state.api_url):
+        return []
+    return _runs_here(PrefectApi(state.api_url), state.work_pool)
 
 
-def _wait_for_server(server: subprocess.Popen[bytes], api_url: str) -> None:
-    log = home() / "server.log"
-    _wait(
-        lambda: prefect_answers(api_url) or server.poll() is not None,
-        _START_SECONDS,
-        f"Prefect's server does not answer at {api_url}; see {log}",
-    )
-    if server.poll() is not None:
-        raise ServiceError(f"Prefect's server did not start: {_last_line(log)}. The log is {log}")
-
-
-def _watch(children: list[subprocess.Popen[bytes]]) -> None:
-    while all(child.poll() is None for child in children):
-        time.sleep(_WATCH_SECONDS)
-    raise ServiceError(f"A service ended by itself. The logs are in {home()}")
-
-
-def _spawn(log: Path, *module: str) -> subprocess.Popen[bytes]:
-    with log.open("wb") as output:
-        return subprocess.Popen(  # noqa: S603 - our own command
-            [sys.executable, "-m", *module],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,  # so that Ctrl-C reaches the supervisor alone, which ends the others in order
-        )
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    child.terminate()
-    try:
-        child.wait(_STOP_SECONDS / 2)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
-
-
-@contextmanager
-def _lock() -> Iterator[None]:
-    """Makes this process the one that supervises."""
-    lock = FileLock(_lock_file(), timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise _already_running(_supervisor()) from None
-    _lock_file().write_text(str(os.getpid()), encoding="utf-8")
-    try:
-        yield
-    finally:
-        _ready_file().unlink(missing_ok=True)
-        _lock_file().write_text("", encoding="utf-8")
-        lock.release()
-
-
-def _supervisor() -> int | None:
-    """Returns the process that holds the lock; None where nobody does."""
-    try:
-        with FileLock(_lock_file(), timeout=0):
-            return None
-    except Timeout:
-        text = _lock_file().read_text(encoding="utf-8")
-        return int(text) if text else None
-
-
-def _already_running(pid: int | None) -> ServiceError:
-    return ServiceError(f"Already running, as process {pid}. Stop it with: nightjar down")
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def _lock_file() -> Path:
-    return home() / "up.lock"
+def _runs_here(api: PrefectApi, work_pool: str) -> list[FlowRunUnderWay]:
+    """Returns the runs of a work pool that a process on this machine runs, or is about to."""
+    runs = runs_under_way(api, work_pool)
+    return [run for run in runs if not run.is_elsewhere and (run.state == "PENDING" or run.process())]
 
 
 def _ready_file() -> Path:
     """Holds, while the services are up, what was announced."""
     return home() / "up.ready"
-
-
-def _wait(is_done: Callable[[], bool], seconds: float, complaint: str) -> None:
-    end = time.monotonic() + seconds
-    while not is_done():
-        if time.monotonic() > end:
-            raise ServiceError(f"{complaint} within {seconds:.0f} s")
-        time.sleep(_POLL_SECONDS)
-
-
-def _last_line(path: Path) -> str:
-    lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"

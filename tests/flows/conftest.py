@@ -22,12 +22,12 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     """What ``nightjar up`` starts, for all tests; ``nightjar down`` leaves nothing of it."""
     services = Services(tmp_path_factory.mktemp("services"))
     try:
-        up = services.run("up", "--detach", "--port", str(services.port))
+        up = services.up()
         assert up.returncode == 0, up.stderr
         assert f"http://127.0.0.1:{services.port}" in up.stdout
         yield services
     finally:
-        down = services.run("down")
+        down = services.run("down", "--yes")
     assert (down.returncode, down.stdout) == (0, "Stopped.\n")
     assert services.processes() == []
     assert services.run("down").stdout == "Nothing is running.\n"

@@ -71,9 +71,9 @@ async def test_an_environment_that_is_not_there_fails_the_run() -> None:
 
 
 async def test_the_deployment_offers_a_form_with_described_flat_fields(own_folder: Path) -> None:
-    assert "query/query" in await register(str(own_folder))
+    assert "query/forms-query" in await register(own_folder, "forms")
     async with get_client() as client:
-        deployment = await client.read_deployment_by_name("query/query")
+        deployment = await client.read_deployment_by_name("query/forms-query")
     fields = deployment.parameter_openapi_schema["properties"]
     assert {name: field["type"] for name, field in fields.items()} == {
         "sql": "string",

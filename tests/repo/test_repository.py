@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from nightjar.cli.app import COMMANDS, app
 from nightjar.hosting.deployments import DEPLOYMENTS, WORK_POOL
+from nightjar.hosting.naming import FLOWS
 
 ROOT = Path(__file__).parents[2]
 
@@ -84,7 +85,7 @@ def test_prefect_yaml_declares_what_up_registers() -> None:
 
 def test_every_flow_has_a_deployment() -> None:
     flows = "".join(path.read_text() for path in (ROOT / "flows").glob("*.py"))
-    assert {flow.name for flow, _ in DEPLOYMENTS} == set(re.findall(r'@flow\(name="(\w+)"', flows))
+    assert {flow.name for flow, _ in DEPLOYMENTS} == set(FLOWS) == set(re.findall(r'@flow\(name="(\w+)"', flows))
 
 
 def test_links_in_documents_lead_somewhere() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Annotated
 
@@ -10,16 +11,42 @@ import typer
 from nightjar.hosting.supervisor import supervise, supervise_in_background
 
 
+def _checked(prefix: str) -> str:
+    if not re.fullmatch(r"[\w.-]*", prefix):
+        raise typer.BadParameter("letters, digits, '-', '_' and '.' alone")
+    return prefix
+
+
 def up(
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Go on in the background.")] = False,
     port: Annotated[int, typer.Option("--port", help="Port of the Prefect server.")] = 4200,
+    name_prefix: Annotated[
+        str,
+        typer.Option(
+            "--name-prefix",
+            metavar="NAME",
+            callback=_checked,
+            help="Deployments and a work pool of one's own: NAME-evaluate, NAME-nightjar.",
+        ),
+    ] = "",
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Make the deployments that another folder has registered this one's.")
+    ] = False,
 ) -> None:
-    """Start the local Prefect server, a worker and the deployments.
+    """Start the local Prefect server, a worker and the deployments, and keep them running.
 
     Flow runs write to ./outputs of the folder where this command was typed, and see its environment variables:
-    export the API keys first.
+    export the API keys first. Of deployments that are there already only what belongs to the code is changed:
+    schedules, limits, tags, default parameters and job variables stay. Runs whose process is gone become Crashed, so
+    that the UI offers Retry.
     """
     if detach:
-        typer.echo(supervise_in_background(port))
+        typer.echo(supervise_in_background(port, name_prefix, is_taken_over=take_over))
     else:
-        supervise(port, announce=typer.echo, notify=partial(typer.echo, err=True))
+        supervise(
+            port,
+            name_prefix,
+            is_taken_over=take_over,
+            announce=typer.echo,
+            notify=partial(typer.echo, err=True),
+        )

@@ -1,0 +1,69 @@
+"""``nightjar status``: what ``nightjar up`` runs, and what is under way."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from nightjar.cli.warehouse.output import number, print_json
+from nightjar.hosting.status import DeploymentStatus, RunStatus, ScheduleStatus, ServiceStatus, Status, read_status
+
+_INDENT = 13
+
+
+def status(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Show what 'nightjar up' runs: server, worker, deployments, schedules, and the runs under way.
+
+    Exit code 1 where no server answers, or a process of 'nightjar up' is not running.
+    """
+    found = read_status()
+    show = print_json if as_json else _print_status
+    show(found)
+    raise typer.Exit(int(not found.is_answering or not all(service.is_running for service in found.services)))
+
+
+def _print_status(found: Status) -> None:
+    if found.api_url is None:
+        typer.echo("Nothing is running. Start it with: nightjar up --detach")
+        return
+    lines = {
+        "Server": f"{found.api_url.removesuffix('/api')} {'answers' if found.is_answering else 'does not answer'}",
+        "Services": _line([_service(each) for each in found.services]) or "'nightjar up' does not run",
+        "Work pool": f"{found.work_pool}, {(found.work_pool_status or 'not there').lower()}",
+        "Deployments": _line([_deployment(each) for each in found.deployments]),
+        "Schedules": _line([_schedule(each) for each in found.schedules]) or "none",
+        "Under way": _line([_run(each) for each in found.runs]) or "no run",
+        "Log": found.log,
+    }
+    for label, text in lines.items():
+        typer.echo(f"{label + ':':<{_INDENT}}{text}")
+
+
+def _line(texts: list[str]) -> str:
+    """Returns a line each, under one another."""
+    return f"\n{'':<{_INDENT}}".join(texts)
+
+
+def _service(service: ServiceStatus) -> str:
+    restarts = f", started again {number(service.restarts, 'time')}" if service.restarts else ""
+    running = f"process {service.pid}" if service.is_running else "is not running, and is started again"
+    return f"{service.name}: {running}{restarts}"
+
+
+def _deployment(deployment: DeploymentStatus) -> str:
+    notes = [
+        f"in {deployment.folder}" if deployment.folder else "",
+        f"{deployment.concurrency_limit} at once" if deployment.concurrency_limit else "",
+        "paused" if deployment.is_paused else "",
+    ]
+    return ", ".join([deployment.name, *filter(None, notes)])
+
+
+def _schedule(schedule: ScheduleStatus) -> str:
+    due = f"next {schedule.next_at.astimezone():%Y-%m-%d %H:%M:%S}" if schedule.next_at else "no run is due"
+    return f"{schedule.deployment}: {schedule.when}, {due if schedule.is_active else 'paused'}"
+
+
+def _run(run: RunStatus) -> str:
+    return f"{run.state.lower()} since {run.since.astimezone():%H:%M:%S}: {run.name}, {run.page}"

@@ -1,0 +1,203 @@
+"""What ``nightjar up`` runs, and what its server knows: for ``nightjar status``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import psutil
+
+from nightjar.hosting.api import PrefectApi
+from nightjar.hosting.naming import FLOWS, POOL
+from nightjar.hosting.server import configured_prefect_api, home, page_of, prefect_answers
+from nightjar.hosting.state import read_state
+from nightjar.hosting.supervisor_lock import supervisor_pid
+from nightjar.hosting.under_way import FlowRunUnderWay, runs_under_way
+
+_MOST = 200
+
+
+@dataclass(frozen=True)
+class ServiceStatus:
+    """A process that ``nightjar up`` started.
+
+    Attributes:
+        name: what it is.
+        pid: its process id.
+        is_running: whether there is such a process.
+        restarts: how often it was started again.
+    """
+
+    name: str
+    pid: int
+    is_running: bool
+    restarts: int
+
+
+@dataclass(frozen=True)
+class ScheduleStatus:
+    """A schedule of a deployment.
+
+    Attributes:
+        id: its own.
+        deployment: ``flow/deployment``.
+        when: the schedule in words, such as ``cron 0 2 * * *``.
+        is_active: whether it makes runs: it is not paused, nor is its deployment.
+        next_at: when the next one is due; None where none is.
+    """
+
+    id: str
+    deployment: str
+    when: str
+    is_active: bool
+    next_at: datetime | None
+
+
+@dataclass(frozen=True)
+class DeploymentStatus:
+    """A deployment of Nightjar's flows.
+
+    Attributes:
+        name: ``flow/deployment``.
+        folder: where its runs happen; None where they say so themselves.
+        is_paused: whether it starts no runs.
+        concurrency_limit: how many of its runs may run at once; None for any number.
+    """
+
+    name: str
+    folder: str | None
+    is_paused: bool
+    concurrency_limit: int | None
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """A run under way.
+
+    Attributes:
+        id, name, state, since: as its server knows them.
+        process: ``host:pid``; None where nobody has said.
+        page: in the UI.
+    """
+
+    id: str
+    name: str
+    state: str
+    since: datetime
+    process: str | None
+    page: str
+
+
+@dataclass(frozen=True)
+class Status:
+    """All of it.
+
+    Attributes:
+        api_url: of the server; None where none is configured and none is running.
+        is_answering: whether it does.
+        supervisor_pid: the process of ``nightjar up``; None where it does not run.
+        services: what that started.
+        work_pool: its name.
+        work_pool_status: as the server has it, such as ``READY``; None where there is no such pool.
+        deployments, schedules, runs: what the server knows.
+        log: what happened to the services and to lost runs.
+    """
+
+    api_url: str | None
+    is_answering: bool
+    supervisor_pid: int | None
+    services: list[ServiceStatus]
+    work_pool: str
+    work_pool_status: str | None
+    deployments: list[DeploymentStatus]
+    schedules: list[ScheduleStatus]
+    runs: list[RunStatus]
+    log: str
+
+
+def read_status() -> Status:
+    """Asks the processes and the server that ``nightjar up`` runs, or else the one that is configured."""
+    pid = supervisor_pid()
+    state = read_state() if pid is not None else None
+    services = [] if state is None else list(map(_service, state.services, state.services.values()))
+    work_pool = state.work_pool if state else POOL
+    api_url = state.api_url if state else configured_prefect_api()
+    is_answering = api_url is not None and prefect_answers(api_url)
+    known = _of_server(PrefectApi(api_url), work_pool) if api_url and is_answering else (None, [], [], [])
+    return Status(api_url, is_answering, pid, services, work_pool, *known, log=str(home() / "up.log"))
+
+
+def _service(name: str, known: tuple[int, int]) -> ServiceStatus:
+    pid, restarts = known
+    is_running = psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return ServiceStatus(name, pid, is_running, restarts)
+
+
+def _of_server(
+    api: PrefectApi, work_pool: str
+) -> tuple[str | None, list[DeploymentStatus], list[ScheduleStatus], list[RunStatus]]:
+    pool = api.get(f"/work_pools/{work_pool}") or {}
+    flows = {"name": {"any_": list(FLOWS)}}
+    names = {flow["id"]: flow["name"] for flow in api.post("/flows/filter", {"flows": flows}) or ()}
+    found = api.post("/deployments/filter", {"flows": flows, "sort": "NAME_ASC", "limit": _MOST}) or []
+    schedules = _schedules(api, names, found)
+    runs = [_run(run, api.url) for run in runs_under_way(api)]
+    return pool.get("status"), [_deployment(names, each) for each in found], schedules, runs
+
+
+def _name(names: Mapping[str, str], deployment: Mapping[str, Any]) -> str:
+    return f"{names[deployment['flow_id']]}/{deployment['name']}"
+
+
+def _deployment(names: Mapping[str, str], record: Mapping[str, Any]) -> DeploymentStatus:
+    limit = record.get("global_concurrency_limit") or {}
+    folder = (record["job_variables"] or {}).get("working_dir")
+    return DeploymentStatus(_name(names, record), folder, record["paused"], limit.get("limit"))
+
+
+def _schedules(api: PrefectApi, names: Mapping[str, str], deployments: list[dict[str, Any]]) -> list[ScheduleStatus]:
+    next_at = _next_times(api)
+    return [
+        ScheduleStatus(
+            schedule["id"],
+            _name(names, deployment),
+            _when(schedule["schedule"]),
+            schedule["active"] and not deployment["paused"],
+            next_at.get(schedule["id"]),
+        )
+        for deployment in deployments
+        for schedule in deployment["schedules"]
+    ]
+
+
+def _next_times(api: PrefectApi) -> dict[str, datetime]:
+    """Returns the time of the first run that is due of each schedule."""
+    chosen = {
+        "flows": {"name": {"any_": list(FLOWS)}},
+        "flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}},
+        "sort": "EXPECTED_START_TIME_ASC",
+        "limit": _MOST,
+    }
+    times: dict[str, datetime] = {}
+    for run in api.post("/flow_runs/filter", chosen) or ():
+        made_by = run["created_by"] or {}
+        if made_by.get("type") == "SCHEDULE":
+            times.setdefault(made_by["id"], datetime.fromisoformat(run["expected_start_time"]))
+    return times
+
+
+def _when(schedule: Mapping[str, Any]) -> str:
+    """Returns a schedule in words."""
+    zone = f", {schedule['timezone']}" if schedule.get("timezone") else ""
+    if "cron" in schedule:
+        return f"cron {schedule['cron']}{zone}"
+    if "interval" in schedule:
+        return f"every {schedule['interval']:g} s{zone}"
+    return f"{schedule['rrule']}{zone}"
+
+
+def _run(run: FlowRunUnderWay, api_url: str) -> RunStatus:
+    process = ":".join(filter(None, [run.host, str(run.pid or "")])) or None
+    return RunStatus(run.id, run.name, run.state, run.since, process, page_of(run.id, api_url))

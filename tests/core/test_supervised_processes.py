@@ -1,0 +1,41 @@
+"""A process that ends by itself is started again, after a pause that grows; no Prefect."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nightjar.hosting.processes import Service
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    """One that ends at once."""
+    service = Service("The clock", tmp_path / "clock.log", ("timeit", "-n", "1", "-r", "1", "1 / 0"))
+    yield service
+    service.end()
+
+
+def test_it_is_started_again_and_says_so(service: Service) -> None:
+    first = service.pid
+    assert service.process.wait(30) == 1
+    assert service.revive() == (
+        f"The clock ended with exit code 1, and is started again in 1 s. Its log is {service.log}"
+    )
+    assert service.revive() is None  # not yet
+    time.sleep(1.0)
+    assert service.revive() == f"The clock was started again, as process {service.pid}."
+    assert service.pid != first
+    assert service.restarts == 1
+    service.process.wait(30)
+    assert "started again in 2 s" in str(service.revive())
+
+
+def test_one_that_runs_is_left_alone_until_it_is_ended(tmp_path: Path) -> None:
+    service = Service("The sleeper", tmp_path / "log", ("timeit", "import time; time.sleep(60)"))
+    assert service.revive() is None
+    service.end()
+    assert service.has_ended()

@@ -1,0 +1,200 @@
+"""What ``nightjar up`` keeps: what was set on a deployment, its processes, and runs that lose theirs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_services import NIGHTJAR, Services
+
+from nightjar.errors import ServiceError
+from nightjar.hosting.deployments import register
+from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+
+SLOW = Faults(latency_ms=100)
+AT_ONCE = 4
+SET = {
+    "tags": ["ours"],
+    "concurrency_limit": 2,
+    "description": "What we do every night",
+    "parameters": {"env_id": "arithmetic", "model": "set"},
+}
+
+
+def start(services: Services, server: ModelServer, model: str, num_examples: int, **parameters: Any) -> str:
+    """Starts a run of the deployment and returns its id."""
+    deployment = services.call("GET", "/deployments/name/evaluate/evaluate")
+    size = {"num_examples": num_examples, "rollouts_per_example": 1, "max_concurrent": AT_ONCE}
+    parameters = {"env_id": "arithmetic", "model": model, "base_url": server.url, **size, **parameters}
+    path = f"/deployments/{deployment['id']}/create_flow_run"
+    return str(services.call("POST", path, {"parameters": parameters, "state": {"type": "SCHEDULED"}})["id"])
+
+
+def wait_for_answers(server: ModelServer, count: int) -> None:
+    end = time.monotonic() + 60
+    while server.stats().answered < count:
+        assert time.monotonic() < end, server.stats()
+        time.sleep(0.05)
+
+
+def process_of(services: Services, flow_run_id: str) -> int:
+    host, _, pid = services.call("GET", f"/flow_runs/{flow_run_id}")["infrastructure_pid"].rpartition(":")
+    assert host == socket.gethostname()
+    return int(pid)
+
+
+def status(services: Services) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(services.run("status", "--json").stdout)
+    return found
+
+
+def deployment_of(services: Services, name: str) -> dict[str, Any]:
+    """Returns a deployment without what its workers change of it."""
+    found = services.call("GET", f"/deployments/name/evaluate/{name}")
+    return {key: value for key, value in found.items() if key not in {"last_polled", "status"}}
+
+
+def kill(*pids: int) -> None:
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+def service_pids(services: Services) -> dict[str, int]:
+    return {
+        name: pid for name, (pid, _) in json.loads((services.folder / "home/up.json").read_text())["services"].items()
+    }
+
+
+def metadata_of(services: Services, model: str) -> dict[str, Any]:
+    [path] = (services.folder / f"outputs/evals/arithmetic--{model}").glob("*/metadata.json")
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def test_down_asks_about_runs_and_up_keeps_what_was_set(services: Services) -> None:
+    deployment = services.call("GET", "/deployments/name/evaluate/evaluate")
+    path = f"/deployments/{deployment['id']}"
+    own = {**deployment["job_variables"], "env": {"SET": "1"}}
+    services.call("PATCH", path, {**SET, "job_variables": own, "version": "0"})
+    schedules = [{"schedule": {"cron": "0 2 * * *"}, "parameters": {"model": "nightly"}, "slug": "nightly"}]
+    [schedule] = services.call("POST", f"{path}/schedules", schedules)
+    with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
+        flow_run = start(services, server, "stopped", 2000)
+        wait_for_answers(server, 8)
+        [shown] = status(services)["runs"]
+        assert (shown["id"], shown["state"]) == (flow_run, "RUNNING")
+        asked = services.run("down")
+        assert asked.returncode == 2
+        assert flow_run in asked.stderr
+        assert services.run("down", "--yes").stdout == "Stopped.\n"
+    assert services.processes() == []
+    assert metadata_of(services, "stopped")["status"] == "cancelled"
+    assert services.run("status").returncode == 1
+    assert services.up().returncode == 0
+    assert services.call("GET", f"/flow_runs/{flow_run}")["state_type"] == "CANCELLED"
+    found = services.call("GET", path)
+    assert {name: found[name] for name in ("tags", "description", "parameters")} == {
+        name: SET[name] for name in ("tags", "description", "parameters")
+    }
+    assert found["global_concurrency_limit"]["limit"] == 2
+    assert found["job_variables"] == own
+    assert [each["id"] for each in found["schedules"]] == [schedule["id"]]
+    assert found["version"] == deployment["version"]  # that belongs to the code
+    [planned] = status(services)["schedules"]
+    assert (planned["when"], planned["is_active"]) == ("cron 0 2 * * *", True)
+    services.call("DELETE", f"{path}/schedules/{schedule['id']}")
+    back = {name: deployment[name] for name in ("tags", "description", "parameters", "job_variables")}
+    services.call("PATCH", path, {**back, "concurrency_limit": None})
+
+
+def test_what_is_killed_comes_back_and_nothing_is_paid_twice(services: Services) -> None:
+    before = service_pids(services)
+    with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
+        flow_run = start(services, server, "lost", 200)
+        wait_for_answers(server, 20)
+        kill(*before.values(), process_of(services, flow_run))
+        assert services.wait_for(flow_run, "CRASHED", "COMPLETED") == "CRASHED"
+        retry = {"state": {"type": "SCHEDULED", "name": "AwaitingRetry"}, "force": True}
+        services.call("POST", f"/flow_runs/{flow_run}/set_state", retry)
+        wait_for_answers(server, 60)
+        kill(*service_pids(services).values())  # this time the run goes on without them
+        assert services.wait_for(flow_run, "COMPLETED", "CRASHED", "FAILED") == "COMPLETED"
+        answered = server.stats().answered
+    assert metadata_of(services, "lost")["scored"] == 200
+    assert 200 <= answered <= 200 + AT_ONCE  # what was on its way when the run was killed was answered to nobody
+    after = service_pids(services)
+    assert set(after) == set(before)
+    assert not set(after.values()) & set(before.values())
+    log = (services.folder / "home/up.log").read_text()
+    assert log.count("ended by signal 9") >= 4
+    assert log.count(f"({flow_run}) is Crashed: its process is gone.") == 1
+
+
+def test_a_command_that_is_killed_or_cancelled_in_the_ui_ends_there_too(services: Services) -> None:
+    command = [*NIGHTJAR, "eval", "run", "arithmetic", "-n", "2000", "-r", "1", "-c", str(AT_ONCE)]
+    with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
+        for how, wanted in (("cancelled", "CANCELLED"), ("killed", "CRASHED")):
+            answered = server.stats().answered
+            arguments = [*command, "-m", how, "-b", server.url]
+            running = subprocess.Popen(
+                arguments, cwd=services.folder, env=services.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+            wait_for_answers(server, answered + 4)
+            flow_run = str(metadata_of(services, how)["flow_run_id"])
+            if how == "killed":
+                running.kill()
+            else:
+                services.call("POST", f"/flow_runs/{flow_run}/set_state", {"state": {"type": "CANCELLING"}})
+            assert services.wait_for(flow_run, "CANCELLED", "CRASHED", "COMPLETED", "FAILED") == wanted
+            running.communicate(timeout=60)
+            assert running.returncode == (130 if how == "cancelled" else -signal.SIGKILL)
+
+
+@pytest.mark.parametrize("folder", ["flows", "tasks", "blocks"])
+def test_the_folder_has_packages_that_are_called_as_nightjar_s(services: Services, folder: str) -> None:
+    ran = subprocess.run([*NIGHTJAR[:1], "-c", f"import {folder}"], cwd=services.folder, capture_output=True, text=True)
+    assert "the user's own" in ran.stderr
+
+
+def test_environments_of_the_folder_are_found_beside_them(services: Services) -> None:
+    (services.folder / "environments").mkdir(exist_ok=True)
+    (services.folder / "environments/always_right.py").write_text(
+        "import nightjar as vf\n"
+        "def right(completion) -> float:\n    return 1.0\n"
+        "def load_environment() -> vf.Environment:\n"
+        "    return vf.SingleTurnEnv(dataset=[{'question': 'Why?', 'answer': ''}], rubric=vf.Rubric(funcs=[right]))\n"
+    )
+    with ModelServer(ArithmeticSolver()) as server:
+        flow_run = start(services, server, "m", 1, env_id="always-right")
+        state = services.wait_for(flow_run, "COMPLETED", "FAILED", "CRASHED")
+    assert state == "COMPLETED", (services.folder / "home/worker.log").read_text()
+
+
+@pytest.mark.usefixtures("prefect_server")
+class TestWhoseDeploymentsTheyAre:
+    async def test_another_folder_is_refused_and_told_what_to_do(self, own_folder: Path, services: Services) -> None:
+        before = deployment_of(services, "evaluate")
+        with pytest.raises(ServiceError, match=rf"belongs to the folder \S+:{services.folder}.*--name-prefix NAME"):
+            await register(own_folder)
+        assert deployment_of(services, "evaluate") == before
+
+    async def test_it_has_its_own_by_a_prefix_and_the_next_folder_takes_them_over(
+        self, own_folder: Path, services: Services
+    ) -> None:
+        assert await register(own_folder, "team") == ["evaluate/team-evaluate", "query/team-query"]
+        moved = own_folder / "moved"
+        with pytest.raises(ServiceError, match="--take-over"):
+            await register(moved, "team")
+        await register(moved, "team", is_taken_over=True)
+        found = deployment_of(services, "team-evaluate")
+        assert found["work_pool_name"] == "team-nightjar"
+        assert found["job_variables"]["working_dir"] == str(moved)
+        await register(moved, "team")
+        assert deployment_of(services, "team-evaluate") == found  # nothing to change
