@@ -47,5 +47,5 @@ def test_the_list_of_commands_says_what_the_command_does(command):
 
 def test_lines_end_where_the_terminal_does(shown):
     first, second = shown("eval run").splitlines()[5:7]
-    assert first.strip() == "The run appears in the Prefect UI when a Prefect server is configured or"
-    assert second.strip() == "answers on this machine (see 'nightjar up'), and runs in this process"
+    assert first.strip() == "The run appears in the Prefect UI when a Prefect server is configured, or"
+    assert second.strip() == "'nightjar up' runs one, and runs in this process otherwise. Every finished"
