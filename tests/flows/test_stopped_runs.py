@@ -38,7 +38,7 @@ def test_a_cancel_in_the_ui_keeps_what_is_finished_and_retry_does_the_rest(servi
     deployment = services.call("GET", "/deployments/name/evaluate/evaluate")
     with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
         parameters = {
-            "env_id": "arithmetic", "model": "cancelled", "base_url": server.url, "num_examples": ROLLOUTS,
+            "env_id": "arithmetic", "model": "stopped-in-ui", "base_url": server.url, "num_examples": ROLLOUTS,
             "rollouts_per_example": 1, "max_concurrent": 2,
         }  # fmt: skip
         created = services.call("POST", f"/deployments/{deployment['id']}/create_flow_run", {"parameters": parameters})
@@ -49,17 +49,17 @@ def test_a_cancel_in_the_ui_keeps_what_is_finished_and_retry_does_the_rest(servi
         assert services.wait_for(created["id"], "CANCELLED", "CRASHED", "FAILED") == "CANCELLED"
         assert time.monotonic() - since < 10
         answered = server.stats().answered
-        metadata = metadata_of(services.folder, "cancelled")
+        metadata = metadata_of(services.folder, "stopped-in-ui")
         assert metadata["status"] == "cancelled"
         assert 4 <= metadata["scored"] <= answered < ROLLOUTS
-        assert in_sql(services.folder, "cancelled") == [("cancelled", metadata["scored"])]
+        assert in_sql(services.folder, "stopped-in-ui") == [("cancelled", metadata["scored"])]
         assert errors_logged(services, created["id"]) == []
 
         retry = {"state": {"type": "SCHEDULED", "name": "AwaitingRetry"}, "force": True}
         services.call("POST", f"{page}/set_state", retry)
         assert services.wait_for(created["id"], "COMPLETED", "CRASHED", "FAILED") == "COMPLETED"
         assert server.stats().answered <= ROLLOUTS + 2, "only what was in flight is asked again"
-    assert in_sql(services.folder, "cancelled") == [("completed", ROLLOUTS)]
+    assert in_sql(services.folder, "stopped-in-ui") == [("completed", ROLLOUTS)]
 
 
 def errors_logged(services: Services, flow_run_id: str) -> list[str]:
