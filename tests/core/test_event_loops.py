@@ -62,6 +62,7 @@ def client_of(kind, url):
 
 
 class TestOneLoopAfterAnother:
+    @pytest.mark.slow
     @pytest.mark.parametrize("kind", ["configuration", "client", "AsyncOpenAI", "AsyncAnthropic"])
     @pytest.mark.parametrize("judge", ["configuration", "client", "AsyncOpenAI"])
     def test_evaluate_sync_leaves_no_connection_open(self, server, kind, judge):

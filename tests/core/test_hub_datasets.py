@@ -35,6 +35,7 @@ print(len(load_hub_dataset({str(repository)!r}, None, "test")), "datasets" in sy
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.slow
 def test_the_second_time_does_not_even_import_datasets(repository: Path) -> None:
     assert load_in_new_process(repository) == "2 True\n"
     assert load_in_new_process(repository) == "2 False\n"

@@ -224,6 +224,7 @@ class TestFailures:
             assert server.stats().received == 2
         assert "it said nothing" in str(state["error"])
 
+    @pytest.mark.slow
     async def test_a_wait_that_is_asked_for_is_kept(self, judged, make_rubric):
         with ModelServer(FixedAnswer("yes"), faults=Faults(rate_429=1, retry_after_seconds=1)) as server:
             rubric = make_rubric(server)

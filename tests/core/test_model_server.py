@@ -155,6 +155,7 @@ class TestRecording:
         with pytest.raises(DatasetError, match="is empty"):
             Recording.load(tmp_path / "empty.jsonl")
 
+    @pytest.mark.slow
     @given(st.sets(st.text("ab", min_size=1, max_size=40), max_size=20), st.text("ab", max_size=80))
     def test_index_finds_what_a_scan_finds(self, texts, text):
         contained = [known for known in texts if known in text]
@@ -359,6 +360,7 @@ class TestFaults:
         with pytest.raises(json.JSONDecodeError):
             json.loads(text)
 
+    @pytest.mark.slow
     async def test_slow_body(self, http):
         faults = Faults(rate_slow=1, slow_seconds=2)
         with ModelServer(FixedAnswer("yes"), faults=faults) as server:
@@ -419,6 +421,7 @@ class TestFaults:
 
 
 class TestServing:
+    @pytest.mark.slow
     async def test_many_requests_at_once(self, http):
         with ModelServer(FixedAnswer("yes"), faults=Faults(latency_ms=1500)) as server:
             start = time.monotonic()

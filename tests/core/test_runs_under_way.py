@@ -179,6 +179,7 @@ class TestTheEnd:
                 metadata = await asyncio.wait_for(ending, 5)
             assert (metadata.status, metadata.summary.scored, str(run.error)) == ("cancelled", 0, "enough")
 
+    @pytest.mark.slow
     async def test_what_does_not_end_by_itself_is_cancelled(self, open_run, server):
         async with open_run(server.base_url) as run:
             async with run.stages() as stages:

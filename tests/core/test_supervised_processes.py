@@ -19,6 +19,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
     service.end()
 
 
+@pytest.mark.slow
 def test_it_is_started_again_and_says_so(service: Service) -> None:
     first = service.pid
     assert service.process.wait(30) == 1

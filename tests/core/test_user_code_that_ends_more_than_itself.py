@@ -77,6 +77,7 @@ async def test_in_an_environment(scripted_client, deed):
     assert all(row["error"] and row["reward"] is None for row in rows)
 
 
+@pytest.mark.slow
 async def test_a_cancelled_rollout_is_cleaned_up(scripted_client):
     cleaned = []
 
