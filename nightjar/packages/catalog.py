@@ -35,6 +35,14 @@ def find_environment(env_id: str, environments_dir: Path = ENVIRONMENTS_DIR) -> 
         EnvironmentVersionError: there is none of this version.
         EnvironmentPackageError: its ``pyproject.toml`` is broken.
     """
+    package = known_environment(env_id, environments_dir)
+    if package is None:
+        raise EnvironmentNotFoundError(env_id, [each.env_id for each in list_environments(environments_dir)])
+    return package
+
+
+def known_environment(env_id: str, environments_dir: Path = ENVIRONMENTS_DIR) -> EnvironmentPackage | None:
+    """Returns the environment of a name, as ``find_environment`` does; None where there is none of that name."""
     asked = EnvironmentId.parse(env_id)
     others = []
     for package in _candidates(asked, environments_dir):
@@ -43,7 +51,7 @@ def find_environment(env_id: str, environments_dir: Path = ENVIRONMENTS_DIR) -> 
         others.append(f"version {package.version!r} ({package.location})")
     if others:
         raise EnvironmentVersionError(env_id, " and ".join(others))
-    raise EnvironmentNotFoundError(env_id, [package.env_id for package in list_environments(environments_dir)])
+    return None
 
 
 def list_environments(environments_dir: Path = ENVIRONMENTS_DIR) -> list[EnvironmentPackage]:

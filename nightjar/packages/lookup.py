@@ -10,8 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import nightjar
-from nightjar.errors import EnvironmentNotFoundError
-from nightjar.packages.catalog import find_environment, list_environments
+from nightjar.packages.catalog import find_environment, known_environment, list_environments
 from nightjar.packages.names import ENVIRONMENTS_DIR
 from nightjar.packages.package import EnvironmentPackage
 
@@ -62,11 +61,8 @@ def environment_version(env_id: str) -> str | None:
         >>> environment_version("arithmetic") is None
         True
     """
-    try:
-        package = find_here(env_id)
-    except EnvironmentNotFoundError:
-        return None
-    return None if package.origin == "built-in" else package.version
+    package = known_environment(env_id, _environments_dir.get())
+    return None if package is None or package.origin == "built-in" else package.version
 
 
 def environment_commit(env_id: str) -> str | None:
@@ -76,10 +72,8 @@ def environment_commit(env_id: str) -> str | None:
         >>> environment_commit("no-such-environment") is None
         True
     """
-    try:
-        return source_commit(find_here(env_id).module.path)
-    except EnvironmentNotFoundError:
-        return None
+    package = known_environment(env_id, _environments_dir.get())
+    return None if package is None else source_commit(package.module.path)
 
 
 def version_info(env_id: str) -> dict[str, str | None]:
