@@ -30,6 +30,6 @@ def final_state(outcome: Outcome) -> State[Outcome]:
 
 
 def refused(error: NightjarError) -> State[Outcome]:
-    """Returns the state of a flow run whose run was not begun."""
+    """Returns the state of a flow run that could not begin its run, or go on with it."""
     get_run_logger().error(str(error))
     return Failed(message=str(error), data=error)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from uuid import UUID
+from typing import Any
 
 from prefect.artifacts import acreate_progress_artifact, aupdate_progress_artifact
 
 from nightjar.evaluation import Run
 from tasks.away import SERVER_IS_AWAY, is_away, note
+
+logger = logging.getLogger("nightjar.prefect")
 
 _SECONDS = 2.0
 
@@ -26,21 +29,28 @@ async def progress_artifact(run: Run, key: str) -> AsyncIterator[None]:
         is_over.set()
         await asyncio.wait([moving], timeout=0 if is_away() else _SECONDS)
         moving.cancel()
+        [error] = await asyncio.gather(moving, return_exceptions=True)
+        if isinstance(error, Exception):
+            logger.warning("How far the run is could not be shown: %s", error)
 
 
 async def _move(run: Run, key: str, is_over: asyncio.Event) -> None:
     title = f"{run.metadata.env_id} | {run.metadata.model}: run {run.run_id}"
-    artifact = await acreate_progress_artifact(_percent(run), key=f"progress-{key}", description=title)
-    assert isinstance(artifact, UUID)
-    has_ended = False
-    while not has_ended:
-        with suppress(TimeoutError):
-            has_ended = await asyncio.wait_for(is_over.wait(), _SECONDS)
+    artifact: Any = None
+    while True:
+        has_ended = is_over.is_set()
         try:
-            await aupdate_progress_artifact(artifact, _percent(run))
+            if artifact is None:
+                artifact = await acreate_progress_artifact(_percent(run), key=f"progress-{key}", description=title)
+            else:
+                await aupdate_progress_artifact(artifact, _percent(run))
             note(away=False)
         except SERVER_IS_AWAY:
             note(away=True)
+        if has_ended:
+            return
+        with suppress(TimeoutError):
+            await asyncio.wait_for(is_over.wait(), _SECONDS)
 
 
 def _percent(run: Run) -> float:

@@ -100,11 +100,7 @@ async def load_env(config: RunConfig, output_dir: Path | None, resume: str | Non
     result_serializer="json",
 )
 async def _generate(run: Run, shard: Shard) -> int | State[int]:
-    try:
-        with hidden_in_errors():
-            return await run.generate(shard)
-    except RunCancelledError as stopped:
-        return Cancelled(message=str(stopped))
+    return await _unless_stopped(run.generate(shard))
 
 
 @task(
@@ -115,9 +111,13 @@ async def _generate(run: Run, shard: Shard) -> int | State[int]:
     result_serializer="json",
 )
 async def _score(run: Run, shard: Shard) -> int | State[int]:
+    return await _unless_stopped(run.score(shard))
+
+
+async def _unless_stopped(stage: Awaitable[int]) -> int | State[int]:
     try:
         with hidden_in_errors():
-            return await run.score(shard)
+            return await stage
     except RunCancelledError as stopped:
         return Cancelled(message=str(stopped))
 

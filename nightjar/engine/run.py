@@ -71,6 +71,7 @@ class Run:
         self._closing = closing
         self.unpublished: Exception | None = None
         self._stages: asyncio.Task[Any] | None = None
+        self._have_ended = False
         self._working: set[asyncio.Task[None]] = set()
         self._scored: set[int] = set()
         self.is_interleaved = is_interleaved
@@ -116,34 +117,36 @@ class Run:
         What is finished can be added up and published afterwards all the same.
         """
         self._stages = asyncio.current_task()
-        with self._time_limit():
-            try:
-                with seldom_collected():
-                    async with task_group() as stages:
-                        yield stages
-            except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - whoever started them looks at it
-                if self.error is None:
-                    self.opened.error = error
-                elif isinstance(error, asyncio.CancelledError) and self._stages is not None:
-                    self._stages.uncancel()
-        self._stages = None
+        try:
+            with self._time_limit(), seldom_collected():
+                async with task_group() as stages:
+                    yield stages
+        except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - whoever started them looks at it
+            if self.error is None:
+                self.opened.error = error
+            elif isinstance(error, asyncio.CancelledError) and self._stages is not None:
+                self._stages.uncancel()
+        finally:
+            self._stages, self._have_ended = None, True
 
     def stop(self, error: BaseException) -> None:
         """Ends what is under way, and lets nothing begin any more; what is finished stays.
 
-        A stage that has not ended 2 s later is cancelled. Once the stages have ended, there is nothing to stop.
+        A stage that has not ended 2 s later is cancelled. Stages that have not begun do not begin; once they have
+        ended, there is nothing to stop.
 
         Args:
             error: why; the first reason stands.
         """
-        if self.error is not None or self._stages is None:
+        if self.error is not None or self._have_ended:
             return
         self.opened.error = error
         for event in (*self._started.values(), *self._generated.values()):
             event.set()
         for work in self._working:
             work.cancel()
-        asyncio.get_running_loop().call_later(_GRACE_SECONDS, self._cancel, self._stages)
+        if self._stages is not None:
+            asyncio.get_running_loop().call_later(_GRACE_SECONDS, self._cancel, self._stages)
 
     async def in_turn(self) -> AsyncIterator[Shard]:
         """Yields each shard when its first rollout may start, until the run is stopped."""

@@ -136,8 +136,6 @@ def _job_variables(old: dict[str, Any], new: dict[str, Any], *, is_taken_over: b
     """Returns the job variables that were set, with the command of this installation unless that is somebody's own."""
     is_own_command = not str(old.get("command", _ENGINE)).endswith(_ENGINE)
     kept = {**old, "command": old["command"] if is_own_command else new["command"]}
-    return (
-        {**kept, "working_dir": new["working_dir"], "labels": {**old.get("labels", {}), **new["labels"]}}
-        if (is_taken_over)
-        else kept
-    )
+    if not is_taken_over:
+        return kept
+    return {**kept, "working_dir": new["working_dir"], "labels": {**old.get("labels", {}), **new["labels"]}}

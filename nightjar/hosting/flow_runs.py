@@ -62,9 +62,7 @@ async def evaluate_as_flow(
         looking.cancel()
     if isinstance(ended, SERVER_IS_AWAY):
         note(away=True)
-        return _without_server(
-            looking.result() if looking.done() and not looking.cancelled() else None, warehouse, ended
-        )
+        return _without_server(looking.result() if looking.done() else None, warehouse, ended)
     if isinstance(ended, BaseException):
         raise ended
     return ended

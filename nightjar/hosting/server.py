@@ -11,6 +11,7 @@ from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 from nightjar.errors import ServiceError
+from nightjar.hosting.state import read_state
 
 _TIMEOUT_SECONDS = 10.0
 
@@ -78,8 +79,8 @@ def find_prefect_api(url: str | None = None) -> str | None:
     """
     chosen = _api_url(url) if url else configured_prefect_api()
     if chosen is None:
-        known = local_prefect_api()
-        return known if known is not None and prefect_answers(known) else None
+        up = read_state()
+        return up.api_url if up is not None and prefect_answers(up.api_url) else None
     if not prefect_answers(chosen):
         raise ServiceError(
             f"Prefect's server at {chosen} does not answer. Start it, name another one with --prefect-url, or run "
@@ -100,34 +101,3 @@ def page_of(flow_run_id: str, api_url: str) -> str:
         "https://api.prefect.cloud/api/accounts/", "https://app.prefect.cloud/account/"
     ).replace("/workspaces/", "/workspace/")
     return f"{ui}/runs/flow-run/{flow_run_id}"
-
-
-def home() -> Path:
-    """Returns Nightjar's folder in the home of the user, or ``NIGHTJAR_HOME``; makes it.
-
-    Raises:
-        ServiceError: it cannot be made.
-    """
-    folder = Path(os.environ.get("NIGHTJAR_HOME", "~/.nightjar")).expanduser()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ServiceError(f"Cannot make {str(folder)!r}: {error.strerror}. Set NIGHTJAR_HOME.") from error
-    return folder
-
-
-def local_prefect_api() -> str | None:
-    """Returns the URL that ``nightjar up`` has written down for this user; None where it runs no server."""
-    try:
-        return (home() / "prefect-api-url").read_text("utf-8").strip() or None
-    except (OSError, ServiceError):
-        return None
-
-
-def write_down(api_url: str | None) -> None:
-    """Lets every command of this user find the server of ``nightjar up``; with None, none."""
-    path = home() / "prefect-api-url"
-    if api_url is None:
-        path.unlink(missing_ok=True)
-    else:
-        path.write_text(api_url, encoding="utf-8")

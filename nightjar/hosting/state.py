@@ -1,4 +1,4 @@
-"""``up.json`` in Nightjar's home: what ``nightjar up`` runs, for ``nightjar status``."""
+"""``up.json`` in Nightjar's home: what ``nightjar up`` runs, for every command of this user."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from nightjar.hosting.server import home
+from nightjar.errors import ConfigError
+from nightjar.home import home
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def read_state() -> ServicesState | None:
     """Returns it; None where nothing runs."""
     try:
         return ServicesState(**json.loads(_file().read_text(encoding="utf-8")))
-    except (OSError, ValueError):
+    except (OSError, ValueError, ConfigError):
         return None
 
 

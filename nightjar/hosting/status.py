@@ -9,9 +9,10 @@ from typing import Any
 
 import psutil
 
+from nightjar.home import home
 from nightjar.hosting.api import PrefectApi
 from nightjar.hosting.naming import FLOWS, POOL
-from nightjar.hosting.server import configured_prefect_api, home, page_of, prefect_answers
+from nightjar.hosting.server import configured_prefect_api, page_of, prefect_answers
 from nightjar.hosting.state import read_state
 from nightjar.hosting.supervisor_lock import supervisor_pid
 from nightjar.hosting.under_way import FlowRunUnderWay, runs_under_way

@@ -19,11 +19,12 @@ from pathlib import Path
 import psutil
 
 from nightjar.errors import ServiceError
+from nightjar.home import home
 from nightjar.hosting.api import PrefectApi
 from nightjar.hosting.lost_runs import LostRuns
 from nightjar.hosting.naming import POOL, prefixed
 from nightjar.hosting.processes import Service, end_left_over, last_line, spawn, wait_until
-from nightjar.hosting.server import SETTINGS, configured_prefect_api, home, prefect_answers, write_down
+from nightjar.hosting.server import SETTINGS, configured_prefect_api, prefect_answers
 from nightjar.hosting.state import ServicesState, forget_state, read_state, write_state, written_at
 from nightjar.hosting.supervisor_lock import check_nobody_supervises, supervisor_lock, supervisor_pid
 from nightjar.hosting.under_way import FlowRunUnderWay, is_watched, runs_under_way, stop_process
@@ -65,19 +66,10 @@ class Supervisor:
 
         self._wait_for_server()
         names = asyncio.run(register(Path.cwd(), self._prefix, is_taken_over=self._is_taken_over))
-        worker = (
-            "nightjar.hosting.launch",
-            "prefect",
-            "worker",
-            "start",
-            "--pool",
-            self._work_pool,
-            "--type",
-            WORK_POOL.type,
-        )
+        pool = ("--pool", self._work_pool, "--type", WORK_POOL.type)
+        worker = ("nightjar.hosting.launch", "prefect", "worker", "start", *pool)
         self._services.append(Service("The worker", home() / "worker.log", worker))
         self._is_up = True
-        write_down(self._api.url)
         self._record()
         self._log(f"Up: {self._api.url}, work pool {self._work_pool!r}, folder {Path.cwd()}.")
         return (
@@ -103,7 +95,6 @@ class Supervisor:
 
     def end(self) -> None:
         """Cancels the runs of the worker, which publish what they have, and ends the services, the last first."""
-        write_down(None)
         if self._is_up:
             with suppress(KeyboardInterrupt, SystemExit, ServiceError):
                 self._cancel_runs()

@@ -13,7 +13,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from nightjar.errors import ServiceError
-from nightjar.hosting.server import home
+from nightjar.home import home
 
 
 @contextmanager

@@ -5,9 +5,7 @@ Every query sees what was published meanwhile. Ctrl-C stops a running query, or 
 
 from __future__ import annotations
 
-import os
 import shlex
-from pathlib import Path
 from textwrap import shorten
 
 import typer
@@ -25,6 +23,7 @@ from nightjar.cli.sql.input import COMMANDS, USAGES, command_of, goes_on, is_who
 from nightjar.cli.sql.output import PROMPT_FORMATS, Format
 from nightjar.cli.sql.session import SqlSession, answer_each, checked_seconds
 from nightjar.errors import ConfigError, NightjarError
+from nightjar.home import home
 from nightjar.warehouse.reading.named_queries import find_query, named_queries
 
 _PROMPT = "nightjar> "
@@ -163,14 +162,13 @@ def _seconds(text: str) -> float | None:
 
 def _open_history() -> History:
     """Returns what was typed before, in a file that only its owner reads; nothing where it cannot be written."""
-    path = Path(os.environ.get("NIGHTJAR_HOME", "~/.nightjar")).expanduser() / "sql_history"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = home() / "sql_history"
         path.touch(mode=0o600)
         path.chmod(0o600)
         path.open("ab").close()
-    except OSError as error:
-        typer.echo(f"History is not kept: cannot write {str(path)!r}: {error.strerror}", err=True)
+    except (OSError, ConfigError) as error:
+        typer.echo(f"History is not kept: {error}", err=True)
         return InMemoryHistory()
     return FileHistory(path)
 
