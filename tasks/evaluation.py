@@ -29,6 +29,7 @@ from nightjar.secrecy import hidden_in_errors
 from nightjar.warehouse import Warehouse
 from tasks.artifacts import show_run
 from tasks.away import unless_away
+from tasks.sent_environments import receive
 
 HOUR_SECONDS = 3600
 
@@ -68,6 +69,7 @@ async def _load_env(
 ) -> Run | State[Run]:
     try:
         with hidden_in_errors():
+            await receive(config.env_source)
             return await asyncio.to_thread(
                 evaluation.load_env,
                 config,

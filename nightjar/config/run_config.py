@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails
 from nightjar.clients import ClientConfig, ClientType
 from nightjar.clients.config import NOT_TO_BE_SHOWN, BaseUrl
 from nightjar.config.endpoints import PROVIDERS
+from nightjar.config.environment_source import EnvironmentSource
 from nightjar.config.named_headers import NamedHeaders, SamplingFields
 from nightjar.errors import ConfigError
 from nightjar.packages import ENVIRONMENTS_DIR, EvalDefaults, eval_defaults
@@ -40,6 +41,8 @@ class RunConfig(BaseModel):
 
     env_id: str = Field(min_length=1)
     """Environment: name, owner/name or owner/name@version."""
+    env_source: MayChange[EnvironmentSource] = ""
+    """Where the environment is got from, if it is not here: owner/name@version, a wheel, or git+https://host/repo@tag."""
     model: str = Field("openai/gpt-4.1-mini", min_length=1)
     """Model, as the endpoint names it."""
     base_url: BaseUrl = _DEFAULT.base_url

@@ -14,7 +14,7 @@ from nightjar.envs.rollouts import plan_groups
 from nightjar.errors import DatasetError
 from nightjar.evaluation.selection import Selection, find_resumable, select_examples
 from nightjar.evaluation.settings import apply_settings
-from nightjar.packages import EnvironmentId, environments_in, version_info
+from nightjar.packages import EnvironmentId, environments_in, provide, version_info
 from nightjar.packages.aliases import preferred
 from nightjar.runs import OpenRun, RunDirectory, RunMetadata, new_run_id, runs_folder
 from nightjar.secrecy import resolve
@@ -49,7 +49,8 @@ def load_env(
     """
     client = resolve_client(config.client_config(), is_per_rollout=config.independent_scoring)
     resolve(config.sampling_args.get("extra_headers") or {})
-    with environments_in(config.environments_dir), preferred():
+    folder = provide(config.env_id, config.env_source, config.environments_dir)
+    with environments_in(folder), preferred():
         env = load_environment(config.env_id, **config.env_args)
         versions = version_info(config.env_id)
     apply_settings(env, config.extra_env_kwargs)

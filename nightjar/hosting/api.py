@@ -65,8 +65,17 @@ class PrefectApi:
                 if error.code == HTTPStatus.NOT_FOUND:
                     return None
                 if error.code != HTTPStatus.SERVICE_UNAVAILABLE or not left:  # its database is busy
-                    raise ServiceError(f"Prefect's server at {self.url} refused {path}: {error}") from error
+                    raise ServiceError(f"Prefect's server at {self.url} refused {path}: {_reason(error)}") from error
             except (URLError, OSError, ValueError) as error:
                 raise ServiceError(f"Prefect's server at {self.url} does not answer: {error}") from error
             time.sleep(_PAUSE_SECONDS)
         return None
+
+
+def _reason(error: HTTPError) -> str:
+    """Returns what the server says of an error, on one line."""
+    try:
+        said = json.loads(error.read()).get("detail")
+    except (OSError, ValueError, AttributeError):
+        said = None
+    return " ".join(str(said or error).split())

@@ -9,6 +9,7 @@ from nightjar.packages.installation import Installation, InstallOptions, install
 from nightjar.packages.layouts import ModuleSource
 from nightjar.packages.lookup import (
     environment_commit,
+    environment_hash,
     environment_version,
     environments_in,
     find_here,
@@ -18,6 +19,7 @@ from nightjar.packages.lookup import (
 )
 from nightjar.packages.names import ENVIRONMENTS_DIR, EnvironmentId
 from nightjar.packages.package import EnvironmentPackage
+from nightjar.packages.provided import provide
 from nightjar.packages.scaffold import Kind, Scaffold, make_environment, rewrite_readme
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "ModuleSource",
     "Scaffold",
     "environment_commit",
+    "environment_hash",
     "environment_version",
     "environments_in",
     "eval_defaults",
@@ -41,6 +44,7 @@ __all__ = [
     "list_environments",
     "local_package",
     "make_environment",
+    "provide",
     "rewrite_readme",
     "source_commit",
     "version_info",

@@ -114,7 +114,7 @@ def install(
     """
     chosen = options or InstallOptions()
     targets = [find_target(name, environments_dir) for name in names]
-    _run_installer(["--no-deps", *chosen.flags()], targets, chosen)
+    run_installer(["--no-deps", *chosen.flags()], targets, chosen)
     importlib.invalidate_caches()
     installed = [_installed(target) for target in targets]
     if chosen.with_dependencies:
@@ -125,7 +125,7 @@ def install(
     ]
 
 
-def find_target(name: str, environments_dir: Path = ENVIRONMENTS_DIR) -> Target:
+def find_target(name: str, environments_dir: Path | None = ENVIRONMENTS_DIR) -> Target:
     """Works out what a name or path means: a path, else an environment in the folder, else a distribution's name.
 
     Example:
@@ -136,7 +136,7 @@ def find_target(name: str, environments_dir: Path = ENVIRONMENTS_DIR) -> Target:
     if name.startswith((".", "/", "~")) or _is_installable(path) or ("/" in name and path.exists()):
         return Target(name, path=_checked(path, name))
     asked = EnvironmentId.parse(name)
-    local = _find_local(asked, environments_dir)
+    local = None if environments_dir is None else _find_local(asked, environments_dir)
     if local is not None:
         return Target(name, path=_checked(local.project.path.parent if local.project else local.module.path, name))
     if not _DISTRIBUTION.fullmatch(asked.name):
@@ -182,7 +182,12 @@ def _requirement(asked: EnvironmentId) -> str:
         ) from None
 
 
-def _run_installer(flags: Sequence[str], targets: Sequence[Target], options: InstallOptions) -> None:
+def run_installer(flags: Sequence[str], targets: Sequence[Target], options: InstallOptions) -> None:
+    """Runs pip, or uv where there is no pip.
+
+    Raises:
+        EnvironmentPackageError: it fails; the message says why, as it does.
+    """
     wanted = [argument for target in targets for argument in target.arguments(options.editable)]
     command = [*_installer(), *flags, *wanted]
     logger.debug("Installing %s", " ".join(wanted))
@@ -247,19 +252,17 @@ def _distribution_of(target: Target) -> Distribution:
 
 def _install_dependencies(found: Sequence[Distribution], options: InstallOptions) -> None:
     """Installs what is missing, in versions that Nightjar itself can work with."""
-    missing = [
-        text for text in dict.fromkeys(text for one in found for text in one.requires or ()) if _is_missing(text)
-    ]
+    missing = [text for text in dict.fromkeys(text for one in found for text in one.requires or ()) if is_missing(text)]
     if not missing:
         return
     ourselves = find_distribution(_OURSELVES)
     fixed = [f"{_OURSELVES}=={ourselves.version}"] if ourselves else []
     logger.info("Installing dependencies: %s", ", ".join(missing))
     flags = replace(options, upgrade=False).flags()
-    _run_installer([*flags, *fixed], [Target(text, requirement=text) for text in missing], options)
+    run_installer([*flags, *fixed], [Target(text, requirement=text) for text in missing], options)
 
 
-def _is_missing(text: str) -> bool:
+def is_missing(text: str) -> bool:
     """Says whether a requirement applies here and is not met; one that Nightjar stands in for is."""
     requirement = Requirement(text)
     applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})

@@ -68,6 +68,14 @@ def installed_from(found: Distribution) -> tuple[Path | None, bool]:
     return Path(url2pathname(url.path)), bool(record.get("dir_info", {}).get("editable"))
 
 
+def installed_commit(distribution: str) -> str | None:
+    """Returns the git commit that a distribution was installed from; None of one that came otherwise."""
+    found = find_distribution(distribution)
+    record = json.loads((found and found.read_text("direct_url.json")) or "{}")
+    commit: str | None = record.get("vcs_info", {}).get("commit_id")
+    return commit
+
+
 def describe(
     origin: Origin,
     source: ModuleSource,

@@ -45,18 +45,19 @@ def find_module(folder: Path, name: str) -> ModuleSource | None:
 
 def defines_environment(path: Path) -> bool:
     """Says, without running it, whether a module has a ``load_environment``. One that cannot be parsed counts."""
-    tree = _parse(path)
+    tree = parse_module(path)
     return tree is None or any(_binds(statement) for statement in tree.body)
 
 
 def first_line_of_docstring(path: Path) -> str:
     """Returns what a module says of itself; empty where it says nothing."""
-    tree = _parse(path)
+    tree = parse_module(path)
     docstring = ast.get_docstring(tree) if tree else None
     return docstring.partition("\n")[0] if docstring else ""
 
 
-def _parse(path: Path) -> ast.Module | None:
+def parse_module(path: Path) -> ast.Module | None:
+    """Returns what a file says, as a tree; None where it cannot be read, or is not Python."""
     try:
         return ast.parse(path.read_bytes())
     except (OSError, SyntaxError, ValueError):

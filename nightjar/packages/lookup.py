@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,8 +12,12 @@ from pathlib import Path
 
 import nightjar
 from nightjar.packages.catalog import find_environment, known_environment, list_environments
+from nightjar.packages.installed import installed_commit
 from nightjar.packages.names import ENVIRONMENTS_DIR
 from nightjar.packages.package import EnvironmentPackage
+from nightjar.packages.source import source_files, source_hash
+
+logger = logging.getLogger(__name__)
 
 _GIT_TIMEOUT_SECONDS = 10.0
 _environments_dir: ContextVar[Path] = ContextVar("environments_dir", default=ENVIRONMENTS_DIR)
@@ -66,23 +71,42 @@ def environment_version(env_id: str) -> str | None:
 
 
 def environment_commit(env_id: str) -> str | None:
-    """Returns the git commit of an environment's source, see ``source_commit``; None where it is in no repository.
+    """Returns the git commit that an environment is of, see ``source_commit``; None where it is of no repository.
 
     Example:
         >>> environment_commit("no-such-environment") is None
         True
     """
     package = known_environment(env_id, _environments_dir.get())
-    return None if package is None else source_commit(package.module.path)
+    if package is None:
+        return None
+    installed = installed_commit(package.distribution) if package.distribution else None
+    return installed or source_commit(package.module.path)
+
+
+def environment_hash(env_id: str) -> str | None:
+    """Returns the SHA-256 of an environment's files, see ``source_files``; None where it is not here.
+
+    Example:
+        >>> environment_hash("no-such-environment") is None
+        True
+    """
+    package = known_environment(env_id, _environments_dir.get())
+    try:
+        return None if package is None else source_hash(source_files(package))
+    except OSError as error:
+        logger.warning("The files of environment %r cannot be read: %s", env_id, error)
+        return None
 
 
 def version_info(env_id: str) -> dict[str, str | None]:
-    """Returns the versions and commits of Nightjar and of an environment, as the metadata of a run has them."""
+    """Returns what identifies the code of Nightjar and of an environment, as the metadata of a run has it."""
     return {
         "nightjar_version": nightjar.__version__,
         "nightjar_commit": _own_commit(),
         "env_version": environment_version(env_id),
         "env_commit": environment_commit(env_id),
+        "env_hash": environment_hash(env_id),
     }
 
 

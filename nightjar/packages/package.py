@@ -25,6 +25,7 @@ class Project:
     version: str | None = None
     description: str = ""
     tags: tuple[str, ...] = ()
+    dependencies: tuple[str, ...] = ()
     tool: dict[str, Any] = field(default_factory=dict)
 
     def is_of(self, distribution: str) -> bool:
@@ -97,6 +98,7 @@ def parse_project(text: str, path: Path) -> Project:
         version=_text(project, "version", path),
         description=_text(project, "description", path) or "",
         tags=tuple(str(tag) for tag in project.get("tags") or project.get("keywords") or ()),
+        dependencies=tuple(str(text) for text in project.get("dependencies") or ()),
         tool=_table(content, "tool", path),
     )
 

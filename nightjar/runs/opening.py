@@ -121,6 +121,7 @@ class OpenRun:
         if directory.exists():
             check_same(directory, self._identity, list(self._hashes.values()), self.metadata.env_version)
             self.before = directory.read_metadata() if directory.has_metadata() else {}
+            _warn_of_other_code(self.before, self.metadata)
             self.metadata = self.metadata.continued(self.before) if self.before else self.metadata
         journal = Journal(directory, self._hashes.__getitem__, self.metadata.state_columns)
         opening.callback(journal.close)
@@ -143,6 +144,15 @@ def _as_written(values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns values as they come back from a JSON file."""
     read: dict[str, Any] = orjson.loads(orjson.dumps(values, default=str, option=orjson.OPT_NON_STR_KEYS))
     return read
+
+
+def _warn_of_other_code(before: Mapping[str, Any], now: RunMetadata) -> None:
+    known = (before.get("version_info") or {}).get("env_hash")
+    if known not in {None, now.version_info.get("env_hash")}:
+        logger.warning(
+            "The files of environment %r have changed since run %s began: what is done already is of the former ones",
+            now.env_id, now.run_id,
+        )  # fmt: skip
 
 
 def _warn_of_unknown(columns: StateColumns) -> None:

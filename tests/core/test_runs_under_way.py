@@ -24,7 +24,14 @@ def open_run(tmp_path):
     """Opens a run of 2+2 against a server, on disk, in shards of one example."""
 
     def make(
-        url, examples=3, *, max_generating=32, is_interleaved=True, tolerated_failures=0.0, time_limit_seconds=None
+        url,
+        examples=3,
+        *,
+        max_generating=32,
+        is_interleaved=True,
+        tolerated_failures=0.0,
+        time_limit_seconds=None,
+        env_hash=None,
     ):
         env = SingleTurnEnv(
             dataset=[{"question": f"{number}: 2+2?", "answer": "4"} for number in range(examples)],
@@ -35,7 +42,7 @@ def open_run(tmp_path):
             run_id="r1", env_id="sums", env_args={}, env_version=None, model="m", base_url=url, num_examples=examples,
             rollouts_per_example=1, rollouts=examples, sampling_args={}, pass_threshold=0.5,
             dataset_fingerprint=fingerprint(hashes.values()),
-            version_info={},
+            version_info={"env_hash": env_hash},
         )  # fmt: skip
         opened = OpenRun(
             RunDirectory(tmp_path / "r1"), metadata, config={"env_id": "sums"}, identity={"env_id": "sums"},
@@ -103,6 +110,15 @@ async def test_what_is_done_owes_nothing_the_second_time(open_run, server):
         metadata = await carry_out(run)
     assert metadata.status == "completed"
     assert server.stats().answered == 3
+
+
+async def test_code_that_changed_meanwhile_is_told(open_run, server, caplog):
+    for env_hash in ("a", "a", "b"):
+        async with open_run(server.base_url, env_hash=env_hash):
+            pass
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        "The files of environment 'sums' have changed since run r1 began: what is done already is of the former ones"
+    ]
 
 
 async def test_generation_goes_on_from_the_journal_after_an_outage(open_run, server):

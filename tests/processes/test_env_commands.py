@@ -307,6 +307,55 @@ class TestInstall:
         assert len(shown.stderr.splitlines()) > 5
 
 
+class TestForARun:
+    """An environment that is got for a run: what this Python has stays as it is."""
+
+    LOADS = """
+import needed
+import nightjar as vf
+
+
+def load_environment():
+    return vf.SingleTurnEnv(dataset=[{"question": "1 + 1", "answer": "2"}])
+"""
+
+    def evaluate(self, shell, url, *arguments, **env):
+        size = ("-n", "1", "-r", "1", "-m", "m", "-b", url)
+        home = {"NIGHTJAR_HOME": str(shell.folder / "home"), "PIP_FIND_LINKS": "wheels", **env}
+        return shell.nightjar("eval", "run", *arguments, *size, "--direct", "--json", **home)
+
+    def test_a_version_a_wheel_or_a_commit_each_in_a_folder_of_its_own(self, shell):
+        shell.write_wheel("needed", source="x = 1")
+        shell.write_wheel("far-env", dependencies=["verifiers", "needed"], version="1.2.0", source=self.LOADS)
+        repository, [wheel] = shell.folder / "far-env", (shell.folder / "wheels").glob("far_env-*.whl")
+        for command in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-qm", "First"]):
+            subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *command], cwd=repository, check=True)
+        repository.rename(shell.folder / "repository")
+        url = f"git+{(shell.folder / 'repository').as_uri()}@main"
+        with ModelServer(ArithmeticSolver()) as server:
+            for asked in (
+                ["ada/far-env@1.2"],
+                ["far-env", "--env-source", str(wheel)],
+                ["far-env", "--env-source", url],
+            ):
+                first = self.evaluate(shell, server.url, *asked, PIP_NO_BUILD_ISOLATION="0")
+                assert (first.returncode, "Installing" in first.stderr) == (0, True), first.stderr
+                second = self.evaluate(shell, server.url, *asked, PIP_FIND_LINKS="")
+                assert (second.returncode, "Installing" in second.stderr) == (0, False), second.stderr
+                versions, again = (json.loads(ended.stdout)["version_info"] for ended in (first, second))
+                assert versions == again
+                assert (versions["env_version"], len(versions["env_hash"])) == ("1.2.0", 64)
+        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=url[11:-5], capture_output=True, text=True, check=True)
+        assert versions["env_commit"] == head.stdout.strip()
+        assert shell.run("-c", "import far_env").returncode == 1
+
+    def test_what_would_change_the_packages_that_are_here_is_refused(self, shell):
+        shell.write_wheel("far-env", dependencies=["verifiers", "pydantic<2"], source=self.LOADS)
+        shell.write_wheel("pydantic", source="x = 1", version="1.10")
+        ended = self.evaluate(shell, "http://127.0.0.1:9", "ada/far-env@1.0")
+        assert (ended.returncode, "Cannot install 'pydantic<2'" in ended.stderr) == (1, True), ended.stderr
+
+
 class TestInstaller:
     """What installs, in this process: nothing is installed."""
 

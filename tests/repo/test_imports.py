@@ -24,6 +24,7 @@ LATE = {
     "griffe": "0.15 s, for tools that have a docstring",
     "math_verify": "0.7 s, for MathRubric alone",
     "mcp": "1.7 s, for MCPEnv alone",
+    "nightjar.cli.eval.hosted": "as nightjar.cli.eval.running",
     "nightjar.cli.eval.running": "0.5 s, DuckDB and the engine, for which 'eval run --help' need not wait",
     "nightjar.cli.sql.prompt": "0.2 s, prompt_toolkit, for a terminal alone",
     "nightjar.hosting.deployments": "Prefect, 2.5 s, which are spent while its server starts",
@@ -33,6 +34,7 @@ LATE = {
     "resource": "not there on Windows",
     "rich": "0.1 s, for one function of the names of verifiers",
     "tasks.away": "Prefect, 2.5 s, as flows.evaluation",
+    "tasks.sent_environments": "Prefect, 2.5 s, as flows.evaluation",
 }
 """What is imported inside functions, with all that is in it, and why: the CPU time that its import takes."""
 

@@ -59,6 +59,7 @@ def expected_run(run_dir):
         "started_at": moment(metadata.get("started_at")),
         "finished_at": moment(metadata.get("finished_at")),
         "env_commit": versions.get("env_commit"),
+        "env_hash": versions.get("env_hash"),
         "nightjar_version": versions.get("nightjar_version"),
         "nightjar_commit": versions.get("nightjar_commit"),
         "input_tokens": usage.get("input_tokens"),

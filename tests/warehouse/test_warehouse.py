@@ -96,6 +96,7 @@ class TestPublish:
             "env_id": "gsm8k",
             "env_version": "1.2.0",
             "env_commit": "def",
+            "env_hash": None,
             "env_args": '{"split":"test"}',
             "extra_env_kwargs": '{"max_turns":4}',
             "model": "openai/gpt-4.1-mini",

@@ -91,27 +91,31 @@ def flag_names(name: str, field: FieldInfo) -> tuple[str, ...]:
     return known.names if has_long_name else (long_name, *known.names)
 
 
+def _is_typed(name: str, context: typer.Context) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def _is_on(field: FieldInfo) -> bool:
     """Says whether a flag switches the field off, as it is on without one."""
     return field.default is True
 
 
 def takes_flags(kind: type[RunConfig] = RunConfig) -> Callable[[Command], Command]:
-    """Gives a command a flag for each field of a configuration; what they come to is its first parameter.
-
-    A field that is None there was not typed.
-    """
+    """Gives a command a flag for each field of a configuration; those that were typed are its first parameter."""
     fields = parameters(kind)
 
     def decorate(command: Command) -> Command:
         @wraps(command)
-        def taking_flags(**given: Any) -> None:
-            typed = {name: given.pop(name) for name in fields}
+        def taking_flags(context: typer.Context, **given: Any) -> None:
+            values = {name: given.pop(name) for name in fields}
+            typed = {name: value for name, value in values.items() if _is_typed(name, context)}
             command({name: not value if _is_on(fields[name]) else value for name, value in typed.items()}, **given)
 
         signature = inspect.signature(command, eval_str=True)
         _, *others = signature.parameters.values()
-        flags = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, **_option(name, fields)) for name in fields]
+        flags = [inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
+        flags += [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, **_option(name, fields)) for name in fields]
         taking_flags.__signature__ = signature.replace(parameters=[*flags, *others])  # type: ignore[attr-defined]
         return taking_flags
 

@@ -26,8 +26,9 @@ def eval_run(
     fields: dict[str, Any],
     *,
     provider: Annotated[
-        str, _option("--provider", "-p", panel=MODEL, text=f"Where the model is: {', '.join(PROVIDERS)}.")
-    ] = "prime",
+        str | None,
+        _option("--provider", "-p", panel=MODEL, text=f"Where the model is (default: prime): {', '.join(PROVIDERS)}."),
+    ] = None,
     max_tokens: Annotated[
         int | None,
         _option("--max-tokens", "-t", panel=MODEL, min=1, metavar="N", text="Tokens to generate at the most; -S wins."),
@@ -65,6 +66,12 @@ def eval_run(
             text="Prefect's server (default: PREFECT_API_URL, Prefect's active profile, or that of 'nightjar up').",
         ),
     ] = None,
+    hosted: Annotated[
+        bool, _option("--hosted", text="Hand the run, with its environment, to the worker of a deployment.")
+    ] = False,
+    deployment: Annotated[
+        str, _option("--deployment", metavar="FLOW/NAME", text="The deployment that a hosted run is of.")
+    ] = "evaluate/evaluate",
     as_json: Annotated[bool, _option("--json", text="Print the outcome as JSON.")] = False,
     verbose: Annotated[bool, _option("--verbose", "-v", text="Log more.")] = False,
 ) -> None:
@@ -74,25 +81,30 @@ def eval_run(
     this process otherwise. Every finished model call is on disk at once: an
     interrupted run goes on with --resume and asks nothing twice.
     """
+    from nightjar.cli.eval.hosted import run_hosted
     from nightjar.cli.eval.running import Mode, finish, run
 
     if direct and (prefect or prefect_url):
         raise typer.BadParameter(f"--direct and --prefect{'-url' if prefect_url else ''} exclude each other")
     limits = {"max_tokens": max_tokens, "temperature": temperature}
-    sampling = {name: value for name, value in limits.items() if value is not None} | (fields["sampling_args"] or {})
-    config = _config({**_endpoint(provider), **_given(fields), "sampling_args": sampling})
-    mode: Mode = "prefect" if prefect else "direct" if direct else "auto"
+    sampling = {name: value for name, value in limits.items() if value is not None} | fields.get("sampling_args", {})
+    values = _endpoint(provider) | fields | ({"sampling_args": sampling} if sampling else {})
+    config = _config(values)
     log_to_stderr(verbose)
+    if hosted:
+        if direct or prefect or resume or output_dir:
+            raise typer.BadParameter("--hosted excludes --direct, --prefect, --resume and --output-dir")
+        run_hosted(config, values, deployment, warehouse=warehouse, prefect_url=prefect_url, as_json=as_json)
+        return
+    mode: Mode = "prefect" if prefect else "direct" if direct else "auto"
     outcome = run(config, mode, output_dir, resume, warehouse, prefect_url)
     finish(outcome, as_json)
 
 
-def _given(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _endpoint(provider: str) -> dict[str, Any]:
-    """Returns what a provider says of the endpoint."""
+def _endpoint(provider: str | None) -> dict[str, Any]:
+    """Returns what a provider says of the endpoint; nothing where none was typed."""
+    if provider is None:
+        return {}
     try:
         known = find_provider(provider)
     except ConfigError as error:

@@ -9,6 +9,7 @@ CREATE OR REPLACE MACRO began(started_at, finished_at, published_at) AS coalesce
 CREATE OR REPLACE VIEW runs AS
 SELECT
     runs.* EXCLUDE (metadata, config),
+    runs.version_info ->> 'env_hash' AS env_hash,
     (runs.input_tokens * prices.input + runs.output_tokens * prices.output) / 1e6 AS cost,
     metadata,
     config
@@ -121,6 +122,7 @@ SELECT
     coverage,
     cost,
     env_version,
+    env_hash,
     dense_rank() OVER (ORDER BY env_id, model, settings(env_args, extra_env_kwargs, sampling_args)) AS configuration,
     run_id
 FROM runs

@@ -1,0 +1,49 @@
+"""``nightjar eval run --hosted``: hands the run to a worker, and says where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import typer
+
+from nightjar.cli.warehouse.output import print_json
+from nightjar.config import RunConfig
+from nightjar.errors import ServiceError
+from nightjar.hosting.server import find_prefect_api
+from nightjar.hosting.submitting import submit
+
+
+def run_hosted(
+    config: RunConfig,
+    typed: Collection[str],
+    deployment: str,
+    *,
+    warehouse: str | None,
+    prefect_url: str | None,
+    as_json: bool,
+) -> None:
+    """Hands a run to the worker of a deployment.
+
+    Args:
+        config: what to run.
+        typed: the fields that were asked for; for the others the deployment's values hold.
+        deployment: ``flow/deployment``.
+        warehouse: its location; None for the deployment's.
+        prefect_url: of Prefect's server; None for the one that is configured, or that 'nightjar up' runs.
+        as_json: print JSON.
+
+    Raises:
+        ConfigError: the environment cannot be sent.
+        ServiceError: there is no server, or it refuses.
+    """
+    api_url = find_prefect_api(prefect_url)
+    if api_url is None:
+        raise ServiceError("There is no Prefect server to hand the run to. Start one here: nightjar up --detach")
+    submitted = submit(config, typed, deployment=deployment, api_url=api_url, warehouse=warehouse or "")
+    if as_json:
+        print_json(submitted)
+        return
+    typer.echo(f"Submitted:   {submitted.name} ({submitted.flow_run_id}) to {deployment}")
+    if submitted.env_source:
+        typer.echo(f"Environment: {submitted.env_source}")
+    typer.echo(f"Prefect:     {submitted.page}")

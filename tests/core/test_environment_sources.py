@@ -1,0 +1,150 @@
+"""The files of an environment: which they are, what their hash says, and how they are sent elsewhere."""
+
+import hashlib
+
+import pytest
+
+from nightjar.envs import load_environment
+from nightjar.errors import ConfigError, EnvironmentPackageError
+from nightjar.packages import environment_hash, environments_in, find_environment, provide
+from nightjar.packages.provided import SENT, has_sent, keep_sent
+from nightjar.packages.source import pack, source_files, source_hash
+
+LOADS = "import nightjar as vf\n\n\ndef load_environment():\n    return vf.SingleTurnEnv(dataset=[{'question': '?'}])\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """An empty folder with ./environments, and a home of Nightjar's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NIGHTJAR_HOME", str(tmp_path / "home"))
+    return tmp_path / "environments"
+
+
+def write(folder, files):
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def files_of(env_id):
+    return source_files(find_environment(env_id))
+
+
+PROJECT = {
+    "my_env/pyproject.toml": '[project]\nname = "my-env"\nversion = "0.1"\n',
+    "my_env/my_env.py": LOADS,
+    "my_env/prompts/judge.md": "Be strict.",
+}
+LAYOUTS = {
+    "a project": (PROJECT, "my-env", set(PROJECT)),
+    "a project in another spelling": (
+        {name.replace("my_env/", "my-env/", 1): text for name, text in PROJECT.items()}, "my-env", set(PROJECT),
+    ),
+    "a folder without pyproject.toml": (
+        {"bare_env/bare_env.py": LOADS, "bare_env/rows.jsonl": "{}"}, "bare-env",
+        {"bare_env/bare_env.py", "bare_env/rows.jsonl"},
+    ),
+    "a package": (
+        {"whole_env/__init__.py": LOADS, "whole_env/rubric.py": ""}, "whole-env",
+        {"whole_env/__init__.py", "whole_env/rubric.py"},
+    ),
+    "a file, with what it imports from beside it": (
+        {
+            "alone.py": f"import near\n{LOADS}", "near.py": "from parts.more import x", "parts/__init__.py": "",
+            "parts/more.py": "import json\nx = 1", "other.py": "", "rows.jsonl": "{}",
+        },
+        "alone", {"alone.py", "near.py", "parts/__init__.py", "parts/more.py"},
+    ),
+}  # fmt: skip
+"""What is written, the environment, and the files that it is made of."""
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_files_of_an_environment(folder, layout):
+    files, env_id, expected = LAYOUTS[layout]
+    write(folder, files)
+    assert set(files_of(env_id)) == expected
+
+
+def test_what_tools_have_made_and_tests_are_left_out(folder):
+    made = (
+        "outputs/evals/x.json",
+        "__pycache__/my_env.pyc",
+        ".venv/x.py",
+        "dist/x.whl",
+        "tests/test_it.py",
+        "test_my_env.py",
+        "README.md",
+    )
+    write(folder, {**PROJECT, **{f"my_env/{name}": "x" for name in made}, "my_env/prompts/tests/README.md": "kept"})
+    assert set(files_of("my-env")) == {*PROJECT, "my_env/prompts/tests/README.md"}
+
+
+def test_the_hash_is_of_names_and_contents(folder):
+    write(folder, {"alone.py": LOADS})
+    line = f"alone.py\0{hashlib.sha256(LOADS.encode()).hexdigest()}\n"
+    assert environment_hash("alone") == hashlib.sha256(line.encode()).hexdigest()
+
+
+@pytest.mark.parametrize("change", [{"my_env/prompts/judge.md": "Be kind."}, {"my_env/rubric.py": ""}])
+def test_another_rubric_is_another_hash(folder, change):
+    write(folder, PROJECT)
+    before = environment_hash("my-env")
+    write(folder, change)
+    assert environment_hash("my-env") != before
+
+
+def test_what_is_sent_is_loaded_where_it_arrives_under_the_same_hash(folder, tmp_path):
+    write(folder, {"sent_env/pyproject.toml": '[project]\nname = "sent-env"', "sent_env/sent_env.py": LOADS})
+    files = files_of("sent-env")
+    source, archive = SENT + source_hash(files), pack(files)
+    folder.rename(tmp_path / "elsewhere")
+    assert not has_sent(source)
+    with pytest.raises(EnvironmentPackageError, match="was not sent here"):
+        provide("sent-env", source, folder)
+    keep_sent(source, archive)
+    keep_sent(source, archive)  # the second run that brings it
+    with environments_in(provide("sent-env", source, folder)):
+        assert load_environment("sent-env").env_id == "sent-env"
+        assert SENT + str(environment_hash("sent-env")) == source
+
+
+@pytest.mark.parametrize("damage", [lambda archive: archive[:-40], lambda archive: pack({}), lambda archive: b"no zip"])
+def test_what_arrives_damaged_is_refused_and_not_kept(folder, damage):
+    write(folder, {"alone.py": LOADS})
+    source = f"{SENT}{environment_hash('alone')}"
+    with pytest.raises(EnvironmentPackageError, match=source):
+        keep_sent(source, damage(pack(files_of("alone"))))
+    assert not has_sent(source)
+
+
+def test_too_much_to_be_sent_names_the_largest(folder):
+    write(folder, PROJECT)
+    with (folder / "my_env" / "rows.jsonl").open("wb") as rows:
+        rows.truncate(60_000_000)
+    with pytest.raises(
+        EnvironmentPackageError, match=r"60 MB of files, my_env/rows.jsonl above all; 50 MB can be sent"
+    ):
+        pack(files_of("my-env"))
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("my-env", "does not say which version"),
+        ("ada/my-env@latest", "does not say which version"),
+        ("git+file:///no/such/repository@main", "git cannot find 'main'"),
+        ("./no-such.whl", "There is no './no-such.whl'"),
+        ("no such name", "neither a folder nor a name of a package"),
+    ],
+)
+def test_what_cannot_be_got(folder, source, message):
+    with pytest.raises(ConfigError, match=message):
+        provide("my-env", source, folder)
+
+
+def test_a_name_with_an_owner_that_is_here_in_this_version_is_taken_from_here(folder):
+    write(folder, PROJECT)
+    assert provide("ada/my-env@0.1", "", folder) == folder
+    assert provide("my-env@0.2", "", folder) == folder  # nothing is installed unasked: that is no version to be had
