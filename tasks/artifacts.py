@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from datetime import timedelta
 
 from prefect.artifacts import acreate_markdown_artifact
 
+from nightjar.errors import WarehouseError
 from nightjar.evaluation import Run
 from nightjar.runs import Summary
 from nightjar.warehouse import Warehouse
+
+logger = logging.getLogger("nightjar.prefect")
+
+_COST_SECONDS = 20.0
 
 
 async def show_run(run: Run, warehouse: Warehouse, key: str) -> None:
@@ -22,7 +29,8 @@ async def show_run(run: Run, warehouse: Warehouse, key: str) -> None:
     metadata = run.metadata
     assert metadata.summary is not None, "the run is aggregated"
     title = f"{metadata.env_id} | {metadata.model}: run {metadata.run_id}, {metadata.status}"
-    await acreate_markdown_artifact(key=f"results-{key}", markdown=_results(run, warehouse), description=title)
+    cost = await asyncio.to_thread(_cost, run, warehouse)
+    await acreate_markdown_artifact(key=f"results-{key}", markdown=_results(run, warehouse, cost), description=title)
     if metadata.summary.errors:
         await acreate_markdown_artifact(key=f"errors-{key}", markdown=_errors(metadata.summary), description=title)
     elif run.opened.before.get("errors"):
@@ -30,13 +38,24 @@ async def show_run(run: Run, warehouse: Warehouse, key: str) -> None:
         await acreate_markdown_artifact(key=f"errors-{key}", markdown=healed, description=title)
 
 
-def _results(run: Run, warehouse: Warehouse) -> str:
+def _cost(run: Run, warehouse: Warehouse) -> float | None:
+    """Returns what the run cost, failed attempts included; None where the warehouse has no price of the model."""
+    try:
+        sql = "SELECT cost FROM cost WHERE run_id = $run_id"
+        rows = warehouse.query(sql, {"run_id": run.run_id}, timeout_seconds=_COST_SECONDS).rows
+    except WarehouseError as error:
+        logger.info("What the run cost is not known: %s", error)
+        return None
+    return rows[0][0] if rows else None
+
+
+def _results(run: Run, warehouse: Warehouse, cost: float | None) -> str:
     metadata, summary = run.metadata, run.metadata.summary
     assert summary is not None, "the run is aggregated"
     sections = [
         f"# {_reward(summary)}",
         f"`{metadata.env_id}`, model `{metadata.model}`: **{metadata.status}**",
-        _table("what | value", _overview(summary, metadata.time_ms or 0)),
+        _table("what | value", _overview(summary, metadata.time_ms or 0, cost)),
         _table("metric | mean", [f"{name} | {value:.4g}" for name, value in summary.avg_metrics.items()]),
         _table("k | pass@k | pass^k", _curves(summary)),
         f"## Errors\n\n{_errors(summary)}" if summary.errors else "",
@@ -54,7 +73,7 @@ def _reward(summary: Summary) -> str:
     return f"Reward {summary.avg_reward:.4f}{error}"
 
 
-def _overview(summary: Summary, time_ms: int) -> list[str]:
+def _overview(summary: Summary, time_ms: int, cost: float | None) -> list[str]:
     rows = [
         f"scored | {summary.scored:,} of {summary.rollouts:,} rollouts ({summary.coverage:.1%})",
         f"failed | {summary.failed:,}",
@@ -63,6 +82,8 @@ def _overview(summary: Summary, time_ms: int) -> list[str]:
     if summary.usage:
         tokens = summary.usage
         rows.append(f"tokens | {tokens['input_tokens']:,.0f} in, {tokens['output_tokens']:,.0f} out")
+    if cost is not None:
+        rows.append(f"cost | {cost:.4g}, failed attempts included")
     return rows
 
 

@@ -24,6 +24,8 @@ from prefect.flow_engine import run_flow
 from flows.evaluation import evaluate
 from nightjar.testing import ArithmeticSolver, Faults, ModelServer, Recording
 from nightjar.warehouse import Warehouse
+from nightjar.warehouse.backend import open_store
+from nightjar.warehouse.pricing import set_first_price
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 GSM8K = Path(__file__).parents[3] / "shared" / "data" / "gsm8k"
@@ -101,6 +103,7 @@ async def test_a_person_understands_the_task_names_and_there_are_few(own_folder:
 
 
 async def test_the_ui_shows_progress_and_the_results_on_one_page(own_folder: Path) -> None:
+    set_first_price(open_store("outputs/warehouse"), "shown", 10_000.0, 10_000.0)
     with ModelServer(ArithmeticSolver()) as server:
         await evaluate(env_id="arithmetic", model="shown", base_url=server.url, num_examples=4)
     assert await artifacts("progress-arithmetic-shown") == [100.0]
@@ -108,6 +111,8 @@ async def test_the_ui_shows_progress_and_the_results_on_one_page(own_folder: Pat
     lines = page.splitlines()
     assert lines[0] == "# Reward 1.0000 ± 0.0000"
     assert "| scored | 12 of 12 rollouts (100.0%) |" in lines
+    assert "| tokens | 168 in, 132 out |" in lines
+    assert "| cost | 3, failed attempts included |" in lines
     assert "| correct_answer | 1 |" in lines
     assert "| 2 | 1.000 | 1.000 |" in lines
 
