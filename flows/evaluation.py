@@ -3,6 +3,7 @@
 Run it::
 
     nightjar up --detach
+    export PREFECT_API_URL=http://127.0.0.1:4200/api
     nightjar eval run gsm8k -m gpt-4.1-mini -p openai -n 100
     prefect deployment run evaluate/evaluate -p env_id=gsm8k -p model=gpt-4.1-mini
 """

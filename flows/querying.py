@@ -3,6 +3,7 @@
 Run it::
 
     nightjar up --detach
+    export PREFECT_API_URL=http://127.0.0.1:4200/api
     prefect deployment run query/query -p sql=leaderboard
     prefect deployment run query/query -p sql=hardest -p parameters='{"env": "gsm8k", "limit": 5}'
     prefect deployment run query/query -p sql="SELECT model, avg_reward FROM leaderboard"

@@ -78,6 +78,7 @@ class Supervisor:
             f"Logs:          {home()}\n"
             "Next:          nightjar eval run ENV -m MODEL   (appears in the UI)\n"
             "See also:      nightjar status\n"
+            f"Prefect's CLI: export PREFECT_API_URL={self._api.url}\n"
             "Stop with:     nightjar down"
         )
 
