@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, TypeAlias
 from urllib.parse import urlsplit
 
@@ -16,6 +17,8 @@ _SCHEMES = {"https", "http", "ssh", "file"}
 
 
 def _check(source: str) -> str:
+    if source.startswith("sha256:") and not re.fullmatch(r"sha256:[0-9a-f]{64}", source):
+        raise ValueError("must be sha256: and 64 hexadecimal digits")
     if "://" not in source:
         return source
     try:

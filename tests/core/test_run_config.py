@@ -101,6 +101,11 @@ class TestSecrets:
         assert "s3cret" not in str(caught.value)
         assert "\n" not in str(caught.value)
 
+    @pytest.mark.parametrize("source", ["sha256:../../elsewhere", "ftp://host/x.whl", "git+ext://sh -c true"])
+    def test_odd_sources_of_an_environment_are_refused(self, source):
+        with pytest.raises(ConfigError, match=r"^env_source: must "):
+            parse(env_source=source)
+
     def test_headers_by_name_reach_the_client(self, monkeypatch):
         monkeypatch.setenv("TEAM", "s3cret")
         config = parse(headers={"X-Team": "$TEAM"}, sampling_args={"extra_headers": {"X-Other": "${TEAM}"}})

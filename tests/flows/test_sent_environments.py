@@ -23,6 +23,7 @@ def load_environment(city: str = "Paris") -> vf.Environment:
     return vf.SingleTurnEnv(dataset=data, rubric=vf.Rubric(funcs=[graded]))
 """
 RIGHT = "def graded(completion, answer):\n    return float(completion[-1]['content'] == answer)\n"
+NOBODYS = f"sha256:{'0' * 64}"
 STRICT = "def graded(completion, answer):\n    return 0.0\n"
 
 
@@ -80,8 +81,8 @@ def test_a_deployment_that_is_not_there(services: Services, own_folder: Path) ->
 
 
 def test_an_environment_that_did_not_arrive(services: Services, own_folder: Path) -> None:
-    ended = hand_over(services, own_folder, "arithmetic", "--env-source", "sha256:0123")
+    ended = hand_over(services, own_folder, "arithmetic", "--env-source", NOBODYS)
     flow_run_id = json.loads(ended.stdout)["flow_run_id"]
     assert services.wait_for(flow_run_id, "COMPLETED", "FAILED", "CRASHED") == "FAILED"
     said = services.call("GET", f"/flow_runs/{flow_run_id}")["state"]["message"]
-    assert said.startswith("Environment sha256:0123 is not in the result storage of this worker")
+    assert said.startswith(f"Environment {NOBODYS} is not in the result storage of this worker")
