@@ -63,7 +63,9 @@ class ModelEndpoint(Block):
         default_factory=lambda: SecretDict({}), description='HTTP headers of every request, such as {"X-Team": "…"}.'
     )
     max_concurrent: int = Field(
-        default=0, ge=0, description="Requests in flight at the most, of each run; 0 for what the run says."
+        default=0,
+        ge=0,
+        description="Rollouts generated at once at the most, by all runs that name this block; 0 for what each says.",
     )
     request_timeout: float = Field(
         default=0.0, ge=0, description="Seconds that a request may take at the most; 0 for what the run says."

@@ -16,10 +16,11 @@ from prefect import State, flow, tags
 from prefect.runtime import flow_run
 
 from flows.endings import final_state, refused
-from flows.named_blocks import WarehouseName, named_blocks
+from flows.named_blocks import Named, WarehouseName, named_blocks
 from flows.naming import artifact_key, flow_run_name, tag_flow_run
 from flows.progress import progress_artifact
 from flows.run_log import nightjar_log_in_run_log
+from flows.shared_limit import shared_limit
 from nightjar import __version__
 from nightjar.config import RunConfig, takes_fields
 from nightjar.errors import NightjarError, WarehouseError
@@ -55,20 +56,21 @@ async def evaluate(
     """
     nightjar_log_in_run_log()
     try:
-        async with named_blocks(config, endpoint, secrets, warehouse) as (complete, location):
-            return await _evaluate(complete, resume, output_dir, Warehouse(location))
+        async with named_blocks(config, endpoint, secrets, warehouse) as named:
+            return await _evaluate(named, endpoint, resume, output_dir)
     except NightjarError as error:
         return refused(error)
 
 
-async def _evaluate(config: RunConfig, resume: str, output_dir: str, warehouse: Warehouse) -> State[Outcome]:
+async def _evaluate(named: Named, endpoint: str, resume: str, output_dir: str) -> State[Outcome]:
+    config, warehouse = named.config, Warehouse(named.location)
     folder = Path(output_dir) if output_dir else None
-    with tags(*await tag_flow_run(config)):
+    with tags(*await tag_flow_run(config, endpoint)):
         check_warehouse(warehouse)
         run = await tasks.load_env(config, folder, resume or None, str(flow_run.id))
         key = artifact_key(config)
         async with stopped_by_signals(), run, progress_artifact(run, key):
-            async with run.stages() as stages:
+            async with shared_limit(run, endpoint, named.limit), run.stages() as stages:
                 async for shard in run.in_turn():
                     stages.create_task(tasks.generate(run, shard))
                     if run.is_interleaved:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, suppress
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from prefect.blocks.core import Block
 from prefect.client.orchestration import get_client
@@ -44,11 +44,23 @@ _WAREHOUSE = "block:"
 _OF_THE_ENDPOINT = ("base_url", "api_key_var", "api_client_type", "headers")
 
 
+class Named(NamedTuple):
+    """What blocks say.
+
+    Attributes:
+        config: the configuration, completed.
+        location: of the warehouse.
+        limit: how many rollouts all runs that name the endpoint may generate at once together; 0 for any number.
+    """
+
+    config: RunConfig
+    location: str
+    limit: int
+
+
 @asynccontextmanager
-async def named_blocks(
-    config: RunConfig, endpoint: str, secrets: str, warehouse: str
-) -> AsyncIterator[tuple[RunConfig, str]]:
-    """Gives what blocks say: the configuration, and the location of the warehouse; secrets are in the environment then.
+async def named_blocks(config: RunConfig, endpoint: str, secrets: str, warehouse: str) -> AsyncIterator[Named]:
+    """Gives what blocks say; secrets are in the environment then.
 
     Args:
         config: what was asked for.
@@ -71,7 +83,7 @@ async def named_blocks(
         location = await warehouse_location(warehouse)
         if endpoint and (reached.input_price or reached.output_price):
             await asyncio.to_thread(_set_price, location, config.model, reached)
-        yield config, location
+        yield Named(config, location, reached.max_concurrent if endpoint else 0)
 
 
 async def warehouse_location(warehouse: str) -> str:

@@ -55,8 +55,13 @@ def artifact_key(config: RunConfig) -> str:
     return re.sub(r"[^a-z0-9]+", "-", f"{config.env_id}-{config.model}".lower()).strip("-")
 
 
-async def tag_flow_run(config: RunConfig) -> list[str]:
-    """Gives this flow run, beside the tags it has, its environment, its model and the tags of the configuration.
+def endpoint_tag(endpoint: str) -> str:
+    """Returns the tag of the flow runs that name a ``ModelEndpoint`` block."""
+    return f"endpoint:{endpoint}"
+
+
+async def tag_flow_run(config: RunConfig, endpoint: str) -> list[str]:
+    """Gives this flow run, beside the tags it has, its environment, model, endpoint and the tags of the configuration.
 
     With them goes the process that runs it, by which ``nightjar up`` notices that it is gone.
 
@@ -64,6 +69,7 @@ async def tag_flow_run(config: RunConfig) -> list[str]:
         These; tasks that are given them can be held by a concurrency limit.
     """
     own = [f"env:{config.env_id}", f"model:{config.model}", *config.tags]
+    own += [endpoint_tag(endpoint)] if endpoint else []
     process = f"{socket.gethostname()}:{os.getpid()}"
     async with get_client() as client:
         await client.update_flow_run(flow_run.id, tags=sorted({*flow_run.tags, *own}), infrastructure_pid=process)

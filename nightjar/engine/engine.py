@@ -112,6 +112,9 @@ class Engine:
         recorder: keeps what is finished.
         options: limits.
         progress: counters to keep up to date.
+
+    Attributes:
+        generating: how many rollouts are generated at once.
     """
 
     def __init__(
@@ -128,7 +131,7 @@ class Engine:
         self._recorder = recorder
         self._options = options
         self.progress = progress or Progress()
-        self._generating = AdaptiveLimit(options.max_generating)
+        self.generating = AdaptiveLimit(options.max_generating)
         self._scoring = AdaptiveLimit(options.max_scoring)
         backlog = _BACKLOG_PER_PLACE * options.max_generating if options.is_interleaved else 0
         self._backlog = AdaptiveLimit(backlog)
@@ -138,8 +141,8 @@ class Engine:
 
     async def has_room(self) -> None:
         """Waits until another rollout may be generated."""
-        await self._generating.acquire()
-        self._generating.release()
+        await self.generating.acquire()
+        self.generating.release()
 
     def forget_failures(self) -> None:
         """Lets the endpoint be asked again after ``generate`` was stopped by what it answered."""
@@ -177,18 +180,18 @@ class Engine:
         if not group.to_generate:
             handover.complete(group)
         for rollout_index in group.to_generate:
-            await self._generating.acquire()
+            await self.generating.acquire()
             rollout = self._generate(group, rollout_index, handover)
             try:
                 task = tasks.create_task(rollout)
             except RuntimeError:  # another has stopped them all
                 rollout.close()
-                self._generating.release()
+                self.generating.release()
                 raise
             task.add_done_callback(self._leave)  # also of a task that is cancelled before it began
 
     def _leave(self, _task: asyncio.Task[None]) -> None:
-        self._generating.release()
+        self.generating.release()
 
     async def _generate(self, group: Group, rollout_index: int, handover: _Handover) -> None:
         repeater.set(self._repeat)
@@ -233,9 +236,9 @@ class Engine:
 
     def _adapt(self, failure: Failure | None) -> None:
         if failure is None:
-            self._generating.raise_limit()
+            self.generating.raise_limit()
         elif failure.is_overload or failure.is_connection:
-            self._generating.lower_limit()
+            self.generating.lower_limit()
 
     async def _score(self, group: Group, ready: GroupQueue) -> None:
         try:

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from nightjar.engine.engine import Engine, Group, GroupQueue
+from nightjar.engine.limits import AdaptiveLimit
 from nightjar.engine.plan import Plan, Shard
 from nightjar.engine.progress import Progress
 from nightjar.engine.tasks import seldom_collected, task_group
@@ -109,6 +110,16 @@ class Run:
     def progress(self) -> Progress:
         """How far it is."""
         return self._engine.progress
+
+    @property
+    def generating(self) -> AdaptiveLimit:
+        """How many of its rollouts are generated at once."""
+        return self._engine.generating
+
+    @property
+    def has_more_to_start(self) -> bool:
+        """Says whether rollouts wait to be generated."""
+        return self.generating.is_waited_for or not all(started.is_set() for started in self._started.values())
 
     @asynccontextmanager
     async def stages(self) -> AsyncIterator[asyncio.TaskGroup]:

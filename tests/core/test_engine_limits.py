@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from nightjar.engine import Progress, task_group
-from nightjar.engine.limits import AdaptiveLimit
+from nightjar.engine.limits import AdaptiveLimit, fair_shares
 
 
 class TestAdaptiveLimit:
@@ -101,6 +101,48 @@ class TestAdaptiveLimit:
         for _ in range(50):
             limit.raise_limit()
         assert limit.allowed == 2.0
+
+    async def test_a_lower_ceiling_waits_for_who_is_under_way_and_a_higher_one_wakes(self):
+        limit = AdaptiveLimit(3)
+        tasks = await self.taken(limit, 5)
+        limit.set_ceiling(0)
+        for _ in range(3):
+            limit.release()
+        await asyncio.sleep(0)
+        assert (limit.in_use, limit.is_waited_for) == (0, True)
+        limit.set_ceiling(1)
+        await asyncio.wait_for(tasks[3], 1)
+        await asyncio.sleep(0)
+        assert (limit.in_use, tasks[4].done()) == (1, False)
+        tasks[4].cancel()
+        await asyncio.sleep(0)
+        assert not limit.is_waited_for
+
+    async def test_a_ceiling_that_moves_keeps_what_an_overload_has_lowered(self):
+        limit = AdaptiveLimit(32)
+        await self.taken(limit, 8)
+        limit.lower_limit()
+        limit.set_ceiling(16)
+        assert limit.allowed == 4.0
+        limit.set_ceiling(2)
+        assert limit.allowed == 2.0
+        limit.set_ceiling(0)
+        limit.lower_limit()
+        assert limit.allowed == 0.0
+
+    @pytest.mark.parametrize(
+        ("limit", "wanted", "shares"),
+        [
+            (8, [8], [8]),
+            (8, [8, 8], [4, 4]),
+            (8, [32, 2, 32], [3, 2, 3]),
+            (7, [5, 5], [4, 3]),
+            (8, [0, 3], [0, 3]),
+            (2, [4, 4, 4], [1, 1, 0]),
+        ],
+    )
+    def test_fair_shares(self, limit, wanted, shares):
+        assert fair_shares(limit, wanted) == shares
 
 
 class TestTaskGroup:
