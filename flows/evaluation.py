@@ -17,7 +17,7 @@ from prefect.runtime import flow_run
 
 from flows.endings import final_state, refused
 from flows.named_blocks import Named, WarehouseName, named_blocks
-from flows.naming import artifact_key, flow_run_name, tag_flow_run
+from flows.naming import artifact_key, flow_run_name, label_flow_run, tag_flow_run
 from flows.progress import progress_artifact
 from flows.run_log import nightjar_log_in_run_log
 from flows.shared_limit import shared_limit
@@ -68,6 +68,7 @@ async def _evaluate(named: Named, endpoint: str, resume: str, output_dir: str) -
     with tags(*await tag_flow_run(config, endpoint)):
         check_warehouse(warehouse)
         run = await tasks.load_env(config, folder, resume or None, str(flow_run.id))
+        await label_flow_run(run, named.location)
         key = artifact_key(config)
         async with stopped_by_signals(), run, progress_artifact(run, key):
             async with shared_limit(run, endpoint, named.limit), run.stages() as stages:

@@ -7,12 +7,17 @@ import re
 import socket
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from coolname.data import config as coolname_words
 from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 
 from nightjar.config import RunConfig
+from nightjar.evaluation import Run
+from nightjar.runs import Whereabouts
+from nightjar.warehouse.location import has_secret
+from tasks.away import SERVER_IS_AWAY, note
 
 _COOLNAME: Mapping[str, Any] = coolname_words
 _ADJECTIVES = ("adjective", "adjective_near", "noun_adjective", "prefix", "size")
@@ -74,3 +79,18 @@ async def tag_flow_run(config: RunConfig, endpoint: str) -> list[str]:
     async with get_client() as client:
         await client.update_flow_run(flow_run.id, tags=sorted({*flow_run.tags, *own}), infrastructure_pid=process)
     return own
+
+
+async def label_flow_run(run: Run, location: str) -> None:
+    """Tells the server where the results of this flow run are: ``nightjar up`` publishes them if its process is gone.
+
+    Args:
+        run: it has a run directory.
+        location: of the warehouse; one that holds a secret is not told.
+    """
+    where = Whereabouts.of(run.directory.path, None if has_secret(location) else location)
+    try:
+        async with get_client() as client:
+            await client.update_flow_run_labels(UUID(str(flow_run.id)), where.labels())
+    except SERVER_IS_AWAY:
+        note(away=True)

@@ -21,6 +21,9 @@ from nightjar.secrecy import resolve
 
 logger = logging.getLogger(__name__)
 
+_PATIENCE_SECONDS = 60.0
+"""So long the retry of a flow run waits for who publishes what it finished before."""
+
 LATEST = "latest"
 """Asks ``load_env`` to resume the newest run that is not complete."""
 
@@ -97,7 +100,7 @@ def _directory(
 ) -> RunDirectory:
     folder = runs_folder(config.env_id, config.model, output_dir, config.environments_dir)
     if run_id is not None and RunDirectory(folder / run_id).exists():
-        return RunDirectory(folder / run_id)  # the retry of a flow run
+        return RunDirectory(folder / run_id, _PATIENCE_SECONDS)  # the retry of a flow run
     if resume == LATEST:
         found = find_resumable(config.model_copy(update={"num_examples": num_examples}), output_dir)
         if found is not None:

@@ -20,7 +20,9 @@ _STOP_SECONDS = 30.0
 _POLL_SECONDS = 0.2
 
 
-def spawn(log: Path, module: Sequence[str], environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+def spawn(
+    log: Path, module: Sequence[str], environment: Mapping[str, str] | None = None, folder: Path | None = None
+) -> subprocess.Popen[bytes]:
     """Starts a Python module in a session of its own.
 
     Its own folder is no place to import from: a user's folder may have packages called as Nightjar's are.
@@ -29,6 +31,7 @@ def spawn(log: Path, module: Sequence[str], environment: Mapping[str, str] | Non
         log: where what it prints is appended.
         module: its name and arguments.
         environment: what it has beside this process's environment.
+        folder: where it runs; None for where this process does.
     """
     with log.open("ab") as output:
         return subprocess.Popen(  # noqa: S603 - our own command
@@ -36,6 +39,7 @@ def spawn(log: Path, module: Sequence[str], environment: Mapping[str, str] | Non
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
+            cwd=folder,
             env={**os.environ, **(environment or {})},
             start_new_session=True,  # so that Ctrl-C reaches the supervisor alone, which ends the others in order
         )

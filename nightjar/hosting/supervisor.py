@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -28,6 +29,9 @@ from nightjar.hosting.server import SETTINGS, configured_prefect_api, prefect_an
 from nightjar.hosting.state import ServicesState, forget_state, read_state, write_state, written_at
 from nightjar.hosting.supervisor_lock import check_nobody_supervises, supervisor_lock, supervisor_pid
 from nightjar.hosting.under_way import FlowRunUnderWay, is_watched, runs_under_way, stop_process
+
+if TYPE_CHECKING:
+    from nightjar.hosting.lost_results import LostResults
 
 _START_SECONDS = 180.0
 _STOP_SECONDS = 120.0
@@ -57,13 +61,16 @@ class Supervisor:
         self._work_pool = prefixed(POOL, prefix)
         self._every_seconds = float(os.environ.get("NIGHTJAR_LOST_RUNS_SECONDS") or _LOST_RUNS_SECONDS)
         self._lost_runs = LostRuns(self._api, self._work_pool, settled_seconds=2 * self._every_seconds)
+        self._lost_results: LostResults | None = None
 
     def start(self) -> str:
         """Starts all, and returns where it is and what to do next."""
         self._end_left_over()
         self._use_server()
         from nightjar.hosting.deployments import WORK_POOL, register  # takes 3 s, in which the server starts
+        from nightjar.hosting.lost_results import LostResults
 
+        self._lost_results = LostResults(self._api, home() / "up.log")
         self._wait_for_server()
         names = asyncio.run(register(Path.cwd(), self._prefix, is_taken_over=self._is_taken_over))
         pool = ("--pool", self._work_pool, "--type", WORK_POOL.type)
@@ -99,6 +106,8 @@ class Supervisor:
         if self._is_up:
             with suppress(KeyboardInterrupt, SystemExit, ServiceError):
                 self._cancel_runs()
+        if self._lost_results:
+            self._lost_results.wait()
         for service in reversed(self._services):
             service.end()
         if self._services:
@@ -144,6 +153,7 @@ class Supervisor:
     def _settle_lost_runs(self) -> None:
         with suppress(ServiceError):  # the server is away: it is being started again
             self._say(self._lost_runs.settle())
+            self._say(self._lost_results.publish() if self._lost_results else [])
 
     def _cancel_runs(self) -> None:
         """Cancels what the worker runs, and waits until it has ended."""

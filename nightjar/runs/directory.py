@@ -69,11 +69,12 @@ class RunDirectory:
 
     Args:
         path: the folder; made on locking where it is missing.
+        patience_seconds: so long locking waits for another process.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, patience_seconds: float = 0.0) -> None:
         self.path = path
-        self._lock = FileLock(path / ".lock", timeout=0, thread_local=False)
+        self._lock = FileLock(path / ".lock", timeout=patience_seconds, thread_local=False)
         self._reserve = Reserve(path / "metadata.json")
 
     @property

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self, TypeAlias
 from nightjar.errors import RunCancelledError, RunTimedOutError
 from nightjar.runs.summary import Summary
 
-Status: TypeAlias = Literal["running", "completed", "incomplete", "failed", "cancelled", "timed_out"]
+Status: TypeAlias = Literal["running", "completed", "incomplete", "failed", "cancelled", "timed_out", "crashed"]
 
 
 def _now() -> datetime:
@@ -25,7 +25,8 @@ class RunMetadata:
     Attributes:
         run_id: its id.
         status: ``completed``: all that is tolerated to be missing, or less, is missing; ``incomplete``: more;
-            ``failed``: an error stopped it; ``cancelled``: somebody did; ``timed_out``: its time was over.
+            ``failed``: an error stopped it; ``cancelled``: somebody did; ``timed_out``: its time was over;
+            ``crashed``: its process was gone before it had ended.
         env_id, env_args, extra_env_kwargs, env_version: its environment; the version is None where that is no package.
         model, base_url: its endpoint; the URL is None where the client has none, the model where an import names none.
         num_examples: how many examples it takes.

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -103,6 +104,14 @@ class TestLock:
             holder.stdin.close()
         where = f"process {holder.pid} on {socket.gethostname()}"
         assert str(caught.value) == f"Run 'r1' is being written by {where}. Wait for it, or stop it."
+
+    def test_who_has_patience_waits_for_its_holder(self, tmp_path):
+        command = [sys.executable, "-c", HOLD, str(tmp_path / "r1")]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+            holder.stdout.readline()
+            threading.Timer(0.2, holder.stdin.close).start()
+            with RunDirectory(tmp_path / "r1", patience_seconds=60):
+                holder.wait(60)
 
     def test_it_is_free_when_its_holder_is_killed(self, tmp_path):
         command = [sys.executable, "-c", HOLD, str(tmp_path / "r1")]

@@ -8,15 +8,17 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from local_services import NIGHTJAR, Services
 
-from nightjar.errors import ServiceError
+from nightjar.errors import ServiceError, WarehouseError
 from nightjar.hosting.deployments import register
 from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+from nightjar.warehouse import Warehouse
 
 SLOW = Faults(latency_ms=100)
 AT_ONCE = 4
@@ -78,6 +80,23 @@ def metadata_of(services: Services, model: str) -> dict[str, Any]:
     return found
 
 
+def published(services: Services, model: str, status: str) -> tuple[int, int, int, float]:
+    """Returns how many rollouts and attempts are published with this status, how many are scored, and their mean."""
+    question = """
+        SELECT (SELECT count(*) FROM rollouts WHERE run_id = runs.run_id),
+            (SELECT count(*) FROM attempts WHERE run_id = runs.run_id), scored, avg_reward
+        FROM runs WHERE model = $model AND status = $status
+    """
+    for _ in range(300):
+        with suppress(WarehouseError):  # nothing is published yet
+            found = Warehouse(services.folder / "outputs/warehouse").query(question, {"model": model, "status": status})
+            if found.rows:
+                [row] = found.rows
+                return row
+        time.sleep(0.1)
+    raise AssertionError((services.folder / "home/up.log").read_text())
+
+
 def test_down_asks_about_runs_and_up_keeps_what_was_set(services: Services) -> None:
     deployment = services.call("GET", "/deployments/name/evaluate/evaluate")
     path = f"/deployments/{deployment['id']}"
@@ -121,6 +140,9 @@ def test_what_is_killed_comes_back_and_nothing_is_paid_twice(services: Services)
         wait_for_answers(server, 20)
         kill(*before.values(), process_of(services, flow_run))
         assert services.wait_for(flow_run, "CRASHED", "COMPLETED") == "CRASHED"
+        rollouts, attempts, scored, mean = published(services, "lost", "crashed")
+        assert 20 - AT_ONCE <= rollouts == scored <= attempts <= server.stats().answered < 200
+        assert (mean, metadata_of(services, "lost")["coverage"]) == (1.0, scored / 200)
         retry = {"state": {"type": "SCHEDULED", "name": "AwaitingRetry"}, "force": True}
         services.call("POST", f"/flow_runs/{flow_run}/set_state", retry)
         wait_for_answers(server, 60)
@@ -128,6 +150,7 @@ def test_what_is_killed_comes_back_and_nothing_is_paid_twice(services: Services)
         assert services.wait_for(flow_run, "COMPLETED", "CRASHED", "FAILED") == "COMPLETED"
         answered = server.stats().answered
     assert metadata_of(services, "lost")["scored"] == 200
+    assert published(services, "lost", "completed") == (200, 200, 200, 1.0)
     assert 200 <= answered <= 200 + AT_ONCE  # what was on its way when the run was killed was answered to nobody
     after = service_pids(services)
     assert set(after) == set(before)
@@ -155,6 +178,7 @@ def test_a_command_that_is_killed_or_cancelled_in_the_ui_ends_there_too(services
             assert services.wait_for(flow_run, "CANCELLED", "CRASHED", "COMPLETED", "FAILED") == wanted
             running.communicate(timeout=60)
             assert running.returncode == (130 if how == "cancelled" else -signal.SIGKILL)
+            assert published(services, how, "cancelled" if how == "cancelled" else "crashed")[1] >= 4
 
 
 @pytest.mark.parametrize("folder", ["flows", "tasks", "blocks"])

@@ -28,6 +28,7 @@ LATE = {
     "nightjar.cli.eval.running": "0.5 s, DuckDB and the engine, for which 'eval run --help' need not wait",
     "nightjar.cli.sql.prompt": "0.2 s, prompt_toolkit, for a terminal alone",
     "nightjar.hosting.deployments": "Prefect, 2.5 s, which are spent while its server starts",
+    "nightjar.hosting.lost_results": "0.2 s, the records of runs, for which 'nightjar down' need not wait",
     "numpy": "0.2 s, for example data sets alone",
     "prefect": "2.5 s, which reads its settings when it is imported",
     "pyarrow": "0.2 s, for data sets and Parquet alone",

@@ -11,7 +11,7 @@ import typer
 
 from nightjar import evaluation
 from nightjar.cli.warehouse import WarehouseOption
-from nightjar.runs import RunDirectory
+from nightjar.runs import RunDirectory, end_crashed
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
 
@@ -22,11 +22,14 @@ def publish(
     """Publish a run directory into the warehouse; publishing twice changes nothing.
 
     Runs are published when they end, so this is for a run that comes from another machine, or is to be in another
-    warehouse. One that was killed is finished and published by --resume.
+    warehouse. One whose process was killed is added up, and published with status crashed; --resume does the rest.
     """
     chosen, directory = Warehouse(resolve_warehouse(warehouse)), RunDirectory(run_dir)
     directory.read_metadata()
-    with directory if os.access(run_dir, os.W_OK) else nullcontext():
+    can_write = os.access(run_dir, os.W_OK)
+    with directory if can_write else nullcontext():
+        if can_write:
+            end_crashed(directory)
         report = evaluation.publish(directory, chosen)
     if report.is_older:
         typer.echo(f"Run {report.run_id} is in {chosen.location} with newer attempts: nothing was changed.")

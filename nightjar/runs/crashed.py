@@ -1,0 +1,57 @@
+"""A run whose process is gone: another adds up what it finished."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+
+from nightjar.runs.directory import RunDirectory
+from nightjar.runs.journal import Journal
+from nightjar.runs.metadata import Status
+from nightjar.runs.summary import summarize_rows
+
+logger = logging.getLogger(__name__)
+
+_STATUS: Status = "crashed"
+
+
+def end_crashed(directory: RunDirectory) -> None:
+    """Puts the results of a run in order, adds them up and says ``crashed``, where the last thing said is ``running``.
+
+    It ended, as far as anybody knows, when a file was written last.
+
+    Args:
+        directory: locked by this process, so that its own is gone.
+
+    Raises:
+        RunDirectoryError: a file is damaged, or cannot be written.
+    """
+    metadata = directory.read_metadata()
+    if metadata.get("status") != "running":
+        return
+    began, ended = _first_and_last_write(directory)
+    journal = Journal(directory, hash_of=str)  # nothing is appended
+    journal.finish()
+    summary = summarize_rows(
+        journal.rows(),
+        rollouts=metadata["rollouts"],
+        rollouts_per_example=metadata["rollouts_per_example"],
+        pass_threshold=metadata["pass_threshold"],
+    )
+    session = {
+        "status": _STATUS,
+        "finished_at": datetime.fromtimestamp(ended, UTC).isoformat(timespec="milliseconds"),
+        "time_ms": (metadata.get("time_ms") or 0) + round(1000 * (ended - began)),
+    }
+    directory.write_metadata(metadata | session | summary.metadata())
+    logger.warning(
+        "The process of run %s was gone before it had ended: %d of %d rollouts are scored, its status is %s",
+        directory.run_id, summary.scored, summary.rollouts, _STATUS,
+    )  # fmt: skip
+
+
+def _first_and_last_write(directory: RunDirectory) -> tuple[float, float]:
+    """Returns when the last session wrote its metadata, and when it wrote anything last, in seconds since 1970."""
+    began = (directory.path / "metadata.json").stat().st_mtime
+    paths = (directory.attempts_path, directory.results_path)
+    return began, max([began, *(path.stat().st_mtime for path in paths if path.exists())])

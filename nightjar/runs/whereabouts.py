@@ -1,0 +1,58 @@
+"""``Whereabouts``: where a run's results are and go, so that they can be published when its process is gone."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from nightjar.errors import RunDirectoryError
+from nightjar.runs.directory import RunDirectory
+
+_FOLDER, _RUN_DIR, _WAREHOUSE = "nightjar/folder", "nightjar/run-dir", "nightjar/warehouse"
+
+
+@dataclass(frozen=True)
+class Whereabouts:
+    """Where a run's results are and go; labels of its flow run say so.
+
+    Attributes:
+        host: the machine.
+        folder: where its process ran.
+        run_dir: the run directory, from there.
+        warehouse: the location of the warehouse, from there; None where it is not to be written down.
+    """
+
+    host: str
+    folder: Path
+    run_dir: str
+    warehouse: str | None
+
+    @classmethod
+    def of(cls, run_dir: Path, warehouse: str | None) -> Self:
+        """Returns those of a run of this process."""
+        return cls(socket.gethostname(), Path.cwd(), str(run_dir), warehouse)
+
+    @classmethod
+    def from_labels(cls, labels: Mapping[str, Any]) -> Self | None:
+        """Returns what labels say; None where they do not: the run was not opened."""
+        if _RUN_DIR not in labels:
+            return None
+        host, _, folder = str(labels[_FOLDER]).partition(":")
+        return cls(host, Path(folder), str(labels[_RUN_DIR]), labels.get(_WAREHOUSE))
+
+    def labels(self) -> dict[str, Any]:
+        """Returns them as labels of a flow run."""
+        where = {_FOLDER: f"{self.host}:{self.folder}", _RUN_DIR: self.run_dir}
+        return where if self.warehouse is None else {**where, _WAREHOUSE: self.warehouse}
+
+    def is_unpublished(self) -> bool:
+        """Says whether there are results on this machine that are in no warehouse yet."""
+        if self.host != socket.gethostname():
+            return False
+        try:
+            return not RunDirectory(self.folder / self.run_dir).read_metadata().get("published_at")
+        except RunDirectoryError:
+            return False
