@@ -51,6 +51,10 @@ COMMANDS = {
     ),
     "eval": (None, "Run evaluations."),
     "eval run": ("nightjar.cli.eval.run:eval_run", "Evaluate a model in an environment."),
+    "eval repair": (
+        "nightjar.cli.eval.repair:eval_repair",
+        "Set the damaged lines of a run aside, so that a resume does again what they held.",
+    ),
     "warehouse": (
         "nightjar.cli.warehouse.info:warehouse",
         "Look after the warehouse: where all runs are that were published. Without a command: what there is.",

@@ -12,10 +12,12 @@ from typing import Any, Self
 
 import orjson
 from filelock import FileLock, Timeout
+from pydantic import BaseModel, ValidationError
 
 from nightjar.errors import RunDirectoryError, RunLockedError
 from nightjar.packages.names import ENVIRONMENTS_DIR, EnvironmentId, listed_name
 from nightjar.runs.jsonl import replace_file
+from nightjar.runs.recorded import RecordedConfig, RecordedMetadata, first_fault
 from nightjar.runs.reserve import Reserve
 from nightjar.secrecy import hide_bytes
 
@@ -106,7 +108,7 @@ class RunDirectory:
         Raises:
             RunDirectoryError: there is none, or it is damaged.
         """
-        return self._read("config.json")
+        return self._read("config.json", RecordedConfig)
 
     def read_metadata(self) -> dict[str, Any]:
         """Returns status and aggregates as of the last replacement.
@@ -114,7 +116,7 @@ class RunDirectory:
         Raises:
             RunDirectoryError: there are none, or they are damaged.
         """
-        return self._read("metadata.json")
+        return self._read("metadata.json", RecordedMetadata)
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Replaces the configuration."""
@@ -180,16 +182,17 @@ class RunDirectory:
         self._reserve.give_back()
         self._lock.release()
 
-    def _read(self, name: str) -> dict[str, Any]:
+    def _read(self, name: str, kind: type[BaseModel]) -> dict[str, Any]:
         path = self.path / name
         try:
-            content = orjson.loads(path.read_bytes())
+            content: dict[str, Any] = orjson.loads(path.read_bytes())
+            kind.model_validate(content)
         except OSError as error:
             raise RunDirectoryError(f"No run in {str(self.path)!r}: cannot read {name}: {error.strerror}") from error
         except orjson.JSONDecodeError as error:
             raise RunDirectoryError(f"{path} is damaged: {error}") from error
-        if not isinstance(content, dict):
-            raise RunDirectoryError(f"{path} is damaged: not a JSON object")
+        except ValidationError as error:
+            raise RunDirectoryError(f"{path} is damaged: {first_fault(error)}") from error
         return content
 
 

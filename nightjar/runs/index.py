@@ -85,6 +85,10 @@ class RolloutIndex:
         self.rewards[slot] = nan if reward is None else reward
         self.advantages[slot] = nan if advantage is None else advantage
 
+    def to_restore(self) -> set[int]:
+        """Returns the slots of the rollouts that are generated and not scored."""
+        return {slot for slot, scored in enumerate(self.is_scored) if self.generated.has(slot) and not scored}
+
     def all_rewards(self) -> Iterator[tuple[Key, float]]:
         """Yields the reward of every rollout that has one."""
         return ((_key(name), self.rewards[slot]) for name, slot in self._slots.items() if not isnan(self.rewards[slot]))

@@ -7,10 +7,10 @@ keeps only places in files in memory, not rollouts.
 from __future__ import annotations
 
 import logging
+import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -20,8 +20,9 @@ from nightjar.rollout.records import Key, RolloutOutput, attempt_row, key_of, re
 from nightjar.rollout.state import State
 from nightjar.runs.columns import StateColumns
 from nightjar.runs.directory import RunDirectory
-from nightjar.runs.index import LARGEST_ROLLOUT_INDEX, RolloutIndex
+from nightjar.runs.index import RolloutIndex
 from nightjar.runs.jsonl import JsonLines, Line, Place, replace_file, scan_lines
+from nightjar.runs.recorded import RecordedAttempt, RecordedResult, check_restorable, checked
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +56,13 @@ class Journal:
         self._index = RolloutIndex()
         self.has_generated = False
         self._unsaved_keys: set[str] = set()
-        self._read(directory)
+        try:
+            self._read(directory)
+        except RunDirectoryError as damage:
+            remedy = f"nightjar eval repair {shlex.quote(str(directory.path))}"
+            raise RunDirectoryError(
+                f"{damage}. To set it aside, and have it done again by a resume: {remedy}"
+            ) from damage
         self._ledger = JsonLines(directory.attempts_path)
         self._results = JsonLines(directory.results_path)
         self.results_path = directory.results_path
@@ -124,9 +131,8 @@ class Journal:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yields the results that count: in order when they were put in order, as they came before that."""
-        path = self.results_path
-        for line in scan_lines(path):
-            if self._is_ordered or self._index.recorded[self._index.slot(_key_in(line, path, ()))] == line.place:
+        for line in scan_lines(self.results_path):
+            if self._is_ordered or self._index.recorded[self._index.slot(_key_of(line))] == line.place:
                 yield line.row
 
     def close(self) -> None:
@@ -140,11 +146,16 @@ class Journal:
 
     def _read(self, directory: RunDirectory) -> None:
         for line in scan_lines(directory.attempts_path):
-            key = _key_in(line, directory.attempts_path, ("error",))
+            key = checked(line, directory.attempts_path, RecordedAttempt)
             self._note_attempt(self._index.slot(key), line.place, line.row["error"])
         for line in scan_lines(directory.results_path):
-            key = _key_in(line, directory.results_path, ("error", "reward", "advantage"))
+            key = checked(line, directory.results_path, RecordedResult)
             self._note_result(self._index.slot(key), line.place, line.row)
+        to_restore = self._index.to_restore()
+        for line in scan_lines(directory.attempts_path) if to_restore else ():
+            slot = self._index.slot(_key_of(line))
+            if slot in to_restore and self._index.generated[slot] == line.place:
+                check_restorable(line, directory.attempts_path)
 
     def _note_attempt(self, slot: int, place: Place, error: Any) -> None:
         self._index.attempts[slot] += 1
@@ -186,14 +197,5 @@ class Journal:
         return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def _key_in(line: Line, path: Path, fields: Sequence[str]) -> Key:
-    row = line.row
-    example_id, rollout_index = row.get("example_id"), row.get("rollout_index")
-    if not (
-        isinstance(example_id, int) and isinstance(rollout_index, int) and 0 <= rollout_index <= LARGEST_ROLLOUT_INDEX
-    ):
-        raise RunDirectoryError(f"{path}, line {line.number} is damaged: it names no rollout")
-    for field in fields:
-        if field not in row:
-            raise RunDirectoryError(f"{path}, line {line.number} is damaged: it has no {field!r}")
-    return Key(example_id, rollout_index)
+def _key_of(line: Line) -> Key:
+    return Key(line.row["example_id"], line.row["rollout_index"])

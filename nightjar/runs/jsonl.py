@@ -6,6 +6,8 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +18,7 @@ from nightjar.secrecy import hide_bytes
 
 logger = logging.getLogger(__name__)
 
+DIGEST_BYTES = 8
 _TAIL_BYTES = 1 << 16
 _LARGEST_INTEGER = 1 << 63
 _DEEPEST = 100
@@ -166,13 +169,23 @@ def scan_lines(path: Path) -> Iterator[Line]:
     Raises:
         RunDirectoryError: the file cannot be read, or a line is damaged; file and line are named.
     """
+    for number, place, line in whole_lines(path):
+        yield Line(number, place, parse_line(line, path, number))
+
+
+def whole_lines(path: Path) -> Iterator[tuple[int, Place, bytes]]:
+    """Yields the same as they are: their numbers, their places and their bytes.
+
+    Raises:
+        RunDirectoryError: the file cannot be read.
+    """
     offset = 0
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 if not line.endswith(b"\n"):
                     return
-                yield Line(number, Place(offset, len(line)), _parse(line, path, number))
+                yield number, Place(offset, len(line)), line
                 offset += len(line)
     except FileNotFoundError:
         return
@@ -180,7 +193,12 @@ def scan_lines(path: Path) -> Iterator[Line]:
         raise RunDirectoryError(f"Cannot read {str(path)!r}: {error.strerror}") from error
 
 
-def _parse(line: bytes, path: Path, number: int) -> dict[str, Any]:
+def parse_line(line: bytes, path: Path, number: int) -> dict[str, Any]:
+    """Returns the content of a line.
+
+    Raises:
+        RunDirectoryError: it is damaged; file and line are named.
+    """
     try:
         row = orjson.loads(line.rstrip(b"\n"))
     except orjson.JSONDecodeError as error:
@@ -188,6 +206,19 @@ def _parse(line: bytes, path: Path, number: int) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise RunDirectoryError(f"{path}, line {number} is damaged: not a JSON object")
     return row
+
+
+def digest_of(path: Path) -> str:
+    """Returns the digest of a file's content, BLAKE2b of 64 bits in hexadecimal digits: whether it was changed.
+
+    Raises:
+        RunDirectoryError: the file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return file_digest(file, partial(blake2b, digest_size=DIGEST_BYTES)).hexdigest()
+    except OSError as error:
+        raise RunDirectoryError(f"Cannot read {str(path)!r}: {error.strerror}") from error
 
 
 def replace_file(path: Path, content: Iterable[bytes]) -> None:

@@ -15,6 +15,7 @@ from nightjar.runs.columns import StateColumns
 from nightjar.runs.directory import RunDirectory
 from nightjar.runs.identity import check_same
 from nightjar.runs.journal import Journal
+from nightjar.runs.jsonl import digest_of
 from nightjar.runs.memory_journal import MemoryJournal
 from nightjar.runs.metadata import RunMetadata
 from nightjar.runs.summary import summarize_rows
@@ -101,7 +102,8 @@ class OpenRun:
             pass_threshold=self.metadata.pass_threshold,
         )
         ran_ms = round((time.monotonic() - self._opened_at) * 1000)
-        self.metadata = self.metadata.ended(summary, self.error, self._tolerated_failures, ran_ms)
+        digest = digest_of(self.directory.results_path) if self.directory else None
+        self.metadata = self.metadata.ended(summary, self.error, self._tolerated_failures, ran_ms, digest)
         self._write_metadata()
         _warn_of_unknown(self.journal.columns)
         logger.info(
@@ -125,6 +127,7 @@ class OpenRun:
             self.metadata = self.metadata.continued(self.before) if self.before else self.metadata
         journal = Journal(directory, self._hashes.__getitem__, self.metadata.state_columns)
         opening.callback(journal.close)
+        _warn_of_other_results(self.before, directory)
         directory.write_config(
             {
                 **self._config,
@@ -153,6 +156,13 @@ def _warn_of_other_code(before: Mapping[str, Any], now: RunMetadata) -> None:
             "The files of environment %r have changed since run %s began: what is done already is of the former ones",
             now.env_id, now.run_id,
         )  # fmt: skip
+
+
+def _warn_of_other_results(before: Mapping[str, Any], directory: RunDirectory) -> None:
+    if before.get("results_digest") not in {None, digest_of(directory.results_path)}:
+        logger.warning(
+            "%s was changed after the run had ended: it is added up again as it is now", directory.results_path
+        )
 
 
 def _warn_of_unknown(columns: StateColumns) -> None:

@@ -1,6 +1,7 @@
 """Journal: what is finished is kept, found again, and put in order in the end."""
 
 import json
+import re
 
 import pytest
 
@@ -192,28 +193,93 @@ class TestAdvantage:
         assert self.advantages(directory) == [0.0, None]
 
 
+def without(row, *path):
+    """Returns a row that lacks what is at a path."""
+    inner = json.loads(json.dumps(row))
+    last = inner
+    for name in path[:-1]:
+        last = last[name]
+    del last[path[-1]]
+    return inner
+
+
+def with_(row, value, *path):
+    """Returns a row with another value at a path."""
+    inner = json.loads(json.dumps(row))
+    last = inner
+    for name in path[:-1]:
+        last = last[name]
+    last[path[-1]] = value
+    return inner
+
+
 class TestDamage:
+    """Each line is compared with what Nightjar reads of it before anything is asked of a model."""
+
+    @pytest.fixture
+    def written(self, journal_of, rollout, directory):
+        """The lines of an attempt and of its result."""
+        journal = journal_of()
+        state = rollout(0, reward=1.0)
+        journal.attempted(state)
+        journal.scored([state])
+        journal_of()
+        return lines(directory.attempts_path)[0], lines(directory.results_path)[0]
+
     @pytest.mark.parametrize(
-        "line", ["{}", '{"example_id": 0}', '{"example_id": 0, "rollout_index": "1", "error": null}']
+        ("damage", "what"),
+        [
+            (lambda row: {}, "example_id: field required"),
+            (lambda row: without(row, "rollout_index"), "rollout_index: field required"),
+            (lambda row: with_(row, "1", "rollout_index"), "rollout_index: input should be a valid integer"),
+            (lambda row: with_(row, -1, "rollout_index"), "rollout_index: input should be greater than or equal to 0"),
+            (lambda row: with_(row, 2**40, "rollout_index"), "rollout_index: input should be less than or equal to"),
+            (lambda row: without(row, "error"), "error: field required"),
+            (lambda row: with_(row, "down", "error"), "error: input should be a valid dictionary"),
+            (lambda row: with_(row, {"error": "X", "message": "m"}, "error"), "error.error_chain_repr: field required"),
+            (lambda row: with_(row, [], "token_usage"), "token_usage: input should be a valid dictionary"),
+        ],
     )
     @pytest.mark.parametrize("name", ["attempts.jsonl", "results.jsonl"])
-    def test_a_line_that_names_no_rollout(self, directory, name, line):
-        (directory.path / name).write_text(line + "\n")
-        with pytest.raises(RunDirectoryError, match=rf"{name}, line 1 is damaged: it names no rollout"):
+    def test_of_a_line(self, directory, written, name, damage, what):
+        self.refuses(directory, name, damage(written[name == "results.jsonl"]), what)
+
+    @pytest.mark.parametrize(
+        ("damage", "what"),
+        [
+            (lambda row: with_(row, None, "state"), "it has neither an error nor a state"),
+            (lambda row: with_(row, None, "generation_ms"), "generation_ms: input should be a valid number"),
+            (lambda row: without(row, "state", "trajectory"), "state.trajectory: field required"),
+            (lambda row: with_(row, {}, "state", "trajectory"), "state.trajectory: input should be a valid list"),
+            (lambda row: with_(row, 7, "state", "completion"), "state.completion"),
+            (lambda row: with_(row, [{"content": "4"}], "state", "completion"), "state cannot be restored: "),
+        ],
+    )
+    def test_of_an_attempt(self, directory, written, damage, what):
+        directory.results_path.unlink()
+        self.refuses(directory, "attempts.jsonl", damage(written[0]), what)
+
+    @pytest.mark.parametrize(
+        ("damage", "what"),
+        [
+            (lambda row: without(row, "reward"), "reward: field required"),
+            (lambda row: with_(row, "", "reward"), "reward: input should be a valid number"),
+            (lambda row: with_(row, [1.0], "metrics", "correct"), "metrics.correct: input should be a valid number"),
+            (lambda row: with_(row, None, "metrics"), "metrics: input should be a valid dictionary"),
+            (lambda row: with_(row, 3, "stop_condition"), "stop_condition: input should be a valid string"),
+        ],
+    )
+    def test_of_a_result(self, directory, written, damage, what):
+        self.refuses(directory, "results.jsonl", damage(written[1]), what)
+
+    def refuses(self, directory, name, row, what):
+        path = directory.path / name
+        path.write_text(f"{json.dumps(row)}\n")
+        with pytest.raises(RunDirectoryError, match=rf"{re.escape(name)}, line 1 is damaged: {re.escape(what)}"):
             Journal(directory, str)
 
-    def test_a_line_without_an_error_field(self, directory):
-        directory.results_path.write_text('{"example_id": 0, "rollout_index": 0}\n')
-        with pytest.raises(RunDirectoryError, match=r"results\.jsonl, line 1 is damaged: it has no 'error'"):
-            Journal(directory, str)
-
-    def test_a_result_without_a_reward_field(self, directory):
-        directory.results_path.write_text('{"example_id": 0, "rollout_index": 0, "error": null}\n')
-        with pytest.raises(RunDirectoryError, match=r"results\.jsonl, line 1 is damaged: it has no 'reward'"):
-            Journal(directory, str)
-
-    def test_changes_nothing(self, directory, rollout):
-        content = b'{"example_id": 0, "rollout_index": 0, "error": null}\nxxx\n{"torn'
+    def test_changes_nothing(self, directory, written):
+        content = f'{json.dumps(written[0])}\nxxx\n{{"torn'.encode()
         directory.attempts_path.write_bytes(content)
         with pytest.raises(RunDirectoryError, match=r"attempts\.jsonl, line 2"):
             Journal(directory, str)

@@ -149,17 +149,35 @@ class TestContent:
         assert directory.exists()
 
     def test_what_is_written_is_read_back(self, directory):
-        directory.write_config({"env_id": "gsm8k", "n": 1})
+        config = {"env_id": "gsm8k", "n": 1, "selected_examples": 1, "dataset_fingerprint": None}
+        directory.write_config(config)
         directory.write_metadata({"status": "running", "pass_at_k": {1: 0.5}})
-        assert directory.read_config() == {"env_id": "gsm8k", "n": 1}
+        assert directory.read_config() == config
         assert directory.read_metadata() == {"status": "running", "pass_at_k": {"1": 0.5}}
 
     def test_a_missing_file_is_named(self, directory):
         with pytest.raises(RunDirectoryError, match=r"No run in .*r1': cannot read config\.json: No such file"):
             directory.read_config()
 
-    @pytest.mark.parametrize("content", ["{", "[1]", ""])
-    def test_damage_is_named(self, directory, content):
+    @pytest.mark.parametrize(
+        ("content", "what"),
+        [
+            ("{", ""),
+            ("", ""),
+            ("[1]", "input should be a valid dictionary"),
+            ('{"time_ms": "1"}', "time_ms: input should be a valid number"),
+            ('{"started_at": "yesterday"}', "started_at: input should be a valid datetime"),
+            ('{"errors": []}', "errors: input should be a valid dictionary"),
+        ],
+    )
+    def test_damaged_metadata_is_named(self, directory, content, what):
         (directory.path / "metadata.json").write_text(content)
-        with pytest.raises(RunDirectoryError, match=r"metadata\.json is damaged: "):
+        with pytest.raises(RunDirectoryError, match=rf"metadata\.json is damaged: {what}"):
             directory.read_metadata()
+
+    @pytest.mark.parametrize("count", ['"5"', "-1", "null"])
+    def test_a_damaged_configuration_is_named(self, directory, count):
+        text = f'{{"selected_examples": {count}, "dataset_fingerprint": null}}'
+        (directory.path / "config.json").write_text(text)
+        with pytest.raises(RunDirectoryError, match=r"config\.json is damaged: selected_examples: input should be "):
+            directory.read_config()

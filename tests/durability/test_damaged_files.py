@@ -35,7 +35,7 @@ def run(nightjar, server, complete):
     ("name", "damage", "what"),
     [
         ("attempts.jsonl", lambda line: line[: len(line) // 2] + b"\n", "unexpected end of data at column "),
-        ("attempts.jsonl", lambda line: b'{"reward": 1.0}\n', "it names no rollout"),
+        ("attempts.jsonl", lambda line: b'{"reward": 1.0}\n', "example_id: field required"),
         (
             "results.jsonl",
             lambda line: b"\0" * (len(line) - 1) + b"\n",
@@ -59,6 +59,40 @@ def test_a_damaged_line_is_named_and_nothing_is_changed(nightjar, server, run, n
     assert what in line
     assert run.content == before
     assert server.stats().received == 0
+
+
+def test_damaged_lines_are_set_aside_and_done_again(nightjar, server, run):
+    for name, damage in (("attempts.jsonl", b"{}\n"), ("results.jsonl", b'{"reward": ""}\n')):
+        lines = run.content[name].splitlines(keepends=True)
+        lines[3] = damage
+        (run.path / name).write_bytes(b"".join(lines))
+
+    refused = nightjar.eval("arithmetic", *SETTINGS, "--resume", run, server=server)
+    assert refused.code == 1
+    assert refused.stderr.endswith(f"nightjar eval repair {run.path}\n")
+    repaired = nightjar.start("eval", "repair", run.path).wait()
+    assert repaired.code == 0
+    assert [line.partition(" is damaged: ")[0] for line in repaired.stdout.splitlines()[:2]] == [
+        f"Set aside: {run.path / name}, line 4" for name in ("attempts.jsonl", "results.jsonl")
+    ]
+    assert nightjar.start("eval", "repair", run.path).wait().stdout == "Nothing is damaged.\n"
+    assert nightjar.eval("arithmetic", *SETTINGS, "--resume", run, server=server).code == 0
+    assert len(run.results_that_count) == 10
+    assert server.stats().received == 1, "what a line of the ledger held was asked for again"
+    assert (run.path / "results.damaged").read_bytes() == b'{"reward": ""}\n'
+
+
+def test_a_reward_that_somebody_changed_is_not_published_unseen(nightjar, server, run):
+    path = run.path / "results.jsonl"
+    path.write_bytes(run.content[path.name].replace(b'"reward":1.0', b'"reward":0.5', 1))
+
+    refused = nightjar.start("publish", run.path).wait()
+    assert refused.code == 1
+    assert f"{path} was changed after the run had ended" in refused.stderr
+    resumed = nightjar.eval("arithmetic", *SETTINGS, "--resume", run, server=server)
+    assert f"WARNING {path} was changed after the run had ended: it is added up again as it is now" in resumed.stderr
+    assert run.metadata["avg_reward"] == 0.95
+    assert nightjar.start("publish", run.path).wait().code == 0
 
 
 @pytest.mark.parametrize("name", ["config.json", "metadata.json"])

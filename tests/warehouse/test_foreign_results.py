@@ -179,6 +179,7 @@ def test_the_metadata_of_verifiers_with_aggregates_of_nightjar(imported, verifie
         "error_examples": {"ModelError -> RateLimitError": "overloaded"},
         "stop_conditions": {"max_turns_reached": 3},
         "truncated": 0,
+        "results_digest": None,
         "served_models": [],
         "version_info": {"vf_version": "0.1.14", "vf_commit": None, "env_version": "1.2.0", "env_commit": None},
         "state_columns": [],

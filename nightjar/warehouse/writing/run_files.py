@@ -17,12 +17,11 @@ import orjson
 
 from nightjar.errors import RunDirectoryError, WarehouseError
 from nightjar.runs import summarize_rows
-from nightjar.runs.jsonl import scan_lines
+from nightjar.runs.jsonl import DIGEST_BYTES, scan_lines
 from nightjar.warehouse.storage.segments import make_version
 
 _log = logging.getLogger(__name__)
 
-_DIGEST_BYTES = 8
 _DEFAULT_THRESHOLD = 0.5
 
 
@@ -99,6 +98,11 @@ def read_run(run_dir: Path, scratch: Path) -> RunFiles:
     is_growing = metadata.get("status") == "running"
     results = _whole(run_dir / "results.jsonl", scratch, is_required=has_results, is_growing=is_growing)
     attempts = _whole(run_dir / "attempts.jsonl", scratch, is_required=False, is_growing=is_growing)
+    if metadata.get("results_digest") not in {None, results.digest.hex()} and not is_growing:
+        raise WarehouseError(
+            f"{results.path} was changed after the run had ended: metadata.json adds up something else. To add it up "
+            f"as it is now: the command of the run with --resume {run_dir}"
+        )
     config = _read_config(run_dir / "config.json")
     version = _version(metadata, config, results, attempts)
     if "scored" not in metadata:
@@ -173,7 +177,7 @@ def _whole(path: Path, scratch: Path, *, is_required: bool, is_growing: bool) ->
 def _measured(path: Path) -> tuple[JsonFile, int, int]:
     """Returns what is whole of a file, and the lengths of that and of a torn last line, 0 when it is whole."""
     longest, lines, size, before, last = 0, 0, 0, b"", b""
-    content = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    content = hashlib.blake2b(digest_size=DIGEST_BYTES)
     with path.open("rb") as file:
         for line in file:
             content.update(last)
@@ -204,7 +208,7 @@ def _beginning(path: Path, length: int, scratch: Path) -> Path:
 
 def _version(metadata: dict[str, Any], config: str | None, results: JsonFile, attempts: JsonFile) -> str:
     described = {name: value for name, value in metadata.items() if name != "published_at"}
-    content = hashlib.blake2b(orjson.dumps(described, option=orjson.OPT_SORT_KEYS), digest_size=_DIGEST_BYTES)
+    content = hashlib.blake2b(orjson.dumps(described, option=orjson.OPT_SORT_KEYS), digest_size=DIGEST_BYTES)
     for part in ((config or "").encode(), results.digest, attempts.digest):
         content.update(part)
     return make_version(

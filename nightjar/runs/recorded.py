@@ -1,0 +1,143 @@
+"""What the files of a run directory hold, as they are read back: a damaged line is found before anything is paid.
+
+Only what Nightjar itself reads again is checked; docs/run-directory.md describes all of it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
+
+from nightjar.errors import RunDirectoryError
+from nightjar.messages import UserMessage
+from nightjar.rollout.records import Key, restore_state
+from nightjar.rollout.state import new_state
+from nightjar.runs.index import LARGEST_ROLLOUT_INDEX
+from nightjar.runs.jsonl import Line
+
+_LARGEST_EXAMPLE_ID = (1 << 63) - 1
+_Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class _Recorded(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+
+class _Error(_Recorded):
+    error: str
+    message: str
+    error_chain_repr: str
+
+
+class _Rollout(_Recorded):
+    example_id: int = Field(ge=0, le=_LARGEST_EXAMPLE_ID)
+    rollout_index: int = Field(ge=0, le=LARGEST_ROLLOUT_INDEX)
+    error: _Error | None
+    token_usage: dict[str, _Number | None] | None = None
+
+    @property
+    def key(self) -> Key:
+        """Which rollout it is."""
+        return Key(self.example_id, self.rollout_index)
+
+
+class _Step(_Recorded):
+    prompt: int | list[dict[str, Any]]
+    completion: int | list[dict[str, Any]]
+    response: dict[str, Any] | None
+    is_truncated: bool
+    reward: _Number | None
+    extras: dict[str, Any]
+
+
+class _State(_Recorded):
+    extras: dict[str, Any]
+    completion: str | list[dict[str, Any]] | None
+    trajectory: list[_Step]
+    stop_condition: str | None
+    is_completed: bool
+    is_truncated: bool
+
+
+class RecordedAttempt(_Rollout):
+    """A line of ``attempts.jsonl``."""
+
+    generation_ms: _Number
+    state: _State | None
+
+    @model_validator(mode="after")
+    def _check_state(self) -> Self:
+        if self.error is None and self.state is None:
+            raise ValueError("it has neither an error nor a state")
+        return self
+
+
+class RecordedResult(_Rollout):
+    """A line of ``results.jsonl``."""
+
+    reward: _Number | None
+    advantage: _Number | None
+    metrics: dict[str, _Number | None]
+    is_truncated: bool
+    stop_condition: str | None
+    model: str | None
+
+
+class RecordedConfig(_Recorded):
+    """What is read of ``config.json``."""
+
+    selected_examples: int = Field(ge=0)
+    dataset_fingerprint: str | None
+
+
+class RecordedMetadata(_Recorded):
+    """What is read of ``metadata.json``."""
+
+    status: str | None = None
+    env_id: str | None = None
+    started_at: Annotated[AwareDatetime | None, Strict(False)] = None
+    time_ms: _Number | None = None
+    errors: dict[str, Any] | None = None
+    version_info: dict[str, Any] | None = None
+    results_digest: str | None = None
+    published_at: str | None = None
+
+
+def checked(line: Line, path: Path, kind: type[_Rollout]) -> Key:
+    """Returns which rollout a line is of.
+
+    Args:
+        line: what was read.
+        path: of its file, for the message.
+        kind: what it is to be.
+
+    Raises:
+        RunDirectoryError: it is damaged; file and line are named.
+    """
+    try:
+        return kind.model_validate(line.row).key
+    except ValidationError as error:
+        raise RunDirectoryError(f"{path}, line {line.number} is damaged: {first_fault(error)}") from error
+
+
+def check_restorable(line: Line, path: Path) -> None:
+    """Makes sure that a rollout can be scored from the line of its attempt; arguments and errors as for ``checked``."""
+    steps = line.row["state"]["trajectory"]
+    length = steps[0]["prompt"] if steps and isinstance(steps[0]["prompt"], int) else 0
+    nothing_yet = new_state({"prompt": [UserMessage(content="")] * length, "example_id": line.row["example_id"]})
+    try:
+        restore_state(nothing_yet, line.row)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        raise RunDirectoryError(f"{path}, line {line.number} is damaged: state cannot be restored: {reason}") from error
+
+
+def first_fault(error: ValidationError) -> str:
+    """Returns what is wrong in the first place of a record, and where."""
+    found = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in found["loc"])
+    message = found["msg"].removeprefix("Value error, ").partition(" or instance of ")[0]
+    message = f"{message[:1].lower()}{message[1:]}"
+    return f"{place}: {message}" if place else message
