@@ -27,6 +27,7 @@ from nightjar.secrecy import DISTINCTIVE_LENGTH, hide_bytes
 _RAW_RESPONSE_HEADER = "X-Stainless-Raw-Response"  # the SDKs' way to ask for a response that is not parsed
 _OPTIONS = frozenset({"headers", "extra_json", "timeout", "security"})
 _OPTIONS_OF_TRACING = "span_"
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _OF_THE_WIRE = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 _LEFT_OUT = frozenset({"Omit", "NotGiven"})  # the SDKs' names for "not given"; each has its own classes
 
@@ -76,7 +77,7 @@ class SendsByAiohttp:
         payload = _encoded({**_without_omitted(body), **(options.get("extra_json") or {})})
         headers = _without_omitted(options.get("headers"))
         status, received, content = await self._exchange(url, payload, headers, options.get("timeout"))
-        if status >= 400:  # noqa: PLR2004 - HTTP's own border
+        if status >= 400 or status in _REDIRECTS:  # noqa: PLR2004 - HTTP's own border
             response = _response(url, status, received, self._without_key(content))
             raise self._make_status_error_from_response(response)  # type: ignore[attr-defined]  # as the SDK does
         return self._parsed(url, cast_to, status, received, content)
@@ -99,14 +100,30 @@ class SendsByAiohttp:
     ) -> tuple[int, Mapping[str, str], bytes]:
         session = await self._sessions.get()
         limit = aiohttp.ClientTimeout(total=seconds) if isinstance(seconds, int | float) else session.timeout
+        options: Any = {"proxy": self._proxy, "timeout": limit, "allow_redirects": False}
         try:
-            async with session.post(url, data=payload, headers=headers, proxy=self._proxy, timeout=limit) as response:
-                return response.status, response.headers, await response.read()
+            async with session.post(url, data=payload, headers=headers, **options) as response:
+                if response.status in _REDIRECTS:
+                    return response.status, response.headers, _no_redirect(response.headers)
+                return response.status, response.headers, await self._content(url, response)
         except TimeoutError as error:
             raise self._sdk.APITimeoutError(request=httpx2.Request("POST", url)) from error
         except (aiohttp.ClientError, OSError) as error:
             message = f"Cannot reach {url}: {error or type(error).__name__}"
             raise self._sdk.APIConnectionError(message=message, request=httpx2.Request("POST", url)) from error
+
+    async def _content(self, url: str, response: aiohttp.ClientResponse) -> bytes:
+        """Returns the body, unpacked; one that is too long is given up as soon as it is."""
+        most, parts, size = self._endpoint.max_response_bytes, [], 0
+        async for part in response.content.iter_any():
+            parts.append(part)
+            size += len(part)
+            if size > most:
+                response.close()
+                said = f"the answer has more than {most:,} bytes (max_response_bytes)"
+                shown = _response(url, response.status, response.headers, b"")
+                raise self._sdk.APIResponseValidationError(response=shown, body=None, message=said)
+        return b"".join(parts)
 
     def _parsed(self, url: str, cast_to: Any, status: int, received: Mapping[str, str], content: bytes) -> Any:
         if len(self._secret) >= DISTINCTIVE_LENGTH:
@@ -145,6 +162,12 @@ def _response(url: str, status: int, received: Mapping[str, str], content: bytes
     """Returns a response as the SDK's errors carry it."""
     kept = {name: value for name, value in received.items() if name.lower() not in _OF_THE_WIRE}
     return httpx2.Response(status, headers=kept, content=content, request=httpx2.Request("POST", url))
+
+
+def _no_redirect(received: Mapping[str, str]) -> bytes:
+    """Returns what is said of an answer that sends elsewhere, where prompts, headers and keys are not to go."""
+    elsewhere = received.get("Location", "somewhere else")
+    return orjson.dumps({"error": {"message": f"The endpoint redirects to {elsewhere}. Name that as the base URL"}})
 
 
 def _can_send(cast_to: Any, arguments: Mapping[str, Any]) -> bool:

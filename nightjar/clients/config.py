@@ -60,6 +60,8 @@ class EndpointClientConfig(BaseModel):
     """Connections open at once."""
     max_keepalive_connections: int = Field(default=28000, gt=0)
     """Idle connections that are kept; accepted for compatibility, the pool keeps what was open."""
+    max_response_bytes: int = Field(default=64_000_000, gt=0)
+    """Bytes that an answer may have, unpacked; a longer one is not read to its end, and an error."""
     max_retries: int = Field(default=10, ge=0)
     """Accepted for compatibility: Nightjar retries whole attempts (``--max-retries``), not requests."""
     extra_headers: dict[str, str] = Field(default_factory=dict)

@@ -102,7 +102,7 @@ def _classify(error: BaseException) -> Failure:
 
 
 def _of_status(status: int, message: str, cause: BaseException) -> Failure:
-    if isinstance(cause, InvalidModelResponseError) or status < 400:  # noqa: PLR2004
+    if isinstance(cause, InvalidModelResponseError) or status < 300:  # noqa: PLR2004
         return Failure(message, is_retryable=True)
     heals = status in _HEALING_STATUSES or status >= 500  # noqa: PLR2004 - HTTP's own borders
     headers = getattr(getattr(cause, "response", None), "headers", {})

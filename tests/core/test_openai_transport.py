@@ -1,11 +1,16 @@
 """The fast transport behaves as the SDK's own client does, on the same server."""
 
 import asyncio
+import contextlib
+import gzip
+import json
+import tracemalloc
 
 import openai
 import pytest
 
 from nightjar.clients import ClientConfig
+from nightjar.clients.failures import classify
 from nightjar.clients.openai_client import AiohttpOpenAI
 from nightjar.testing import Faults, FixedAnswer, ModelServer
 
@@ -173,12 +178,45 @@ class TestSecrets:
         canned.reply({}, 400)
         assert "authorization" not in (await error_of(fast(canned.url))).request.headers
 
-    async def test_another_host_does_not_get_the_key_by_a_redirect(self, canned, fast):
+    @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+    async def test_another_host_gets_nothing_by_a_redirect(self, canned, fast, status):
         seen = canned.url.replace("127.0.0.1", "localhost")
-        canned.reply(b"", 307, Location=f"{seen}/elsewhere")
-        await error_of(fast(canned.url))
-        assert canned.requests[-1][0] == "/v1/elsewhere"
-        assert [KEY in headers.get("Authorization", "") for _, headers, _ in canned.requests[:2]] == [True, False]
+        canned.reply(b"", status, Location=f"{seen}/elsewhere")
+        error = await error_of(fast(canned.url))
+        assert f"The endpoint redirects to {seen}/elsewhere. Name that as the base URL" in str(error)
+        assert classify(error).is_permanent
+        assert [path for path, _, _ in canned.requests] == ["/v1/chat/completions"]
+
+
+class TestLongAnswers:
+    async def test_an_endless_one_is_given_up(self, fast):
+        sent = 0
+
+        async def endless(reader, writer):
+            nonlocal sent
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
+            with contextlib.suppress(ConnectionError):
+                while sent < 100_000_000:
+                    writer.write(b"2710\r\n" + b" " * 10_000 + b"\r\n")
+                    sent += 10_000
+                    await writer.drain()
+
+        async with await asyncio.start_server(endless, "127.0.0.1", 0) as server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+            error = await error_of(fast(url, max_response_bytes=1_000_000))
+        assert "the answer has more than 1,000,000 bytes (max_response_bytes)" in str(error)
+        assert sent < 20_000_000
+
+    async def test_a_small_one_that_unpacks_to_a_huge_one_is_given_up(self, canned, fast):
+        packed = gzip.compress(json.dumps({**ANSWER, "padding": " " * 50_000_000}).encode())
+        canned.reply(packed, Content_Encoding="gzip")
+        tracemalloc.start()
+        error = await error_of(fast(canned.url, max_response_bytes=1_000_000))
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert "the answer has more than 1,000,000 bytes" in str(error)
+        assert (len(packed) < 100_000, peak < 20_000_000) == (True, True)
 
 
 def test_a_client_serves_one_event_loop_after_another():
