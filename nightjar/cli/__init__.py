@@ -6,6 +6,7 @@ usage error exit code 2.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import threading
@@ -29,6 +30,10 @@ def main() -> NoReturn:
         _fail(str(error), 1)
     except TyperException as error:
         _fail(error.format_message(), error.exit_code)
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename is not None:
+            raise
+        _fail(f"Cannot write what there is to say: {error.strerror}", 1)
     _leave(code if isinstance(code, int) else 0)
 
 

@@ -72,6 +72,18 @@ def explained(what: str) -> Iterator[None]:
         raise
 
 
+def statements_in(connection: duckdb.DuckDBPyConnection, text: str) -> list[duckdb.Statement]:
+    """Returns the statements of a text.
+
+    Raises:
+        WarehouseError: it is no text that can be written in UTF-8: it was read from bytes that are none.
+    """
+    try:
+        return connection.extract_statements(text)
+    except TypeError as error:
+        raise WarehouseError("The query failed: it is no text that can be written in UTF-8.") from error
+
+
 @contextmanager
 def database_name(path: Path) -> Iterator[Path]:
     """Gives a name under which DuckDB can write the new database file of a path, and puts it in its place afterwards.

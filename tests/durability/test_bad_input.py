@@ -4,6 +4,9 @@ An expected error ends with exit code 1, wrong usage with exit code 2.
 """
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +42,7 @@ def server():
                 "'openai_chat_completions_token', 'openai_responses' or 'anthropic_messages' (found 'openai')"
             ),
         ),
+        (["-S", '{"a":' * 2000 + "1" + "}" * 2000], "'--sampling-args' / '-S': brackets are nested too deeply"),
         (["-b", "localhost:8000"], "'--api-base-url' / '-b': must start with http:// or https:// and name a host"),
         (["-m", ""], "'--model' / '-m': String should have at least 1 character (found '')"),
         (["-c", "0"], "'--max-concurrent' / '-c': Input should be greater than or equal to 1 (found 0)"),
@@ -122,6 +126,36 @@ def test_an_output_folder_that_is_read_only(nightjar, server, mount):
     [line] = ended.stderr.splitlines()
     assert line.startswith(f"Error: Cannot write '{folder}/evals/")
     assert line.endswith("Read-only file system")
+
+
+def test_a_name_that_looks_like_markup(nightjar, server):
+    with ModelServer(ArithmeticSolver()) as anything:
+        ended = nightjar.eval("arithmetic", "-n", 1, "-m", "[/x]", "-b", anything.url)
+    assert (ended.code, "arithmetic | [/x]" in ended.stdout) == (0, True), ended.stderr
+
+
+@pytest.mark.parametrize("command", ["eval run arithmetic -n 1 --direct -m local -b {url}", "warehouse --help"])
+def test_an_output_that_is_full(nightjar, server, command):
+    words = command.format(url=server.url).split()
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "nightjar", *words],
+            cwd=nightjar.folder, env=nightjar.env, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
+        )  # fmt: skip
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1] == "Error: Cannot write what there is to say: No space left on device"
+    assert "Traceback" not in ended.stderr
+
+
+def test_sql_that_is_no_text(nightjar):
+    ended = subprocess.run(
+        [sys.executable, "-m", "nightjar", "sql"],
+        cwd=nightjar.folder, env=nightjar.env, input=b"SELECT \xff", capture_output=True, timeout=60,
+    )  # fmt: skip
+    assert ended.returncode == 1
+    assert ended.stderr.decode().splitlines() == [
+        "Error: The query failed: it is no text that can be written in UTF-8."
+    ]
 
 
 def test_an_endpoint_that_does_not_answer(nightjar):

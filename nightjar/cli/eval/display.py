@@ -131,7 +131,7 @@ def show_outcome(outcome: Outcome) -> None:
     metadata = outcome.metadata
     panel = Panel(
         _summary_table(outcome.summary, metadata.time_ms or 0),
-        title=f"{metadata.env_id} | {metadata.model}",
+        title=Text(f"{metadata.env_id} | {metadata.model}"),
         subtitle=f"run {outcome.run_id}: {outcome.status}",
         expand=False,
         padding=(1, 2),

@@ -45,6 +45,8 @@ def json_object(text: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         place = f"at character {error.pos + 1} of {text!r}"
         raise typer.BadParameter(f"not valid JSON: {error.msg} {place}") from None
+    except RecursionError:
+        raise typer.BadParameter("brackets are nested too deeply") from None
     if not isinstance(value, dict):
         raise typer.BadParameter(f"expected a JSON object such as '{{\"key\": 1}}', found {text!r}")
     return value

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import resource
+from math import nan
 from pathlib import Path
 
 from nightjar.errors import ConfigError
@@ -19,6 +20,7 @@ VARIABLE = "NIGHTJAR_MEMORY_LIMIT"
 _FREE_SHARE = 0.9
 _CGROUP = Path("/sys/fs/cgroup")
 _GIGABYTE = 1e9
+_MOST_GIGABYTES = 1e9
 
 
 def limit_memory() -> None:
@@ -41,9 +43,12 @@ def _wanted_bytes() -> int | None:
         free = _free_bytes()
         return None if free is None else int(free * _FREE_SHARE)
     try:
-        return int(float(asked) * _GIGABYTE)
+        gigabytes = float(asked)
     except ValueError:
-        raise ConfigError(f"{VARIABLE} must be gigabytes, such as 8, or 'none', found {asked!r}") from None
+        gigabytes = nan
+    if not 0 < gigabytes < _MOST_GIGABYTES:
+        raise ConfigError(f"{VARIABLE} must be gigabytes, such as 8, or 'none', found {asked!r}")
+    return int(gigabytes * _GIGABYTE)
 
 
 def _free_bytes() -> int | None:

@@ -12,6 +12,7 @@ import re
 import duckdb
 
 from nightjar.errors import WarehouseError
+from nightjar.warehouse.database import statements_in
 
 _READING_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 """What a statement that only reads is made of: DESCRIBE, SHOW, SUMMARIZE, VALUES and UNPIVOT are SELECTs too."""
@@ -47,10 +48,7 @@ def one_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Sta
     Raises:
         WarehouseError: it is not one statement.
     """
-    try:
-        statements = connection.extract_statements(sql)
-    except TypeError as error:  # half a surrogate pair
-        raise WarehouseError("The query failed: it is no text that can be written in UTF-8.") from error
+    statements = statements_in(connection, sql)
     if len(statements) != 1:
         raise WarehouseError(f"Expected one SQL statement, found {len(statements)}.")
     return statements[0]

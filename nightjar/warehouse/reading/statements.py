@@ -15,7 +15,7 @@ from contextlib import closing
 import duckdb
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.database import explained
+from nightjar.warehouse.database import explained, statements_in
 
 _PLACE = re.compile(r"\$(\w+)")
 
@@ -31,7 +31,7 @@ def split_statements(text: str) -> list[str]:
         ['FROM runs;', "SELECT ';' -- the end;"]
     """
     with explained("The SQL cannot be read"), closing(duckdb.connect(":memory:")) as connection:
-        return [statement.query.strip() for statement in connection.extract_statements(text)]
+        return [statement.query.strip() for statement in statements_in(connection, text)]
 
 
 def is_finished(text: str) -> bool:
