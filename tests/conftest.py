@@ -305,7 +305,9 @@ class RunWriter:
         return self.rollout(example_id, rollout_index) | nothing | failure | fields
 
     def attempt(self, example_id, rollout_index, attempt=1, /, *, finished_at=1_795_000_000.0, error=None, **fields):
-        state = {"completion": [], "trajectory": [{"response": "4"}], "stop_condition": "done"}
+        step = {"prompt": 0, "completion": 0, "response": None, "is_truncated": False, "reward": None, "extras": {}}
+        ended = {"stop_condition": "done", "is_completed": True, "is_truncated": False, "trajectory_id": "t"}
+        state = {"extras": {}, "completion": [], "trajectory": [step], **ended}
         return {
             "example_id": example_id,
             "rollout_index": rollout_index,

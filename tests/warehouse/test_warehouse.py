@@ -193,7 +193,8 @@ class TestPublish:
             ("run-1", 0, 0, 1, moment, *failure, 10.5, None, None),
             ("run-1", 0, 0, 2, moment.replace(second=1, microsecond=500_000), None, None, None, None, 10.5, 100, 20),
         ]
-        assert one(warehouse, "SELECT trajectory, attempts FROM rollouts") == ('[{"response":"4"}]', 2)
+        trajectory, count = one(warehouse, "SELECT trajectory, attempts FROM rollouts")
+        assert (json.loads(trajectory), count) == (attempts[1]["state"]["trajectory"], 2)
 
     def test_the_trajectory_is_of_the_last_attempt_that_succeeded(self, warehouse, tmp_path, run_writer):
         def attempt(number, text, **fields):
