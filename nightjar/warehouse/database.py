@@ -8,11 +8,11 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import duckdb
 
 from nightjar.errors import WarehouseError
+from nightjar.scratch import scratch_folder
 
 MEMORY_LIMIT = "2GB"
 """How much an operation or a query may take, beyond which it spills to disk or is refused."""
@@ -93,8 +93,8 @@ def database_name(path: Path) -> Iterator[Path]:
     if "?" not in str(path.absolute()):
         yield path
         return
-    with TemporaryDirectory(prefix="nightjar-") as folder:
-        beside = Path(folder) / "written.duckdb"
+    with scratch_folder() as folder:
+        beside = folder / "written.duckdb"
         yield beside
         shutil.copyfile(beside, path)
 

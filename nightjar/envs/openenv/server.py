@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import tempfile
 import time
 from collections import deque
 from collections.abc import AsyncIterator
@@ -27,6 +26,7 @@ from nightjar.errors import SandboxError
 from nightjar.messages import Tool
 from nightjar.sandboxes import Sandbox, SandboxProcess, Stream
 from nightjar.sandboxes.sandbox import finish
+from nightjar.scratch import scratch_folder
 
 _TUNNEL = """
 import os, socket, sys, threading
@@ -265,7 +265,7 @@ class OpenEnvServer:
             raise ServerUnreachableError(f"The OpenEnv server in sandbox {self._sandbox.id!r}: {reason}") from error
 
     async def _open_tunnel(self) -> None:
-        path = self._closing.enter_context(tempfile.TemporaryDirectory(prefix="nightjar-")) + "/port"
+        path = str(self._closing.enter_context(scratch_folder()) / "port")
         listener = await asyncio.start_unix_server(self._accept, path)
         self._closing.callback(listener.close)
         session = aiohttp.ClientSession(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import duckdb
 
+from nightjar.scratch import scratch_folder
 from nightjar.warehouse.database import connect_scratch, explained, parquet
 from nightjar.warehouse.doctor.aside import missing_from, older_in, run_dirs_of, runs_in, set_aside
 from nightjar.warehouse.doctor.damage import described_segments, file_faults
@@ -99,10 +99,10 @@ def _keep_examples(folder: Folder, name: str, examples: Path) -> bool:
         return False
     relations = {kind: selection(kind, [], folder.file) for kind in KINDS} | {"examples": f"FROM {parquet(examples)}"}
     with (
-        TemporaryDirectory(prefix="nightjar-") as spill,
+        scratch_folder() as spill,
         folder.scratch() as scratch,
         explained(f"Cannot write the warehouse {folder}"),
-        closing(connect_scratch(Path(spill))) as connection,
+        closing(connect_scratch(spill)) as connection,
     ):
         try:
             kept = write_files(

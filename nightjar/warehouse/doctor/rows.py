@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
+from nightjar.scratch import scratch_folder
 from nightjar.warehouse.database import connect_scratch, explained
 from nightjar.warehouse.reading.relations import define
 from nightjar.warehouse.storage.folder import Folder
@@ -63,9 +62,9 @@ def examine_rows(folder: Folder, catalog: Catalog) -> tuple[Totals, list[tuple[s
         WarehouseError: a file cannot be read all the same.
     """
     with (
-        TemporaryDirectory(prefix="nightjar-") as spill,
+        scratch_folder() as spill,
         explained(f"Cannot read the warehouse {folder}"),
-        closing(connect_scratch(Path(spill), memory_limit="2GB")) as connection,
+        closing(connect_scratch(spill, memory_limit="2GB")) as connection,
     ):
         define(connection, catalog, folder.file, [])
         [totals] = connection.execute(_TOTALS).fetchall()

@@ -16,12 +16,12 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import orjson
 
 from nightjar import __version__
 from nightjar.errors import WarehouseError
+from nightjar.scratch import scratch_folder
 from nightjar.warehouse.database import STORAGE_VERSION, connect_scratch, database_name, explained, quoted
 from nightjar.warehouse.export.files import TABLES, write_csv, write_jsonl, write_parquet
 from nightjar.warehouse.export.runs import ExportConnection, ExportedRun, Selection, choose_runs
@@ -173,10 +173,10 @@ def _fill(source: ExportConnection, runs: Sequence[ExportedRun], progress: Progr
 def _reading(store: Store, look: Look, target: Path) -> Iterator[ExportConnection]:
     """Gives a connection that reads the segments that are there now, until the end of the export."""
     with (
-        TemporaryDirectory(prefix="nightjar-") as spill,
+        scratch_folder() as spill,
         damage_named(store),
         explained(f"Cannot export to {str(target)!r}"),
-        closing(connect_scratch(Path(spill))) as connection,
+        closing(connect_scratch(spill)) as connection,
     ):
         yield ExportConnection(store, look(), connection)
 

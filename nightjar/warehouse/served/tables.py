@@ -12,13 +12,13 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 import duckdb
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
 from nightjar.errors import WarehouseError
+from nightjar.scratch import scratch_folder
 from nightjar.warehouse.database import connect_scratch, explained, newer, quoted, transaction
 from nightjar.warehouse.location import missing, shown
 from nightjar.warehouse.reading.querying import connect_locked
@@ -70,9 +70,9 @@ class ServedWarehouse:
 
     def ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
         """Calls a function with a connection that can read the warehouse and, where possible, nothing else."""
-        with _discreet(), TemporaryDirectory(prefix="nightjar-") as spill:
+        with _discreet(), scratch_folder() as spill:
             with explained(f"Cannot read the warehouse {self}"):
-                connection = _patiently(lambda: self._open(Path(spill)))
+                connection = _patiently(lambda: self._open(spill))
             with closing(connection):
                 return question(connection)
 
@@ -114,9 +114,9 @@ class ServedWarehouse:
 
     def _open_for_writing(self) -> None:
         with (
-            TemporaryDirectory(prefix="nightjar-") as spill,
+            scratch_folder() as spill,
             explained(f"Cannot write the warehouse {self}"),
-            closing(connect_scratch(Path(spill))) as connection,
+            closing(connect_scratch(spill)) as connection,
         ):
             try:
                 self._address.attach(connection, read_only=False)

@@ -26,13 +26,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
 import fsspec
 
 from nightjar.errors import WarehouseError
+from nightjar.scratch import scratch_folder
 from nightjar.warehouse.location import shown
 from nightjar.warehouse.storage.prices import FILE_NAME as PRICES_NAME
 from nightjar.warehouse.storage.prices import Price, dump_prices, load_prices
@@ -166,8 +166,8 @@ class ObjectStore(Store):
     @contextmanager
     def scratch(self) -> Iterator[Path]:
         """Makes a folder for temporary files."""
-        with TemporaryDirectory(prefix="nightjar-") as path:
-            yield Path(path)
+        with scratch_folder() as path:
+            yield path
 
     def commit(self, segment: Segment, scratch: Path) -> bool:
         """Uploads, ``segment.json`` last; True, because the catalog counts once what others upload at the same time."""

@@ -14,10 +14,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from nightjar.errors import WarehouseError
+from nightjar.scratch import scratch_folder
 from nightjar.warehouse.database import connect_scratch, explained
 from nightjar.warehouse.reading.damage import damage_named, listed, refuse_damaged
 from nightjar.warehouse.reading.relations import selection
@@ -165,11 +164,11 @@ def _merge(store: Store, segments: Sequence[Segment], without: Sequence[str]) ->
         if run_id not in source.without
     }
     with (
-        TemporaryDirectory(prefix="nightjar-") as spill,
+        scratch_folder() as spill,
         store.scratch() as scratch,
         damage_named(store, deep=False),
         explained(f"Cannot pack the warehouse {store}"),
-        closing(connect_scratch(Path(spill))) as connection,
+        closing(connect_scratch(spill)) as connection,
     ):
         store.prepare(connection)
         pack = write_files(

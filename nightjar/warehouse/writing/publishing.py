@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import duckdb
 import orjson
 
 from nightjar import __version__
 from nightjar.errors import WarehouseError
+from nightjar.scratch import scratch_folder
 from nightjar.warehouse.database import connect_scratch, explained, quoted
 from nightjar.warehouse.storage.segments import KINDS, Segment, digest_of, is_held, is_same, segment_id_of
 from nightjar.warehouse.storage.store import Store
@@ -109,15 +109,15 @@ def publish_with(
     """
     started = time.monotonic()
     try:
-        with TemporaryDirectory(prefix="nightjar-") as temporary, explained(f"Cannot publish {run_dir}"):
-            files = read_run(run_dir, Path(temporary))
+        with scratch_folder() as temporary, explained(f"Cannot publish {run_dir}"):
+            files = read_run(run_dir, temporary)
             version = held(files.run_id)
             is_there = version is not None and is_same(version, files.version)
             is_older = is_held(version, files.version) and not is_there
             if is_older or (is_there and not anew):
                 counts, is_new = (files.results.lines, files.metadata["failed"], files.attempts.lines), False
             else:
-                counts, is_new = _publish(files, Path(temporary), write)
+                counts, is_new = _publish(files, temporary, write)
     except OSError as error:
         raise WarehouseError(f"Cannot publish {run_dir}: {error.strerror}: {error.filename}") from error
     return PublishReport(

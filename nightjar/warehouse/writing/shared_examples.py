@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import closing
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import duckdb
 
+from nightjar.scratch import scratch_folder
 from nightjar.warehouse.database import connect_scratch, parquet
 from nightjar.warehouse.storage.segments import Catalog, Segment
 from nightjar.warehouse.storage.store import Store
@@ -55,7 +55,7 @@ def _sharing(own: Collection[str], others: Mapping[str, Segment]) -> list[Segmen
         f"SELECT DISTINCT filename FROM {parquet(*others)} "  # noqa: S608 - own paths, quoted
         f"WHERE content_id IN (SELECT content_id FROM {parquet(*own)})"
     )
-    with TemporaryDirectory(prefix="nightjar-") as spill, closing(connect_scratch(Path(spill))) as connection:
+    with scratch_folder() as spill, closing(connect_scratch(spill)) as connection:
         try:
             return [others[path] for (path,) in connection.execute(statement).fetchall()]
         except (duckdb.Error, UnicodeDecodeError):
