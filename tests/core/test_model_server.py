@@ -1,6 +1,7 @@
 """The local model server: real HTTP over loopback."""
 
 import asyncio
+import contextlib
 import io
 import json
 import signal
@@ -561,3 +562,16 @@ class TestCommand:
         with self.start(*options) as process:
             process.communicate(timeout=10)
         assert process.returncode == 2
+
+
+def test_the_model_server_takes_another_port_where_its_own_is_taken():
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with contextlib.suppress(OSError):  # by somebody else
+            taken.bind(("127.0.0.1", 8000))
+            taken.listen()
+        command = [sys.executable, "-m", "nightjar", "model-server", "--json"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+            url = json.loads(server.stdout.readline())["url"]
+            server.terminate()
+    assert not url.endswith(":8000/v1")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,8 @@ from typing import Annotated
 import typer
 
 from nightjar.testing import Answerer, ArithmeticSolver, Faults, FixedAnswer, ModelServer, Recording
+
+_PORT = 8000
 
 
 def model_server(
@@ -27,7 +30,14 @@ def model_server(
     ] = None,
     answer: Annotated[str | None, typer.Option(help="Answer everything with this text.")] = None,
     error_rate: Annotated[float, typer.Option(help="Share of wrong answers of the arithmetic solver.")] = 0.0,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")] = 8000,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Port on 127.0.0.1; 0 takes a free one (default: 8000, or a free one if that is taken).",
+        ),
+    ] = None,
     latency_ms: Annotated[float, typer.Option(help="How long an answer takes.")] = 0,
     jitter_ms: Annotated[float, typer.Option(help="Up to so much longer, at random.")] = 0,
     rate_429: Annotated[float, typer.Option(help="Share answered with status 429.")] = 0,
@@ -74,7 +84,7 @@ def model_server(
         faults=faults,
         require_key=require_key,
         only_model=only_model,
-        port=port,
+        port=_free_port() if port is None else port,
         max_context_tokens=max_context_tokens,
     )
     with suppress(KeyboardInterrupt), server:
@@ -96,6 +106,17 @@ def _choose_answerer(recording: Path | None, answer: str | None, error_rate: flo
     if answer is not None:
         return FixedAnswer(answer), "a fixed answer"
     return ArithmeticSolver(error_rate, seed), "an arithmetic solver"
+
+
+def _free_port() -> int:
+    """Returns the usual port; 0, for any, where somebody else has that."""
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind(("127.0.0.1", _PORT))
+        except OSError:
+            return 0
+    return _PORT
 
 
 def _allow_many_connections() -> None:
