@@ -12,6 +12,7 @@ from nightjar.engine import Run, runs_under_way
 from nightjar.errors import ServiceError
 from nightjar.evaluation import Outcome
 from nightjar.hosting.server import SETTINGS
+from nightjar.hosting.temporary_server import temporary_server
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
 _ON_A_TERMINAL = {
@@ -36,16 +37,18 @@ async def evaluate_as_flow(
     Raises:
         NightjarError: the run could not be opened or published.
     """
-    if api_url is not None:
-        os.environ["PREFECT_API_URL"] = api_url
     for name, value in {**SETTINGS, **_ON_A_TERMINAL}.items():
         os.environ.setdefault(name, value)
+    server = None if api_url else temporary_server()
+    os.environ["PREFECT_API_URL"] = api_url or temporary_server().api_url
     from prefect import State
 
     from flows.evaluation import evaluate
     from tasks.away import SERVER_IS_AWAY, note
 
     logging.raiseExceptions = False  # else Prefect's handler says on stderr that it cannot send the log
+    if server is not None:  # it started while Prefect was imported
+        await asyncio.to_thread(server.wait)
     looking = asyncio.get_running_loop().create_task(_first_run())
     try:
         state: State[Outcome] = await evaluate(

@@ -22,7 +22,6 @@ SETTINGS = {
     # Kept on disk, the slots of deployments with a limit survive a server that is started again, and so do their runs
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",  # logs an error where there is no network
-    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",  # a loaded machine takes longer than 20 s
     # Task runs are recorded together: one transaction for each lets SQLite refuse others, which then wait for seconds
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "50",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "50",

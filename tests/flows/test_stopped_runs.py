@@ -104,3 +104,19 @@ def test_its_time_is_over(services: Services, tmp_path: Path) -> None:
     assert (metadata["status"], in_sql(tmp_path, "limited")) == ("timed_out", [("timed_out", metadata["scored"])])
     flow_run = services.call("GET", f"/flow_runs/{metadata['flow_run_id']}")
     assert (flow_run["state_type"], flow_run["state_name"]) == ("FAILED", "TimedOut")
+
+
+def test_a_temporary_server_ends_with_its_command_even_if_that_is_killed(own_folder: Path) -> None:
+    own = Services(own_folder)  # of which nothing is started but the command
+    del own.environment["PREFECT_API_URL"]
+    with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
+        command = [*NIGHTJAR, "eval", "run", "arithmetic", "-m", "killed", "-b", server.url, "-n", "500", "--prefect"]
+        process = subprocess.Popen(command, cwd=own_folder, env=own.environment, stderr=subprocess.DEVNULL)
+        wait_for_answers(server, 2)
+        assert len(own.processes()) > 1
+        process.kill()
+        process.wait()
+    end = time.monotonic() + 60
+    while own.processes():
+        assert time.monotonic() < end, own.processes()
+        time.sleep(0.2)

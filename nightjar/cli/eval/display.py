@@ -19,6 +19,7 @@ from rich.text import Text
 from nightjar.engine import Run, runs_under_way
 from nightjar.evaluation import Outcome
 from nightjar.hosting.server import page_of
+from nightjar.hosting.temporary_server import is_temporary
 from nightjar.runs import Summary
 from nightjar.warehouse import resolve_warehouse
 from nightjar.warehouse.location import shown
@@ -105,7 +106,7 @@ class _Bar(Progress):
 def _page(flow_run_id: str | None) -> str | None:
     """Returns the page of a flow run; None of a run without one, or on a temporary server."""
     url = os.environ.get("PREFECT_API_URL")
-    return page_of(flow_run_id, url) if flow_run_id and url else None
+    return page_of(flow_run_id, url) if flow_run_id and url and not is_temporary(url) else None
 
 
 def _title(run: Run) -> str:
