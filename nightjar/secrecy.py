@@ -19,7 +19,7 @@ from nightjar.errors import ConfigError, MissingKeyError, NightjarError, error_c
 
 HIDDEN = "[secret]"
 """Stands where the value of a secret was."""
-DISTINCTIVE_LENGTH = 16
+DISTINCTIVE_LENGTH = 8
 """Characters from which on a secret is no word that a text may hold by chance."""
 
 REFERENCE = r"([A-Za-z]+ )?\$([A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*\})"

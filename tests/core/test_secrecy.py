@@ -38,8 +38,8 @@ class TestHiding:
         assert hide("0123456789abcdef-and-more") == "[secret]"
 
     def test_a_short_one_could_be_any_word(self):
-        note_secrets("postgres")
-        assert hide("postgres") == "postgres"
+        note_secrets("hunter2", "postgres")
+        assert hide("hunter2 of postgres") == "hunter2 of [secret]"
 
     def test_in_errors_and_their_causes(self):
         with pytest.raises(EnvironmentLoadError) as caught, hidden_in_errors():
