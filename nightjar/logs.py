@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -25,6 +26,8 @@ DEFAULT_LEVEL = os.environ.get("VF_LOG_LEVEL") or "INFO"
 
 _FORMAT = "%(asctime)s - %(name)s - %(levelname)s - %(message)s"
 _DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
+_OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Control characters but tab and line feed, and those that turn the direction of writing."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -47,6 +50,23 @@ class JsonFormatter(logging.Formatter):
             return orjson.dumps(entry).decode()
         except TypeError:  # a text with half a surrogate pair
             return json.dumps(entry)
+
+
+class _ForEyes(logging.Formatter):
+    """Writes a record so that a terminal obeys nothing of it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return harmless(super().format(record))
+
+
+def harmless(text: str) -> str:
+    r"""Returns a text with ``?`` for what a terminal obeys; line feeds and tabs stay.
+
+    Example:
+        >>> harmless("a\x1b[31mb")
+        'a?[31mb'
+    """
+    return _OBEYED.sub("?", text)
 
 
 def setup_logging(
@@ -130,7 +150,7 @@ def log_to_stderr(verbose: bool = False) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setLevel(logging.DEBUG if verbose else logging.WARNING)
     handler.addFilter(hidden_in_log)
-    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    handler.setFormatter(_ForEyes("%(levelname)s %(message)s"))
     logger = logging.getLogger("nightjar")
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG if verbose else logging.INFO)

@@ -16,6 +16,7 @@ from typing import NoReturn
 from typer import TyperException
 
 from nightjar.cli import app
+from nightjar.cli.terminal import echo
 from nightjar.errors import NightjarError
 
 _OPTIONAL_VALUES = {"--resume": "latest", "-R": "latest"}
@@ -39,7 +40,7 @@ def main() -> NoReturn:
 
 def _fail(message: str, code: int) -> NoReturn:
     if message:
-        print(f"Error: {message}", file=sys.stderr)  # noqa: T201
+        echo(f"Error: {message}", err=True)
     _leave(code)
 
 

@@ -22,6 +22,7 @@ from typer.core import TyperCommand
 from typer.main import get_command, get_group
 
 from nightjar import __version__
+from nightjar.cli.terminal import echo
 
 COMMANDS = {
     "demo": (
@@ -172,7 +173,7 @@ def _whole_lines(function: Callable[..., Any]) -> str:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"nightjar {__version__}")
+        echo(f"nightjar {__version__}")
         raise typer.Exit
 
 

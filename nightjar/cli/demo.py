@@ -10,6 +10,7 @@ import typer
 from nightjar.cli.eval.display import show_outcome
 from nightjar.cli.eval.running import run
 from nightjar.cli.sql.command import sql
+from nightjar.cli.terminal import echo
 from nightjar.config import RunConfig
 from nightjar.logs import log_to_stderr
 from nightjar.testing import ArithmeticSolver, Faults, ModelServer
@@ -37,9 +38,9 @@ def demo(
     log_to_stderr()
     model = ArithmeticSolver(error_rate=0.25, seed=7)
     with ModelServer(model, faults=Faults(latency_ms=20, rate_429=0.02, seed=7)) as server:
-        typer.echo("A local model serves arithmetic, wrong one time in four, busy one time in fifty.", err=True)
+        echo("A local model serves arithmetic, wrong one time in four, busy one time in fifty.", err=True)
         if not direct:
-            typer.echo("Evaluating it as a Prefect flow; a temporary server takes some seconds to start.", err=True)
+            echo("Evaluating it as a Prefect flow; a temporary server takes some seconds to start.", err=True)
         config = RunConfig(
             env_id="arithmetic",
             model="demo",
@@ -51,8 +52,8 @@ def demo(
         outcome = run(config, "direct" if direct else "prefect")
     show_outcome(outcome)
     query = QUERY.format(run_id=outcome.run_id)
-    typer.echo(f"\n{QUESTION}\n\n{query}\n")
+    echo(f"\n{QUESTION}\n\n{query}\n")
     sql(query)
     activate = "" if shutil.which("nightjar") else "  . .venv/bin/activate\n"
-    typer.echo(f"\n{GO_ON.format(activate=activate)}")
+    echo(f"\n{GO_ON.format(activate=activate)}")
     raise typer.Exit(int(outcome.status != "completed"))

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from nightjar.cli.terminal import echo
 from nightjar.packages import Kind, Scaffold, make_environment
 from nightjar.packages import rewrite_readme as write_readme
 
@@ -39,8 +40,8 @@ def env_init(
     made = write_readme(name, path, kind=Kind(kind)) if rewrite_readme else None
     made = made or make_environment(name, path, kind=Kind(kind), is_multi_file=multi_file)
     for written in made.paths:
-        typer.echo(written)
-    typer.echo(f"Environment {made.env_id}: {kind}. {_next(made, path)}", err=True)
+        echo(written)
+    echo(f"Environment {made.env_id}: {kind}. {_next(made, path)}", err=True)
 
 
 def _next(made: Scaffold, path: Path) -> str:

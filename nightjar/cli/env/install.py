@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from nightjar.cli.terminal import echo
 from nightjar.logs import log_to_stderr
 from nightjar.packages import Installation, InstallOptions, install
 
@@ -65,13 +66,13 @@ def env_install(
         with console.status(f"Installing {', '.join(names)}"):
             installed = install(names, path, options)
     if as_json:
-        typer.echo(json.dumps([_record(one) for one in installed], indent=2))
+        echo(json.dumps([_record(one) for one in installed], indent=2))
         return
     for one in installed:
-        typer.echo(f"{one.package.env_id} {one.package.version} ({one.package.location})")
+        echo(f"{one.package.env_id} {one.package.version} ({one.package.location})")
         if one.left_out:
-            typer.echo(f"Nightjar stands in for {', '.join(one.left_out)}: not installed.", err=True)
-    typer.echo(f"Next: nightjar eval run {installed[-1].package.env_id} -m gpt-4.1-mini -p openai", err=True)
+            echo(f"Nightjar stands in for {', '.join(one.left_out)}: not installed.", err=True)
+    echo(f"Next: nightjar eval run {installed[-1].package.env_id} -m gpt-4.1-mini -p openai", err=True)
 
 
 def _record(one: Installation) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from nightjar.cli.terminal import echo
 from nightjar.packages import EnvironmentPackage, list_environments
 
 
@@ -34,10 +35,10 @@ def env_list(
     """
     packages = list_environments(path)
     if as_json:
-        typer.echo(json.dumps([_record(package) for package in packages], indent=2))
+        echo(json.dumps([_record(package) for package in packages], indent=2))
     else:
         _print_table(packages)
-        typer.echo("Run one: nightjar eval run NAME. Make one: nightjar env init NAME", err=True)
+        echo("Run one: nightjar eval run NAME. Make one: nightjar env init NAME", err=True)
 
 
 def _record(package: EnvironmentPackage) -> dict[str, Any]:

@@ -16,10 +16,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
+from nightjar.cli.terminal import echo
 from nightjar.engine import Run, runs_under_way
 from nightjar.evaluation import Outcome
 from nightjar.hosting.server import page_of
 from nightjar.hosting.temporary_server import is_temporary
+from nightjar.logs import harmless
 from nightjar.runs import Summary
 from nightjar.warehouse import resolve_warehouse
 from nightjar.warehouse.location import shown
@@ -90,7 +92,7 @@ class RunDisplay:
             self._print_line(f"{run.progress.done}/{run.progress.total} {_status(run)}")
 
     def _print_line(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+        echo(text, err=True)
 
 
 class _Bar(Progress):
@@ -110,7 +112,7 @@ def _page(flow_run_id: str | None) -> str | None:
 
 
 def _title(run: Run) -> str:
-    return f"{run.metadata.env_id} | {run.metadata.model}"
+    return harmless(f"{run.metadata.env_id} | {run.metadata.model}")
 
 
 def _status(run: Run) -> str:
@@ -128,11 +130,11 @@ def _status(run: Run) -> str:
 
 def show_outcome(outcome: Outcome) -> None:
     """Prints the closing panel and the next command to type, on stdout."""
-    console = Console()
+    console = Console(markup=False, emoji=False)
     metadata = outcome.metadata
     panel = Panel(
         _summary_table(outcome.summary, metadata.time_ms or 0),
-        title=Text(f"{metadata.env_id} | {metadata.model}"),
+        title=Text(harmless(f"{metadata.env_id} | {metadata.model}")),
         subtitle=f"run {outcome.run_id}: {outcome.status}",
         expand=False,
         padding=(1, 2),
@@ -145,7 +147,7 @@ def show_outcome(outcome: Outcome) -> None:
         ("Next", _next_command(outcome)),
     ):
         if text is not None:
-            console.print(f"{label + ':':<11}{text}", highlight=False, markup=False, soft_wrap=True)
+            echo(f"{label + ':':<11}{text}")
 
 
 def _summary_table(summary: Summary, time_ms: int) -> Table:
@@ -153,11 +155,11 @@ def _summary_table(summary: Summary, time_ms: int) -> Table:
     table.add_row("Rollouts", f"{summary.scored} of {summary.rollouts} scored")
     table.add_row("Avg reward", _with_error(summary.avg_reward, summary.stderr))
     for name, value in summary.avg_metrics.items():
-        table.add_row(f"  {name}", f"{value:.4g}")
+        table.add_row(harmless(f"  {name}"), f"{value:.4g}")
     for label, curve in (("pass@k", summary.pass_at_k), ("pass^k", summary.pass_all_k)):
         if curve:
             table.add_row(label, "  ".join(f"{k}: {value:.3f}" for k, value in curve.items()))
-    table.add_row("Errors", _counts(summary.errors) or "none")
+    table.add_row("Errors", harmless(_counts(summary.errors)) or "none")
     if summary.truncated:
         table.add_row("Truncated", str(summary.truncated))
     if summary.usage:

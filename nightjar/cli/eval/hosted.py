@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-import typer
-
+from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse.output import print_json
 from nightjar.config import RunConfig
 from nightjar.errors import ServiceError
@@ -43,7 +42,7 @@ def run_hosted(
     if as_json:
         print_json(submitted)
         return
-    typer.echo(f"Submitted:   {submitted.name} ({submitted.flow_run_id}) to {deployment}")
+    echo(f"Submitted:   {submitted.name} ({submitted.flow_run_id}) to {deployment}")
     if submitted.env_source:
-        typer.echo(f"Environment: {submitted.env_source}")
-    typer.echo(f"Prefect:     {submitted.page}")
+        echo(f"Environment: {submitted.env_source}")
+    echo(f"Prefect:     {submitted.page}")

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from nightjar.cli.terminal import echo
 from nightjar.runs import RunDirectory
 from nightjar.runs.repair import repair
 
@@ -19,8 +20,8 @@ def eval_repair(run_dir: Annotated[Path, typer.Argument(help="The run directory.
     """
     faults = repair(RunDirectory(run_dir))
     for fault in faults:
-        typer.echo(f"Set aside: {fault}")
+        echo(f"Set aside: {fault}")
     if faults:
-        typer.echo(f"Next: the command of the run with --resume {shlex.quote(str(run_dir))}")
+        echo(f"Next: the command of the run with --resume {shlex.quote(str(run_dir))}")
     else:
-        typer.echo("Nothing is damaged.")
+        echo("Nothing is damaged.")

@@ -13,6 +13,7 @@ import typer
 from nightjar.calling import leave_threads_behind
 from nightjar.cli.eval.display import RunDisplay, show_outcome
 from nightjar.cli.eval.process_memory import limit_memory
+from nightjar.cli.terminal import echo
 from nightjar.config import RunConfig
 from nightjar.errors import RunError
 from nightjar.evaluation import Outcome, check_warehouse, evaluate, stopped_by_signals
@@ -48,7 +49,7 @@ def run(
     if mode == "prefect" or api_url is not None:
         return _watched(lambda: _run_as_flow(config, location, output_dir, resume, api_url))
     if mode == "auto":
-        typer.echo(
+        echo(
             "No Prefect server is configured or was started by 'nightjar up': running in this process.",
             err=True,
         )
@@ -76,21 +77,21 @@ def _watched(evaluation: Callable[[], Awaitable[Outcome]]) -> Outcome:
     try:
         return asyncio.run(body())
     except (asyncio.CancelledError, KeyboardInterrupt):
-        typer.echo("Stopped. The same command with --resume goes on.", err=True)
+        echo("Stopped. The same command with --resume goes on.", err=True)
         raise typer.Exit(130) from None
 
 
 def finish(outcome: Outcome, as_json: bool) -> None:
     """Shows how a run ended, and leaves the process with its exit code: 0 when all is scored and published."""
     if as_json:
-        typer.echo(json.dumps({**RunDirectory(outcome.path).read_metadata(), "path": str(outcome.path)}, indent=2))
+        echo(json.dumps({**RunDirectory(outcome.path).read_metadata(), "path": str(outcome.path)}, indent=2))
     else:
         show_outcome(outcome)
     if isinstance(outcome.error, RunError) and outcome.status != "cancelled":
-        typer.echo(f"Error: {outcome.error}", err=True)
+        echo(f"Error: {outcome.error}", err=True)
     elif (first := next(iter(outcome.summary.error_examples.values()), None)) is not None:
         failed = f"{outcome.summary.failed} of {outcome.summary.rollouts} rollouts failed"
-        typer.echo(f"Error: {failed}. The first: {first.partition(chr(10))[0]}", err=True)
+        echo(f"Error: {failed}. The first: {first.partition(chr(10))[0]}", err=True)
     if outcome.unpublished is not None:
-        typer.echo(f"Error: {outcome.unpublished}", err=True)
+        echo(f"Error: {outcome.unpublished}", err=True)
     raise typer.Exit(130 if outcome.status == "cancelled" else int(not outcome.is_complete))

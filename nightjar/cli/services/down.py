@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from nightjar.cli.terminal import echo
 from nightjar.hosting.supervisor import stop, worker_runs
 from nightjar.hosting.under_way import FlowRunUnderWay
 
@@ -23,14 +24,12 @@ def down(
     Runs under way on its worker are cancelled: what they finished is published, and Retry does the rest.
     """
     if runs := worker_runs():
-        typer.echo(
-            "Under way:\n" + "\n".join(f"  {run.name} ({run.state.lower()}, {run.id})" for run in runs), err=True
-        )
+        echo("Under way:\n" + "\n".join(f"  {run.name} ({run.state.lower()}, {run.id})" for run in runs), err=True)
     if wait:
         _wait_for(runs)
     elif runs and not yes:
         _ask(len(runs))
-    typer.echo("Stopped." if stop() else "Nothing is running.")
+    echo("Stopped." if stop() else "Nothing is running.")
 
 
 def _ask(count: int) -> None:

@@ -17,6 +17,7 @@ from typing import Annotated
 
 import typer
 
+from nightjar.cli.terminal import echo
 from nightjar.testing import Answerer, ArithmeticSolver, Faults, FixedAnswer, ModelServer, Recording
 
 _PORT = 8000
@@ -88,10 +89,10 @@ def model_server(
         max_context_tokens=max_context_tokens,
     )
     with suppress(KeyboardInterrupt), server:
-        typer.echo(json.dumps({"url": server.url}) if as_json else f"Serving {name} on {server.url}")
+        echo(json.dumps({"url": server.url}) if as_json else f"Serving {name} on {server.url}")
         model = only_model or "local"
         environment = "arithmetic" if recording is None else "gsm8k"
-        typer.echo(f"Try: nightjar eval run {environment} -m {model} -b {server.url}", err=True)
+        echo(f"Try: nightjar eval run {environment} -m {model} -b {server.url}", err=True)
         threading.Event().wait()
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse.output import number, print_json
 from nightjar.hosting.status import DeploymentStatus, RunStatus, ScheduleStatus, ServiceStatus, Status, read_status
 
@@ -25,7 +26,7 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] 
 
 def _print_status(found: Status) -> None:
     if found.api_url is None:
-        typer.echo("Nothing is running. Start it with: nightjar up --detach")
+        echo("Nothing is running. Start it with: nightjar up --detach")
         return
     lines = {
         "Server": f"{found.api_url.removesuffix('/api')} {'answers' if found.is_answering else 'does not answer'}",
@@ -37,7 +38,7 @@ def _print_status(found: Status) -> None:
         "Log": found.log,
     }
     for label, text in lines.items():
-        typer.echo(f"{label + ':':<{_INDENT}}{text}")
+        echo(f"{label + ':':<{_INDENT}}{text}")
 
 
 def _line(texts: list[str]) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from nightjar.cli.terminal import echo
 from nightjar.hosting.supervisor import supervise, supervise_in_background
 
 
@@ -41,12 +42,12 @@ def up(
     that the UI offers Retry.
     """
     if detach:
-        typer.echo(supervise_in_background(port, name_prefix, is_taken_over=take_over))
+        echo(supervise_in_background(port, name_prefix, is_taken_over=take_over))
     else:
         supervise(
             port,
             name_prefix,
             is_taken_over=take_over,
-            announce=typer.echo,
-            notify=partial(typer.echo, err=True),
+            announce=echo,
+            notify=partial(echo, err=True),
         )

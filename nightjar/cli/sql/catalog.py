@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby, zip_longest
 from typing import Any
 
-import typer
-
+from nightjar.cli.terminal import echo
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import QueryResult
 from nightjar.warehouse.reading.named_queries import NamedQuery
@@ -24,16 +23,16 @@ def print_catalog(catalog: QueryResult) -> None:
     """Prints, for each table, what a row is, the columns, and what is to be known of them."""
     for number, (table, rows) in enumerate(groupby(catalog.rows, key=lambda row: row[0])):
         if number:
-            typer.echo()
+            echo()
         columns = list(rows)
         about = columns[0][1]
-        typer.echo(textwrap.fill(f"{table}: {about}" if about else table, _room(), subsequent_indent="    "))
+        echo(textwrap.fill(f"{table}: {about}" if about else table, _room(), subsequent_indent="    "))
         names = ", ".join(f"{name} {kind}".replace(" ", _JOINED) for _, _, name, kind, _ in columns)
         lines = textwrap.fill(names, _room(), initial_indent="  ", subsequent_indent="  ", break_long_words=False)
-        typer.echo(lines.replace(_JOINED, " "))
+        echo(lines.replace(_JOINED, " "))
         for _, _, name, _, note in columns:
             if note:
-                typer.echo(textwrap.fill(f"  * {name}: {note}", _room(), subsequent_indent="    "))
+                echo(textwrap.fill(f"  * {name}: {note}", _room(), subsequent_indent="    "))
 
 
 def only_table(catalog: QueryResult, name: str) -> QueryResult:
@@ -56,7 +55,7 @@ def print_entries(entries: Mapping[str, Iterable[str]]) -> None:
     for name, paragraphs in entries.items():
         lines = [line for paragraph in paragraphs for line in textwrap.wrap(paragraph, _room() - margin)]
         for label, line in zip_longest([name], lines, fillvalue=""):
-            typer.echo(f"{label:<{margin}}{line}".rstrip())
+            echo(f"{label:<{margin}}{line}".rstrip())
 
 
 def print_queries(queries: Iterable[NamedQuery]) -> None:

@@ -20,6 +20,7 @@ from nightjar.cli.sql.catalog import print_catalog, print_queries, query_records
 from nightjar.cli.sql.input import values_of
 from nightjar.cli.sql.output import Format, format_of
 from nightjar.cli.sql.session import SqlSession, answer_each, checked_seconds
+from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import WarehouseOption
 from nightjar.warehouse import Unlocked, Warehouse, resolve_warehouse
 from nightjar.warehouse.reading.named_queries import find_query, named_queries
@@ -126,12 +127,12 @@ def _answer(session: SqlSession, statement: str | None, given: dict[str, str], *
 def _list(name: str | None, as_json: bool) -> None:
     queries = [find_query(name)] if name else list(named_queries().values())
     if as_json:
-        typer.echo(json.dumps(query_records(queries), indent=2))
+        echo(json.dumps(query_records(queries), indent=2))
     elif name:
-        typer.echo(queries[0].text, nl=False)
+        echo(queries[0].text, nl=False)
     else:
         print_queries(queries)
-        typer.echo("Run one: nightjar sql hardest -P env=gsm8k. Its SQL: nightjar sql --list hardest", err=True)
+        echo("Run one: nightjar sql hardest -P env=gsm8k. Its SQL: nightjar sql --list hardest", err=True)
 
 
 def _piped() -> str:
@@ -149,6 +150,6 @@ def _show_catalog(session: SqlSession) -> None:
     catalog = session.warehouse.catalog()
     if session.format is Format.TABLE and session.output is None:
         print_catalog(catalog)
-        typer.echo(_EXAMPLES, nl=False)
+        echo(_EXAMPLES, nl=False)
     else:
         session.show(catalog)

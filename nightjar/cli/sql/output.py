@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, TextIO
 
 import typer
 
-from nightjar.cli.sql.table import harmless, is_number, print_table
+from nightjar.cli.sql.table import is_number, print_table
 from nightjar.errors import ConfigError
+from nightjar.logs import harmless
 from nightjar.warehouse import QueryResult
 from nightjar.warehouse.reading.result_values import as_records, value_text
 

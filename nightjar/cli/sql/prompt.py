@@ -22,6 +22,7 @@ from nightjar.cli.sql.completion import SqlCompleter
 from nightjar.cli.sql.input import COMMANDS, USAGES, command_of, goes_on, is_whole, take_apart, values_of
 from nightjar.cli.sql.output import PROMPT_FORMATS, Format
 from nightjar.cli.sql.session import SqlSession, answer_each, checked_seconds
+from nightjar.cli.terminal import echo
 from nightjar.errors import ConfigError, NightjarError
 from nightjar.home import home
 from nightjar.warehouse.reading.named_queries import find_query, named_queries
@@ -41,7 +42,7 @@ class SqlPrompt:
         """Answers until the user leaves; ``WarehouseError`` where there is no warehouse."""
         session = self._session
         runs = session.warehouse.query("SELECT count(*) FROM runs").rows[0][0]
-        typer.echo(f"{runs:,} runs. A statement ends with ';'. Tab completes, .help lists commands, Ctrl-D leaves.")
+        echo(f"{runs:,} runs. A statement ends with ';'. Tab completes, .help lists commands, Ctrl-D leaves.")
         prompt = self._prompt_session()
         while True:
             try:
@@ -75,13 +76,13 @@ class SqlPrompt:
         parts = take_apart(text)
         for number, part in enumerate(parts, start=1):
             if number < len(parts) and not is_whole(part):
-                typer.echo(f"Dropped, for want of a ';': {_quote(part)}", err=True)
+                echo(f"Dropped, for want of a ';': {_quote(part)}", err=True)
                 continue
             command = command_of(part)
             if command == ".quit":
                 return False
             if not self._answer(command or part) and number < len(parts):
-                typer.echo(f"What comes after it was not run: {_quote(parts[number])}", err=True)
+                echo(f"What comes after it was not run: {_quote(parts[number])}", err=True)
                 break
         return True
 
@@ -92,9 +93,9 @@ class SqlPrompt:
             else:
                 answer_each(self._session, part, {})
         except (NightjarError, typer.BadParameter) as error:
-            typer.echo(f"Error: {error}", err=True)
+            echo(f"Error: {error}", err=True)
         except KeyboardInterrupt:
-            typer.echo("Stopped.", err=True)
+            echo("Stopped.", err=True)
         else:
             return True
         return False
@@ -123,7 +124,7 @@ class SqlPrompt:
             case [".queries"]:
                 print_queries(named_queries().values())
             case [".queries", name]:
-                typer.echo(find_query(name).text, nl=False)
+                echo(find_query(name).text, nl=False)
             case [".run", name, *pairs]:
                 self._session.answer(find_query(name).name, values_of(pairs))
             case [".help"]:
@@ -149,7 +150,7 @@ class SqlPrompt:
                 said = f"A query may run for {seconds:g} s."
             case _:
                 return False
-        typer.echo(said, err=True)
+        echo(said, err=True)
         return True
 
 
@@ -168,7 +169,7 @@ def _open_history() -> History:
         path.chmod(0o600)
         path.open("ab").close()
     except (OSError, ConfigError) as error:
-        typer.echo(f"History is not kept: {error}", err=True)
+        echo(f"History is not kept: {error}", err=True)
         return InMemoryHistory()
     return FileHistory(path)
 
@@ -180,5 +181,5 @@ def _quote(part: str) -> str:
 
 def _show_help() -> None:
     print_entries({usage: [about] for usage, about in USAGES.items()})
-    typer.echo("Anything else is SQL, until ';' or until a command on a line of its own, which drops it.")
-    typer.echo("Ctrl-C stops a query. Ctrl-R searches what was typed before.")
+    echo("Anything else is SQL, until ';' or until a command on a line of its own, which drops it.")
+    echo("Ctrl-C stops a query. Ctrl-R searches what was typed before.")

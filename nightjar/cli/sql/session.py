@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from nightjar.cli.sql.output import Format, print_rows
+from nightjar.cli.terminal import echo
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import QueryResult, Warehouse
 from nightjar.warehouse.reading.known_values import require_known
@@ -56,7 +57,7 @@ class SqlSession:
         self.show(rows, is_full=asked.query is not None and asked.query.is_full)
         counted = {0: "No rows", 1: "1 row"}.get(count, f"{count:,} rows")
         where = f", written to {self.output}" if self.output else ""
-        typer.echo(f"{counted} in {seconds:.2f} s{where}", err=True)
+        echo(f"{counted} in {seconds:.2f} s{where}", err=True)
 
     def show(self, rows: QueryResult | pa.Table, *, is_full: bool = False) -> None:
         """Prints rows that are there already; ``is_full`` shows all of them, also where the session does not."""
@@ -101,7 +102,7 @@ def answer_each(session: SqlSession, text: str, given: Mapping[str, object]) -> 
     require_places(given, parameter_names(text) or frozenset())
     for number, statement in enumerate(statements, start=1):
         if number > 1 and session.format is not Format.JSON:
-            typer.echo()
+            echo()
         names = parameter_names(statement) or frozenset()
         try:
             session.answer(statement, {name: value for name, value in given.items() if name.lower() in names})

@@ -17,6 +17,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
+from nightjar.logs import harmless
 from nightjar.warehouse import QueryResult
 from nightjar.warehouse.reading.result_values import value_text
 
@@ -34,9 +35,6 @@ _SHORTEST_CUT = 24
 
 _BLOCK_LINES = 3
 """How many lines a value takes in a block, unless all of it is asked for."""
-
-_OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Control characters but tab and line feed, and those that turn the direction of writing."""
 
 _MARKED = re.compile("«.*?»")
 _GAP = "  "
@@ -65,16 +63,6 @@ def print_table(result: QueryResult, stream: TextIO, *, is_full: bool) -> None:
     if len(rows) < len(result.rows):
         stream.flush()
         sys.stderr.write(f"The first {MOST_ROWS:,} of {len(result.rows):,} rows; --full shows all.\n")
-
-
-def harmless(text: str) -> str:
-    r"""Returns a text with ``?`` for what a terminal obeys; line feeds and tabs stay.
-
-    Example:
-        >>> harmless("a\x1b[31mb")
-        'a?[31mb'
-    """
-    return _OBEYED.sub("?", text)
 
 
 def is_number(kind: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.filesize import decimal as size
 
+from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.cli.warehouse.location import open_store
 from nightjar.cli.warehouse.output import number, print_json
@@ -37,9 +38,9 @@ def compact(
     if as_json:
         print_json({"packs": packs, "before": before, "after": after, "retired_bytes": retired})
         return
-    typer.echo(" → ".join(f"{number(one['segments'], 'segment')}, {size(one['bytes'])}" for one in (before, after)))
+    echo(" → ".join(f"{number(one['segments'], 'segment')}, {size(one['bytes'])}" for one in (before, after)))
     if retired:
-        typer.echo(f"{size(retired)} of what was replaced are removed after an hour; at once: --now", err=True)
+        echo(f"{size(retired)} of what was replaced are removed after an hour; at once: --now", err=True)
 
 
 def _held(catalog: Catalog) -> dict[str, int]:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.filesize import decimal as size
 
+from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.cli.warehouse.location import open_folder
 from nightjar.cli.warehouse.output import number, print_json, print_labelled, print_some, progress_of
@@ -51,13 +52,13 @@ def doctor(
 def _print_fixed(fixed: Fixed) -> None:
     for name, path in fixed.set_aside.items():
         kept = "; its examples are kept" if name in fixed.examples_kept else ""
-        typer.echo(f"Set aside: segment {name!r} is damaged; it is in {path} now{kept}")
+        echo(f"Set aside: segment {name!r} is damaged; it is in {path} now{kept}")
     for run_id in fixed.published:
-        typer.echo(f"Published again: run {run_id!r}")
+        echo(f"Published again: run {run_id!r}")
     for run_dir, why in fixed.failures.items():
-        typer.echo(f"Not read: {run_dir}: {why}", err=True)
+        echo(f"Not read: {run_dir}: {why}", err=True)
     if fixed.set_aside:
-        typer.echo()
+        echo()
 
 
 def _print_diagnosis(diagnosis: Diagnosis) -> None:
@@ -82,6 +83,6 @@ def _print_findings(findings: list[Finding]) -> None:
     others = [finding for finding in findings if not finding.needs_action]
     for title, chosen in (("Needs action", urgent), ("Good to know", others)):
         if chosen:
-            typer.echo(f"\n{title}:")
+            echo(f"\n{title}:")
             print_some([f"{finding.what}\n    → {finding.remedy}" for finding in chosen])
-    typer.echo(f"\n{number(len(urgent), 'finding')} to act on." if urgent else "\nAll is well.")
+    echo(f"\n{number(len(urgent), 'finding')} to act on." if urgent else "\nAll is well.")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.filesize import decimal as size
 
+from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.cli.warehouse.location import open_store
 from nightjar.cli.warehouse.output import number, print_json, progress_of
@@ -64,8 +65,8 @@ def export(
 
 def _print_report(report: ExportReport) -> None:
     rows = ", ".join(f"{count:,} {table}" for table, count in report.rows.items() if table != "runs")
-    typer.echo(f"Exported {number(report.runs, 'run')} ({rows}) to {report.target}: {size(report.bytes)}")
-    typer.echo(f"Next: {_next_command(report)}", err=True)
+    echo(f"Exported {number(report.runs, 'run')} ({rows}) to {report.target}: {size(report.bytes)}")
+    echo(f"Next: {_next_command(report)}", err=True)
 
 
 def _next_command(report: ExportReport) -> str:

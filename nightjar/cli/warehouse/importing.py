@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from nightjar.adapters.results import Imported, import_all
+from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.cli.warehouse.location import open_store
 from nightjar.cli.warehouse.output import number, print_json, print_records, progress_of
@@ -44,5 +45,5 @@ def _print_imported(location: str, imported: list[Imported]) -> None:
         print_records([{**{name: getattr(one, name) for name in names}, "what": one.novelty} for one in done])
     for one in imported:
         if one.error:
-            typer.echo(f"Not imported: {one.path}: {one.error}", err=True)
-    typer.echo(f"{number(len(done), 'run')} in {location}. Next: nightjar sql 'FROM leaderboard'", err=True)
+            echo(f"Not imported: {one.path}: {one.error}", err=True)
+    echo(f"{number(len(done), 'run')} in {location}. Next: nightjar sql 'FROM leaderboard'", err=True)

@@ -7,6 +7,7 @@ from typing import Any
 import typer
 from rich.filesize import decimal as size
 
+from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.cli.warehouse.location import open_store
 from nightjar.cli.warehouse.output import number, print_json, print_labelled
@@ -65,4 +66,4 @@ def _print_summary(record: dict[str, Any]) -> None:
         started = f", {newest['started_at']:%Y-%m-%d %H:%M} UTC" if newest["started_at"] else ""
         lines["Newest run"] = f"{newest['run_id']}: {newest['env_id']} | {newest['model']}, {newest['status']}{started}"
     print_labelled(lines)
-    typer.echo("Next:       nightjar sql 'FROM leaderboard' | nightjar warehouse doctor", err=True)
+    echo("Next:       nightjar sql 'FROM leaderboard' | nightjar warehouse doctor", err=True)

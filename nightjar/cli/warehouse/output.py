@@ -11,12 +11,12 @@ from dataclasses import asdict, is_dataclass
 from datetime import date, datetime
 from typing import Any
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
 from nightjar.cli.sql.table import print_table
+from nightjar.cli.terminal import echo
 from nightjar.warehouse import QueryResult
 from nightjar.warehouse.writing.bulk import Progress
 
@@ -27,7 +27,7 @@ _TYPES = {int: "BIGINT", float: "DOUBLE", date: "DATE"}
 
 def print_json(value: Any) -> None:
     """Prints a record, or a list of them, as JSON."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=_plain))
+    echo(json.dumps(value, indent=2, ensure_ascii=False, default=_plain))
 
 
 def print_records(records: Sequence[Mapping[str, Any]]) -> None:
@@ -40,15 +40,15 @@ def print_records(records: Sequence[Mapping[str, Any]]) -> None:
 def print_labelled(lines: Mapping[str, str]) -> None:
     """Prints lines that begin with what they are about."""
     for label, text in lines.items():
-        typer.echo(f"{label + ':':<12}{text}")
+        echo(f"{label + ':':<12}{text}")
 
 
 def print_some(lines: Sequence[str]) -> None:
     """Prints the first lines of a list, and how many there are besides."""
     for line in lines[:_FEW]:
-        typer.echo(f"  {line}")
+        echo(f"  {line}")
     if len(lines) > _FEW:
-        typer.echo(f"  … and {len(lines) - _FEW:,} more: --json shows all")
+        echo(f"  … and {len(lines) - _FEW:,} more: --json shows all")
 
 
 def number(count: int, noun: str) -> str:
@@ -80,7 +80,7 @@ def _lines(title: str) -> Progress:
         nonlocal last
         if time.monotonic() - last >= _LINE_SECONDS:
             last = time.monotonic()
-            typer.echo(f"{title}: {done:,} of {total:,}", err=True)
+            echo(f"{title}: {done:,} of {total:,}", err=True)
 
     return show
 

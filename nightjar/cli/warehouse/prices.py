@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.cli.warehouse.location import open_store
 from nightjar.cli.warehouse.output import print_json, print_records
@@ -75,6 +76,6 @@ def _list_prices(warehouse: str | None, *, as_json: bool) -> None:
         print_json(prices)
     elif prices:
         print_records([{**vars(one), "since": one.since.date()} for one in prices])
-        typer.echo("Per million tokens. See: nightjar sql 'FROM cost'", err=True)
+        echo("Per million tokens. See: nightjar sql 'FROM cost'", err=True)
     else:
-        typer.echo("No prices. Example: nightjar warehouse prices set gpt-4.1-mini --input 0.4 --output 1.6", err=True)
+        echo("No prices. Example: nightjar warehouse prices set gpt-4.1-mini --input 0.4 --output 1.6", err=True)

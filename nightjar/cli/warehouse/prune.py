@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.filesize import decimal as size
 
+from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.cli.warehouse.location import open_store
 from nightjar.cli.warehouse.output import number, print_json, print_records
@@ -63,7 +64,7 @@ def prune(
 def _print_candidates(found: list[Candidate]) -> None:
     print_records([_record(one) for one in found])
     rollouts, total = sum(one.rollouts for one in found), sum(one.bytes for one in found)
-    typer.echo(f"{number(len(found), 'run')}, {number(rollouts, 'rollout')}, about {size(total)}")
+    echo(f"{number(len(found), 'run')}, {number(rollouts, 'rollout')}, about {size(total)}")
 
 
 def _record(one: Candidate) -> dict[str, Any]:
@@ -83,4 +84,4 @@ def _print_outcome(count: int, location: str, *, is_removed: bool) -> None:
     said = "Nothing was removed." if count else "No run meets that: nothing was removed."
     if is_removed:
         said = f"Removed {number(count, 'run')} from {location}. Back with: nightjar publish RUN_DIRECTORY"
-    typer.echo(said, err=True)
+    echo(said, err=True)

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from nightjar import evaluation
+from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import WarehouseOption
 from nightjar.runs import RunDirectory, end_crashed
 from nightjar.warehouse import Warehouse, resolve_warehouse
@@ -32,7 +33,7 @@ def publish(
             end_crashed(directory)
         report = evaluation.publish(directory, chosen)
     if report.is_older:
-        typer.echo(f"Run {report.run_id} is in {chosen.location} with newer attempts: nothing was changed.")
+        echo(f"Run {report.run_id} is in {chosen.location} with newer attempts: nothing was changed.")
         return
     done = "Published" if report.is_new else "Already there:"
-    typer.echo(f"{done} {report.rollouts} rollouts of run {report.run_id} in {chosen.location}")
+    echo(f"{done} {report.rollouts} rollouts of run {report.run_id} in {chosen.location}")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from nightjar.adapters.results import default_paths, find_run_directories
+from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.cli.warehouse.location import open_folder
 from nightjar.cli.warehouse.output import number, print_json, print_some, progress_of
@@ -47,16 +48,16 @@ def rebuild(
 
 
 def _print_report(location: str, report: RebuildReport) -> None:
-    typer.echo(
+    echo(
         f"Rebuilt {location} from run directories: {number(report.published, 'run')}, "
         f"{number(report.rollouts, 'rollout')}, {report.seconds:.1f} s"
     )
     if report.kept:
-        typer.echo(f"Kept {number(len(report.kept), 'run')} as before:")
+        echo(f"Kept {number(len(report.kept), 'run')} as before:")
         print_some([f"{run_id}: {why}" for run_id, why in report.kept.items()])
     for run_dir, why in report.failures.items():
-        typer.echo(f"Not read: {run_dir}: {why}", err=True)
+        echo(f"Not read: {run_dir}: {why}", err=True)
     for segment in report.set_aside:
-        typer.echo(f"Set aside: segment {segment!r} is damaged; it is in {location}/damaged now", err=True)
+        echo(f"Set aside: segment {segment!r} is damaged; it is in {location}/damaged now", err=True)
     if report.lost:
-        typer.echo(f"Lost: {number(len(report.lost), 'run')} of damaged segments: {', '.join(report.lost)}", err=True)
+        echo(f"Lost: {number(len(report.lost), 'run')} of damaged segments: {', '.join(report.lost)}", err=True)
