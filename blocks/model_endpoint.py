@@ -97,9 +97,9 @@ class ModelEndpoint(Block):
         known = find_provider(self.provider) if self.provider else Provider(self.base_url, self._variable("KEY"))
         own_key = self._variable("KEY") if self.key.get_secret_value() else ""
         config = ClientConfig(
-            client_type=cast("ClientType", self.client_type or known.client_type),
+            client_type=cast("ClientType", self.client_type or known.api_client_type),
             api_base_url=self.base_url or known.base_url,
-            api_key_var=own_key or self.key_variable or known.key_var,
+            api_key_var=own_key or self.key_variable or known.api_key_var,
             extra_headers={name: f"${variable}" for name, variable in self._header_variables().items()},
         )
         return config.model_copy(update={"timeout": self.request_timeout}) if self.request_timeout else config

@@ -11,6 +11,7 @@ Run it::
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 from prefect import State, flow, tags
 from prefect.runtime import flow_run
@@ -22,7 +23,7 @@ from flows.progress import progress_artifact
 from flows.run_log import nightjar_log_in_run_log
 from flows.shared_limit import shared_limit
 from nightjar import __version__
-from nightjar.config import RunConfig, takes_fields
+from nightjar.config import After, RunConfig, takes_fields
 from nightjar.errors import NightjarError, WarehouseError
 from nightjar.evaluation import Outcome, check_warehouse, stopped_by_signals
 from nightjar.warehouse import Warehouse
@@ -33,22 +34,23 @@ from tasks import evaluation as tasks
 @takes_fields()
 async def evaluate(
     config: RunConfig,
-    endpoint: str = "",
-    secrets: str = "",
-    resume: str = "",
-    output_dir: str = "",
-    warehouse: WarehouseName = "",
+    endpoint: Annotated[str, After("provider")] = "",
+    secrets: Annotated[str, After("env_args")] = "",
+    warehouse: Annotated[WarehouseName, After("tags")] = "",
+    resume: Annotated[str, After("warehouse")] = "",
+    output_dir: Annotated[str, After("env_dir_path")] = "",
 ) -> State[Outcome]:
     """Evaluates a model in an environment and publishes the results.
 
     Args:
         config: What to run; its fields are parameters of the flow.
-        endpoint: Name of a ModelEndpoint block, which says base URL, protocol, key, headers and limits.
+        endpoint: Name of a ModelEndpoint block, which says in a provider's place base URL, protocol, key, headers and
+            limits.
         secrets: Name of an EnvironmentSecrets block, whose variables the environment, tools and judges of this run see.
-        resume: A run directory to go on with, or "latest". A retried flow run finds its own.
-        output_dir: Folder of run directories; empty for ./outputs.
         warehouse: Where results go: a location, or block:NAME for that of a ResultsWarehouse block; empty for
             NIGHTJAR_WAREHOUSE, or ./outputs/warehouse.
+        resume: A run directory to go on with, or "latest". A retried flow run finds its own.
+        output_dir: Folder of run directories; empty for ./outputs.
 
     Returns:
         Completed, with how the run ended; Failed where it could not begin, or where rollouts are missing, which is what

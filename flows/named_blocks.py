@@ -41,7 +41,7 @@ WarehouseName = Annotated[
 """A flow's parameter that says which warehouse; Prefect's server refuses a secret in it before it is stored."""
 
 _WAREHOUSE = "block:"
-_OF_THE_ENDPOINT = ("base_url", "api_key_var", "api_client_type", "headers")
+_OF_THE_ENDPOINT = ("provider", "base_url", "api_key_var", "api_client_type", "headers")
 
 
 class Named(NamedTuple):
@@ -101,7 +101,10 @@ async def warehouse_location(warehouse: str) -> str:
 
 def _at(config: RunConfig, endpoint: ModelEndpoint, name: str) -> RunConfig:
     defaults = {field: info.get_default(call_default_factory=True) for field, info in RunConfig.model_fields.items()}
-    if said := [field for field in _OF_THE_ENDPOINT if getattr(config, field) != defaults[field]]:
+    usual = RunConfig(env_id=config.env_id, provider=config.provider).model_copy(
+        update={"provider": defaults["provider"]}
+    )
+    if said := [field for field in _OF_THE_ENDPOINT if getattr(config, field) != getattr(usual, field)]:
         raise ConfigError(f"The endpoint is that of block {name!r}: leave {' and '.join(said)} at the default")
     client = endpoint.client_config()
     update: dict[str, Any] = {

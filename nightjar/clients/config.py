@@ -37,7 +37,7 @@ def _check_url(url: str) -> str:
     return url.rstrip("/")
 
 
-_REFUSED = {"description": f"A base URL {_WRITTEN_DOWN}", "pattern": r"^\w*:?/*[^/]*@|[?#]"}
+_REFUSED = {"description": f"A base URL {_WRITTEN_DOWN}", "type": "string", "pattern": r"^\w*:?/*[^/]*@|[?#]"}
 BaseUrl = Annotated[str, AfterValidator(_check_url), WithJsonSchema({"type": "string", "not": _REFUSED})]
 """Where requests go, without the route (``/chat/completions``). The schema lets Prefect's server refuse a password."""
 

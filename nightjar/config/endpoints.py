@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NotRequired, TypeAlias, TypedDict
+from typing import Literal, NotRequired, TypeAlias, TypedDict
 
 from nightjar.clients import ClientType
 from nightjar.errors import ConfigError
@@ -11,21 +11,21 @@ from nightjar.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A provider's defaults.
+    """What a provider says of its endpoint, under the names of the fields of ``RunConfig``.
 
     Attributes:
         base_url: where requests go.
-        key_var: the environment variable with the key.
-        client_type: the protocol.
+        api_key_var: the environment variable with the key.
+        api_client_type: the protocol.
 
     Example:
-        >>> Provider("http://localhost:8000/v1", "VLLM_API_KEY").client_type
+        >>> Provider("http://localhost:8000/v1", "VLLM_API_KEY").api_client_type
         'openai_chat_completions'
     """
 
     base_url: str
-    key_var: str
-    client_type: ClientType = "openai_chat_completions"
+    api_key_var: str
+    api_client_type: ClientType = "openai_chat_completions"
 
 
 class Endpoint(TypedDict):
@@ -54,6 +54,9 @@ class Endpoint(TypedDict):
 Endpoints: TypeAlias = dict[str, list[Endpoint]]
 """A registry: an endpoint's name to its variants; a single one is a list of one."""
 
+ProviderName: TypeAlias = Literal[
+    "prime", "openai", "anthropic", "openrouter", "deepseek", "minimax", "glm", "local", "vllm"
+]
 _LOCAL = Provider("http://localhost:8000/v1", "VLLM_API_KEY")
 
 PROVIDERS: dict[str, Provider] = {
@@ -67,7 +70,7 @@ PROVIDERS: dict[str, Provider] = {
     "local": _LOCAL,
     "vllm": _LOCAL,
 }
-"""The providers that ``--provider`` knows."""
+"""The providers, by ``ProviderName``."""
 
 
 def find_provider(name: str) -> Provider:
@@ -77,7 +80,7 @@ def find_provider(name: str) -> Provider:
         ConfigError: there is none of that name; the choices are listed.
 
     Example:
-        >>> find_provider("openai").key_var
+        >>> find_provider("openai").api_key_var
         'OPENAI_API_KEY'
     """
     if name not in PROVIDERS:

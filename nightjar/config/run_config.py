@@ -7,15 +7,16 @@ flow's form, in ``--help``, in docs/configuration.md, and what a resume compares
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from nightjar.clients import ClientConfig, ClientType
 from nightjar.clients.config import NOT_TO_BE_SHOWN, BaseUrl
-from nightjar.config.endpoints import PROVIDERS
+from nightjar.config.endpoints import PROVIDERS, Provider, ProviderName
 from nightjar.config.environment_source import EnvironmentSource
 from nightjar.config.named_headers import NamedHeaders, SamplingFields
 from nightjar.errors import ConfigError
@@ -27,7 +28,13 @@ _MAY_CHANGE = "a resume may change it"
 MayChange: TypeAlias = Annotated[T, _MAY_CHANGE]
 """Marks a field that results do not depend on: a resume may give it another value."""
 
-_DEFAULT = PROVIDERS["prime"]
+_PROVIDER: ProviderName = "prime"
+_DEFAULT = PROVIDERS[_PROVIDER]
+LEFT_EMPTY = {
+    **dict.fromkeys(EvalDefaults.model_fields, "what the environment's pyproject.toml says, else {default}"),
+    **{field.name: "the provider's" for field in fields(Provider)},
+}
+"""Fields whose value comes from elsewhere where nobody sets them, and from where, in words."""
 
 
 class RunConfig(BaseModel):
@@ -41,60 +48,76 @@ class RunConfig(BaseModel):
 
     env_id: str = Field(min_length=1)
     """Environment: name, owner/name or owner/name@version."""
-    env_source: MayChange[EnvironmentSource] = ""
-    """Where the environment is got from, if it is not here: owner/name@version, a wheel, or git+https://host/repo@tag."""
     model: str = Field("openai/gpt-4.1-mini", min_length=1)
     """Model, as the endpoint names it."""
+    provider: MayChange[ProviderName] = _PROVIDER
+    """Where the model is; says base URL, key and protocol where these are not set."""
+    num_examples: MayChange[ExampleCount] = 5
+    """How many examples; -1 for all."""
+    rollouts_per_example: RolloutCount = 3
+    """Rollouts of each example."""
     base_url: BaseUrl = _DEFAULT.base_url
     """Base URL of the endpoint."""
-    api_key_var: MayChange[str] = _DEFAULT.key_var
+    api_key_var: MayChange[str] = _DEFAULT.api_key_var
     """Name of the environment variable that holds the key, where the run happens; a local endpoint needs none."""
-    api_client_type: ClientType = _DEFAULT.client_type
+    max_tokens: MayChange[int | None] = Field(None, ge=1)
+    """Tokens to generate at the most, unless sampling_args say it (default: the endpoint's)."""
+    temperature: MayChange[float | None] = Field(None, ge=0)
+    """Sampling temperature, unless sampling_args say it (default: the endpoint's)."""
+    sampling_args: SamplingFields = Field(default_factory=dict)
+    """Further sampling parameters, as the endpoint takes them, such as {"top_p": 0.95}; extra_headers as $NAME."""
+    api_client_type: ClientType = _DEFAULT.api_client_type
     """Protocol of the endpoint."""
     headers: MayChange[NamedHeaders] = Field(default_factory=dict)
     """HTTP headers of every request, by the variables that hold their values, such as {"X-Team": "$TEAM_TOKEN"}."""
-    sampling_args: SamplingFields = Field(default_factory=dict)
-    """Sampling parameters, as the endpoint takes them: temperature, max_tokens; values of extra_headers as $NAME."""
+    env_source: MayChange[EnvironmentSource] = ""
+    """Where the environment is got from, if it is not here: owner/name@version, a wheel, or git+https://host/repo@tag."""
     env_args: dict[str, Any] = Field(default_factory=dict)
-    """Arguments of the environment."""
+    """Arguments of the environment, such as {"dataset": "my-questions.jsonl"}."""
     extra_env_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Settings of the environment once it is loaded, such as {"max_turns": 5, "hook_timeout_seconds": 60}."""
-    env_dir_path: MayChange[str] = Field(str(ENVIRONMENTS_DIR), min_length=1)
-    """Folder of environments; a run goes to its MODULE/outputs where that is there."""
-    num_examples: MayChange[ExampleCount] = 5
-    """Examples; -1 for all."""
-    rollouts_per_example: RolloutCount = 3
-    """Rollouts of each example."""
     shuffle_seed: int | None = None
     """Draw examples in random order with this seed (default: the order of the dataset)."""
     max_concurrent: MayChange[int] = Field(32, ge=1)
     """Requests in flight at the most; fewer while the endpoint is overloaded."""
-    max_concurrent_generation: MayChange[int | None] = Field(None, ge=1)
-    """The same for generation alone (default: max_concurrent)."""
-    max_concurrent_scoring: MayChange[int | None] = Field(None, ge=1)
-    """Groups scored at once (default: max_concurrent)."""
     max_retries: MayChange[int] = Field(0, ge=0)
     """Further attempts at a rollout after errors that can heal: rate limits, server errors, lost connections."""
+    tolerated_failures: MayChange[float] = Field(0.0, ge=0, le=1)
+    """Part of the rollouts that may fail, from 0 to 1, before the run counts as incomplete."""
+    timeout_minutes: MayChange[float | None] = Field(None, gt=0)
+    """Minutes that the run may take; what is finished then is kept and published (default: no limit)."""
     request_timeout: MayChange[float] = Field(3600.0, gt=0)
     """Seconds that a request may take."""
     scoring_timeout: MayChange[float | None] = Field(None, gt=0)
     """Seconds that scoring a rollout may take (default: what its rubric says, 600)."""
-    timeout_minutes: MayChange[float | None] = Field(None, gt=0)
-    """Minutes that the run may take; what is finished then is kept and published (default: no limit)."""
+    tags: MayChange[list[str]] = Field(default_factory=list)
+    """Words to find the run by, in SQL."""
+    suite: MayChange[str | None] = None
+    """Suite that the run is part of (default: none)."""
+    state_columns: MayChange[list[str]] = Field(default_factory=list)
+    """Columns of the state that results keep besides their own."""
+    env_dir_path: MayChange[str] = Field(str(ENVIRONMENTS_DIR), min_length=1)
+    """Folder of environments; a run goes to its MODULE/outputs where that is there."""
+    max_concurrent_generation: MayChange[int | None] = Field(None, ge=1)
+    """Requests in flight for generation alone (default: max_concurrent)."""
+    max_concurrent_scoring: MayChange[int | None] = Field(None, ge=1)
+    """Groups scored at once (default: max_concurrent)."""
     interleave_scoring: MayChange[bool] = True
     """Score each group as soon as it is generated, not after all is generated."""
     independent_scoring: MayChange[bool] = False
     """Score each rollout by itself, not in its group."""
     max_shards: MayChange[int] = Field(16, ge=1)
     """Blocks of groups at the most; each is one Prefect task that generates and one that scores."""
-    tolerated_failures: MayChange[float] = Field(0.0, ge=0, le=1)
-    """Part of the rollouts that may fail, from 0 to 1, before the run counts as incomplete."""
-    state_columns: MayChange[list[str]] = Field(default_factory=list)
-    """Columns of the state that results keep besides their own."""
-    tags: MayChange[list[str]] = Field(default_factory=list)
-    """Words to find the run by, in SQL."""
-    suite: MayChange[str | None] = None
-    """Suite that the run is part of (default: none)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Adds what a provider that is named says of the endpoint, and the sampling parameters that are fields."""
+        provider = PROVIDERS.get(str(given.get("provider")))
+        plain = {name: given[name] for name in ("max_tokens", "temperature") if given.get(name) is not None}
+        others = given.get("sampling_args", {})
+        sampling = {"sampling_args": {**plain, **others}} if plain and isinstance(others, dict) else {}
+        return {**(asdict(provider) if provider else {}), **given, **sampling}
 
     @property
     def environments_dir(self) -> Path:
@@ -103,8 +126,8 @@ class RunConfig(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """Returns the fields that results depend on, as JSON has them: a run is resumed only where they agree."""
-        fields = type(self).model_fields
-        return self.model_dump(mode="json", exclude={n for n, field in fields.items() if _MAY_CHANGE in field.metadata})
+        known = type(self).model_fields
+        return self.model_dump(mode="json", exclude={n for n, field in known.items() if _MAY_CHANGE in field.metadata})
 
     def client_config(self) -> ClientConfig:
         """Returns how the endpoint is reached."""
@@ -122,7 +145,8 @@ def parse_run_config(values: Mapping[str, Any], kind: type[RunConfig] = RunConfi
 
     Args:
         values: field to value. ``num_examples`` and ``rollouts_per_example``, left out or None, are what the
-            ``pyproject.toml`` of the environment says, and else the defaults of ``RunConfig``.
+            ``pyproject.toml`` of the environment says, and else the defaults of ``RunConfig``; the endpoint is the
+            provider's.
         kind: the configuration.
 
     Raises:
@@ -133,8 +157,7 @@ def parse_run_config(values: Mapping[str, Any], kind: type[RunConfig] = RunConfi
         >>> config.num_examples, config.rollouts_per_example
         (5, 3)
     """
-    own = EvalDefaults.model_fields
-    given = {name: value for name, value in values.items() if value is not None or name not in own}
+    given = {name: value for name, value in values.items() if value is not None or name not in LEFT_EMPTY}
     try:
         return kind.model_validate({**_defaults_of_environment(given), **given})
     except ValidationError as error:

@@ -26,6 +26,7 @@ from flows.querying import query
 from nightjar.errors import ServiceError
 from nightjar.hosting.heartbeats import install_automation
 from nightjar.hosting.naming import POOL, prefixed
+from nightjar.packages import ENVIRONMENTS_DIR, list_environments
 
 
 class Deployment(NamedTuple):
@@ -47,7 +48,8 @@ _ENGINE = "-P -m nightjar.hosting.launch prefect.engine"
 async def register(folder: Path, prefix: str = "", *, is_taken_over: bool = False) -> list[str]:
     """Registers the work pool and every deployment with the Prefect server that is configured.
 
-    What is there already is changed in what belongs to the code alone: entrypoint, parameters' schema and version.
+    What is there already is changed in what belongs to the code alone: entrypoint, parameters' schema and version. The
+    schema offers the environments that are known in the folder.
     Schedules, limits, tags, default parameters, job variables and descriptions stay as somebody has set them.
 
     Args:
@@ -81,7 +83,7 @@ async def register(folder: Path, prefix: str = "", *, is_taken_over: bool = Fals
 
 async def _deployment(declared: Deployment, folder: Path, prefix: str, pool: str) -> RunnerDeployment:
     flow, description = declared
-    return await flow.ato_deployment(
+    deployment = await flow.ato_deployment(
         name=prefixed(flow.name, prefix),
         description=description,
         entrypoint_type=EntrypointType.MODULE_PATH,
@@ -92,6 +94,22 @@ async def _deployment(declared: Deployment, folder: Path, prefix: str, pool: str
             "labels": {_FOLDER: _owner(folder)},
         },
     )
+    parameters = deployment._parameter_openapi_schema.properties  # noqa: SLF001 - has no public name
+    if "env_id" in parameters:
+        parameters["env_id"] = _offering(
+            parameters["env_id"], [each.env_id for each in list_environments(folder / ENVIRONMENTS_DIR)]
+        )
+    return deployment
+
+
+def _offering(parameter: dict[str, Any], choices: list[str]) -> dict[str, Any]:
+    """Returns a parameter of text for which a form offers choices, and takes any other text.
+
+    The choices have no type: the form would show them, and not the field, for any text that is being typed.
+    """
+    text = {name: parameter[name] for name in ("type", "minLength")}
+    shown = {name: value for name, value in parameter.items() if name not in text}
+    return {**shown, "anyOf": [{"title": "Known here", "enum": choices}, {"title": "Any name", **text}]}
 
 
 async def _read(client: PrefectClient, name: str) -> DeploymentResponse | None:
@@ -123,7 +141,7 @@ async def _update(
     """Changes of a deployment what belongs to the code; nothing where that is as it was."""
     wanted = {
         "entrypoint": new.entrypoint,
-        "parameter_openapi_schema": new._parameter_openapi_schema.model_dump(),  # noqa: SLF001 - has no public name
+        "parameter_openapi_schema": new._parameter_openapi_schema.model_dump(exclude_unset=True),  # noqa: SLF001 - has no public name
         "version": new.version,
         "job_variables": _job_variables(old.job_variables, new.job_variables, is_taken_over=is_taken_over),
     }

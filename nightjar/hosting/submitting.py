@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from nightjar.config import RunConfig
@@ -35,14 +34,11 @@ class Submitted:
     page: str
 
 
-def submit(
-    config: RunConfig, typed: Collection[str], *, deployment: str, api_url: str, warehouse: str = ""
-) -> Submitted:
+def submit(config: RunConfig, *, deployment: str, api_url: str, warehouse: str = "") -> Submitted:
     """Starts a run of a deployment. An environment that is developed or installed here goes with it.
 
     Args:
-        config: what to run.
-        typed: the fields that were asked for; for the others the deployment's values hold.
+        config: what to run; for fields that are not set the deployment's values hold.
         deployment: ``flow/deployment``.
         api_url: of Prefect's server.
         warehouse: where it is published; empty for the deployment's.
@@ -60,7 +56,7 @@ def submit(
         )
     env_source = config.env_source or _bring(config, api_url)
     # A worker has what the environment says of runs too late
-    names = {*typed, *EvalDefaults.model_fields} - {"env_dir_path"}
+    names = {*config.model_fields_set, *EvalDefaults.model_fields} - {"env_dir_path"}
     parameters = config.model_dump(mode="json", include=names) | {"env_source": env_source}
     if warehouse:
         parameters["warehouse"] = warehouse

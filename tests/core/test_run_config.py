@@ -1,11 +1,14 @@
 """RunConfig: what a run is started with, and messages that name the field."""
 
+from typing import get_args
+
 import pytest
 from pydantic import ValidationError
 
 from nightjar.clients.credentials import request_headers
 from nightjar.clients.sdk_client import call_arguments
 from nightjar.config import PROVIDERS, RunConfig, find_provider, parse_run_config
+from nightjar.config.endpoints import ProviderName
 from nightjar.errors import ConfigError
 
 
@@ -42,6 +45,9 @@ class TestMessages:
             ({"tolerated_failures": 1.5}, r"tolerated_failures: .*less than or equal to 1 \(found 1\.5\)"),
             ({"api_client_type": "soap"}, r"api_client_type: .*'openai_chat_completions'.*\(found 'soap'\)"),
             ({"sampling_args": "hot"}, r"sampling_args: .*valid dictionary \(found 'hot'\)"),
+            ({"provider": "opnai"}, r"provider: .*'prime', 'openai'.* or 'vllm' \(found 'opnai'\)"),
+            ({"max_tokens": 0}, r"max_tokens: .*greater than or equal to 1 \(found 0\)"),
+            ({"temperature": -1}, r"temperature: .*greater than or equal to 0 \(found -1\)"),
             ({"temprature": 1}, r"temprature: Extra inputs are not permitted \(found 1\)"),
         ],
         ids=str,
@@ -126,10 +132,10 @@ class TestProviders:
     )
     def test_by_name(self, name, url, variable):
         provider = find_provider(name)
-        assert (provider.base_url, provider.key_var) == (url, variable)
+        assert (provider.base_url, provider.api_key_var) == (url, variable)
 
     def test_anthropic_speaks_its_own_protocol(self):
-        assert find_provider("anthropic").client_type == "anthropic_messages"
+        assert find_provider("anthropic").api_client_type == "anthropic_messages"
 
     def test_an_unknown_one_lists_the_choices(self):
         with pytest.raises(
@@ -137,8 +143,31 @@ class TestProviders:
         ):
             find_provider("opnai")
 
+    def test_are_those_that_a_run_may_name(self):
+        assert get_args(ProviderName) == tuple(PROVIDERS)
+
     @pytest.mark.parametrize("name", PROVIDERS)
-    def test_each_makes_a_valid_configuration(self, name):
-        provider = find_provider(name)
-        config = parse(base_url=provider.base_url, api_key_var=provider.key_var, api_client_type=provider.client_type)
+    def test_says_the_endpoint_of_a_run(self, name):
+        config, provider = RunConfig(env_id="gsm8k", provider=name), find_provider(name)
         assert config.client_config().api_base_url == provider.base_url
+        assert (config.api_key_var, config.api_client_type) == (provider.api_key_var, provider.api_client_type)
+
+    def test_says_only_what_is_not_said(self):
+        config = parse(provider="anthropic", base_url="http://host:1/v1", api_key_var=None)
+        assert (config.base_url, config.api_key_var) == ("http://host:1/v1", "ANTHROPIC_API_KEY")
+        assert config.api_client_type == "anthropic_messages"
+
+    def test_results_depend_on_the_endpoint_and_not_on_its_name(self):
+        config = parse(provider="local")
+        assert config.identity() == parse(base_url="http://localhost:8000/v1").identity()
+        assert RunConfig.model_validate_json(config.model_dump_json()) == config
+
+
+class TestSampling:
+    def test_plain_parameters_come_to_the_others(self):
+        config = parse(max_tokens=9, temperature=0.0, sampling_args={"temperature": 0.5, "top_p": 0.9})
+        assert config.sampling_args == {"max_tokens": 9, "temperature": 0.5, "top_p": 0.9}
+        assert parse(max_tokens=9).identity() == parse(sampling_args={"max_tokens": 9}).identity()
+
+    def test_there_are_none_by_themselves(self):
+        assert parse(temperature=None).sampling_args == {}

@@ -31,8 +31,8 @@ def server():
         (
             ["-p", "opnai"],
             (
-                "'--provider' / '-p': Unknown provider 'opnai'. Choose one of: anthropic, deepseek, glm, local, "
-                "minimax, openai, openrouter, prime, vllm"
+                "'--provider' / '-p': Input should be 'prime', 'openai', 'anthropic', 'openrouter', 'deepseek', "
+                "'minimax', 'glm', 'local' or 'vllm' (found 'opnai')"
             ),
         ),
         (

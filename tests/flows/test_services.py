@@ -46,17 +46,44 @@ def test_retry_does_only_what_is_missing(services: Services) -> None:
         assert server.stats().answered == 60 - answered
 
 
-def test_a_schedule_fires(services: Services) -> None:
+def test_the_form_offers_environments_and_takes_any_other(services: Services) -> None:
+    deployment = services.call("GET", "/deployments/name/evaluate/evaluate")
+    offered, _ = deployment["parameter_openapi_schema"]["properties"]["env_id"]["anyOf"]
+    assert {"arithmetic", "gsm8k"} <= {*offered["enum"]}
+    for wrong, message in (
+        ({}, "'env_id' is a required property"),
+        ({"env_id": ""}, "Validation failed for field 'env_id'"),
+        ({"env_id": "gsm8k", "num_examples": "abc"}, "Validation failed for field 'num_examples'"),
+        ({"env_id": "gsm8k", "provider": "opnai"}, "Validation failed for field 'provider'"),
+    ):
+        refused = services.create("evaluate", wrong)
+        assert refused.status_code == 409
+        assert message in refused.json()["detail"]
+    created = services.create("evaluate", {"env_id": "ada/made-up@1.2", "provider": "local"}).json()
+    assert services.wait_for(created["id"], "COMPLETED", "FAILED", "CRASHED") == "FAILED"
+    assert "'ada/made-up@1.2'" in services.call("GET", f"/flow_runs/{created['id']}")["state"]["message"]
+
+
+def test_a_schedule_fires_and_what_it_lacks_is_said_by_its_first_run(services: Services) -> None:
     deployment = services.call("GET", "/deployments/name/evaluate/evaluate")
     schedules = f"/deployments/{deployment['id']}/schedules"
     due = datetime.now(UTC) + timedelta(seconds=5)
     every_minute = {"interval": 60, "anchor_date": due.isoformat()}
     with ModelServer(ArithmeticSolver()) as server:
         parameters = {"env_id": "arithmetic", "model": "nightly", "base_url": server.url, "num_examples": 2}
-        [made] = services.call("POST", schedules, [{"schedule": every_minute, "parameters": parameters}])
-        fired = services.wait_for_first_run(made["id"])
+        wrong = {"model": "nightly", "num_examples": "abc"}
+        new = [{"schedule": every_minute, "parameters": given} for given in (parameters, wrong)]
+        made, lacking = services.call("POST", schedules, new)
+        fired, failed = services.wait_for_first_run(made["id"]), services.wait_for_first_run(lacking["id"])
         assert services.wait_for(fired["id"], "COMPLETED", "FAILED", "CRASHED") == "COMPLETED"
-        services.call("DELETE", f"{schedules}/{made['id']}")
+        assert services.wait_for(failed["id"], "COMPLETED", "FAILED", "CRASHED") == "FAILED"
+        for each in (made, lacking):
+            services.call("DELETE", f"{schedules}/{each['id']}")
         assert server.stats().answered == 6
+    message = services.call("GET", f"/flow_runs/{failed['id']}")["state"]["message"]
+    assert {
+        " - env_id: Field required",
+        " - num_examples: Input should be a valid integer, unable to parse string as an integer",
+    } <= {*message.splitlines()}
     assert fired["auto_scheduled"]
     assert (datetime.fromisoformat(fired["expected_start_time"]) - due).total_seconds() % 60 == 0

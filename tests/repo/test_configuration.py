@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
@@ -21,7 +20,8 @@ from typer.testing import CliRunner
 
 from flows.evaluation import evaluate
 from nightjar.cli.eval.options import FLAGS, flag_names, takes_flags
-from nightjar.config import RunConfig, parameters, parse_run_config, takes_fields
+from nightjar.config import PROVIDERS, RunConfig, parameters, parse_run_config, plain_type, takes_fields
+from nightjar.config.parameters import GROUPS
 from nightjar.errors import ConfigError, ResumeMismatchError
 from nightjar.runs import RunDirectory
 from nightjar.runs.identity import check_same
@@ -49,11 +49,10 @@ def table(kind: type[RunConfig]) -> str:
 
 
 def type_of(field: FieldInfo) -> str:
-    if get_origin(field.annotation) is Literal:
-        return ", ".join(f"`{choice}`" for choice in get_args(field.annotation))
-    kinds = [kind for kind in get_args(field.annotation) if kind is not NoneType]
-    plain = kinds[0] if field.default is None else get_origin(field.annotation) or field.annotation
-    return str(plain.__name__)
+    plain = plain_type(field)
+    if get_origin(plain) is Literal:
+        return ", ".join(f"`{choice}`" for choice in get_args(plain))
+    return str((get_origin(plain) or plain).__name__)
 
 
 def default_of(field: FieldInfo) -> str:
@@ -147,9 +146,29 @@ def test_no_flag_twice():
 
 class TestTheFlow:
     def test_has_every_field_and_where_a_run_goes(self):
-        others = ["endpoint", "secrets", "resume", "output_dir", "warehouse"]
-        assert [*evaluate.parameters.properties] == [*RunConfig.model_fields, *others]
+        others = {"endpoint", "secrets", "resume", "output_dir", "warehouse"}
+        assert {*evaluate.parameters.properties} == {*RunConfig.model_fields, *others}
         assert evaluate.parameters.required == ["env_id"]
+
+    def test_shows_what_is_used_most_first_and_names_the_other_groups(self):
+        shown = evaluate.parameters.properties
+        assert [schema["position"] for schema in shown.values()] == [*range(len(shown))]
+        first = ["env_id", "model", "provider", "endpoint", "num_examples", "rollouts_per_example"]
+        assert [*shown][: len(first)] == first == [schema["title"] for schema in shown.values()][: len(first)]
+        titles = [schema["title"].split(": ") for schema in shown.values()][len(first) :]
+        assert [*dict(titles)] == [*GROUPS.values()][1:]
+        assert ["Environment", "secrets"] in titles
+        assert ["Results", "warehouse"] in titles
+
+    def test_offers_providers_and_protocols(self):
+        shown = evaluate.parameters.properties
+        assert shown["provider"]["enum"] == [*PROVIDERS]
+        assert shown["provider"]["default"] == "prime"
+        assert "anthropic_messages" in shown["api_client_type"]["enum"]
+
+    def test_asks_for_json_only_where_keys_are_anybodys(self):
+        asked = {name for name, schema in evaluate.parameters.properties.items() if schema["type"] == "object"}
+        assert asked == {"sampling_args", "headers", "env_args", "extra_env_kwargs"}
 
     def test_describes_every_parameter(self):
         assert all(schema["description"] for schema in evaluate.parameters.properties.values())
@@ -158,13 +177,14 @@ class TestTheFlow:
         kinds = {name: schema.get("type") for name, schema in evaluate.parameters.properties.items()}
         assert set(kinds.values()) == {"string", "integer", "number", "boolean", "array", "object"}
 
-    def test_leaves_to_the_environment_what_is_its_own(self):
-        for name in ("num_examples", "rollouts_per_example"):
+    def test_leaves_to_the_environment_and_the_provider_what_is_theirs(self):
+        for name in ("num_examples", "rollouts_per_example", "base_url", "api_key_var", "api_client_type"):
             assert "default" not in evaluate.parameters.properties[name]
 
     def test_a_field_that_may_be_none_is_left_out_of_the_form_or_sent_as_null(self):
-        empty = [name for name, field in parameters().items() if field.default is None]
         schema = evaluate.parameters.model_dump_for_openapi()
+        empty = [name for name, field in parameters().items() if field.default is None]
+        empty.remove("api_client_type")  # a drop-down is left out
         for given in ({"env_id": "a"}, {"env_id": "a", **dict.fromkeys(empty)}):
             assert not validate(given, schema)
             accepted = evaluate.validate_parameters(get_call_parameters(evaluate.fn, (), given))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse.output import print_json
 from nightjar.config import RunConfig
@@ -14,7 +12,6 @@ from nightjar.hosting.submitting import submit
 
 def run_hosted(
     config: RunConfig,
-    typed: Collection[str],
     deployment: str,
     *,
     warehouse: str | None,
@@ -24,8 +21,7 @@ def run_hosted(
     """Hands a run to the worker of a deployment.
 
     Args:
-        config: what to run.
-        typed: the fields that were asked for; for the others the deployment's values hold.
+        config: what to run; for fields that are not set the deployment's values hold.
         deployment: ``flow/deployment``.
         warehouse: its location; None for the deployment's.
         prefect_url: of Prefect's server; None for the one that is configured, or that 'nightjar up' runs.
@@ -38,7 +34,7 @@ def run_hosted(
     api_url = find_prefect_api(prefect_url)
     if api_url is None:
         raise ServiceError("There is no Prefect server to hand the run to. Start one here: nightjar up --detach")
-    submitted = submit(config, typed, deployment=deployment, api_url=api_url, warehouse=warehouse or "")
+    submitted = submit(config, deployment=deployment, api_url=api_url, warehouse=warehouse or "")
     if as_json:
         print_json(submitted)
         return

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
-from nightjar.config import RunConfig, parameters
+from nightjar.config import RunConfig, groups, parameters, plain_type
 
 Command: TypeAlias = Callable[..., None]
 
@@ -29,13 +29,11 @@ class Flag:
         names: short names; a long one among them takes the place of the field's.
         metavar: what stands for the value in the help; None for its type.
         parser: from what is typed to the value; None where the type says it.
-        default: what is taken where the flag is left out, in words; None for the default of the field.
     """
 
     names: tuple[str, ...] = ()
     metavar: str | None = None
     parser: Callable[[str], Any] | None = None
-    default: str | None = None
 
 
 def json_object(text: str) -> dict[str, Any]:
@@ -56,14 +54,14 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-_PROVIDERS = "the provider's"
-
 FLAGS = {
     "env_id": Flag(metavar="ENV"),
     "model": Flag(("-m",)),
-    "base_url": Flag(("--api-base-url", "-b"), default=_PROVIDERS),
-    "api_key_var": Flag(("-k",), default=_PROVIDERS),
-    "api_client_type": Flag(default=_PROVIDERS),
+    "provider": Flag(("-p",)),
+    "base_url": Flag(("--api-base-url", "-b")),
+    "api_key_var": Flag(("-k",)),
+    "max_tokens": Flag(("-t",), metavar="N"),
+    "temperature": Flag(("-T",), metavar="N"),
     "sampling_args": Flag(("-S",)),
     "env_args": Flag(("-a",)),
     "extra_env_kwargs": Flag(("-x",)),
@@ -77,10 +75,6 @@ FLAGS = {
     "state_columns": Flag(("-C",), metavar="NAME,NAME", parser=_names),
     "tags": Flag(("--tag",), metavar="WORD"),
 }
-
-MODEL, RESULTS = "Model", "Results"
-_PANELS = {"model": MODEL, "env_args": "What to run", "max_concurrent": "Pace", "state_columns": RESULTS}
-"""The field with which each panel of the help begins."""
 
 
 def flag_names(name: str, field: FieldInfo) -> tuple[str, ...]:
@@ -134,18 +128,17 @@ def _option(name: str, fields: dict[str, FieldInfo]) -> dict[str, Any]:
     option = typer.Option(
         *flag_names(name, field),
         help=_help(field, known),
-        rich_help_panel=_panel(name, fields),
+        rich_help_panel=dict(groups(fields))[name],
         parser=json_object if is_json else known.parser,
         metavar="JSON" if is_json else known.metavar,
-        show_default=known.default or True,
     )
-    default = None if known.default or field.default_factory else field.default
+    default = None if field.default_factory else field.default
     return {"annotation": Annotated[_typed(field, known), option], "default": False if _is_on(field) else default}
 
 
 def _typed(field: FieldInfo, known: Flag) -> Any:
     """Returns what the command line makes of a value: the configuration checks it further."""
-    is_text = known.parser is not None or get_origin(field.annotation) is Literal
+    is_text = known.parser is not None or get_origin(plain_type(field)) is Literal
     return str | None if is_text else field.annotation | None  # type: ignore[operator]
 
 
@@ -153,12 +146,7 @@ def _help(field: FieldInfo, known: Flag) -> str:
     text = field.description or ""
     if _is_on(field):
         return f"Switch off: {text}"
-    if get_origin(field.annotation) is Literal:
-        return f"{text} One of: {', '.join(get_args(field.annotation))}."
+    if get_origin(plain_type(field)) is Literal:
+        return f"{text} One of: {', '.join(get_args(plain_type(field)))}."
     is_repeated = get_origin(field.annotation) is list and known.parser is None
     return f"{text} May be given several times." if is_repeated else text
-
-
-def _panel(name: str, fields: dict[str, FieldInfo]) -> str | None:
-    before = [*fields][: [*fields].index(name) + 1]
-    return next((_PANELS[field] for field in reversed(before) if field in _PANELS), None)

@@ -10,33 +10,23 @@ from typing import Annotated, Any
 
 import typer
 
-from nightjar.cli.eval.options import MODEL, RESULTS, flag_names, takes_flags
+from nightjar.cli.eval.options import flag_names, takes_flags
 from nightjar.cli.warehouse import warehouse_option
-from nightjar.config import PROVIDERS, RunConfig, find_provider, parameters, parse_run_config
+from nightjar.config import RunConfig, groups, parameters, parse_run_config
 from nightjar.errors import ConfigError
 from nightjar.logs import log_to_stderr
 
+_RESULTS = dict(groups(RunConfig.model_fields))["tags"]
 
-def _option(*flags: str, panel: str = RESULTS, text: str, **kwargs: Any) -> Any:
-    return typer.Option(*flags, help=text, rich_help_panel=panel, **kwargs)
+
+def _option(*flags: str, text: str, **kwargs: Any) -> Any:
+    return typer.Option(*flags, help=text, rich_help_panel=_RESULTS, **kwargs)
 
 
 @takes_flags()
 def eval_run(
     fields: dict[str, Any],
     *,
-    provider: Annotated[
-        str | None,
-        _option("--provider", "-p", panel=MODEL, text=f"Where the model is (default: prime): {', '.join(PROVIDERS)}."),
-    ] = None,
-    max_tokens: Annotated[
-        int | None,
-        _option("--max-tokens", "-t", panel=MODEL, min=1, metavar="N", text="Tokens to generate at the most; -S wins."),
-    ] = None,
-    temperature: Annotated[
-        float | None,
-        _option("--temperature", "-T", panel=MODEL, min=0.0, metavar="N", text="Sampling temperature; -S wins."),
-    ] = None,
     save_results: Annotated[  # noqa: ARG001 - results are always saved
         bool, _option("--save-results", "-s", text="Accepted for compatibility: results are always saved.")
     ] = False,
@@ -53,7 +43,7 @@ def eval_run(
     output_dir: Annotated[
         Path | None, _option("--output-dir", "-o", text="Folder of run directories (default: ./outputs).")
     ] = None,
-    warehouse: Annotated[str | None, warehouse_option(RESULTS)] = None,
+    warehouse: Annotated[str | None, warehouse_option(_RESULTS)] = None,
     direct: Annotated[bool, _option("--direct", text="Run in this process, without Prefect.")] = False,
     prefect: Annotated[
         bool, _option("--prefect", text="Run as a Prefect flow, with a temporary server where there is none.")
@@ -86,30 +76,16 @@ def eval_run(
 
     if direct and (prefect or prefect_url):
         raise typer.BadParameter(f"--direct and --prefect{'-url' if prefect_url else ''} exclude each other")
-    limits = {"max_tokens": max_tokens, "temperature": temperature}
-    sampling = {name: value for name, value in limits.items() if value is not None} | fields.get("sampling_args", {})
-    values = _endpoint(provider) | fields | ({"sampling_args": sampling} if sampling else {})
-    config = _config(values)
+    config = _config(fields)
     log_to_stderr(verbose)
     if hosted:
         if direct or prefect or resume or output_dir:
             raise typer.BadParameter("--hosted excludes --direct, --prefect, --resume and --output-dir")
-        run_hosted(config, values, deployment, warehouse=warehouse, prefect_url=prefect_url, as_json=as_json)
+        run_hosted(config, deployment, warehouse=warehouse, prefect_url=prefect_url, as_json=as_json)
         return
     mode: Mode = "prefect" if prefect else "direct" if direct else "auto"
     outcome = run(config, mode, output_dir, resume, warehouse, prefect_url)
     finish(outcome, as_json)
-
-
-def _endpoint(provider: str | None) -> dict[str, Any]:
-    """Returns what a provider says of the endpoint; nothing where none was typed."""
-    if provider is None:
-        return {}
-    try:
-        known = find_provider(provider)
-    except ConfigError as error:
-        raise typer.BadParameter(str(error), param_hint="'--provider' / '-p'") from error
-    return {"base_url": known.base_url, "api_key_var": known.key_var, "api_client_type": known.client_type}
 
 
 def _config(values: dict[str, Any]) -> RunConfig:
