@@ -25,7 +25,15 @@ _ANIMALS = ("animal", "animal_breed", "animal_legendary")
 _GREEK = (
     "gamma|delta|epsilon|zeta|eta|theta|iota|kappa|lambda|mu|nu|xi|omicron|pi|rho|sigma|tau|upsilon|phi|chi|psi|omega"
 )
-_STAR = re.compile(rf"(?:{_GREEK})\d{{1,3}}-[a-z-]+")
+_PLACE = (
+    "[a-z]|adjunct|anomaly|band|boundary|cloud|cluster|collapse|conflux|expanse|field|fringe|instability|manifold|mass|"
+    "nebula|point|quadrant|reach|ring|sector|shift|tensor|terminus|vector|void|warp"
+)
+_PRODUCT = (
+    "Awesome|Rustic|Small|Gorgeous|Fantastic|Sleek|Intelligent|Unbranded|Refined|Licensed|Generic|Practical|Ergonomic|"
+    "Handcrafted|Tasty|Handmade|Incredible"
+)
+_OF_A_FORM = re.compile(rf"(?:{_GREEK})(?:\d{{1,3}}-[a-z-]+|-[a-z]+-(?:{_PLACE}))|(?:{_PRODUCT})-[A-Z]\w{{,5}}")
 
 
 def flow_run_name() -> str:
@@ -41,11 +49,12 @@ def flow_run_name() -> str:
 
 
 def is_drawn(name: str) -> bool:
-    """Says whether Prefect drew the name: its server an adjective and an animal, the form of its UI a numbered star.
+    """Says whether Prefect drew the name: its server an adjective and an animal, the form of its UI a star.
 
-    Of the form's names those stay that a person may have typed: without a number, or of an alpha or a beta.
+    The form of its second UI draws what a product is called, and an animal. Of the first form's names those stay that a
+    person may have typed: without a number and a place in the sky, or of an alpha or a beta.
     """
-    if _STAR.fullmatch(name):
+    if _OF_A_FORM.fullmatch(name):
         return True
     adjective, _, animal = name.partition("-")
     return adjective in _words(_ADJECTIVES) and animal in _words(_ANIMALS)

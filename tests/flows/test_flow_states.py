@@ -130,7 +130,7 @@ async def test_a_name_that_somebody_typed_is_kept(typed: dict[str, str], shown: 
 async def test_what_prefect_draws_is_told_from_what_is_typed() -> None:
     async with get_client() as client:
         drawn = [(await client.create_flow_run(evaluate)).name for _ in range(20)]
-    drawn += ["convivial-leopard", "theta99-drayan-ring"]  # of its server, of the form in its UI
+    drawn += ["convivial-leopard", "theta99-drayan-ring", "pi-scheat-q", "Refined-Tiger"]  # by its server, its UIs
     assert all(map(is_drawn, drawn))
     typed = [
         "nightly-arithmetic",
@@ -140,6 +140,8 @@ async def test_what_prefect_draws_is_told_from_what_is_typed() -> None:
         "gsm8k-100",
         "my own name",
         "beta2-prompts",
+        "delta-prompts",
+        "Generic-Assistants",
     ]
     assert not any(map(is_drawn, typed))
 
