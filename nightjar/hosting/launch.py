@@ -1,7 +1,7 @@
 """Runs a module of Prefect with Nightjar's flows loaded: ``python -P -m nightjar.hosting.launch prefect.engine``.
 
-Prefect looks for a flow in the working folder first, where a user's own packages ``flows``, ``tasks`` and ``blocks``
-may be. What is loaded already is not looked for.
+Prefect looks for a flow, and its server for blocks, in the working folder first, where a user's own packages ``flows``,
+``tasks`` and ``blocks`` may be. What is loaded already is not looked for.
 """
 
 from __future__ import annotations

@@ -126,7 +126,16 @@ class Supervisor:
         is_configured = configured_prefect_api() == self._api.url
         os.environ.update({"PREFECT_API_URL": self._api.url, "PREFECT_SERVER_UI_API_URL": self._api.url, **SETTINGS})
         if not prefect_answers(self._api.url):
-            server = ("prefect", "server", "start", "--host", "127.0.0.1", "--port", str(self._port))
+            server = (
+                "nightjar.hosting.launch",
+                "prefect",
+                "server",
+                "start",
+                "--host",
+                "127.0.0.1",
+                "--port",
+                str(self._port),
+            )
             # It starts itself anew as a module; a worker's processes run user code, which may need its folder
             safe_path = {"PYTHONSAFEPATH": "1"}
             self._services.append(Service("Prefect's server", home() / "server.log", server, safe_path))

@@ -187,6 +187,11 @@ def test_the_folder_has_packages_that_are_called_as_nightjar_s(services: Service
     assert "the user's own" in ran.stderr
 
 
+def test_the_server_knows_nightjar_s_blocks_all_the_same(services: Services) -> None:
+    assert services.call("GET", "/block_types/slug/nightjar-model-endpoint")["name"] == "Nightjar Model Endpoint"
+    assert "Failed to load collection" not in (services.folder / "home/server.log").read_text()
+
+
 def test_environments_of_the_folder_are_found_beside_them(services: Services) -> None:
     (services.folder / "environments").mkdir(exist_ok=True)
     (services.folder / "environments/always_right.py").write_text(
