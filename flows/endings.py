@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from prefect import State, get_run_logger
 from prefect.states import Cancelled, Completed, Failed
 
@@ -22,10 +24,11 @@ def final_state(outcome: Outcome) -> State[Outcome]:
         summary = outcome.summary
         said = f"Run {outcome.run_id}: {summary.scored} of {summary.rollouts} rollouts scored"
         return Completed(message=f"{said}, average reward {summary.avg_reward}", data=outcome)
+    level = logging.INFO if outcome.status == "cancelled" else logging.ERROR  # somebody wanted it
+    for reason in outcome.reasons:
+        get_run_logger().log(level, reason)
     if outcome.status == "cancelled":
         return Cancelled(message=message, data=outcome)
-    for reason in outcome.reasons:
-        get_run_logger().error(reason)
     return Failed(message=message, data=outcome, name="TimedOut" if outcome.status == "timed_out" else "Failed")
 
 

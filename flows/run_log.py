@@ -12,7 +12,7 @@ from nightjar.secrecy import hidden_in_log
 def nightjar_log_in_run_log() -> None:
     """Sends what Nightjar logs, from INFO on, to Prefect's API too; once a process."""
     for name in ("prefect.flow_runs", "prefect.task_runs"):
-        logging.getLogger(name).addFilter(_cancelled_is_no_error)
+        logging.getLogger(name).addFilter(_is_news)
         logging.getLogger(name).addFilter(hidden_in_log)
     logger = logging.getLogger("nightjar")
     if not any(isinstance(handler, APILogHandler) for handler in logger.handlers):
@@ -23,8 +23,6 @@ def nightjar_log_in_run_log() -> None:
         logger.setLevel(logging.INFO)
 
 
-def _cancelled_is_no_error(record: logging.LogRecord) -> bool:
-    """Lowers to INFO what Prefect says of every end but Completed; somebody wanted this one."""
-    if record.levelno == logging.ERROR and record.getMessage().startswith("Finished in state Cancelled"):
-        record.levelno, record.levelname = logging.INFO, "INFO"
-    return True
+def _is_news(record: logging.LogRecord) -> bool:
+    """Leaves out how Prefect says that a task or flow has ended: its state shows it, and reasons are logged before."""
+    return not record.getMessage().startswith("Finished in state ")

@@ -154,18 +154,19 @@ async def test_nightjars_log_is_in_the_log_of_the_run(own_folder: Path) -> None:
     with ModelServer(ArithmeticSolver()) as server:
         flow_run = await new_flow_run()
         await run_as(flow_run, env_id="arithmetic", model="m", base_url=server.url, num_examples=2)
-    assert await said_in(flow_run.id, "6 of 6 rollouts scored")
+    lines = await lines_until(flow_run.id, "6 of 6 rollouts scored")
+    assert not [line for line in lines if "Completed()" in line]  # of each task, as its state shows
 
 
-async def said_in(flow_run_id: UUID, text: str) -> bool:
-    """Looks into a run's log, which reaches the server with some delay."""
+async def lines_until(flow_run_id: UUID, text: str) -> list[str]:
+    """Returns a run's log when it has a text: it reaches the server with some delay."""
     async with get_client() as client:
         for _ in range(100):
             logs = await client.read_logs(log_filter=LogFilter(flow_run_id=LogFilterFlowRunId(any_=[flow_run_id])))
             if any(text in log.message for log in logs):
-                return True
+                return [log.message for log in logs]
             await asyncio.sleep(0.1)
-    return False
+    raise AssertionError(f"nothing in the log says {text!r}")
 
 
 async def test_a_key_is_a_name_in_parameters_never_a_value(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

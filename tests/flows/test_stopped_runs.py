@@ -67,7 +67,7 @@ def errors_logged(services: Services, flow_run_id: str) -> list[str]:
     chosen = {"logs": {"flow_run_id": {"any_": [flow_run_id]}}, "limit": 200}
     for _ in range(50):
         lines = services.call("POST", "/logs/filter", chosen)
-        if any("Finished in state Cancelled('Cancelled by SIGTERM" in line["message"] for line in lines):
+        if any(line["message"] == "Cancelled by SIGTERM" for line in lines):
             break
         time.sleep(0.2)
     return [line["message"] for line in lines if line["level"] >= 40]
