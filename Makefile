@@ -14,7 +14,7 @@ PYTEST = $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick check fmt lint types bench bench-warehouse side-by-side clean
+.PHONY: help setup demo test quick check fmt lint types bench bench-warehouse side-by-side screenshots clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -65,6 +65,10 @@ $(ORIGINAL)/.ready:
 	$(PYTHON) -m venv $(ORIGINAL)
 	$(ORIGINAL)/bin/python -m pip install --quiet --disable-pip-version-check 'verifiers==0.1.14' 'openai<3' 'anthropic<1'
 	@touch $@
+
+screenshots: $(READY) ## take the pictures of docs/screenshots.md: three minutes, and a Chromium (ARGS="--chromium PATH")
+	$(PIP) --constraint constraints.txt --editable '.[screenshots]'
+	$(BIN)/python tests/screenshots/take.py $(ARGS)
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) $(ORIGINAL) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist
