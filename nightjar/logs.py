@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -19,6 +18,7 @@ from pathlib import Path
 import orjson
 
 from nightjar.secrecy import hidden_in_log
+from nightjar.terminal import harmless
 
 LOGGER_NAMES = ("nightjar", "verifiers")
 DEFAULT_LEVEL = os.environ.get("VF_LOG_LEVEL") or "INFO"
@@ -26,8 +26,6 @@ DEFAULT_LEVEL = os.environ.get("VF_LOG_LEVEL") or "INFO"
 
 _FORMAT = "%(asctime)s - %(name)s - %(levelname)s - %(message)s"
 _DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
-_OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Control characters but tab and line feed, and those that turn the direction of writing."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -57,16 +55,6 @@ class _ForEyes(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return harmless(super().format(record))
-
-
-def harmless(text: str) -> str:
-    r"""Returns a text with ``?`` for what a terminal obeys; line feeds and tabs stay.
-
-    Example:
-        >>> harmless("a\x1b[31mb")
-        'a?[31mb'
-    """
-    return _OBEYED.sub("?", text)
 
 
 def setup_logging(

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from nightjar.logs import harmless
+from nightjar.terminal import harmless
 
 
 def echo(text: Any = "", *, err: bool = False, nl: bool = True) -> None:

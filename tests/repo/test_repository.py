@@ -44,7 +44,14 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
     ended = subprocess.run([sys.executable, "-c", dedent(code)], capture_output=True, text=True, check=True)
     loaded = ended.stdout.splitlines()[-1].split()
     ours = {module for module in loaded if module.split(".")[0] == "nightjar"}
-    assert ours == {"nightjar", "nightjar.cli", "nightjar.cli.app", "nightjar.errors"}
+    assert ours == {
+        "nightjar",
+        "nightjar.cli",
+        "nightjar.cli.app",
+        "nightjar.errors",
+        "nightjar.terminal",
+        "nightjar.cli.terminal",
+    }
     slow = {"prefect", "datasets", "openai", "anthropic", "duckdb", "aiohttp", "pydantic", "numpy", "pandas"}
     assert slow.isdisjoint(loaded)
 

@@ -21,8 +21,8 @@ from nightjar.engine import Run, runs_under_way
 from nightjar.evaluation import Outcome
 from nightjar.hosting.server import page_of
 from nightjar.hosting.temporary_server import is_temporary
-from nightjar.logs import harmless
 from nightjar.runs import Summary
+from nightjar.terminal import harmless
 from nightjar.warehouse import resolve_warehouse
 from nightjar.warehouse.location import shown
 

@@ -21,7 +21,7 @@ import typer
 
 from nightjar.cli.sql.table import is_number, print_table
 from nightjar.errors import ConfigError
-from nightjar.logs import harmless
+from nightjar.terminal import harmless
 from nightjar.warehouse import QueryResult
 from nightjar.warehouse.reading.result_values import as_records, value_text
 

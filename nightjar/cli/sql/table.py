@@ -17,7 +17,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from nightjar.logs import harmless
+from nightjar.terminal import harmless
 from nightjar.warehouse import QueryResult
 from nightjar.warehouse.reading.result_values import value_text
 
