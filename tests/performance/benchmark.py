@@ -24,11 +24,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from figures import Row, print_table
 
+from nightjar.hosting.api import PrefectApi
 from nightjar.hosting.server import prefect_answers
+from nightjar.testing import ArithmeticSolver, ModelServer
 
 RAW_LOOP = Path(__file__).with_name("raw_loop.py")
 CONVERSATIONS = Path(__file__).with_name("conversations.py")
@@ -323,6 +326,40 @@ def flow_mode() -> list[Row]:
     return rows
 
 
+def first_rollout() -> list[Row]:
+    """Wall time from ``nightjar up`` to the first answer of a model for a run of its worker, and where it goes."""
+    with tempfile.TemporaryDirectory() as home, socket.socket() as free, ModelServer(ArithmeticSolver()) as server:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+        free.close()
+        own = {"NIGHTJAR_HOME": home, "PREFECT_HOME": home, "PREFECT_API_URL": f"http://127.0.0.1:{port}/api"}
+        environment = {**os.environ, **own}
+        command = ["eval", "run", "arithmetic", "--hosted", "-m", "m", "-b", server.url, "-n", "1", "-r", "1", "--json"]
+        try:
+            up = _wall_ms(lambda: _typed(["up", "--detach", "--port", port], home, environment)) / 1000
+            begun = time.time()
+            flow_run_id = json.loads(_typed(command, home, environment))["flow_run_id"]
+            submitted = time.time() - begun
+            while not server.stats().answered:
+                time.sleep(0.01)
+            answered = time.time() - begun
+            started = PrefectApi(own["PREFECT_API_URL"]).get(f"/flow_runs/{flow_run_id}")["start_time"]
+        finally:
+            _typed(["down", "--yes"], home, environment)
+    running = datetime.fromisoformat(started).timestamp() - begun
+    parts = {"up": up, "submit": submitted, "worker": running - submitted, "in the flow": answered - running}
+    shown = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in parts.items())
+    return [
+        Row("from nightjar up to the first answer of a run of its worker", "-", shown, f"{up + answered:.1f} s", "-")
+    ]
+
+
+def _typed(words: list[str], folder: str, environment: dict[str, str]) -> str:
+    command = [*NIGHTJAR, *words]
+    ended = subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    return ended.stdout
+
+
 CASES: dict[str, Callable[[], list[Row]]] = {
     "cpu": marginal_cpu,
     "gsm8k": word_problems,
@@ -332,6 +369,7 @@ CASES: dict[str, Callable[[], list[Row]]] = {
     "sandboxes": sandboxes,
     "start-up": start_up,
     "flow": flow_mode,
+    "up": first_rollout,
 }
 
 
