@@ -14,7 +14,7 @@ PYTEST = $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick check fmt lint types bench bench-warehouse side-by-side screenshots clean
+.PHONY: help setup demo test quick fuzz check fmt lint types bench bench-warehouse side-by-side screenshots clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ test: $(READY) ## run all tests (ARGS="tests/warehouse -k views" for some)
 
 quick: $(READY) ## run in a minute the tests that a change breaks first
 	$(PYTEST) -m "not slow" tests/core tests/repo
+
+fuzz: $(READY) ## run the tests with damage by chance with thousands of cases (CASES=2000)
+	NIGHTJAR_FUZZ_CASES=$(or $(CASES),2000) $(PYTEST) tests/fuzz
 
 check: $(READY) lint types test ## all that CI runs
 

@@ -54,7 +54,7 @@ COMMANDS = {
     "eval run": ("nightjar.cli.eval.run:eval_run", "Evaluate a model in an environment."),
     "eval repair": (
         "nightjar.cli.eval.repair:eval_repair",
-        "Set the damaged lines of a run aside, so that a resume does again what they held.",
+        "Set what is damaged in a run aside, so that a resume does again what it held.",
     ),
     "warehouse": (
         "nightjar.cli.warehouse.info:warehouse",

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 
 from nightjar.runs.directory import RunDirectory
 from nightjar.runs.journal import Journal
-from nightjar.runs.jsonl import digest_of
 from nightjar.runs.metadata import Status
 from nightjar.runs.summary import summarize_rows
 
@@ -44,8 +43,7 @@ def end_crashed(directory: RunDirectory) -> None:
         "finished_at": datetime.fromtimestamp(ended, UTC).isoformat(timespec="milliseconds"),
         "time_ms": (metadata.get("time_ms") or 0) + round(1000 * (ended - began)),
     }
-    digest = {"results_digest": digest_of(directory.results_path)}
-    directory.write_metadata(metadata | session | digest | summary.metadata())
+    directory.write_metadata(metadata | session | {"digests": directory.digests()} | summary.metadata())
     logger.warning(
         "The process of run %s was gone before it had ended: %d of %d rollouts are scored, its status is %s",
         directory.run_id, summary.scored, summary.rollouts, _STATUS,

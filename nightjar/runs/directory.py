@@ -16,9 +16,10 @@ from pydantic import BaseModel, ValidationError
 
 from nightjar.errors import RunDirectoryError, RunLockedError
 from nightjar.packages.names import ENVIRONMENTS_DIR, EnvironmentId, listed_name
-from nightjar.runs.jsonl import replace_file
+from nightjar.runs.jsonl import digest_of, replace_file
 from nightjar.runs.recorded import RecordedConfig, RecordedMetadata, first_fault
 from nightjar.runs.reserve import Reserve
+from nightjar.runs.seal import sealed, unsealed
 from nightjar.secrecy import hide_bytes
 
 OUTPUT_DIR = Path("outputs")
@@ -94,6 +95,14 @@ class RunDirectory:
         """The score of record."""
         return self.path / "results.jsonl"
 
+    def digests(self) -> dict[str, str]:
+        """Returns the digests of ledger and results, by their names.
+
+        Raises:
+            RunDirectoryError: one cannot be read.
+        """
+        return {path.name: digest_of(path) for path in (self.attempts_path, self.results_path)}
+
     def exists(self) -> bool:
         """Says whether there is a run in the folder."""
         return (self.path / "config.json").is_file()
@@ -116,7 +125,10 @@ class RunDirectory:
         Raises:
             RunDirectoryError: there are none, or they are damaged.
         """
-        return self._read("metadata.json", RecordedMetadata)
+        metadata = unsealed(self._read("metadata.json", RecordedMetadata))
+        if metadata is None:
+            raise RunDirectoryError(f"{self.path / 'metadata.json'} is damaged: somebody has changed it")
+        return metadata
 
     def write_config(self, config: Mapping[str, Any]) -> None:
         """Replaces the configuration."""
@@ -140,7 +152,7 @@ class RunDirectory:
         Raises:
             RunDirectoryError: they cannot be written; the old ones stay.
         """
-        content = _dumped(metadata)
+        content = _dumped(sealed(orjson.loads(_dumped(metadata))))
         try:
             replace_file(self.path / "metadata.json", [content])
         except RunDirectoryError as full:

@@ -43,7 +43,7 @@ class RunMetadata:
         finished_at: when it ended last; None while it is running.
         time_ms: for how long it ran, resumes added; None where another program did not say.
         original: of an imported run, the other program's own account; None for Nightjar's.
-        results_digest: of the results that the aggregates are of, see ``digest_of``; None while it is running.
+        digests: of the files that the aggregates are of, see ``RunDirectory.digests``; None while it is running.
         summary: its aggregates; None while it is running.
     """
 
@@ -70,7 +70,7 @@ class RunMetadata:
     finished_at: datetime | None = None
     time_ms: int | None = 0
     original: Mapping[str, Any] | None = None
-    results_digest: str | None = None
+    digests: Mapping[str, str] | None = None
     summary: Summary | None = None
 
     def continued(self, before: Mapping[str, Any]) -> Self:
@@ -89,7 +89,7 @@ class RunMetadata:
         error: BaseException | None,
         tolerated_failures: float,
         ran_ms: int,
-        results_digest: str | None,
+        digests: Mapping[str, str] | None,
     ) -> Self:
         """Returns the metadata at the end of a session.
 
@@ -98,14 +98,14 @@ class RunMetadata:
             error: what stopped the run before its end; None where it came to its end.
             tolerated_failures: the part of the rollouts that may be missing in a complete run.
             ran_ms: how long the session took.
-            results_digest: of the file with what is there; None of a run in memory.
+            digests: of its files; None of a run in memory.
         """
         return replace(
             self,
             status=final_status(summary, error, tolerated_failures),
             finished_at=_now(),
             time_ms=(self.time_ms or 0) + ran_ms,
-            results_digest=results_digest,
+            digests=digests,
             summary=summary,
         )
 

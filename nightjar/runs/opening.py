@@ -15,7 +15,6 @@ from nightjar.runs.columns import StateColumns
 from nightjar.runs.directory import RunDirectory
 from nightjar.runs.identity import check_same
 from nightjar.runs.journal import Journal
-from nightjar.runs.jsonl import digest_of
 from nightjar.runs.memory_journal import MemoryJournal
 from nightjar.runs.metadata import RunMetadata
 from nightjar.runs.summary import summarize_rows
@@ -102,8 +101,8 @@ class OpenRun:
             pass_threshold=self.metadata.pass_threshold,
         )
         ran_ms = round((time.monotonic() - self._opened_at) * 1000)
-        digest = digest_of(self.directory.results_path) if self.directory else None
-        self.metadata = self.metadata.ended(summary, self.error, self._tolerated_failures, ran_ms, digest)
+        digests = self.directory.digests() if self.directory else None
+        self.metadata = self.metadata.ended(summary, self.error, self._tolerated_failures, ran_ms, digests)
         self._write_metadata()
         _warn_of_unknown(self.journal.columns)
         logger.info(
@@ -127,7 +126,7 @@ class OpenRun:
             self.metadata = self.metadata.continued(self.before) if self.before else self.metadata
         journal = Journal(directory, self._hashes.__getitem__, self.metadata.state_columns)
         opening.callback(journal.close)
-        _warn_of_other_results(self.before, directory)
+        _warn_of_other_files(self.before, directory)
         directory.write_config(
             {
                 **self._config,
@@ -158,11 +157,11 @@ def _warn_of_other_code(before: Mapping[str, Any], now: RunMetadata) -> None:
         )  # fmt: skip
 
 
-def _warn_of_other_results(before: Mapping[str, Any], directory: RunDirectory) -> None:
-    if before.get("results_digest") not in {None, digest_of(directory.results_path)}:
-        logger.warning(
-            "%s was changed after the run had ended: it is added up again as it is now", directory.results_path
-        )
+def _warn_of_other_files(before: Mapping[str, Any], directory: RunDirectory) -> None:
+    for name, digest in directory.digests().items() if before.get("digests") else ():
+        if before["digests"].get(name) != digest:
+            path = directory.path / name
+            logger.warning("%s was changed after the run had ended: it is added up again as it is now", path)
 
 
 def _warn_of_unknown(columns: StateColumns) -> None:

@@ -101,7 +101,7 @@ class RecordedMetadata(_Recorded):
     time_ms: _Number | None = None
     errors: dict[str, Any] | None = None
     version_info: dict[str, Any] | None = None
-    results_digest: str | None = None
+    digests: dict[str, str] | None = None
     published_at: str | None = None
 
 

@@ -1,4 +1,4 @@
-"""Sets damaged lines of a run directory aside, so that a resume does again what they held."""
+"""Sets what is damaged in a run directory aside, so that a resume does again what they held."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nightjar.runs.recorded import RecordedAttempt, RecordedResult, check_restor
 
 
 def repair(directory: RunDirectory) -> list[str]:
-    """Moves the damaged lines of the ledger and of the results to files beside them, ``*.damaged``.
+    """Moves damaged metadata, and the damaged lines of the ledger and of the results, to ``*.damaged`` beside them.
 
     Returns:
         What was wrong with each; nothing is changed where that is nothing.
@@ -23,9 +23,22 @@ def repair(directory: RunDirectory) -> list[str]:
     directory.read_config()
     with directory:
         return [
+            *_metadata_aside(directory),
             *_set_aside(directory.attempts_path, _check_attempt),
             *_set_aside(directory.results_path, lambda line, path: checked(line, path, RecordedResult)),
         ]
+
+
+def _metadata_aside(directory: RunDirectory) -> list[str]:
+    """Moves damaged metadata aside: a resume adds up anew."""
+    path = directory.path / "metadata.json"
+    try:
+        if path.exists():
+            directory.read_metadata()
+    except RunDirectoryError as damage:
+        path.replace(path.with_suffix(".damaged"))
+        return [str(damage)]
+    return []
 
 
 def _set_aside(path: Path, check: Callable[[Line, Path], object]) -> list[str]:

@@ -95,6 +95,19 @@ def test_a_reward_that_somebody_changed_is_not_published_unseen(nightjar, server
     assert nightjar.start("publish", run.path).wait().code == 0
 
 
+def test_a_number_that_somebody_changed_is_damage(nightjar, server, run):
+    path = run.path / "metadata.json"
+    path.write_bytes(run.content[path.name].replace(b'"avg_reward": 1.0', b'"avg_reward": 0.5', 1))
+
+    refused = nightjar.start("publish", run.path).wait()
+    assert refused.code == 1
+    assert refused.stderr == f"Error: {path} is damaged: somebody has changed it\n"
+    assert nightjar.start("eval", "repair", run.path).wait().code == 0
+    assert nightjar.eval("arithmetic", *SETTINGS, "--resume", run, server=server).code == 0
+    assert run.metadata["avg_reward"] == 1.0
+    assert server.stats().received == 0
+
+
 @pytest.mark.parametrize("name", ["config.json", "metadata.json"])
 def test_a_damaged_record_is_named(nightjar, server, run, name):
     (run.path / name).write_bytes(run.content[name][:40])

@@ -147,6 +147,7 @@ def test_the_metadata_of_verifiers_with_aggregates_of_nightjar(imported, verifie
     metadata, _ = imported(verifiers_run(sum_row(), sum_row(0, 0.0), failed, sum_row(1, 0.0)))
     assert metadata.pop("run_id").startswith("verifiers-")
     assert len(metadata.pop("dataset_fingerprint")) == 16
+    assert metadata.pop("digest")
     assert metadata.pop("stderr") == pytest.approx(2 / 9)  # residuals 1/3 and -1/3 of two examples: sqrt(2 * 2/9) / 3
     assert metadata == {
         "status": "incomplete",
@@ -179,7 +180,7 @@ def test_the_metadata_of_verifiers_with_aggregates_of_nightjar(imported, verifie
         "error_examples": {"ModelError -> RateLimitError": "overloaded"},
         "stop_conditions": {"max_turns_reached": 3},
         "truncated": 0,
-        "results_digest": None,
+        "digests": None,
         "served_models": [],
         "version_info": {"vf_version": "0.1.14", "vf_commit": None, "env_version": "1.2.0", "env_commit": None},
         "state_columns": [],

@@ -66,7 +66,7 @@ def expected_run(run_dir):
         "output_tokens": usage.get("output_tokens"),
         "run_dir": str(run_dir),
         "cost": None,
-        "metadata": metadata,
+        "metadata": {name: value for name, value in metadata.items() if name != "digest"},
         "config": json.loads(config.read_bytes()) if config.exists() else None,
     }
 

@@ -1,4 +1,4 @@
-"""``nightjar eval repair``: sets the damaged lines of a run directory aside."""
+"""``nightjar eval repair``: sets what is damaged in a run directory aside."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from nightjar.runs.repair import repair
 
 
 def eval_repair(run_dir: Annotated[Path, typer.Argument(help="The run directory.", show_default=False)]) -> None:
-    """Set the damaged lines of a run aside, so that a resume does again what they held.
+    """Set what is damaged in a run aside, so that a resume does again what it held.
 
-    They are kept beside, in files that end with .damaged. A run of which nothing is damaged stays as it is.
+    It is kept beside, in files that end with .damaged. A run of which nothing is damaged stays as it is.
     """
     faults = repair(RunDirectory(run_dir))
     for fault in faults:

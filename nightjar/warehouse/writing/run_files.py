@@ -7,7 +7,7 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ import orjson
 from nightjar.errors import RunDirectoryError, WarehouseError
 from nightjar.runs import summarize_rows
 from nightjar.runs.jsonl import DIGEST_BYTES, scan_lines
+from nightjar.runs.seal import unsealed
 from nightjar.warehouse.storage.segments import make_version
 
 _log = logging.getLogger(__name__)
@@ -98,16 +99,22 @@ def read_run(run_dir: Path, scratch: Path) -> RunFiles:
     is_growing = metadata.get("status") == "running"
     results = _whole(run_dir / "results.jsonl", scratch, is_required=has_results, is_growing=is_growing)
     attempts = _whole(run_dir / "attempts.jsonl", scratch, is_required=False, is_growing=is_growing)
-    if metadata.get("results_digest") not in {None, results.digest.hex()} and not is_growing:
-        raise WarehouseError(
-            f"{results.path} was changed after the run had ended: metadata.json adds up something else. To add it up "
-            f"as it is now: the command of the run with --resume {run_dir}"
-        )
+    if not is_growing:
+        _check_unchanged(metadata.get("digests") or {}, results, attempts)
     config = _read_config(run_dir / "config.json")
     version = _version(metadata, config, results, attempts)
     if "scored" not in metadata:
         metadata |= _aggregates(metadata, results.path)
     return RunFiles(run_dir, metadata, config, results, attempts, version)
+
+
+def _check_unchanged(digests: Mapping[str, str], *files: JsonFile) -> None:
+    for file in files:
+        if digests.get(file.path.name) not in {None, file.digest.hex()}:
+            raise WarehouseError(
+                f"{file.path} was changed after the run had ended: metadata.json adds up something else. To add it up "
+                f"as it is now: the command of the run with --resume {file.path.parent}"
+            )
 
 
 def gathered(file: JsonFile, fields: Collection[str], names: Collection[str], scratch: Path) -> JsonFile:
@@ -149,7 +156,9 @@ def _read_metadata(path: Path) -> dict[str, Any]:
         raise WarehouseError(f"Cannot read {path}: {error}") from error
     if not isinstance(metadata, dict) or not isinstance(metadata.get("run_id"), str) or not metadata["run_id"]:
         raise WarehouseError(f"Cannot read {path}: it names no run_id.")
-    return metadata
+    if (whole := unsealed(metadata)) is None:
+        raise WarehouseError(f"Cannot publish {path.parent}: metadata.json is damaged: somebody has changed it.")
+    return whole
 
 
 def _read_config(path: Path) -> str | None:
