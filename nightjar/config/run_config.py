@@ -11,7 +11,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
 from nightjar.clients import ClientConfig, ClientType
@@ -108,6 +109,15 @@ class RunConfig(BaseModel):
     """Score each rollout by itself, not in its group."""
     max_shards: MayChange[int] = Field(16, ge=1)
     """Blocks of groups at the most; each is one Prefect task that generates and one that scores."""
+
+    @field_validator("*")
+    @classmethod
+    def _check_writable(cls, value: T) -> T:
+        try:
+            orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)
+        except TypeError as error:
+            raise ValueError(f"cannot be written down as JSON: {error}") from None
+        return value
 
     @model_validator(mode="before")
     @classmethod

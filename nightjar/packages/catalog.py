@@ -20,6 +20,8 @@ from nightjar.packages.layouts import ModuleSource, defines_environment, find_mo
 from nightjar.packages.names import ENVIRONMENTS_DIR, EnvironmentId, listed_name, module_of
 from nightjar.packages.package import EnvironmentPackage, Project, read_project
 
+_LONGEST_NAME = 240
+"""Characters that the name of a file may have, less those of its ending."""
 BUILT_IN = "nightjar.benchmarks"
 
 
@@ -75,7 +77,7 @@ def local_package(path: Path) -> EnvironmentPackage | None:
 
 
 def _candidates(asked: EnvironmentId, environments_dir: Path) -> Iterator[EnvironmentPackage]:
-    if not asked.module.isidentifier():
+    if not asked.module.isidentifier() or len(asked.module) > _LONGEST_NAME:
         return
     if (local := _find_local(asked, environments_dir)) is not None:
         yield local

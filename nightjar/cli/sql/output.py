@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -112,7 +112,8 @@ def _opened(path: Path | None) -> Iterator[TextIO]:
         raise ConfigError(f"Cannot write {str(path)!r}: {error.strerror or error}") from error
     finally:
         if not is_special:
-            partial.unlink(missing_ok=True)
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
 
 
 class _Screen:

@@ -11,7 +11,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -249,6 +249,7 @@ def _is_empty(path: Path) -> bool:
 def _remove(path: Path) -> None:
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
-    else:
+        return
+    with suppress(OSError):
         path.unlink(missing_ok=True)
         Path(f"{path}.wal").unlink(missing_ok=True)

@@ -61,7 +61,10 @@ class Folder(Store):
 
     def exists(self) -> bool:
         """Says whether it has a folder ``segments``."""
-        return self.segments_path.is_dir()
+        try:
+            return self.segments_path.is_dir()
+        except OSError as error:  # a name that is too long
+            raise WarehouseError(f"Cannot read the warehouse {self}: {error.strerror}") from error
 
     def make(self) -> None:
         """Makes the folder ``segments``."""
