@@ -156,7 +156,10 @@ class RunFolder:
 
     @property
     def metadata(self):
-        return json.loads((self.path / "metadata.json").read_bytes())
+        """What ``metadata.json`` says, but for the digest of that."""
+        metadata = json.loads((self.path / "metadata.json").read_bytes())
+        metadata.pop("digest", None)
+        return metadata
 
     @property
     def content(self):
