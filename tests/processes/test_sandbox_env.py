@@ -236,6 +236,15 @@ class TestFailures:
         assert "it has ended" in json.dumps(row["error"], default=str)
         assert row["reward"] is None
 
+    @pytest.mark.parametrize("command", [None, 7, ["ls", 7], {"run": "ls"}])
+    async def test_to_call_the_tool_with_text_are_the_model_s(self, command):
+        env = environment(ScriptedProvider())
+        [row] = await evaluate(env, tool_call("bash", command=command), tool_call("bash", command="ls"), "Done.")
+        assert row.get("error") is None
+        wrong, right = [message["content"] for message in row["completion"] if message["role"] == "tool"]
+        assert wrong == f"Expected command to be a string, got {type(command).__name__}: {command!r}"
+        assert right == "ran ls"
+
     async def test_are_shown_to_the_model_where_the_environment_says_so(self):
         env = environment(ScriptedProvider(exec=[SandboxError("it has ended")]), stop_errors=[])
         [row] = await evaluate(env, tool_call("bash", command="ls"), "Done.")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypedDict
 
-from nightjar.envs.sandboxed.sandbox_env import SandboxEnv, SandboxState
+from nightjar.envs.sandboxed.sandbox_env import SandboxEnv, SandboxState, check_text
 from nightjar.errors import SandboxError
 from nightjar.messages import Messages
 from nightjar.rollout.state import State
@@ -107,6 +107,7 @@ class PythonEnv(SandboxEnv):
         self, code: str, sandbox_id: str, sandbox_state: SandboxState, python_state: PythonWorkerState
     ) -> str:
         """Run Python code. Variables and imports stay between calls; the value of a last expression is shown."""
+        check_text("code", code)
         if not python_state["ready"]:
             await self._start_python(sandbox_id, sandbox_state, python_state)
         answer = await self._run(code, sandbox_id, sandbox_state)

@@ -187,6 +187,7 @@ class SandboxEnv(StatefulToolEnv):
         self, command: str, sandbox_id: str, sandbox_state: SandboxState, working_dir: str | None = None
     ) -> str:
         """Run a shell command in the sandbox. Files and background processes stay between commands."""
+        check_text("command", command)
         await self._wait_for_sandbox_ready(sandbox_state, sandbox_id)
         started = time.monotonic()
         limit = self.timeout_per_command_seconds
@@ -263,6 +264,12 @@ def _raising(kind: type[SandboxError], what: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise kind(f"{what}: {error}") from error
+
+
+def check_text(name: str, value: object) -> None:
+    """Raises ``TypeError`` where a model gave something else than text: its mistake, which it is told."""
+    if not isinstance(value, str):
+        raise TypeError(f"Expected {name} to be a string, got {type(value).__name__}: {value!r}")
 
 
 def _as_text(result: CommandResult) -> str:
