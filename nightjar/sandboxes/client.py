@@ -182,6 +182,10 @@ class SandboxClient:
         result = await self.execute_command(sandbox_id, command, working_dir, env, timeout)
         return BackgroundJobStatus(uuid.uuid4().hex[:12], True, result.exit_code, result.stdout, result.stderr)
 
+    async def end_processes(self, sandbox_id: str) -> None:
+        """Kills all that runs in a sandbox, so that it cannot disturb what runs next; its start command runs anew."""
+        await (await self.get(sandbox_id)).end_processes()
+
     async def delete(self, sandbox_id: str) -> None:
         """Ends a sandbox with all that runs in it; deleting twice is fine."""
         entry = self._entries.get(sandbox_id)

@@ -46,13 +46,13 @@ _SPARE_PROCESSES = 32
 _INSTALL_TIMEOUT_SECONDS = 900
 _ROOT, _NOBODY = "0:0", "65534:65534"
 _OPEN = 'chmod 1777 "$@"'
-_KILL_GROUP = """
-members() { grep -ls "^Gid:[[:space:]]*$1[[:space:]]" /proc/[0-9]*/status | tr -cd '0-9\\n'; }
+_KILL_ALL_OF = """
+members() { grep -ls "^$1:[[:space:]]*$2[[:space:]]" /proc/[0-9]*/status | tr -cd '0-9\\n'; }
 for round in 1 2 3 4 5 6 7 8 9 10; do
-    pids=$(members "$1"); [ "$pids" = "$before" ] && break
+    pids=$(members "$@"); [ "$pids" = "$before" ] && break
     kill -STOP $pids; before=$pids
 done
-for round in 1 2 3 4 5; do pids=$(members "$1"); [ -n "$pids" ] || break; kill -KILL $pids; done
+for round in 1 2 3 4 5; do pids=$(members "$@"); [ -n "$pids" ] || break; kill -KILL $pids; done
 """
 
 
@@ -77,8 +77,7 @@ class DockerSandbox(Sandbox):
         except Exception as error:
             await self._remove_container()
             raise SandboxCreationError(f"Container {self.id!r} did not start: {error}") from error
-        if command := self._request.background_command:
-            await self.spawn(command)
+        await self._run_start_command()
 
     async def spawn(
         self,
@@ -98,6 +97,14 @@ class DockerSandbox(Sandbox):
         except Exception as error:
             raise SandboxError(f"Container {self.id!r} cannot run commands: {error}") from error
 
+    async def end_processes(self) -> None:
+        """Kills all processes of the container's user, and runs the start command anew."""
+        try:
+            await self._provider.run(self._as_root, _KILL_ALL_OF, "Uid", str(self._user))
+        except Exception as error:
+            raise SandboxError(f"The processes of container {self.id!r} cannot be ended: {error}") from error
+        await self._run_start_command()
+
     async def close(self) -> None:
         """Kills and removes the container."""
         self._is_closed = True
@@ -110,11 +117,17 @@ class DockerSandbox(Sandbox):
         if container is not None:
             self._remove(container)
 
+    async def _run_start_command(self) -> None:
+        if command := self._request.background_command:
+            await self.spawn(command)
+
     async def _kill_group(self, group: int) -> None:
         """Kills a command and what it started: they share a group, which they cannot leave."""
         if self._container is not None:
             with suppress(Exception):
-                await asyncio.wait_for(self._provider.run(self._as_root, _KILL_GROUP, str(group)), _KILL_SECONDS)
+                await asyncio.wait_for(
+                    self._provider.run(self._as_root, _KILL_ALL_OF, "Gid", str(group)), _KILL_SECONDS
+                )
 
     async def _remove_container(self) -> None:
         container, self._container = self._container, None

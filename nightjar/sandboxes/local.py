@@ -53,8 +53,7 @@ class LocalSandbox(Sandbox):
             async with asyncio.timeout(_START_SECONDS):
                 self._running = await self._start_first_process()
                 await self._wait_until_ready(self._running)
-                if command := self._request.background_command:
-                    await self.spawn(command, max_output_bytes=0)
+                await self._run_start_command()
         except BaseException as error:
             self.close_now()
             if not isinstance(error, TimeoutError):
@@ -85,6 +84,12 @@ class LocalSandbox(Sandbox):
         await process.request(argv, folder, {**self._variables(), **(env or {})}, max_output_bytes)
         return process
 
+    async def end_processes(self) -> None:
+        """Kills everything inside, and runs the start command anew."""
+        if self._running is not None:
+            self._running.kill_others()
+        await self._run_start_command()
+
     async def close(self) -> None:
         """Kills everything inside and removes it."""
         running, self._running = self._running, None
@@ -108,6 +113,10 @@ class LocalSandbox(Sandbox):
         is_news, self._kills = kills > self._kills, kills
         return f"[killed: the sandbox used more than {self._request.memory_gb:g} GB of memory]" if is_news else ""
 
+    async def _run_start_command(self) -> None:
+        if command := self._request.background_command:
+            await self.spawn(command, max_output_bytes=0)
+
     def _count_kills(self) -> int:
         if self._running is None:
             return self._kills
@@ -130,6 +139,8 @@ class LocalSandbox(Sandbox):
     async def _wait_until_ready(self, running: FirstProcess) -> None:
         if await asyncio.get_running_loop().sock_recv(running.control, 16) != b"ready":
             raise running.complaint()
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(running.pid, _choose_cpus(self._request.cpu_cores))
         if running.descriptor is not None:
             running.limit = limit_memory(running.pid, running.descriptor, self._request, bubblewrap.STORAGE)
 
@@ -142,7 +153,6 @@ class LocalSandbox(Sandbox):
             "CPU": int(request.timeout_minutes * 60) + 1,
             "CORE": 0,
             "nice": 5,
-            "cpus": _choose_cpus(request.cpu_cores),
         }
         if self._is_isolated:
             limits["NPROC"] = request.max_processes  # elsewhere it would count all processes of this user
@@ -213,7 +223,6 @@ def _shell() -> str:
 
 
 def _choose_cpus(cores: float) -> list[int]:
-    """Returns as many of this process's processors as asked for, at random; none for all of them."""
-    available = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    wanted = max(1, int(cores))
-    return [] if wanted >= len(available) else random.sample(available, wanted)
+    """Returns as many of this process's processors as asked for, at random; all of them where there are no more."""
+    available = sorted(os.sched_getaffinity(0))
+    return random.sample(available, min(max(1, int(cores)), len(available)))

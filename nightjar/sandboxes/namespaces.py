@@ -49,6 +49,14 @@ class FirstProcess:
     descriptor: int | None = None
     limit: ControlGroup | Watched | None = None
 
+    def kill_others(self) -> None:
+        """Makes the process inside kill all the others before it starts another one."""
+        with suppress(ProcessLookupError):
+            if self.descriptor is None:
+                self.process.send_signal(signal.SIGUSR1)
+            else:
+                signal.pidfd_send_signal(self.descriptor, signal.SIGUSR1)
+
     def kill(self) -> None:
         """Kills all that is inside; the process ends when that is done."""
         self.control.close()

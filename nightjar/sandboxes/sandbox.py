@@ -137,6 +137,10 @@ class Sandbox(ABC):
         """Starts a process; of each stream, no more than ``max_output_bytes`` need come back."""
 
     @abstractmethod
+    async def end_processes(self) -> None:
+        """Kills all processes inside, so that none can disturb what runs next; runs the start command anew."""
+
+    @abstractmethod
     async def close(self) -> None:
         """Kills everything inside and removes it. Closing twice is fine."""
 

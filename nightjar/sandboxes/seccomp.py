@@ -3,7 +3,8 @@
 Refused are: making and entering namespaces, mounting, kernel modules and other administration, the kernel's keyrings
 (which are the user's, not the sandbox's), io_uring, eBPF, performance counters, and sockets of kinds that a network
 namespace does not separate (virtual machine sockets, for one). Memory that belongs to no process is refused too,
-because it would escape the limit: anonymous files and System V segments and queues.
+because it would escape the limit: anonymous files and System V segments and queues. So is the choice of processors,
+which would undo ours; and limits and priorities a process may only set for itself.
 
 The numbers are those of Linux' ``unistd.h``; the layout of the program is that of ``linux/filter.h``.
 """
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER_AT, _ARCHITECTURE_AT, _FIRST_ARGUMENT_AT = 0, 4, 16
+_NUMBER_AT, _ARCHITECTURE_AT, _FIRST_ARGUMENT_AT, _SECOND_ARGUMENT_AT = 0, 4, 16, 24
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEWUSER, NEWNS, NEWPID, NEWNET, NEWIPC, NEWUTS, NEWCGROUP
 _SEPARATED_SOCKETS = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK
 _SAME_EVERYWHERE = (*range(425, 434), 442, 447)  # io_uring, the new mount calls, mount_setattr, memfd_secret
@@ -37,6 +38,10 @@ class _Machine:
     """Answered with "no such call": memfd_create, shmget, msgget."""
     refused: tuple[int, ...]
     """Answered with "not permitted"."""
+    own: tuple[int, ...]
+    """Permitted where the first argument says "this process": prlimit64, sched_setscheduler, -param and -attr."""
+    setpriority: int
+    """The same of the second argument."""
 
 
 _MACHINES: Mapping[str, _Machine] = {
@@ -47,11 +52,13 @@ _MACHINES: Mapping[str, _Machine] = {
         missing=(319, 29, 68),
         # unshare setns mount umount2 pivot_root bpf perf_event_open userfaultfd keyctl add_key request_key kexec_load
         # kexec_file_load init_module finit_module delete_module open_by_handle_at name_to_handle_at swapon swapoff
-        # reboot quotactl acct syslog fanotify_init ioperm iopl
+        # reboot quotactl acct syslog fanotify_init sched_setaffinity ioperm iopl
         refused=(
             *(272, 308, 165, 166, 155, 321, 298, 323, 250, 248, 249, 246),
-            *(320, 175, 313, 176, 304, 303, 167, 168, 169, 179, 163, 103, 300, 173, 172),
+            *(320, 175, 313, 176, 304, 303, 167, 168, 169, 179, 163, 103, 300, 203, 173, 172),
         ),
+        own=(302, 144, 142, 314),
+        setpriority=141,
     ),
     "aarch64": _Machine(
         audit=0xC00000B7,
@@ -61,8 +68,10 @@ _MACHINES: Mapping[str, _Machine] = {
         # the same without ioperm and iopl
         refused=(
             *(97, 268, 40, 39, 41, 280, 241, 282, 219, 217, 218, 104),
-            *(294, 105, 273, 106, 265, 264, 224, 225, 142, 60, 89, 116, 262),
+            *(294, 105, 273, 106, 265, 264, 224, 225, 142, 60, 89, 116, 262, 122),
         ),
+        own=(261, 119, 118, 274),
+        setpriority=140,
     ),
 }
 
@@ -80,6 +89,8 @@ def filter_program(machine: str | None = None) -> bytes | None:
         *_answer(_AT_LEAST, _X32, errno.ENOSYS),
         *(step for number in (*calls.missing, _CLONE3) for step in _answer(_EQUAL, number, errno.ENOSYS)),
         *(step for number in (*calls.refused, *_SAME_EVERYWHERE) for step in _answer(_EQUAL, number, errno.EPERM)),
+        *(step for number in calls.own for step in _only_of_itself(number, _FIRST_ARGUMENT_AT)),
+        *_only_of_itself(calls.setpriority, _SECOND_ARGUMENT_AT),
         _step(_EQUAL, calls.clone, 0, 4),
         _step(_LOAD, _FIRST_ARGUMENT_AT),
         *_answer(_ANY_BIT, _NEW_NAMESPACES, errno.EPERM),
@@ -100,6 +111,18 @@ def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
 def _answer(test: int, value: int, number: int) -> list[bytes]:
     """Answers with an error where the test holds, and goes on otherwise."""
     return [_step(test, value, 0, 1), _step(_RETURN, _ERRNO | number)]
+
+
+def _only_of_itself(number: int, argument_at: int) -> list[bytes]:
+    """Refuses a call whose argument names a process; 0 stands for the one that calls."""
+    refusal = _step(_RETURN, _ERRNO | errno.EPERM)
+    return [
+        _step(_EQUAL, number, 0, 4),
+        _step(_LOAD, argument_at),
+        _step(_EQUAL, 0, 1, 0),
+        refusal,
+        _step(_RETURN, _ALLOW),
+    ]
 
 
 def _skips_to_the_end(families: tuple[int, ...]) -> list[bytes]:

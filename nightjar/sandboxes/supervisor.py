@@ -14,7 +14,8 @@ It runs under the sandbox's Python, alone: the standard library is all it has, a
 
 The commands run under the same user as the supervisor and the runners, which therefore cannot be traced or read
 (``PR_SET_DUMPABLE``). As the first process of its namespace the supervisor cannot be killed from inside. A runner can
-be; then all that has lost its runner is killed.
+be, or stopped, which the supervisor answers with its end; then all that has lost its runner is killed. On SIGUSR1 the
+supervisor kills everything but itself.
 """
 
 from __future__ import annotations
@@ -75,13 +76,20 @@ def wake_on_child() -> int:
 
 
 def reap() -> dict[int, int]:
-    """Takes all children that have ended; returns their exit codes, 128 + the signal where one ended them."""
+    """Takes all children that have ended; returns their exit codes, 128 + the signal where one ended them.
+
+    A runner that was stopped is killed: it could not see that its command's time is up.
+    """
     ended = {}
     with Ignoring(ChildProcessError):
         while True:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
             if not pid:
                 break
+            if os.WIFSTOPPED(status):
+                if pid in RUNNERS:
+                    send_signal(pid, signal.SIGKILL)
+                continue
             code = os.waitstatus_to_exitcode(status)
             ended[pid] = 128 - code if code < 0 else code
     return ended
@@ -130,13 +138,12 @@ def kill_tree(without: Collection[int] = ()) -> set[int]:
 
 
 def kill_everything(*_: object) -> None:
-    """Kills all processes of the sandbox but this one."""
+    """Kills all processes of the sandbox but this one, and waits for their end."""
     RUNNERS.clear()
     if os.getpid() == 1:
         with Ignoring(ProcessLookupError):
             os.kill(-1, signal.SIGKILL)
-    else:
-        kill_tree()
+    kill_tree()
 
 
 class Runner:
@@ -283,8 +290,6 @@ def apply_limits(limits: dict[str, int]) -> None:
             hard = resource.getrlimit(kind)[1]
             soft = soft if hard == resource.RLIM_INFINITY else min(soft, hard)
             resource.setrlimit(kind, (soft, soft))
-    if limits.get("cpus") and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, limits["cpus"])  # type: ignore[arg-type]
     os.nice(limits.get("nice", 0))
 
 
@@ -324,6 +329,7 @@ def start_runner(descriptor: int, control: socket.socket, limits: dict[str, int]
         return
     code = 1
     try:
+        RUNNERS.clear()
         control.close()
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         Runner(socket.socket(fileno=descriptor), limits).run()

@@ -208,9 +208,9 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.flush()
         script = " ".join(running.config["Cmd"])
-        if "Gid:" in script:
-            self.kill_group(running)
-        if "Gid:" in script or "chmod 1777" in script:
+        if "kill -KILL" in script:
+            self.kill_all_of(running)
+        if "kill -KILL" in script or "chmod 1777" in script:
             running.process = subprocess.Popen(["true"])
             running.process.wait()
             return
@@ -241,9 +241,11 @@ class Handler(BaseHTTPRequestHandler):
                 pipe.write(data)
                 pipe.flush()
 
-    def kill_group(self, killing):
+    def kill_all_of(self, killing):
+        kind, number = killing.config["Cmd"][-2:]
         for other in killing.container.execs:
-            if (other.config.get("User") or "").endswith(f":{killing.config['Cmd'][-1]}"):
+            user, _, group = (other.config.get("User") or "").partition(":")
+            if number == {"Uid": user, "Gid": group}[kind]:
                 other.kill()
 
 

@@ -195,6 +195,17 @@ class TestProcesses:
         await process.close()
         assert (await sandbox.exec(f"kill -0 {pid}", timeout=10)).exit_code != 0
 
+    async def test_can_all_be_ended(self, provided):
+        provider, image = provided
+        request = CreateSandboxRequest(docker_image=image, memory_gb=0.25, start_command="echo up >> starts; sleep 60")
+        sandbox = provider.new_sandbox(request)
+        await sandbox.start()
+        await sandbox.exec("(sleep 0.5; echo x > late) >/dev/null 2>&1 &", timeout=10)
+        await sandbox.end_processes()
+        result = await sandbox.exec("sleep 0.8; cat starts late", timeout=10)
+        await sandbox.close()
+        assert result.stdout == "up\nup\n"
+
 
 class TestTheEnd:
     async def test_may_come_twice(self, sandbox):

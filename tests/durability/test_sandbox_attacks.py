@@ -222,6 +222,16 @@ class TestExhaustion:
         with pytest.raises(SandboxError, match=r"more than 0\.25 GB"):
             await fill()
 
+    async def test_processors_stay_limited(self, sandbox, only_local):
+        code = """
+            import os
+            try:
+                os.sched_setaffinity(0, range(os.cpu_count()))
+            except PermissionError:
+                print(len(os.sched_getaffinity(0)))
+        """
+        assert (await python(sandbox, code)).stdout == "1\n"
+
     async def test_disks_are_limited(self, sandbox):
         fill = "head -c 1000000000 /dev/zero > $place/big; wc -c < $place/big"
         result = await run(sandbox, f"for place in /workspace /tmp /dev/shm /mnt; do {fill}; done 2>/dev/null")
@@ -290,6 +300,33 @@ class TestTheTimeLimit:
         result = await run(sandbox, "sleep 63 & kill -9 -1; sleep 60", seconds=5)
         assert result.exit_code in {137, None}
         assert await still_works(sandbox)
+
+    @pytest.mark.parametrize("signals", ["kill -STOP $PPID", "while :; do kill -STOP $PPID; kill -CONT $PPID; done"])
+    async def test_survives_a_command_that_stops_its_watcher(self, sandbox, only_local, signals):
+        mark = unlikely_number()
+        started = time.monotonic()
+        await run(sandbox, f"sleep {mark} & {signals}; sleep {mark}", seconds=1)
+        assert time.monotonic() - started < 5
+        assert await still_works(sandbox)
+        assert not processes_with(mark)
+
+    async def test_its_watcher_cannot_be_slowed_down(self, sandbox, only_local):
+        code = """
+            import os, resource
+            for attempt in (
+                lambda: resource.prlimit(os.getppid(), resource.RLIMIT_CPU, (1, 1)),
+                lambda: resource.prlimit(1, resource.RLIMIT_NOFILE, (3, 3)),
+                lambda: os.sched_setscheduler(os.getppid(), os.SCHED_IDLE, os.sched_param(0)),
+                lambda: os.setpriority(os.PRIO_PROCESS, os.getppid(), 19),
+            ):
+                try:
+                    attempt()
+                except PermissionError:
+                    print("refused")
+            os.setpriority(os.PRIO_PROCESS, 0, 19)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+        """
+        assert (await python(sandbox, code)).stdout == "refused\n" * 4
 
 
 class TestTheEnd:
@@ -523,6 +560,15 @@ class Attacked(SandboxEnv):
         state["found"] = found.stdout.strip()
 
 
+class Graded(SandboxEnv):
+    """Rewards a rollout by the exit code of a check that never passes."""
+
+    async def post_rollout(self, state):
+        await self.sandbox_client.upload_bytes(state["sandbox_id"], "check.sh", b"sleep 0.3\nexit 1\n")
+        done = await self.sandbox_client.execute_command(state["sandbox_id"], "sleep 0.3; sh check.sh", timeout=20)
+        state["found"] = "42" if done.exit_code == 0 else ""
+
+
 async def wrote_it(state) -> float:
     return float(state["found"] == "42")
 
@@ -551,6 +597,15 @@ async def test_an_attack_in_one_rollout_leaves_all_their_reward(provider):
     rows = await evaluate(env, turn)
     assert {row["example_id"]: row["reward"] for row in rows} == dict.fromkeys(range(len(questions)), 1.0)
     assert env.active_sandboxes == set()
+
+
+@pytest.mark.parametrize(("keeps_processes", "reward"), [(False, 0.0), (True, 1.0)])
+async def test_a_process_left_behind_does_not_forge_what_a_check_finds(provider, keeps_processes, reward):
+    env = Graded(dataset=[{"question": "?"}], rubric=Rubric(funcs=[wrote_it]), sandbox_provider=provider, **LIMITS)
+    env.keeps_processes = keeps_processes
+    forge = "(setsid sh -c 'while sleep 0.01; do echo exit 0 > check.sh; done' >/dev/null 2>&1 &)"
+    [row] = await evaluate(env, [tool_call("bash", command=forge), "Done."])
+    assert row["reward"] == reward
 
 
 async def test_a_python_that_is_attacked_leaves_a_result(provider):

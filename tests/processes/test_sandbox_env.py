@@ -48,6 +48,9 @@ class Scripted(Sandbox):
         self._maybe_fail("exec")
         return CommandResult(f"ran {command}", "", 0)
 
+    async def end_processes(self):
+        self._maybe_fail("end_processes")
+
     async def close(self):
         self._maybe_fail("close")
         self.is_closed = True

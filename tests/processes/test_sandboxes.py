@@ -275,10 +275,10 @@ class Machine:
 
 ALLOWED = 0x7FFF0000
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-CALLS = ("read", "clone", "unshare", "mount", "socket", "memfd_create", "clone3")
+CALLS = ("read", "clone", "unshare", "mount", "socket", "memfd_create", "clone3", "prlimit64", "setpriority")
 NUMBERS = {
-    "x86_64": dict(zip(CALLS, (0, 56, 272, 165, 41, 319, 435), strict=True)),
-    "aarch64": dict(zip(CALLS, (63, 220, 97, 40, 198, 279, 435), strict=True)),
+    "x86_64": dict(zip(CALLS, (0, 56, 272, 165, 41, 319, 435, 302, 141), strict=True)),
+    "aarch64": dict(zip(CALLS, (63, 220, 97, 40, 198, 279, 435, 261, 140), strict=True)),
 }
 
 
@@ -293,6 +293,10 @@ class TestSeccomp:
         assert call("clone", 0x01200011) == ALLOWED  # what fork() uses
         assert call("clone", 0x003D0F00) == ALLOWED  # what a thread is made with
         assert [call("socket", family) for family in (1, 2, 10, 16)] == [ALLOWED] * 4
+
+    def test_lets_a_process_set_its_own_limits_and_priority_only(self, call):
+        assert [call("prlimit64", pid) for pid in (0, 1)] == [ALLOWED, 0x00050000 | errno.EPERM]
+        assert [call("setpriority", 1, pid) for pid in (0, 1)] == [ALLOWED, 0x00050000 | errno.EPERM]
 
     @pytest.mark.parametrize(
         ("name", "argument", "error"),

@@ -104,6 +104,8 @@ class SandboxEnv(StatefulToolEnv):
         sandbox_request: what sandboxes are made from, see ``get_sandbox_request``.
         active_sandboxes: the ids of those that are not deleted yet.
         with_retry: wraps an async function so that it is tried again when it fails.
+        keeps_processes: what the model left running lives on while ``post_rollout`` looks, which may then be disturbed
+            by it; for a subclass that looks at a server which the model started.
 
     Example:
         >>> class Writes(SandboxEnv):
@@ -114,6 +116,8 @@ class SandboxEnv(StatefulToolEnv):
         >>> [tool.name for tool in env.tool_defs]
         ['bash']
     """
+
+    keeps_processes = False
 
     def __init__(
         self,
@@ -203,13 +207,18 @@ class SandboxEnv(StatefulToolEnv):
         return _as_text(result)
 
     async def post_rollout(self, state: State) -> None:
-        """Override it to look at the sandbox before it is deleted, and to note in the state what rewards need."""
+        """Override it to look at the sandbox before it is deleted, and to note in the state what rewards need.
+
+        No process that the model started is left then, unless ``keeps_processes``. Its files are.
+        """
 
     @cleanup
     async def destroy_sandbox(self, state: State) -> None:
         """Deletes the rollout's sandbox. That it cannot be deleted is a warning, no error."""
         if (sandbox_id := state.get("sandbox_id")) is not None:
             try:
+                if type(self).post_rollout is not SandboxEnv.post_rollout and not self.keeps_processes:
+                    await self.sandbox_client.end_processes(sandbox_id)
                 await self.post_rollout(state)
             finally:
                 await self._delete_sandbox(sandbox_id)
