@@ -1,6 +1,7 @@
 """The command line of ``bwrap``, which puts a process into namespaces of its own.
 
-Inside there are: ``/usr`` and what belongs to it and Python's installation, read-only; the packages asked for;
+Inside there are: the programs and libraries of ``/usr``, ``/usr/local`` and Python's installation, read-only, without
+any Python packages and without what else may lie there (``/usr/src/app``); the packages asked for;
 ``/proc`` of its own processes; ``/dev`` with the harmless devices; and ``/workspace``, ``/tmp``, ``/dev/shm`` and the
 folders that environments commonly write to in memory, with a size. Nothing else of this machine: no home, no ``/etc``
 but what programs need to start, no network.
@@ -28,8 +29,11 @@ _WRITABLE = ("app", "data", "home", "logs", "outputs", "repo", "root", "solution
 """Folders beside the workspace that environments for containers write to; they share ``/mnt``."""
 _OLDEST = (0, 7)  # --size
 _OPTIONS = ("info-fd", "userns-block-fd", "seccomp")
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+_SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+_PREFIXES = ("/usr", "/usr/local")
+_PARTS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec", "include", "share")
 _ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "mime.types", "magic")
+_BASE = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix}
 SMALL_FILES: Mapping[str, bytes] = {
     "/etc/passwd": b"user:x:%d:%d::%s:/bin/sh\n" % (USER_ID, USER_ID, WORKSPACE.encode()),
     "/etc/group": b"user:x:%d:\n" % USER_ID,
@@ -90,8 +94,8 @@ def command_line(
 
 
 def python_path() -> str:
-    """Returns the Python that runs inside: the one below a virtual environment."""
-    return os.path.realpath(sys.executable)
+    """Returns the Python that runs inside: the one below a virtual environment, also where that has a copy of it."""
+    return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
 
 
 def variables() -> dict[str, str]:
@@ -116,16 +120,14 @@ def _namespaces(bubblewrap: Installed, *, is_root: bool) -> list[str]:
 
 
 def _files(packages: Mapping[str, Path]) -> list[str]:
-    arguments: list[str] = []
-    for system in map(Path, _SYSTEM):
-        if system.is_symlink():
-            arguments += ["--symlink", str(system.readlink()), str(system)]
-        elif system.is_dir():
-            arguments += _read_only(str(system), str(system))
-    prefix = sys.base_prefix
-    if not any(prefix == path or prefix.startswith(path + "/") for path in _SYSTEM):
-        arguments += _read_only(prefix, prefix)
-    for path in _installed_packages():
+    arguments = _parents("/usr/local/any")
+    shown = _shown()
+    for place in shown:
+        if place.is_symlink():
+            arguments += [*_parents(str(place)), "--symlink", str(place.readlink()), str(place)]
+        else:
+            arguments += _read_only(str(place), str(place))
+    for path in _covered(shown):
         arguments += ["--perms", "0755", "--tmpfs", path, "--remount-ro", path]
     arguments += _parents("/etc/any")
     for name in _ETC:
@@ -137,13 +139,33 @@ def _files(packages: Mapping[str, Path]) -> list[str]:
     return arguments
 
 
-def _installed_packages() -> list[str]:
-    """Returns where packages are installed for the Python inside; they may be anything, so they are covered."""
-    base = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix}
-    found = {Path(sysconfig.get_path(name, vars=base)) for name in ("purelib", "platlib")}
-    for name in ("dist-packages", "site-packages"):
-        found.update(Path("/usr/local/lib").glob(f"python3*/{name}"))
-    return sorted(str(path) for path in found if path.is_dir() and not path.is_symlink())
+def _prefixes() -> set[str]:
+    """Returns the folders that programs and libraries are installed in: the system's and this Python's."""
+    return {*_PREFIXES, sys.base_prefix, str(Path(python_path()).parents[1])}
+
+
+def _shown() -> list[Path]:
+    """Returns the folders of this machine that are to be seen inside, and the links that lead to them."""
+    places = [Path(path) for path in _SYSTEM] + [
+        Path(prefix, part) for prefix in sorted(_prefixes()) for part in _PARTS
+    ]
+    return [place for place in places if place.is_dir()]
+
+
+def _covered(shown: Iterable[Path]) -> list[str]:
+    """Returns the folders below those that are empty inside: they may hold the answers of an environment.
+
+    That is all that a Python of this machine imports but its standard library, this process's folder and its home.
+    """
+    found = {Path(sysconfig.get_path(name, vars=_BASE)) for name in ("purelib", "platlib")}
+    for prefix in _prefixes():
+        found.update(Path(prefix).glob("lib*/python3*/*-packages"))
+    library = Path(sysconfig.get_path("stdlib", vars=_BASE)).resolve()
+    own = {Path(path).resolve() for path in (*sys.path, str(Path.home()), ".")}
+    found.update(path for path in own if library not in (path, *path.parents) and path not in library.parents)
+    places = {place.resolve() for place in shown}
+    real = {path.resolve() for path in found if path.is_dir()}
+    return sorted(str(path) for path in real if path not in places and not places.isdisjoint(path.parents))
 
 
 def _storage(total_bytes: int) -> list[str]:
@@ -164,5 +186,4 @@ def _read_only(source: str, target: str) -> list[str]:
 def _parents(path: str) -> list[str]:
     """Makes the directories above a path such that everybody may pass."""
     above = [str(parent) for parent in reversed(Path(path).parents) if str(parent) != "/"]
-    usual = [parent for parent in above if not parent.startswith(("/usr", "/nix/store/"))]
-    return [part for parent in usual for part in ("--perms", "0755", "--dir", parent)]
+    return [part for parent in above for part in ("--perms", "0755", "--dir", parent)]

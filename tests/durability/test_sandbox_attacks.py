@@ -394,6 +394,21 @@ class TestSecrets:
     async def test_installed_packages_are_not_there_unless_asked_for(self, sandbox):
         assert "ModuleNotFoundError" in (await python(sandbox, "import nightjar")).stderr
 
+    async def test_of_the_system_s_folders_only_programs_and_libraries_are_there(self, sandbox, only_local):
+        result = await run(sandbox, "ls /usr /usr/local | sort -u")
+        usual = {"bin", "include", "lib", "lib32", "lib64", "libexec", "libx32", "local", "sbin", "share"}
+        assert set(result.stdout.split()) - {"/usr:", "/usr/local:"} <= usual
+        command = "find /usr/lib* /usr/local/lib* -maxdepth 3 -path '*/python3*/*-packages/*'"
+        assert (await run(sandbox, command)).stdout == ""
+
+    async def test_a_project_among_them_is_not_there(self, provider, only_local, monkeypatch):
+        folder = next(path for path in Path("/usr/share").iterdir() if path.is_dir() and any(path.iterdir()))  # noqa: ASYNC240
+        monkeypatch.chdir(folder)
+        sandbox = provider.new_sandbox(CreateSandboxRequest(**LIMITS))
+        await sandbox.start()
+        assert (await run(sandbox, f"ls -A {folder}; echo end")).stdout == "end\n"
+        await sandbox.close()
+
     async def test_users_of_this_machine_are_not_there(self, sandbox, only_local):
         assert (await run(sandbox, "cat /etc/passwd")).stdout == "user:x:1000:1000::/workspace:/bin/sh\n"
 

@@ -9,8 +9,10 @@ import logging
 import os
 import socket
 import struct
+import subprocess
 import sys
 import time
+import venv
 from pathlib import Path
 
 import psutil
@@ -112,6 +114,26 @@ class TestLocalSandbox:
         sandbox = await start()
         result = await sandbox.exec(["python3", "-c", "import sys; print(sys.version)"], timeout=10)
         assert result.stdout.strip() == sys.version.replace("\n", "")  # one line since 3.11
+
+    async def test_has_the_python_below_an_environment_of_copies(self, tmp_path):
+        venv.create(tmp_path, symlinks=False)
+        code = """
+import asyncio, sys
+from nightjar.sandboxes import CreateSandboxRequest, LocalProvider
+
+async def main():
+    sandbox = LocalProvider().new_sandbox(CreateSandboxRequest(memory_gb=0.25))
+    await sandbox.start()
+    print((await sandbox.exec(["python3", "-c", "import ssl, sys; print(sys.prefix)"], timeout=10)).stdout)
+    await sandbox.close()
+
+asyncio.run(main())
+"""
+        started = await asyncio.create_subprocess_exec(
+            tmp_path / "bin" / "python", "-c", code, env={"PYTHONPATH": ":".join(sys.path)}, stdout=subprocess.PIPE
+        )
+        said, _ = await asyncio.wait_for(started.communicate(), 60)
+        assert said.decode().strip() == sys.base_prefix
 
     async def test_uses_as_many_processors_as_asked_for(self, start):
         sandbox = await start(cpu_cores=1)
