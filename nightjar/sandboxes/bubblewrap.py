@@ -83,6 +83,7 @@ def command_line(
         bubblewrap.path,
         *_namespaces(bubblewrap, is_root="userns-block-fd" in descriptors),
         *("--proc", "/proc", "--dev", "/dev"),
+        *("--dev-bind-try", "/dev/full", "/dev/zero"),  # as endless, but of no use for memory that no process owns
         *_storage(storage_bytes),
         *_files(packages),
         *(word for path in SMALL_FILES for word in ("--perms", "0644", "--ro-bind-data", str(descriptors[path]), path)),

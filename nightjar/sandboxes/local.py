@@ -22,7 +22,7 @@ from typing import Any
 
 from nightjar.errors import SandboxError
 from nightjar.sandboxes import bubblewrap
-from nightjar.sandboxes.memory_limit import limit_memory
+from nightjar.sandboxes.memory_limit import ControlGroup, limit_memory
 from nightjar.sandboxes.namespaces import FirstProcess, start_isolated, start_unisolated
 from nightjar.sandboxes.packages import find_packages
 from nightjar.sandboxes.processes import LocalProcess
@@ -38,11 +38,19 @@ _OPEN_FILES = 1024
 class LocalSandbox(Sandbox):
     """A sandbox on this machine, which shows ``packages``; not isolated, its commands are processes of this user."""
 
-    def __init__(self, request: CreateSandboxRequest, packages: Mapping[str, Path], *, is_isolated: bool) -> None:
+    def __init__(
+        self,
+        request: CreateSandboxRequest,
+        packages: Mapping[str, Path],
+        *,
+        is_isolated: bool,
+        needs_hard_limits: bool = False,
+    ) -> None:
         self.id = f"{request.name}-{uuid.uuid4().hex[:12]}"
         self._request = request
         self._packages = packages
         self._is_isolated = is_isolated
+        self._needs_hard_limits = needs_hard_limits
         self._running: FirstProcess | None = None
         self._folder: str | None = None
         self._kills = 0
@@ -143,6 +151,12 @@ class LocalSandbox(Sandbox):
             os.sched_setaffinity(running.pid, _choose_cpus(self._request.cpu_cores))
         if running.descriptor is not None:
             running.limit = limit_memory(running.pid, running.descriptor, self._request, bubblewrap.STORAGE)
+        if self._needs_hard_limits and not isinstance(running.limit, ControlGroup):
+            raise SandboxRefusedError(
+                "The kernel does not limit the memory of local sandboxes here: that takes control groups (version 2, "
+                "with 'memory' and 'pids' handed on). Run this under: systemd-run --user --scope -p Delegate=yes. "
+                "Or use containers: sandbox_provider='docker'."
+            )
 
     def _limits(self) -> str:
         request = self._request
@@ -170,6 +184,8 @@ class LocalProvider(SandboxProvider):
     """Makes sandboxes on this machine, through bubblewrap.
 
     Args:
+        needs_hard_limits: True refuses to start where this process may not make control groups: there the memory limit
+            is a watch, which may see too late what a sandbox holds.
         allow_unisolated: True runs commands without any isolation where bubblewrap is missing, provided that the
             environment variable ``NIGHTJAR_ALLOW_UNISOLATED`` is ``1`` too. What the model writes then runs as this
             user, who can read and delete everything that this user can.
@@ -181,7 +197,8 @@ class LocalProvider(SandboxProvider):
 
     name = "local"
 
-    def __init__(self, *, allow_unisolated: bool = False) -> None:
+    def __init__(self, *, needs_hard_limits: bool = False, allow_unisolated: bool = False) -> None:
+        self._needs_hard_limits = needs_hard_limits
         self._allow_unisolated = allow_unisolated
 
     @staticmethod
@@ -195,12 +212,14 @@ class LocalProvider(SandboxProvider):
         if request.gpu_count:
             raise SandboxRefusedError("Local sandboxes have no GPU. Use containers: sandbox_provider='docker'.")
         if problem := self.problem():
+            if self._needs_hard_limits:
+                raise SandboxRefusedError(problem)
             self._accept_no_isolation(problem)
             return LocalSandbox(request, {}, is_isolated=False)
         packages = find_packages(tuple(request.python_packages))
         if packages.missing:
             _go_without(" ".join(packages.missing), request)
-        return LocalSandbox(request, packages.paths, is_isolated=True)
+        return LocalSandbox(request, packages.paths, is_isolated=True, needs_hard_limits=self._needs_hard_limits)
 
     def _accept_no_isolation(self, problem: str) -> None:
         if not self._allow_unisolated or os.environ.get("NIGHTJAR_ALLOW_UNISOLATED") != "1":

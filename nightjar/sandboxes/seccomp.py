@@ -3,7 +3,8 @@
 Refused are: making and entering namespaces, mounting, kernel modules and other administration, the kernel's keyrings
 (which are the user's, not the sandbox's), io_uring, eBPF, performance counters, and sockets of kinds that a network
 namespace does not separate (virtual machine sockets, for one). Memory that belongs to no process is refused too,
-because it would escape the limit: anonymous files and System V segments and queues. So is the choice of processors,
+because it would escape the limit: anonymous files, shared memory without a file, System V segments, queues and
+semaphores, pages that only a pipe holds, larger buffers of pipes and sockets. So is the choice of processors,
 which would undo ours; and limits and priorities a process may only set for itself.
 
 The numbers are those of Linux' ``unistd.h``; the layout of the program is that of ``linux/filter.h``.
@@ -18,10 +19,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER_AT, _ARCHITECTURE_AT, _FIRST_ARGUMENT_AT, _SECOND_ARGUMENT_AT = 0, 4, 16, 24
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
+_NUMBER_AT, _ARCHITECTURE_AT, _FIRST_ARGUMENT_AT, _ARGUMENT_BYTES = 0, 4, 16, 8
 _NEW_NAMESPACES = 0x7E020000  # CLONE_NEWUSER, NEWNS, NEWPID, NEWNET, NEWIPC, NEWUTS, NEWCGROUP
 _SEPARATED_SOCKETS = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK
+_SHARED_WITHOUT_FILE = 0x21  # MAP_SHARED, MAP_ANONYMOUS
+_SET_PIPE_SIZE = 1031
+_SOCKET_LEVEL, _BUFFER_SIZES = 1, (7, 8)  # SO_SNDBUF, SO_RCVBUF
 _SAME_EVERYWHERE = (*range(425, 434), 442, 447)  # io_uring, the new mount calls, mount_setattr, memfd_secret
 _CLONE3 = 435
 _X32 = 0x40000000
@@ -35,13 +39,16 @@ class _Machine:
     clone: int
     socket: int
     missing: tuple[int, ...]
-    """Answered with "no such call": memfd_create, shmget, msgget."""
+    """Answered with "no such call": memfd_create, shmget, msgget, semget, vmsplice."""
     refused: tuple[int, ...]
     """Answered with "not permitted"."""
     own: tuple[int, ...]
     """Permitted where the first argument says "this process": prlimit64, sched_setscheduler, -param and -attr."""
     setpriority: int
     """The same of the second argument."""
+    mmap: int
+    fcntl: int
+    setsockopt: int
 
 
 _MACHINES: Mapping[str, _Machine] = {
@@ -49,7 +56,7 @@ _MACHINES: Mapping[str, _Machine] = {
         audit=0xC000003E,
         clone=56,
         socket=41,
-        missing=(319, 29, 68),
+        missing=(319, 29, 68, 64, 278),
         # unshare setns mount umount2 pivot_root bpf perf_event_open userfaultfd keyctl add_key request_key kexec_load
         # kexec_file_load init_module finit_module delete_module open_by_handle_at name_to_handle_at swapon swapoff
         # reboot quotactl acct syslog fanotify_init sched_setaffinity ioperm iopl
@@ -59,12 +66,15 @@ _MACHINES: Mapping[str, _Machine] = {
         ),
         own=(302, 144, 142, 314),
         setpriority=141,
+        mmap=9,
+        fcntl=72,
+        setsockopt=54,
     ),
     "aarch64": _Machine(
         audit=0xC00000B7,
         clone=220,
         socket=198,
-        missing=(279, 194, 186),
+        missing=(279, 194, 186, 190, 75),
         # the same without ioperm and iopl
         refused=(
             *(97, 268, 40, 39, 41, 280, 241, 282, 219, 217, 218, 104),
@@ -72,6 +82,9 @@ _MACHINES: Mapping[str, _Machine] = {
         ),
         own=(261, 119, 118, 274),
         setpriority=140,
+        mmap=222,
+        fcntl=25,
+        setsockopt=208,
     ),
 }
 
@@ -89,14 +102,17 @@ def filter_program(machine: str | None = None) -> bytes | None:
         *_answer(_AT_LEAST, _X32, errno.ENOSYS),
         *(step for number in (*calls.missing, _CLONE3) for step in _answer(_EQUAL, number, errno.ENOSYS)),
         *(step for number in (*calls.refused, *_SAME_EVERYWHERE) for step in _answer(_EQUAL, number, errno.EPERM)),
-        *(step for number in calls.own for step in _only_of_itself(number, _FIRST_ARGUMENT_AT)),
-        *_only_of_itself(calls.setpriority, _SECOND_ARGUMENT_AT),
+        *(step for number in calls.own for step in _only_of_itself(number, 0)),
+        *_only_of_itself(calls.setpriority, 1),
+        *_refused_for(calls.mmap, 3, (_SHARED_WITHOUT_FILE,), mask=_SHARED_WITHOUT_FILE),
+        *_refused_for(calls.fcntl, 1, (_SET_PIPE_SIZE,)),
+        *_refused_for(calls.setsockopt, 2, _BUFFER_SIZES, given=(1, _SOCKET_LEVEL)),
         _step(_EQUAL, calls.clone, 0, 4),
-        _step(_LOAD, _FIRST_ARGUMENT_AT),
+        _load(0),
         *_answer(_ANY_BIT, _NEW_NAMESPACES, errno.EPERM),
         _step(_RETURN, _ALLOW),
         _step(_EQUAL, calls.socket, 0, 2 + len(_SEPARATED_SOCKETS)),
-        _step(_LOAD, _FIRST_ARGUMENT_AT),
+        _load(0),
         *_skips_to_the_end(_SEPARATED_SOCKETS),
         _step(_RETURN, _ERRNO | errno.EAFNOSUPPORT),
         _step(_RETURN, _ALLOW),
@@ -113,16 +129,36 @@ def _answer(test: int, value: int, number: int) -> list[bytes]:
     return [_step(test, value, 0, 1), _step(_RETURN, _ERRNO | number)]
 
 
-def _only_of_itself(number: int, argument_at: int) -> list[bytes]:
+def _only_of_itself(number: int, argument: int) -> list[bytes]:
     """Refuses a call whose argument names a process; 0 stands for the one that calls."""
-    refusal = _step(_RETURN, _ERRNO | errno.EPERM)
     return [
         _step(_EQUAL, number, 0, 4),
-        _step(_LOAD, argument_at),
+        _load(argument),
         _step(_EQUAL, 0, 1, 0),
-        refusal,
+        _step(_RETURN, _ERRNO | errno.EPERM),
         _step(_RETURN, _ALLOW),
     ]
+
+
+def _refused_for(
+    number: int, argument: int, values: tuple[int, ...], mask: int = 0xFFFFFFFF, given: tuple[int, int] | None = None
+) -> list[bytes]:
+    """Refuses a call whose argument, of which only the bits of ``mask`` count, is one of these values.
+
+    ``given`` are the place and the value that another argument has to have for that.
+    """
+    steps = [
+        _load(argument),
+        _step(_AND, mask),
+        *(step for value in values for step in _answer(_EQUAL, value, errno.EPERM)),
+    ]
+    if given is not None:
+        steps = [_load(given[0]), _step(_EQUAL, given[1], 0, len(steps)), *steps]
+    return [_step(_EQUAL, number, 0, len(steps) + 1), *steps, _step(_RETURN, _ALLOW)]
+
+
+def _load(argument: int) -> bytes:
+    return _step(_LOAD, _FIRST_ARGUMENT_AT + argument * _ARGUMENT_BYTES)
 
 
 def _skips_to_the_end(families: tuple[int, ...]) -> list[bytes]:

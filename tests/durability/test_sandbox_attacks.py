@@ -124,6 +124,97 @@ def unlikely_number():
     return f"6{os.getpid()}{time.time_ns() % 10**6}"
 
 
+SHARED = """
+    for _ in range(12):
+        held.append(mmap.mmap({file}, 32 * 2**20))
+        for page in range(0, len(held[-1]), 4096):
+            held[-1][page] = 1
+        held[-1].madvise(mmap.MADV_DONTNEED)
+"""
+HOARDS = {
+    "shared": f"""
+    import mmap
+    held = []
+    {SHARED.format(file=-1)}
+    """,
+    "shared zeros": f"""
+    import mmap, os
+    held = []
+    {SHARED.format(file="os.open('/dev/zero', os.O_RDWR)")}
+    """,
+    "semaphores": """
+    import ctypes
+    for _ in range(180):
+        assert ctypes.CDLL(None).semget(0, 32000, 0o1600) >= 0
+    """,
+    "page tables": """
+    import ctypes
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    for _ in range(200):
+        start = libc.mmap(None, ctypes.c_size_t(2**30), 1, 0x4022, -1, ctypes.c_long(0))
+        for page in range(start, start + 2**30, 2**21):
+            ctypes.c_char.from_address(page).value
+    """,
+    "read-only": """
+    import ctypes
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    for _ in range(12):
+        start = libc.mmap(None, ctypes.c_size_t(2**25), 3, 0x22, -1, ctypes.c_long(0))
+        ctypes.memset(start, 1, 2**25)
+        libc.mprotect(ctypes.c_void_p(start), ctypes.c_size_t(2**25), 1)
+    """,
+    "pipes": """
+    import os
+    for _ in range(50):
+        if not os.fork():
+            break
+    for _ in range(500):
+        writer = os.pipe()[1]
+        os.set_blocking(writer, False)
+        try:
+            while os.write(writer, bytes(65536)):
+                pass
+        except BlockingIOError:
+            pass
+    """,
+    "sockets": """
+    import socket
+    held = []
+    for _ in range(60):
+        pair = [end for _ in range(8) for end in socket.socketpair()]
+        held.append(pair)
+        for each in pair:
+            each.setblocking(False)
+            try:
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**22)
+            except PermissionError:
+                pass
+            try:
+                for _ in range(10):
+                    each.send(bytes(65536))
+            except BlockingIOError:
+                pass
+    """,
+    "connections": """
+    import socket, time
+    held = []
+    server = socket.create_server(("::1", 0), family=socket.AF_INET6)
+    for _ in range(100):
+        held.append(socket.create_connection(server.getsockname()[:2]))
+        held.append(server.accept()[0])
+        held[-1].setblocking(False)
+        try:
+            for _ in range(64):
+                held[-1].send(bytes(65536))
+        except BlockingIOError:
+            pass
+    """,
+}
+"""Ways to hold about 400 MB of memory that no process seems to have."""
+
+
 class TestExhaustion:
     async def test_a_fork_bomb_ends_with_its_time(self, sandbox):
         result = await run(sandbox, "bomb() { bomb | bomb & }; bomb; sleep 60", seconds=1)
@@ -207,6 +298,12 @@ class TestExhaustion:
                 print(error.errno)
         """
         assert (await python(sandbox, code)).stdout == "-1 -1\n38\n"  # ENOSYS
+
+    @pytest.mark.parametrize("hold", HOARDS.values(), ids=HOARDS)
+    async def test_memory_cannot_be_hidden(self, sandbox, only_local, hold):
+        result = await python(sandbox, textwrap.dedent(hold) + "\nimport time; time.sleep(1.5); print('got it')")
+        assert result.stdout == ""
+        assert await still_works(sandbox)
 
     async def test_a_sandbox_full_of_files_is_ended(self, sandbox, only_local):
         async def fill():

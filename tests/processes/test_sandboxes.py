@@ -164,6 +164,15 @@ asyncio.run(main())
         assert running.cancelled()
         assert (await sandbox.exec("kill -0 $(cat pid)", timeout=10)).exit_code != 0
 
+    async def test_that_needs_hard_limits_has_them_or_is_refused(self, start):
+        provider = LocalProvider(needs_hard_limits=True)
+        if (group := ControlGroup.make(2**28, 64)) is None:
+            with pytest.raises(SandboxRefusedError, match=r"control group.*systemd-run"):
+                await start(provider)
+        else:
+            group.remove()
+            assert isinstance((await start(provider))._running.limit, ControlGroup)
+
     async def test_has_no_gpu(self):
         with pytest.raises(SandboxRefusedError, match="no GPU"):
             LocalProvider().new_sandbox(CreateSandboxRequest(gpu_count=1))
@@ -291,16 +300,32 @@ class Machine:
             if code == 0x20:
                 held = struct.unpack_from("=I", data, value)[0]
                 continue
+            if code == 0x54:
+                held &= value
+                continue
             holds = {0x15: held == value, 0x35: held >= value, 0x45: bool(held & value)}[code]
             at += if_true if holds else if_false
 
 
 ALLOWED = 0x7FFF0000
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-CALLS = ("read", "clone", "unshare", "mount", "socket", "memfd_create", "clone3", "prlimit64", "setpriority")
+CALLS = (
+    "read",
+    "clone",
+    "unshare",
+    "mount",
+    "socket",
+    "memfd_create",
+    "clone3",
+    "prlimit64",
+    "setpriority",
+    "mmap",
+    "fcntl",
+)
+CALLS += ("setsockopt", "semget")
 NUMBERS = {
-    "x86_64": dict(zip(CALLS, (0, 56, 272, 165, 41, 319, 435, 302, 141), strict=True)),
-    "aarch64": dict(zip(CALLS, (63, 220, 97, 40, 198, 279, 435, 261, 140), strict=True)),
+    "x86_64": dict(zip(CALLS, (0, 56, 272, 165, 41, 319, 435, 302, 141, 9, 72, 54, 64), strict=True)),
+    "aarch64": dict(zip(CALLS, (63, 220, 97, 40, 198, 279, 435, 261, 140, 222, 25, 208, 190), strict=True)),
 }
 
 
@@ -315,6 +340,13 @@ class TestSeccomp:
         assert call("clone", 0x01200011) == ALLOWED  # what fork() uses
         assert call("clone", 0x003D0F00) == ALLOWED  # what a thread is made with
         assert [call("socket", family) for family in (1, 2, 10, 16)] == [ALLOWED] * 4
+
+    def test_lets_memory_pass_that_a_process_or_a_file_owns(self, call):
+        shared, private, anonymous = 1, 2, 0x20
+        assert [call("mmap", 0, 9, 3, flags) for flags in (private | anonymous, shared, private)] == [ALLOWED] * 3
+        assert [call("fcntl", 3, 1031), call("setsockopt", 3, 1, 7)] == [0x00050000 | errno.EPERM] * 2
+        assert call("mmap", 0, 9, 3, shared | anonymous) == 0x00050000 | errno.EPERM
+        assert [call("fcntl", 3, 4), call("setsockopt", 3, 1, 2), call("setsockopt", 3, 0, 8)] == [ALLOWED] * 3
 
     def test_lets_a_process_set_its_own_limits_and_priority_only(self, call):
         assert [call("prlimit64", pid) for pid in (0, 1)] == [ALLOWED, 0x00050000 | errno.EPERM]
@@ -331,6 +363,7 @@ class TestSeccomp:
             ("socket", 40, errno.EAFNOSUPPORT),
             ("socket", 38, errno.EAFNOSUPPORT),
             ("memfd_create", 0, errno.ENOSYS),
+            ("semget", 0, errno.ENOSYS),
         ],
     )
     def test_refuses_others(self, call, name, argument, error):
