@@ -20,9 +20,12 @@ _SETTLED_SECONDS = 60.0
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Gives a folder of this process that is removed when the block ends."""
+    """Gives a folder of this process that is removed when the block ends, in whichever thread."""
     _remove_left_over()
-    with tempfile.TemporaryDirectory(prefix=_PREFIX) as outer, FileLock(Path(outer, _LOCK), timeout=0):
+    with (
+        tempfile.TemporaryDirectory(prefix=_PREFIX) as outer,
+        FileLock(Path(outer, _LOCK), timeout=0, thread_local=False),
+    ):
         folder = Path(outer, "work")
         folder.mkdir()
         yield folder

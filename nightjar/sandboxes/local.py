@@ -11,12 +11,11 @@ import logging
 import marshal
 import os
 import random
-import shutil
 import socket
 import sys
-import tempfile
 import uuid
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from nightjar.sandboxes.packages import find_packages
 from nightjar.sandboxes.processes import LocalProcess
 from nightjar.sandboxes.request import CreateSandboxRequest
 from nightjar.sandboxes.sandbox import Command, Sandbox, SandboxCreationError, SandboxProvider, SandboxRefusedError
+from nightjar.scratch import scratch_folder
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class LocalSandbox(Sandbox):
         self._is_isolated = is_isolated
         self._needs_hard_limits = needs_hard_limits
         self._running: FirstProcess | None = None
-        self._folder: str | None = None
+        self._scratch = ExitStack()
         self._kills = 0
 
     async def start(self) -> None:
@@ -112,8 +112,8 @@ class LocalSandbox(Sandbox):
         if running is not None:
             running.kill()
             running.release()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        with suppress(OSError):
+            self._scratch.close()
 
     def take_notice(self) -> str:
         """Says, once, that processes had to be killed because the memory was used up."""
@@ -135,7 +135,7 @@ class LocalSandbox(Sandbox):
 
     async def _start_first_process(self) -> FirstProcess:
         if not self._is_isolated:
-            self._folder = self.workspace = tempfile.mkdtemp(prefix="nightjar-sandbox-")
+            self.workspace = str(self._scratch.enter_context(scratch_folder()))
             script = str(Path(__file__).with_name("supervisor.py"))
             return start_unisolated([sys.executable, "-I", "-S", script, self._limits()])
         installed = bubblewrap.find_bubblewrap()

@@ -218,6 +218,32 @@ class TestWithoutBubblewrap:
             os.kill(pid, 0)
         assert not Path(sandbox.workspace).exists()  # noqa: ASYNC240
 
+    @pytest.mark.skipif(sys.platform != "linux", reason="watches over processes through /proc")
+    async def test_unisolated_removes_what_a_killed_process_left_behind(self, tmp_path):
+        code = """
+import asyncio
+from nightjar.sandboxes import CreateSandboxRequest, LocalProvider
+
+async def main():
+    sandbox = LocalProvider(allow_unisolated=True).new_sandbox(CreateSandboxRequest())
+    await sandbox.start()
+    print(sandbox.workspace, flush=True)
+    await asyncio.to_thread(input)
+    await asyncio.to_thread(sandbox.close_now)
+
+asyncio.run(main())
+"""
+        env = {"PATH": str(tmp_path), "TMPDIR": str(tmp_path), "NIGHTJAR_ALLOW_UNISOLATED": "1"}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        killed = await asyncio.create_subprocess_exec(sys.executable, "-c", code, env=env, **pipes)
+        left = Path((await killed.stdout.readline()).decode().strip()).parent
+        killed.kill()
+        await killed.wait()
+        os.utime(left, (0, 0))
+        following = await asyncio.create_subprocess_exec(sys.executable, "-c", code, env=env, **pipes)
+        await following.communicate(b"\n")
+        assert list(tmp_path.glob("nightjar-*")) == []
+
     def test_too_old_a_version_is_refused(self, monkeypatch, tmp_path):
         old = tmp_path / "bwrap"
         old.write_text("#!/bin/sh\necho bubblewrap 0.4.1\n")
