@@ -9,8 +9,8 @@
 from __future__ import annotations
 
 from nightjar.warehouse.location import resolve_warehouse
-from nightjar.warehouse.reading.querying import QueryResult
+from nightjar.warehouse.reading.result import QueryResult
 from nightjar.warehouse.warehouse import Unlocked, Warehouse, connect
-from nightjar.warehouse.writing.publishing import PublishReport
+from nightjar.warehouse.writing.publish_report import PublishReport
 
 __all__ = ["PublishReport", "QueryResult", "Unlocked", "Warehouse", "connect", "resolve_warehouse"]

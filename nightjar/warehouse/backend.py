@@ -1,10 +1,13 @@
-"""What stands behind a ``Warehouse``: segments in a folder or an object store, or tables elsewhere."""
+"""What stands behind a ``Warehouse``: segments in a folder or an object store, or tables elsewhere.
+
+What only some need is imported where it is needed: a query waits for this module.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import duckdb
 
@@ -14,17 +17,17 @@ from nightjar.warehouse.location import Kind, folder_of, kind_of, shown
 from nightjar.warehouse.reading.damage import damage_named
 from nightjar.warehouse.reading.reader import Look, Reader, read_patiently
 from nightjar.warehouse.reading.relations import define
-from nightjar.warehouse.served.tables import ServedWarehouse
 from nightjar.warehouse.storage.folder import Folder
-from nightjar.warehouse.storage.object_store import ObjectStore
 from nightjar.warehouse.storage.store import Store
-from nightjar.warehouse.writing.packing import tidy
-from nightjar.warehouse.writing.publishing import PublishReport, publish_run
+from nightjar.warehouse.writing.publish_report import PublishReport
+
+if TYPE_CHECKING:
+    from nightjar.warehouse.served.tables import ServedWarehouse
 
 Answer = TypeVar("Answer")
 
 
-def open_backend(location: str) -> SegmentedWarehouse | ServedWarehouse:
+def open_backend(location: str) -> Backend:
     """Returns what stands behind a location; nothing is made or reached yet.
 
     Raises:
@@ -32,6 +35,8 @@ def open_backend(location: str) -> SegmentedWarehouse | ServedWarehouse:
     """
     kind = kind_of(location)
     if kind is Kind.SERVED:
+        from nightjar.warehouse.served.tables import ServedWarehouse
+
         return ServedWarehouse(location)
     return SegmentedWarehouse(open_store(location))
 
@@ -47,6 +52,8 @@ def open_store(location: str) -> Store:
         raise WarehouseError(f"The warehouse {shown(location)} keeps tables, not segments: this works on segments.")
     if kind is Kind.FOLDER:
         return Folder(folder_of(location))
+    from nightjar.warehouse.storage.object_store import ObjectStore
+
     return ObjectStore(location)
 
 
@@ -71,10 +78,14 @@ class SegmentedWarehouse:
 
     def publish(self, run_dir: Path) -> PublishReport:
         """Makes a run directory a segment."""
+        from nightjar.warehouse.writing.publishing import publish_run
+
         return publish_run(self.store, run_dir)
 
     def tidy(self) -> None:
         """In a folder, packs and replaces the snapshot where that is due."""
+        from nightjar.warehouse.writing.packing import tidy
+
         tidy(self.store)
 
     def ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
@@ -99,3 +110,6 @@ class SegmentedWarehouse:
             connection.close()
             raise
         return connection
+
+
+Backend: TypeAlias = "SegmentedWarehouse | ServedWarehouse"

@@ -106,6 +106,11 @@ def folder_of(location: str) -> Path:
     return path
 
 
+def is_in_memory(location: str) -> bool:
+    """Says whether a location is in the memory of this process, where no other can read it."""
+    return "memory://" in location
+
+
 def shown(text: str) -> str:
     """Returns a location, or a message about it, without passwords, tokens, keys and what follows ``?name=``.
 

@@ -17,7 +17,7 @@ from nightjar.warehouse.reading.snapshot import write_snapshot
 from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.writing.bulk import Progress, publish_all, silent
 from nightjar.warehouse.writing.packing import pack_everything
-from nightjar.warehouse.writing.publishing import PublishReport
+from nightjar.warehouse.writing.publish_report import PublishReport
 
 
 @dataclass

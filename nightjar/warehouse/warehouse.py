@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import math
+import uuid
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import duckdb
-
-from nightjar.warehouse.backend import open_backend
-from nightjar.warehouse.location import Kind, folder_of, kind_of, resolve_warehouse, shown
-from nightjar.warehouse.reading.querying import (
-    Parameters,
-    QueryResult,
-    run_arrow_query,
-    run_query,
-    run_statement,
-)
-from nightjar.warehouse.reading.running import QUERY_TIMEOUT_SECONDS, TimeLimit
-from nightjar.warehouse.writing.publishing import PublishReport
+from nightjar.errors import WarehouseError
+from nightjar.warehouse.location import Kind, folder_of, is_in_memory, kind_of, resolve_warehouse, shown
+from nightjar.warehouse.reading import process
+from nightjar.warehouse.reading.result import Parameters, QueryResult
+from nightjar.warehouse.reading.statements import WrittenStatement, split_statements
+from nightjar.warehouse.reading.time_limit import QUERY_TIMEOUT_SECONDS, TimeLimit
+from nightjar.warehouse.writing.publish_report import PublishReport
 
 if TYPE_CHECKING:
+    import duckdb
     import pyarrow as pa
+
+    from nightjar.warehouse.backend import Backend
+
+LONGEST_STATEMENT = 1_000_000
+"""How many characters a statement may have: each takes up to 10 KB while it is parsed."""
 
 
 class Warehouse:
@@ -45,7 +48,9 @@ class Warehouse:
     def __init__(self, location: str | Path) -> None:
         self.location = shown(str(location))
         self.folder = folder_of(str(location)) if kind_of(str(location)) is Kind.FOLDER else None
-        self._backend = open_backend(str(location))
+        self._location, self._id = str(self.folder.absolute() if self.folder else location), uuid.uuid4().hex
+        if self.folder is None:
+            self._backend  # noqa: B018 - raises where a package is missing
 
     def check_writable(self) -> None:
         """Finds out, before a run is paid for, whether it can be published; leaves nothing behind.
@@ -96,8 +101,8 @@ class Warehouse:
         Raises:
             WarehouseError: there is no warehouse, the statement is refused, takes too long or too much memory.
         """
-        limit = TimeLimit(timeout_seconds)
-        return self._backend.ask(lambda connection: run_query(connection, sql, parameters, limit))
+        rows: QueryResult = self._ask("rows", sql, parameters, TimeLimit(timeout_seconds))
+        return rows
 
     def query_arrow(
         self,
@@ -107,8 +112,16 @@ class Warehouse:
         timeout_seconds: float = QUERY_TIMEOUT_SECONDS,
     ) -> pa.Table:
         """Runs one statement that only reads, and returns an Arrow table; otherwise like ``query``."""
-        limit = TimeLimit(timeout_seconds)
-        return self._backend.ask(lambda connection: run_arrow_query(connection, sql, parameters, limit))
+        return self._ask("table", sql, parameters, TimeLimit(timeout_seconds))
+
+    def statements(self, text: str, *, timeout_seconds: float = QUERY_TIMEOUT_SECONDS) -> list[WrittenStatement]:
+        """Returns the statements of a text, which semicolons separate; none for blanks and comments.
+
+        Raises:
+            WarehouseError: the text is no SQL, or takes too long or too much memory to be read.
+        """
+        found: list[WrittenStatement] = process.ask("statements", text, limit=TimeLimit(timeout_seconds))
+        return found
 
     def catalog(self) -> QueryResult:
         """Returns every table and view with its columns: table, about, column, type, note."""
@@ -126,6 +139,28 @@ class Warehouse:
             WarehouseError: there is no warehouse.
         """
         return self._backend.connect()
+
+    @cached_property
+    def _backend(self) -> Backend:
+        from nightjar.warehouse.backend import open_backend
+
+        return open_backend(self._location)
+
+    def _ask(self, kind: str, sql: str, parameters: Parameters | None, limit: TimeLimit) -> Any:
+        if len(sql) > LONGEST_STATEMENT:
+            raise WarehouseError(
+                f"The statement has {len(sql):,} characters, expected at most {LONGEST_STATEMENT:,}. Hand long texts "
+                "to it as values of parameters."
+            )
+        if is_in_memory(self._location):
+            from nightjar.warehouse.reading.querying import run_arrow_query, run_query
+            from nightjar.warehouse.reading.running import run_stoppable
+
+            run: Any = {"rows": run_query, "table": run_arrow_query}[kind]
+            return self._backend.ask(
+                lambda connection: run_stoppable(lambda: run(connection, sql, parameters), connection, limit)
+            )
+        return process.ask(kind, self._id, self._location, sql, parameters, limit=limit)
 
 
 class Unlocked(Warehouse):
@@ -154,7 +189,21 @@ class Unlocked(Warehouse):
         Raises:
             WarehouseError: it is more than one statement, DuckDB refuses it, or it answers too much.
         """
-        return run_statement(self._connection, sql, parameters)
+        from nightjar.warehouse.reading.querying import run_statement
+        from nightjar.warehouse.reading.running import run_stoppable
+
+        return run_stoppable(
+            lambda: run_statement(self._connection, sql, parameters), self._connection, TimeLimit(math.inf)
+        )
+
+    def statements(
+        self,
+        text: str,
+        *,
+        timeout_seconds: float = 0,  # noqa: ARG002 - as above
+    ) -> list[WrittenStatement]:
+        """Returns the statements of a text, however large that is."""
+        return split_statements(text)
 
 
 def connect(location: str | Path | None = None) -> duckdb.DuckDBPyConnection:

@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import shutil
+from functools import partial
 
 import duckdb
 import fsspec
@@ -14,9 +15,10 @@ from nightjar.errors import WarehouseError
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.database import explained
 from nightjar.warehouse.doctor import diagnose, fix
-from nightjar.warehouse.reading.querying import run_query
+from nightjar.warehouse.reading.querying import run_arrow_query, run_query
 from nightjar.warehouse.reading.reader import Reader
-from nightjar.warehouse.reading.running import TimeLimit
+from nightjar.warehouse.reading.running import run_stoppable
+from nightjar.warehouse.reading.time_limit import TimeLimit
 from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.storage.segments import KINDS
 from nightjar.warehouse.writing.packing import merge, pack_everything
@@ -220,9 +222,10 @@ class TestAQuery:
     )
     def test_what_fails_as_if_by_damage_reads_no_files(self, house, monkeypatch, sql):
         monkeypatch.setattr("hashlib.file_digest", lambda *_: pytest.fail("a file is read"))
-        for ask in (house.query, house.query_arrow):
+        asked = sql.format(segments=house.folder / "segments", run=segment(house).name)
+        for run in (run_query, run_arrow_query):
             with pytest.raises(WarehouseError, match="The query failed: "):
-                ask(sql.format(segments=house.folder / "segments", run=segment(house).name))
+                house._backend.ask(partial(run, sql=asked, parameters=None))
 
     def test_a_file_that_nobody_removed_is_looked_for_once(self, house):
         asked = []
@@ -242,8 +245,8 @@ class TestAQuery:
         def question(connection):
             tries.append(len(tries))
             house.publish(write_next(house, len(tries)))
-            run_query(connection, "SELECT sleep_ms(300)", None, limit)
-            run_query(connection, f"FROM read_parquet('{house.folder}/segments/*/nope.parquet')", None, limit)
+            for sql in ("SELECT sleep_ms(300)", f"FROM read_parquet('{house.folder}/segments/*/nope.parquet')"):
+                run_stoppable(partial(run_query, connection, sql, None), connection, limit)
 
         def write_next(house, number):
             run_dir = house.folder.parent / "evals" / f"more-{number}"

@@ -418,19 +418,6 @@ def test_what_stands_in_a_file():
         ),
         ("hardest", {"env": "e", "limit": "5.5"}, "Parameter 'limit' takes a whole number, 0 or more, found '5.5'."),
         ("failures", {"days": "-3"}, "Parameter 'days' takes a whole number, 0 or more, found '-3'."),
-        (
-            "FROM runs WHERE env_id = $env LIMIT $n",
-            {"n": 1},
-            "The statement needs a value for 'env'. It takes: env, n.",
-        ),
-        (
-            "FROM runs LIMIT",
-            {"n": 1},
-            (
-                "The statement has no parameter 'n'. It takes: no parameters. "
-                "(In double quotes a shell puts its own $n there: use single quotes.)"
-            ),
-        ),
     ],
 )
 def test_a_mistake_says_what_there_is(text, given, message):

@@ -508,7 +508,8 @@ class TestLimits:
     )
     def test_refuses_an_answer_that_is_too_large(self, published, monkeypatch, sql):
         monkeypatch.setattr(querying, "LARGEST_ANSWER_BYTES", 10_000_000)
-        assert "The answer is larger than 0.01 GB. Narrow it" in refusal(published, sql)
+        with pytest.raises(WarehouseError, match=r"The answer is larger than 0\.01 GB\. Narrow it"):
+            published._backend.ask(lambda connection: querying.pack_rows(connection, sql, None))
 
     @pytest.mark.parametrize(
         "sql",

@@ -281,7 +281,7 @@ class TestAddress:
         monkeypatch.setenv("PGPASSWORD", "eyJhbGciOi")
         monkeypatch.setitem(served_address._CATALOGS, "postgres", "no_such_extension")
         with pytest.raises(WarehouseError) as caught:
-            Warehouse("ducklake:postgres:dbname=eyJhbGciOi").query("FROM runs")
+            Warehouse("ducklake:postgres:dbname=eyJhbGciOi").connect()
         assert str(caught.value).startswith(
             f"Cannot open the warehouse ducklake:postgres:dbname=***: DuckDB {duckdb.__version__} needs its extension "
             "'no_such_extension', which is not installed and cannot be downloaded: "

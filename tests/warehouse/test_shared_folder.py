@@ -29,7 +29,7 @@ from nightjar.warehouse.doctor.damage import described_segments
 from nightjar.warehouse.storage.folder import Folder
 with TemporaryDirectory() as beside:  # imports what root alone may read where Python is its own
     Warehouse(beside).publish(Path(sys.argv[1]).parent / "one")
-    Warehouse(beside).query("FROM runs")
+    Warehouse(beside)._backend.ask(id)
     [segment] = os.listdir(beside + "/segments")
     Folder(Path(beside)).remove(segment)
 logging.basicConfig(format="%(message)s")
@@ -113,7 +113,7 @@ def test_of_a_segment_that_cannot_be_removed_the_files_stay_until_its_owner_come
     assert segments(shared) == []
 
 
-@pytest.mark.parametrize("asked", ["house.query('FROM runs')", "described_segments(folder)"])
+@pytest.mark.parametrize("asked", ["house._backend.ask(id)", "described_segments(folder)"])
 def test_a_segment_that_may_not_be_read_is_named(shared, place, write_run, as_nobody, asked):
     """It may be sound: the doctor does not set it aside."""
     Warehouse(shared).publish(write_run(place, "one"))
@@ -131,4 +131,4 @@ def test_prices_that_may_not_be_read_are_named(shared, place, write_run, as_nobo
     Folder(shared).write_prices([])
     [prices] = shared.glob("prices*")
     prices.chmod(0o600)
-    assert as_nobody("house.query('FROM runs')")[0] == f"Cannot read {prices}: Permission denied"
+    assert as_nobody("house._backend.ask(id)")[0] == f"Cannot read {prices}: Permission denied"

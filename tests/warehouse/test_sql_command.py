@@ -466,6 +466,23 @@ def test_a_value_whose_type_nothing_says_gets_advice(run, statement, message):
     )
 
 
+SHELL = "(In double quotes a shell puts its own $n there: use single quotes.)"
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("FROM runs WHERE env_id = $env LIMIT $n", "The statement needs a value for 'env'. It takes: env, n."),
+        ("FROM runs WHERE env_id = 'e'", f"The statement has no parameter 'n'. It takes: no parameters. {SHELL}"),
+        ("FROM runs LIMIT", 'The query failed: Parser Error: syntax error at or near "LIMIT"'),
+    ],
+)
+def test_values_that_a_statement_does_not_take_are_named(run, statement, message):
+    with pytest.raises(WarehouseError) as raised:
+        run(statement, "-P", "n=1")
+    assert str(raised.value) == message
+
+
 def test_a_value_of_a_wrong_type_gets_none(run):
     with pytest.raises(WarehouseError) as raised:
         run("SELECT reward > $n FROM rollouts", "-P", "n=few")

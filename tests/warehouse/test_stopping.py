@@ -1,4 +1,4 @@
-"""A query in another thread: its answer, its errors, and how Ctrl-C stops it."""
+"""A query in another thread: its answer, its errors, and how its time and Ctrl-C stop it."""
 
 import os
 import signal
@@ -8,7 +8,10 @@ import time
 import duckdb
 import pytest
 
-from nightjar.warehouse.reading.running import TimeLimit, run_stoppable
+from nightjar.errors import WarehouseError
+from nightjar.warehouse.reading import querying
+from nightjar.warehouse.reading.running import run_stoppable
+from nightjar.warehouse.reading.time_limit import TimeLimit
 
 ENDLESS = "SELECT sum(a.range * b.range) FROM range(1000000) a, range(10000000) b"
 
@@ -31,16 +34,20 @@ def test_ctrl_c_stops_a_query_and_the_connection_goes_on():
         assert connection.execute("SELECT 1").fetchall() == [(1,)]
 
 
-def test_nothing_goes_on_after_a_query_that_failed_while_its_rows_were_taken():
+def test_a_query_whose_time_is_over_is_stopped():
+    with duckdb.connect() as connection:
+        start = time.monotonic()
+        with pytest.raises(WarehouseError, match=r"stopped after 0\.2 s"):
+            run_stoppable(lambda: connection.execute(ENDLESS), connection, TimeLimit(0.2))
+        assert time.monotonic() - start < 10
+
+
+def test_nothing_goes_on_after_a_query_that_failed_while_its_rows_were_taken(monkeypatch):
     """DuckDB's other thread is at work on the next 2048 rows then."""
-
-    def take_one():
-        connection.execute("SELECT repeat('x', 100_000) FROM range(100_000)").fetchone()
-        raise LookupError
-
+    monkeypatch.setattr(querying, "LARGEST_ANSWER_BYTES", 50_000)
     with duckdb.connect(config={"threads": 2}) as connection:
-        with pytest.raises(LookupError):
-            run_stoppable(take_one, connection, TimeLimit())
+        with pytest.raises(WarehouseError, match="The answer is larger than"):
+            querying.run_query(connection, "SELECT repeat('x', 100_000) FROM range(100_000)", None)
         before = time.process_time()
         time.sleep(0.2)
         assert time.process_time() - before < 0.05

@@ -157,7 +157,7 @@ class TestWhatIsPublishedIsPublished:
         run_dirs = sorted(many.iterdir())[:FAN_IN]
         for run_dir in run_dirs[:-1]:
             house.publish(run_dir)
-        monkeypatch.setattr(packing, "TemporaryDirectory", full)
+        monkeypatch.setattr(packing, "scratch_folder", full)
         assert house.publish(run_dirs[-1]).is_new
         assert f"left unpacked: Cannot pack the warehouse {house.folder}: No space left on device" in caplog.text
         with pytest.raises(WarehouseError, match=r"Cannot pack the warehouse .*: No space left on device"):

@@ -24,7 +24,8 @@ from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import WarehouseOption
 from nightjar.warehouse import Unlocked, Warehouse, resolve_warehouse
 from nightjar.warehouse.reading.named_queries import find_query, named_queries
-from nightjar.warehouse.reading.running import QUERY_TIMEOUT_SECONDS
+from nightjar.warehouse.reading.process import prepare
+from nightjar.warehouse.reading.time_limit import QUERY_TIMEOUT_SECONDS
 
 _EXAMPLES = """
 Examples:
@@ -105,6 +106,8 @@ def sql(
     shown_as = chosen or format_of(output)
     if shown_as is Format.PARQUET and output is None and sys.stdout.isatty():
         raise typer.BadParameter("Parquet is not for terminals: name a file with --output, or redirect stdout")
+    if not write:
+        prepare()
     asked = (Unlocked if write else Warehouse)(resolve_warehouse(warehouse))
     session = SqlSession(asked, shown_as, timeout, full, output)
     _answer(session, statement, values_of(parameters or []), may_prompt=chosen is None and output is None)

@@ -17,7 +17,7 @@ from nightjar.errors import WarehouseError
 from nightjar.warehouse import QueryResult, Warehouse
 from nightjar.warehouse.reading.known_values import require_known
 from nightjar.warehouse.reading.named_queries import Question, is_name, question
-from nightjar.warehouse.reading.statements import parameter_names, require_places, split_statements, type_advice
+from nightjar.warehouse.reading.statements import require_fitting, require_places, type_advice
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,9 +68,20 @@ class SqlSession:
         try:
             return ask(asked.sql, asked.parameters, timeout_seconds=self.timeout_seconds)
         except WarehouseError as error:
+            self._check_values(asked, error)
             if advice := type_advice(error, asked.parameters or {}):
                 raise WarehouseError(f"{str(error).removesuffix('.')}.{advice}") from error
             raise
+
+    def _check_values(self, asked: Question, error: WarehouseError) -> None:
+        """Says what is wrong with the values of a statement that DuckDB has refused, where that is it."""
+        if asked.query is not None or error.__cause__ is None or not (asked.parameters or "$" in asked.sql):
+            return
+        try:
+            statements = self.warehouse.statements(asked.sql, timeout_seconds=self.timeout_seconds)
+        except WarehouseError:
+            return
+        require_fitting(asked.parameters or (), frozenset().union(*(statement.names for statement in statements)))
 
 
 def checked_seconds(seconds: float) -> float:
@@ -96,16 +107,15 @@ def answer_each(session: SqlSession, text: str, given: Mapping[str, object]) -> 
     if is_name(text):
         session.answer(text, given)
         return
-    statements = split_statements(text)
+    statements = session.warehouse.statements(text, timeout_seconds=session.timeout_seconds)
     if len(statements) > 1 and (session.output or session.format is Format.PARQUET):
         raise typer.BadParameter(f"A file takes the rows of one statement, found {len(statements)}")
-    require_places(given, parameter_names(text) or frozenset())
+    require_places(given, frozenset().union(*(statement.names for statement in statements)))
     for number, statement in enumerate(statements, start=1):
         if number > 1 and session.format is not Format.JSON:
             echo()
-        names = parameter_names(statement) or frozenset()
         try:
-            session.answer(statement, {name: value for name, value in given.items() if name.lower() in names})
+            session.answer(statement.text, {name: given[name] for name in given if name.lower() in statement.names})
         except WarehouseError as error:
             if len(statements) == 1:
                 raise

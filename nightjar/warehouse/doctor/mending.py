@@ -18,7 +18,8 @@ from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.storage.segments import KINDS, Catalog, is_pack_id
 from nightjar.warehouse.writing.bulk import Progress, publish_all, silent
 from nightjar.warehouse.writing.packing import alone_in, new_pack_id, remove_retired
-from nightjar.warehouse.writing.publishing import PublishReport, write_files
+from nightjar.warehouse.writing.publish_report import PublishReport
+from nightjar.warehouse.writing.publishing import write_files
 
 
 @dataclass

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.reading.named_queries import Question
-from nightjar.warehouse.reading.querying import QueryResult
+from nightjar.warehouse.reading.result import QueryResult
 
 _KNOWN = {
     "environment": "SELECT DISTINCT env_id FROM runs ORDER BY env_id",

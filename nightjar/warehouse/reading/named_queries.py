@@ -27,7 +27,6 @@ from importlib import resources
 from typing import Any
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.reading.statements import fitting
 
 _WORD = re.compile(r"\s*([A-Za-z][\w-]*)\s*;?\s*")
 _PARAMETER = re.compile(
@@ -166,7 +165,7 @@ def question(text: str, given: Mapping[str, object] | None = None) -> Question:
     """
     word = _WORD.fullmatch(text)
     if word is None:
-        return Question(text, fitting(text, given or {}) or None)
+        return Question(text, dict(given) if given else None)
     query = find_query(word[1])
     return Question(query.text, query.bind(given or {}), query)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import os
+import pickle
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ import duckdb
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import MEMORY_LIMIT, SPILL_LIMIT, explained, quoted
 from nightjar.warehouse.reading.reading_only import one_reading, one_statement
-from nightjar.warehouse.reading.running import TimeLimit, bounded_memory, run_stoppable
+from nightjar.warehouse.reading.result import Parameters, QueryResult
 from nightjar.warehouse.storage.store import Readable
 
 if TYPE_CHECKING:
@@ -24,12 +25,6 @@ if TYPE_CHECKING:
 
 LARGEST_ANSWER_BYTES = 2_000_000_000
 """How much memory the columns and rows of an answer may take."""
-
-Parameters = Sequence[object] | Mapping[str, object]
-"""Values for ``?`` in a statement, or for ``$name``."""
-
-LARGEST_PROCESS_BYTES = 2 * LARGEST_ANSWER_BYTES
-"""How much memory this process may take beyond what it has while a query runs: DuckDB's share and the answer."""
 
 _ARROW_ERRORS = {
     "Conversion": duckdb.ConversionException,
@@ -52,18 +47,16 @@ _COLUMN_BYTES = 500
 
 
 @dataclass(frozen=True)
-class QueryResult:
-    """The answer to a query.
+class PackedRows:
+    """An answer that is sent to another process.
 
     Attributes:
-        columns: names; of two equal ones the second is called ``name_2``.
-        types: DuckDB's name of each column's type, for instance ``DOUBLE`` or ``JSON``.
-        rows: one tuple per row, values as Python's own types; JSON is text.
+        result: its columns.
+        parts: its rows, in pickled lists.
     """
 
-    columns: tuple[str, ...]
-    types: tuple[str, ...]
-    rows: list[tuple[Any, ...]]
+    result: QueryResult
+    parts: list[bytes]
 
 
 def connect_locked(store: Readable, spill: Path) -> duckdb.DuckDBPyConnection:
@@ -97,68 +90,89 @@ def connect_locked(store: Readable, spill: Path) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def run_query(
-    connection: duckdb.DuckDBPyConnection,
-    sql: str,
-    parameters: Parameters | None,
-    limit: TimeLimit,
-) -> QueryResult:
+def run_query(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters | None) -> QueryResult:
     """Runs one statement on a locked connection.
 
     Args:
         connection: nothing else uses it meanwhile.
         sql: the statement.
         parameters: values for its placeholders.
-        limit: when it is stopped. DuckDB looks for that between its steps: planning the statement, and one call of a
-            function, such as ``levenshtein`` of two very long texts, end first.
 
     Raises:
-        WarehouseError: it is not one reading statement, DuckDB refuses it, it takes too long, or answers too much.
+        WarehouseError: it is not one reading statement, DuckDB refuses it, or it takes or answers too much.
     """
-    with _bounded(connection, sql) as statement:
-        return run_stoppable(lambda: _answer(connection.execute(statement, parameters)), connection, limit)
+    with _explained(connection):
+        return _answer(connection.execute(one_reading(connection, sql), parameters))
 
 
-def run_arrow_query(
-    connection: duckdb.DuckDBPyConnection,
-    sql: str,
-    parameters: Parameters | None,
-    limit: TimeLimit,
-) -> pa.Table:
+def pack_rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters | None) -> PackedRows:
+    """Runs one statement on a locked connection for another process; raises like ``run_query``."""
+    with _explained(connection):
+        cursor = connection.execute(one_reading(connection, sql), parameters)
+        return PackedRows(_described(cursor), [pickle.dumps(chunk) for chunk in _chunks(cursor)])
+
+
+def run_arrow_query(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters | None) -> pa.Table:
     """Runs one statement on a locked connection, and returns an Arrow table; raises like ``run_query``."""
-    with _bounded(connection, sql) as statement:
-        return run_stoppable(lambda: _arrow_answer(connection, statement, parameters), connection, limit)
+    import pyarrow as pa
+
+    with _explained(connection):
+        statement = one_reading(connection, sql)
+        reader = connection.sql(statement, params=parameters).to_arrow_reader(_CHUNK_ROWS)
+        try:
+            return pa.Table.from_batches(_within_size(reader), reader.schema)
+        except OSError as error:  # what Arrow makes of DuckDB's errors
+            raise _ARROW_ERRORS.get(str(error).partition(" Error: ")[0], duckdb.Error)(str(error)) from error
 
 
 def run_statement(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters | None) -> QueryResult:
-    """Runs any one statement, as long as it takes.
+    """Runs any one statement.
 
     Raises:
         WarehouseError: it is more than one statement, DuckDB refuses it, or it answers too much.
     """
-    with explained("The statement failed"):
-        statement = one_statement(connection, sql)
-        limit = TimeLimit(math.inf)
-        return run_stoppable(lambda: _answer(connection.execute(statement, parameters)), connection, limit)
+    with explained("The statement failed"), _nothing_goes_on(connection):
+        return _answer(connection.execute(one_statement(connection, sql), parameters))
 
 
-def _arrow_answer(
-    connection: duckdb.DuckDBPyConnection, statement: duckdb.Statement, parameters: Parameters | None
-) -> pa.Table:
-    import pyarrow as pa
+@contextmanager
+def _explained(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    with explained("The query failed"):
+        try:
+            with _nothing_goes_on(connection):
+                yield
+        except (MemoryError, duckdb.OutOfMemoryException) as error:
+            raise WarehouseError(
+                f"The query takes too much memory, or more than {SPILL_LIMIT} of disk. Narrow it, or take it apart."
+            ) from error
 
-    reader = connection.sql(statement, params=parameters).to_arrow_reader(_CHUNK_ROWS)
+
+@contextmanager
+def _nothing_goes_on(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Stops a query that fails.
+
+    DuckDB's threads make the next rows of an answer while the last ones are taken, also of one that nobody takes any
+    more, until its connection is asked something else.
+    """
     try:
-        return pa.Table.from_batches(_within_size(reader), reader.schema)
-    except OSError as error:  # what Arrow makes of DuckDB's errors
-        raise _ARROW_ERRORS.get(str(error).partition(" Error: ")[0], duckdb.Error)(str(error)) from error
+        yield
+    except BaseException:
+        with suppress(duckdb.Error, MemoryError, RuntimeError):
+            connection.execute("SELECT 1")
+        raise
 
 
 def _answer(cursor: duckdb.DuckDBPyConnection) -> QueryResult:
+    described = _described(cursor)
+    described.rows.extend(chain.from_iterable(_chunks(cursor)))
+    return described
+
+
+def _described(cursor: duckdb.DuckDBPyConnection) -> QueryResult:
+    """Returns the columns of an answer, and no rows."""
     described = cursor.description or []
     _check_size(len(described) * _COLUMN_BYTES)
-    names = _distinct(column[0] for column in described)
-    return QueryResult(names, tuple(str(column[1]) for column in described), _fetch(cursor))
+    return QueryResult(_distinct(column[0] for column in described), tuple(str(column[1]) for column in described), [])
 
 
 def _within_size(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
@@ -169,28 +183,15 @@ def _within_size(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
-@contextmanager
-def _bounded(connection: duckdb.DuckDBPyConnection, sql: str) -> Iterator[duckdb.Statement]:
-    with explained("The query failed"):
-        statement = one_reading(connection, sql)
-        try:
-            with bounded_memory(LARGEST_PROCESS_BYTES):
-                yield statement
-        except (MemoryError, duckdb.OutOfMemoryException) as error:
-            raise WarehouseError(
-                f"The query takes too much memory, or more than {SPILL_LIMIT} of disk. Narrow it, or take it apart."
-            ) from error
-
-
-def _fetch(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
-    rows: list[tuple[Any, ...]] = []
-    size, count = 0, 1
+def _chunks(cursor: duckdb.DuckDBPyConnection) -> Iterator[list[tuple[Any, ...]]]:
+    """Yields the rows of an answer, a limited size at a time."""
+    rows, size, count = 0, 1, 1
     while chunk := cursor.fetchmany(count):
-        rows += chunk
+        rows += len(chunk)
         size += sum(_size(row) for row in chunk)
         _check_size(size)
-        count = max(1, min(8 * count, _CHUNK_ROWS, len(rows) * _CHUNK_BYTES // size))
-    return rows
+        yield chunk
+        count = max(1, min(8 * count, _CHUNK_ROWS, rows * _CHUNK_BYTES // size))
 
 
 def _size(value: object) -> int:

@@ -20,9 +20,11 @@ import duckdb
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import explained, transaction
 from nightjar.warehouse.reading.damage import damage_named
-from nightjar.warehouse.reading.querying import Parameters, QueryResult, connect_locked, run_query
+from nightjar.warehouse.reading.querying import connect_locked, run_query
 from nightjar.warehouse.reading.relations import define, define_segments
-from nightjar.warehouse.reading.running import TimeLimit
+from nightjar.warehouse.reading.result import Parameters, QueryResult
+from nightjar.warehouse.reading.running import run_stoppable
+from nightjar.warehouse.reading.time_limit import TimeLimit
 from nightjar.warehouse.storage.segments import COMMIT, Catalog
 from nightjar.warehouse.storage.store import Store
 
@@ -122,6 +124,9 @@ class Reader:
 
 
 def ask_once(store: Store, sql: str, parameters: Parameters | None = None) -> QueryResult:
-    """Runs one statement that only reads, in a DuckDB instance of its own; raises like ``run_query``."""
+    """Runs one statement that only reads, in a DuckDB instance of its own; raises like ``Warehouse.query``."""
+    limit = TimeLimit()
     with closing(Reader(store)) as reader:
-        return reader.ask(lambda connection: run_query(connection, sql, parameters, TimeLimit()))
+        return reader.ask(
+            lambda connection: run_stoppable(lambda: run_query(connection, sql, parameters), connection, limit)
+        )

@@ -7,7 +7,7 @@ import math
 from decimal import Decimal
 from typing import Any
 
-from nightjar.warehouse.reading.querying import QueryResult
+from nightjar.warehouse.reading.result import QueryResult
 
 
 def as_records(result: QueryResult) -> list[dict[str, Any]]:

@@ -8,30 +8,45 @@ and the statement says what it is: ``$n::INTEGER``.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import closing
-
-import duckdb
+from dataclasses import dataclass
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.database import explained, statements_in
-
-_PLACE = re.compile(r"\$(\w+)")
 
 
-def split_statements(text: str) -> list[str]:
+@dataclass(frozen=True)
+class WrittenStatement:
+    """A statement of a text.
+
+    Attributes:
+        text: with its semicolon.
+        names: of what it takes, in small letters.
+    """
+
+    text: str
+    names: frozenset[str]
+
+
+def split_statements(text: str) -> list[WrittenStatement]:
     """Returns the statements that semicolons separate; none for blanks and comments.
 
     Raises:
         WarehouseError: the text is no SQL.
 
     Example:
-        >>> split_statements("FROM runs; SELECT ';' -- the end;")
-        ['FROM runs;', "SELECT ';' -- the end;"]
+        >>> [(one.text, *one.names) for one in split_statements("FROM runs; SELECT ';', $Model -- the end;")]
+        [('FROM runs;',), ("SELECT ';', $Model -- the end;", 'model')]
     """
+    import duckdb
+
+    from nightjar.warehouse.database import explained, statements_in
+
     with explained("The SQL cannot be read"), closing(duckdb.connect(":memory:")) as connection:
-        return [statement.query.strip() for statement in statements_in(connection, text)]
+        return [
+            WrittenStatement(one.query.strip(), frozenset(map(str.lower, one.named_parameters)))
+            for one in statements_in(connection, text)
+        ]
 
 
 def is_finished(text: str) -> bool:
@@ -41,28 +56,22 @@ def is_finished(text: str) -> bool:
         >>> is_finished("FROM runs; -- all"), is_finished("SELECT ';"), is_finished("FROM runs")
         (True, False, False)
     """
+    import duckdb
+
     written = text.encode()
     tokens = [start for start, kind in duckdb.tokenize(text) if kind is not duckdb.token_type.comment]
     return bool(tokens) and written[tokens[-1] : tokens[-1] + 1] == b";"
 
 
-def fitting(sql: str, given: Mapping[str, object]) -> dict[str, object]:
-    """Returns the values, when they are all that the statement takes.
+def require_fitting(given: Collection[str], names: Collection[str]) -> None:
+    """Checks that values are all that a statement takes, and that it takes them.
 
     Raises:
         WarehouseError: one is missing, or the statement has no place for it.
-
-    Example:
-        >>> fitting("FROM runs LIMIT $n", {"n": "3"})
-        {'n': '3'}
     """
-    if not given and "$" not in sql:
-        return {}
-    names = parameter_names(sql)
-    require_places(given, _PLACE.findall(sql.lower()) if names is None else names)
-    if missing := sorted((names or frozenset()) - {name.lower() for name in given}):
-        raise WarehouseError(f"The statement needs a value for {missing[0]!r}. It takes: {_listed(names or ())}.")
-    return dict(given)
+    require_places(given, names)
+    if missing := sorted({*names} - {name.lower() for name in given}):
+        raise WarehouseError(f"The statement needs a value for {missing[0]!r}. It takes: {_listed(names)}.")
 
 
 def require_places(given: Collection[str], names: Collection[str]) -> None:
@@ -78,24 +87,9 @@ def require_places(given: Collection[str], names: Collection[str]) -> None:
         )
 
 
-def parameter_names(sql: str) -> frozenset[str] | None:
-    """Returns the names of what a text with SQL takes, in small letters; None when it cannot be read.
-
-    Example:
-        >>> sorted(parameter_names("SELECT '$a', $B; SELECT $c -- $d") or [])
-        ['b', 'c']
-    """
-    try:
-        with closing(duckdb.connect(":memory:")) as connection:
-            statements = connection.extract_statements(sql)
-    except (duckdb.Error, TypeError):  # TypeError: half a surrogate pair
-        return None
-    return frozenset(name.lower() for statement in statements for name in statement.named_parameters)
-
-
 def type_advice(error: WarehouseError, given: Collection[str]) -> str:
     """Says how a value gets a type, where DuckDB could not make sense of a statement with values; else nothing."""
-    if not given or not isinstance(error.__cause__, duckdb.BinderException):
+    if not given or type(error.__cause__).__name__ != "BinderException":
         return ""
     types = " or ".join(f"${name}::INTEGER" for name in given)
     return f" Where nothing says a value's type, write it: {types} (or ::DOUBLE, ::DATE, ::TIMESTAMPTZ, ::INTERVAL)."

@@ -26,7 +26,8 @@ from nightjar.warehouse.reading.relations import PRICES_COLUMNS, tables_script, 
 from nightjar.warehouse.served.address import Address, parse_address
 from nightjar.warehouse.storage.segments import KINDS, SCHEMA, is_held
 from nightjar.warehouse.storage.writability import ask_patiently, check_place
-from nightjar.warehouse.writing.publishing import PublishReport, define_new, publish_with
+from nightjar.warehouse.writing.publish_report import PublishReport
+from nightjar.warehouse.writing.publishing import define_new, publish_with
 from nightjar.warehouse.writing.run_files import RunFiles
 
 PATIENCE_SECONDS = 60.0

@@ -18,7 +18,6 @@ import duckdb
 from filelock import FileLock, Timeout
 
 from nightjar.errors import NightjarError, WarehouseError
-from nightjar.runs.jsonl import replace_file
 from nightjar.warehouse.storage.prices import FILE_NAME as PRICES_NAME
 from nightjar.warehouse.storage.prices import Price, dump_prices, load_prices
 from nightjar.warehouse.storage.scratch import SCRATCH_PREFIX, is_alive, scratch_name
@@ -173,6 +172,8 @@ class Folder(Store):
 
     def write_prices(self, prices: Sequence[Price]) -> None:
         """Replaces ``prices.csv``."""
+        from nightjar.runs.jsonl import replace_file
+
         replace_file(self.path / PRICES_NAME, [dump_prices(prices).encode()])
 
     @contextmanager

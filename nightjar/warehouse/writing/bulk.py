@@ -10,7 +10,8 @@ from pathlib import Path
 from nightjar.errors import NightjarError
 from nightjar.warehouse.storage.store import Store
 from nightjar.warehouse.writing.packing import FAN_IN, tidy
-from nightjar.warehouse.writing.publishing import PublishReport, publish_run
+from nightjar.warehouse.writing.publish_report import PublishReport
+from nightjar.warehouse.writing.publishing import publish_run
 
 Progress = Callable[[int, int], None]
 """Is told how much is done, and of how much."""

@@ -11,7 +11,6 @@ import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
@@ -25,6 +24,7 @@ from nightjar.scratch import scratch_folder
 from nightjar.warehouse.database import connect_scratch, explained, quoted
 from nightjar.warehouse.storage.segments import KINDS, Segment, digest_of, is_held, is_same, segment_id_of
 from nightjar.warehouse.storage.store import Store
+from nightjar.warehouse.writing.publish_report import PublishReport
 from nightjar.warehouse.writing.run_files import RunFiles, read_run
 from nightjar.warehouse.writing.staging import set_variable, stage_run
 
@@ -43,31 +43,6 @@ _LEAST_MEMORY_BYTES, _MOST_MEMORY_BYTES = 160_000_000, 1_000_000_000
 _COUNT = """
 SELECT count(*), count(*) FILTER (error IS NOT NULL), (SELECT count(*) FROM staged_attempts) FROM staged_results
 """
-
-
-@dataclass(frozen=True)
-class PublishReport:
-    """What a publish put into the warehouse.
-
-    Attributes:
-        run_id: the run.
-        rollouts: how many records it has, failed ones too.
-        failed: how many of them failed.
-        attempts: how many attempts are in its ledger.
-        is_new: False where the warehouse had just this content already, or that of a later moment.
-        seconds: how long it took.
-        is_older: whether what the warehouse had is of a later moment.
-        is_update: whether the warehouse had the run, as of an earlier moment.
-    """
-
-    run_id: str
-    rollouts: int
-    failed: int
-    attempts: int
-    is_new: bool
-    seconds: float
-    is_older: bool = False
-    is_update: bool = False
 
 
 def publish_run(store: Store, run_dir: Path, *, anew: bool = False) -> PublishReport:

@@ -1,0 +1,268 @@
+"""The process that answers queries: it is killed when the time is up, and ends with the program however that ends."""
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from nightjar.errors import WarehouseError
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.reading import process
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+
+
+def doubling(levels):
+    parts = ", ".join(f"t{n} AS (SELECT a.i FROM t{n - 1} a, t{n - 1} b)" for n in range(1, levels))
+    return f"WITH t0 AS (SELECT 1 AS i UNION ALL SELECT 2), {parts} SELECT count(*) FROM t{levels - 1}"
+
+
+ENDLESS = {
+    "a product of long numbers": lambda n: (
+        f"SELECT repeat('7', {2_000_000 * n})::BIGNUM * repeat('9', 9_000_000)::BIGNUM"
+    ),
+    "many columns by name": lambda n: " UNION BY NAME ".join(f"SELECT {i} AS c{i}" for i in range(1_800 + 200 * n)),
+    "tables that double": lambda n: doubling(18 + 4 * n),
+    "the distance of texts": lambda n: f"SELECT levenshtein(repeat('ab', {300_000 * n}), repeat('ba', 300_000))",
+    "distances": lambda n: (
+        f"SELECT damerau_levenshtein(repeat('ab', {9_000 + n}), repeat('ba', 9_000)) FROM range(999)"
+    ),
+    "the likeness of texts": lambda n: (
+        f"SELECT jaro_winkler_similarity(repeat('ab', {600_000 * n}), repeat('ba', 900_000))"
+    ),
+    "brackets": lambda n: f"SELECT {'(' * (90_000 * n)}1{')' * (90_000 * n)}",
+    "lists in lists": lambda n: f"SELECT {'[' * (90_000 * n)}1{']' * (90_000 * n)}",
+    "an order": lambda n: f"SELECT i FROM range({n}00_000_000_000) t(i) ORDER BY hash(i) LIMIT 1",
+    "conditions": lambda n: "SELECT 1 WHERE " + " OR ".join(f"{i} = random()" for i in range(9_000 * n)),
+    "joins": lambda n: f"SELECT count(*) FROM {', '.join(f'range(2) t{i}' for i in range(40 + n))}",
+    "a cross join": lambda n: f"SELECT sum(a.i * b.i) FROM range({n}_000_000) a(i), range(10_000_000) b(i)",
+    "a join": lambda n: f"SELECT 1 FROM range({n}_000_000) a(i) JOIN range(1_000_000) b(i) ON a.i * b.i % 7 = random()",
+    "a recursion": lambda n: f"WITH RECURSIVE r(i) AS (SELECT {n} UNION ALL SELECT i + 1 FROM r) SELECT max(i) FROM r",
+    "a long range": lambda n: f"SELECT max(hash(i)) FROM range({n}00_000_000_000) t(i)",
+    "lists": lambda n: f"SELECT list_sum([list_sum(range(1_000_000 + x)) FOR x IN range({n}_000_000)])",
+    "expressions": lambda n: (
+        f"SELECT count(regexp_matches(repeat('a', 999) || i, '(a*)*b')) FROM range({n}00_000_000) t(i)"
+    ),
+    "sleep": lambda n: f"SELECT sleep_ms({100_000 * n})",
+    "different texts": lambda n: f"SELECT count(DISTINCT md5(i::VARCHAR)) FROM range({n}00_000_000_000) t(i)",
+    "windows": lambda n: (
+        f"SELECT mode(i) OVER (ORDER BY i ROWS 100_000 PRECEDING) FROM range({n}_000_000) t(i) LIMIT 1"
+    ),
+}
+"""Statements that keep a part of DuckDB busy for long: its parser, its planner, one call of a function, an operator."""
+
+SECONDS = 0.5
+
+ASK = f"""
+import json, sys, time
+from nightjar.errors import WarehouseError
+from nightjar.warehouse import Warehouse
+house = Warehouse(sys.argv[1])
+for sql in json.load(sys.stdin):
+    house.query("SELECT 1")  # has a process started
+    start = time.monotonic()
+    try:
+        said = house.query(sql, timeout_seconds={SECONDS}).rows
+    except WarehouseError as error:
+        said = str(error)
+    print(json.dumps([time.monotonic() - start, said]))
+[peak] = [line for line in open("/proc/self/status") if line.startswith("VmHWM:")]
+print(1024 * int(peak.split()[1]))
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, write_run):
+    folder = tmp_path_factory.mktemp("asked")
+    Warehouse(folder / "house").publish(write_run(folder, "one"))
+    return folder / "house"
+
+
+@pytest.fixture
+def scratch(tmp_path):
+    """The folder for temporary files of the programs that a test starts."""
+    (tmp_path / "scratch").mkdir()
+    return tmp_path / "scratch"
+
+
+@pytest.fixture
+def start(folder, scratch):
+    """Starts Python in a process of its own; what still runs is killed after the test."""
+    started = []
+
+    def start(*arguments, **options):
+        environment = os.environ | {"TMPDIR": str(scratch), "NIGHTJAR_WAREHOUSE": str(folder)}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        started.append(subprocess.Popen([sys.executable, *arguments], env=environment, **pipes | options))
+        return started[-1]
+
+    yield start
+    for program in started:
+        program.kill()
+        program.communicate()
+
+
+def assert_stopped(start, folder, scratch, statements):
+    program = start("-c", ASK, str(folder))
+    printed, errors = program.communicate(json.dumps(statements), timeout=60 + 10 * len(statements))
+    assert errors == ""
+    *answers, peak = map(json.loads, printed.splitlines())
+    assert [said for _, said in answers] == [
+        f"The query was stopped after {SECONDS} s. Narrow it, or take it apart."
+    ] * len(statements)
+    assert max(seconds for seconds, _ in answers) < SECONDS + 1
+    assert peak < 500_000_000
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_query_without_an_end_is_stopped_when_its_time_is_over(start, folder, scratch):
+    names = (
+        "a product of long numbers",
+        "many columns by name",
+        "tables that double",
+        "the distance of texts",
+        "brackets",
+    )
+    assert_stopped(start, folder, scratch, [ENDLESS[name](5) for name in names])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ENDLESS)
+def test_whatever_has_no_end_is_stopped(start, folder, scratch, name):
+    assert_stopped(start, folder, scratch, [ENDLESS[name](n) for n in range(1, 6)])
+
+
+def children(program):
+    return [int(pid) for pid in Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()]
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def asking(start, sql, seconds):
+    """Starts a program that asks; returns it and the process that answers, when that is at work."""
+    program = start("-m", "nightjar", "sql", sql, "--timeout", str(seconds))
+    deadline = time.monotonic() + 30
+    while not children(program) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    [worker] = children(program)
+    while cpu_seconds(worker) < 0.8 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return program, worker
+
+
+def cpu_seconds(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11]) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.parametrize("name", ["the distance of texts", "many columns by name"])
+def test_ctrl_c_ends_a_query_at_once(start, scratch, name):
+    program, worker = asking(start, ENDLESS[name](5), 60)
+    asked_at = time.monotonic()
+    program.send_signal(signal.SIGINT)
+    program.wait(10)
+    assert time.monotonic() - asked_at < 2
+    assert not is_alive(worker)
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "seconds"), [("the distance of texts", 60), ("many columns by name", 5)])
+def test_a_program_that_is_killed_leaves_no_process(start, name, seconds):
+    """Where DuckDB lets no Python code run, the process ends when the time of its query is over."""
+    program, worker = asking(start, ENDLESS[name](5), seconds)
+    killed_at = time.monotonic()
+    program.kill()
+    program.wait(10)
+    while is_alive(worker) and time.monotonic() < killed_at + 10:
+        time.sleep(0.05)
+    assert not is_alive(worker)
+
+
+def test_what_a_query_has_left_in_a_killed_program_is_removed_by_the_next_one(start, scratch):
+    bystander = scratch / "bystander"
+    bystander.mkdir()
+    program, _ = asking(start, ENDLESS["the distance of texts"](5), 60)
+    program.kill()
+    program.wait(10)
+    [left] = set(scratch.iterdir()) - {bystander}
+    os.utime(left, (0, 0))
+    assert start("-m", "nightjar", "sql", "FROM runs").wait(30) == 0
+    assert list(scratch.iterdir()) == [bystander]
+
+
+def test_a_process_that_is_killed_from_outside_is_an_error_and_the_next_query_is_answered(folder):
+    house = Warehouse(folder)
+    house.query("SELECT 1")
+    threading.Timer(0.3, process._processes._idle[-1]._process.kill).start()
+    with pytest.raises(WarehouseError, match="has ended with status -9, as it does when memory is short"):
+        house.query("SELECT sleep_ms(20_000)")
+    assert house.query("SELECT 1").rows == [(1,)]
+
+
+def test_threads_are_answered_at_once(folder):
+    house, answers = Warehouse(folder), {}
+
+    def ask(number):
+        answers[number] = house.query("SELECT sleep_ms(100), $n", {"n": number}).rows[0][1]
+
+    threads = [threading.Thread(target=ask, args=[number]) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert answers == {number: number for number in range(8)}
+
+
+def test_a_copy_of_a_program_has_its_own_process(start, folder, scratch):
+    forked = """
+import os, sys
+from nightjar.warehouse import Warehouse
+house = Warehouse(sys.argv[1])
+house.query("SELECT 1")
+pid = os.fork()
+if pid == 0:
+    os._exit(house.query("SELECT 7").rows[0][0])
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), len(os.listdir(os.environ["TMPDIR"])))
+print(house.query("SELECT 8").rows)
+"""
+    printed, errors = start("-c", forked, str(folder)).communicate(timeout=60)
+    assert (printed, errors) == ("7 2\n[(8,)]\n", "")  # a scratch folder each: the one of the copy was killed with it
+
+
+def test_a_location_is_relative_to_where_the_program_was_when_it_was_named(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    house = Warehouse(folder.name)
+    monkeypatch.chdir(tmp_path)
+    assert house.query("SELECT count(*) FROM runs").rows == [(1,)]
+
+
+def test_a_folder_that_is_gone_is_no_hindrance(folder, tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert Warehouse(folder).query("SELECT count(*) FROM runs").rows == [(1,)]
+
+
+def test_a_value_that_no_other_process_can_have_is_refused(folder):
+    with pytest.raises(WarehouseError, match="a value cannot be handed to another process") as raised:
+        Warehouse(folder).query("SELECT ?", [threading.Lock()])
+    assert isinstance(raised.value.__cause__, TypeError | pickle.PicklingError)
+
+
+def test_a_statement_has_a_largest_size(folder):
+    house = Warehouse(folder)
+    assert house.query(f"SELECT length('{'x' * 900_000}')").rows == [(900_000,)]
+    with pytest.raises(WarehouseError, match=r"has 1,000,017 characters, expected at most 1,000,000\. Hand long texts"):
+        house.query(f"SELECT length('{'x' * 1_000_000}')")
+    assert house.query("SELECT length(?)", ["x" * 2_000_000]).rows == [(2_000_000,)]
