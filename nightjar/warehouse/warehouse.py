@@ -48,7 +48,8 @@ class Warehouse:
     def __init__(self, location: str | Path) -> None:
         self.location = shown(str(location))
         self.folder = folder_of(str(location)) if kind_of(str(location)) is Kind.FOLDER else None
-        self._location, self._id = str(self.folder.absolute() if self.folder else location), uuid.uuid4().hex
+        self._location, self._id = str(location), uuid.uuid4().hex
+        self._asked_at = str(self.folder.absolute()) if self.folder else self._location
         if self.folder is None:
             self._backend  # noqa: B018 - raises where a package is missing
 
@@ -160,7 +161,7 @@ class Warehouse:
             return self._backend.ask(
                 lambda connection: run_stoppable(lambda: run(connection, sql, parameters), connection, limit)
             )
-        return process.ask(kind, self._id, self._location, sql, parameters, limit=limit)
+        return process.ask(kind, self._id, self._asked_at, sql, parameters, limit=limit)
 
 
 class Unlocked(Warehouse):
