@@ -139,6 +139,9 @@ class AnthropicMessagesClient(SdkClient[AsyncAnthropic, AnthropicMessages, Anthr
         if not (isinstance(blocks, list) and all(_is_block(block) for block in blocks)):
             said = field_of(response, "error") or response
             raise InvalidModelResponseError(f"expected a list of content blocks, found {str(said)[:200]!r}")
+        kinds = [field_of(block, "type") for block in blocks]
+        if kinds and not any(kind in _ORDER for kind in kinds):
+            raise InvalidModelResponseError(f"expected text, thinking or a tool call, found {', '.join(kinds)[:200]}")
         has_said = any(field_of(block, "type") != "text" or field_of(block, "text") for block in blocks)
         if not (has_said or field_of(response, "stop_reason") in _ENDED_ON_PURPOSE):
             raise EmptyModelResponseError("the endpoint sent no text, thinking or tool call")

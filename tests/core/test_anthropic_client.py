@@ -217,6 +217,10 @@ class TestAnswers:
 
 
 class TestUnusableAnswers:
+    async def test_nothing_of_a_kind_that_is_known(self, ask):
+        with pytest.raises(InvalidModelResponseError, match="expected text, thinking or a tool call, found hologram"):
+            await ask(message({"type": "hologram", "data": "4"}))
+
     @pytest.mark.parametrize("blocks", [[], [text("")]], ids=["no blocks", "no text"])
     async def test_nothing_at_all(self, ask, blocks):
         with pytest.raises(EmptyModelResponseError, match="no text, thinking or tool call"):
