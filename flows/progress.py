@@ -28,9 +28,7 @@ async def progress_artifact(run: Run, key: str) -> AsyncIterator[None]:
     finally:
         is_over.set()
         await asyncio.wait([moving], timeout=0 if is_away() else _SECONDS)
-        moving.cancel()
-        [error] = await asyncio.gather(moving, return_exceptions=True)
-        if isinstance(error, Exception):
+        if not moving.cancel() and not moving.cancelled() and (error := moving.exception()):
             logger.warning("How far the run is could not be shown: %s", error)
 
 

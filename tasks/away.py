@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import httpx
 from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
+from prefect.settings import get_current_settings
 
 logger = logging.getLogger("nightjar.prefect")
 
@@ -17,6 +18,7 @@ SERVER_IS_AWAY = (httpx.TransportError, httpx.HTTPStatusError, ConcurrencySlotAc
 """What Prefect raises when its server does not answer, or only with errors, after tries of its own."""
 
 _is_away = False
+_retries: list[int] = []
 
 
 def is_away() -> bool:
@@ -27,9 +29,13 @@ def is_away() -> bool:
 def note(*, away: bool) -> None:
     """Takes note of whether the server answers; says so where that is news."""
     global _is_away  # noqa: PLW0603 - the server is one for the process
+    client = get_current_settings().client
     if away and not _is_away:
+        _retries[:] = [client.max_retries]
+        client.max_retries = 0  # each takes 2 s, and the end of a run has several requests
         logger.warning("Prefect's server does not answer: the run goes on without it")
     elif _is_away and not away:
+        client.max_retries = _retries.pop()
         logger.warning("Prefect's server answers again")
     _is_away = away
 
