@@ -200,11 +200,16 @@ class TestProcesses:
         request = CreateSandboxRequest(docker_image=image, memory_gb=0.25, start_command="echo up >> starts; sleep 60")
         sandbox = provider.new_sandbox(request)
         await sandbox.start()
+        await sandbox.exec(_until_started(1), timeout=20)
         await sandbox.exec("(sleep 0.5; echo x > late) >/dev/null 2>&1 &", timeout=10)
         await sandbox.end_processes()
-        result = await sandbox.exec("sleep 0.8; cat starts late", timeout=10)
+        result = await sandbox.exec(f"{_until_started(2)}; sleep 0.8; cat starts late", timeout=20)
         await sandbox.close()
         assert result.stdout == "up\nup\n"
+
+
+def _until_started(times: int) -> str:
+    return f'until [ "$(cat starts 2>/dev/null | wc -l)" -ge {times} ]; do sleep 0.02; done'
 
 
 class TestTheEnd:

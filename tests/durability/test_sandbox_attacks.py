@@ -311,7 +311,7 @@ class TestExhaustion:
                 code = f"""
                     import os
                     for number in range(10**6):
-                        os.close(os.open(f"/workspace/{attempt}-{{number}}", os.O_CREAT))
+                        os.close(os.open(f"./{attempt}-{{number}}", os.O_CREAT))
                 """
                 await python(sandbox, code, seconds=30)
                 await asyncio.sleep(1)
@@ -331,8 +331,8 @@ class TestExhaustion:
 
     async def test_disks_are_limited(self, sandbox):
         fill = "head -c 1000000000 /dev/zero > $place/big; wc -c < $place/big"
-        result = await run(sandbox, f"for place in /workspace /tmp /dev/shm /mnt; do {fill}; done 2>/dev/null")
-        await run(sandbox, "rm -f /workspace/big /tmp/big /dev/shm/big /mnt/big")
+        result = await run(sandbox, f"for place in . /tmp /dev/shm /mnt; do {fill}; done 2>/dev/null")
+        await run(sandbox, "rm -f big /tmp/big /dev/shm/big /mnt/big")
         assert 0 < sum(map(int, result.stdout.split())) < 256 * MEGABYTE
         assert await still_works(sandbox)
 
