@@ -53,7 +53,9 @@ class LocalSandbox(Sandbox):
         self._needs_hard_limits = needs_hard_limits
         self._running: FirstProcess | None = None
         self._scratch = ExitStack()
+        self._starting = asyncio.Lock()
         self._kills = 0
+        self._is_new = False
 
     async def start(self) -> None:
         """Starts it, and the request's start command in it."""
@@ -61,7 +63,7 @@ class LocalSandbox(Sandbox):
             async with asyncio.timeout(_START_SECONDS):
                 self._running = await self._start_first_process()
                 await self._wait_until_ready(self._running)
-                await self._run_start_command()
+                await self._run_start_command(self._running)
         except BaseException as error:
             self.close_now()
             if not isinstance(error, TimeoutError):
@@ -75,28 +77,25 @@ class LocalSandbox(Sandbox):
         env: Mapping[str, str] | None = None,
         max_output_bytes: int | None = None,
     ) -> LocalProcess:
-        """Starts a process."""
-        if self._running is None:
-            raise SandboxError(f"Sandbox {self.id!r} is not running")
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        with theirs:
+        """Starts a process; where the sandbox had to be ended for what it held, starts that anew, empty."""
+        async with self._starting:
+            if self._running is None:
+                raise SandboxError(f"Sandbox {self.id!r} is not running")
             try:
-                socket.send_fds(self._running.control, [b"c"], [theirs.fileno()])
+                connection = _new_runner(self._running)
             except OSError as error:
-                ours.close()
-                raise SandboxError(f"Sandbox {self.id!r} has ended{self._reason()}") from error
-        process = LocalProcess(ours)
-        argv = [_shell(), "-c", command] if isinstance(command, str) else list(command)
-        folder = os.path.join(self.workspace, working_dir or "")  # noqa: PTH118 - a path inside
-        await process.request(argv, folder, {**self._variables(), **(env or {})}, max_output_bytes)
-        return process
+                if not self._count_kills():
+                    raise SandboxError(f"Sandbox {self.id!r} has ended") from error
+                connection = await self._start_anew(self._running)
+        return await self._run_in(connection, command, working_dir, env, max_output_bytes)
 
     async def end_processes(self) -> None:
         """Kills everything inside, and runs the start command anew."""
-        if self._running is not None:
-            self._running.kill_others()
-        await self._run_start_command()
+        async with self._starting:
+            if self._running is not None:
+                self._running.kill_others()
+                with suppress(OSError):  # it has ended: the next command starts it anew
+                    await self._run_start_command(self._running)
 
     async def close(self) -> None:
         """Kills everything inside and removes it."""
@@ -116,22 +115,46 @@ class LocalSandbox(Sandbox):
             self._scratch.close()
 
     def take_notice(self) -> str:
-        """Says, once, that processes had to be killed because the memory was used up."""
+        """Says, once, that the memory was used up, and what had to go."""
         kills = self._count_kills()
         is_news, self._kills = kills > self._kills, kills
-        return f"[killed: the sandbox used more than {self._request.memory_gb:g} GB of memory]" if is_news else ""
+        is_new, self._is_new = self._is_new, False
+        if not (is_news or is_new):
+            return ""
+        done = "started anew, without files" if is_new else "killed"
+        return f"[{done}: the sandbox used more than {self._request.memory_gb:g} GB of memory]"
 
-    async def _run_start_command(self) -> None:
+    async def _start_anew(self, ended: FirstProcess) -> socket.socket:
+        ended.kill()
+        await asyncio.shield(ended.end())
+        self._kills, self._is_new = 0, True
+        await self.start()
+        if self._running is None:
+            raise SandboxError(f"Sandbox {self.id!r} was closed while it started")
+        return _new_runner(self._running)
+
+    async def _run_start_command(self, running: FirstProcess) -> None:
         if command := self._request.background_command:
-            await self.spawn(command, max_output_bytes=0)
+            await self._run_in(_new_runner(running), command, max_output_bytes=0)
+
+    async def _run_in(
+        self,
+        runner: socket.socket,
+        command: Command,
+        working_dir: str | None = None,
+        env: Mapping[str, str] | None = None,
+        max_output_bytes: int | None = None,
+    ) -> LocalProcess:
+        process = LocalProcess(runner)
+        argv = [_shell(), "-c", command] if isinstance(command, str) else list(command)
+        folder = os.path.join(self.workspace, working_dir or "")  # noqa: PTH118 - a path inside
+        await process.request(argv, folder, {**self._variables(), **(env or {})}, max_output_bytes)
+        return process
 
     def _count_kills(self) -> int:
         if self._running is None:
             return self._kills
         return self._running.limit.kills if self._running.limit else 0
-
-    def _reason(self) -> str:
-        return f": it used more than {self._request.memory_gb:g} GB of memory" if self._count_kills() else ""
 
     async def _start_first_process(self) -> FirstProcess:
         if not self._is_isolated:
@@ -235,6 +258,19 @@ def _go_without(names: str, request: CreateSandboxRequest) -> None:
     if not request.are_packages_optional:
         raise SandboxRefusedError(f"{problem} Install them: pip install {names}")
     logger.warning("%s Install them with: pip install %s", problem, names)
+
+
+def _new_runner(running: FirstProcess) -> socket.socket:
+    """Returns a socket to a new runner; ``OSError`` where the sandbox has ended."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    with theirs:
+        try:
+            socket.send_fds(running.control, [b"c"], [theirs.fileno()])
+        except OSError:
+            ours.close()
+            raise
+    return ours
 
 
 def _shell() -> str:

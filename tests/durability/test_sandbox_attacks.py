@@ -305,19 +305,21 @@ class TestExhaustion:
         assert result.stdout == ""
         assert await still_works(sandbox)
 
-    async def test_a_sandbox_full_of_files_is_ended(self, sandbox, only_local):
-        async def fill():
-            for attempt in range(5):
-                code = f"""
-                    import os
-                    for number in range(10**6):
-                        os.close(os.open(f"./{attempt}-{{number}}", os.O_CREAT))
-                """
-                await python(sandbox, code, seconds=30)
-                await asyncio.sleep(1)
-
-        with pytest.raises(SandboxError, match=r"more than 0\.25 GB"):
-            await fill()
+    async def test_a_sandbox_full_of_files_is_started_anew(self, sandbox, only_local):
+        said = ""
+        for attempt in range(5):
+            code = f"""
+                import os
+                for number in range(10**6):
+                    os.close(os.open(f"./{attempt}-{{number}}", os.O_CREAT))
+            """
+            said += (await python(sandbox, code, seconds=30)).stderr
+            await asyncio.sleep(1)
+            if "anew" in said:
+                break
+        assert "started anew, without files: the sandbox used more than 0.25 GB" in said
+        assert (await run(sandbox, "ls")).stdout == ""
+        assert await still_works(sandbox)
 
     async def test_processors_stay_limited(self, sandbox, only_local):
         code = """
