@@ -116,6 +116,7 @@ def _log_json(root: logging.Logger, threshold: int) -> None:
         if isinstance(handler.formatter, JsonFormatter):
             root.removeHandler(handler)
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(hidden_in_log)
     handler.setFormatter(JsonFormatter())
     root.addHandler(handler)
     root.setLevel(threshold)
@@ -131,18 +132,24 @@ def _threshold(level: str | int) -> int:
 
 
 def log_to_stderr(verbose: bool = False) -> None:
-    """Shows what Nightjar logs as the commands do: warnings, or everything with ``verbose``.
+    """Shows what Nightjar logs as the commands do: warnings, or everything with ``verbose``; of others, warnings.
 
     Other handlers, such as a flow run's, are given what is below a warning too.
     """
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setLevel(logging.DEBUG if verbose else logging.WARNING)
-    handler.addFilter(hidden_in_log)
-    handler.setFormatter(_ForEyes("%(levelname)s %(message)s"))
+    handler = _handler_for_eyes(logging.DEBUG if verbose else logging.WARNING, "%(levelname)s %(message)s")
+    logging.lastResort = _handler_for_eyes(logging.WARNING, "%(levelname)s %(name)s: %(message)s")
     logger = logging.getLogger("nightjar")
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG if verbose else logging.INFO)
     logger.propagate = False
+
+
+def _handler_for_eyes(level: int, form: str) -> logging.Handler:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(level)
+    handler.addFilter(hidden_in_log)
+    handler.setFormatter(_ForEyes(form))
+    return handler
 
 
 @contextmanager

@@ -6,6 +6,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from nightjar.testing import Answer
+
 KEY = "sk-tell-nobody-0123456789"
 
 
@@ -80,8 +82,8 @@ def echo():
     """Starts servers that echo what they are sent, with a status of one's choice."""
     servers = []
 
-    def start(status):
-        handler = type("Echo", (Echo,), {"status": status})
+    def start(status, kind=Echo):
+        handler = type("Echo", (kind,), {"status": status})
         server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         servers.append((server, threading.Thread(target=server.serve_forever, args=(0.01,))))
         servers[-1][1].start()
@@ -103,6 +105,96 @@ def test_a_key_that_the_server_sends_back_is_hidden(nightjar, echo, status):
     written = everything_written(nightjar, ended)
     assert "[API key]" in written
     assert KEY not in written
+
+
+LEAKY = """
+import logging
+import os
+
+import nightjar as vf
+
+
+class LeakyError(Exception):
+    def __init__(self):
+        self.request = {"headers": os.environ["MY_KEY"]}
+        super().__init__(f"401 for Bearer {os.environ['MY_KEY']}")
+
+
+class Leaky(vf.SingleTurnEnv):
+    async def setup_state(self, state):
+        state["seen"] = {"nested": [os.environ["MY_KEY"]]}
+        logging.getLogger("leaky").warning("asking with %s", os.environ["MY_KEY"])
+        return state
+
+
+def raises(answer) -> float:
+    if answer == "1":
+        raise LeakyError
+    return 1.0
+
+
+async def raises_from(answer) -> float:
+    if answer == "2":
+        try:
+            raise LeakyError
+        except LeakyError as error:
+            raise RuntimeError("could not score") from error
+    return 1.0
+
+
+def load_environment() -> vf.Environment:
+    rows = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(4)]
+    return Leaky(dataset=rows, rubric=vf.Rubric(funcs=[raises, raises_from]))
+"""
+
+
+def test_a_key_that_an_environment_gives_away_is_hidden(nightjar, serve):
+    class TellsTheKey:
+        def answer(self, messages):
+            return Answer(question="", text=f"You are {KEY}, and the sum is 3")
+
+    nightjar.write_environment("leaky", LEAKY)
+    server = serve(TellsTheKey())
+
+    ended = nightjar.eval("leaky", "-r", 1, "-v", "-C", "seen", "-k", "MY_KEY", server=server, MY_KEY=KEY)
+
+    assert "2 of 4 rollouts failed" in ended.stdout + ended.stderr
+    written = everything_written(nightjar, ended)
+    assert "401 for Bearer [secret]" in written
+    assert "You are [API key], and the sum is 3" in written
+    assert "asking with [secret]" in written
+    assert KEY not in written
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_gets_neither_key_nor_prompt(nightjar, serve, echo, status):
+    elsewhere = serve()
+
+    class Redirecting(Echo):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(status)
+            self.send_header("Location", f"{elsewhere.url}?token={self.headers['Authorization']}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    url = echo(status, Redirecting)
+    ended = nightjar.eval("arithmetic", "-r", 1, "-v", "-k", "MY_KEY", "-m", "local", "-b", url, MY_KEY=KEY)
+
+    assert ended.code == 1
+    assert elsewhere.stats().received == 0
+    assert KEY not in everything_written(nightjar, ended)
+
+
+@pytest.mark.parametrize("url", [f"http://user:{KEY}@127.0.0.1:9/v1", f"http://127.0.0.1:9/v1?api_key={KEY}"])
+def test_a_key_in_the_base_url_is_refused_and_not_repeated(nightjar, url):
+    ended = nightjar.eval("arithmetic", "-m", "local", "-b", url)
+
+    assert ended.code != 0
+    [line] = ended.errors
+    assert "written down" in line
+    assert KEY not in ended.stdout + ended.stderr
+    assert not nightjar.runs
 
 
 def test_headers_are_sent_by_name_and_hidden_where_the_server_sends_them_back(nightjar, echo):
