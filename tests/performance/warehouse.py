@@ -19,6 +19,8 @@ import argparse
 import os
 import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -335,6 +337,23 @@ def _median_and_most(seconds: Sequence[float]) -> str:
     return f"median {statistics.median(seconds):.2f} s, most {max(seconds):.2f} s"
 
 
+def shell(plan: Plan) -> Iterator[Row]:
+    """A question typed into a shell, from the start of its process to its end."""
+    built = plan.realistic()
+    question = "FROM leaderboard"
+    ask = f"import duckdb; print(duckdb.connect({str(plain_database(built))!r}, read_only=True).sql({question!r}))"
+    ours = [sys.executable, "-P", "-m", "nightjar", "sql", "--warehouse", str(built.warehouse), question]
+    pairs = [(_seconds_of([sys.executable, "-c", ask]), _seconds_of(ours)) for _ in range(2 * WARM)]
+    raw, locked = (statistics.median(seconds) for seconds in zip(*pairs, strict=True))
+    yield Row("a question from the shell", f"{raw:.2f} s", f"{locked:.2f} s", f"{locked / raw:.1f} ×", "≤ 0.4 s")
+
+
+def _seconds_of(command: Sequence[str]) -> float:
+    started = time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True)
+    return time.perf_counter() - started
+
+
 def short(plan: Plan) -> Iterator[Row]:
     """The aggregates of ten times as many rollouts."""
     built = plan.short()
@@ -349,6 +368,7 @@ CASES: dict[str, Callable[[Plan], Iterator[Row]]] = {
     "questions": questions,
     "growth": growth,
     "short": short,
+    "shell": shell,
 }
 
 
