@@ -194,6 +194,10 @@ class RunTimedOutError(RunError):
     """The run took longer than it may: what is finished is kept."""
 
 
+class BudgetSpentError(RunError):
+    """The run has spent what it may: what is finished is kept, and it goes on with a larger budget."""
+
+
 class RunLockedError(RunError):
     """Another process writes this run directory."""
 

@@ -144,7 +144,7 @@ class ScriptedClient(Client):
         self.asked = []
         self.kwargs = []
 
-    async def get_response(self, prompt, model, sampling_args, tools=None, **kwargs):
+    async def request_once(self, prompt, model, sampling_args, tools=None, **kwargs):
         self.asked.append((list(prompt), model, dict(sampling_args), tools))
         self.kwargs.append(kwargs)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]

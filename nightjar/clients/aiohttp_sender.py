@@ -8,7 +8,7 @@ transformed message by message, and the body is validated once.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
@@ -48,6 +48,8 @@ class SendsByAiohttp:
     """The module ``openai`` or ``anthropic``."""
     _kind: Any
     """The SDK's own class."""
+    heard: Callable[[Mapping[str, str]], None] | None = None
+    """Told the headers of every answer."""
 
     def __init__(self, config: EndpointClientConfig) -> None:
         key = resolve_api_key(config)
@@ -103,6 +105,8 @@ class SendsByAiohttp:
         options: Any = {"proxy": self._proxy, "timeout": limit, "allow_redirects": False}
         try:
             async with session.post(url, data=payload, headers=headers, **options) as response:
+                if self.heard is not None:
+                    self.heard(response.headers)
                 if response.status in _REDIRECTS:
                     return response.status, response.headers, _no_redirect(response.headers)
                 return response.status, response.headers, await self._content(url, response)

@@ -62,8 +62,10 @@ class EndpointClientConfig(BaseModel):
     """Idle connections that are kept; accepted for compatibility, the pool keeps what was open."""
     max_response_bytes: int = Field(default=64_000_000, gt=0)
     """Bytes that an answer may have, unpacked; a longer one is not read to its end, and an error."""
+    max_concurrent: int = Field(default=0, ge=0)
+    """Requests in flight at once, of all in this process who ask the endpoint; 0 for no limit."""
     max_retries: int = Field(default=10, ge=0)
-    """Accepted for compatibility: Nightjar retries whole attempts (``--max-retries``), not requests."""
+    """How often a request is made again after errors that can heal."""
     extra_headers: dict[str, str] = Field(default_factory=dict)
     """HTTP headers sent with every request; ``$NAME`` is the value of an environment variable, never stored here."""
 

@@ -7,10 +7,10 @@ The SDKs of OpenAI and Anthropic are made by the same generator: their errors ha
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+from nightjar.clients.rate_headers import retry_after
 from nightjar.errors import (
     Error,
     InfraError,
@@ -23,13 +23,13 @@ from nightjar.errors import (
 
 _HEALING_STATUSES = frozenset({408, 409, 429})
 _OVERLOAD_STATUSES = frozenset({429, 503, 529})
-_REFUSAL_STATUSES = frozenset({401, 403})
+_REFUSAL_STATUSES = frozenset({401, 402, 403})
 _CONNECTION_ERRORS = frozenset({"APIConnectionError", "ConnectionTimeoutError", "ConnectTimeout"})
 _REFUSED_SANDBOX = "SandboxRefusedError"  # this machine cannot make any
 _SDK_TIMEOUT = "APITimeoutError"
 _REJECTED_CREDENTIALS = frozenset({"AuthenticationError", "PermissionDeniedError"})
 _UNREADABLE_ANSWER = "APIResponseValidationError"
-_OVERLONG_STATUSES = frozenset({400, 413})
+_OVERLONG_STATUSES = frozenset({400, 413, 422})
 
 OVERLONG_PHRASES = (
     "exceed the configured limit",
@@ -40,14 +40,33 @@ OVERLONG_PHRASES = (
     "input is too long",
     "context length",
     "context_length_exceeded",
+    "contextwindowexceeded",
+    "context window",
     "maximum context",
     "maximum model length",
     "exceed context limit",
     "exceeds context limit",
-    "exceeds the context window",
+    "available context size",
+    "exceeds the maximum number of tokens",
+    "tokens + `max_new_tokens` must be",
     "too many total text bytes",
 )
-"""How providers say that a prompt is too long, in lower case; the protocols have no code for it."""
+"""How providers and gateways say that a prompt is too long, in lower case; the protocols have no code for it.
+
+From OpenAI and Azure (``context_length_exceeded``), Anthropic (``prompt is too long``, ``exceed context limit``),
+LiteLLM (``ContextWindowExceededError``), vLLM and OpenRouter (``maximum context length``), SGLang (``longer than the
+model's context length``), Bedrock (``Input is too long``), Gemini (``exceeds the maximum number of tokens``), TGI
+(``max_new_tokens``) and llama.cpp (``available context size``).
+"""
+SPENT_PHRASES = (
+    "insufficient_quota",
+    "exceeded your current quota",
+    "billing_hard_limit_reached",
+    "credit balance is too low",
+    "insufficient credits",
+    "insufficient balance",
+)
+"""How providers say that the account is used up, in lower case: no wait helps, whatever the status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +75,8 @@ class Failure:
 
     Attributes:
         message: what the provider or the environment said; equal for equal causes.
-        is_retryable: another try may succeed.
+        is_retryable: another attempt at the rollout may succeed.
+        is_repeatable: the same request may succeed when it is made again.
         is_overload: the endpoint asks for fewer requests at once.
         is_connection: the endpoint did not answer at all.
         is_permanent: every request can be expected to fail like this one.
@@ -66,6 +86,7 @@ class Failure:
 
     message: str
     is_retryable: bool = False
+    is_repeatable: bool = False
     is_overload: bool = False
     is_connection: bool = False
     is_permanent: bool = False
@@ -74,16 +95,7 @@ class Failure:
 
 
 def classify(error: BaseException) -> Failure:
-    """Says how to treat an error, from its class and its causes.
-
-    One that has ``is_repeated`` set, or was caused by one that has, was tried often enough.
-    """
-    failure = _classify(error)
-    is_repeated = any(getattr(cause, "is_repeated", False) for cause in error_chain(error))
-    return replace(failure, is_retryable=False) if is_repeated else failure
-
-
-def _classify(error: BaseException) -> Failure:
+    """Says how to treat an error, from its class and its causes."""
     message = error_text(error)
     if isinstance(error, OverlongPromptError):
         return Failure(message)
@@ -95,33 +107,28 @@ def _classify(error: BaseException) -> Failure:
         if isinstance(status, int):
             return _of_status(status, message, cause)
         if type(cause).__name__ in _CONNECTION_ERRORS or isinstance(cause, ConnectionError):
-            return Failure(message, is_retryable=True, is_connection=True)
-    is_late = any(type(cause).__name__ == _SDK_TIMEOUT for cause in chain)
-    is_late = is_late or (isinstance(error, ModelError) and any(isinstance(cause, TimeoutError) for cause in chain))
+            return Failure(message, is_retryable=True, is_repeatable=True, is_connection=True)
+    if any(type(cause).__name__ == _SDK_TIMEOUT for cause in chain):
+        return Failure(message, is_retryable=True, is_repeatable=True)
+    is_late = isinstance(error, ModelError) and any(isinstance(cause, TimeoutError) for cause in chain)
     return Failure(message, is_retryable=is_late or isinstance(error, InfraError | InvalidModelResponseError))
 
 
 def _of_status(status: int, message: str, cause: BaseException) -> Failure:
     if isinstance(cause, InvalidModelResponseError) or status < 300:  # noqa: PLR2004
         return Failure(message, is_retryable=True)
+    if _says(SPENT_PHRASES, cause):
+        return Failure(message, is_permanent=True, is_refusal=True)
     heals = status in _HEALING_STATUSES or status >= 500  # noqa: PLR2004 - HTTP's own borders
-    headers = getattr(getattr(cause, "response", None), "headers", {})
     return Failure(
         message,
         is_retryable=heals,
+        is_repeatable=heals,
         is_overload=status in _OVERLOAD_STATUSES,
         is_permanent=not heals,
         is_refusal=status in _REFUSAL_STATUSES,
-        retry_after_seconds=_retry_after(headers),
+        retry_after_seconds=retry_after(getattr(getattr(cause, "response", None), "headers", {})),
     )
-
-
-def _retry_after(headers: Mapping[str, Any]) -> float | None:
-    """Reads ``Retry-After`` in seconds; its other form, a date, is left to the backoff."""
-    try:
-        return max(0.0, float(headers["retry-after"]))
-    except (KeyError, TypeError, ValueError):
-        return None
 
 
 def has_rejected_credentials(error: BaseException) -> bool:
@@ -141,10 +148,12 @@ def named_error(error: Exception, model: str) -> Error | None:
 
 
 def _says_overlong(error: Any) -> bool:
-    if getattr(error, "status_code", None) not in _OVERLONG_STATUSES:
-        return False
+    return getattr(error, "status_code", None) in _OVERLONG_STATUSES and _says(OVERLONG_PHRASES, error)
+
+
+def _says(phrases: tuple[str, ...], error: Any) -> bool:
     text = f"{_message(error)} {getattr(getattr(error, 'response', None), 'text', '')}".lower()
-    return any(phrase in text for phrase in OVERLONG_PHRASES)
+    return any(phrase in text for phrase in phrases)
 
 
 def _message(error: Any) -> str:

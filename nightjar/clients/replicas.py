@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from nightjar.clients.client import AnyClient, Client
 from nightjar.clients.config import ClientConfig
-from nightjar.errors import ConfigError, Error, ModelError, OverlongPromptError
+from nightjar.clients.failures import classify
+from nightjar.clients.pace import Pace
+from nightjar.errors import ConfigError, ModelError, OverlongPromptError
 from nightjar.messages import Messages, Response, Tool
 from nightjar.rollout.state import SamplingArgs
 
@@ -20,9 +22,6 @@ PAUSE_SECONDS = 30.0
 """How long a replica is left out; after that one request tries it."""
 REMEMBERED_GROUPS = 65_536
 """Groups whose replica is remembered; of more, those that were asked last."""
-
-_CONNECTION_ERROR = "APIConnectionError"  # a timeout is one, too
-_SERVER_ERROR = 500
 
 
 class _Replica:
@@ -56,9 +55,10 @@ class ReplicaClient(Client[tuple[AnyClient, ...], Any, Any, Any]):
     """Asks several replicas of one endpoint, each group of rollouts always the same one.
 
     The next group that appears is given the next replica, in turn. So a model server computes what the rollouts of a
-    group have in common, and the turns of a conversation, once. A replica that fails ``FAILURES_UNTIL_LEFT_OUT``
-    requests in a row (no connection, no answer in time, status 500 and above) is left out: its groups move to the next
-    one. After ``PAUSE_SECONDS`` one request tries it again. Where all are left out, they are asked nevertheless.
+    group have in common, and the turns of a conversation, once. After a request that failed (no connection, no answer
+    in time, status 429 or 500 and above) the next replica is the group's. One that fails ``FAILURES_UNTIL_LEFT_OUT``
+    requests in a row is left out; after ``PAUSE_SECONDS`` one request tries it again. Where all are left out, they are
+    asked nevertheless.
 
     A rollout's group is known from ``state``, which ``get_response`` is given; without it every request is a group.
 
@@ -105,6 +105,7 @@ class ReplicaClient(Client[tuple[AnyClient, ...], Any, Any, Any]):
         if not self.client:
             raise ConfigError("A ReplicaClient needs at least one client.")
         self.config = config
+        self.max_retries = (config or self.client[0]).max_retries
         self._replicas = [_Replica(client) for client in self.client]
         self._is_per_rollout = is_per_rollout
         self._clock = clock
@@ -124,29 +125,34 @@ class ReplicaClient(Client[tuple[AnyClient, ...], Any, Any, Any]):
         for client in self.client:
             await client.close()
 
-    async def get_response(
+    def paces(self) -> Sequence[Pace]:
+        """Returns the paces of all replicas."""
+        return [pace for client in self.client for pace in client.paces()]
+
+    async def request_once(
         self, prompt: Messages, model: str, sampling_args: SamplingArgs, tools: list[Tool] | None = None, **kwargs: Any
     ) -> Response:
-        """Asks the replica of the rollout's group once; arguments and errors are those of ``Client.get_response``."""
-        replica = self._choose(kwargs.get("state"))
+        """Asks the replica of the rollout's group once; after a failure of that, the next one is the group's."""
+        group = self._group_of(kwargs.get("state"))
+        position = self._choose(group)
+        replica = self._replicas[position]
         try:
-            response = await replica.client.get_response(prompt, model, sampling_args, tools, **kwargs)
+            response = await replica.client.request_once(prompt, model, sampling_args, tools, **kwargs)
         except Exception as error:
-            if _is_broken(error):
+            if classify(error).is_repeatable:
                 replica.note_failure(self._clock())
+                self._remember(group, (position + 1) % len(self._replicas))
             elif isinstance(error, OverlongPromptError | ModelError):
                 replica.note_success()
             raise
         replica.note_success()
         return response
 
-    def _choose(self, state: Mapping[str, Any] | None) -> _Replica:
-        group = self._group_of(state)
+    def _choose(self, group: Hashable) -> int:
         first = self._groups.get(group) if group is not None else None
         chosen = self._open_from(next(self._turns) if first is None else first)
-        if group is not None:
-            self._remember(group, chosen)
-        return self._replicas[chosen]
+        self._remember(group, chosen)
+        return chosen
 
     def _open_from(self, first: int) -> int:
         """Returns the first replica from this one on that can be asked; this one where none can."""
@@ -155,6 +161,8 @@ class ReplicaClient(Client[tuple[AnyClient, ...], Any, Any, Any]):
         return next((position for position in around if self._replicas[position].is_open(now)), first)
 
     def _remember(self, group: Hashable, position: int) -> None:
+        if group is None:
+            return
         self._groups[group] = position
         self._groups.move_to_end(group)
         if len(self._groups) > REMEMBERED_GROUPS:
@@ -179,7 +187,7 @@ class ReplicaClient(Client[tuple[AnyClient, ...], Any, Any, Any]):
         self, prompt: Any, model: str, sampling_args: SamplingArgs, tools: list[Any] | None = None, **kwargs: Any
     ) -> Any:
         """Calls the replica of the rollout's group once, in the provider's terms."""
-        client = self._choose(kwargs.get("state")).client
+        client = self._replicas[self._choose(self._group_of(kwargs.get("state")))].client
         return await client.get_native_response(prompt, model, sampling_args, tools, **kwargs)
 
     async def raise_from_native_response(self, response: Any) -> None:
@@ -189,12 +197,3 @@ class ReplicaClient(Client[tuple[AnyClient, ...], Any, Any, Any]):
     async def from_native_response(self, response: Any) -> Response:
         """Returns the answer in Nightjar's form, as each replica would."""
         return await self.client[0].from_native_response(response)
-
-
-def _is_broken(error: BaseException) -> bool:
-    """Says whether an error speaks against the replica, rather than against the request."""
-    cause = error.__cause__ if isinstance(error, Error) else error
-    status = getattr(cause, "status_code", None)
-    if isinstance(status, int):
-        return status >= _SERVER_ERROR
-    return any(kind.__name__ == _CONNECTION_ERROR for kind in type(cause).__mro__)

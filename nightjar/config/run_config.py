@@ -82,7 +82,11 @@ class RunConfig(BaseModel):
     max_concurrent: MayChange[int] = Field(32, ge=1)
     """Requests in flight at the most; fewer while the endpoint is overloaded."""
     max_retries: MayChange[int] = Field(0, ge=0)
-    """Further attempts at a rollout after errors that can heal: rate limits, server errors, lost connections."""
+    """Further attempts at a whole rollout after errors that can heal, when its requests have had their retries."""
+    request_retries: MayChange[int] = Field(10, ge=0)
+    """How often a single request is made again after a rate limit, a server error or a lost connection."""
+    max_total_tokens: MayChange[int | None] = Field(None, ge=1)
+    """Tokens that the run may take in all, of prompts and answers, judges included (default: no limit)."""
     tolerated_failures: MayChange[float] = Field(0.0, ge=0, le=1)
     """Part of the rollouts that may fail, from 0 to 1, before the run counts as incomplete."""
     timeout_minutes: MayChange[float | None] = Field(None, gt=0)
@@ -102,7 +106,7 @@ class RunConfig(BaseModel):
     max_concurrent_generation: MayChange[int | None] = Field(None, ge=1)
     """Requests in flight for generation alone (default: max_concurrent)."""
     max_concurrent_scoring: MayChange[int | None] = Field(None, ge=1)
-    """Groups scored at once (default: max_concurrent)."""
+    """Rollouts scored at once (default: max_concurrent)."""
     interleave_scoring: MayChange[bool] = True
     """Score each group as soon as it is generated, not after all is generated."""
     independent_scoring: MayChange[bool] = False
@@ -146,6 +150,8 @@ class RunConfig(BaseModel):
             api_base_url=self.base_url,
             api_key_var=self.api_key_var,
             timeout=self.request_timeout,
+            max_retries=self.request_retries,
+            max_concurrent=self.max_concurrent,
             extra_headers=self.headers,
         )
 

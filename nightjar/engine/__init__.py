@@ -1,14 +1,16 @@
 """The engine: what happens to groups and rollouts between being owed and being recorded."""
 
 from nightjar.clients.failures import Failure, classify
+from nightjar.engine.budget import Budget
 from nightjar.engine.engine import Engine, EngineOptions, Group, GroupQueue, Recorder, Rollouts, run_groups
 from nightjar.engine.plan import Finished, Plan, Shard
 from nightjar.engine.progress import Progress
-from nightjar.engine.retry import RetryPolicy, repeat
+from nightjar.engine.retry import RetryPolicy
 from nightjar.engine.run import Run, runs_under_way
 from nightjar.engine.tasks import seldom_collected, task_group
 
 __all__ = [
+    "Budget",
     "Engine",
     "EngineOptions",
     "Failure",
@@ -23,7 +25,6 @@ __all__ = [
     "Run",
     "Shard",
     "classify",
-    "repeat",
     "run_groups",
     "runs_under_way",
     "seldom_collected",

@@ -8,24 +8,29 @@ Memory holds what is under way; what is finished goes to the recorder and is for
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from nightjar.calling.cancellation import user_error
+from nightjar.calling.places import Places
 from nightjar.clients.failures import Failure, classify
+from nightjar.clients.repeating import watch
+from nightjar.engine.budget import Budget
 from nightjar.engine.guard import FailureGuard
 from nightjar.engine.intact import check_intact, check_scored
-from nightjar.engine.limits import AdaptiveLimit
 from nightjar.engine.progress import Progress
-from nightjar.engine.retry import Request, Retrier, RetryPolicy, repeater
+from nightjar.engine.retry import RetryPolicy
 from nightjar.engine.tasks import task_group
-from nightjar.errors import RunError, ScoringError
+from nightjar.engine.watching import RequestWatch
+from nightjar.errors import BudgetSpentError, RunError, ScoringError
 from nightjar.rollout.records import Key, key_of
 from nightjar.rollout.state import RolloutInput, State, new_state
 from nightjar.rollout.timing import RolloutTiming
 from nightjar.rubrics import Rubric
+from nightjar.rubrics.rubric import scoring_places
 
 _BACKLOG_PER_PLACE = 4
 
@@ -88,11 +93,12 @@ class EngineOptions:
 
     Attributes:
         max_generating: rollouts generated at once; 0 or less for no limit.
-        max_scoring: groups scored at once; 0 or less for no limit.
+        max_scoring: calls of reward functions at once; 0 or less for no limit.
         is_interleaved: scoring runs beside generation, so generation may wait for it.
         score_rollouts: False records rollouts without a reward.
         has_succeeded: the endpoint has answered before, in an earlier session of the run.
-        retry: when to try again.
+        retry: when to make another attempt at a rollout.
+        budget: what may be spent; None for no limit.
     """
 
     max_generating: int = 32
@@ -101,6 +107,7 @@ class EngineOptions:
     score_rollouts: bool = True
     has_succeeded: bool = False
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    budget: Budget | None = None
 
 
 class Engine:
@@ -115,6 +122,7 @@ class Engine:
 
     Attributes:
         generating: how many rollouts are generated at once.
+        spent: says that the budget is spent, and something left undone for it; None otherwise.
     """
 
     def __init__(
@@ -131,13 +139,16 @@ class Engine:
         self._recorder = recorder
         self._options = options
         self.progress = progress or Progress()
-        self.generating = AdaptiveLimit(options.max_generating)
-        self._scoring = AdaptiveLimit(options.max_scoring)
+        self.generating = Places(options.max_generating)
+        self._scoring = Places(options.max_scoring)
         backlog = _BACKLOG_PER_PLACE * options.max_generating if options.is_interleaved else 0
-        self._backlog = AdaptiveLimit(backlog)
+        self._backlog = Places(backlog)
+        self.spent: BudgetSpentError | None = None
         self._failed: set[Key] = set()
         self._guard = FailureGuard(options.has_succeeded, max(50, 2 * options.max_generating))
-        self._retrier = Retrier(options.retry, self._count_retry)
+        self._asking = RequestWatch(self._guard, self.progress, options.budget, self.generating)
+        self._judging = RequestWatch(FailureGuard(), self.progress, options.budget)
+        self._reward_calls = Places(options.max_scoring)
 
     async def has_room(self) -> None:
         """Waits until another rollout may be generated."""
@@ -152,6 +163,7 @@ class Engine:
         """Generates groups, and puts each into ``ready`` when its last rollout has ended; None after the last.
 
         Where it raises, groups that were not put into ``ready`` are to be generated again; those that were are scored.
+        Where the budget is spent, it ends with those that are done.
 
         Raises:
             RunAbortedError: the endpoint refuses everything.
@@ -160,10 +172,13 @@ class Engine:
         try:
             async with task_group() as tasks:
                 for group in groups:
+                    if self.spent is not None:
+                        break
                     await self._start(group, handover, tasks)
         except BaseException:
             handover.give_up()
             raise
+        handover.give_up()
         ready.put_nowait(None)
 
     async def score(self, ready: GroupQueue) -> None:
@@ -194,8 +209,12 @@ class Engine:
         self.generating.release()
 
     async def _generate(self, group: Group, rollout_index: int, handover: _Handover) -> None:
-        repeater.set(self._repeat)
-        state = await self._retrier.run(lambda: self._attempt(group.example_id, rollout_index), _failure_of)
+        watch.set(self._asking)
+        try:
+            state = await self._generated(group.example_id, rollout_index)
+        except BudgetSpentError as error:
+            self.spent = error
+            return
         group.states[rollout_index] = state
         self.progress.generated += 1
         if len(group.states) == len(group.to_generate):
@@ -203,6 +222,17 @@ class Engine:
         failure = _failure_of(state)
         if failure is not None:
             self._guard.failed(failure, group.example_id)
+
+    async def _generated(self, example_id: int, rollout_index: int) -> State:
+        """Returns the first attempt that succeeds or fails for good, or the last."""
+        retry = self._options.retry
+        for attempts in itertools.count(1):
+            state = await self._attempt(example_id, rollout_index)
+            failure = _failure_of(state)
+            if failure is None or not retry.wants_another(attempts, failure):
+                break
+            await self._asking.wait(retry.wait_seconds(attempts, failure))
+        return state
 
     async def _attempt(self, example_id: int, rollout_index: int) -> State:
         rollout_input = self._rollouts.input(example_id, rollout_index)
@@ -215,30 +245,11 @@ class Engine:
         except BaseException as raised:  # noqa: BLE001 - environments are user code
             state = new_state(self._rollouts.input(example_id, rollout_index), error=user_error(raised))
             self._recorder.attempted(state)
-        failure = _failure_of(state)
-        if failure is None:
+        if state["error"] is None:
             self._guard.succeeded()
-        self._adapt(failure)
+        else:
+            self._asking.check()
         return state
-
-    async def _repeat(self, request: Request) -> Any:
-        """Makes a later request of a rollout, and makes it again as attempts are: what was said before is not lost."""
-        answer = await self._retrier.run(lambda: _answer(request), self._failure_of_request)
-        if isinstance(answer, Exception):
-            answer.is_repeated = True  # type: ignore[attr-defined]  # for classify(): enough was tried
-            raise answer
-        return answer
-
-    def _failure_of_request(self, answer: Any) -> Failure | None:
-        failure = classify(answer) if isinstance(answer, Exception) else None
-        self._adapt(failure)
-        return failure
-
-    def _adapt(self, failure: Failure | None) -> None:
-        if failure is None:
-            self.generating.raise_limit()
-        elif failure.is_overload or failure.is_connection:
-            self.generating.lower_limit()
 
     async def _score(self, group: Group, ready: GroupQueue) -> None:
         try:
@@ -248,7 +259,11 @@ class Engine:
                 group.states[rollout_index] = self._recorder.restore(state)
             states = [group.states[index] for index in sorted(group.states)]
             keys = [key_of(state) for state in states]
-            await self._apply_rubric(states)
+            try:
+                await self._apply_rubric(states)
+            except BudgetSpentError as error:
+                self.spent = error
+                return
             states = [self._checked(state, key, group) for state, key in zip(states, keys, strict=True)]
             self._recorder.scored(states)
             self._count(states)
@@ -270,12 +285,16 @@ class Engine:
         if not self._options.score_rollouts:
             return
         start = time.time()
+        watch.set(self._judging)
+        scoring_places.set(self._reward_calls)
         try:
             await self._rubric.score_group(states)
         except BaseException as raised:  # noqa: BLE001 - rubrics are user code
             error = user_error(raised)
             for state in states:
                 _fail_scoring(state, error)
+        if any(state.get("error") is not None for state in states):
+            self._judging.check()
         for state in states:
             await self._clean_up(state)
             if isinstance(timing := state.get("timing"), RolloutTiming):
@@ -286,9 +305,6 @@ class Engine:
             await self._rubric.cleanup(state)
         except BaseException as raised:  # noqa: BLE001 - rubrics are user code
             _fail_scoring(state, user_error(raised))
-
-    def _count_retry(self) -> None:
-        self.progress.retries += 1
 
     def _count(self, states: Sequence[State]) -> None:
         for state in states:
@@ -310,7 +326,7 @@ class Engine:
 class _Handover:
     """Groups of one ``generate`` on their way to scoring, which generation may have to wait for."""
 
-    def __init__(self, ready: GroupQueue, backlog: AdaptiveLimit) -> None:
+    def __init__(self, ready: GroupQueue, backlog: Places) -> None:
         self._ready = ready
         self._backlog = backlog
         self._begun = 0
@@ -341,13 +357,6 @@ async def run_groups(engine: Engine, groups: Iterable[Group]) -> None:
     async with task_group() as tasks:
         tasks.create_task(engine.generate(groups, ready))
         tasks.create_task(engine.score(ready))
-
-
-async def _answer(request: Request) -> Any:
-    try:
-        return await request()
-    except Exception as error:  # noqa: BLE001 - it is looked at, and raised again
-        return error
 
 
 def _failure_of(state: Any) -> Failure | None:

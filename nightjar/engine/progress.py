@@ -16,7 +16,9 @@ class Progress:
         generated: rollouts whose generation ended in this session.
         scored: rollouts scored in this session.
         failed: rollouts that ended with an error in this session.
-        retries: attempts after the first.
+        requests: made in this session, those of judges included.
+        refused: of these, because they were too many.
+        retries: requests made again, and attempts after the first.
         reward_sum: of the rollouts scored in this session and before.
         reward_count: how many these are.
         started_at: Unix time in seconds.
@@ -27,6 +29,8 @@ class Progress:
     generated: int = 0
     scored: int = 0
     failed: int = 0
+    requests: int = 0
+    refused: int = 0
     retries: int = 0
     reward_sum: float = 0.0
     reward_count: int = 0

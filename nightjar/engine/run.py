@@ -13,8 +13,9 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Any, Self
 
+from nightjar.calling.places import Places
+from nightjar.clients.pace import Pace
 from nightjar.engine.engine import Engine, Group, GroupQueue
-from nightjar.engine.limits import AdaptiveLimit
 from nightjar.engine.plan import Plan, Shard
 from nightjar.engine.progress import Progress
 from nightjar.engine.tasks import seldom_collected, task_group
@@ -46,6 +47,7 @@ class Run:
         is_interleaved: groups are scored as they are generated.
         time_limit_seconds: how long its stages may take; None for no limit.
         closing: called at the end, in turn: what else the run holds open.
+        paces: returns how fast its endpoint, or each replica of it, is asked.
 
     Attributes:
         opened: the run on disk, or in memory.
@@ -64,12 +66,14 @@ class Run:
         is_interleaved: bool = True,
         time_limit_seconds: float | None = None,
         closing: Sequence[Callable[[], Awaitable[Any]]] = (),
+        paces: Callable[[], Sequence[Pace]] = tuple,
     ) -> None:
         self.opened = opened
         self._engine = engine
         self._plan = plan
         self._time_limit_seconds = time_limit_seconds
         self._closing = closing
+        self.paces = paces
         self.unpublished: Exception | None = None
         self._stages: asyncio.Task[Any] | None = None
         self._have_ended = False
@@ -112,7 +116,7 @@ class Run:
         return self._engine.progress
 
     @property
-    def generating(self) -> AdaptiveLimit:
+    def generating(self) -> Places:
         """How many of its rollouts are generated at once."""
         return self._engine.generating
 
@@ -193,6 +197,7 @@ class Run:
             await self._settle(shard)
         await self.turn(shard)
         await self._work(self._engine.generate(self._owed(shard), self._queues[shard.number]))
+        self._started[shard.number].set()  # also where the budget is spent before the last has been taken
         self._generated[shard.number].set()
         logger.info("Generated %s", shard.label)
         return len(shard.owed)
@@ -226,7 +231,13 @@ class Run:
         Raises:
             RunDirectoryError: ``metadata.json`` cannot be written.
         """
-        return self.opened.finish() if self.metadata.summary is None else self.metadata
+        self.opened.error = self.error or self._engine.spent
+        return self.opened.finish(self._requests()) if self.metadata.summary is None else self.metadata
+
+    def _requests(self) -> dict[str, Any]:
+        made = self.progress
+        pace = [pace.changes for pace in self.paces() if pace.changes]
+        return {"sent": made.requests, "refused": made.refused, "again": made.retries, "pace": pace}
 
     async def _work(self, work: Coroutine[Any, Any, None]) -> None:
         """Does the work of a stage, which ``stop`` ends."""

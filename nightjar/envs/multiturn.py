@@ -12,7 +12,6 @@ from typing import Any, TypeVar, final
 from nightjar.calling import OverdueError, call, within
 from nightjar.calling.cancellation import user_error
 from nightjar.calling.decorators import cleanup, stop
-from nightjar.engine import repeat
 from nightjar.envs.environment import Environment
 from nightjar.envs.rollouts import AnyClient
 from nightjar.errors import OverlongPromptError
@@ -193,17 +192,11 @@ class MultiTurnEnv(Environment):
             return
         try:
             with state["timing"].model.measure():
-                response = await self._ask(state, prompt)
+                response = await self.get_model_response(state, prompt)
         except OverlongPromptError:
             state["prompt_too_long"] = state["is_truncated"] = True
             return
         await self._within("add_model_response", call(self.add_model_response, state, prompt, response))
-
-    async def _ask(self, state: State, prompt: Messages) -> Response:
-        """Asks the model; from the second turn on, again after errors that can heal, so that the turns before count."""
-        if state["trajectory"]:
-            return await repeat(lambda: self.get_model_response(state, prompt))
-        return await self.get_model_response(state, prompt)
 
     async def _within(self, name: str, hook: Coroutine[Any, Any, T]) -> T:
         """Waits for a hook as long as it may take; ``TimeoutError`` with its name where it takes longer."""

@@ -8,14 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
-from nightjar.calling import backoff_seconds, call
+from nightjar.calling import call
 from nightjar.calling.decorators import teardown
 from nightjar.clients import Client, ClientConfig, resolve_client
 from nightjar.clients.credentials import key_hidden
-from nightjar.clients.event_loops import disconnect_with_loop
-from nightjar.clients.failures import classify
-from nightjar.errors import EmptyModelResponseError, ModelError
-from nightjar.messages import Messages, UserMessage
+from nightjar.errors import ConfigError, EmptyModelResponseError, ModelError, RunError
+from nightjar.messages import Messages, Response, UserMessage
 from nightjar.parsers import Parser
 from nightjar.parsers.parser import message_text
 from nightjar.rollout.state import State
@@ -44,7 +42,6 @@ Response:
 Is the response right? Reply with "yes" or "no", and nothing else."""
 
 _OPENAI_URL = "https://api.openai.com/v1"
-_LONGEST_WAIT_SECONDS = 60.0
 
 
 class JudgeRubric(Rubric):
@@ -101,8 +98,8 @@ class JudgeRubric(Rubric):
         self.judge_model = judge_model
         self.judge_prompt = judge_prompt
         self.judge_sampling_args = dict(judge_sampling_args or {})
-        self.max_retries = 5
-        self.retry_seconds = 1.0
+        self.max_retries = 10
+        self._known: tuple[Any, Any] | None = None
         self._asking: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()
         for name in ("judge", "judge_client", "judge_model", "judge_prompt", "judge_sampling_args"):
             self.add_class_object(name, getattr(self, name))
@@ -143,40 +140,44 @@ class JudgeRubric(Rubric):
 
     async def _ask(self, text: str) -> tuple[str, dict[str, int]]:
         """Returns what the judge says, and its tokens; asks again after errors that can heal."""
-        attempts = 0
-        while True:
-            attempts += 1
-            try:
-                return await self._request(text)
-            except Exception as error:  # whatever client this is
-                failure = classify(error)
-                can_heal = failure.is_retryable or isinstance(error, TimeoutError)
-                if attempts > self.max_retries or not can_heal:
-                    raise ModelError(f"Judge model {self.judge_model!r}: {error or type(error).__name__}") from error
-            asked = failure.retry_after_seconds
-            await asyncio.sleep(
-                backoff_seconds(attempts, self.retry_seconds, max_seconds=_LONGEST_WAIT_SECONDS, asked_seconds=asked)
-            )
+        try:
+            response = await self._request(text)
+        except RunError:
+            raise
+        except Exception as error:  # whatever client this is
+            raise ModelError(f"Judge model {self.judge_model!r}: {error or type(error).__name__}") from error
+        counts = usage_counts(response.usage)
+        return _said(response), dict(zip(("input_tokens", "output_tokens"), counts, strict=True))
 
-    async def _request(self, text: str) -> tuple[str, dict[str, int]]:
-        client = self.judge_client.made() if isinstance(self.judge_client, _LazyClient) else self.judge_client
-        sampling = {name: value for name, value in self.judge_sampling_args.items() if value is not None}
+    async def _request(self, text: str) -> Any:
+        client, sampling = self._asked(), dict(self.judge_sampling_args)
         if isinstance(client, Client):
-            response = await client.get_response([UserMessage(content=text)], self.judge_model, sampling)
-            message = response.message
+            response: Any = await client.get_response([UserMessage(content=text)], self.judge_model, sampling)
         else:
-            if "max_tokens" in sampling:
-                sampling["max_completion_tokens"] = sampling.pop("max_tokens")
-            await disconnect_with_loop(client)
-            messages = [{"role": "user", "content": text}]
             create = client.chat.completions.create
+            given = {name: value for name, value in sampling.items() if value is not None}
+            if "max_tokens" in given:
+                given["max_completion_tokens"] = given.pop("max_tokens")
             with key_hidden(client):
-                response = await call(create, model=self.judge_model, messages=messages, **sampling)
-            message = response.choices[0].message
-        said = message_text(message)
-        if not said.strip():
+                response = await call(
+                    create, model=self.judge_model, messages=[{"role": "user", "content": text}], **given
+                )
+        if not _said(response).strip():
             raise EmptyModelResponseError("it said nothing")
-        return said, dict(zip(("input_tokens", "output_tokens"), usage_counts(response.usage), strict=True))
+        return response
+
+    def _asked(self) -> Any:
+        """Returns the judge as a ``Client``; as it is, where it is neither that nor an official SDK's."""
+        given = self.judge_client.made() if isinstance(self.judge_client, _LazyClient) else self.judge_client
+        if self._known is None or self._known[0] is not given:
+            try:
+                client = resolve_client(given)
+            except ConfigError:
+                client = given
+            if client is not self.judge_client and isinstance(client, Client):
+                client.max_retries, client.is_last_resort = self.max_retries, True
+            self._known = given, client
+        return self._known[1]
 
     @teardown
     async def close_client(self) -> None:
@@ -211,6 +212,11 @@ class _LazyClient:
     def __getattr__(self, name: str) -> Any:
         client = self.made()
         return getattr(client if self._config else client.client, name)
+
+
+def _said(response: Any) -> str:
+    """Returns the text of an answer: Nightjar's, or an OpenAI client's."""
+    return message_text(response.message if isinstance(response, Response) else response.choices[0].message)
 
 
 def _said_before(state: State) -> dict[str, str]:

@@ -13,12 +13,14 @@ import itertools
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, ClassVar, TypeAlias
 
 from nightjar.calling import call_named, function_name, within
 from nightjar.calling.cancellation import user_error
 from nightjar.calling.decorators import decorated_methods
+from nightjar.calling.places import Places
 from nightjar.errors import ScoringError
 from nightjar.parsers import Parser
 from nightjar.rollout.state import RewardFunc, State
@@ -37,6 +39,10 @@ GroupScoreObjectProvider: TypeAlias = Callable[[list[State]], Mapping[str, objec
 
 REWARD_TIMEOUT_SECONDS = 600.0
 """How long the scoring of a rollout may take, unless a rubric says otherwise."""
+
+scoring_places: ContextVar[Places] = ContextVar("scoring_places")
+"""Limits how many rollouts are scored at once in this context."""
+_ANY_NUMBER = Places(0)
 
 
 class Rubric:
@@ -273,7 +279,11 @@ class Rubric:
 
     async def _score_single(self, functions: Sequence[RewardFunction], state: State) -> None:
         try:
-            await within(None if self.never_waits else self.scoring_timeout_seconds, self._call_all(functions, state))
+            if self.never_waits:
+                await self._call_all(functions, state)
+            else:
+                async with scoring_places.get(_ANY_NUMBER):
+                    await within(self.scoring_timeout_seconds, self._call_all(functions, state))
         except BaseException as raised:  # noqa: BLE001 - reward functions are user code
             name = next(function.name for function in functions if function.name not in state["metrics"])
             state["error"] = _failure(name, user_error(raised))
@@ -288,7 +298,8 @@ class Rubric:
         for function in functions:
             alive = [state for state in states if state.get("error") is None]
             try:
-                await within(self.scoring_timeout_seconds, self._score_group(function, alive))
+                async with scoring_places.get(_ANY_NUMBER):
+                    await within(self.scoring_timeout_seconds, self._score_group(function, alive))
             except BaseException as raised:  # noqa: BLE001 - reward functions are user code
                 failure = _failure(function.name, user_error(raised))
                 for state in alive:

@@ -18,6 +18,7 @@ import orjson
 from nightjar.errors import RunDirectoryError
 from nightjar.rollout.records import Key, RolloutOutput, attempt_row, key_of, restore_state, result_row
 from nightjar.rollout.state import State
+from nightjar.rollout.usage import usage_counts
 from nightjar.runs.columns import StateColumns
 from nightjar.runs.directory import RunDirectory
 from nightjar.runs.index import RolloutIndex
@@ -40,6 +41,7 @@ class Journal:
     Attributes:
         columns: which of these the states had.
         has_generated: the ledger holds an attempt that did not fail.
+        tokens_before: of prompts and of answers, in the attempts that the ledger held when it was opened.
 
     Raises:
         RunDirectoryError: a file cannot be opened, or is damaged; file and line are named.
@@ -55,6 +57,7 @@ class Journal:
         self.columns = StateColumns(state_columns)
         self._index = RolloutIndex()
         self.has_generated = False
+        self.tokens_before = 0, 0
         self._unsaved_keys: set[str] = set()
         try:
             self._read(directory)
@@ -148,6 +151,7 @@ class Journal:
         for line in scan_lines(directory.attempts_path):
             key = checked(line, directory.attempts_path, RecordedAttempt)
             self._note_attempt(self._index.slot(key), line.place, line.row["error"])
+            self._note_usage(line.row)
         for line in scan_lines(directory.results_path):
             key = checked(line, directory.results_path, RecordedResult)
             self._note_result(self._index.slot(key), line.place, line.row)
@@ -162,6 +166,10 @@ class Journal:
         if error is None:
             self._index.generated[slot] = place
             self.has_generated = True
+
+    def _note_usage(self, row: Mapping[str, Any]) -> None:
+        given, written = usage_counts(row["token_usage"])
+        self.tokens_before = self.tokens_before[0] + given, self.tokens_before[1] + written
 
     def _note_result(self, slot: int, place: Place, row: Mapping[str, Any]) -> None:
         scores = None if row["error"] is not None else (row["reward"], row["advantage"])

@@ -18,6 +18,7 @@ class MemoryJournal:
     """
 
     has_generated = False
+    tokens_before = 0, 0
 
     def __init__(self, hash_of: Callable[[int], str], state_columns: Sequence[str] = ()) -> None:
         self._hash_of = hash_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, Self, TypeAlias
 
-from nightjar.errors import RunCancelledError, RunTimedOutError
+from nightjar.errors import BudgetSpentError, RunCancelledError, RunTimedOutError
 from nightjar.runs.summary import Summary
 
 Status: TypeAlias = Literal["running", "completed", "incomplete", "failed", "cancelled", "timed_out", "crashed"]
@@ -43,6 +43,8 @@ class RunMetadata:
         finished_at: when it ended last; None while it is running.
         time_ms: for how long it ran, resumes added; None where another program did not say.
         original: of an imported run, the other program's own account; None for Nightjar's.
+        requests: of the last session: how many were ``sent``, ``refused`` because they were too many, and made
+            ``again``; ``pace``: when how many were let in flight, and sent a second, see ``clients.pace``.
         digests: of the files that the aggregates are of, see ``RunDirectory.digests``; None while it is running.
         summary: its aggregates; None while it is running.
     """
@@ -70,6 +72,7 @@ class RunMetadata:
     finished_at: datetime | None = None
     time_ms: int | None = 0
     original: Mapping[str, Any] | None = None
+    requests: Mapping[str, Any] | None = None
     digests: Mapping[str, str] | None = None
     summary: Summary | None = None
 
@@ -90,6 +93,7 @@ class RunMetadata:
         tolerated_failures: float,
         ran_ms: int,
         digests: Mapping[str, str] | None,
+        requests: Mapping[str, Any] | None = None,
     ) -> Self:
         """Returns the metadata at the end of a session.
 
@@ -99,6 +103,7 @@ class RunMetadata:
             tolerated_failures: the part of the rollouts that may be missing in a complete run.
             ran_ms: how long the session took.
             digests: of its files; None of a run in memory.
+            requests: those of this session.
         """
         return replace(
             self,
@@ -106,6 +111,7 @@ class RunMetadata:
             finished_at=_now(),
             time_ms=(self.time_ms or 0) + ran_ms,
             digests=digests,
+            requests=requests,
             summary=summary,
         )
 
@@ -134,7 +140,7 @@ def final_status(summary: Summary, error: BaseException | None = None, tolerated
         return "cancelled"
     if isinstance(error, RunTimedOutError):
         return "timed_out"
-    if error is not None:
+    if error is not None and not isinstance(error, BudgetSpentError):
         return "failed"
     missing = summary.rollouts - summary.scored
     return "completed" if missing <= tolerated_failures * summary.rollouts else "incomplete"

@@ -82,8 +82,11 @@ class OpenRun:
         """Returns the results so far."""
         return list(self.journal.rows())
 
-    def finish(self) -> RunMetadata:
+    def finish(self, requests: Mapping[str, Any] | None = None) -> RunMetadata:
         """Puts the results in order, adds them up and writes the metadata, when nothing is under way any more.
+
+        Args:
+            requests: what it asked for in this session, see ``RunMetadata.requests``.
 
         A disk that is full or broken here stops the run like one that was before: what is on it is added up.
 
@@ -102,7 +105,7 @@ class OpenRun:
         )
         ran_ms = round((time.monotonic() - self._opened_at) * 1000)
         digests = self.directory.digests() if self.directory else None
-        self.metadata = self.metadata.ended(summary, self.error, self._tolerated_failures, ran_ms, digests)
+        self.metadata = self.metadata.ended(summary, self.error, self._tolerated_failures, ran_ms, digests, requests)
         self._write_metadata()
         _warn_of_unknown(self.journal.columns)
         logger.info(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
+import time
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -55,6 +57,8 @@ class Faults:
         slow_seconds: how long a slow body takes.
         seed: the same seed gives the same faults in the same order.
         rate_overloaded: answered with status 529 in Anthropic's protocol, 503 in the others.
+        requests_per_second: more are answered with status 429, and ``Retry-After``; a second's worth may come at once.
+            0 for no limit.
 
     Example:
         >>> faults = Faults(latency_ms=200, rate_429=0.05, retry_after_seconds=1)
@@ -71,11 +75,12 @@ class Faults:
     slow_seconds: float = 10
     seed: int = 0
     rate_overloaded: float = 0
+    requests_per_second: float = 0
 
     def __post_init__(self) -> None:
-        for name in ("latency_ms", "jitter_ms", "retry_after_seconds", "slow_seconds"):
+        for name in ("latency_ms", "jitter_ms", "retry_after_seconds", "slow_seconds", "requests_per_second"):
             if (getattr(self, name) or 0) < 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}. A time cannot be negative.")
+                raise ConfigError(f"{name} is {getattr(self, name)}. It cannot be negative.")
         for kind, rate in self.rates.items():
             if not 0 <= rate <= 1:
                 raise ConfigError(f"The rate of {kind} is {rate}. A rate lies between 0 and 1.")
@@ -100,10 +105,36 @@ class Faults:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What happens to one request: how long it waits, and what it meets, None for nothing."""
+    """What happens to one request: how long it waits, and what it meets, None for nothing; what a refusal asks for."""
 
     latency_seconds: float
     fault: FaultKind | None
+    retry_after_seconds: int | None = None
+
+
+class TokenBucket:
+    """A limit of so many a second, of which a second's worth may come at once.
+
+    Example:
+        >>> bucket = TokenBucket(2)
+        >>> [bucket.seconds_until_free() == 0 for _ in range(3)]
+        [True, True, False]
+    """
+
+    def __init__(self, per_second: float) -> None:
+        self._per_second = per_second
+        self._tokens = self._most = max(1.0, per_second)
+        self._filled_at = time.monotonic()
+
+    def seconds_until_free(self) -> float:
+        """Takes a token and returns 0, or returns in how many seconds there is one."""
+        now = time.monotonic()
+        self._tokens = min(self._most, self._tokens + (now - self._filled_at) * self._per_second)
+        self._filled_at = now
+        if self._tokens < 1:
+            return (1 - self._tokens) / self._per_second
+        self._tokens -= 1
+        return 0.0
 
 
 class FaultInjector:
@@ -112,13 +143,16 @@ class FaultInjector:
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
         self._random = random.Random(faults.seed)  # noqa: S311 - repeatable, not secret
+        self._bucket = TokenBucket(faults.requests_per_second) if faults.requests_per_second else None
         self._limits = list(zip(faults.rates, itertools.accumulate(faults.rates.values()), strict=True))
 
     def draw(self) -> Fate:
         """Draws what happens to the next request."""
+        if self._bucket is not None and (seconds := self._bucket.seconds_until_free()):
+            return Fate(0, FaultKind.RATE_LIMITED, math.ceil(seconds))
         jitter_ms = self._faults.jitter_ms * self._random.random()
         draw = self._random.random()
         fault = next((kind for kind, limit in self._limits if draw < limit), None)
         if fault in _PROMPT_REFUSALS:
-            return Fate(0, fault)
+            return Fate(0, fault, self._faults.retry_after_seconds)
         return Fate((self._faults.latency_ms + jitter_ms) / 1000, fault)

@@ -155,7 +155,7 @@ class Routes:
             return await self._answer(request, protocol, asked, fate)
         await asyncio.sleep(fate.latency_seconds)
         self.stats.faults[fate.fault] += 1
-        return self._fail(request, protocol, fate.fault)
+        return self._fail(request, protocol, fate.fault, fate.retry_after_seconds)
 
     async def _fields(self, request: web.Request, protocol: ModelProtocol) -> Fields:
         self._admission.check_headers(request, protocol)
@@ -181,8 +181,7 @@ class Routes:
         self.stats.count_answer(answer.question)
         return response
 
-    def _fail(self, request: web.Request, protocol: ModelProtocol, fault: FaultKind) -> web.Response:
-        wait = self._faults.retry_after_seconds
+    def _fail(self, request: web.Request, protocol: ModelProtocol, fault: FaultKind, wait: int | None) -> web.Response:
         if fault is FaultKind.RATE_LIMITED:
             refusal = ApiError(429, "Rate limit reached.", kind="requests", code="rate_limit_exceeded")
             return _error(refusal, protocol, wait)

@@ -82,7 +82,7 @@ clients_with_token_ids = pytest.mark.parametrize("protocol", [one for one in ALL
 
 def client_for(protocol, url, **fields):
     """Makes a client; replicas are the same server twice."""
-    fields = {"timeout": 10.0, **fields}
+    fields = {"timeout": 10.0, "max_retries": 0, **fields}
     if protocol.replicas > 1:
         replicas = [{"api_base_url": url}] * protocol.replicas
         return resolve_client(ClientConfig(client_type=protocol.client_type, endpoint_configs=replicas, **fields))

@@ -6,7 +6,6 @@ import pytest
 
 from nightjar.engine import Failure, RetryPolicy, classify
 from nightjar.engine.guard import FailureGuard
-from nightjar.engine.retry import Retrier
 from nightjar.errors import (
     EmptyModelResponseError,
     InfraError,
@@ -19,8 +18,9 @@ from nightjar.errors import (
 from nightjar.sandboxes import SandboxRefusedError
 
 REQUEST = httpx2.Request("POST", "http://127.0.0.1/v1")
+BROKEN = Failure("The server had an error", is_retryable=True, is_repeatable=True)
 OVERLOADED = Failure("overloaded", is_retryable=True, is_overload=True)
-GONE = Failure("gone", is_retryable=True, is_connection=True)
+GONE = Failure("gone", is_retryable=True, is_repeatable=True, is_connection=True)
 REFUSED = Failure("Incorrect API key provided", is_permanent=True, is_refusal=True)
 BAD_REQUEST = Failure("no such model", is_permanent=True)
 ODD = Failure("environment broke")
@@ -55,7 +55,7 @@ class TestClassify:
 
     @pytest.mark.parametrize(
         ("value", "seconds"),
-        [("7", 7.0), ("0.5", 0.5), ("-3", 0.0), ("Wed, 21 Oct 2026 07:28:00 GMT", None), ("soon", None)],
+        [("7", 7.0), ("0.5", 0.5), ("-3", 0.0), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0), ("soon", None)],
     )
     def test_retry_after_in_seconds(self, value, seconds):
         assert classify(status_error(429, retry_after=value)).retry_after_seconds == seconds
@@ -159,9 +159,44 @@ class TestGuard:
         with pytest.raises(RunAbortedError, match="no such model"):
             self.fail(FailureGuard(), BAD_REQUEST, 5)
 
-    @pytest.mark.parametrize("failure", [ODD, OVERLOADED], ids=["environment", "overload"])
-    def test_other_failures_never_stop_the_run(self, failure):
-        self.fail(FailureGuard(), failure, 1000)
+    def test_failures_of_the_environment_never_stop_the_run(self):
+        self.fail(FailureGuard(), ODD, 1000)
+
+    def test_twenty_in_a_row_that_could_have_healed_do_before_any_success(self):
+        guard = FailureGuard()
+        self.fail(guard, OVERLOADED, 19)
+        with pytest.raises(RunAbortedError):
+            guard.failed(OVERLOADED, 19)
+
+
+class TestGuardOfRequests:
+    """Before the first answer every try counts, so that nobody waits for all the retries of five rollouts."""
+
+    @pytest.mark.parametrize(
+        ("failure", "limit"), [(GONE, 5), (REFUSED, 5), (BROKEN, 20)], ids=lambda value: str(value)[:20]
+    )
+    def test_so_many_stop_the_run(self, failure, limit):
+        guard = FailureGuard()
+        for _ in range(limit - 1):
+            guard.request_failed(failure)
+        with pytest.raises(RunAbortedError, match=f"the first {limit} requests failed"):
+            guard.request_failed(failure)
+
+    def test_those_that_are_only_too_many_are_waited_for(self):
+        guard = FailureGuard()
+        for _ in range(1000):
+            guard.request_failed(OVERLOADED)
+
+    def test_an_answer_ends_the_count(self):
+        guard = FailureGuard()
+        guard.answered()
+        for _ in range(1000):
+            guard.request_failed(GONE)
+
+    def test_a_refused_request_may_be_the_example_s_fault(self):
+        guard = FailureGuard()
+        for _ in range(1000):
+            guard.request_failed(BAD_REQUEST)
 
 
 class TestWaits:
@@ -187,77 +222,3 @@ class TestWaits:
 
     def test_what_the_endpoint_asks_for_is_clamped(self):
         assert set(self.waits(1, Failure("m", retry_after_seconds=86_400.0))) == {60.0}
-
-
-def failure_in(result):
-    return result if isinstance(result, Failure) else None
-
-
-class TestRetrier:
-    def retrier(self, retries=2, **policy):
-        self.retried = 0
-
-        def count():
-            self.retried += 1
-
-        policy = RetryPolicy(max_retries=retries, initial_seconds=0.0, **policy)
-        return Retrier(policy, count)
-
-    @staticmethod
-    def script(*results):
-        left = list(results)
-
-        async def attempt():
-            return left.pop(0) if len(left) > 1 else left[0]
-
-        return attempt
-
-    async def test_the_first_success_ends_it(self):
-        assert await self.retrier().run(self.script(OVERLOADED, "answer", "never"), failure_in) == "answer"
-        assert self.retried == 1
-
-    async def test_at_most_so_many_retries(self):
-        assert await self.retrier(2).run(self.script(OVERLOADED, OVERLOADED, ODD, "never"), failure_in) is ODD
-        assert self.retried == 2
-
-    async def test_no_retries_unless_asked_for(self):
-        assert await self.retrier(0).run(self.script(OVERLOADED, "never"), failure_in) is OVERLOADED
-
-    async def test_what_cannot_heal_is_not_tried_again(self):
-        assert await self.retrier().run(self.script(REFUSED, "never"), failure_in) is REFUSED
-        assert self.retried == 0
-
-    async def test_an_endpoint_that_has_answered_before_is_waited_for(self):
-        retrier = self.retrier(1)
-        await retrier.run(self.script("answer"), failure_in)
-        assert await retrier.run(self.script(*[GONE] * 20, "back"), failure_in) == "back"
-        assert self.retried == 20
-
-    async def test_one_that_answers_others_meanwhile_is_not_away(self):
-        retrier = self.retrier(2)
-
-        async def dropped_while_others_are_answered():
-            await retrier.run(self.script("answer"), failure_in)
-            return GONE
-
-        assert await retrier.run(dropped_while_others_are_answered, failure_in) is GONE
-        assert self.retried == 2
-
-    async def test_attempts_during_an_outage_do_not_use_up_the_retries(self):
-        retrier = self.retrier(1)
-        await retrier.run(self.script("answer"), failure_in)
-        assert await retrier.run(self.script(*[GONE] * 5, OVERLOADED, "back"), failure_in) == "back"
-
-    async def test_it_is_not_waited_for_longer_than_an_outage_may_last(self):
-        retrier = self.retrier(1, outage_seconds=0.0)
-        await retrier.run(self.script("answer"), failure_in)
-        assert await retrier.run(self.script(GONE), failure_in) is GONE
-        assert self.retried == 1
-
-    async def test_one_that_never_answered_is_not_waited_for(self):
-        assert await self.retrier(1).run(self.script(GONE), failure_in) is GONE
-
-    async def test_without_retries_nothing_is_waited_for(self):
-        retrier = self.retrier(0)
-        await retrier.run(self.script("answer"), failure_in)
-        assert await retrier.run(self.script(GONE, "never"), failure_in) is GONE

@@ -1,14 +1,15 @@
-"""The adaptive limit, the task group and the counters of the engine."""
+"""Places, the task group and the counters of the engine."""
 
 import asyncio
 
 import pytest
 
+from nightjar.calling.places import Places
 from nightjar.engine import Progress, task_group
-from nightjar.engine.limits import AdaptiveLimit, fair_shares
+from nightjar.engine.limits import fair_shares
 
 
-class TestAdaptiveLimit:
+class TestPlaces:
     async def taken(self, limit, count):
         """Asks for so many places, and returns the tasks once those that can have one do."""
         tasks = [asyncio.create_task(limit.acquire()) for _ in range(count)]
@@ -16,7 +17,7 @@ class TestAdaptiveLimit:
         return tasks
 
     async def test_so_many_at_once_and_no_more(self):
-        limit = AdaptiveLimit(2)
+        limit = Places(2)
         tasks = await self.taken(limit, 3)
         assert [task.done() for task in tasks] == [True, True, False]
         limit.release()
@@ -24,7 +25,7 @@ class TestAdaptiveLimit:
         assert limit.in_use == 2
 
     async def test_first_come_first_served(self):
-        limit, order = AdaptiveLimit(1), []
+        limit, order = Places(1), []
 
         async def take(name):
             await limit.acquire()
@@ -40,10 +41,10 @@ class TestAdaptiveLimit:
 
     @pytest.mark.parametrize("ceiling", [0, -1])
     async def test_no_ceiling(self, ceiling):
-        assert all(task.done() for task in await self.taken(AdaptiveLimit(ceiling), 1000))
+        assert all(task.done() for task in await self.taken(Places(ceiling), 1000))
 
     async def test_who_stops_waiting_takes_no_place(self):
-        limit = AdaptiveLimit(1)
+        limit = Places(1)
         first, second, third = await self.taken(limit, 3)
         second.cancel()
         await asyncio.sleep(0)
@@ -52,58 +53,35 @@ class TestAdaptiveLimit:
         assert (first.done(), limit.in_use) == (True, 1)
 
     async def test_who_is_cancelled_with_a_place_gives_it_back(self):
-        limit = AdaptiveLimit(1)
+        limit = Places(1)
         _, second, third = await self.taken(limit, 3)
         limit.release()  # the place goes to the second …
         second.cancel()  # … which is cancelled before it can run
         await asyncio.wait_for(third, 1)
         assert limit.in_use == 1
 
-    async def test_a_refusal_halves_what_is_in_use(self):
-        limit = AdaptiveLimit(32)
-        await self.taken(limit, 8)
-        limit.lower_limit()
-        assert limit.allowed == 4.0
+    async def test_who_gives_a_place_back_for_a_while_comes_before_those_who_have_not_begun(self):
+        limit = Places(1)
+        waited, order = asyncio.Event(), []
 
-    async def test_refusals_of_the_same_moment_count_once(self):
-        limit = AdaptiveLimit(32)
-        await self.taken(limit, 8)
-        for _ in range(8):
-            limit.lower_limit()
-        assert limit.allowed == 4.0
+        async def first():
+            async with limit:
+                async with limit.given_back():
+                    await waited.wait()
+                order.append("first again")
 
-    async def test_a_few_refusals_among_many_successes_change_nothing(self):
-        limit = AdaptiveLimit(8)
-        await self.taken(limit, 8)
-        for _ in range(99):
-            limit.raise_limit()
-        limit.lower_limit()
-        assert limit.allowed == 8.0
+        async def other(name):
+            async with limit:
+                order.append(name)
+                waited.set()
+                await asyncio.sleep(0)
 
-    async def test_never_below_one(self):
-        limit = AdaptiveLimit(4)
-        limit.lower_limit()
-        assert limit.allowed == 1.0
-
-    async def test_as_many_successes_as_are_allowed_raise_it_by_about_one(self):
-        limit = AdaptiveLimit(32)
-        await self.taken(limit, 8)
-        limit.lower_limit()
-        for _ in range(5):
-            limit.raise_limit()
-        # 4 + 1/4 = 4.25; + 1/4.25 = 4.485; + 1/4.485 = 4.708; + 1/4.708 = 4.920; + 1/4.920 = 5.124
-        assert limit.allowed == pytest.approx(5.124, abs=0.001)
-
-    async def test_never_above_the_ceiling(self):
-        limit = AdaptiveLimit(2)
-        await self.taken(limit, 2)
-        limit.lower_limit()
-        for _ in range(50):
-            limit.raise_limit()
-        assert limit.allowed == 2.0
+        await asyncio.wait_for(asyncio.gather(first(), other("second"), other("third")), 1)
+        assert order == ["second", "first again", "third"]
+        assert limit.in_use == 0
 
     async def test_a_lower_ceiling_waits_for_who_is_under_way_and_a_higher_one_wakes(self):
-        limit = AdaptiveLimit(3)
+        limit = Places(3)
         tasks = await self.taken(limit, 5)
         limit.set_ceiling(0)
         for _ in range(3):
@@ -117,18 +95,6 @@ class TestAdaptiveLimit:
         tasks[4].cancel()
         await asyncio.sleep(0)
         assert not limit.is_waited_for
-
-    async def test_a_ceiling_that_moves_keeps_what_an_overload_has_lowered(self):
-        limit = AdaptiveLimit(32)
-        await self.taken(limit, 8)
-        limit.lower_limit()
-        limit.set_ceiling(16)
-        assert limit.allowed == 4.0
-        limit.set_ceiling(2)
-        assert limit.allowed == 2.0
-        limit.set_ceiling(0)
-        limit.lower_limit()
-        assert limit.allowed == 0.0
 
     @pytest.mark.parametrize(
         ("limit", "wanted", "shares"),

@@ -219,9 +219,7 @@ class TestFailures:
     async def test_a_judge_that_only_thinks_has_said_nothing(self, judged, make_rubric):
         with ModelServer(Script([Answer(question="q", text="", reasoning="yes, surely")])) as server:
             rubric, state = make_rubric(server), judged()
-            rubric.max_retries = 1
             await rubric.score_rollout(state)
-            assert server.stats().received == 2
         assert "it said nothing" in str(state["error"])
 
     @pytest.mark.slow

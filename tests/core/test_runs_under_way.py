@@ -48,7 +48,7 @@ def open_run(tmp_path):
             RunDirectory(tmp_path / "r1"), metadata, config={"env_id": "sums"}, identity={"env_id": "sums"},
             hashes=hashes, tolerated_failures=tolerated_failures,
         )  # fmt: skip
-        client = resolve_client(ClientConfig(api_base_url=url))
+        client = resolve_client(ClientConfig(api_base_url=url, max_retries=0))
         options = EngineOptions(
             max_generating=max_generating, is_interleaved=is_interleaved, retry=RetryPolicy(1, 0.0),
             has_succeeded=opened.journal.has_generated,

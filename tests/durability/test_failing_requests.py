@@ -1,8 +1,12 @@
-"""Requests that fail: tried again with ``--max-retries``, kept as failures without it, never counted as 0."""
+"""Requests that fail: made again, attempts made anew with ``--max-retries``, else kept as failures, never as 0."""
 
+import contextlib
 import itertools
 import json
+import re
+import threading
 from collections import Counter, defaultdict
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -16,10 +20,71 @@ CAUSES = {
 }
 
 
+def test_requests_are_made_again_by_themselves(nightjar, serve):
+    server = serve(faults=FIVE_PERCENT)
+
+    ended = nightjar.eval("arithmetic", "-n", 500, "-r", 1, server=server)
+
+    assert ended.code == 0
+    run, stats = nightjar.run, server.stats()
+    injected = sum(stats.faults.values())
+    assert (run.metadata["scored"], stats.answered, len(run.attempts)) == (500, 500, 500)
+    requests = run.metadata["requests"]
+    assert (requests["sent"], requests["again"], requests["refused"]) == (
+        500 + injected, injected, stats.faults[FaultKind.RATE_LIMITED]
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_an_endpoint_with_a_rate_limit_is_asked_as_fast_as_it_accepts(nightjar, serve):
+    server = serve(faults=Faults(latency_ms=20, requests_per_second=50))
+
+    ended = nightjar.eval("arithmetic", "-n", 400, "-r", 1, server=server)
+
+    assert ended.code == 0
+    assert (server.stats().answered, nightjar.run.metadata["failed"]) == (400, 0)
+    refused = server.stats().received - 400
+    print(f"{refused} of {server.stats().received} requests refused")
+    assert refused < 100, "those of the first seconds, while the rate is found out"
+    assert nightjar.run.metadata["requests"]["pace"]
+
+
+def test_a_spent_account_stops_the_run_with_the_provider_s_words(nightjar, canned_replies):
+    said = "You exceeded your current quota, please check your plan and billing details."
+    server = canned_replies(429, {"error": {"message": said, "code": "insufficient_quota"}})
+
+    ended = nightjar.eval("arithmetic", "-n", 500, "-m", "m", "-b", server.url)
+
+    assert ended.code == 1
+    assert ended.errors == [f"Error: Stopped: the first 5 requests failed. Model 'm': Error code: 429 - {said}"]
+    assert server.received < 50
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (500, {"error": {"message": "boom"}}, "boom"),
+        (200, b"<html><body>Welcome to our website</body></html>", "Welcome to our website"),
+        (200, {"choices": [{"index": 0, "message": {"role": "assistant", "content": ""}}]}, "no text"),
+    ],
+    ids=["errors", "a web page", "empty answers"],
+)
+def test_an_endpoint_that_gives_no_answer_at_all_stops_the_run(nightjar, canned_replies, status, body, said):
+    server = canned_replies(status, body)
+
+    ended = nightjar.eval("arithmetic", "-n", 500, "-m", "m", "-b", server.url)
+
+    assert ended.code == 1
+    [line] = ended.errors
+    assert "Stopped: " in line
+    assert said in line
+    assert server.received < 150
+
+
 def test_with_retries_every_rollout_is_scored(nightjar, serve):
     server = serve(faults=FIVE_PERCENT)
 
-    ended = nightjar.eval("arithmetic", "-n", 500, "-r", 1, "--max-retries", 5, server=server)
+    ended = nightjar.eval("arithmetic", "-n", 500, "-r", 1, "--request-retries", 0, "--max-retries", 5, server=server)
 
     assert ended.code == 0
     run, stats = nightjar.run, server.stats()
@@ -43,7 +108,7 @@ def test_with_retries_every_rollout_is_scored(nightjar, serve):
 
 def test_without_retries_failed_rollouts_have_no_reward_and_a_resume_does_just_these(nightjar, serve):
     server = serve(faults=FIVE_PERCENT)
-    ended = nightjar.eval("arithmetic", "-n", 100, server=server)
+    ended = nightjar.eval("arithmetic", "-n", 100, "--request-retries", 0, server=server)
     assert ended.code == 1
 
     run = nightjar.run
@@ -87,17 +152,60 @@ def test_without_retries_failed_rollouts_have_no_reward_and_a_resume_does_just_t
 def test_an_endpoint_may_be_away_for_longer_than_all_retries(nightjar):
     """With retries on, an endpoint that has answered before is waited for."""
     server, url = _start_model_server(nightjar, port=0)
-    run = nightjar.start_eval("arithmetic", "-n", 30, "-c", 8, "--max-retries", 1, "-m", "local", "-b", url)
+    run = nightjar.start_eval("arithmetic", "-n", 30, "-c", 8, "--request-retries", 1, "-m", "local", "-b", url)
     run.wait_until(lambda: nightjar.runs and len(nightjar.run.attempts) > 30)
     server.kill()
-    run.wait_until(lambda: any(attempt["attempt"] > 2 for attempt in nightjar.run.failed_attempts))
+    run.wait_until(lambda: re.search(r"\b([6-9]\d|\d{3}) retries", run.stderr))  # of 8 and, at the most, 32 who wait
     _start_model_server(nightjar, port=int(url.split(":")[2].split("/")[0]))
     ended = run.wait()
 
     print(f"{ended.seconds:.1f} s, of which the server was away {_gap(nightjar.run):.1f} s")
     assert ended.code == 0
     assert nightjar.run.metadata["scored"] == 90
-    assert set(map(_cause, nightjar.run.failed_attempts)) == {"APIConnectionError"}
+    assert nightjar.run.metadata["requests"]["again"] > 40
+
+
+@pytest.fixture
+def canned_replies():
+    """Starts servers that answer everything alike."""
+    with contextlib.ExitStack() as stack:
+        yield lambda status, body: stack.enter_context(_CannedReplies(status, body))
+
+
+class _CannedReplies(ThreadingHTTPServer):
+    def __init__(self, status, body):
+        self.reply = status, body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.received = 0
+        super().__init__(("127.0.0.1", 0), _CannedHandler)
+        self.url = f"http://127.0.0.1:{self.server_port}/v1"
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.01,))
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception):
+        self.shutdown()
+        self._thread.join()
+        self.server_close()
+
+    def handle_error(self, request, client_address):
+        """Says nothing of those who have gone."""
+
+
+class _CannedHandler(BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.server.received += 1
+        self.rfile.read(int(self.headers["Content-Length"]))
+        status, body = self.server.reply
+        self.send_response(status)
+        self.send_header("Content-Type", "text/html" if body.startswith(b"<") else "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments):
+        pass
 
 
 def _start_model_server(nightjar, port):

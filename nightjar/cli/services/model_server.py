@@ -51,6 +51,9 @@ def model_server(
     rate_overloaded: Annotated[
         float, typer.Option(help="Share answered with status 529 (Anthropic) or 503 (others).")
     ] = 0,
+    requests_per_second: Annotated[
+        float, typer.Option(help="Answer more than these with status 429; 0 for no limit.")
+    ] = 0,
     seed: Annotated[int, typer.Option(help="Repeats the same faults and wrong answers.")] = 0,
     require_key: Annotated[str | None, typer.Option(help="Refuse requests without this API key.")] = None,
     only_model: Annotated[str | None, typer.Option(help="Refuse requests for any other model.")] = None,
@@ -75,6 +78,7 @@ def model_server(
         rate_slow=rate_slow,
         slow_seconds=slow_seconds,
         rate_overloaded=rate_overloaded,
+        requests_per_second=requests_per_second,
         seed=seed,
     )
     answerer, name = _choose_answerer(recording, answer, error_rate, seed)

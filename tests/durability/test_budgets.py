@@ -1,0 +1,84 @@
+"""What a run may spend: looked at before each request, over resumes, judges included."""
+
+import pytest
+
+TOKENS_OF_A_REQUEST = 60
+JUDGED = """
+import nightjar as vf
+
+
+def load_environment(judge_url: str) -> vf.Environment:
+    rubric = vf.JudgeRubric(judge_client=vf.ClientConfig(api_base_url=judge_url), judge_model="judge")
+
+    async def right(judge, prompt, completion, answer, state) -> float:
+        await judge(prompt, completion, answer, state)
+        return 1.0
+
+    rubric.add_reward_func(right)
+    rows = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(200)]
+    return vf.SingleTurnEnv(dataset=rows, rubric=rubric)
+"""
+
+
+def spent(run):
+    return sum(run.metadata["usage"].values())
+
+
+@pytest.mark.parametrize("at_once", [1, 16])
+def test_a_run_stops_when_its_tokens_are_spent_and_goes_on_with_more(nightjar, serve, at_once):
+    server = serve()
+    limits = ("-n", 200, "-r", 1, "-c", at_once)
+
+    ended = nightjar.eval("arithmetic", *limits, "--max-total-tokens", 2000, server=server)
+
+    assert ended.code == 1
+    [line] = ended.errors
+    assert line.startswith("Error: The budget is spent: 2,")
+    assert "of 2,000 tokens (max_total_tokens)" in line
+    assert nightjar.run.metadata["status"] == "incomplete"
+    first = spent(nightjar.run)
+    print(f"{first} tokens of 2,000, {nightjar.run.metadata['scored']} rollouts")
+    assert 2000 <= first <= 2000 + at_once * TOKENS_OF_A_REQUEST, "what was in flight is paid for"
+
+    asked = server.stats().received
+    again = nightjar.eval("arithmetic", *limits, "--resume", "--max-total-tokens", 2000, server=server)
+    assert (again.code, server.stats().received) == (1, asked), "what was spent before counts"
+
+    done = nightjar.eval("arithmetic", *limits, "--resume", "--max-total-tokens", 10**6, server=server)
+    assert done.code == 0
+    assert (nightjar.run.metadata["scored"], server.stats().received) == (200, 200)
+
+
+def test_a_judge_spends_of_the_same_budget(nightjar, serve):
+    server = serve()
+    nightjar.write_environment("judged", JUDGED)
+    args = f'{{"judge_url": "{server.url}"}}'
+
+    ended = nightjar.eval("judged", "-n", 200, "-r", 1, "-c", 4, "-a", args, "--max-total-tokens", 5000, server=server)
+
+    assert ended.code == 1
+    assert "The budget is spent" in ended.errors[0]
+    run = nightjar.run
+    print(f"{run.metadata['scored']} scored, {spent(run)} tokens of the model, {server.stats().received} requests")
+    assert 0 < run.metadata["scored"] < 100
+    assert spent(run) < 4000, "the judge took the rest"
+    assert {row["error"] for row in run.results} == {None}, "what is not judged yet is owed, not failed"
+
+    done = nightjar.eval("judged", "-n", 200, "-r", 1, "-a", args, "--resume", server=server)
+    assert done.code == 0
+    assert nightjar.run.metadata["scored"] == 200
+    assert server.stats().received == 400
+
+
+def test_a_judge_is_not_asked_more_at_once_than_rollouts_are_scored(nightjar, serve):
+    judge, server = serve(), serve()
+    nightjar.write_environment("judged", JUDGED)
+
+    ended = nightjar.eval(
+        "judged", "-n", 50, "-r", 4, "-c", 32, "--max-concurrent-scoring", 3, "-a", f'{{"judge_url": "{judge.url}"}}',
+        server=server,
+    )  # fmt: skip
+
+    assert ended.code == 0
+    assert judge.stats().received == 200
+    assert judge.stats().peak_in_flight <= 3
