@@ -5,7 +5,6 @@ What comes of them is a configuration as any other, with names of variables; val
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -17,12 +16,10 @@ from pydantic import ValidationError, WithJsonSchema
 
 from blocks import EnvironmentSecrets, ModelEndpoint, ResultsWarehouse
 from nightjar.config import RunConfig
-from nightjar.errors import ConfigError, WarehouseError
+from nightjar.errors import ConfigError
 from nightjar.secrecy import hidden_in_errors, in_environment
 from nightjar.warehouse import resolve_warehouse
-from nightjar.warehouse.backend import open_store
-from nightjar.warehouse.location import Kind, kind_of, refuse_secret
-from nightjar.warehouse.pricing import set_first_price
+from nightjar.warehouse.location import refuse_secret
 
 BlockT = TypeVar("BlockT", bound=Block)
 
@@ -41,7 +38,7 @@ WarehouseName = Annotated[
 """A flow's parameter that says which warehouse; Prefect's server refuses a secret in it before it is stored."""
 
 _WAREHOUSE = "block:"
-_OF_THE_ENDPOINT = ("provider", "base_url", "api_key_var", "api_client_type", "headers")
+_OF_THE_ENDPOINT = ("provider", "base_url", "api_key_var", "api_client_type", "headers", "replicas")
 
 
 class Named(NamedTuple):
@@ -81,8 +78,6 @@ async def named_blocks(config: RunConfig, endpoint: str, secrets: str, warehouse
             variables.enter_context(in_environment(reached.variables()))
             config = _at(config, reached, endpoint)
         location = await warehouse_location(warehouse)
-        if endpoint and (reached.input_price or reached.output_price):
-            await asyncio.to_thread(_set_price, location, config.model, reached)
         yield Named(config, location, reached.max_concurrent if endpoint else 0)
 
 
@@ -118,14 +113,9 @@ def _at(config: RunConfig, endpoint: ModelEndpoint, name: str) -> RunConfig:
         limit, asked = getattr(endpoint, field.removesuffix("_generation")), getattr(config, field)
         if limit and asked is not None:
             update[field] = min(limit, asked)
+    if endpoint.input_price or endpoint.output_price:
+        update |= {"input_price": endpoint.input_price, "output_price": endpoint.output_price}
     return config.model_copy(update=update)
-
-
-def _set_price(location: str, model: str, endpoint: ModelEndpoint) -> None:
-    if kind_of(location) is Kind.SERVED:
-        return  # it keeps no prices
-    with suppress(WarehouseError, OSError):  # a warehouse that cannot be written is reported next
-        set_first_price(open_store(location), model, endpoint.input_price, endpoint.output_price)
 
 
 async def _load(kind: type[BlockT], name: str) -> BlockT:

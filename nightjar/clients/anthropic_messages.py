@@ -118,6 +118,8 @@ class AnthropicMessagesClient(SdkClient[AsyncAnthropic, AnthropicMessages, Anthr
         if not arguments.get("system"):
             arguments.pop("system", None)
         arguments.pop("n", None)
+        if arguments.pop("seed", None) is not None:
+            self.warn_once("Anthropic takes no seed: requests are sent without it, so that another run differs")
         limit = arguments.pop("max_completion_tokens", None)
         if arguments.setdefault("max_tokens", limit) is None:
             self.warn_once(f"'max_tokens' is not set, but Anthropic needs it: {DEFAULT_MAX_TOKENS} is asked for")

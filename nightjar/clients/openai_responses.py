@@ -78,6 +78,8 @@ class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, NativeResponse, O
         if effort := arguments.pop("reasoning_effort", None):
             arguments["reasoning"] = {"effort": effort, **(arguments.get("reasoning") or {})}
         arguments.pop("modalities", None)
+        if arguments.pop("seed", None) is not None:
+            self.warn_once("The Responses API takes no seed: requests are sent without it, so that another run differs")
         return arguments
 
     async def raise_from_native_response(self, response: NativeResponse) -> None:

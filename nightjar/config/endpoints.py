@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NotRequired, TypeAlias, TypedDict
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from nightjar.clients import ClientType
+from nightjar.clients.config import BaseUrl, EndpointClientConfig
+from nightjar.config.named_headers import NamedHeaders
 from nightjar.errors import ConfigError
 
 
@@ -26,6 +30,30 @@ class Provider:
     base_url: str
     api_key_var: str
     api_client_type: ClientType = "openai_chat_completions"
+
+
+class Replica(BaseModel):
+    """One of several places that answer for one endpoint.
+
+    Example:
+        >>> Replica(base_url="http://localhost:8001/v1", api_key_var="VLLM_API_KEY").headers
+        {}
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    base_url: BaseUrl
+    """Where requests go."""
+    api_key_var: str = Field(min_length=1)
+    """The environment variable with the key."""
+    headers: NamedHeaders = Field(default_factory=dict)
+    """HTTP headers of every request to it, by the variables that hold their values."""
+
+    def client_config(self, headers: dict[str, str]) -> EndpointClientConfig:
+        """Returns how it is reached; ``headers`` are those of all replicas."""
+        return EndpointClientConfig(
+            api_base_url=self.base_url, api_key_var=self.api_key_var, extra_headers={**self.headers, **headers}
+        )
 
 
 class Endpoint(TypedDict):

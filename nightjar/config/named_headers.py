@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Mapping
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, WithJsonSchema
@@ -16,6 +19,21 @@ _RULE = (
 )
 _REFUSED = {"description": f"The value of a header {_RULE}", "pattern": f"^(?!{REFERENCE}$)"}
 _NAMED = {"type": "object", "additionalProperties": {"type": "string", "not": _REFUSED}}
+
+
+def name_values(headers: Mapping[str, str]) -> dict[str, str]:
+    """Returns headers that were typed, with variables of this process in the place of values that are written out.
+
+    Example:
+        >>> name_values({"X-Team": "$TEAM_TOKEN", "X-Trace": "on"})
+        {'X-Team': '$TEAM_TOKEN', 'X-Trace': '$NIGHTJAR_HEADER_X_TRACE'}
+    """
+    named = dict(headers)
+    for name, value in headers.items():
+        if not is_reference(value):
+            variable = f"NIGHTJAR_HEADER_{re.sub(r'[^A-Z0-9]', '_', name.upper())}"
+            os.environ[variable], named[name] = value, f"${variable}"
+    return named
 
 
 def _check_named(headers: dict[str, Any]) -> dict[str, Any]:

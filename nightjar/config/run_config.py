@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 
 from nightjar.clients import ClientConfig, ClientType
 from nightjar.clients.config import NOT_TO_BE_SHOWN, BaseUrl
-from nightjar.config.endpoints import PROVIDERS, Provider, ProviderName
+from nightjar.config.endpoints import PROVIDERS, Provider, ProviderName, Replica
 from nightjar.config.environment_source import EnvironmentSource
 from nightjar.config.named_headers import NamedHeaders, SamplingFields
 from nightjar.errors import ConfigError
@@ -31,6 +31,8 @@ MayChange: TypeAlias = Annotated[T, _MAY_CHANGE]
 
 _PROVIDER: ProviderName = "prime"
 _DEFAULT = PROVIDERS[_PROVIDER]
+PLAIN_SAMPLING = ("max_tokens", "temperature", "seed")
+"""Sampling parameters that are fields of their own."""
 LEFT_EMPTY = {
     **dict.fromkeys(EvalDefaults.model_fields, "what the environment's pyproject.toml says, else {default}"),
     **{field.name: "the provider's" for field in fields(Provider)},
@@ -65,20 +67,34 @@ class RunConfig(BaseModel):
     """Tokens to generate at the most, unless sampling_args say it (default: the endpoint's)."""
     temperature: MayChange[float | None] = Field(None, ge=0)
     """Sampling temperature, unless sampling_args say it (default: the endpoint's)."""
+    seed: MayChange[int | None] = None
+    """Seed of the first rollout of an example; the next has the next. Unless sampling_args say it (default: none)."""
     sampling_args: SamplingFields = Field(default_factory=dict)
     """Further sampling parameters, as the endpoint takes them, such as {"top_p": 0.95}; extra_headers as $NAME."""
     api_client_type: ClientType = _DEFAULT.api_client_type
     """Protocol of the endpoint."""
     headers: MayChange[NamedHeaders] = Field(default_factory=dict)
     """HTTP headers of every request, by the variables that hold their values, such as {"X-Team": "$TEAM_TOKEN"}."""
+    headers_from_state: MayChange[dict[str, str]] = Field(default_factory=dict)
+    """HTTP headers with a field of the rollout's state as their value, such as {"X-Session-ID": "example_id"}."""
+    replicas: MayChange[list[Replica]] = Field(default_factory=list)
+    """Where several places answer for the endpoint: base_url, api_key_var and headers of each (default: one place)."""
+    input_price: MayChange[float | None] = Field(None, ge=0)
+    """USD for a million tokens given, for a warehouse that has no price of the model (default: not known)."""
+    output_price: MayChange[float | None] = Field(None, ge=0)
+    """USD for a million tokens answered, for a warehouse that has no price of the model (default: not known)."""
     env_source: MayChange[EnvironmentSource] = ""
     """Where the environment is got from, if it is not here: owner/name@version, a wheel, or git+https://host/repo@tag."""
     env_args: dict[str, Any] = Field(default_factory=dict)
     """Arguments of the environment, such as {"dataset": "my-questions.jsonl"}."""
     extra_env_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Settings of the environment once it is loaded, such as {"max_turns": 5, "hook_timeout_seconds": 60}."""
+    timeout: float | None = Field(None, gt=0)
+    """Seconds that an attempt at a rollout may take; what was said till then is scored (default: the environment's)."""
+    shuffle: bool = False
+    """Draw examples in random order."""
     shuffle_seed: int | None = None
-    """Draw examples in random order with this seed (default: the order of the dataset)."""
+    """Draw examples in random order with this seed (default: seed or 0 with shuffle, else the dataset's order)."""
     max_concurrent: MayChange[int] = Field(32, ge=1)
     """Requests in flight at the most; fewer while the endpoint is overloaded."""
     max_retries: MayChange[int] = Field(0, ge=0)
@@ -99,6 +115,8 @@ class RunConfig(BaseModel):
     """Words to find the run by, in SQL."""
     suite: MayChange[str | None] = None
     """Suite that the run is part of (default: none)."""
+    name: str | None = Field(None, min_length=1)
+    """Name of the evaluation, where a suite has several of one environment (default: none)."""
     state_columns: MayChange[list[str]] = Field(default_factory=list)
     """Columns of the state that results keep besides their own."""
     env_dir_path: MayChange[str] = Field(str(ENVIRONMENTS_DIR), min_length=1)
@@ -126,12 +144,14 @@ class RunConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Adds what a provider that is named says of the endpoint, and the sampling parameters that are fields."""
+        """Adds what a provider that is named says of the endpoint, and what fields say of other fields."""
         provider = PROVIDERS.get(str(given.get("provider")))
-        plain = {name: given[name] for name in ("max_tokens", "temperature") if given.get(name) is not None}
+        plain = {name: given[name] for name in PLAIN_SAMPLING if given.get(name) is not None}
         others = given.get("sampling_args", {})
         sampling = {"sampling_args": {**plain, **others}} if plain and isinstance(others, dict) else {}
-        return {**(asdict(provider) if provider else {}), **given, **sampling}
+        order = {"shuffle_seed": given.get("seed") or 0} if given.get("shuffle") else {}
+        said = {name: value for name, value in given.items() if name not in order or value is not None}
+        return {**(asdict(provider) if provider else {}), **order, **said, **sampling}
 
     @property
     def environments_dir(self) -> Path:
@@ -153,6 +173,8 @@ class RunConfig(BaseModel):
             max_retries=self.request_retries,
             max_concurrent=self.max_concurrent,
             extra_headers=self.headers,
+            extra_headers_from_state=self.headers_from_state,
+            endpoint_configs=[replica.client_config(self.headers) for replica in self.replicas],
         )
 
 

@@ -55,7 +55,8 @@ class EnvironmentRollouts:
         env: the environment.
         client: where the model is.
         model: its name there.
-        sampling_args: override the environment's, key by key.
+        sampling_args: override the environment's, key by key. ``seed`` is that of the first rollout of each example,
+            the next one has the next: with one seed for all, they would all be alike.
         example: from an example_id and a rollout index to an input of one's own; the environment's examples unless
             given.
 
@@ -89,7 +90,7 @@ class EnvironmentRollouts:
 
     async def new_state(self, rollout_input: RolloutInput) -> State:
         """Returns a state in which nothing has happened yet."""
-        return await self._env.init_state(rollout_input, self._client, self._model, self._sampling_args)
+        return await self._env.init_state(rollout_input, self._client, self._model, self._sampled(rollout_input))
 
     async def attempt(self, rollout_input: RolloutInput) -> State:
         """Makes one attempt.
@@ -97,12 +98,18 @@ class EnvironmentRollouts:
         Raises:
             ConfigError: the environment's own ``rollout`` returned no state.
         """
-        state = await self._env.rollout(rollout_input, self._client, self._model, self._sampling_args)
+        state = await self._env.rollout(rollout_input, self._client, self._model, self._sampled(rollout_input))
         if not isinstance(state, State):
             raise ConfigError(f"rollout() of {type(self._env).__name__} returned {type(state).__name__}, not a State")
         if isinstance(timing := state.get("timing"), RolloutTiming):
             timing.end_generation()
         return state
+
+    def _sampled(self, rollout_input: RolloutInput) -> SamplingArgs:
+        seed = self._sampling_args.get("seed")
+        if not isinstance(seed, int):
+            return self._sampling_args
+        return {**self._sampling_args, "seed": seed + rollout_input["rollout_index"]}
 
 
 def plan_groups(

@@ -58,7 +58,8 @@ def load_env(
     with environments_in(folder), preferred():
         env = load_environment(config.env_id, **config.env_args)
         versions = version_info(config.env_id)
-    apply_settings(env, config.extra_env_kwargs)
+    limit = {} if config.timeout is None else {"timeout_seconds": config.timeout}
+    apply_settings(env, {**config.extra_env_kwargs, **limit})
     if config.scoring_timeout is not None:
         env.rubric.set_timeout_seconds(config.scoring_timeout)
     plan = plan_groups(env, config.rollouts_per_example, config.independent_scoring)

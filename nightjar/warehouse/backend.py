@@ -77,10 +77,13 @@ class SegmentedWarehouse:
         self.store.check_writable()
 
     def publish(self, run_dir: Path) -> PublishReport:
-        """Makes a run directory a segment."""
+        """Makes a run directory a segment, and keeps what its model costs where that is not known."""
+        from nightjar.warehouse.pricing import note_price
         from nightjar.warehouse.writing.publishing import publish_run
 
-        return publish_run(self.store, run_dir)
+        report = publish_run(self.store, run_dir)
+        note_price(self.store, run_dir)
+        return report
 
     def tidy(self) -> None:
         """In a folder, packs and replaces the snapshot where that is due."""

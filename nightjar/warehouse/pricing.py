@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, datetime
+from pathlib import Path
 
-from nightjar.errors import WarehouseError
+from nightjar.errors import RunDirectoryError, WarehouseError
+from nightjar.runs import RunDirectory
 from nightjar.warehouse.reading.snapshot import write_snapshot
 from nightjar.warehouse.storage.prices import Price
 from nightjar.warehouse.storage.store import Store
+
+logger = logging.getLogger(__name__)
 
 ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
 """Before any model was asked."""
@@ -33,6 +38,30 @@ def set_first_price(store: Store, model: str, input_price: float, output_price: 
     """
     if all(one.model != model for one in store.prices()):
         set_price(store, Price(model, ALWAYS, input_price, output_price))
+
+
+def note_price(store: Store, run_dir: Path) -> None:
+    """Sets what the model of a run costs where the run's configuration says it, and nothing is known of that."""
+    try:
+        config = RunDirectory(run_dir).read_config()
+    except RunDirectoryError:  # a run of another program says less
+        return
+    said = (config.get("input_price"), config.get("output_price"))
+    if said == (None, None):
+        return
+    model, asked = config["model"], (said[0] or 0.0, said[1] or 0.0)
+    try:
+        set_first_price(store, model, *asked)
+        known = max((one for one in store.prices() if one.model == model), key=lambda one: one.since)
+    except (WarehouseError, OSError) as error:
+        logger.warning("The price of %r cannot be kept: %s", model, error)
+        return
+    if (known.input, known.output) != asked:
+        logger.warning(
+            "The warehouse's price of %r is %g and %g, the run's %g and %g: the warehouse's holds. To change it: "
+            "nightjar warehouse prices set",
+            model, known.input, known.output, *asked,
+        )  # fmt: skip
 
 
 def remove_prices(store: Store, model: str, since: datetime | None = None) -> int:

@@ -197,12 +197,13 @@ def test_a_key_in_the_base_url_is_refused_and_not_repeated(nightjar, url):
 
 
 def test_headers_are_sent_by_name_and_hidden_where_the_server_sends_them_back(nightjar, echo):
-    headers = '{"X-Team": "$TEAM"}'
+    planted = "planted-tell-nobody-0123456789"
+    headers = ("--header", "X-Team: $TEAM", "--header", f"X-Planted: {planted}")
     sampling = '{"extra_headers": {"X-Other": "Bearer ${OTHER}"}}'
     team, other = "team-tell-nobody-0123456789", "other-tell-nobody-0123456789"
 
     ended = nightjar.eval(
-        "arithmetic", "-r", 1, "-m", "local", "-b", echo(500), "--headers", headers, "-S", sampling,
+        "arithmetic", "-r", 1, "-m", "local", "-b", echo(500), *headers, "-S", sampling,
         TEAM=team, OTHER=other,
     )  # fmt: skip
 
@@ -210,8 +211,11 @@ def test_headers_are_sent_by_name_and_hidden_where_the_server_sends_them_back(ni
     written = everything_written(nightjar, ended)
     assert "'X-Team': '[secret]'" in written
     assert "'X-Other': 'Bearer [secret]'" in written
+    assert "'X-Planted': '[secret]'" in written
+    assert '"X-Planted":"$NIGHTJAR_HEADER_X_PLANTED"' in written
     assert team not in written
     assert other not in written
+    assert planted not in written
 
 
 def test_a_header_whose_variable_is_not_set_stops_the_run_before_it_begins(nightjar, serve):

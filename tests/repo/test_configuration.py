@@ -168,7 +168,7 @@ class TestTheFlow:
 
     def test_asks_for_json_only_where_keys_are_anybodys(self):
         asked = {name for name, schema in evaluate.parameters.properties.items() if schema["type"] == "object"}
-        assert asked == {"sampling_args", "headers", "env_args", "extra_env_kwargs"}
+        assert asked == {"sampling_args", "headers", "headers_from_state", "env_args", "extra_env_kwargs"}
 
     def test_describes_every_parameter(self):
         assert all(schema["description"] for schema in evaluate.parameters.properties.values())

@@ -33,6 +33,7 @@ LATE = {
     "nightjar.runs.jsonl": "0.2 s, the records of runs, for which a query need not wait",
     "nightjar.warehouse.backend": "as duckdb",
     "nightjar.warehouse.database": "as duckdb",
+    "nightjar.warehouse.pricing": "as nightjar.runs.jsonl",
     "nightjar.warehouse.reading": "as duckdb",
     "nightjar.warehouse.served": "as nightjar.runs.jsonl",
     "nightjar.warehouse.storage": "fsspec, for object stores alone",

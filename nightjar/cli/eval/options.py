@@ -29,11 +29,18 @@ class Flag:
         names: short names; a long one among them takes the place of the field's.
         metavar: what stands for the value in the help; None for its type.
         parser: from what is typed to the value; None where the type says it.
+        reader: from all that is typed, of a flag that may be given several times, to the value; None where the type
+            says it.
+        panel: where the help shows it; None for that of its group.
+        text: its help, where that of the field says how to write the field in a file.
     """
 
     names: tuple[str, ...] = ()
     metavar: str | None = None
     parser: Callable[[str], Any] | None = None
+    reader: Callable[[list[str]], Any] | None = None
+    panel: str | None = None
+    text: str | None = None
 
 
 def json_object(text: str) -> dict[str, Any]:
@@ -54,24 +61,61 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def _pairs(texts: list[str]) -> dict[str, str]:
+    pairs = [text.partition(":") for text in texts]
+    for name, colon, value in pairs:
+        if not (colon and name.strip() and value.strip()):
+            raise typer.BadParameter(f"expected 'Name: Value', found {f'{name}: …' if colon else 'no colon'}")
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _json_list(text: str) -> Any:
+    return json_object(f'{{"list": {text}}}')["list"]
+
+
+MODEL, SAMPLING, ENVIRONMENT = "Model Configuration", "Sampling Parameters", "Environment Configuration"
+SCOPE, CONCURRENCY, OUTPUT = "Evaluation Scope", "Concurrency", "Output and Display"
+PANELS = (MODEL, SAMPLING, ENVIRONMENT, SCOPE, CONCURRENCY, OUTPUT)
+"""The panels of the help, in their order."""
+_PANEL_OF_GROUP = {"Model": MODEL, "Environment": ENVIRONMENT, "Pace": CONCURRENCY}
+
 FLAGS = {
     "env_id": Flag(metavar="ENV"),
-    "model": Flag(("-m",)),
-    "provider": Flag(("-p",)),
+    "model": Flag(("-m",), panel=MODEL),
+    "provider": Flag(("-p",), panel=MODEL),
     "base_url": Flag(("--api-base-url", "-b")),
     "api_key_var": Flag(("-k",)),
-    "max_tokens": Flag(("-t",), metavar="N"),
-    "temperature": Flag(("-T",), metavar="N"),
-    "sampling_args": Flag(("-S",)),
+    "max_tokens": Flag(("-t",), metavar="N", panel=SAMPLING),
+    "temperature": Flag(("-T",), metavar="N", panel=SAMPLING),
+    "seed": Flag(metavar="N", panel=SAMPLING),
+    "sampling_args": Flag(("-S",), panel=SAMPLING),
+    "headers": Flag(
+        ("--header",), "'NAME: VALUE'", reader=_pairs, text="Extra HTTP header; a value that is a secret as $VARIABLE."
+    ),
+    "headers_from_state": Flag(
+        ("--header-from-state",),
+        "'NAME: FIELD'",
+        reader=_pairs,
+        text="Extra HTTP header whose value is a field of the rollout's state, such as 'X-Session-ID: example_id'.",
+    ),
+    "replicas": Flag(metavar="JSON", parser=_json_list),
+    "input_price": Flag(metavar="USD"),
+    "output_price": Flag(metavar="USD"),
     "env_args": Flag(("-a",)),
     "extra_env_kwargs": Flag(("-x",)),
-    "num_examples": Flag(("-n",)),
-    "rollouts_per_example": Flag(("-r",)),
+    "timeout": Flag(metavar="SECONDS"),
+    "env_dir_path": Flag(panel=ENVIRONMENT),
+    "num_examples": Flag(("-n",), panel=SCOPE),
+    "rollouts_per_example": Flag(("-r",), panel=SCOPE),
+    "shuffle": Flag(panel=SCOPE),
+    "shuffle_seed": Flag(panel=SCOPE),
     "max_concurrent": Flag(("-c",)),
     "request_timeout": Flag(metavar="SECONDS"),
     "scoring_timeout": Flag(metavar="SECONDS"),
-    "interleave_scoring": Flag(("-N",)),
-    "independent_scoring": Flag(("-i",)),
+    "max_concurrent_generation": Flag(panel=CONCURRENCY),
+    "max_concurrent_scoring": Flag(panel=CONCURRENCY),
+    "interleave_scoring": Flag(("-N",), panel=CONCURRENCY),
+    "independent_scoring": Flag(("-i",), panel=CONCURRENCY),
     "state_columns": Flag(("-C",), metavar="NAME,NAME", parser=_names),
     "tags": Flag(("--tag",), metavar="WORD"),
 }
@@ -106,16 +150,34 @@ def takes_flags(kind: type[RunConfig] = RunConfig) -> Callable[[Command], Comman
         def taking_flags(context: typer.Context, **given: Any) -> None:
             values = {name: given.pop(name) for name in fields}
             typed = {name: value for name, value in values.items() if _is_typed(name, context)}
-            command({name: not value if _is_on(fields[name]) else value for name, value in typed.items()}, **given)
+            command({name: _read(name, fields[name], value) for name, value in typed.items()}, **given)
 
         signature = inspect.signature(command, eval_str=True)
         _, *others = signature.parameters.values()
         flags = [inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
-        flags += [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, **_option(name, fields)) for name in fields]
+        ordered = sorted(fields, key=lambda name: PANELS.index(_panel(name)))
+        flags += [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, **_option(name, fields)) for name in ordered]
         taking_flags.__signature__ = signature.replace(parameters=[*flags, *others])  # type: ignore[attr-defined]
         return taking_flags
 
     return decorate
+
+
+def _read(name: str, field: FieldInfo, value: Any) -> Any:
+    """Returns the value of a field whose flag was typed."""
+    known = FLAGS.get(name, Flag())
+    if known.reader is None:
+        return not value if _is_on(field) else value
+    try:
+        return known.reader(value)
+    except typer.BadParameter as error:
+        error.param_hint = " / ".join(f"'{flag}'" for flag in flag_names(name, field))
+        raise
+
+
+def _panel(name: str) -> str:
+    group = dict(groups(RunConfig.model_fields)).get(name, "")
+    return FLAGS.get(name, Flag()).panel or _PANEL_OF_GROUP.get(group, OUTPUT)
 
 
 def _option(name: str, fields: dict[str, FieldInfo]) -> dict[str, Any]:
@@ -124,11 +186,11 @@ def _option(name: str, fields: dict[str, FieldInfo]) -> dict[str, Any]:
     if field.is_required():
         argument = typer.Argument(metavar=known.metavar, help=field.description, show_default=False)
         return {"annotation": Annotated[field.annotation, argument]}
-    is_json = get_origin(field.annotation) is dict
+    is_json = get_origin(field.annotation) is dict and known.reader is None
     option = typer.Option(
         *flag_names(name, field),
         help=_help(field, known),
-        rich_help_panel=dict(groups(fields))[name],
+        rich_help_panel=_panel(name),
         parser=json_object if is_json else known.parser,
         metavar="JSON" if is_json else known.metavar,
     )
@@ -138,15 +200,17 @@ def _option(name: str, fields: dict[str, FieldInfo]) -> dict[str, Any]:
 
 def _typed(field: FieldInfo, known: Flag) -> Any:
     """Returns what the command line makes of a value: the configuration checks it further."""
+    if known.reader is not None:
+        return list[str] | None
     is_text = known.parser is not None or get_origin(plain_type(field)) is Literal
     return str | None if is_text else field.annotation | None  # type: ignore[operator]
 
 
 def _help(field: FieldInfo, known: Flag) -> str:
-    text = field.description or ""
+    text = known.text or field.description or ""
     if _is_on(field):
         return f"Switch off: {text}"
     if get_origin(plain_type(field)) is Literal:
         return f"{text} One of: {', '.join(get_args(plain_type(field)))}."
-    is_repeated = get_origin(field.annotation) is list and known.parser is None
+    is_repeated = known.reader is not None or (get_origin(field.annotation) is list and known.parser is None)
     return f"{text} May be given several times." if is_repeated else text

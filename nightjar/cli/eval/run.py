@@ -10,17 +10,16 @@ from typing import Annotated, Any
 
 import typer
 
-from nightjar.cli.eval.options import flag_names, takes_flags
+from nightjar.cli.eval.options import OUTPUT, flag_names, takes_flags
 from nightjar.cli.warehouse import warehouse_option
-from nightjar.config import RunConfig, groups, parameters, parse_run_config
+from nightjar.config import RunConfig, parameters, parse_run_config
+from nightjar.config.named_headers import name_values
 from nightjar.errors import ConfigError
 from nightjar.logs import log_to_stderr
 
-_RESULTS = dict(groups(RunConfig.model_fields))["tags"]
-
 
 def _option(*flags: str, text: str, **kwargs: Any) -> Any:
-    return typer.Option(*flags, help=text, rich_help_panel=_RESULTS, **kwargs)
+    return typer.Option(*flags, help=text, rich_help_panel=OUTPUT, **kwargs)
 
 
 @takes_flags()
@@ -43,7 +42,7 @@ def eval_run(
     output_dir: Annotated[
         Path | None, _option("--output-dir", "-o", text="Folder of run directories (default: ./outputs).")
     ] = None,
-    warehouse: Annotated[str | None, warehouse_option(_RESULTS)] = None,
+    warehouse: Annotated[str | None, warehouse_option(OUTPUT)] = None,
     direct: Annotated[bool, _option("--direct", text="Run in this process, without Prefect.")] = False,
     prefect: Annotated[
         bool, _option("--prefect", text="Run as a Prefect flow, with a temporary server where there is none.")
@@ -76,6 +75,8 @@ def eval_run(
 
     if direct and (prefect or prefect_url):
         raise typer.BadParameter(f"--direct and --prefect{'-url' if prefect_url else ''} exclude each other")
+    if "headers" in fields and not hosted:  # where the run happens, no variable of this process is known
+        fields["headers"] = name_values(fields["headers"])
     config = _config(fields)
     log_to_stderr(verbose)
     if hosted:

@@ -1,0 +1,42 @@
+"""What a run says that its model costs holds where the warehouse has no price of it."""
+
+import logging
+
+import pytest
+
+from nightjar.config import parse_run_config
+from nightjar.evaluation import evaluate
+from nightjar.testing import ArithmeticSolver, ModelServer
+from nightjar.warehouse import Warehouse
+
+PRICED = {"input_price": 1_000.0, "output_price": 10_000.0}
+
+
+@pytest.fixture
+def run(tmp_path):
+    async def run(**fields):
+        with ModelServer(ArithmeticSolver()) as server:
+            config = parse_run_config(
+                {"env_id": "arithmetic", "model": "m", "base_url": server.url, "num_examples": 2, **fields}
+            )
+            return await evaluate(config, warehouse=Warehouse(tmp_path / "house"), output_dir=tmp_path / "outputs")
+
+    return run
+
+
+async def test_its_price_is_that_of_its_first_run(run, tmp_path, caplog):
+    await run(**PRICED)
+    [(tokens_in, tokens_out, cost)] = (
+        Warehouse(tmp_path / "house").query("SELECT input_tokens, output_tokens, cost FROM runs").rows
+    )
+    assert cost == pytest.approx((1_000 * tokens_in + 10_000 * tokens_out) / 1e6)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    await run(input_price=2.0)
+    [said] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "price of 'm' is 1000 and 10000, the run's 2 and 0: the warehouse's holds" in said
+    assert Warehouse(tmp_path / "house").query("SELECT input, output FROM prices").rows == [(1_000.0, 10_000.0)]
+
+
+async def test_a_run_without_a_price_sets_none(run, tmp_path):
+    await run()
+    assert Warehouse(tmp_path / "house").query("SELECT cost FROM runs").rows == [(None,)]
