@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NotRequired, TypeAlias, TypedDict
+from typing import Annotated, Literal, NotRequired, TypeAlias, TypedDict
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from nightjar.clients import ClientType
-from nightjar.clients.config import BaseUrl, EndpointClientConfig
+from nightjar.clients.config import NOT_TO_BE_SHOWN, BaseUrl, EndpointClientConfig
 from nightjar.config.named_headers import NamedHeaders
 from nightjar.errors import ConfigError
 
@@ -32,6 +33,16 @@ class Provider:
     api_client_type: ClientType = "openai_chat_completions"
 
 
+def _check_variable(name: str) -> str:
+    if not (name.isascii() and name.isidentifier()):
+        raise PydanticCustomError(NOT_TO_BE_SHOWN, "must be the name of the environment variable that holds the key")
+    return name
+
+
+VariableName: TypeAlias = Annotated[str, AfterValidator(_check_variable)]
+"""The name of an environment variable; what is none may be the key itself, which is not repeated."""
+
+
 class Replica(BaseModel):
     """One of several places that answer for one endpoint.
 
@@ -44,7 +55,7 @@ class Replica(BaseModel):
 
     base_url: BaseUrl
     """Where requests go."""
-    api_key_var: str = Field(min_length=1)
+    api_key_var: VariableName
     """The environment variable with the key."""
     headers: NamedHeaders = Field(default_factory=dict)
     """HTTP headers of every request to it, by the variables that hold their values."""

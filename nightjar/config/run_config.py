@@ -199,7 +199,7 @@ def parse_run_config(values: Mapping[str, Any], kind: type[RunConfig] = RunConfi
     try:
         return kind.model_validate({**_defaults_of_environment(given), **given})
     except ValidationError as error:
-        raise ConfigError(_message(error.errors()[0])) from error
+        raise ConfigError(message_of(error.errors()[0])) from error
 
 
 def refuse_secrets(values: Mapping[str, Any]) -> None:
@@ -213,7 +213,7 @@ def refuse_secrets(values: Mapping[str, Any]) -> None:
     except ValidationError as error:
         found = [one for one in error.errors() if one["type"] == NOT_TO_BE_SHOWN]
         if found:
-            raise ConfigError(_message(found[0])) from None
+            raise ConfigError(message_of(found[0])) from None
 
 
 def _defaults_of_environment(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -224,7 +224,8 @@ def _defaults_of_environment(given: Mapping[str, Any]) -> dict[str, Any]:
     return eval_defaults(str(env_id), Path(folder)).model_dump(exclude_none=True)
 
 
-def _message(found: ErrorDetails) -> str:
+def message_of(found: ErrorDetails) -> str:
+    """Returns what is wrong in a line, with the field and, unless it may be a secret, what was found."""
     place = ".".join(str(part) for part in found["loc"])
-    shown = "" if found["type"] == NOT_TO_BE_SHOWN else f" (found {found['input']!r})"
+    shown = "" if found["type"] in {NOT_TO_BE_SHOWN, "missing"} else f" (found {found['input']!r})"
     return f"{place}: {found['msg'].removeprefix('Value error, ')}{shown}"

@@ -1,0 +1,203 @@
+"""The endpoint registry: names for endpoints, in a file of the project.
+
+::
+
+    # nightjar eval run gsm8k -m qwen3
+    [[endpoint]]
+    endpoint_id = "qwen3"
+    model = "qwen/qwen3-235b-a22b-instruct-2507"
+    url = "https://api.pinference.ai/api/v1"
+    key = "PRIME_API_KEY"                       # the name of the variable
+    headers = { "X-Team" = "$TEAM_TOKEN" }
+    prices = { input = 0.2, output = 0.6 }      # USD for a million tokens
+    max_concurrent = 64
+
+    [[endpoint]]
+    endpoint_id = "qwen3-here"
+    extends = "qwen3"
+    url = "http://localhost:8000/v1"
+
+Several tables of one ``endpoint_id`` are its replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from nightjar.clients import ClientType
+from nightjar.clients.config import BaseUrl
+from nightjar.config.endpoints import Replica, VariableName
+from nightjar.config.named_headers import NamedHeaders
+from nightjar.config.run_config import message_of
+from nightjar.config.toml_file import TomlFile, nearest
+from nightjar.errors import ConfigError
+
+DEFAULT_PATH = Path("configs/endpoints.toml")
+_FILE_NAME = "endpoints.toml"
+_TABLE = "endpoint"
+SPELLINGS = {
+    "url": "base_url",
+    "api_base_url": "base_url",
+    "key": "api_key_var",
+    "type": "api_client_type",
+    "extra_headers": "headers",
+}
+"""Other names of fields, as verifiers has them."""
+
+
+class Prices(BaseModel):
+    """USD for a million tokens."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    input: float = Field(ge=0)
+    """Of those given."""
+    output: float = Field(ge=0)
+    """Of those answered."""
+
+
+class EndpointRow(BaseModel):
+    """One table of a registry: an endpoint, or one of its replicas."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    endpoint_id: str = Field(min_length=1)
+    """What runs call it."""
+    model: str = Field(min_length=1)
+    """The model's name there."""
+    base_url: BaseUrl
+    """Where requests go."""
+    api_key_var: VariableName
+    """The environment variable with the key."""
+    api_client_type: ClientType = "openai_chat_completions"
+    """The protocol."""
+    headers: NamedHeaders = Field(default_factory=dict)
+    """HTTP headers of every request, by the variables that hold their values."""
+    prices: Prices | None = None
+    """What it costs; None where that is not known."""
+    max_concurrent: int | None = Field(None, ge=1)
+    """Requests in flight at the most; None for what the run says."""
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The endpoints of a file.
+
+    Attributes:
+        path: the file.
+        rows: endpoint to its replicas; a single one is a list of one.
+    """
+
+    path: Path
+    rows: Mapping[str, Sequence[EndpointRow]]
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Reads a registry.
+
+        Args:
+            path: the file, or the folder of ``endpoints.toml``.
+
+        Raises:
+            ConfigError: it is missing or wrong; the line is named.
+        """
+        file = TomlFile.read(path / _FILE_NAME if path.is_dir() else path)
+        for key in file.content.keys() - {_TABLE}:
+            raise file.error(f"Unknown table or field {key!r}. A registry has tables [[{_TABLE}]] only", key=key)
+        tables = [_table(file, number) for number in range(len(file.tables(_TABLE)))]
+        rows: dict[str, list[EndpointRow]] = {}
+        for number, table in enumerate(tables):
+            for extended in _extended(file, number, table, tables):
+                row = _row(file, number, extended)
+                _check_alike(file, number, row, rows.setdefault(row.endpoint_id, []))
+                rows[row.endpoint_id].append(row)
+        return cls(file.path, rows)
+
+    def fields(self, endpoint_id: str) -> dict[str, Any]:
+        """Returns what an endpoint says of a run, by the names of fields of ``RunConfig``.
+
+        Raises:
+            ConfigError: there is none of that name; the nearest one is named.
+        """
+        if endpoint_id not in self.rows:
+            raise ConfigError(
+                f"Endpoint id {endpoint_id!r} is not in the registry {self.path}. {nearest(endpoint_id, self.rows)}"
+            )
+        first, *others = replicas = self.rows[endpoint_id]
+        own = first.model_dump(include={"model", "base_url", "api_key_var", "api_client_type"})
+        if others:
+            own["replicas"] = [Replica(**row.model_dump(include={*Replica.model_fields})) for row in replicas]
+        elif first.headers:
+            own["headers"] = first.headers
+        if first.prices:
+            own |= {"input_price": first.prices.input, "output_price": first.prices.output}
+        if limits := [row.max_concurrent for row in replicas if row.max_concurrent]:
+            own["max_concurrent"] = sum(limits)
+        return own
+
+
+def _table(file: TomlFile, number: int) -> dict[str, Any]:
+    """Returns a table with the fields under their own names."""
+    table: dict[str, Any] = {}
+    for key, value in file.tables(_TABLE)[number].items():
+        field = SPELLINGS.get(key, key)
+        if field not in {*EndpointRow.model_fields, "extends"}:
+            choices = {*EndpointRow.model_fields, *SPELLINGS, "extends"}
+            raise file.error(f"Unknown field {key!r}. {nearest(key, choices)}", _TABLE, number, key)
+        if field in table:
+            raise file.error(f"{key!r} says again what another field says: {field}", _TABLE, number, key)
+        table[field] = value
+    if "endpoint_id" not in table:
+        raise file.error("endpoint_id is missing", _TABLE, number)
+    return table
+
+
+def _extended(
+    file: TomlFile, number: int, table: Mapping[str, Any], tables: Sequence[Mapping[str, Any]], depth: int = 0
+) -> list[dict[str, Any]]:
+    """Returns a table with what it has from the endpoint that it extends; once for each replica of that.
+
+    A table that says where it is itself extends the first replica alone.
+    """
+    own = {key: value for key, value in table.items() if key != "extends"}
+    if (base := table.get("extends")) is None:
+        return [own]
+    bases = [each for each in tables if each.get("endpoint_id") == base]
+    if not bases or depth > len(tables):
+        known = {str(each["endpoint_id"]) for each in tables if "endpoint_id" in each}
+        wrong = f"extends {base!r}, which extends it" if bases else f"extends {base!r}, which is not here"
+        raise file.error(f"{wrong}. {nearest(str(base), known - {base})}", _TABLE, number, "extends")
+    inherited = [row for each in bases for row in _extended(file, number, each, tables, depth + 1)]
+    return [_joined(row, own) for row in (inherited[:1] if "base_url" in own else inherited)]
+
+
+def _joined(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    both = [table["headers"] for table in (base, own) if isinstance(table.get("headers"), dict)]
+    headers = {"headers": {**both[0], **both[1]}} if len(both) > 1 else {}
+    return {**base, **own, **headers}
+
+
+def _row(file: TomlFile, number: int, table: Mapping[str, Any]) -> EndpointRow:
+    try:
+        return EndpointRow.model_validate(table)
+    except ValidationError as error:
+        found = error.errors()[0]
+        key = str(found["loc"][0])
+        written = next((name for name in file.tables(_TABLE)[number] if SPELLINGS.get(name, name) == key), key)
+        raise file.error(message_of(found), _TABLE, number, written) from None
+
+
+def _check_alike(file: TomlFile, number: int, row: EndpointRow, others: Sequence[EndpointRow]) -> None:
+    """Makes sure that replicas are of one model, spoken to in one way, at one price."""
+    for field in ("model", "api_client_type", "prices"):
+        if others and getattr(row, field) != getattr(others[0], field):
+            raise file.error(
+                f"{field} of endpoint {row.endpoint_id!r} is {getattr(row, field)!r} here and "
+                f"{getattr(others[0], field)!r} above: replicas differ in url, key and headers only",
+                _TABLE, number, field,
+            )  # fmt: skip

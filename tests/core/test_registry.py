@@ -1,0 +1,117 @@
+"""The endpoint registry: what an endpoint's name means, and errors that name file, line and the nearest name."""
+
+import pytest
+
+from nightjar.clients.config import resolve_client_configs
+from nightjar.config import RunConfig
+from nightjar.config.registry import Registry
+from nightjar.errors import ConfigError
+
+SMALL = """\
+[[endpoint]]
+endpoint_id = "small"
+model = "gpt-small"
+url = "https://one.example/v1"
+key = "ONE_KEY"
+"""
+
+
+@pytest.fixture
+def load(tmp_path):
+    def load(text):
+        (tmp_path / "endpoints.toml").write_text(text)
+        return Registry.load(tmp_path)
+
+    return load
+
+
+class TestAnEndpoint:
+    def test_says_where_a_model_is(self, load):
+        assert load(SMALL).fields("small") == {
+            "model": "gpt-small",
+            "base_url": "https://one.example/v1",
+            "api_key_var": "ONE_KEY",
+            "api_client_type": "openai_chat_completions",
+        }
+
+    def test_has_the_names_that_verifiers_has(self, load):
+        text = SMALL.replace("url", "api_base_url").replace("key", "api_key_var")
+        fields = load(f'{text}type = "openai_responses"\nextra_headers = {{ X-Team = "$TEAM" }}').fields("small")
+        assert (fields["api_key_var"], fields["api_client_type"]) == ("ONE_KEY", "openai_responses")
+        assert fields["headers"] == {"X-Team": "$TEAM"}
+
+    def test_has_prices_and_a_limit(self, load):
+        fields = load(f"{SMALL}prices = {{ input = 0.4, output = 1.6 }}\nmax_concurrent = 8").fields("small")
+        assert (fields["input_price"], fields["output_price"], fields["max_concurrent"]) == (0.4, 1.6, 8)
+
+    def test_extends_another(self, load):
+        other = '[[endpoint]]\nendpoint_id = "other"\nextends = "small"\nheaders = { X-B = "$B" }\n'
+        third = '[[endpoint]]\nendpoint_id = "third"\nextends = "other"\nurl = "http://localhost:1/v1"\n'
+        registry = load(f'{third}{SMALL}headers = {{ X-A = "$A" }}\n{other}')
+        assert registry.fields("other")["headers"] == {"X-A": "$A", "X-B": "$B"}
+        assert registry.fields("third") == {**registry.fields("other"), "base_url": "http://localhost:1/v1"}
+
+
+class TestReplicas:
+    TWO = SMALL + SMALL.replace("one", "two").replace("ONE", "TWO") + 'headers = { X-A = "$A" }\n'
+
+    def test_each_is_reached_in_its_own_way_with_what_is_said_of_all(self, load):
+        config = RunConfig(env_id="gsm8k", **load(self.TWO).fields("small")).model_copy(update={"headers": {"X": "$X"}})
+        assert [
+            (replica.api_base_url, replica.api_key_var, replica.extra_headers)
+            for replica in resolve_client_configs(config.client_config())
+        ] == [
+            ("https://one.example/v1", "ONE_KEY", {"X": "$X"}),
+            ("https://two.example/v1", "TWO_KEY", {"X-A": "$A", "X": "$X"}),
+        ]
+        assert config.model_dump(mode="json")["replicas"][1] == {
+            "base_url": "https://two.example/v1",
+            "api_key_var": "TWO_KEY",
+            "headers": {"X-A": "$A"},
+        }
+
+    def test_share_a_limit(self, load):
+        assert load(f"{SMALL}max_concurrent = 8\n{SMALL}max_concurrent = 4\n").fields("small")["max_concurrent"] == 12
+
+    def test_an_endpoint_that_extends_them_has_as_many(self, load):
+        fields = load(f'{self.TWO}[[endpoint]]\nendpoint_id = "b"\nextends = "small"\n').fields("b")
+        assert len(fields["replicas"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"{SMALL}modle = 1", "line 6: Unknown field 'modle'. Did you mean 'model'?"),
+        (f"{SMALL}{SMALL}\nx = 1", "line 12: Unknown field 'x'. Choose one of: "),
+        (f"{SMALL}api_base_url = 'https://a.example'", "line 6: 'api_base_url' says again what another field says"),
+        (SMALL.replace('"gpt-small"', "3"), "line 3: model: Input should be a valid string (found 3)"),
+        (SMALL.replace('model = "gpt-small"', ""), "line 1: model: Field required"),
+        (SMALL.replace('"small"', '""'), "line 2: endpoint_id: String should have at least 1 character (found '')"),
+        (SMALL.replace("https", "ftp"), "line 4: base_url: must start with http"),
+        (SMALL.replace("ONE_KEY", "sk-one-0123456789"), "line 5: api_key_var: must be the name of the environment"),
+        (f'{SMALL}headers = {{ X-A = "sk-one-0123456789" }}', "line 6: headers: the value of header 'X-A' must be"),
+        (f"{SMALL}[endpoint.prices]\ninput = -1\noutput = 1", "line 6: prices.input: Input should be greater than"),
+        (f'{SMALL}extends = "smal"', "line 6: extends 'smal', which is not here. Did you mean 'small'?"),
+        (f'{SMALL}extends = "small"', "line 6: extends 'small', which extends it"),
+        (f"{SMALL}{SMALL.replace('gpt-small', 'gpt-large')}", "line 8: model of endpoint 'small' is 'gpt-large' here"),
+        ("[[endpoint]]\nurl = 'https://a.example'", "line 1: endpoint_id is missing"),
+        ("[endpoint]\nmodel = 'a'", "line 1: write 'endpoint' as tables: [[endpoint]]"),
+        (f"{SMALL}[[endpoints]]\nmodel = 'a'", "line 6: Unknown table or field 'endpoints'"),
+        (f"{SMALL}model 'a'", "line 6: Expected '=' after a key in a key/value pair"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(load, text, message, tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        load(text)
+    assert str(caught.value).startswith(f"{tmp_path / 'endpoints.toml'}, {message}")
+    assert "0123456789" not in str(caught.value)
+
+
+def test_an_endpoint_that_is_not_there(load):
+    with pytest.raises(ConfigError, match=r"'smal' is not in the registry .*endpoints.toml. Did you mean 'small'\?"):
+        load(SMALL).fields("smal")
+
+
+def test_a_registry_that_is_not_there(tmp_path):
+    with pytest.raises(ConfigError, match="There is no file"):
+        Registry.load(tmp_path / "other.toml")
