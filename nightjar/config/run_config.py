@@ -197,7 +197,7 @@ def parse_run_config(values: Mapping[str, Any], kind: type[RunConfig] = RunConfi
     """
     given = {name: value for name, value in values.items() if value is not None or name not in LEFT_EMPTY}
     try:
-        return kind.model_validate({**_defaults_of_environment(given), **given})
+        return kind.model_validate({**defaults_of_environment(given), **given})
     except ValidationError as error:
         raise ConfigError(message_of(error.errors()[0])) from error
 
@@ -216,7 +216,12 @@ def refuse_secrets(values: Mapping[str, Any]) -> None:
             raise ConfigError(message_of(found[0])) from None
 
 
-def _defaults_of_environment(given: Mapping[str, Any]) -> dict[str, Any]:
+def defaults_of_environment(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what the ``pyproject.toml`` of the environment says of fields that are not given.
+
+    Raises:
+        ConfigError: a value there is wrong.
+    """
     env_id, folder = given.get("env_id"), given.get("env_dir_path") or ENVIRONMENTS_DIR
     is_checkable = isinstance(env_id, str) and isinstance(folder, str | Path)
     if given.keys() >= EvalDefaults.model_fields.keys() or not is_checkable:

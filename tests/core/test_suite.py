@@ -1,0 +1,112 @@
+"""Suites: evaluations in a file, what is wrong in one, and sweeps."""
+
+import pytest
+
+from nightjar.config.suite import load_suite
+from nightjar.errors import ConfigError
+
+
+@pytest.fixture
+def load(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def load(text, **typed):
+        path = tmp_path / "nightly.toml"
+        path.write_text(text)
+        return load_suite(path, typed)
+
+    return load
+
+
+def labels(evaluations):
+    return [each.label for each in evaluations]
+
+
+SEED = """\
+model = "openai/gpt-4.1-mini"
+num_examples = 50
+rollouts_per_example = 3
+
+[[eval]]
+env_id = "gsm8k"
+num_examples = 100
+
+[eval.env_args]
+difficulty = "hard"
+
+[[eval]]
+env_id = "math-python"
+"""
+
+
+def test_the_suite_of_the_seed(load):
+    first, second = load(SEED)
+    assert (first.config.num_examples, first.config.env_args) == (100, {"difficulty": "hard"})
+    assert (second.config.num_examples, second.config.env_args) == (50, {})
+    assert (first.sources["num_examples"], second.sources["num_examples"]) == ("[[eval]]", "suite")
+    assert {each.config.suite for each in (first, second)} == {"nightly"}
+
+
+def test_an_environment_that_is_used_twice_has_names(load):
+    three = load('[[eval]]\nid = "a"\n[[eval]]\nid = "a"\nseed = 1\n[[eval]]\nid = "a"\nname = "cold"\n')
+    assert labels(three) == ["a", "a-2", "cold"]
+    assert [each.config.name for each in three] == [None, "a-2", "cold"]
+
+
+def test_tags_that_are_typed_come_to_those_of_the_file(load):
+    [one] = load('tags = ["night"]\n[[eval]]\nid = "a"\n', tags=["mine"])
+    assert one.config.tags == ["night", "mine"]
+
+
+def test_the_registry_is_found_from_the_file(load, tmp_path):
+    (tmp_path / "e.toml").write_text(
+        '[[endpoint]]\nendpoint_id = "x"\nmodel = "m"\nurl = "http://localhost:1/v1"\nkey = "K"\n'
+    )
+    [one] = load('endpoints_path = "e.toml"\n[[eval]]\nid = "a"\nendpoint_id = "x"\n')
+    assert (one.config.model, one.config.base_url) == ("m", "http://localhost:1/v1")
+
+
+def test_a_sweep_is_an_evaluation_for_each_combination(load):
+    four = load(
+        "[[ablation]]\nenv_id = 'a'\n[ablation.env_args]\ndeep = true\n"
+        "[ablation.sweep]\ntemperature = [0, 1.0]\n[ablation.sweep.args]\nlargest = [9, 99]\n"
+    )
+    assert [(each.config.sampling_args, each.config.env_args) for each in four] == [
+        ({"temperature": 0}, {"deep": True, "largest": 9}),
+        ({"temperature": 0}, {"deep": True, "largest": 99}),
+        ({"temperature": 1.0}, {"deep": True, "largest": 9}),
+        ({"temperature": 1.0}, {"deep": True, "largest": 99}),
+    ]
+    assert labels(four)[0] == "a temperature=0 largest=9"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("num_exmples = 3\n[[eval]]\nid = 'a'", "line 1: Unknown field 'num_exmples'. Did you mean 'num_examples'?"),
+        (f"{SEED}tempurature = 1", "line 14: Unknown field 'tempurature'. Did you mean 'temperature'?"),
+        (f"{SEED}num_examples = 0", "line 14: num_examples: must be 1 or more, or -1 for all examples (found 0)"),
+        ("max_concurrent = 0\n[[eval]]\nid = 'a'", "line 1: max_concurrent: Input should be greater than or equal to"),
+        (f"{SEED}[eval.sampling]\nextra_headers = 3", "line 14: sampling_args: extra_headers must be an object"),
+        (f"{SEED}sampling = {{}}\nsampling_args = {{}}", "line 15: 'sampling_args' says again what another field says"),
+        ("[[eval]]\nname = 'x'", "line 1: env_id: Field required"),
+        ("[[eval]]\nid = 'a'\nname = 'x'\n[[eval]]\nid = 'b'\nname = 'x'", "line 6: 'x' is the name of another"),
+        ("[[ablation]]\nid = 'a'", "line 1: say which values it takes: [ablation.sweep]"),
+        ("[[ablation]]\nid = 'a'\nseed = 1\n[ablation.sweep]\nseed = [1]", "line 5: sweep.seed: it is both fixed and"),
+        ("[[ablation]]\nid = 'a'\n[ablation.sweep]\nseed = 1", "line 4: sweep.seed: expected a list of values"),
+        ("[[ablation]]\nid = 'a'\n[ablation.sweep]\nsede = [1]", "line 4: Unknown field 'sede'. Did you mean 'seed'?"),
+        ("[[eval]]\nid = 'a'\nheaders = {X = 's3cret-0123'}", "line 3: headers: the value of header 'X' must be the"),
+        ("eval = 3", "line 1: write 'eval' as tables: [[eval]]"),
+        ("[[eval]\nid = 'a'", "line 1: Expected"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_its_line(load, text, message, tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        load(text)
+    assert str(caught.value).startswith(f"{tmp_path / 'nightly.toml'}, {message}")
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_file_without_evaluations(load):
+    with pytest.raises(ConfigError, match="there is no evaluation in it"):
+        load("num_examples = 3")
