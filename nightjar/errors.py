@@ -17,6 +17,7 @@
     │   └── ScoringError              the rubric could not score the rollout
     ├── ConfigError                   what was asked for cannot be done as stated
     │   ├── EnvironmentNotFoundError  no environment of that name is installed
+    │   ├── MissingEnvironmentsError  environments that are to be run are not installed
     │   ├── EnvironmentVersionError   it is installed in another version than asked for
     │   ├── EnvironmentImportError    something that it imports is missing
     │   ├── EnvironmentLoadError      its code raised, or it is no environment
@@ -110,6 +111,21 @@ class EnvironmentNotFoundError(ConfigError, ValueError):
     def __str__(self) -> str:
         names = ", ".join(self.available) or "none"
         return f"Environment {self.env_id!r} is not installed. Installed here: {names}. See 'nightjar env list'."
+
+
+class MissingEnvironmentsError(ConfigError, ValueError):
+    """Environments that are to be run are not installed: ``env_ids``; those in ``available`` are there."""
+
+    def __init__(self, env_ids: Sequence[str], available: Sequence[str]) -> None:
+        super().__init__(env_ids, available)
+        self.env_ids, self.available = list(env_ids), list(available)
+
+    def __str__(self) -> str:
+        commands = "\n".join(f"  nightjar env install {env_id}" for env_id in self.env_ids)
+        names = ", ".join(self.available) or "none"
+        return (
+            f"Missing environments. Install them first:\n{commands}\nInstalled here: {names}. See 'nightjar env list'."
+        )
 
 
 class EnvironmentVersionError(ConfigError, ValueError):

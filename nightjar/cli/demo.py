@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nightjar.cli.eval.display import show_outcome
-from nightjar.cli.eval.running import run
+from nightjar.cli.eval.running import runner, watched
 from nightjar.cli.sql.command import sql
 from nightjar.cli.terminal import echo
 from nightjar.config import RunConfig
@@ -49,7 +49,8 @@ def demo(
             rollouts_per_example=4,
             max_retries=3,
         )
-        outcome = run(config, "direct" if direct else "prefect")
+        run = runner("direct" if direct else "prefect")
+        outcome = watched(lambda: run(config))
     show_outcome(outcome)
     query = QUERY.format(run_id=outcome.run_id)
     echo(f"\n{QUESTION}\n\n{query}\n")

@@ -48,14 +48,18 @@ def load_prime_config() -> dict[str, Any]:
     return {}
 
 
-def resolve_api_key(config: EndpointClientConfig) -> str:
+def resolve_api_key(config: EndpointClientConfig, *, is_needed: bool = False) -> str:
     """Returns the key of an endpoint; endpoints on this machine need none.
 
     It is read from the variable that the configuration names. ``PRIME_API_KEY`` may also be the ``api_key``
     of ``~/.prime/config.json``.
 
+    Args:
+        config: the endpoint.
+        is_needed: there must be one, also where the endpoint is on loopback.
+
     Raises:
-        MissingKeyError: there is none, and the endpoint is not on loopback.
+        MissingKeyError: there is none, and it is needed or the endpoint is not on loopback.
         ConfigError: no HTTP header can carry it.
 
     Example:
@@ -68,7 +72,7 @@ def resolve_api_key(config: EndpointClientConfig) -> str:
         return _sendable(key, f"Environment variable {config.api_key_var!r}")
     if config.api_key_var == _PRIME_KEY_VAR and (saved := _saved("api_key")):
         return _sendable(saved, "'api_key' in ~/.prime/config.json")
-    if urlsplit(config.api_base_url).hostname in LOOPBACK_HOSTS:
+    if not is_needed and urlsplit(config.api_base_url).hostname in LOOPBACK_HOSTS:
         return NO_KEY
     raise MissingKeyError([config.api_key_var])
 

@@ -1,10 +1,30 @@
 """Evaluations: a run of an environment, from its configuration to the warehouse; direct mode orders its stages."""
 
 from nightjar.engine import Run, Shard
+from nightjar.evaluation.checking import check_environments, check_named_keys
 from nightjar.evaluation.direct import evaluate
+from nightjar.evaluation.estimate import Estimate, estimate
+from nightjar.evaluation.heartbeat import heartbeats
 from nightjar.evaluation.loading import load_env
 from nightjar.evaluation.outcome import Outcome
 from nightjar.evaluation.publishing import check_warehouse, publish
 from nightjar.evaluation.stopping import stopped_by_signals
+from nightjar.evaluation.together import Ended, evaluate_together
 
-__all__ = ["Outcome", "Run", "Shard", "check_warehouse", "evaluate", "load_env", "publish", "stopped_by_signals"]
+__all__ = [
+    "Ended",
+    "Estimate",
+    "Outcome",
+    "Run",
+    "Shard",
+    "check_environments",
+    "check_named_keys",
+    "check_warehouse",
+    "estimate",
+    "evaluate",
+    "evaluate_together",
+    "heartbeats",
+    "load_env",
+    "publish",
+    "stopped_by_signals",
+]

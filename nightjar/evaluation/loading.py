@@ -12,6 +12,7 @@ from nightjar.engine import Budget, Engine, EngineOptions, RetryPolicy, Run
 from nightjar.envs import Environment, EnvironmentRollouts, load_environment, tear_down
 from nightjar.envs.rollouts import plan_groups
 from nightjar.errors import DatasetError
+from nightjar.evaluation.checking import check_environments
 from nightjar.evaluation.selection import Selection, find_resumable, select_examples
 from nightjar.evaluation.settings import apply_settings
 from nightjar.packages import EnvironmentId, environments_in, provide, version_info
@@ -52,6 +53,7 @@ def load_env(
             wrong.
         RunError: the run directory is locked, damaged, or of another run.
     """
+    check_environments([config])
     client = resolve_client(config.client_config(), is_per_rollout=config.independent_scoring)
     resolve(config.sampling_args.get("extra_headers") or {})
     folder = provide(config.env_id, config.env_source, config.environments_dir)
@@ -146,6 +148,7 @@ def _metadata(
         state_columns=config.state_columns,
         tags=config.tags,
         suite=config.suite,
+        name=config.name,
         version_info=versions,
         flow_run_id=flow_run_id,
     )

@@ -11,6 +11,7 @@ from types import FrameType
 from nightjar.engine import runs_under_way
 from nightjar.errors import RunCancelledError
 
+_AGAIN_SECONDS = 0.1
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -21,14 +22,20 @@ async def stopped_by_signals() -> AsyncIterator[None]:
     The second is a ``KeyboardInterrupt``. Signals that the process was started to ignore stay ignored; in another
     thread than the main one nothing changes.
     """
-    loop, has_stopped = asyncio.get_running_loop(), False
+    loop, has_stopped, is_over = asyncio.get_running_loop(), False, False
 
     def stop(number: int, _frame: FrameType | None) -> None:
         nonlocal has_stopped
         if has_stopped or not runs_under_way():
             raise KeyboardInterrupt
         has_stopped = True
-        loop.call_soon_threadsafe(_stop_all, signal.Signals(number).name)
+        loop.call_soon_threadsafe(stop_all, signal.Signals(number).name)
+
+    def stop_all(name: str) -> None:
+        for run in runs_under_way():
+            run.stop(RunCancelledError(f"Cancelled by {name}"))
+        if not is_over:  # another of several evaluations may be about to open its run
+            loop.call_later(_AGAIN_SECONDS, stop_all, name)
 
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     changed = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
@@ -38,11 +45,7 @@ async def stopped_by_signals() -> AsyncIterator[None]:
     try:
         yield
     finally:
+        is_over = True
         with suppress(ValueError):
             for number in changed:
                 signal.signal(number, before[number])
-
-
-def _stop_all(name: str) -> None:
-    for run in runs_under_way():
-        run.stop(RunCancelledError(f"Cancelled by {name}"))

@@ -13,6 +13,7 @@ from nightjar.errors import ServiceError
 from nightjar.evaluation import Outcome
 from nightjar.hosting.server import SETTINGS
 from nightjar.hosting.temporary_server import temporary_server
+from nightjar.packages import EnvironmentId
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
 _ON_A_TERMINAL = {
@@ -49,7 +50,7 @@ async def evaluate_as_flow(
     logging.raiseExceptions = False  # else Prefect's handler says on stderr that it cannot send the log
     if server is not None:  # it started while Prefect was imported
         await asyncio.to_thread(server.wait)
-    looking = asyncio.get_running_loop().create_task(_first_run())
+    looking = asyncio.get_running_loop().create_task(_run_of(config))
     try:
         state: State[Outcome] = await evaluate(
             **config.model_dump(mode="json"),
@@ -71,10 +72,15 @@ async def evaluate_as_flow(
     return ended
 
 
-async def _first_run() -> Run:
-    while not (runs := runs_under_way()):  # noqa: ASYNC110 - it may be opened in another thread
-        await asyncio.sleep(_LOOK_SECONDS)
-    return runs[0]
+async def _run_of(config: RunConfig) -> Run:
+    """Waits for the run of a configuration: a suite has several under way, and each of another name or environment."""
+    asked = EnvironmentId.parse(config.env_id).listed, config.model, config.name
+    while True:
+        for run in runs_under_way():
+            said = run.metadata
+            if (EnvironmentId.parse(said.env_id).listed, said.model, said.name) == asked:
+                return run
+        await asyncio.sleep(_LOOK_SECONDS)  # it may be opened in another thread
 
 
 def _without_server(run: Run | None, warehouse: str, error: BaseException) -> Outcome:

@@ -36,7 +36,7 @@ class RunMetadata:
         dataset_fingerprint: identifies the content of its examples, and their order; None where not all are known.
         pass_threshold: the reward from which on a rollout is correct.
         state_columns: keys of the state that results keep besides their own.
-        tags, suite: what it can be found by.
+        tags, suite, name: what it can be found by.
         version_info: versions and commits of Nightjar and the environment.
         flow_run_id: of the Prefect flow run; None in direct mode.
         started_at: when it was started first; None where another program did not say.
@@ -66,6 +66,7 @@ class RunMetadata:
     state_columns: Sequence[str] = ()
     tags: Sequence[str] = ()
     suite: str | None = None
+    name: str | None = None
     version_info: Mapping[str, str | None]
     flow_run_id: str | None = None
     started_at: datetime | None = field(default_factory=_now)

@@ -76,7 +76,10 @@ def test_wrong_usage(nightjar, server, arguments, message):
         (
             "arithmatic",
             [],
-            "Environment 'arithmatic' is not installed. Installed here: arithmetic, gsm8k. See 'nightjar env list'.",
+            (
+                "Missing environments. Install them first:\n  nightjar env install arithmatic\n"
+                "Installed here: arithmetic, gsm8k. See 'nightjar env list'."
+            ),
         ),
         (
             "arithmetic",
@@ -109,9 +112,9 @@ def test_what_is_asked_for_cannot_be_done(nightjar, server, env_id, arguments, m
     ended = nightjar.eval(env_id, *arguments, server=server)
 
     assert ended.code == 1
-    [line] = ended.stderr.splitlines()
-    assert line.startswith("Error: ")
-    assert message in line
+    assert ended.stderr.startswith("Error: ")
+    assert ended.stderr.count("\n") == message.count("\n") + 1
+    assert message in ended.stderr
     assert not ended.stdout
     assert not nightjar.runs
     assert server.stats().received == 0

@@ -77,11 +77,11 @@ class RunDisplay:
         with bar:
             try:
                 while True:
-                    bar.update(entry, completed=run.progress.done, status=_status(run))
+                    bar.update(entry, completed=run.progress.done, status=status_line(run))
                     bar.refresh()
                     await asyncio.sleep(_FRAME_SECONDS)
             finally:
-                bar.update(entry, completed=run.progress.done, status=_status(run))
+                bar.update(entry, completed=run.progress.done, status=status_line(run))
 
     async def _show_lines(self, run: Run) -> None:
         self._print_line(f"{_title(run)}: {run.progress.total} rollouts, run {run.run_id}")
@@ -89,7 +89,7 @@ class RunDisplay:
             self._print_line(f"{run.progress.already_done} of them are done already")
         while True:
             await asyncio.sleep(_LINE_SECONDS)
-            self._print_line(f"{run.progress.done}/{run.progress.total} {_status(run)}")
+            self._print_line(f"{run.progress.done}/{run.progress.total} {status_line(run)}")
 
     def _print_line(self, text: str) -> None:
         echo(text, err=True)
@@ -115,7 +115,8 @@ def _title(run: Run) -> str:
     return harmless(f"{run.metadata.env_id} | {run.metadata.model}")
 
 
-def _status(run: Run) -> str:
+def status_line(run: Run) -> str:
+    """Returns how far a run is, in a line."""
     progress = run.progress
     reward = "–" if progress.avg_reward is None else f"{progress.avg_reward:.3f}"
     parts = [f"reward {reward}", f"{progress.failed} errors", f"{progress.rate:.1f}/s"]
@@ -144,7 +145,7 @@ def show_outcome(outcome: Outcome) -> None:
         ("Results", outcome.path),
         ("Warehouse", outcome.warehouse if outcome.unpublished is None else f"not published in {outcome.warehouse}"),
         ("Prefect", _page(metadata.flow_run_id)),
-        ("Next", _next_command(outcome)),
+        ("Next", next_command(outcome)),
     ):
         if text is not None:
             echo(f"{label + ':':<11}{text}")
@@ -153,7 +154,7 @@ def show_outcome(outcome: Outcome) -> None:
 def _summary_table(summary: Summary, time_ms: int) -> Table:
     table = Table.grid(padding=(0, 3))
     table.add_row("Rollouts", f"{summary.scored} of {summary.rollouts} scored")
-    table.add_row("Avg reward", _with_error(summary.avg_reward, summary.stderr))
+    table.add_row("Avg reward", with_error(summary.avg_reward, summary.stderr))
     for name, value in summary.avg_metrics.items():
         table.add_row(harmless(f"  {name}"), f"{value:.4g}")
     for label, curve in (("pass@k", summary.pass_at_k), ("pass^k", summary.pass_all_k)):
@@ -171,7 +172,8 @@ def _summary_table(summary: Summary, time_ms: int) -> Table:
     return table
 
 
-def _with_error(mean: float | None, stderr: float | None) -> str:
+def with_error(mean: float | None, stderr: float | None) -> str:
+    """Returns a mean with its standard error."""
     if mean is None:
         return "– (nothing scored)"
     return f"{mean:.4f}" + ("" if stderr is None else f" ± {stderr:.4f}")
@@ -181,7 +183,8 @@ def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} × {name}" for name, count in counts.items())
 
 
-def _next_command(outcome: Outcome) -> str:
+def next_command(outcome: Outcome) -> str:
+    """Returns what can be typed next."""
     if outcome.status != "completed":
         return f"the same command with --resume {shlex.quote(str(outcome.path))}"
     is_default = outcome.warehouse == shown(resolve_warehouse())

@@ -57,7 +57,8 @@ def json_object(text: str) -> dict[str, Any]:
     return value
 
 
-def _names(text: str) -> list[str]:
+def names_in(text: str) -> list[str]:
+    """Returns what commas separate."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
@@ -80,7 +81,7 @@ PANELS = (MODEL, SAMPLING, ENVIRONMENT, SCOPE, CONCURRENCY, OUTPUT)
 _PANEL_OF_GROUP = {"Model": MODEL, "Environment": ENVIRONMENT, "Pace": CONCURRENCY}
 
 FLAGS = {
-    "env_id": Flag(metavar="ENV"),
+    "env_id": Flag(metavar="ENV", text="Environment, several of them (a,b), or the file of a suite (nightly.toml)."),
     "model": Flag(("-m",), panel=MODEL),
     "provider": Flag(("-p",), panel=MODEL),
     "base_url": Flag(("--api-base-url", "-b")),
@@ -116,7 +117,7 @@ FLAGS = {
     "max_concurrent_scoring": Flag(panel=CONCURRENCY),
     "interleave_scoring": Flag(("-N",), panel=CONCURRENCY),
     "independent_scoring": Flag(("-i",), panel=CONCURRENCY),
-    "state_columns": Flag(("-C",), metavar="NAME,NAME", parser=_names),
+    "state_columns": Flag(("-C",), metavar="NAME,NAME", parser=names_in),
     "tags": Flag(("--tag",), metavar="WORD"),
 }
 
@@ -184,7 +185,7 @@ def _option(name: str, fields: dict[str, FieldInfo]) -> dict[str, Any]:
     """Returns the type of a field's option, with its help, and its default."""
     field, known = fields[name], FLAGS.get(name, Flag())
     if field.is_required():
-        argument = typer.Argument(metavar=known.metavar, help=field.description, show_default=False)
+        argument = typer.Argument(metavar=known.metavar, help=_help(field, known), show_default=False)
         return {"annotation": Annotated[field.annotation, argument]}
     is_json = get_origin(field.annotation) is dict and known.reader is None
     option = typer.Option(

@@ -1,33 +1,65 @@
-"""``nightjar eval run``: one evaluation, from what was typed to the closing panel.
+"""``nightjar eval run``: from what was typed to the closing panel, of one evaluation or of several.
 
 The flags of the configuration come from ``RunConfig``, see ``options``; those that are no field of it are here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from nightjar.cli.eval.options import OUTPUT, flag_names, takes_flags
+from nightjar.cli.eval.options import CONCURRENCY, ENVIRONMENT, MODEL, OUTPUT, flag_names, names_in, takes_flags
 from nightjar.cli.warehouse import warehouse_option
-from nightjar.config import RunConfig, parameters, parse_run_config
+from nightjar.config import parameters
 from nightjar.config.named_headers import name_values
+from nightjar.config.precedence import FLAG, Evaluation, Layer, resolve_evaluation
+from nightjar.config.suite import BESIDE_A_SUITE, ENDING, load_suite
 from nightjar.errors import ConfigError
 from nightjar.logs import log_to_stderr
 
+_LATEST = "latest"
 
-def _option(*flags: str, text: str, **kwargs: Any) -> Any:
-    return typer.Option(*flags, help=text, rich_help_panel=OUTPUT, **kwargs)
+
+def _option(*flags: str, text: str, panel: str = OUTPUT, **kwargs: Any) -> Any:
+    return typer.Option(*flags, help=text, rich_help_panel=panel, **kwargs)
 
 
 @takes_flags()
 def eval_run(
     fields: dict[str, Any],
     *,
+    endpoints_path: Annotated[
+        Path | None,
+        _option(
+            "--endpoints-path",
+            "-e",
+            panel=MODEL,
+            text="Endpoint registry, or its folder (default: ./configs/endpoints.toml).",
+        ),
+    ] = None,
+    disable_env_server: Annotated[  # noqa: ARG001 - there is none
+        bool,
+        _option("--disable-env-server", panel=ENVIRONMENT, text="Accepted for compatibility: there is no such server."),
+    ] = False,
+    num_workers: Annotated[  # noqa: ARG001 - as above
+        str | None,
+        _option(
+            "--num-workers",
+            "-w",
+            metavar="N",
+            panel=CONCURRENCY,
+            text="Accepted for compatibility: environments need no workers.",
+        ),
+    ] = None,
     save_results: Annotated[  # noqa: ARG001 - results are always saved
         bool, _option("--save-results", "-s", text="Accepted for compatibility: results are always saved.")
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        _option("--dry-run", text="Show where each value comes from, and the tokens and cost to expect; run nothing."),
     ] = False,
     resume: Annotated[
         str | None,
@@ -61,7 +93,14 @@ def eval_run(
     deployment: Annotated[
         str, _option("--deployment", metavar="FLOW/NAME", text="The deployment that a hosted run is of.")
     ] = "evaluate/evaluate",
-    as_json: Annotated[bool, _option("--json", text="Print the outcome as JSON.")] = False,
+    abbreviated: Annotated[
+        bool, _option("--abbreviated-summary", "-A", text="End with a line for the run, without a panel.")
+    ] = False,
+    heartbeat_url: Annotated[
+        str | None,
+        _option("--heartbeat-url", metavar="URL", text="Ask this URL as rollouts come to their end, for a monitor."),
+    ] = None,
+    as_json: Annotated[bool, _option("--json", text="Print the outcome as JSON; an array of several.")] = False,
     verbose: Annotated[bool, _option("--verbose", "-v", text="Log more.")] = False,
 ) -> None:
     """Evaluate a model in an environment.
@@ -70,32 +109,61 @@ def eval_run(
     this process otherwise. Every finished model call is on disk at once: an
     interrupted run goes on with --resume and asks nothing twice.
     """
+    from nightjar.cli.eval.display import show_outcome
+    from nightjar.cli.eval.dry_run import show_plans
     from nightjar.cli.eval.hosted import run_hosted
-    from nightjar.cli.eval.running import Mode, finish, run
+    from nightjar.cli.eval.running import Mode, check, finish, runner, watched
+    from nightjar.cli.eval.suite import finish_together, run_together, show_line
 
     if direct and (prefect or prefect_url):
         raise typer.BadParameter(f"--direct and --prefect{'-url' if prefect_url else ''} exclude each other")
     if "headers" in fields and not hosted:  # where the run happens, no variable of this process is known
         fields["headers"] = name_values(fields["headers"])
-    config = _config(fields)
     log_to_stderr(verbose)
+    is_suite = fields["env_id"].endswith(ENDING) or "," in fields["env_id"]
+    if is_suite and (hosted or resume not in {None, _LATEST}):
+        raise typer.BadParameter(f"{'--hosted' if hosted else '--resume PATH'} is of one evaluation")
+    evaluations = _evaluations(fields, endpoints_path)
+    if dry_run:
+        show_plans(evaluations, warehouse, as_json=as_json, is_suite=is_suite)
+        return
     if hosted:
         if direct or prefect or resume or output_dir:
             raise typer.BadParameter("--hosted excludes --direct, --prefect, --resume and --output-dir")
+        config = evaluations[0].config
         run_hosted(config, deployment, warehouse=warehouse, prefect_url=prefect_url, as_json=as_json)
         return
+    check(evaluations)
     mode: Mode = "prefect" if prefect else "direct" if direct else "auto"
-    outcome = run(config, mode, output_dir, resume, warehouse, prefect_url)
-    finish(outcome, as_json)
+    run = runner(mode, output_dir, resume, warehouse, prefect_url)
+    if is_suite:
+        finish_together(run_together(evaluations, run, heartbeat_url=heartbeat_url), as_json)
+        return
+    outcome = watched(lambda: run(evaluations[0].config), heartbeat_url=heartbeat_url)
+    finish(outcome, as_json, show_line if abbreviated else show_outcome)
 
 
-def _config(values: dict[str, Any]) -> RunConfig:
-    """Returns the configuration; what no environment, endpoint or file has to do with is wrong usage."""
+def _evaluations(fields: dict[str, Any], endpoints_path: Path | None) -> Sequence[Evaluation]:
+    """Returns what is to be run; what no environment, endpoint or file has to do with is wrong usage."""
+    env_id = fields["env_id"]
     try:
-        return parse_run_config(values)
+        if env_id.endswith(ENDING):
+            typed = {name: value for name, value in fields.items() if name != "env_id"}
+            _refuse_beside_a_suite(typed, endpoints_path)
+            return load_suite(Path(env_id), typed)
+        names = names_in(env_id) if "," in env_id else [env_id]
+        return [resolve_evaluation([Layer(FLAG, {**fields, "env_id": name})], endpoints_path) for name in names]
     except ConfigError as error:
-        if type(error) is not ConfigError:  # one of its kinds: the environment is broken
-            raise
         name, _, message = str(error).partition(": ")
-        hint = " / ".join(f"'{flag}'" for flag in flag_names(name, parameters()[name]))
+        if type(error) is not ConfigError or name.partition(".")[0] not in parameters():
+            raise
+        hint = " / ".join(f"'{flag}'" for flag in flag_names(name, parameters()[name.partition(".")[0]]))
         raise typer.BadParameter(message, param_hint=hint) from error
+
+
+def _refuse_beside_a_suite(typed: dict[str, Any], endpoints_path: Path | None) -> None:
+    said = [name for name in typed if name not in BESIDE_A_SUITE]
+    said += ["endpoints_path"] if endpoints_path else []
+    if said:
+        allowed = ", ".join(sorted(BESIDE_A_SUITE))
+        raise typer.BadParameter(f"a suite's file says {', '.join(said)}: write it there. Beside it go {allowed}")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import typer
 
@@ -15,29 +16,37 @@ from nightjar.cli.eval.display import RunDisplay, show_outcome
 from nightjar.cli.eval.process_memory import limit_memory
 from nightjar.cli.terminal import echo
 from nightjar.config import RunConfig
+from nightjar.config.precedence import Evaluation
 from nightjar.errors import RunError
-from nightjar.evaluation import Outcome, check_warehouse, evaluate, stopped_by_signals
+from nightjar.evaluation import (
+    Outcome,
+    check_environments,
+    check_named_keys,
+    check_warehouse,
+    evaluate,
+    heartbeats,
+    stopped_by_signals,
+)
 from nightjar.hosting.flow_runs import evaluate_as_flow
 from nightjar.hosting.server import find_prefect_api
 from nightjar.runs import RunDirectory
 from nightjar.warehouse import Warehouse, resolve_warehouse
 from nightjar.warehouse.location import refuse_secret
 
+T = TypeVar("T")
 Mode: TypeAlias = Literal["auto", "prefect", "direct"]
 
 
-def run(
-    config: RunConfig,
+def runner(
     mode: Mode,
     output_dir: Path | None = None,
     resume: str | None = None,
     warehouse: str | None = None,
     prefect_url: str | None = None,
-) -> Outcome:
-    """Runs an evaluation as a Prefect flow or in this process, and shows how far it is.
+) -> Callable[[RunConfig], Awaitable[Outcome]]:
+    """Returns what runs an evaluation, as a Prefect flow or in this process.
 
     Args:
-        config: what to run.
         mode: ``auto`` takes Prefect where its server answers.
         output_dir, resume: as for ``stages.load_env``.
         warehouse: its location; None for the default.
@@ -47,13 +56,13 @@ def run(
     location = resolve_warehouse(warehouse)
     api_url = None if mode == "direct" else find_prefect_api(prefect_url)
     if mode == "prefect" or api_url is not None:
-        return _watched(lambda: _run_as_flow(config, location, output_dir, resume, api_url))
+        return lambda config: _run_as_flow(config, location, output_dir, resume, api_url)
     if mode == "auto":
         echo(
             "No Prefect server is configured or was started by 'nightjar up': running in this process.",
             err=True,
         )
-    return _watched(lambda: evaluate(config, warehouse=Warehouse(location), output_dir=output_dir, resume=resume))
+    return lambda config: evaluate(config, warehouse=Warehouse(location), output_dir=output_dir, resume=resume)
 
 
 async def _run_as_flow(
@@ -65,10 +74,22 @@ async def _run_as_flow(
     return await evaluate_as_flow(config, location, output_dir, resume, api_url)
 
 
-def _watched(evaluation: Callable[[], Awaitable[Outcome]]) -> Outcome:
-    async def body() -> Outcome:
-        with RunDisplay():
-            async with stopped_by_signals():
+def watched(
+    evaluation: Callable[[], Awaitable[T]],
+    display: Callable[[], AbstractContextManager[Any]] = RunDisplay,
+    heartbeat_url: str | None = None,
+) -> T:
+    """Runs what is to be run, with a display, until it has ended or is stopped.
+
+    Args:
+        evaluation: runs one evaluation, or several.
+        display: shows how far it is.
+        heartbeat_url: asked as rollouts come to their end; None for no heartbeats.
+    """
+
+    async def body() -> T:
+        with display():
+            async with stopped_by_signals(), heartbeats(heartbeat_url):
                 try:
                     return await evaluation()
                 finally:
@@ -81,17 +102,34 @@ def _watched(evaluation: Callable[[], Awaitable[Outcome]]) -> Outcome:
         raise typer.Exit(130) from None
 
 
-def finish(outcome: Outcome, as_json: bool) -> None:
+def check(evaluations: Sequence[Evaluation]) -> None:
+    """Makes sure, before anything else, that environments and the keys that were named are there."""
+    check_environments([evaluation.config for evaluation in evaluations])
+    check_named_keys(evaluations)
+
+
+def finish(outcome: Outcome, as_json: bool, show: Callable[[Outcome], None] = show_outcome) -> None:
     """Shows how a run ended, and leaves the process with its exit code: 0 when all is scored and published."""
     if as_json:
-        echo(json.dumps({**RunDirectory(outcome.path).read_metadata(), "path": str(outcome.path)}, indent=2))
+        echo(json.dumps(as_record(outcome), indent=2))
     else:
-        show_outcome(outcome)
+        show(outcome)
+    for error in errors_of(outcome):
+        echo(f"Error: {error}", err=True)
+    raise typer.Exit(130 if outcome.status == "cancelled" else int(not outcome.is_complete))
+
+
+def as_record(outcome: Outcome) -> dict[str, Any]:
+    """Returns what ``--json`` prints of a run."""
+    return {**RunDirectory(outcome.path).read_metadata(), "path": str(outcome.path)}
+
+
+def errors_of(outcome: Outcome) -> Iterator[str]:
+    """Yields what is to be said of a run that is not complete."""
     if isinstance(outcome.error, RunError) and outcome.status != "cancelled":
-        echo(f"Error: {outcome.error}", err=True)
+        yield str(outcome.error)
     elif (first := next(iter(outcome.summary.error_examples.values()), None)) is not None:
         failed = f"{outcome.summary.failed} of {outcome.summary.rollouts} rollouts failed"
-        echo(f"Error: {failed}. The first: {first.partition(chr(10))[0]}", err=True)
+        yield f"{failed}. The first: {first.partition(chr(10))[0]}"
     if outcome.unpublished is not None:
-        echo(f"Error: {outcome.unpublished}", err=True)
-    raise typer.Exit(130 if outcome.status == "cancelled" else int(not outcome.is_complete))
+        yield str(outcome.unpublished)

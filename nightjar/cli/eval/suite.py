@@ -1,0 +1,134 @@
+"""Several evaluations from the command line: lines while they are under way, and one table at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from nightjar.cli.eval.display import next_command, status_line, with_error
+from nightjar.cli.eval.running import as_record, errors_of, watched
+from nightjar.cli.terminal import echo
+from nightjar.config import RunConfig
+from nightjar.config.precedence import Evaluation
+from nightjar.engine import Run, runs_under_way
+from nightjar.evaluation import Ended, Outcome, evaluate_together
+from nightjar.terminal import harmless
+
+_LINE_SECONDS = 10.0
+_LOOK_SECONDS = 0.25
+
+
+def run_together(
+    evaluations: Sequence[Evaluation],
+    run: Callable[[RunConfig], Awaitable[Outcome]],
+    *,
+    heartbeat_url: str | None = None,
+) -> list[Ended]:
+    """Runs evaluations at once, and says on stderr how far they are.
+
+    Args:
+        evaluations: what to run.
+        run: runs one.
+        heartbeat_url: asked as rollouts come to their end; None for no heartbeats.
+    """
+    return watched(lambda: evaluate_together(evaluations, run, _say_ended), _Lines, heartbeat_url)
+
+
+def finish_together(ended: Sequence[Ended], as_json: bool) -> None:
+    """Shows how evaluations ended, and leaves the process with their exit code: 0 when all are complete."""
+    if as_json:
+        echo(json.dumps([_record(each) for each in ended], indent=2))
+    else:
+        _show_table([(each.evaluation.label, each.outcome) for each in ended])
+        is_complete = all(each.is_complete for each in ended)
+        echo(
+            "Next: nightjar sql 'SELECT * FROM leaderboard'" if is_complete else "Next: the same command with --resume"
+        )
+    for each in ended:
+        for error in [str(each.error)] if each.outcome is None else errors_of(each.outcome):
+            echo(f"Error: {each.evaluation.label}: {error}", err=True)
+    is_cancelled = any(each.outcome is not None and each.outcome.status == "cancelled" for each in ended)
+    raise typer.Exit(130 if is_cancelled else int(not all(each.is_complete for each in ended)))
+
+
+def show_line(outcome: Outcome) -> None:
+    """Prints a line for one run, on stdout, and the next command to type."""
+    _show_table([(outcome.metadata.name or outcome.metadata.env_id, outcome)])
+    echo(f"Next: {next_command(outcome)}")
+
+
+def _show_table(ended: Sequence[tuple[str, Outcome | None]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("Evaluation", overflow="fold")
+    for heading in ("Reward", "Scored", "Failed"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("Status", no_wrap=True)
+    table.add_column("Run", no_wrap=True)
+    for label, outcome in ended:
+        table.add_row(Text(harmless(label)), *_cells(outcome))
+    Console(markup=False, emoji=False).print(table)
+
+
+def _cells(outcome: Outcome | None) -> tuple[str, ...]:
+    if outcome is None:
+        return "–", "–", "–", "not started", "–"
+    summary = outcome.summary
+    reward = with_error(summary.avg_reward, summary.stderr)
+    return reward, f"{summary.scored}/{summary.rollouts}", str(summary.failed), outcome.status, outcome.run_id
+
+
+def _record(ended: Ended) -> dict[str, Any]:
+    config = ended.evaluation.config
+    own = {"name": ended.evaluation.label, "env_id": config.env_id, "model": config.model}
+    if ended.outcome is None:
+        return {**own, "status": "not started", "error": str(ended.error)}
+    return {**as_record(ended.outcome), "name": ended.evaluation.label}
+
+
+def _say_ended(ended: Ended) -> None:
+    if ended.outcome is None:
+        echo(f"{ended.evaluation.label}: not started", err=True)
+        return
+    summary = ended.outcome.summary
+    reward = with_error(summary.avg_reward, summary.stderr)
+    scored = f"{summary.scored} of {summary.rollouts} scored"
+    echo(f"{ended.evaluation.label}: {ended.outcome.status}, {scored}, reward {reward}", err=True)
+
+
+class _Lines:
+    """Says on stderr which runs have begun, and now and then how far they are; a context manager in an event loop."""
+
+    def __enter__(self) -> Self:
+        self._task = asyncio.get_running_loop().create_task(self._show())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._task.cancel()
+
+    async def _show(self) -> None:
+        loop, begun = asyncio.get_running_loop(), set[str]()
+        last = loop.time()
+        while True:
+            for run in runs_under_way():
+                if run.run_id not in begun:
+                    begun.add(run.run_id)
+                    echo(f"{_label(run)}: {run.progress.total} rollouts, run {run.run_id}", err=True)
+            if loop.time() - last >= _LINE_SECONDS:
+                last = loop.time()
+                for run in runs_under_way():
+                    echo(f"{_label(run)}: {run.progress.done}/{run.progress.total} {status_line(run)}", err=True)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _label(run: Run) -> str:
+    return run.metadata.name or f"{run.metadata.env_id} | {run.metadata.model}"

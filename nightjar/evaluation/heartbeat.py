@@ -1,0 +1,65 @@
+"""Heartbeats: a URL is asked as rollouts come to their end, for a monitor that raises the alarm where nothing does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+
+from nightjar.engine import runs_under_way
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT_SECONDS = 5.0
+_LOOK_SECONDS = 1.0
+
+
+@asynccontextmanager
+async def heartbeats(url: str | None) -> AsyncIterator[None]:
+    """Asks a URL in this block whenever there is progress, one request after the other, and once at the end.
+
+    What goes wrong with that is said once, without the URL, which may be a secret, and stops nothing.
+
+    Args:
+        url: None for no heartbeats.
+    """
+    if url is None:
+        yield
+        return
+    ended = asyncio.Event()
+    beating = asyncio.create_task(_beat(url, ended))
+    try:
+        yield
+    finally:
+        ended.set()
+        await beating
+
+
+async def _beat(url: str, ended: asyncio.Event) -> None:
+    seen, has_failed = 0, False
+    async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS, follow_redirects=True) as client:
+        while True:
+            is_last, done = ended.is_set(), sum(run.progress.done for run in runs_under_way())
+            if is_last or done != seen:
+                has_failed |= not await _is_heard(client, url, is_silent=has_failed)
+            if is_last:
+                return
+            seen = done
+            try:
+                await asyncio.wait_for(ended.wait(), _LOOK_SECONDS)
+            except TimeoutError:
+                continue
+
+
+async def _is_heard(client: httpx.AsyncClient, url: str, *, is_silent: bool) -> bool:
+    try:
+        (await client.get(url)).raise_for_status()
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        status = getattr(getattr(error, "response", None), "status_code", "")
+        if not is_silent:
+            logger.warning("The heartbeat was not heard: %s %s. The run goes on", type(error).__name__, status)
+        return False
+    return True

@@ -1,0 +1,224 @@
+"""Suites and several environments: all at once in one process, one that fails stops no other, and --resume."""
+
+import json
+import signal
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from nightjar.testing import Faults
+
+SUITE = """\
+model = "m"
+api_base_url = "{url}"
+num_examples = 4
+rollouts_per_example = 2
+
+[[eval]]
+env_id = "arithmetic"
+
+[[eval]]
+env_id = "arithmetic"
+name = "warm"
+num_examples = 6
+[eval.sampling]
+temperature = 0.7
+"""
+BROKEN = '\n[[eval]]\nenv_id = "gsm8k"\n[eval.env_args]\ndataset = "none.jsonl"\n'
+
+
+@pytest.fixture
+def typed(nightjar):
+    def typed(text, *arguments, **variables):
+        (nightjar.folder / "nightly.toml").write_text(text)
+        return nightjar.start("eval", "run", "nightly.toml", "--direct", *arguments, **variables)
+
+    return typed
+
+
+def temperatures(server):
+    return {request.body.get("temperature") for request in server.requests}
+
+
+def test_one_that_cannot_start_stops_no_other(nightjar, typed, serve):
+    server = serve(keep_requests=100)
+
+    ended = typed(SUITE.format(url=server.url) + BROKEN, "--tag", "night").wait()
+
+    assert ended.code == 1
+    assert ended.errors == ["Error: gsm8k: Cannot read dataset 'none.jsonl': No such file or directory"]
+    first, second, third = (line.split() for line in ended.stdout.splitlines()[1:4])
+    assert (first[0], first[4], first[6]) == ("arithmetic", "8/8", "completed")
+    assert (second[0], second[4], second[6]) == ("warm", "12/12", "completed")
+    assert third[0] == "gsm8k"
+    assert "not started" in ended.stdout
+    assert nightjar.sql("SELECT suite, scored, tags FROM runs ORDER BY scored") == [
+        ("nightly", 8, ["night"]), ("nightly", 12, ["night"]),
+    ]  # fmt: skip
+    assert temperatures(server) == {None, 0.7}
+
+
+def test_the_records_of_all(typed, serve):
+    ended = typed(SUITE.format(url=serve().url) + BROKEN, "--json").wait()
+
+    first, second, third = json.loads(ended.stdout)
+    assert [each["name"] for each in (first, second, third)] == ["arithmetic", "warm", "gsm8k"]
+    assert (first["avg_reward"], second["status"]) == (1.0, "completed")
+    assert (third["status"], third["error"][:19]) == ("not started", "Cannot read dataset")
+
+
+def test_several_environments_with_the_same_flags(nightjar, serve, tmp_path):
+    server = serve()
+    nightjar.write_environment("other", "from nightjar.benchmarks.arithmetic import load_environment\n")
+
+    ended = nightjar.eval("arithmetic,other", "-n", 3, "-r", 1, server=server)
+
+    assert ended.code == 0, ended.stderr
+    assert nightjar.sql("SELECT env_id, scored FROM runs ORDER BY env_id") == [("arithmetic", 3), ("other", 3)]
+
+
+def test_all_run_at_once(nightjar, typed, serve):
+    server = serve(faults=Faults(latency_ms=200))
+    text = SUITE.format(url=server.url).replace("rollouts_per_example = 2", "max_concurrent = 2")
+
+    started = typed(text)
+    started.wait_until(lambda: server.stats().in_flight == 4)
+
+    assert started.wait().code == 0
+
+
+def test_ctrl_c_stops_all_and_resume_goes_on_with_each(nightjar, typed, serve):
+    faults = Faults(latency_ms=300)
+    server = serve(faults=faults)
+    text = SUITE.format(url=server.url).replace("rollouts_per_example = 2", "max_concurrent = 1")
+    started = typed(text)
+    started.wait_until(lambda: [bool(run.attempts) for run in nightjar.runs] == [True, True])
+    )
+
+    started.send(signal.SIGINT)
+    ended = started.wait()
+
+    assert ended.code == 130
+    assert [run.metadata["status"] for run in nightjar.runs] == ["cancelled", "cancelled"]
+    assert not started.leaves_processes
+    before = {run.metadata["run_id"]: run.metadata["scored"] for run in nightjar.runs}
+
+    again = typed(text.replace("max_concurrent = 1", "max_concurrent = 16"), "--resume").wait()
+
+    assert again.code == 0, again.stderr
+    assert {run.metadata["run_id"] for run in nightjar.runs} == before.keys()
+    assert sorted(run.metadata["scored"] for run in nightjar.runs) == [12, 18]
+    assert server.stats().answered <= 30 + 2, "what was in flight when it was stopped is asked again"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-n", "3", "-m", "m"], "a suite's file says model, num_examples: write it there. Beside it go tags"),
+        (["-e", "x.toml"], "a suite's file says endpoints_path: write it there."),
+        (["--resume", "outputs/x"], "--resume PATH is of one evaluation"),
+        (["--hosted"], "--hosted is of one evaluation"),
+    ],
+)
+def test_what_does_not_go_beside_a_suite(nightjar, typed, serve, arguments, message):
+    server = serve()
+
+    ended = typed(SUITE.format(url=server.url), *arguments).wait()
+
+    assert ended.code == 2
+    [line] = ended.stderr.splitlines()
+    assert message in line
+    assert server.stats().received == 0
+
+
+def test_a_misspelt_field(typed, serve):
+    ended = typed(SUITE.format(url=serve().url).replace("num_examples = 6", "num_exampels = 6")).wait()
+
+    assert ended.code == 1
+    assert ended.stderr == "Error: nightly.toml, line 12: Unknown field 'num_exampels'. Did you mean 'num_examples'?\n"
+
+
+def test_all_missing_environments_are_named_before_a_missing_key(nightjar, typed):
+    text = SUITE.format(url="https://api.example.com/v1").replace('"arithmetic"', '"my-quiz"', 1) + BROKEN.replace(
+        "gsm8k", "owner/other"
+    )
+
+    ended = typed(text).wait()
+
+    assert ended.code == 1
+    assert ended.stderr.startswith(
+        "Error: Missing environments. Install them first:\n"
+        "  nightjar env install my-quiz\n  nightjar env install owner/other\nInstalled here: "
+    )
+    assert not nightjar.runs
+
+
+class TestADryRun:
+    def test_says_where_each_value_comes_from_and_what_to_expect(self, nightjar, typed, serve):
+        server = serve()
+        text = f"input_price = 1000.0\noutput_price = 0.0\n{SUITE.format(url=server.url)}"
+        assert typed(text).wait().code == 0
+        [(tokens_in,)] = nightjar.sql("SELECT sum(input_tokens) / sum(scored) FROM runs")
+        received = server.stats().received
+
+        ended = typed(text.replace("num_examples = 6", "num_examples = 60"), "--dry-run", "--json").wait()
+
+        assert ended.code == 0, ended.stderr
+        first, second = json.loads(ended.stdout)
+        assert (first["sources"]["num_examples"], second["sources"]["num_examples"]) == ("suite", "[[eval]]")
+        assert second["sources"]["sampling_args"] == "[[eval]]"
+        assert first["sources"]["max_retries"] == "default"
+        assert (second["rollouts"], second["earlier_runs"]) == (120, 2)
+        assert second["input_tokens"] == pytest.approx(120 * tokens_in)
+        assert second["cost"] == pytest.approx(120 * tokens_in / 1000)
+        assert server.stats().received == received
+        assert len(nightjar.runs) == 2
+
+    def test_without_history_says_so_and_writes_nothing(self, nightjar, serve):
+        server = serve()
+
+        ended = nightjar.eval("arithmetic", "-n", -1, "--dry-run", server=server)
+
+        assert ended.code == 0, ended.stderr
+        assert "no history of arithmetic with local" in ended.stdout
+        assert "num_examples          -1" in ended.stdout
+        assert server.stats().received == 0
+        assert [path.name for path in nightjar.folder.iterdir()] == ["logs"]
+
+
+def test_heartbeats_come_one_after_the_other_and_stop_nothing(nightjar, serve, heart):
+    url, beats = heart
+    server = serve(faults=Faults(latency_ms=400))
+
+    ended = nightjar.eval("arithmetic", "-n", 6, "-r", 1, "-c", 1, "--heartbeat-url", url, server=server)
+
+    assert ended.code == 0, ended.stderr
+    assert len(beats.seen) >= 2
+    assert beats.most_at_once == 1
+    assert ended.stderr.count("The heartbeat was not heard: HTTPStatusError 500. The run goes on") == 1
+    assert "secret-path" not in ended.stderr
+
+
+@pytest.fixture
+def heart():
+    class Beats(BaseHTTPRequestHandler):
+        seen, at_once, most_at_once = [], 0, 0
+
+        def do_GET(self):
+            Beats.at_once += 1
+            Beats.most_at_once = max(Beats.most_at_once, Beats.at_once)
+            Beats.seen.append(self.path)
+            time.sleep(0.2)
+            Beats.at_once -= 1
+            self.send_response(500)
+            self.end_headers()
+
+        def log_message(self, *arguments):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Beats) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/secret-path", Beats
+        server.shutdown()
