@@ -95,7 +95,6 @@ def test_ctrl_c_stops_all_and_resume_goes_on_with_each(nightjar, typed, serve):
     text = SUITE.format(url=server.url).replace("rollouts_per_example = 2", "max_concurrent = 1")
     started = typed(text)
     started.wait_until(lambda: [bool(run.attempts) for run in nightjar.runs] == [True, True])
-    )
 
     started.send(signal.SIGINT)
     ended = started.wait()
