@@ -1,0 +1,248 @@
+"""Every flag of ``nightjar eval run``: its effect in what the server got or in the files, and a resume with it.
+
+Each command runs two examples, and two more with ``--resume``; what its flag does must hold for all four.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import typer
+from typer.main import get_command
+
+from nightjar.cli.eval.run import eval_run
+from nightjar.testing import Faults
+
+TESTS = Path(__file__).parents[1]
+
+
+@dataclass
+class Seen:
+    """What a case looks at when both commands have ended: requests without credentials, the run, and the warehouse."""
+
+    requests: list
+    run: object
+    nightjar: object
+    ended: object
+    stats: object
+
+    def sent(self, name):
+        return {json.dumps(request.body.get(name)) for request in self.requests}
+
+    def header(self, name):
+        return {request.headers.get(name) for request in self.requests}
+
+    @property
+    def config(self):
+        return json.loads((self.run.path / "config.json").read_text())
+
+    @property
+    def results(self):
+        return self.run.results
+
+    @property
+    def questions(self):
+        return [request.body["messages"][-1]["content"] for request in self.requests]
+
+
+@dataclass
+class Case:
+    """What is typed, ``{url}`` for the server's, and what must be seen then."""
+
+    typed: list[str]
+    holds: Callable[[Seen], bool]
+    server: dict = field(default_factory=dict)
+    variables: dict = field(default_factory=dict)
+    env_id: str = "arithmetic"
+
+
+REGISTRY = """\
+[[endpoint]]
+endpoint_id = "named"
+model = "the-model"
+url = "{url}"
+key = "NO_KEY"
+headers = {{ X-Team = "$TEAM" }}
+prices = {{ input = 1000.0, output = 0.0 }}
+
+[[endpoint]]
+endpoint_id = "named"
+extends = "other"
+
+[[endpoint]]
+endpoint_id = "other"
+model = "the-model"
+url = "{other}"
+key = "NO_KEY"
+prices = {{ input = 1000.0, output = 0.0 }}
+"""
+REPLICAS = '[{"base_url": "{url}", "api_key_var": "A"}, {"base_url": "{other}", "api_key_var": "B"}]'
+
+
+def hosts(seen):
+    return {host.partition(":")[0] for host in seen.header("Host")}
+
+
+def costs(seen):
+    [(tokens_in, tokens_out, cost)] = seen.nightjar.sql("SELECT input_tokens, output_tokens, cost FROM runs")
+    return tokens_in, tokens_out, cost
+
+
+CASES = {
+    "--model": Case(["-m", "other"], lambda seen: seen.sent("model") == {'"other"'}),
+    "--provider": Case(["-p", "vllm"], lambda seen: seen.config["api_key_var"] == "VLLM_API_KEY"),
+    "--api-base-url": Case(["-b", "{url}"], lambda seen: seen.config["base_url"].endswith("/v1")),
+    "--api-key-var": Case(
+        ["-k", "MY_KEY"],
+        lambda seen: seen.config["api_key_var"] == "MY_KEY",
+        server={"require_key": "sk-mine-0123456789"},
+        variables={"MY_KEY": "sk-mine-0123456789"},
+    ),
+    "--api-client-type": Case(
+        ["--api-client-type", "openai_responses"],
+        lambda seen: {request.path for request in seen.requests} == {"/v1/responses"},
+    ),
+    "--header": Case(
+        ["--header", "X-Team: $TEAM", "--header", "X-Site: north"],
+        lambda seen: (seen.header("X-Team"), seen.header("X-Site")) == ({"planted-0123456789"}, {"north"}),
+    ),
+    "--header-from-state": Case(
+        ["--header-from-state", "X-Session-ID: example_id"],
+        lambda seen: seen.header("X-Session-ID") == {"0", "1", "2", "3"},
+    ),
+    "--replicas": Case(["--replicas", REPLICAS], lambda seen: hosts(seen) == {"127.0.0.1", "localhost"}),
+    "--endpoints-path": Case(
+        ["-e", "endpoints.toml", "-m", "named"],
+        lambda seen: seen.sent("model") == {'"the-model"'} and hosts(seen) == {"127.0.0.1", "localhost"}
+        and seen.header("X-Team") == {"planted-0123456789", None} and costs(seen)[2] is not None,
+    ),
+    "--input-price": Case(
+        ["--input-price", "1000"], lambda seen: costs(seen)[2] == pytest.approx(costs(seen)[0] / 1000)
+    ),
+    "--output-price": Case(
+        ["--output-price", "1000"], lambda seen: costs(seen)[2] == pytest.approx(costs(seen)[1] / 1000)
+    ),
+    "--max-tokens": Case(
+        ["-t", "99"], lambda seen: seen.sent("max_tokens") | seen.sent("max_completion_tokens") == {"99", "null"}
+    ),
+    "--temperature": Case(["-T", "0.5"], lambda seen: seen.sent("temperature") == {"0.5"}),
+    "--seed": Case(
+        ["--seed", "1", "-r", "4"],
+        lambda seen: sorted(request.body["seed"] for request in seen.requests) == [1] * 4 + [2] * 4 + [3] * 4 + [4] * 4,
+    ),
+    "--sampling-args": Case(["-S", '{"top_p": 0.9}'], lambda seen: seen.sent("top_p") == {"0.9"}),
+    "--env-args": Case(
+        ["-a", '{"largest": 9}'], lambda seen: seen.run.metadata["env_args"] == {"largest": 9}
+    ),
+    "--extra-env-kwargs": Case(
+        ["-x", '{"system_prompt": "Be brief."}'],
+        lambda seen: {request.body["messages"][0]["content"] for request in seen.requests} == {"Be brief."},
+    ),
+    "--timeout": Case(
+        ["--timeout", "0.1"],
+        lambda seen: {row["stop_condition"] for row in seen.results} == {"timeout_reached"},
+        server={"faults": Faults(latency_ms=1500)},
+    ),
+    "--env-dir-path": Case(
+        ["--env-dir-path", "elsewhere"], lambda seen: len(seen.results) == 4, env_id="my-quiz"
+    ),
+    "--num-examples": Case(["-n", "2"], lambda seen: len(seen.results) == 4),
+    "--rollouts-per-example": Case(["-r", "3"], lambda seen: len(seen.results) == 12),
+    "--shuffle": Case(["--shuffle"], lambda seen: {row["example_id"] for row in seen.results} != {0, 1, 2, 3}),
+    "--shuffle-seed": Case(
+        ["--shuffle-seed", "3"], lambda seen: {row["example_id"] for row in seen.results} != {0, 1, 2, 3}
+    ),
+    "--max-concurrent": Case(
+        ["-c", "1", "-r", "2"], lambda seen: seen.stats.peak_in_flight == 1, server={"faults": Faults(latency_ms=50)}
+    ),
+    "--max-concurrent-generation": Case(
+        ["--max-concurrent-generation", "1", "-r", "2"],
+        lambda seen: seen.stats.peak_in_flight == 1,
+        server={"faults": Faults(latency_ms=50)},
+    ),
+    "--max-concurrent-scoring": Case(
+        ["--max-concurrent-scoring", "1"], lambda seen: seen.config["max_concurrent_scoring"] == 1
+    ),
+    "--max-retries": Case(["--max-retries", "1"], lambda seen: seen.config["max_retries"] == 1),
+    "--tolerated-failures": Case(
+        ["--tolerated-failures", "1.0", "-m", "wrong"],
+        lambda seen: (seen.run.metadata["status"], seen.run.metadata["scored"]) == ("completed", 0),
+        server={"only_model": "right"},
+    ),
+    "--timeout-minutes": Case(["--timeout-minutes", "9"], lambda seen: seen.config["timeout_minutes"] == 9),
+    "--request-timeout": Case(["--request-timeout", "9"], lambda seen: seen.config["request_timeout"] == 9),
+    "--scoring-timeout": Case(["--scoring-timeout", "9"], lambda seen: seen.config["scoring_timeout"] == 9),
+    "--no-interleave-scoring": Case(["-N"], lambda seen: seen.config["interleave_scoring"] is False),
+    "--independent-scoring": Case(["-i"], lambda seen: seen.config["independent_scoring"] is True),
+    "--max-shards": Case(["--max-shards", "1"], lambda seen: seen.config["max_shards"] == 1),
+    "--tag": Case(
+        ["--tag", "a", "--tag", "b"], lambda seen: seen.nightjar.sql("SELECT tags FROM runs") == [(["a", "b"],)]
+    ),
+    "--suite": Case(["--suite", "s"], lambda seen: seen.nightjar.sql("SELECT suite FROM runs") == [("s",)]),
+    "--name": Case(
+        ["--name", "cold"], lambda seen: seen.nightjar.sql("SELECT config ->> 'name' FROM runs") == [("cold",)]
+    ),
+    "--state-columns": Case(["-C", "trajectory_id"], lambda seen: all(row["trajectory_id"] for row in seen.results)),
+    "--save-results": Case(["-s"], lambda seen: len(seen.results) == 4),
+    "--disable-env-server": Case(["--disable-env-server"], lambda seen: len(seen.results) == 4),
+    "--num-workers": Case(["-w", "auto"], lambda seen: len(seen.results) == 4),
+    "--output-dir": Case(["-o", "there"], lambda seen: "there" in seen.run.path.parts),
+    "--warehouse": Case(["--warehouse", "house"], lambda seen: (seen.nightjar.folder / "house").is_dir()),
+    "--json": Case(["--json"], lambda seen: json.loads(seen.ended.stdout)["scored"] == 4),
+    "--verbose": Case(["-v"], lambda seen: "Loading environment" in seen.ended.stderr),
+    "--abbreviated-summary": Case(["-A"], lambda seen: len(seen.ended.stdout.splitlines()) == 3),
+    "--direct": Case(["--direct"], lambda seen: seen.run.metadata["flow_run_id"] is None),
+}  # fmt: skip
+ELSEWHERE = {
+    "--resume": "durability/test_interrupted.py",
+    "--dry-run": "durability/test_suites.py",
+    "--heartbeat-url": "durability/test_suites.py",
+    "--env-source": "processes/test_env_commands.py",
+    "--prefect": "flows/test_stopped_runs.py",
+    "--prefect-url": "flows/test_suites_as_flows.py",
+    "--hosted": "flows/test_sent_environments.py",
+    "--deployment": "flows/test_sent_environments.py",
+}
+"""Flags that need more than a model, and the tests that have it."""
+
+
+@pytest.mark.parametrize("flag", CASES)
+def test_a_flag_does_what_it_says_before_and_after_a_resume(nightjar, serve, flag):
+    case = CASES[flag]
+    server = serve(keep_requests=200, **case.server)
+    other = server.url.replace("127.0.0.1", "localhost")
+    (nightjar.folder / "endpoints.toml").write_text(REGISTRY.format(url=server.url, other=other))
+    (nightjar.folder / "elsewhere").mkdir()
+    (nightjar.folder / "elsewhere" / "my_quiz.py").write_text(
+        "from nightjar.benchmarks.arithmetic import load_environment\n"
+    )
+    typed = [word.replace("{url}", server.url).replace("{other}", other) for word in case.typed]
+    endpoint = [] if flag == "--endpoints-path" else ["-b", server.url]
+    command = [case.env_id, "-m", "local", *endpoint, "-r", "1", "-n", "2", *typed]
+    variables = {"TEAM": "planted-0123456789", **case.variables}
+
+    first = nightjar.start("eval", "run", *command, *(["--direct"] if flag != "--direct" else []), **variables).wait()
+    assert first.code == 0, first.stderr
+    ended = nightjar.start("eval", "run", *command, "-n", "4", "--resume", "--direct", **variables).wait()
+    assert ended.code == 0, ended.stderr
+
+    seen = Seen(server.requests, nightjar.run, nightjar, ended, server.stats())
+    assert case.holds(seen), (seen.requests, seen.config, ended.stdout, ended.stderr)
+    assert len(server.requests) == sum(row["attempts"] for row in seen.results), "nothing is asked twice"
+    written = b"".join(path.read_bytes() for path in nightjar.folder.rglob("*") if path.is_file())
+    assert b"planted-0123456789" not in written
+    assert b"sk-mine-0123456789" not in written
+
+
+def test_the_table_has_every_flag():
+    alone = typer.Typer(add_completion=False)
+    alone.command()(eval_run)
+    long = [[flag for flag in option.opts if flag.startswith("--")] for option in get_command(alone).params]
+    assert {flags[0] for flags in long if flags} - ELSEWHERE.keys() == CASES.keys()
+
+
+@pytest.mark.parametrize("flag", ELSEWHERE)
+def test_what_is_tested_elsewhere_is(flag):
+    assert flag in (TESTS / ELSEWHERE[flag]).read_text()
