@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 _OBJECTS_UNDER_WAY = 20_000
+_thresholds: list[tuple[int, int, int]] = []
+"""As they were when each block began that is under way: runs of one process may overlap."""
 
 
 @asynccontextmanager
@@ -31,10 +33,13 @@ def seldom_collected() -> Iterator[None]:
     through again and again (a fifth of a run's CPU), and so would what is under way (a tenth).
     """
     before = gc.get_threshold()
+    _thresholds.append(before)
     gc.freeze()
     gc.set_threshold(max(before[0], _OBJECTS_UNDER_WAY) if before[0] else 0, *before[1:])
     try:
         yield
     finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
+        outermost = _thresholds.pop()
+        if not _thresholds:
+            gc.set_threshold(*outermost)
+            gc.unfreeze()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nightjar.clients.credentials import resolve_api_key
-from nightjar.config import RunConfig
-from nightjar.config.precedence import Evaluation
+from nightjar.config import Evaluation, RunConfig
 from nightjar.errors import EnvironmentVersionError, MissingEnvironmentsError
 from nightjar.packages import EnvironmentId, list_environments
 from nightjar.packages.catalog import known_environment

@@ -138,7 +138,7 @@ def _metadata(
         extra_env_kwargs=config.extra_env_kwargs,
         env_version=versions["env_version"],
         model=config.model,
-        base_url=config.base_url,
+        base_url=",".join(dict.fromkeys(one.base_url for one in config.replicas)) or config.base_url,
         num_examples=len(selection.hashes),
         rollouts_per_example=config.rollouts_per_example,
         rollouts=len(selection.hashes) * config.rollouts_per_example,

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from nightjar.config import RunConfig
-from nightjar.config.precedence import Evaluation
+from nightjar.config import Evaluation, RunConfig
 from nightjar.evaluation.outcome import Outcome
 
 

@@ -28,7 +28,8 @@ class RunMetadata:
             ``failed``: an error stopped it; ``cancelled``: somebody did; ``timed_out``: its time was over;
             ``crashed``: its process was gone before it had ended.
         env_id, env_args, extra_env_kwargs, env_version: its environment; the version is None where that is no package.
-        model, base_url: its endpoint; the URL is None where the client has none, the model where an import names none.
+        model, base_url: its endpoint, the URLs of replicas with commas between them; the URL is None where the client
+            has none, the model where an import names none.
         num_examples: how many examples it takes.
         rollouts_per_example: rollouts of each.
         rollouts: how many that makes.

@@ -181,7 +181,7 @@ class TestADryRun:
         ended = nightjar.eval("arithmetic", "-n", -1, "--dry-run", server=server)
 
         assert ended.code == 0, ended.stderr
-        assert "no history of arithmetic with local" in ended.stdout
+        assert "no history of this environment and model" in ended.stdout
         assert "num_examples          -1" in ended.stdout
         assert server.stats().received == 0
         assert [path.name for path in nightjar.folder.iterdir()] == ["logs"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -13,8 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from nightjar.cli.terminal import echo
-from nightjar.config import ALL_EXAMPLES, RunConfig
-from nightjar.config.precedence import Evaluation
+from nightjar.clients.credentials import NO_KEY, resolve_api_key
+from nightjar.config import ALL_EXAMPLES, Evaluation, RunConfig
+from nightjar.errors import ConfigError
 from nightjar.evaluation import Estimate, check_environments, estimate
 from nightjar.terminal import harmless
 from nightjar.warehouse import Warehouse, resolve_warehouse
@@ -63,12 +63,11 @@ def _show(evaluation: Evaluation, expected: Estimate) -> None:
             shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             table.add_row(name, Text(harmless(shown)), evaluation.sources[name])
     Console(markup=False, emoji=False).print(table)
-    key = "set" if os.environ.get(config.api_key_var, "").strip() else "not set"
     for label, text in (
         ("Rollouts", _rollouts(config, expected)),
-        ("Tokens", _tokens(config, expected)),
+        ("Tokens", _tokens(expected)),
         ("Cost", _cost(expected)),
-        ("Key", f"{config.api_key_var} is {key}"),
+        ("Key", _key(config)),
     ):
         echo(f"{label + ':':<10}{text}")
     echo()
@@ -82,12 +81,20 @@ def _rollouts(config: RunConfig, expected: Estimate) -> str:
     return f"{known}(all examples × {each})"
 
 
-def _tokens(config: RunConfig, expected: Estimate) -> str:
+def _tokens(expected: Estimate) -> str:
     if expected.input_tokens is None or expected.output_tokens is None:
-        return f"not known: no history of {config.env_id} with {config.model} in the warehouse"
+        return "not known: no history of this environment and model in the warehouse"
     runs = "run" if expected.earlier_runs == 1 else "runs"
     amounts = f"about {expected.input_tokens:,.0f} in, {expected.output_tokens:,.0f} out"
     return f"{amounts} (from {expected.earlier_runs} earlier {runs})"
+
+
+def _key(config: RunConfig) -> str:
+    try:
+        is_set = resolve_api_key(config.client_config()) != NO_KEY
+    except ConfigError as error:
+        return str(error)
+    return f"{config.api_key_var} is {'set' if is_set else 'not set, and this endpoint needs none'}"
 
 
 def _cost(expected: Estimate) -> str:

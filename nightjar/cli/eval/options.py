@@ -45,16 +45,20 @@ class Flag:
 
 def json_object(text: str) -> dict[str, Any]:
     """Parses the value of an option that takes a JSON object."""
+    value = _json(text)
+    if not isinstance(value, dict):
+        raise typer.BadParameter(f"expected a JSON object such as '{{\"key\": 1}}', found {text!r}")
+    return value
+
+
+def _json(text: str) -> Any:
     try:
-        value = json.loads(text)
+        return json.loads(text)
     except json.JSONDecodeError as error:
         place = f"at character {error.pos + 1} of {text!r}"
         raise typer.BadParameter(f"not valid JSON: {error.msg} {place}") from None
     except RecursionError:
         raise typer.BadParameter("brackets are nested too deeply") from None
-    if not isinstance(value, dict):
-        raise typer.BadParameter(f"expected a JSON object such as '{{\"key\": 1}}', found {text!r}")
-    return value
 
 
 def names_in(text: str) -> list[str]:
@@ -68,10 +72,6 @@ def _pairs(texts: list[str]) -> dict[str, str]:
         if not (colon and name.strip() and value.strip()):
             raise typer.BadParameter(f"expected 'Name: Value', found {f'{name}: …' if colon else 'no colon'}")
     return {name.strip(): value.strip() for name, _, value in pairs}
-
-
-def _json_list(text: str) -> Any:
-    return json_object(f'{{"list": {text}}}')["list"]
 
 
 MODEL, SAMPLING, ENVIRONMENT = "Model Configuration", "Sampling Parameters", "Environment Configuration"
@@ -99,7 +99,7 @@ FLAGS = {
         reader=_pairs,
         text="Extra HTTP header whose value is a field of the rollout's state, such as 'X-Session-ID: example_id'.",
     ),
-    "replicas": Flag(metavar="JSON", parser=_json_list),
+    "replicas": Flag(metavar="JSON", parser=_json),
     "input_price": Flag(metavar="USD"),
     "output_price": Flag(metavar="USD"),
     "env_args": Flag(("-a",)),

@@ -15,8 +15,7 @@ from nightjar.calling import leave_threads_behind
 from nightjar.cli.eval.display import RunDisplay, show_outcome
 from nightjar.cli.eval.process_memory import limit_memory
 from nightjar.cli.terminal import echo
-from nightjar.config import RunConfig
-from nightjar.config.precedence import Evaluation
+from nightjar.config import Evaluation, RunConfig
 from nightjar.errors import RunError
 from nightjar.evaluation import (
     Outcome,

@@ -16,8 +16,7 @@ from rich.text import Text
 from nightjar.cli.eval.display import next_command, status_line, with_error
 from nightjar.cli.eval.running import as_record, errors_of, watched
 from nightjar.cli.terminal import echo
-from nightjar.config import RunConfig
-from nightjar.config.precedence import Evaluation
+from nightjar.config import Evaluation, RunConfig
 from nightjar.engine import Run, runs_under_way
 from nightjar.evaluation import Ended, Outcome, evaluate_together
 from nightjar.terminal import harmless
