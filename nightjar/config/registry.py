@@ -151,6 +151,8 @@ def _table(file: TomlFile, number: int) -> dict[str, Any]:
             raise file.error(f"Unknown field {key!r}. {nearest(key, choices)}", _TABLE, number, key)
         if field in table:
             raise file.error(f"{key!r} says again what another field says: {field}", _TABLE, number, key)
+        if field in {"endpoint_id", "extends"} and not isinstance(value, str):
+            raise file.error(f"{key}: expected a text, found {type(value).__name__}", _TABLE, number, key)
         table[field] = value
     if "endpoint_id" not in table:
         raise file.error("endpoint_id is missing", _TABLE, number)

@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 
 from nightjar.clients import ClientConfig, ClientType
 from nightjar.clients.config import NOT_TO_BE_SHOWN, BaseUrl
-from nightjar.config.endpoints import PROVIDERS, Provider, ProviderName, Replica
+from nightjar.config.endpoints import PROVIDERS, Provider, ProviderName, Replica, VariableName
 from nightjar.config.environment_source import EnvironmentSource
 from nightjar.config.named_headers import NamedHeaders, SamplingFields
 from nightjar.errors import ConfigError
@@ -61,7 +61,7 @@ class RunConfig(BaseModel):
     """Rollouts of each example."""
     base_url: BaseUrl = _DEFAULT.base_url
     """Base URL of the endpoint."""
-    api_key_var: MayChange[str] = _DEFAULT.api_key_var
+    api_key_var: MayChange[VariableName] = _DEFAULT.api_key_var
     """Name of the environment variable that holds the key, where the run happens; a local endpoint needs none."""
     max_tokens: MayChange[int | None] = Field(None, ge=1)
     """Tokens to generate at the most, unless sampling_args say it (default: the endpoint's)."""

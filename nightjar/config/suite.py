@@ -32,8 +32,9 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_origin
 
+from nightjar.config.parameters import plain_type
 from nightjar.config.precedence import ENDPOINT_ID, EVAL, FLAG, SUITE, Evaluation, Layer, resolve_evaluation
 from nightjar.config.run_config import RunConfig
 from nightjar.config.toml_file import TomlFile, nearest
@@ -47,6 +48,7 @@ _REGISTRY = "endpoints_path"
 _SPELLINGS = {"id": "env_id", "args": "env_args", "sampling": "sampling_args", "api_base_url": "base_url"}
 """Other names of fields."""
 _WITHOUT_EFFECT = frozenset({"save_results", "disable_env_server", "num_workers"})
+_KINDS = {dict: "a table", list: "a list", str: "a text"}
 _SWEPT_BY_KEY = ("env_args", "extra_env_kwargs", "sampling_args")
 
 
@@ -97,8 +99,18 @@ def _fields(
             raise file.error(f"Unknown field {key!r}. {nearest(key, {*known, *_SPELLINGS})}", array, number, place)
         if field in found:
             raise file.error(f"{key!r} says again what another field says: {field}", array, number, place)
+        if not below:
+            _check_kind(file, field, value, array, number, place)
         found[field] = value
     return found
+
+
+def _check_kind(file: TomlFile, field: str, value: Any, array: str, number: int, place: str) -> None:
+    """Makes sure that tables, lists and texts are what they are to be; what is in them is checked later."""
+    annotation = plain_type(RunConfig.model_fields[field]) if field in RunConfig.model_fields else str
+    kind = get_origin(annotation) or annotation
+    if field != _SWEEP and kind in _KINDS and not isinstance(value, kind):
+        raise file.error(f"{place}: expected {_KINDS[kind]}, found {type(value).__name__}", array, number, place)
 
 
 def _swept(file: TomlFile, number: int, whole: Mapping[str, Any]) -> Iterator[_Part]:
@@ -125,10 +137,12 @@ def _axes(
         for key, values in (swept if by_key else {"": swept}).items():
             place = f"{_SWEEP}.{field}" + (f".{key}" if key else "")
             if not isinstance(values, list) or not values:
-                raise file.error(f"{place}: expected a list of values (found {values!r})", _ABLATION, number, place)
+                raise file.error(f"{place}: expected a list of values", _ABLATION, number, place)
             is_fixed = key in fixed.get(field, {}) if key else field in fixed
             if is_fixed:
                 raise file.error(f"{place}: it is both fixed and swept", _ABLATION, number, place)
+            for value in [] if key else values:
+                _check_kind(file, field, value, _ABLATION, number, place)
             yield (field, key), values
 
 

@@ -1,8 +1,11 @@
 """Suites: evaluations in a file, what is wrong in one, and sweeps."""
 
+import contextlib
+import itertools
+
 import pytest
 
-from nightjar.config.suite import load_suite
+from nightjar.config import Registry, load_suite
 from nightjar.errors import ConfigError
 
 
@@ -110,3 +113,36 @@ def test_what_is_wrong_is_said_with_its_line(load, text, message, tmp_path):
 def test_a_file_without_evaluations(load):
     with pytest.raises(ConfigError, match="there is no evaluation in it"):
         load("num_examples = 3")
+
+
+VALUES = ["3", "'x'", "['a']", "{a = 1}"]
+FIELDS = [
+    "env_id", "model", "provider", "name", "tags", "headers", "sampling_args", "env_args", "replicas", "num_examples",
+    "endpoint_id", "endpoints_path", "sampling", "args", "num_workers", "eval", "sweep", "temperature", "shuffle",
+]  # fmt: skip
+PLACES = [
+    "{0} = {1}\n[[eval]]\nenv_id = 'a'",
+    "[[eval]]\nid = 'a'\n{0} = {1}",
+    "[[ablation]]\nid = 'a'\n{0} = {1}\n[ablation.sweep.extra_env_kwargs]\nx = [1]",
+    "[[ablation]]\nid = 'a'\n[ablation.sweep]\n{0} = {1}",
+    "[[ablation]]\nid = 'a'\n[ablation.sweep]\n{0} = [{1}]",
+]
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_a_value_of_any_kind_is_taken_or_refused(load, value):
+    for field, place in itertools.product(FIELDS, PLACES):
+        with contextlib.suppress(ConfigError):
+            load(place.format(field, value), tags=["typed"])
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_a_registry_with_a_value_of_any_kind(tmp_path, value):
+    known = {"endpoint_id": "'e'", "model": "'m'", "url": "'http://localhost:1/v1'", "key": "'K'"}
+    for field in [*known, "type", "headers", "prices", "max_concurrent", "extends", "extra_headers", "endpoint"]:
+        row = "\n".join(f"{name} = {each}" for name, each in {**known, field: value}.items())
+        (tmp_path / "endpoints.toml").write_text(
+            f"[[endpoint]]\n{row}\n[[endpoint]]\nendpoint_id = 'x'\nextends = 'e'\n"
+        )
+        with contextlib.suppress(ConfigError):
+            Registry.load(tmp_path).fields("x")

@@ -45,6 +45,10 @@ def server():
         (["-S", '{"a":' * 2000 + "1" + "}" * 2000], "'--sampling-args' / '-S': brackets are nested too deeply"),
         (["-b", "localhost:8000"], "'--api-base-url' / '-b': must start with http:// or https:// and name a host"),
         (["-m", ""], "'--model' / '-m': String should have at least 1 character (found '')"),
+        (
+            ["-k", "sk-typed-0123"],
+            "'--api-key-var' / '-k': must be the name of the environment variable that holds the key",
+        ),
         (["-c", "0"], "'--max-concurrent' / '-c': Input should be greater than or equal to 1 (found 0)"),
         (["-r", "0"], "'--rollouts-per-example' / '-r': "),
         (["-t", "0"], "'--max-tokens' / '-t': "),
