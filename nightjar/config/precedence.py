@@ -26,7 +26,6 @@ FLAG, EVAL, SUITE = "flag", "[[eval]]", "suite"
 ENDPOINT_ID = "endpoint_id"
 """Beside the fields of ``RunConfig``: an endpoint of the registry, in the place of a model."""
 _JOINED = ("headers", "headers_from_state", "sampling_args")
-_VERY_NEAR = 0.8
 _PROVIDED = {field.name for field in fields(Provider)}
 _OF_AN_ENDPOINT = {ENDPOINT_ID, "model", "provider", "replicas", *_PROVIDED}
 
@@ -169,7 +168,7 @@ def _beside(endpoint: dict[str, Any], said: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _warn_of_near(model: str, registry: Registry, *, is_certain: bool) -> None:
-    near = difflib.get_close_matches(str(model), registry.rows, n=1, cutoff=_VERY_NEAR) if is_certain else []
+    near = difflib.get_close_matches(str(model), registry.rows, n=1) if is_certain else []
     if near:
         logger.warning(
             "%r is no endpoint of %s, but %r is: %r is taken as the name of a model",

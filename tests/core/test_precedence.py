@@ -142,7 +142,7 @@ def test_a_registry_that_was_named_must_be_there(resolve, tmp_path):
 
 def test_a_model_that_is_nearly_an_endpoint_is_pointed_out(resolve, caplog):
     with caplog.at_level(logging.WARNING):
-        resolve({"model": "smal"})
+        resolve({"model": "slaml"})
         resolve({"model": "gpt-5"})
     [said] = [record.getMessage() for record in caplog.records]
-    assert said.startswith("'smal' is no endpoint of configs/endpoints.toml, but 'small' is")
+    assert said.startswith("'slaml' is no endpoint of configs/endpoints.toml, but 'small' is")
