@@ -25,7 +25,7 @@ from flows.shared_limit import shared_limit
 from nightjar import __version__
 from nightjar.config import After, RunConfig, takes_fields
 from nightjar.errors import NightjarError, WarehouseError
-from nightjar.evaluation import Outcome, check_warehouse, stopped_by_signals
+from nightjar.evaluation import Outcome, check_warehouse, stopped_by_signals, within_budget
 from nightjar.warehouse import Warehouse
 from tasks import evaluation as tasks
 
@@ -69,7 +69,8 @@ async def _evaluate(named: Named, endpoint: str, resume: str, output_dir: str) -
     folder = Path(output_dir) if output_dir else None
     with tags(*await tag_flow_run(config, endpoint)):
         check_warehouse(warehouse)
-        run = await tasks.load_env(config, folder, resume or None, str(flow_run.id))
+        with within_budget([config], warehouse):
+            run = await tasks.load_env(config, folder, resume or None, str(flow_run.id))
         await label_flow_run(run, named.location)
         key = artifact_key(config)
         async with stopped_by_signals(), run, progress_artifact(run, key):

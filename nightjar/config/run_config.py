@@ -102,7 +102,9 @@ class RunConfig(BaseModel):
     request_retries: MayChange[int] = Field(10, ge=0)
     """How often a single request is made again after a rate limit, a server error or a lost connection."""
     max_total_tokens: MayChange[int | None] = Field(None, ge=1)
-    """Tokens that the run may take in all, of prompts and answers, judges included (default: no limit)."""
+    """Tokens that the run, or its suite, may take in all, of prompts and answers, judges' too (default: no limit)."""
+    max_cost_usd: MayChange[float | None] = Field(None, gt=0)
+    """US dollars that the run, or its suite, may cost in all, judges included (default: no limit)."""
     tolerated_failures: MayChange[float] = Field(0.0, ge=0, le=1)
     """Part of the rollouts that may fail, from 0 to 1, before the run counts as incomplete."""
     timeout_minutes: MayChange[float | None] = Field(None, gt=0)

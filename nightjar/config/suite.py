@@ -41,7 +41,9 @@ from nightjar.config.toml_file import TomlFile, nearest
 from nightjar.errors import ConfigError
 
 ENDING = ".toml"
-BESIDE_A_SUITE = frozenset({"tags"})
+BUDGETS = frozenset({"max_total_tokens", "max_cost_usd"})
+"""Fields that are of a whole suite, which its evaluations spend together."""
+BESIDE_A_SUITE = frozenset({"tags", *BUDGETS})
 """Fields that may be typed beside a suite; the file says all others."""
 _EVAL, _ABLATION, _SWEEP = "eval", "ablation", "sweep"
 _REGISTRY = "endpoints_path"
@@ -97,6 +99,8 @@ def _fields(
         place = f"{below}.{key}" if below else key
         if field not in known:
             raise file.error(f"Unknown field {key!r}. {nearest(key, {*known, *_SPELLINGS})}", array, number, place)
+        if array and field in BUDGETS:
+            raise file.error(f"{key} is of the whole suite: write it above the evaluations", array, number, place)
         if field in found:
             raise file.error(f"{key!r} says again what another field says: {field}", array, number, place)
         if not below:

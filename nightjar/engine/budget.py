@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, TypeAlias
 
 from nightjar.errors import BudgetSpentError
@@ -58,12 +59,16 @@ class Budget:
                 f"The budget is spent: ${self.cost_usd:,.4g} of ${self._max_cost_usd:,.4g} (max_cost_usd)"
             )
 
-    def spend(self, answer: Any) -> None:
-        """Takes note of what an answer cost; one that does not say counts as nothing."""
-        self.add(*usage_counts(getattr(answer, "usage", None)), model=getattr(answer, "model", ""))
+    def spend(self, answer: Any, model: str = "") -> None:
+        """Takes note of what an answer cost, of this model or else of the one that it names; none cost nothing."""
+        self.add(*usage_counts(getattr(answer, "usage", None)), model=model or getattr(answer, "model", ""))
 
     def add(self, input_tokens: int, output_tokens: int, model: str = "") -> None:
         """Takes note of tokens, of a model."""
         self.tokens += input_tokens + output_tokens
         if prices := self._prices_of(model):
             self.cost_usd += (input_tokens * prices[0] + output_tokens * prices[1]) / 1e6
+
+
+shared_budget: ContextVar[Budget | None] = ContextVar("shared_budget", default=None)
+"""What the runs that are started in this context may spend together."""

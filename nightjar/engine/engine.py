@@ -99,6 +99,7 @@ class EngineOptions:
         has_succeeded: the endpoint has answered before, in an earlier session of the run.
         retry: when to make another attempt at a rollout.
         budget: what may be spent; None for no limit.
+        model: which one is asked, for its prices.
     """
 
     max_generating: int = 32
@@ -108,6 +109,7 @@ class EngineOptions:
     has_succeeded: bool = False
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     budget: Budget | None = None
+    model: str = ""
 
 
 class Engine:
@@ -146,7 +148,7 @@ class Engine:
         self.spent: BudgetSpentError | None = None
         self._failed: set[Key] = set()
         self._guard = FailureGuard(options.has_succeeded, max(50, 2 * options.max_generating))
-        self._asking = RequestWatch(self._guard, self.progress, options.budget, self.generating)
+        self._asking = RequestWatch(self._guard, self.progress, options.budget, options.model, self.generating)
         self._judging = RequestWatch(FailureGuard(), self.progress, options.budget)
         self._reward_calls = Places(options.max_scoring)
 

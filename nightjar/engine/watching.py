@@ -23,16 +23,23 @@ class RequestWatch:
         guard: says when enough has failed.
         progress: counters to keep up to date.
         budget: what may be spent; None for no limit.
+        model: which one is asked, for its prices; empty where the answers say.
         places: of the rollouts that ask: who waits for another try gives its place to one that has not begun, as long
             as no more than four wait for each place. None where they keep them.
     """
 
     def __init__(
-        self, guard: FailureGuard, progress: Progress, budget: Budget | None = None, places: Places | None = None
+        self,
+        guard: FailureGuard,
+        progress: Progress,
+        budget: Budget | None = None,
+        model: str = "",
+        places: Places | None = None,
     ) -> None:
         self._guard = guard
         self._progress = progress
         self._budget = budget
+        self._model = model
         self._places = places
         self._answered_at: float | None = None
         self._waiting = 0
@@ -49,7 +56,7 @@ class RequestWatch:
         self._progress.requests += 1
         self._guard.answered()
         if self._budget is not None:
-            self._budget.spend(answer)
+            self._budget.spend(answer, self._model)
 
     def failed(self, failure: Failure, started_at: float) -> bool:
         """Takes note of a failure; says whether it is excused: the endpoint has answered before, and is away now.

@@ -1,6 +1,7 @@
 """Evaluations: a run of an environment, from its configuration to the warehouse; direct mode orders its stages."""
 
 from nightjar.engine import Run, Shard
+from nightjar.evaluation.budgets import within_budget
 from nightjar.evaluation.checking import check_environments, check_named_keys
 from nightjar.evaluation.direct import evaluate
 from nightjar.evaluation.estimate import Estimate, estimate
@@ -27,4 +28,5 @@ __all__ = [
     "load_env",
     "publish",
     "stopped_by_signals",
+    "within_budget",
 ]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from nightjar.config import RunConfig
 from nightjar.errors import RunError, WarehouseError
+from nightjar.evaluation.budgets import within_budget
 from nightjar.evaluation.loading import load_env
 from nightjar.evaluation.outcome import Outcome
 from nightjar.evaluation.publishing import check_warehouse, publish
@@ -35,7 +36,9 @@ async def evaluate(
         WarehouseError: the warehouse cannot be written; nothing was asked of the model.
     """
     check_warehouse(warehouse)
-    async with load_env(config, output_dir=output_dir, resume=resume) as run:
+    with within_budget([config], warehouse):
+        run = load_env(config, output_dir=output_dir, resume=resume)
+    async with run:
         async with run.stages() as stages:
             async for shard in run.in_turn():
                 stages.create_task(run.generate(shard))

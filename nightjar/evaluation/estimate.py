@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nightjar.config import ALL_EXAMPLES, RunConfig
+from nightjar.engine.budget import Prices
 from nightjar.errors import WarehouseError
 from nightjar.packages import EnvironmentId
 from nightjar.warehouse import Warehouse
@@ -48,9 +49,14 @@ def estimate(config: RunConfig, warehouse: Warehouse) -> Estimate:
     rollouts = None if examples is None else examples * config.rollouts_per_example
     if rollouts is None or not earlier:
         return Estimate(earlier, rollouts, None, None, None)
-    prices = _first(warehouse, _PRICE, {"model": config.model}) or _said(config)
+    prices = prices_of(config, warehouse)
     cost = rollouts * (tokens_in * prices[0] + tokens_out * prices[1]) / 1e6 if prices else None
     return Estimate(earlier, rollouts, rollouts * tokens_in, rollouts * tokens_out, cost)
+
+
+def prices_of(config: RunConfig, warehouse: Warehouse) -> Prices | None:
+    """Returns what a million tokens of a run's model cost, given and answered; None where nobody says."""
+    return _first(warehouse, _PRICE, {"model": config.model}) or _said(config)
 
 
 def _first(warehouse: Warehouse, sql: str, parameters: dict[str, str]) -> tuple[Any, ...] | None:

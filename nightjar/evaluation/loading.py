@@ -8,7 +8,8 @@ from pathlib import Path
 
 from nightjar.clients import resolve_client
 from nightjar.config import RunConfig
-from nightjar.engine import Budget, Engine, EngineOptions, RetryPolicy, Run
+from nightjar.engine import Engine, EngineOptions, RetryPolicy, Run
+from nightjar.engine.budget import shared_budget
 from nightjar.envs import Environment, EnvironmentRollouts, load_environment, tear_down
 from nightjar.envs.rollouts import plan_groups
 from nightjar.errors import DatasetError
@@ -36,7 +37,6 @@ def load_env(
     resume: str | None = None,
     run_id: str | None = None,
     flow_run_id: str | None = None,
-    budget: Budget | None = None,
 ) -> Run:
     """Resolves the environment, selects its examples, opens the run directory and works out what is owed.
 
@@ -46,7 +46,6 @@ def load_env(
         resume: a run directory to go on with, ``"latest"`` for the newest that is not complete, None for a new run.
         run_id: the id of the run; a run of this id that is there already is continued.
         flow_run_id: of the Prefect flow run, for the record.
-        budget: what the run may spend together with others; None for its own.
 
     Raises:
         ConfigError: the environment, its arguments, its dataset, the endpoint's key or a header's value is missing or
@@ -78,13 +77,11 @@ def load_env(
         hashes=selection.hashes,
         tolerated_failures=config.tolerated_failures,
     )
-    if budget is None and config.max_total_tokens is not None:
-        budget = Budget(config.max_total_tokens)
-    if budget is not None:
+    if (budget := shared_budget.get()) is not None:
         budget.add(*opened.journal.tokens_before, model=config.model)
     rollouts = EnvironmentRollouts(env, client, config.model, config.sampling_args)
     engine = Engine(
-        rollouts=rollouts, rubric=env.rubric, recorder=opened.journal, options=_options(config, env, opened, budget)
+        rollouts=rollouts, rubric=env.rubric, recorder=opened.journal, options=_options(config, env, opened)
     )
     run = Run(
         opened,
@@ -154,7 +151,7 @@ def _metadata(
     )
 
 
-def _options(config: RunConfig, env: Environment, opened: OpenRun, budget: Budget | None) -> EngineOptions:
+def _options(config: RunConfig, env: Environment, opened: OpenRun) -> EngineOptions:
     return EngineOptions(
         max_generating=config.max_concurrent_generation or config.max_concurrent,
         max_scoring=config.max_concurrent_scoring or config.max_concurrent,
@@ -162,5 +159,6 @@ def _options(config: RunConfig, env: Environment, opened: OpenRun, budget: Budge
         score_rollouts=env.score_rollouts,
         has_succeeded=opened.journal.has_generated,
         retry=RetryPolicy(max_retries=config.max_retries),
-        budget=budget,
+        budget=shared_budget.get(),
+        model=config.model,
     )

@@ -82,3 +82,50 @@ def test_a_judge_is_not_asked_more_at_once_than_rollouts_are_scored(nightjar, se
     assert ended.code == 0
     assert judge.stats().received == 200
     assert judge.stats().peak_in_flight <= 3
+
+
+SUITE = """
+model = "m"
+base_url = "{url}"
+num_examples = 200
+rollouts_per_example = 1
+max_concurrent = 8
+
+[[eval]]
+env_id = "arithmetic"
+
+[[eval]]
+env_id = "arithmetic"
+name = "again"
+shuffle_seed = 1
+"""
+
+
+def test_two_evaluations_of_a_suite_spend_one_budget(nightjar, serve):
+    server = serve()
+    (nightjar.folder / "two.toml").write_text(SUITE.format(url=server.url))
+
+    ended = nightjar.start("eval", "run", "two.toml", "--direct", "--max-total-tokens", 4000).wait()
+
+    assert ended.code == 1
+    assert len([line for line in ended.errors if "The budget is spent" in line]) == 2
+    tokens = sum(spent(run) for run in nightjar.runs)
+    print(f"{tokens} tokens of 4,000 in two evaluations")
+    assert 4000 <= tokens <= 4000 + 8 * TOKENS_OF_A_REQUEST
+
+
+def test_a_cost_is_reckoned_with_the_prices_of_the_warehouse(nightjar, serve):
+    server = serve()
+    limits = ("-n", 200, "-r", 1, "-c", 4, "-m", "m", "--max-cost-usd", 0.2)
+    unknown = nightjar.eval("arithmetic", *limits, server=server)
+    assert unknown.code == 1
+    assert "the price of model 'm' is not known" in unknown.errors[0]
+    assert server.stats().received == 0
+
+    nightjar.start("warehouse", "prices", "set", "m", "--input", 100, "--output", 1000).wait()
+    ended = nightjar.eval("arithmetic", *limits, server=server)
+
+    assert ended.errors[0].startswith("Error: The budget is spent: $0.2")
+    [(cost,)] = nightjar.sql("SELECT sum(cost) FROM runs")
+    print(f"${cost:.4f} of $0.20")
+    assert 0.2 <= cost <= 0.2 + 4 * TOKENS_OF_A_REQUEST * 1000 / 1e6

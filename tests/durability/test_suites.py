@@ -79,14 +79,16 @@ def test_several_environments_with_the_same_flags(nightjar, serve, tmp_path):
     assert nightjar.sql("SELECT env_id, scored FROM runs ORDER BY env_id") == [("arithmetic", 3), ("other", 3)]
 
 
-def test_all_run_at_once(nightjar, typed, serve):
+def test_all_run_at_once_under_one_ceiling(nightjar, typed, serve):
     server = serve(faults=Faults(latency_ms=200))
     text = SUITE.format(url=server.url).replace("rollouts_per_example = 2", "max_concurrent = 2")
 
     started = typed(text)
-    started.wait_until(lambda: server.stats().in_flight == 4)
+    started.wait_until(lambda: [bool(run.attempts) for run in nightjar.runs] == [True, True])
 
+    assert any(run.metadata["finished_at"] is None for run in nightjar.runs)
     assert started.wait().code == 0
+    assert server.stats().peak_in_flight == 2, "not two for each"
 
 
 def test_ctrl_c_stops_all_and_resume_goes_on_with_each(nightjar, typed, serve):
@@ -115,7 +117,10 @@ def test_ctrl_c_stops_all_and_resume_goes_on_with_each(nightjar, typed, serve):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["-n", "3", "-m", "m"], "a suite's file says model, num_examples: write it there. Beside it go tags"),
+        (
+            ["-n", "3", "-m", "m"],
+            "a suite's file says model, num_examples: write it there. Beside it go max_cost_usd,",
+        ),
         (["-e", "x.toml"], "a suite's file says endpoints_path: write it there."),
         (["--resume", "outputs/x"], "--resume PATH is of one evaluation"),
         (["--hosted"], "--hosted is of one evaluation"),

@@ -137,7 +137,7 @@ def eval_run(
     mode: Mode = "prefect" if prefect else "direct" if direct else "auto"
     run = runner(mode, output_dir, resume, warehouse, prefect_url)
     if is_suite:
-        finish_together(run_together(evaluations, run, heartbeat_url=heartbeat_url), as_json)
+        finish_together(run_together(evaluations, run, warehouse, heartbeat_url=heartbeat_url), as_json)
         return
     outcome = watched(lambda: run(evaluations[0].config), heartbeat_url=heartbeat_url)
     finish(outcome, as_json, show_line if abbreviated else show_outcome)

@@ -18,8 +18,9 @@ from nightjar.cli.eval.running import as_record, errors_of, watched
 from nightjar.cli.terminal import echo
 from nightjar.config import Evaluation, RunConfig
 from nightjar.engine import Run, runs_under_way
-from nightjar.evaluation import Ended, Outcome, evaluate_together
+from nightjar.evaluation import Ended, Outcome, evaluate_together, within_budget
 from nightjar.terminal import harmless
+from nightjar.warehouse import Warehouse, resolve_warehouse
 
 _LINE_SECONDS = 10.0
 _LOOK_SECONDS = 0.25
@@ -28,6 +29,7 @@ _LOOK_SECONDS = 0.25
 def run_together(
     evaluations: Sequence[Evaluation],
     run: Callable[[RunConfig], Awaitable[Outcome]],
+    warehouse: str | None,
     *,
     heartbeat_url: str | None = None,
 ) -> list[Ended]:
@@ -36,9 +38,11 @@ def run_together(
     Args:
         evaluations: what to run.
         run: runs one.
+        warehouse: its location, for prices; None for the default.
         heartbeat_url: asked as rollouts come to their end; None for no heartbeats.
     """
-    return watched(lambda: evaluate_together(evaluations, run, _say_ended), _Lines, heartbeat_url)
+    with within_budget([each.config for each in evaluations], Warehouse(resolve_warehouse(warehouse))):
+        return watched(lambda: evaluate_together(evaluations, run, _say_ended), _Lines, heartbeat_url)
 
 
 def finish_together(ended: Sequence[Ended], as_json: bool) -> None:
