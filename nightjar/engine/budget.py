@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from nightjar.errors import BudgetSpentError
-from nightjar.rollout.usage import usage_counts
 
 Prices: TypeAlias = tuple[float, float]
 """USD for a million tokens, of prompts and of answers."""
 
 
 class Budget:
-    """What may be spent; asked before each request, told of each answer.
+    """What may be spent; asked before each request, told of the tokens of each answer.
 
     Requests that are in flight when it is spent are paid for all the same.
 
@@ -51,17 +50,15 @@ class Budget:
     def check(self) -> None:
         """Raises ``BudgetSpentError`` where nothing is left."""
         if self._max_tokens is not None and self.tokens >= self._max_tokens:
-            raise BudgetSpentError(
-                f"The budget is spent: {self.tokens:,} of {self._max_tokens:,} tokens (max_total_tokens)"
-            )
+            raise BudgetSpentError(f"The budget is spent: {self} (max_total_tokens)")
         if self._max_cost_usd is not None and self.cost_usd >= self._max_cost_usd:
-            raise BudgetSpentError(
-                f"The budget is spent: ${self.cost_usd:,.4g} of ${self._max_cost_usd:,.4g} (max_cost_usd)"
-            )
+            raise BudgetSpentError(f"The budget is spent: {self} (max_cost_usd)")
 
-    def spend(self, answer: Any, model: str = "") -> None:
-        """Takes note of what an answer cost, of this model or else of the one that it names; none cost nothing."""
-        self.add(*usage_counts(getattr(answer, "usage", None)), model=model or getattr(answer, "model", ""))
+    def __str__(self) -> str:
+        """Says what is spent, and of how much."""
+        tokens = "" if self._max_tokens is None else f"{self.tokens:,} of {self._max_tokens:,} tokens"
+        cost = "" if self._max_cost_usd is None else f"${self.cost_usd:,.4g} of ${self._max_cost_usd:,.4g}"
+        return ", ".join(part for part in (tokens, cost) if part)
 
     def add(self, input_tokens: int, output_tokens: int, model: str = "") -> None:
         """Takes note of tokens, of a model."""

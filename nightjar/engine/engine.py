@@ -124,6 +124,7 @@ class Engine:
 
     Attributes:
         generating: how many rollouts are generated at once.
+        budget: what may be spent; None for no limit.
         spent: says that the budget is spent, and something left undone for it; None otherwise.
     """
 
@@ -145,6 +146,7 @@ class Engine:
         self._scoring = Places(options.max_scoring)
         backlog = _BACKLOG_PER_PLACE * options.max_generating if options.is_interleaved else 0
         self._backlog = Places(backlog)
+        self.budget = options.budget
         self.spent: BudgetSpentError | None = None
         self._failed: set[Key] = set()
         self._guard = FailureGuard(options.has_succeeded, max(50, 2 * options.max_generating))
@@ -318,6 +320,7 @@ class Engine:
             if state["error"] is not None:
                 self._failed.add(key)
                 self.progress.failed += 1
+                self.progress.note_error(state["error"])
                 continue
             self.progress.scored += 1
             if state["reward"] is not None:

@@ -19,6 +19,9 @@ class Progress:
         requests: made in this session, those of judges included.
         refused: of these, because they were too many.
         retries: requests made again, and attempts after the first.
+        input_tokens, output_tokens: of the answers in this session, judges' included.
+        errors: class of errors that rollouts ended with in this session, to how many did and what the last one said.
+        last_failure: what a request failed with last; empty before the first.
         reward_sum: of the rollouts scored in this session and before.
         reward_count: how many these are.
         started_at: Unix time in seconds.
@@ -32,9 +35,18 @@ class Progress:
     requests: int = 0
     refused: int = 0
     retries: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    errors: dict[str, tuple[int, str]] = field(default_factory=dict)
+    last_failure: str = ""
     reward_sum: float = 0.0
     reward_count: int = 0
     started_at: float = field(default_factory=time.time)
+
+    def note_error(self, error: BaseException) -> None:
+        """Takes note of what a rollout ended with."""
+        kind = type(error.__cause__ or error).__name__
+        self.errors[kind] = self.errors.get(kind, (0, ""))[0] + 1, str(error)
 
     @property
     def done(self) -> int:

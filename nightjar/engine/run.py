@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from nightjar.calling.places import Places
 from nightjar.clients.pace import Pace
+from nightjar.engine.budget import Budget
 from nightjar.engine.engine import Engine, Group, GroupQueue
 from nightjar.engine.plan import Plan, Shard
 from nightjar.engine.progress import Progress
@@ -114,6 +115,11 @@ class Run:
     def progress(self) -> Progress:
         """How far it is."""
         return self._engine.progress
+
+    @property
+    def budget(self) -> Budget | None:
+        """What it may spend, perhaps together with others; None for no limit."""
+        return self._engine.budget
 
     @property
     def generating(self) -> Places:

@@ -11,6 +11,7 @@ from nightjar.clients.failures import Failure
 from nightjar.engine.budget import Budget
 from nightjar.engine.guard import FailureGuard
 from nightjar.engine.progress import Progress
+from nightjar.rollout.usage import usage_counts
 
 _WAITING_PER_PLACE = 4
 _OUTAGE_SECONDS = 300.0
@@ -55,8 +56,11 @@ class RequestWatch:
         self._answered_at = time.monotonic()
         self._progress.requests += 1
         self._guard.answered()
+        given, written = usage_counts(getattr(answer, "usage", None))
+        self._progress.input_tokens += given
+        self._progress.output_tokens += written
         if self._budget is not None:
-            self._budget.spend(answer, self._model)
+            self._budget.add(given, written, self._model or getattr(answer, "model", ""))
 
     def failed(self, failure: Failure, started_at: float) -> bool:
         """Takes note of a failure; says whether it is excused: the endpoint has answered before, and is away now.
@@ -66,6 +70,7 @@ class RequestWatch:
         """
         self._progress.requests += 1
         self._progress.refused += failure.is_overload
+        self._progress.last_failure = failure.message
         self._guard.request_failed(failure)
         if not failure.is_connection:
             self._answered_at = time.monotonic()

@@ -199,6 +199,8 @@ ELSEWHERE = {
     "--resume": "durability/test_interrupted.py",
     "--dry-run": "durability/test_suites.py",
     "--heartbeat-url": "durability/test_suites.py",
+    "--tui": "core/test_live_view.py",
+    "--debug": "core/test_live_view.py",
     "--request-retries": "durability/test_failing_requests.py",
     "--max-total-tokens": "durability/test_budgets.py",
     "--max-cost-usd": "durability/test_budgets.py",

@@ -28,6 +28,7 @@ LATE = {
     "nightjar.cli.eval.display": "as nightjar.cli.eval.running",
     "nightjar.cli.eval.dry_run": "as nightjar.cli.eval.running",
     "nightjar.cli.eval.hosted": "as nightjar.cli.eval.running",
+    "nightjar.cli.eval.live": "as nightjar.cli.eval.running",
     "nightjar.cli.eval.running": "0.5 s, DuckDB and the engine, for which 'eval run --help' need not wait",
     "nightjar.cli.eval.suite": "as nightjar.cli.eval.running",
     "nightjar.cli.sql.prompt": "0.2 s, prompt_toolkit, for a terminal alone",
@@ -48,6 +49,10 @@ LATE = {
     "rich": "0.1 s, for one function of the names of verifiers",
     "tasks.away": "Prefect, 2.5 s, as flows.evaluation",
     "tasks.sent_environments": "Prefect, 2.5 s, as flows.evaluation",
+    "termios": "there is none on Windows",
+    "tqdm": "0.1 s, for --debug alone",
+    "tqdm.contrib.logging": "as tqdm",
+    "tty": "as termios",
 }
 """What is imported inside functions, with all that is in it, and why: the CPU time that its import takes."""
 

@@ -93,6 +93,12 @@ def eval_run(
     deployment: Annotated[
         str, _option("--deployment", metavar="FLOW/NAME", text="The deployment that a hosted run is of.")
     ] = "evaluate/evaluate",
+    tui: Annotated[
+        bool, _option("--tui", "-u", "--fullscreen", "-f", text="Show how far it is on the whole screen.")
+    ] = False,
+    debug: Annotated[
+        bool, _option("--debug", "-d", text="Show log lines and plain progress bars in the place of a live view.")
+    ] = False,
     abbreviated: Annotated[
         bool, _option("--abbreviated-summary", "-A", text="End with a line for the run, without a panel.")
     ] = False,
@@ -112,14 +118,18 @@ def eval_run(
     from nightjar.cli.eval.display import show_outcome
     from nightjar.cli.eval.dry_run import show_plans
     from nightjar.cli.eval.hosted import run_hosted
+    from nightjar.cli.eval.live import Style
     from nightjar.cli.eval.running import Mode, check, finish, runner, watched
     from nightjar.cli.eval.suite import finish_together, run_together, show_line
 
+    if tui and debug:
+        raise typer.BadParameter("--tui and --debug exclude each other")
+    style: Style = "screen" if tui else "plain" if debug else "auto"
     if direct and (prefect or prefect_url):
         raise typer.BadParameter(f"--direct and --prefect{'-url' if prefect_url else ''} exclude each other")
     if "headers" in fields and not hosted:  # where the run happens, no variable of this process is known
         fields["headers"] = name_values(fields["headers"])
-    log_to_stderr(verbose)
+    log_to_stderr(verbose or debug)
     is_suite = fields["env_id"].endswith(ENDING) or "," in fields["env_id"]
     if is_suite and (hosted or resume not in {None, _LATEST}):
         raise typer.BadParameter(f"{'--hosted' if hosted else '--resume PATH'} is of one evaluation")
@@ -137,9 +147,9 @@ def eval_run(
     mode: Mode = "prefect" if prefect else "direct" if direct else "auto"
     run = runner(mode, output_dir, resume, warehouse, prefect_url)
     if is_suite:
-        finish_together(run_together(evaluations, run, warehouse, heartbeat_url=heartbeat_url), as_json)
+        finish_together(run_together(evaluations, run, warehouse, style=style, heartbeat_url=heartbeat_url), as_json)
         return
-    outcome = watched(lambda: run(evaluations[0].config), heartbeat_url=heartbeat_url)
+    outcome = watched(lambda: run(evaluations[0].config), style, heartbeat_url)
     finish(outcome, as_json, show_line if abbreviated else show_outcome)
 
 

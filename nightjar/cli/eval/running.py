@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import typer
 
 from nightjar.calling import leave_threads_behind
-from nightjar.cli.eval.display import RunDisplay, show_outcome
+from nightjar.cli.eval.display import show_outcome
+from nightjar.cli.eval.live import RunsDisplay, Style
 from nightjar.cli.eval.process_memory import limit_memory
 from nightjar.cli.terminal import echo
 from nightjar.config import Evaluation, RunConfig
@@ -75,19 +75,19 @@ async def _run_as_flow(
 
 def watched(
     evaluation: Callable[[], Awaitable[T]],
-    display: Callable[[], AbstractContextManager[Any]] = RunDisplay,
+    style: Style = "auto",
     heartbeat_url: str | None = None,
 ) -> T:
     """Runs what is to be run, with a display, until it has ended or is stopped.
 
     Args:
         evaluation: runs one evaluation, or several.
-        display: shows how far it is.
+        style: how it is shown how far it is.
         heartbeat_url: asked as rollouts come to their end; None for no heartbeats.
     """
 
     async def body() -> T:
-        with display():
+        with RunsDisplay(style):
             async with stopped_by_signals(), heartbeats(heartbeat_url):
                 try:
                     return await evaluation()

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nightjar.cli.eval.display import next_command, status_line, with_error
+from nightjar.cli.eval.display import next_command, with_error
+from nightjar.cli.eval.live import Style
 from nightjar.cli.eval.running import as_record, errors_of, watched
 from nightjar.cli.terminal import echo
 from nightjar.config import Evaluation, RunConfig
-from nightjar.engine import Run, runs_under_way
 from nightjar.evaluation import Ended, Outcome, evaluate_together, within_budget
 from nightjar.terminal import harmless
 from nightjar.warehouse import Warehouse, resolve_warehouse
-
-_LINE_SECONDS = 10.0
-_LOOK_SECONDS = 0.25
 
 
 def run_together(
@@ -31,6 +26,7 @@ def run_together(
     run: Callable[[RunConfig], Awaitable[Outcome]],
     warehouse: str | None,
     *,
+    style: Style = "auto",
     heartbeat_url: str | None = None,
 ) -> list[Ended]:
     """Runs evaluations at once, and says on stderr how far they are.
@@ -39,10 +35,11 @@ def run_together(
         evaluations: what to run.
         run: runs one.
         warehouse: its location, for prices; None for the default.
+        style: how it is shown how far they are.
         heartbeat_url: asked as rollouts come to their end; None for no heartbeats.
     """
     with within_budget([each.config for each in evaluations], Warehouse(resolve_warehouse(warehouse))):
-        return watched(lambda: evaluate_together(evaluations, run, _say_ended), _Lines, heartbeat_url)
+        return watched(lambda: evaluate_together(evaluations, run, _say_ended), style, heartbeat_url)
 
 
 def finish_together(ended: Sequence[Ended], as_json: bool) -> None:
@@ -104,34 +101,3 @@ def _say_ended(ended: Ended) -> None:
     reward = with_error(summary.avg_reward, summary.stderr)
     scored = f"{summary.scored} of {summary.rollouts} scored"
     echo(f"{ended.evaluation.label}: {ended.outcome.status}, {scored}, reward {reward}", err=True)
-
-
-class _Lines:
-    """Says on stderr which runs have begun, and now and then how far they are; a context manager in an event loop."""
-
-    def __enter__(self) -> Self:
-        self._task = asyncio.get_running_loop().create_task(self._show())
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._task.cancel()
-
-    async def _show(self) -> None:
-        loop, begun = asyncio.get_running_loop(), set[str]()
-        last = loop.time()
-        while True:
-            for run in runs_under_way():
-                if run.run_id not in begun:
-                    begun.add(run.run_id)
-                    echo(f"{_label(run)}: {run.progress.total} rollouts, run {run.run_id}", err=True)
-            if loop.time() - last >= _LINE_SECONDS:
-                last = loop.time()
-                for run in runs_under_way():
-                    echo(f"{_label(run)}: {run.progress.done}/{run.progress.total} {status_line(run)}", err=True)
-            await asyncio.sleep(_LOOK_SECONDS)
-
-
-def _label(run: Run) -> str:
-    return run.metadata.name or f"{run.metadata.env_id} | {run.metadata.model}"
