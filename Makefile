@@ -72,6 +72,7 @@ $(ORIGINAL)/.ready:
 screenshots: $(READY) ## take the pictures of docs/screenshots.md: three minutes, and a Chromium (ARGS="--chromium PATH")
 	$(PIP) --constraint constraints.txt --editable '.[screenshots]'
 	$(BIN)/python tests/screenshots/take.py $(ARGS)
+	$(BIN)/python tests/screenshots/overview.py
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) $(ORIGINAL) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist
