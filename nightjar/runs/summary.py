@@ -27,6 +27,7 @@ class Summary:
         stderr: its standard error, clustered by example; None with fewer than two examples.
         avg_metrics: mean of each metric over the rollouts that have it.
         pass_at_k, pass_all_k: k to value, over examples with all rollouts scored; empty with one rollout an example.
+        complete_examples: how many these examples are.
         usage: tokens of all recorded rollouts; None where the endpoint named none.
         errors: chain of error classes to how many rollouts ended so.
         error_examples: chain of error classes to what the first of these errors says.
@@ -49,6 +50,7 @@ class Summary:
     truncated: int
     models: list[str]
     error_examples: dict[str, str] = field(default_factory=dict)
+    complete_examples: int = 0
 
     @property
     def coverage(self) -> float:
@@ -73,6 +75,7 @@ class Summary:
             "avg_error": self.avg_error,
             "pass_at_k": {str(k): value for k, value in self.pass_at_k.items()},
             "pass_all_k": {str(k): value for k, value in self.pass_all_k.items()},
+            "complete_examples": self.complete_examples,
             "usage": self.usage,
             "errors": self.errors,
             "error_examples": self.error_examples,
@@ -161,6 +164,7 @@ def summarize_rows(
         truncated=tally.truncated,
         models=sorted(tally.models),
         error_examples=tally.error_examples,
+        complete_examples=sum(len(group) == rollouts_per_example for group in tally.groups()),
     )
 
 

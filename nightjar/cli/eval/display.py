@@ -12,7 +12,6 @@ from rich.text import Text
 from nightjar.cli.eval.live import page_in_prefect
 from nightjar.cli.terminal import echo
 from nightjar.evaluation import Outcome
-from nightjar.runs import Summary
 from nightjar.terminal import harmless
 from nightjar.warehouse import resolve_warehouse
 from nightjar.warehouse.location import shown
@@ -23,7 +22,7 @@ def show_outcome(outcome: Outcome) -> None:
     console = Console(markup=False, emoji=False)
     metadata = outcome.metadata
     panel = Panel(
-        _summary_table(outcome.summary, metadata.time_ms or 0),
+        _summary_table(outcome),
         title=Text(harmless(f"{metadata.env_id} | {metadata.model}")),
         subtitle=f"run {outcome.run_id}: {outcome.status}",
         expand=False,
@@ -40,16 +39,19 @@ def show_outcome(outcome: Outcome) -> None:
             echo(f"{label + ':':<11}{text}")
 
 
-def _summary_table(summary: Summary, time_ms: int) -> Table:
+def _summary_table(outcome: Outcome) -> Table:
+    summary, metadata = outcome.summary, outcome.metadata
     table = Table.grid(padding=(0, 3))
-    table.add_row("Rollouts", f"{summary.scored} of {summary.rollouts} scored")
+    size = f"{metadata.num_examples} examples × {metadata.rollouts_per_example}"
+    table.add_row("Rollouts", f"{summary.scored} of {summary.rollouts} scored ({size})")
     table.add_row("Avg reward", with_error(summary.avg_reward, summary.stderr))
     for name, value in summary.avg_metrics.items():
         table.add_row(harmless(f"  {name}"), f"{value:.4g}")
     for label, curve in (("pass@k", summary.pass_at_k), ("pass^k", summary.pass_all_k)):
         if curve:
-            table.add_row(label, "  ".join(f"{k}: {value:.3f}" for k, value in curve.items()))
-    table.add_row("Errors", harmless(_counts(summary.errors)) or "none")
+            values = "  ".join(f"{k}: {value:.3f}" for k, value in curve.items())
+            table.add_row(label, f"{values}  (over {summary.complete_examples} examples)")
+    table.add_row("Errors", harmless(_errors(outcome)))
     if summary.truncated:
         table.add_row("Truncated", str(summary.truncated))
     if summary.usage:
@@ -57,7 +59,7 @@ def _summary_table(summary: Summary, time_ms: int) -> Table:
             "Tokens",
             f"{summary.usage['input_tokens']:,.0f} in, {summary.usage['output_tokens']:,.0f} out",
         )
-    table.add_row("Runtime", f"{time_ms / 1000:.1f} s")
+    table.add_row("Runtime", f"{(metadata.time_ms or 0) / 1000:.1f} s")
     return table
 
 
@@ -68,8 +70,14 @@ def with_error(mean: float | None, stderr: float | None) -> str:
     return f"{mean:.4f}" + ("" if stderr is None else f" ± {stderr:.4f}")
 
 
-def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count} × {name}" for name, count in counts.items())
+def _errors(outcome: Outcome) -> str:
+    """Returns what failed: of rollouts, what stopped the run, or what is missing."""
+    summary = outcome.summary
+    missing = summary.rollouts - summary.scored - summary.failed
+    parts = [f"{count} × {name}" for name, count in summary.errors.items()]
+    parts += [type(outcome.error).__name__] if outcome.error is not None else []
+    parts += [f"{missing} not done"] if missing else []
+    return ", ".join(parts) or "none"
 
 
 def next_command(outcome: Outcome) -> str:
