@@ -29,7 +29,7 @@ def environment(nightjar):
 class TestResume:
     @pytest.mark.parametrize(("first", "again"), [("my_sums", "my-sums"), ("my-sums", "ada/my_sums")])
     def test_finds_the_run_of_the_same_environment(self, nightjar, serve, first, again):
-        assert nightjar.eval(first, server=serve(faults=Faults(rate_500=0.5))).code == 1
+        assert nightjar.eval(first, "--request-retries", 0, server=serve(faults=Faults(rate_500=0.5))).code == 1
         run, failed = nightjar.run, nightjar.run.metadata["failed"]
         server = serve()
 

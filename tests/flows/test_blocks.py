@@ -193,7 +193,8 @@ async def test_secrets_reach_a_run_and_are_written_nowhere(services: Services, o
     (own_folder / "environments").mkdir()
     (own_folder / "environments" / "careless.py").write_text(CARELESS)
     before = dict(os.environ)
-    ended = await evaluate(**NAMED, num_examples=12, rollouts_per_example=2, return_state=True)
+    size = {"num_examples": 12, "rollouts_per_example": 2, "request_retries": 0}
+    ended = await evaluate(**NAMED, **size, return_state=True)
     assert ended.is_failed()
     assert "The judge refuses [secret]" in ended.message
     assert "Rejected: " in ended.message

@@ -119,6 +119,7 @@ async def test_the_ui_shows_progress_and_the_results_on_one_page(own_folder: Pat
 
 async def test_a_run_with_failed_rollouts_ends_failed_and_retry_does_only_these(own_folder: Path) -> None:
     parameters: dict[str, Any] = {"env_id": "arithmetic", "model": "m", "num_examples": 30, "rollouts_per_example": 2}
+    parameters |= {"request_retries": 0}
     with ModelServer(ArithmeticSolver(), faults=Faults(rate_500=0.3, seed=3)) as server:
         parameters["base_url"] = server.url
         flow_run = await new_flow_run()

@@ -61,7 +61,7 @@ async def artifact(key: str) -> Any:
 async def test_a_shard_that_is_done_shows_as_cached_on_a_retry() -> None:
     flow_run = await new_flow_run()
     with ModelServer(ArithmeticSolver(), faults=Faults(rate_500=0.04, seed=3)) as server:
-        size = {"base_url": server.url, "num_examples": 32, "rollouts_per_example": 1}
+        size = {"base_url": server.url, "num_examples": 32, "rollouts_per_example": 1, "request_retries": 0}
         first = await run_as(flow_run, **size)
         failed, port = 32 - server.stats().answered, server.port
     assert 0 < failed < 6
@@ -77,7 +77,7 @@ async def test_a_shard_that_is_done_shows_as_cached_on_a_retry() -> None:
 async def test_why_a_run_failed_is_in_its_message_and_in_an_artifact_until_a_retry_succeeds() -> None:
     flow_run = await new_flow_run()
     with ModelServer(ArithmeticSolver(), faults=SOME_FAIL) as server:
-        where = {"base_url": server.url, "num_examples": 10, "model": "why"}
+        where = {"base_url": server.url, "num_examples": 10, "model": "why", "request_retries": 0}
         state = await run_as(flow_run, **where)
         port = server.port
     failed = (await state.aresult(raise_on_failure=False)).summary.failed

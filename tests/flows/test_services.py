@@ -31,6 +31,7 @@ def test_retry_does_only_what_is_missing(services: Services) -> None:
     with ModelServer(ArithmeticSolver(), faults=Faults(rate_500=0.4, seed=1)) as server:
         port = server.port
         parameters = {"env_id": "arithmetic", "model": "retried", "base_url": server.url, "num_examples": 20}
+        parameters |= {"request_retries": 0}
         created = services.call(
             "POST",
             f"/deployments/{deployment['id']}/create_flow_run",

@@ -27,7 +27,9 @@ MOST_SECONDS = 10.0
 
 @pytest.fixture(scope="module")
 def config() -> RunConfig:
-    return RunConfig(env_id="arithmetic", model="m", base_url="http://127.0.0.1:9/v1", num_examples=6)
+    return RunConfig(
+        env_id="arithmetic", model="m", base_url="http://127.0.0.1:9/v1", num_examples=6, request_retries=0
+    )
 
 
 @pytest.fixture(scope="module")
