@@ -52,6 +52,10 @@ COMMANDS = {
     ),
     "eval": (None, "Run evaluations."),
     "eval run": ("nightjar.cli.eval.run:eval_run", "Evaluate a model in an environment."),
+    "eval rescore": (
+        "nightjar.cli.eval.rescore:eval_rescore",
+        "Score the rollouts of a run with the rubric as it is now, as a new run; no model is asked but judges.",
+    ),
     "eval repair": (
         "nightjar.cli.eval.repair:eval_repair",
         "Set what is damaged in a run aside, so that a resume does again what it held.",

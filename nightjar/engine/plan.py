@@ -54,12 +54,14 @@ class Plan:
         is_independent: each rollout is scored by itself.
         scores_whole_groups: a reward function needs all rollouts of an example at once.
         rollouts: example_id to number of rollouts, of examples that have another number.
+        asks_model: what is not generated is; else it is left out.
     """
 
     rollouts_per_example: int
     is_independent: bool
     scores_whole_groups: bool
     rollouts: Mapping[int, int] = field(default_factory=dict)
+    asks_model: bool = True
 
     def owed(self, finished: Finished, example_id: int) -> list[Group]:
         """Returns the groups in which an example's rollouts are generated and scored; none where all are scored."""
@@ -69,7 +71,7 @@ class Plan:
 
     def members(self, finished: Finished, example_id: int) -> list[Key]:
         """Returns the rollouts of an example that are to be scored, some of them perhaps again."""
-        keys = self._keys(example_id)
+        keys = [key for key in self._keys(example_id) if self.asks_model or finished.is_generated(key)]
         missing = [key for key in keys if not finished.is_scored(key)]
         return keys if missing and self.scores_whole_groups else missing
 

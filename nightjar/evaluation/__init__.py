@@ -3,7 +3,7 @@
 from nightjar.engine import Run, Shard
 from nightjar.evaluation.budgets import within_budget
 from nightjar.evaluation.checking import check_environments, check_named_keys
-from nightjar.evaluation.direct import evaluate
+from nightjar.evaluation.direct import carry_out, evaluate
 from nightjar.evaluation.estimate import Estimate, estimate
 from nightjar.evaluation.heartbeat import heartbeats
 from nightjar.evaluation.loading import load_env
@@ -18,6 +18,7 @@ __all__ = [
     "Outcome",
     "Run",
     "Shard",
+    "carry_out",
     "check_environments",
     "check_named_keys",
     "check_warehouse",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nightjar.config import RunConfig
+from nightjar.engine import Run
 from nightjar.errors import RunError, WarehouseError
 from nightjar.evaluation.budgets import within_budget
 from nightjar.evaluation.loading import load_env
@@ -38,7 +39,12 @@ async def evaluate(
     check_warehouse(warehouse)
     with within_budget([config], warehouse):
         run = load_env(config, output_dir=output_dir, resume=resume)
-    async with run:
+    return await carry_out(run, warehouse)
+
+
+async def carry_out(opened: Run, warehouse: Warehouse) -> Outcome:
+    """Takes an open run through its stages, closes it and publishes it; as ``evaluate``, which opens it too."""
+    async with opened as run:
         async with run.stages() as stages:
             async for shard in run.in_turn():
                 stages.create_task(run.generate(shard))

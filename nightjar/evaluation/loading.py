@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from nightjar.clients import resolve_client
 from nightjar.config import RunConfig
-from nightjar.engine import Engine, EngineOptions, RetryPolicy, Run
+from nightjar.engine import Engine, EngineOptions, Plan, RetryPolicy, Run
 from nightjar.engine.budget import shared_budget
 from nightjar.envs import Environment, EnvironmentRollouts, load_environment, tear_down
-from nightjar.envs.rollouts import plan_groups
+from nightjar.envs.rollouts import AnyClient, plan_groups
 from nightjar.errors import DatasetError
 from nightjar.evaluation.checking import check_environments
+from nightjar.evaluation.rubric_loading import load_rubric
+from nightjar.evaluation.scoring_code import scoring_hash
 from nightjar.evaluation.selection import Selection, find_resumable, select_examples
 from nightjar.evaluation.settings import apply_settings
 from nightjar.packages import EnvironmentId, environments_in, provide, version_info
@@ -55,10 +58,48 @@ def load_env(
     check_environments([config])
     client = resolve_client(config.client_config(), is_per_rollout=config.independent_scoring)
     resolve(config.sampling_args.get("extra_headers") or {})
+    prepared = prepare(config)
+    directory = _directory(config, len(prepared.selection.hashes), output_dir, resume, run_id)
+    return open_run(prepared, client, directory, flow_run_id=flow_run_id)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a run is of: its configuration, the environment that it loads, and the examples that it takes.
+
+    Attributes:
+        config: what to run.
+        env: the environment, with the settings that the configuration gives it.
+        versions: of Nightjar and the environment, see ``version_info``.
+        selection: the examples.
+        plan: how their rollouts form groups.
+        rubric: where the rubric is from; None for the environment's own.
+    """
+
+    config: RunConfig
+    env: Environment
+    versions: dict[str, str | None]
+    selection: Selection
+    plan: Plan
+    rubric: str | None = None
+
+
+def prepare(config: RunConfig, rubric: str | None = None) -> Prepared:
+    """Loads the environment and selects its examples.
+
+    Args:
+        config: what to run.
+        rubric: what takes the place of the environment's rubric, see ``load_rubric``; None for its own.
+
+    Raises:
+        ConfigError: the environment, its arguments, its dataset or the rubric is missing or wrong.
+    """
     folder = provide(config.env_id, config.env_source, config.environments_dir)
     with environments_in(folder), preferred():
         env = load_environment(config.env_id, **config.env_args)
         versions = version_info(config.env_id)
+        if rubric is not None:
+            env.rubric = load_rubric(rubric, env.parser)
     limit = {} if config.timeout is None else {"timeout_seconds": config.timeout}
     apply_settings(env, {**config.extra_env_kwargs, **limit})
     if config.scoring_timeout is not None:
@@ -67,17 +108,41 @@ def load_env(
     selection = select_examples(env.examples, config)
     if not selection.hashes:
         raise DatasetError(f"Environment {config.env_id!r} has no examples")
-    directory = _directory(config, len(selection.hashes), output_dir, resume, run_id)
-    metadata = _metadata(config, selection, env, versions, directory.run_id, flow_run_id)
+    versions["scoring_hash"] = scoring_hash(env.rubric, versions["env_hash"])
+    return Prepared(config, env, versions, selection, plan, rubric)
+
+
+def open_run(
+    prepared: Prepared,
+    client: AnyClient,
+    directory: RunDirectory,
+    *,
+    flow_run_id: str | None = None,
+    rescored_from: str | None = None,
+) -> Run:
+    """Opens a run directory and works out what is owed.
+
+    Args:
+        prepared: what the run is of.
+        client: where the model is.
+        directory: where it is on disk.
+        flow_run_id, rescored_from: for the record, see ``RunMetadata``.
+
+    Raises:
+        RunError: the run directory is locked, damaged, or of another run.
+    """
+    config, env, selection = prepared.config, prepared.env, prepared.selection
+    scoring = {"rescored_from": rescored_from, "rubric": prepared.rubric}
+    metadata = _metadata(prepared, directory.run_id, flow_run_id, rescored_from)
     opened = OpenRun(
         directory,
         metadata,
-        config=config.model_dump(mode="json"),
-        identity=config.identity(),
+        config=config.model_dump(mode="json") | scoring,
+        identity=config.identity() | scoring,
         hashes=selection.hashes,
         tolerated_failures=config.tolerated_failures,
     )
-    if (budget := shared_budget.get()) is not None:
+    if (budget := shared_budget.get()) is not None and rescored_from is None:
         budget.add(*opened.journal.tokens_before, model=config.model)
     rollouts = EnvironmentRollouts(env, client, config.model, config.sampling_args)
     engine = Engine(
@@ -86,7 +151,7 @@ def load_env(
     run = Run(
         opened,
         engine,
-        plan,
+        prepared.plan,
         list(selection.hashes),
         max_shards=config.max_shards,
         is_interleaved=config.interleave_scoring,
@@ -120,20 +185,14 @@ def _directory(
     return RunDirectory(folder / (run_id or new_run_id()))
 
 
-def _metadata(
-    config: RunConfig,
-    selection: Selection,
-    env: Environment,
-    versions: dict[str, str | None],
-    run_id: str,
-    flow_run_id: str | None,
-) -> RunMetadata:
+def _metadata(prepared: Prepared, run_id: str, flow_run_id: str | None, rescored_from: str | None) -> RunMetadata:
+    config, selection = prepared.config, prepared.selection
     return RunMetadata(
         run_id=run_id,
         env_id=EnvironmentId.parse(config.env_id).without_version,
         env_args=config.env_args,
         extra_env_kwargs=config.extra_env_kwargs,
-        env_version=versions["env_version"],
+        env_version=prepared.versions["env_version"],
         model=config.model,
         base_url=",".join(dict.fromkeys(one.base_url for one in config.replicas)) or config.base_url,
         num_examples=len(selection.hashes),
@@ -141,13 +200,14 @@ def _metadata(
         rollouts=len(selection.hashes) * config.rollouts_per_example,
         sampling_args=config.sampling_args,
         dataset_fingerprint=selection.fingerprint(),
-        pass_threshold=env.pass_threshold,
+        pass_threshold=prepared.env.pass_threshold,
         state_columns=config.state_columns,
         tags=config.tags,
         suite=config.suite,
         name=config.name,
-        version_info=versions,
+        version_info=prepared.versions,
         flow_run_id=flow_run_id,
+        rescored_from=rescored_from,
     )
 
 

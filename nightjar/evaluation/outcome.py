@@ -69,8 +69,9 @@ class Outcome:
             lines.append(f"{count} of {summary.rollouts} rollouts failed with {chain}. One of them: {example}")
         if self.status != "completed":
             missing = summary.rollouts - summary.scored
+            source = self.metadata.rescored_from
             lines.append(
                 f"{missing} of {summary.rollouts} rollouts of run {self.run_id} are missing. "
-                f"Retry, or --resume {self.path}, does only these."
+                + (f"Resume run {source}." if source else f"Retry, or --resume {self.path}, does only these.")
             )
         return lines + ([str(self.unpublished)] if self.unpublished is not None else [])

@@ -71,7 +71,7 @@ def find_resumable(config: RunConfig, output_dir: Path | None) -> RunDirectory |
 
     None where there is none.
     """
-    asked = config.identity()
+    asked = config.identity() | {"rescored_from": None}
     folder = runs_folder(config.env_id, config.model, output_dir, config.environments_dir)
     for directory in _newest_first(runs_folders(folder, config.env_id, config.model)):
         try:

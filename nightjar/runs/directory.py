@@ -6,6 +6,7 @@ import os
 import socket
 import uuid
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -80,10 +81,13 @@ class RunDirectory:
         self._lock = FileLock(path / ".lock", timeout=patience_seconds, thread_local=False)
         self._reserve = Reserve(path / "metadata.json")
 
-    @property
+    @cached_property
     def run_id(self) -> str:
-        """The name of the folder."""
-        return self.path.name
+        """The id of the run in it, wherever the folder was moved to; the name of a folder without one."""
+        try:
+            return self.read_metadata().get("run_id") or self.path.name
+        except RunDirectoryError:
+            return self.path.name
 
     @property
     def attempts_path(self) -> Path:

@@ -40,6 +40,7 @@ class RunMetadata:
         tags, suite, name: what it can be found by.
         version_info: versions and commits of Nightjar and the environment.
         flow_run_id: of the Prefect flow run; None in direct mode.
+        rescored_from: id of the run whose rollouts it scores anew; None where it asked a model itself.
         started_at: when it was started first; None where another program did not say.
         finished_at: when it ended last; None while it is running.
         time_ms: for how long it ran, resumes added; None where another program did not say.
@@ -70,6 +71,7 @@ class RunMetadata:
     name: str | None = None
     version_info: Mapping[str, str | None]
     flow_run_id: str | None = None
+    rescored_from: str | None = None
     started_at: datetime | None = field(default_factory=_now)
     finished_at: datetime | None = None
     time_ms: int | None = 0

@@ -95,6 +95,7 @@ class RecordedConfig(_Recorded):
 class RecordedMetadata(_Recorded):
     """What is read of ``metadata.json``."""
 
+    run_id: str | None = None
     status: str | None = None
     env_id: str | None = None
     started_at: Annotated[AwareDatetime | None, Strict(False)] = None

@@ -78,6 +78,11 @@ class TestOwed:
             done(0, index)
         assert owed(plan(scores_whole_groups=True), journal) == []
 
+    def test_nothing_that_is_not_generated_where_the_model_is_not_asked(self, journal, done):
+        done(0, 1, scored=False)
+        done(0, 2, failed=True)
+        assert owed(Plan(3, False, True, asks_model=False), journal) == [((), (1,))]
+
 
 class TestShards:
     def sizes(self, count, max_shards=16, journal=None):

@@ -60,6 +60,8 @@ def expected_run(run_dir):
         "finished_at": moment(metadata.get("finished_at")),
         "env_commit": versions.get("env_commit"),
         "env_hash": versions.get("env_hash"),
+        "scoring_hash": versions.get("scoring_hash"),
+        "rescored_from": metadata.get("rescored_from"),
         "nightjar_version": versions.get("nightjar_version"),
         "nightjar_commit": versions.get("nightjar_commit"),
         "input_tokens": usage.get("input_tokens"),

@@ -97,6 +97,8 @@ class TestPublish:
             "env_version": "1.2.0",
             "env_commit": "def",
             "env_hash": None,
+            "scoring_hash": None,
+            "rescored_from": None,
             "env_args": '{"split":"test"}',
             "extra_env_kwargs": '{"max_turns":4}',
             "model": "openai/gpt-4.1-mini",

@@ -30,6 +30,7 @@ def show_outcome(outcome: Outcome) -> None:
     )
     console.print(panel)
     for label, text in (
+        ("Rescored", outcome.metadata.rescored_from),
         ("Results", outcome.path),
         ("Warehouse", outcome.warehouse if outcome.unpublished is None else f"not published in {outcome.warehouse}"),
         ("Prefect", page_in_prefect(metadata.flow_run_id)),
@@ -82,6 +83,8 @@ def _errors(outcome: Outcome) -> str:
 
 def next_command(outcome: Outcome) -> str:
     """Returns what can be typed next."""
+    if outcome.status != "completed" and outcome.metadata.rescored_from:
+        return f"resume run {outcome.metadata.rescored_from}, whose rollouts these are, and score it again"
     if outcome.status != "completed":
         return f"the same command with --resume {shlex.quote(str(outcome.path))}"
     is_default = outcome.warehouse == shown(resolve_warehouse())

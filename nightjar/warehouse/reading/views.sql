@@ -10,7 +10,12 @@ CREATE OR REPLACE VIEW runs AS
 SELECT
     runs.* EXCLUDE (metadata, config),
     runs.version_info ->> 'env_hash' AS env_hash,
-    (runs.input_tokens * prices.input + runs.output_tokens * prices.output) / 1e6 AS cost,
+    runs.version_info ->> 'scoring_hash' AS scoring_hash,
+    runs.metadata ->> 'rescored_from' AS rescored_from,
+    CASE
+        WHEN rescored_from IS NULL THEN (runs.input_tokens * prices.input + runs.output_tokens * prices.output) / 1e6
+        ELSE 0
+    END AS cost,
     metadata,
     config
 FROM segments.runs AS runs
@@ -268,6 +273,7 @@ FROM segments.runs AS runs
 LEFT JOIN paid USING (run_id)
 ASOF LEFT JOIN segments.prices AS prices
     ON runs.model = prices.model AND began(runs.started_at, runs.finished_at, runs.published_at) >= prices.since
+WHERE (runs.metadata ->> 'rescored_from') IS NULL
 ORDER BY runs.started_at DESC NULLS LAST, runs.run_id;
 
 CREATE OR REPLACE VIEW retries AS
@@ -287,6 +293,7 @@ WITH failures AS (
 SELECT env_id, model, started_at, failures.* EXCLUDE (run_id), run_id
 FROM failures
 JOIN segments.runs USING (run_id)
+WHERE (metadata ->> 'rescored_from') IS NULL
 ORDER BY started_at DESC NULLS LAST, run_id, failures.attempts DESC;
 
 COMMENT ON VIEW runs IS 'a run: one environment, one model, one configuration';
@@ -294,7 +301,9 @@ COMMENT ON COLUMN runs.version IS 'of its published content; a newer one replace
 COMMENT ON COLUMN runs.rollouts IS 'asked for; those there are: scored + failed';
 COMMENT ON COLUMN runs.coverage IS 'scored / rollouts';
 COMMENT ON COLUMN runs.avg_reward IS 'mean over scored rollouts; NULL when there are none';
-COMMENT ON COLUMN runs.cost IS 'of the recorded rollouts, in the currency of prices; NULL without a price';
+COMMENT ON COLUMN runs.scoring_hash IS 'SHA-256 of the code that scored: environment, rubric, reward functions, parser';
+COMMENT ON COLUMN runs.rescored_from IS 'the run whose rollouts it scores anew; NULL where it asked the model itself';
+COMMENT ON COLUMN runs.cost IS 'of the recorded rollouts, in the currency of prices; NULL without a price, 0 of a rescored run';
 COMMENT ON COLUMN runs.metadata IS 'metadata.json as a whole';
 COMMENT ON COLUMN runs.config IS 'config.json as a whole';
 COMMENT ON VIEW rollouts IS 'an attempt of a model at an example: the record, one for every example and rollout_index';
@@ -322,5 +331,5 @@ COMMENT ON COLUMN history.change IS 'against the run before of the same configur
 COMMENT ON VIEW pass_at_k IS 'pass@k and pass^k of every run, over examples with all rollouts scored';
 COMMENT ON VIEW example_rewards IS 'the mean reward of every example of a run';
 COMMENT ON VIEW regressions IS 'examples with less reward in the newest run that can stand for its model than in the one before, by example_hash';
-COMMENT ON VIEW cost IS 'tokens of all attempts of a run, failed ones too, and what they cost';
+COMMENT ON VIEW cost IS 'tokens of all attempts of a run, failed ones too, and what they cost; without rescored runs';
 COMMENT ON VIEW retries IS 'attempts that failed, by run and error, and what they took';

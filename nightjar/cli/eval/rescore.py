@@ -1,0 +1,79 @@
+"""``nightjar eval rescore``: the rubric as it is now over the rollouts of a run as they were.
+
+nightjar eval rescore 0a1b2c3d4e5f
+nightjar eval rescore outputs/evals/gsm8k--local/0a1b2c3d4e5f --rubric strict.py:strict_answer
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from nightjar.cli.eval.options import json_object
+from nightjar.cli.eval.running import finish, watched
+from nightjar.cli.warehouse import JsonOption, WarehouseOption
+from nightjar.evaluation import Outcome, carry_out, check_warehouse
+from nightjar.evaluation.rescoring import load_rescored
+from nightjar.logs import log_to_stderr
+from nightjar.runs import find_run
+from nightjar.warehouse import Warehouse, resolve_warehouse
+
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="Id of a run, how one begins, or a run directory.", show_default=False)
+]
+OutputDirOption = Annotated[
+    Path | None, typer.Option("--output-dir", "-o", help="Folder of run directories (default: ./outputs).")
+]
+
+
+def eval_rescore(
+    run: RunArgument,
+    rubric: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE:NAME",
+            help="A rubric, a class of rubrics or a reward function, in place of the environment's rubric.",
+        ),
+    ] = None,
+    env_args: Annotated[
+        Any,
+        typer.Option(
+            "--env-args",
+            "-a",
+            parser=json_object,
+            metavar="JSON",
+            help="Arguments of the environment that are other now; the rest is as it was.",
+        ),
+    ] = None,
+    max_concurrent_scoring: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Groups scored at once (default: as many as the run).")
+    ] = None,
+    output_dir: OutputDirOption = None,
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+) -> None:
+    """Score the rollouts of a run with the rubric as it is now, as a new run; no model is asked but judges.
+
+    The run stays as it is. The new one names it, and the hash of the code that scored: both are columns of runs in SQL,
+    rescored_from and scoring_hash.
+
+    Example: nightjar eval rescore 0a1b2c --rubric strict.py:strict_answer
+    """
+    log_to_stderr(verbose)
+    target = Warehouse(resolve_warehouse(warehouse))
+
+    async def rescore() -> Outcome:
+        check_warehouse(target)
+        opened = load_rescored(
+            find_run(run, output_dir),
+            rubric=rubric,
+            env_args=env_args,
+            max_concurrent_scoring=max_concurrent_scoring,
+            output_dir=output_dir,
+        )
+        return await carry_out(opened, target)
+
+    finish(watched(rescore), as_json)

@@ -1,0 +1,135 @@
+"""Scoring again what was generated before: no model is asked, and the old run stays."""
+
+import json
+import re
+
+import pytest
+
+from nightjar.testing import Faults, Recording
+
+PARSED_OTHERWISE = """
+import re
+
+import nightjar as vf
+
+
+def first_number(text):
+    found = re.findall(r"-?\\d+", text)
+    return found[0] if found else ""
+
+
+def same_text(completion, answer, parser):
+    return float(parser.parse_answer(completion) == answer)
+
+
+rubric = vf.Rubric([same_text], parser=vf.Parser(first_number))
+"""
+
+
+def test_a_recording_of_gsm8k_with_another_parser(nightjar, serve, gsm8k):
+    server = serve(Recording.load(gsm8k / "recorded-6b-finetuning.jsonl"))
+    arguments = json.dumps({"dataset": str(gsm8k / "test.jsonl"), "system_prompt": None})
+    assert nightjar.eval("gsm8k", "-a", arguments, "-n", -1, "-r", 1, server=server).code == 0
+    [first] = nightjar.runs
+    before = first.content
+    (nightjar.folder / "strict.py").write_text(PARSED_OTHERWISE)
+
+    ended = nightjar.start("eval", "rescore", first.metadata["run_id"], "--rubric", "strict.py:rubric", "--json").wait()
+
+    assert ended.code == 0, ended.stderr
+    print(
+        f"1,319 rollouts scored again in {ended.seconds:.1f} s, {json.loads(ended.stdout)['time_ms']} ms of it scoring"
+    )
+    assert server.stats().received == 1319
+    assert first.content == before
+    said = [json.loads(line) for line in (gsm8k / "recorded-6b-finetuning.jsonl").read_text("utf-8").splitlines()]
+    answers = dict(map(_question_and_answer, (gsm8k / "test.jsonl").read_text("utf-8").splitlines()))
+    right = sum(_first_number(row["completion"]) == answers[row["question"].strip()] for row in said)
+    assert 0 < right < 286, "the other parser makes a difference"
+    [_, second] = nightjar.runs
+    metadata = second.metadata
+    assert metadata["avg_reward"] == pytest.approx(right / 1319)
+    assert (metadata["status"], metadata["scored"], metadata["rescored_from"]) == (
+        "completed", 1319, first.metadata["run_id"],
+    )  # fmt: skip
+    assert metadata["version_info"]["scoring_hash"] != first.metadata["version_info"]["scoring_hash"]
+    assert nightjar.sql("SELECT rescored_from, avg_reward * rollouts FROM runs ORDER BY started_at") == [
+        (None, pytest.approx(286)), (first.metadata["run_id"], pytest.approx(right)),
+    ]  # fmt: skip
+    assert nightjar.sql("SELECT count(DISTINCT scoring_hash) FROM runs") == [(2,)]
+
+
+def _question_and_answer(line):
+    row = json.loads(line)
+    return row["question"].strip(), row["answer"].rpartition("####")[2].strip()
+
+
+def _first_number(text):
+    found = re.search(r"-?[0-9]+", text)
+    return found and found.group()
+
+
+ENVIRONMENT = """
+import nightjar as vf
+
+WORTH = 1.0
+
+
+def exact(completion, answer):
+    return WORTH * (answer in completion[-1]["content"])
+
+
+def load_environment(unit="", worth=1.0):
+    global WORTH
+    WORTH = worth
+    rows = [{{"question": f"What is {{n}} + {{n}}?", "answer": str({answer}) + unit}} for n in range(10)]
+    return vf.SingleTurnEnv(dataset=rows, rubric=vf.Rubric([exact]))
+"""
+
+
+def _rewards(run):
+    return [row["reward"] for row in run.results]
+
+
+def test_a_mended_answer_is_scored_with_and_a_changed_question_is_refused(nightjar, serve):
+    nightjar.write_environment("sums", ENVIRONMENT.format(answer="n + n + 1"))
+    server = serve()
+    assert nightjar.eval("sums", "-n", -1, "-r", 2, server=server).code == 0
+    assert set(_rewards(nightjar.run)) == {0.0}
+
+    nightjar.write_environment("sums", ENVIRONMENT.format(answer="n + n"))
+    ended = nightjar.start("eval", "rescore", nightjar.run, "--env-args", '{"worth": 0.5}').wait()
+
+    assert ended.code == 0, ended.stderr
+    assert "10 examples have another answer or info now" in ended.stderr
+    assert _rewards(nightjar.runs[1]) == [0.5] * 20
+    assert server.stats().received == 20
+
+    nightjar.write_environment("sums", ENVIRONMENT.format(answer="n + n").replace("What is", "How much is"))
+    ended = nightjar.start("eval", "rescore", nightjar.runs[0]).wait()
+
+    assert ended.code == 1
+    assert "10 examples of run" in ended.errors[0]
+    assert len(nightjar.runs) == 2
+
+
+def test_what_failed_stays_failed_and_a_rescored_run_asks_no_model_in_a_resume_either(nightjar, serve):
+    server = serve(faults=Faults(rate_malformed=0.3, seed=3))
+    assert nightjar.eval("arithmetic", "-n", 10, "-r", 2, server=server).code == 1
+    [first] = nightjar.runs
+    received = server.stats().received
+
+    ended = nightjar.start("eval", "rescore", first).wait()
+
+    assert ended.code == 1
+    [_, second] = nightjar.runs
+    assert [row["error"] for row in second.results] == [row["error"] for row in first.results]
+    assert _rewards(second) == _rewards(first)
+    assert server.stats().received == received
+    assert nightjar.sql("SELECT min(input_tokens) > 0 FROM runs") == [(True,)]
+
+    ended = nightjar.eval("arithmetic", "-n", 10, "-r", 2, "--resume", second, server=server)
+
+    assert ended.code == 1
+    assert "rescored_from" in ended.errors[0]
+    assert server.stats().received == received
