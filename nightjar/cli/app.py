@@ -52,6 +52,19 @@ COMMANDS = {
     ),
     "eval": (None, "Run evaluations."),
     "eval run": ("nightjar.cli.eval.run:eval_run", "Evaluate a model in an environment."),
+    "eval list": (
+        "nightjar.cli.eval.list:eval_list",
+        "List the runs that there are, the newest first: on disk here, or in the warehouse.",
+    ),
+    "eval get": ("nightjar.cli.eval.get:eval_get", "Show what a run is, how it stands, and what it came to."),
+    "eval samples": (
+        "nightjar.cli.eval.samples:eval_samples",
+        "Show rollouts of a run: prompt, completion, answer, reward, error.",
+    ),
+    "eval view-config": (
+        "nightjar.cli.eval.view_config:eval_view_config",
+        "Show what a run was started with, and the command that runs it again.",
+    ),
     "eval rescore": (
         "nightjar.cli.eval.rescore:eval_rescore",
         "Score the rollouts of a run with the rubric as it is now, as a new run; no model is asked but judges.",

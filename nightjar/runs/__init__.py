@@ -3,7 +3,7 @@
 from nightjar.rollout.records import Key
 from nightjar.runs.crashed import end_crashed
 from nightjar.runs.directory import OUTPUT_DIR, RunDirectory, new_run_id, runs_folder, runs_folders
-from nightjar.runs.finding import find_run, run_directories
+from nightjar.runs.finding import run_directories
 from nightjar.runs.journal import Journal
 from nightjar.runs.metadata import RunMetadata, Status, final_status
 from nightjar.runs.opening import OpenRun
@@ -22,7 +22,6 @@ __all__ = [
     "Whereabouts",
     "end_crashed",
     "final_status",
-    "find_run",
     "new_run_id",
     "run_directories",
     "runs_folder",

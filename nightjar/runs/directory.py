@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import orjson
+import psutil
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ValidationError
 
@@ -114,6 +115,15 @@ class RunDirectory:
     def has_metadata(self) -> bool:
         """Says whether the run got as far as to its first metadata."""
         return (self.path / "metadata.json").is_file()
+
+    def is_abandoned(self) -> bool:
+        """Says whether the process that wrote there last is gone, as far as this machine knows."""
+        try:
+            words = Path(self._lock.lock_file).read_text(encoding="utf-8").split()
+            process, host = int(words[1]), words[3]
+        except (OSError, ValueError, IndexError):
+            return False
+        return host == socket.gethostname() and not psutil.pid_exists(process)
 
     def read_config(self) -> dict[str, Any]:
         """Returns the configuration the run was started with.

@@ -6,26 +6,19 @@ nightjar eval rescore outputs/evals/gsm8k--local/0a1b2c3d4e5f --rubric strict.py
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from nightjar.cli.eval.arguments import OutputDirOption, RunArgument
 from nightjar.cli.eval.options import json_object
 from nightjar.cli.eval.running import finish, watched
 from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.evaluation import Outcome, carry_out, check_warehouse
 from nightjar.evaluation.rescoring import load_rescored
+from nightjar.evaluation.stored_runs import find_stored_run
 from nightjar.logs import log_to_stderr
-from nightjar.runs import find_run
 from nightjar.warehouse import Warehouse, resolve_warehouse
-
-RunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help="Id of a run, how one begins, or a run directory.", show_default=False)
-]
-OutputDirOption = Annotated[
-    Path | None, typer.Option("--output-dir", "-o", help="Folder of run directories (default: ./outputs).")
-]
 
 
 def eval_rescore(
@@ -68,7 +61,7 @@ def eval_rescore(
     async def rescore() -> Outcome:
         check_warehouse(target)
         opened = load_rescored(
-            find_run(run, output_dir),
+            find_stored_run(run, warehouse=warehouse).directory,
             rubric=rubric,
             env_args=env_args,
             max_concurrent_scoring=max_concurrent_scoring,

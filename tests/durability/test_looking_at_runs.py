@@ -1,0 +1,119 @@
+"""``nightjar eval list``, ``get``, ``samples`` and ``view-config``, as somebody types them after a few runs."""
+
+import json
+import shlex
+import shutil
+
+import pytest
+
+from nightjar.testing import Faults, FixedAnswer
+
+HOSTILE = "\x1b[2J\x1b]0;owned\x07The answer is \\boxed{0}."
+
+
+@pytest.fixture
+def asked(nightjar):
+    """Types a command that ends well, and reads the JSON that it prints."""
+
+    def ask(*words):
+        ended = nightjar.start("eval", *words, "--json").wait()
+        assert ended.code == 0, ended.stderr
+        return json.loads(ended.stdout)
+
+    return ask
+
+
+@pytest.fixture
+def runs(nightjar, serve):
+    """Three runs: two that are complete, of two models, and one of which some rollouts failed."""
+    nightjar.eval("arithmetic", "-n", 2, "-r", 1, server=serve())
+    nightjar.eval("arithmetic", "-n", 2, "-r", 2, "-m", "other/model", server=serve(FixedAnswer(HOSTILE)))
+    nightjar.eval("arithmetic", "-n", 8, "-r", 1, server=serve(faults=Faults(rate_malformed=0.5, seed=1)))
+    return nightjar.runs
+
+
+def test_runs_are_listed_newest_first_and_filtered(nightjar, runs, asked):
+    ids = [run.metadata["run_id"] for run in runs]
+    assert [run["run_id"] for run in asked("list")] == ids[::-1]
+    assert [run["run_id"] for run in asked("list", "--model", "other/*")] == [ids[1]]
+    assert [run["run_id"] for run in asked("list", "--status", "incomplete")] == [ids[2]]
+    assert [run["run_id"] for run in asked("list", "--env", "arithmetic", "--limit", 1)] == [ids[2]]
+    assert asked("list", "--env", "gsm8k") == []
+    printed = nightjar.start("eval", "list", COLUMNS="80").wait()
+    assert all(one in printed.stdout for one in (*ids, "other/model", "incomplete"))
+    assert max(map(len, printed.stdout.splitlines())) <= 80
+
+
+def test_a_run_of_which_the_directory_is_gone_is_read_from_the_warehouse(nightjar, runs, asked):
+    first = runs[0].metadata
+    rows = [{name: row[name] for name in ("prompt", "completion", "reward", "answer")} for row in runs[0].results]
+    shutil.rmtree(runs[0].path)
+    assert [run["path"] for run in asked("list")][-1] is None
+    got = asked("get", first["run_id"])
+    assert (got["avg_reward"], got["path"]) == (first["avg_reward"], None)
+    assert [{name: row[name] for name in rows[0]} for row in asked("samples", first["run_id"])] == rows
+    ended = nightjar.start("eval", "view-config", first["run_id"]).wait()
+    assert ended.code == 1
+    assert "its directory is not here" in ended.errors[0]
+
+
+def test_a_run_is_named_by_id_beginning_or_directory(nightjar, runs, asked):
+    run = runs[2]
+    run_id = run.metadata["run_id"]
+    for name in (run_id, run_id[:9], run):
+        assert asked("get", name)["run_id"] == run_id
+    ended = nightjar.start("eval", "get", "nonsense").wait()
+    assert (ended.code, ended.errors) == (
+        1, ["Error: There is no run 'nonsense'. Those that there are: nightjar eval list"],
+    )  # fmt: skip
+    ended = nightjar.start("eval", "get", "").wait()
+    assert ended.code == 1
+    assert "3 runs begin with ''" in ended.errors[0]
+
+
+def test_get_says_what_went_wrong(nightjar, runs):
+    printed = nightjar.start("eval", "get", runs[2]).wait().stdout
+    metadata = runs[2].metadata
+    assert f"{metadata['scored']}, {metadata['failed']} failed" in printed
+    assert next(iter(metadata["error_examples"].values())).partition("\n")[0] in printed
+
+
+def test_samples_are_paged_and_chosen(nightjar, runs, asked):
+    run = runs[2]
+    rows = run.results
+    assert [row["example_id"] for row in asked("samples", run, "--limit", 3, "--skip", 2)] == [2, 3, 4]
+    failed = [row["example_id"] for row in rows if row["error"]]
+    assert 0 < len(failed) < 8
+    assert [row["example_id"] for row in asked("samples", run, "--failed", "--limit", 9)] == failed
+    assert asked("samples", run, "--example", 3) == [rows[3]]
+    printed = nightjar.start("eval", "samples", run, "--limit", 3).wait()
+    assert rows[0]["prompt"][-1]["content"] in printed.stdout
+    assert "--skip 3" in printed.stderr
+
+
+def test_what_a_model_said_never_reaches_a_screen_raw(nightjar, runs):
+    printed = nightjar.start("eval", "samples", runs[1]).wait().stdout
+    assert "\\boxed{0}" in printed
+    assert not set("\x1b\x07") & set(printed)
+
+
+def test_a_long_text_is_cut_unless_all_is_asked_for(nightjar, serve):
+    nightjar.eval("arithmetic", "-n", 1, "-r", 1, server=serve(FixedAnswer("word " * 1000)))
+    run = nightjar.run
+    assert "3,500 more characters: --full" in nightjar.start("eval", "samples", run).wait().stdout
+    assert "word " * 1000 in nightjar.start("eval", "samples", run, "--full").wait().stdout
+
+
+def test_the_command_of_a_run_runs_it_again(nightjar, serve, asked):
+    server = serve()
+    settings = ("-T", 0.3, "-t", 77, "-S", '{"top_p": 0.9}', "-a", '{"num_problems": 9}', "--tag", "a", "--tag", "b c")
+    more = ("-C", "task,trajectory_id", "-N", "-i", "-c", 5, "--shuffle-seed", 4, "--max-retries", 2)
+    assert nightjar.eval("arithmetic", "-n", 4, "-r", 2, *settings, *more, server=server).code == 0
+    first = asked("view-config", nightjar.run)
+
+    _, *command = first["command"]
+    assert nightjar.start(*command, "--direct").wait().code == 0
+
+    assert asked("view-config", nightjar.runs[1])["config"] == first["config"]
+    printed = nightjar.start("eval", "view-config", nightjar.runs[0]).wait().stdout
+    assert shlex.split(printed.splitlines()[-1]) == first["command"]
