@@ -30,7 +30,7 @@ _PATIENCE_SECONDS = 60.0
 """So long the retry of a flow run waits for who publishes what it finished before."""
 
 LATEST = "latest"
-"""Asks ``load_env`` to resume the newest run that is not complete."""
+"""Asks ``load_env`` to resume the newest run of these settings that is not complete, or else the newest that is."""
 
 
 def load_env(
@@ -177,7 +177,7 @@ def _directory(
         found = find_resumable(config.model_copy(update={"num_examples": num_examples}), output_dir)
         if found is not None:
             return found
-        logger.warning("No incomplete run to resume: starting a new one")
+        logger.warning("There is no run to resume: starting a new one")
     elif resume is not None:
         directory = RunDirectory(Path(resume))
         directory.read_config()

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from nightjar.clients.unasked import UnaskedClient
-from nightjar.config import RunConfig, parse_run_config
 from nightjar.engine import Run
 from nightjar.errors import ConfigError, RunDirectoryError
 from nightjar.evaluation.loading import Prepared, open_run, prepare
+from nightjar.evaluation.saved_config import saved_config
 from nightjar.messages import dump_messages, normalize_messages
 from nightjar.rollout.records import Key
 from nightjar.runs import RunDirectory, new_run_id, runs_folder
@@ -49,7 +49,8 @@ def load_rescored(
         ConfigError: the environment or the rubric cannot be loaded, or the examples are others now.
         RunError: the source cannot be read, or the new run directory cannot be written.
     """
-    config = saved_config(source)
+    taken = {"num_examples": source.read_config()["selected_examples"]}
+    config = saved_config(source).model_copy(update=taken)
     changed = {"env_args": {**config.env_args, **(env_args or {})}}
     limit = {"max_concurrent_scoring": max_concurrent_scoring} if max_concurrent_scoring else {}
     config = config.model_copy(update={**changed, **limit})
@@ -60,20 +61,6 @@ def load_rescored(
     _copy_rollouts(source, directory)
     plan = replace(prepared.plan, asks_model=False)
     return open_run(replace(prepared, plan=plan), UnaskedClient(), directory, rescored_from=source.run_id)
-
-
-def saved_config(directory: RunDirectory) -> RunConfig:
-    """Returns what a run was started with, of as many examples as it took.
-
-    Raises:
-        RunDirectoryError: there is no run, or its configuration is damaged.
-    """
-    saved = directory.read_config()
-    known = {name: saved[name] for name in RunConfig.model_fields if name in saved}
-    try:
-        return parse_run_config({**known, "num_examples": saved["selected_examples"]})
-    except ConfigError as error:
-        raise RunDirectoryError(f"{directory.path / 'config.json'} cannot be used: {error}") from error
 
 
 def _check_examples(source: RunDirectory, prepared: Prepared) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 from nightjar.config import ALL_EXAMPLES, RunConfig
 from nightjar.data import Examples, example_hash, fingerprint
-from nightjar.errors import DatasetError, NightjarError, RunDirectoryError
+from nightjar.errors import DatasetError, NightjarError, ResumeMismatchError, RunDirectoryError
 from nightjar.runs import RunDirectory, runs_folder, runs_folders
-from nightjar.runs.identity import is_same
+from nightjar.runs.identity import differences
 
 _OWN = Path(__file__).parents[1]
 
@@ -67,24 +67,38 @@ def _place(error: Exception) -> str:
 
 
 def find_resumable(config: RunConfig, output_dir: Path | None) -> RunDirectory | None:
-    """Returns the newest run to go on with: of the same identity, of no more examples, not complete and published.
+    """Returns the newest run of the same identity, of no more examples, that is not both complete and published.
 
-    None where there is none.
+    Where all are, it is the newest of them, of which nothing is left to do. None where there is nothing to go on with.
+
+    Raises:
+        ResumeMismatchError: all that there is to go on with is of other settings.
     """
     asked = config.identity() | {"rescored_from": None}
     folder = runs_folder(config.env_id, config.model, output_dir, config.environments_dir)
+    finished, near = None, None
     for directory in _newest_first(runs_folders(folder, config.env_id, config.model)):
         try:
             saved = directory.read_config()
         except RunDirectoryError:
             continue
-        if is_same(saved, asked) and not _took_more(saved, config) and not _is_covered(directory, saved, config):
+        is_done = _is_covered(directory, saved, config)
+        differing = differences(saved, asked) | _too_many(saved, config)
+        if not differing and not is_done:
             return directory
-    return None
+        if not differing:
+            finished = finished or directory
+        elif not is_done and not saved.get("rescored_from"):
+            near = near or ResumeMismatchError(str(directory.path), differing)
+    if finished is None and near is not None:
+        raise near
+    return finished
 
 
-def _took_more(saved: dict[str, Any], config: RunConfig) -> bool:
-    return config.num_examples != ALL_EXAMPLES and saved["selected_examples"] > config.num_examples
+def _too_many(saved: dict[str, Any], config: RunConfig) -> dict[str, tuple[int, int]]:
+    count = saved["selected_examples"]
+    has_more = config.num_examples not in {ALL_EXAMPLES, count} and count > config.num_examples
+    return {"num_examples": (count, config.num_examples)} if has_more else {}
 
 
 def _is_covered(directory: RunDirectory, saved: dict[str, Any], config: RunConfig) -> bool:

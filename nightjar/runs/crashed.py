@@ -29,7 +29,7 @@ def end_crashed(directory: RunDirectory) -> None:
     metadata = directory.read_metadata()
     if metadata.get("status") != "running":
         return
-    began, ended = _first_and_last_write(directory)
+    began, ended = directory.last_session()
     journal = Journal(directory, hash_of=str)  # nothing is appended
     journal.finish()
     summary = summarize_rows(
@@ -48,10 +48,3 @@ def end_crashed(directory: RunDirectory) -> None:
         "The process of run %s was gone before it had ended: %d of %d rollouts are scored, its status is %s",
         directory.run_id, summary.scored, summary.rollouts, _STATUS,
     )  # fmt: skip
-
-
-def _first_and_last_write(directory: RunDirectory) -> tuple[float, float]:
-    """Returns when the last session wrote its metadata, and when it wrote anything last, in seconds since 1970."""
-    began = (directory.path / "metadata.json").stat().st_mtime
-    paths = (directory.attempts_path, directory.results_path)
-    return began, max([began, *(path.stat().st_mtime for path in paths if path.exists())])

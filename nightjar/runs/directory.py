@@ -125,6 +125,12 @@ class RunDirectory:
             return False
         return host == socket.gethostname() and not psutil.pid_exists(process)
 
+    def last_session(self) -> tuple[float, float]:
+        """Returns when the last session wrote its metadata, and when it wrote anything last, in seconds since 1970."""
+        began = (self.path / "metadata.json").stat().st_mtime
+        paths = (self.attempts_path, self.results_path)
+        return began, max([began, *(path.stat().st_mtime for path in paths if path.exists())])
+
     def read_config(self) -> dict[str, Any]:
         """Returns the configuration the run was started with.
 

@@ -11,11 +11,6 @@ from nightjar.packages.names import EnvironmentId
 from nightjar.runs.directory import RunDirectory
 
 
-def is_same(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
-    """Says whether a configuration on disk has what was asked for, as far as the examples are the same."""
-    return not _differences(saved, asked)
-
-
 def check_same(
     directory: RunDirectory, asked: Mapping[str, Any], hashes: Sequence[str], env_version: str | None
 ) -> None:
@@ -32,19 +27,22 @@ def check_same(
         RunDirectoryError: the run on disk is damaged.
     """
     saved = directory.read_config()
-    differences = _differences(saved, asked)
+    found = differences(saved, asked)
     count = saved["selected_examples"]
     current = {"env_version": env_version, "dataset_fingerprint": fingerprint(hashes[:count])}
-    differences |= {name: (saved.get(name), value) for name, value in current.items() if saved.get(name) != value}
+    found |= {name: (saved.get(name), value) for name, value in current.items() if saved.get(name) != value}
     if len(hashes) < count:
-        differences["num_examples"] = (count, len(hashes))
-        differences.pop("dataset_fingerprint", None)
-    if differences:
-        raise ResumeMismatchError(str(directory.path), differences)
+        found["num_examples"] = (count, len(hashes))
+        found.pop("dataset_fingerprint", None)
+    if found:
+        raise ResumeMismatchError(str(directory.path), found)
 
 
-def _differences(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Returns field to (saved value, value asked for); nothing set is the same as a field that older runs lack."""
+def differences(saved: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Returns field to (saved value, value asked for); nothing set is the same as a field that older runs lack.
+
+    The examples are compared by ``check_same``.
+    """
     pairs = {name: (saved.get(name), asked[name]) for name in asked}
     return {name: pair for name, pair in pairs.items() if _comparable(name, pair[0]) != _comparable(name, pair[1])}
 

@@ -80,14 +80,29 @@ class RunMetadata:
     digests: Mapping[str, str] | None = None
     summary: Summary | None = None
 
-    def continued(self, before: Mapping[str, Any]) -> Self:
-        """Returns the metadata of a run that was started before, under what may be another spelling of its name."""
+    def continued(self, before: Mapping[str, Any], lost_ms: int = 0) -> Self:
+        """Returns the metadata of a run that was started before, under what may be another spelling of its name.
+
+        Args:
+            before: what ``metadata.json`` says.
+            lost_ms: how long its last session took that could not say so, because it was killed.
+        """
         started = before.get("started_at")
         return replace(
             self,
             env_id=before.get("env_id") or self.env_id,
             started_at=datetime.fromisoformat(started) if started else self.started_at,
-            time_ms=before.get("time_ms") or 0,
+            time_ms=(before.get("time_ms") or 0) + lost_ms,
+        )
+
+    def as_it_was(self, before: Mapping[str, Any]) -> Self:
+        """Returns the metadata of a run to which its last session has added nothing, with times and requests from before."""
+        finished = before.get("finished_at")
+        return replace(
+            self,
+            finished_at=datetime.fromisoformat(finished) if finished else self.finished_at,
+            time_ms=before.get("time_ms") or self.time_ms,
+            requests=before.get("requests"),
         )
 
     def ended(

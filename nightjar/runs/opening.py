@@ -105,7 +105,9 @@ class OpenRun:
         )
         ran_ms = round((time.monotonic() - self._opened_at) * 1000)
         digests = self.directory.digests() if self.directory else None
-        self.metadata = self.metadata.ended(summary, self.error, self._tolerated_failures, ran_ms, digests, requests)
+        ended = self.metadata.ended(summary, self.error, self._tolerated_failures, ran_ms, digests, requests)
+        is_untouched = digests is not None and self.before.get("digests") == digests
+        self.metadata = ended.as_it_was(self.before) if is_untouched else ended
         self._write_metadata()
         _warn_of_unknown(self.journal.columns)
         logger.info(
@@ -126,7 +128,7 @@ class OpenRun:
             check_same(directory, self._identity, list(self._hashes.values()), self.metadata.env_version)
             self.before = directory.read_metadata() if directory.has_metadata() else {}
             _warn_of_other_code(self.before, self.metadata)
-            self.metadata = self.metadata.continued(self.before) if self.before else self.metadata
+            self.metadata = self._continued(directory) if self.before else self.metadata
         journal = Journal(directory, self._hashes.__getitem__, self.metadata.state_columns)
         opening.callback(journal.close)
         _warn_of_other_files(self.before, directory)
@@ -139,6 +141,11 @@ class OpenRun:
             }
         )
         return journal
+
+    def _continued(self, directory: RunDirectory) -> RunMetadata:
+        began, ended = directory.last_session()
+        was_killed = self.before.get("status") == "running"
+        return self.metadata.continued(self.before, round(1000 * (ended - began)) if was_killed else 0)
 
     def _write_metadata(self) -> None:
         if self.directory is not None:

@@ -99,6 +99,7 @@ class RecordedMetadata(_Recorded):
     status: str | None = None
     env_id: str | None = None
     started_at: Annotated[AwareDatetime | None, Strict(False)] = None
+    finished_at: Annotated[AwareDatetime | None, Strict(False)] = None
     time_ms: _Number | None = None
     errors: dict[str, Any] | None = None
     version_info: dict[str, Any] | None = None

@@ -164,9 +164,12 @@ class TestFinding:
             os.utime(saved(run_id).path / "config.json", (1000 - age, 1000 - age))
         assert self.found(tmp_path) == "new"
 
-    def test_not_one_that_is_complete_and_published(self, tmp_path, saved):
-        saved(status="completed", published=True)
-        assert self.found(tmp_path) is None
+    def test_one_that_is_complete_and_published_where_there_is_no_other(self, tmp_path, saved):
+        done = saved("done", status="completed", published=True)
+        os.utime(done.path / "config.json", (2000, 2000))
+        assert self.found(tmp_path) == "done"
+        os.utime(saved("open").path / "config.json", (1000, 1000))
+        assert self.found(tmp_path) == "open"
 
     def test_one_that_is_complete_and_not_published(self, tmp_path, saved):
         saved(status="completed")
@@ -179,14 +182,25 @@ class TestFinding:
 
     def test_not_one_that_took_more_than_is_wanted(self, tmp_path, saved):
         saved()
-        assert self.found(tmp_path, num_examples=3) is None
+        with pytest.raises(ResumeMismatchError, match="num_examples: saved 4, asked for 3"):
+            self.found(tmp_path, num_examples=3)
 
     @pytest.mark.parametrize(
-        "fields", [{"rollouts_per_example": 3}, {"sampling_args": {"top_p": 1}}, {"model": "x"}], ids=str
+        ("field", "value"), [("rollouts_per_example", 3), ("sampling_args", {"top_p": 1})], ids=str
     )
-    def test_not_one_of_other_settings(self, tmp_path, saved, fields):
+    def test_not_one_of_other_settings(self, tmp_path, saved, field, value):
         saved()
-        assert self.found(tmp_path, **fields) is None
+        with pytest.raises(ResumeMismatchError) as caught:
+            self.found(tmp_path, **{field: value})
+        assert set(caught.value.differences) == {field}
+
+    def test_one_of_other_settings_that_is_complete_is_in_nobody_s_way(self, tmp_path, saved):
+        saved(status="completed", published=True)
+        assert self.found(tmp_path, rollouts_per_example=3) is None
+
+    def test_not_one_of_another_model(self, tmp_path, saved):
+        saved()
+        assert self.found(tmp_path, model="x") is None
 
     def test_one_that_was_killed_before_its_metadata_was_written(self, tmp_path, saved):
         (saved().path / "metadata.json").unlink()

@@ -186,7 +186,7 @@ def _option(name: str, fields: dict[str, FieldInfo]) -> dict[str, Any]:
     field, known = fields[name], FLAGS.get(name, Flag())
     if field.is_required():
         argument = typer.Argument(metavar=known.metavar, help=_help(field, known), show_default=False)
-        return {"annotation": Annotated[field.annotation, argument]}
+        return {"annotation": Annotated[field.annotation, argument], "default": None}
     is_json = get_origin(field.annotation) is dict and known.reader is None
     option = typer.Option(
         *flag_names(name, field),

@@ -67,8 +67,8 @@ def eval_run(
             "--resume",
             "-R",
             metavar="[PATH]",
-            text="Go on with a run: a run directory, or without PATH the newest run of these settings that is not "
-            "complete.",
+            text="Go on with a run: a run directory, which needs no ENV, or without PATH the newest run of these "
+            "settings. One that is complete stays as it is.",
         ),
     ] = None,
     output_dir: Annotated[
@@ -130,10 +130,10 @@ def eval_run(
     if "headers" in fields and not hosted:  # where the run happens, no variable of this process is known
         fields["headers"] = name_values(fields["headers"])
     log_to_stderr(verbose or debug)
-    is_suite = fields["env_id"].endswith(ENDING) or "," in fields["env_id"]
+    is_suite = fields.get("env_id", "").endswith(ENDING) or "," in fields.get("env_id", "")
     if is_suite and (hosted or resume not in {None, _LATEST}):
         raise typer.BadParameter(f"{'--hosted' if hosted else '--resume PATH'} is of one evaluation")
-    evaluations = _evaluations(fields, endpoints_path)
+    evaluations = _evaluations(fields, endpoints_path, resume)
     if dry_run:
         show_plans(evaluations, warehouse, as_json=as_json, is_suite=is_suite)
         return
@@ -153,10 +153,12 @@ def eval_run(
     finish(outcome, as_json, show_line if abbreviated else show_outcome)
 
 
-def _evaluations(fields: dict[str, Any], endpoints_path: Path | None) -> Sequence[Evaluation]:
+def _evaluations(fields: dict[str, Any], endpoints_path: Path | None, resume: str | None) -> Sequence[Evaluation]:
     """Returns what is to be run; what no environment, endpoint or file has to do with is wrong usage."""
-    env_id = fields["env_id"]
+    env_id = fields.get("env_id")
     try:
+        if env_id is None:
+            return [_of_run(fields, resume)]
         if env_id.endswith(ENDING):
             typed = {name: value for name, value in fields.items() if name != "env_id"}
             _refuse_beside_a_suite(typed, endpoints_path)
@@ -177,3 +179,12 @@ def _refuse_beside_a_suite(typed: dict[str, Any], endpoints_path: Path | None) -
     if said:
         allowed = ", ".join(sorted(BESIDE_A_SUITE))
         raise typer.BadParameter(f"a suite's file says {', '.join(said)}: write it there. Beside it go {allowed}")
+
+
+def _of_run(changes: dict[str, Any], resume: str | None) -> Evaluation:
+    """Returns the evaluation that is gone on with, where no environment is named."""
+    from nightjar.cli.eval.running import evaluation_of
+
+    if resume is None or resume == _LATEST:
+        raise typer.BadParameter("name one, or the run directory to go on with: --resume PATH", param_hint="'ENV'")
+    return evaluation_of(resume, changes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -16,6 +16,7 @@ from nightjar.cli.eval.live import RunsDisplay, Style
 from nightjar.cli.eval.process_memory import limit_memory
 from nightjar.cli.terminal import echo
 from nightjar.config import Evaluation, RunConfig
+from nightjar.config.precedence import FLAG
 from nightjar.errors import RunError
 from nightjar.evaluation import (
     Outcome,
@@ -26,6 +27,7 @@ from nightjar.evaluation import (
     heartbeats,
     stopped_by_signals,
 )
+from nightjar.evaluation.saved_config import saved_config
 from nightjar.hosting.flow_runs import evaluate_as_flow
 from nightjar.hosting.server import find_prefect_api
 from nightjar.runs import RunDirectory
@@ -132,3 +134,9 @@ def errors_of(outcome: Outcome) -> Iterator[str]:
         yield f"{failed}. The first: {first.partition(chr(10))[0]}"
     if outcome.unpublished is not None:
         yield str(outcome.unpublished)
+
+
+def evaluation_of(run_dir: str, changes: Mapping[str, Any]) -> Evaluation:
+    """Returns a run that is gone on with, as it was started but for what changes; errors as of ``saved_config``."""
+    sources = dict.fromkeys(RunConfig.model_fields, "config.json") | dict.fromkeys(changes, FLAG)
+    return Evaluation(saved_config(RunDirectory(Path(run_dir)), changes), sources)

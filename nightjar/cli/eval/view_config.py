@@ -15,7 +15,7 @@ from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.cli.warehouse.output import print_json
 from nightjar.config import RunConfig, parameters
-from nightjar.evaluation.rescoring import saved_config
+from nightjar.evaluation.saved_config import saved_config
 from nightjar.evaluation.stored_runs import find_stored_run
 from nightjar.terminal import harmless
 

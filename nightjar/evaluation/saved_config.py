@@ -1,0 +1,39 @@
+"""``saved_config``: what a run on disk was started with, to be looked at or to be gone on with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nightjar.config import PROVIDERS, RunConfig, parse_run_config
+from nightjar.errors import ConfigError, RunDirectoryError
+from nightjar.runs import RunDirectory
+
+_OF_PROVIDER = ("base_url", "api_key_var", "api_client_type")
+
+
+def saved_config(directory: RunDirectory, changes: Mapping[str, Any] | None = None) -> RunConfig:
+    """Returns what a run was started with.
+
+    Args:
+        directory: the run directory.
+        changes: fields that are to be other; what followed from a field that changes is worked out anew.
+
+    Raises:
+        RunDirectoryError: there is no run, or its configuration is of no use.
+        ConfigError: a change is wrong.
+    """
+    saved, changes = directory.read_config(), changes or {}
+    values = {name: saved[name] for name in RunConfig.model_fields if name in saved}
+    try:
+        parse_run_config(values)
+    except ConfigError as error:
+        raise RunDirectoryError(f"{directory.path / 'config.json'} cannot be used: {error}") from error
+    values["sampling_args"] = {
+        name: value
+        for name, value in values["sampling_args"].items()
+        if name not in changes or saved.get(name) != value
+    }
+    if changes.get("provider") in PROVIDERS:
+        values = {name: value for name, value in values.items() if name not in _OF_PROVIDER}
+    return parse_run_config({**values, **changes})

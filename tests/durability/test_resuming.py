@@ -1,0 +1,113 @@
+"""A resume does what is owed and nothing else: of the run that is meant, wherever its folder is now."""
+
+import json
+
+import pytest
+
+from nightjar.testing import Faults
+
+SETTINGS = ("-n", 12, "-r", 2, "-c", 4, "-T", 0.5)
+
+
+@pytest.fixture
+def killed(nightjar, serve):
+    """Starts a run of 24 rollouts, kills it when some are there, and returns the server."""
+    server = serve(faults=Faults(latency_ms=100))
+    command = nightjar.start_eval("arithmetic", *SETTINGS, server=server)
+    command.wait_until(lambda: nightjar.runs and nightjar.run.count_lines("attempts.jsonl") >= 6)
+    command.kill()
+    return server
+
+
+def test_its_directory_alone_says_all_of_a_run(nightjar, killed):
+    run_id = nightjar.run.metadata["run_id"]
+
+    ended = nightjar.start("eval", "run", "--resume", nightjar.run, "--direct", "--json").wait()
+
+    assert ended.code == 0, ended.stderr
+    printed = json.loads(ended.stdout)
+    assert (printed["run_id"], printed["scored"], printed["sampling_args"]) == (run_id, 24, {"temperature": 0.5})
+    assert killed.stats().received <= 24 + 4, "what was in flight at the kill is asked again"
+
+
+def test_the_time_before_a_kill_counts(nightjar, killed):
+    before = nightjar.run.attempts
+    assert nightjar.start("eval", "run", "--resume", nightjar.run, "--direct").wait().code == 0
+    after = nightjar.run.attempts[len(before) :]
+
+    assert nightjar.run.metadata["time_ms"] >= _span_ms(before) + _span_ms(after)
+
+
+def _span_ms(attempts):
+    moments = [attempt["finished_at"] for attempt in attempts]
+    return 1000 * (max(moments) - min(moments))
+
+
+@pytest.mark.parametrize("place", ["outputs/evals/arithmetic--local/renamed", "elsewhere/my-run"])
+def test_a_folder_that_was_renamed_or_moved_is_the_same_run(nightjar, killed, place):
+    run_id, target = nightjar.run.metadata["run_id"], nightjar.folder / place
+    target.parent.mkdir(parents=True, exist_ok=True)
+    nightjar.run.path.rename(target)
+
+    assert nightjar.start("eval", "run", "--resume", place, "--direct").wait().code == 0
+
+    assert json.loads((target / "metadata.json").read_bytes())["run_id"] == run_id
+    assert nightjar.sql("SELECT run_id, scored FROM runs") == [(run_id, 24)]
+    assert killed.stats().received <= 24 + 4
+    assert nightjar.start("publish", place).wait().code == 0
+    assert nightjar.sql("SELECT count(*) FROM rollouts") == [(24,)]
+
+
+def test_it_may_grow_but_not_change_its_temperature(nightjar, killed):
+    run = nightjar.run
+    assert nightjar.start("eval", "run", "--resume", run, "-n", 15, "--direct").wait().code == 0
+    assert (run.metadata["scored"], run.metadata["sampling_args"]) == (30, {"temperature": 0.5})
+    received = killed.stats().received
+    content = run.content
+
+    ended = nightjar.start("eval", "run", "--resume", run, "-T", 0.7, "--direct").wait()
+
+    assert ended.code == 1
+    assert "sampling_args: saved {'temperature': 0.5}, asked for {'temperature': 0.7}" in ended.errors[0]
+    assert (killed.stats().received, run.content) == (received, content)
+
+
+@pytest.mark.parametrize("form", ["path", "path with flags", "latest"])
+def test_a_finished_run_asks_nothing_and_stays_as_it_is(nightjar, serve, form):
+    server = serve()
+    assert nightjar.eval("arithmetic", *SETTINGS, server=server).code == 0
+    before, content = nightjar.run.metadata, nightjar.run.content
+
+    if form == "path":
+        ended = nightjar.start("eval", "run", "--resume", nightjar.run, "--direct").wait()
+    else:
+        resume = ["--resume", nightjar.run] if "path" in form else ["--resume"]
+        ended = nightjar.eval("arithmetic", *SETTINGS, *resume, server=server)
+
+    assert ended.code == 0, ended.stderr
+    assert server.stats().received == 24
+    after = nightjar.run.metadata
+    assert {name for name in before if before[name] != after[name]} <= {"published_at"}
+    assert {name for name in content if content[name] != nightjar.run.content[name]} <= {"metadata.json"}
+    assert nightjar.sql("SELECT count(*) FROM runs") == [(1,)]
+
+
+def test_a_near_miss_is_named_and_nothing_is_started(nightjar, killed):
+    received = killed.stats().received
+
+    ended = nightjar.eval("arithmetic", "-n", 12, "-r", 3, "-T", 0.5, "--resume", server=killed)
+
+    assert ended.code == 1
+    assert "rollouts_per_example: saved 2, asked for 3" in ended.errors[0]
+    assert (killed.stats().received, len(nightjar.runs)) == (received, 1)
+
+
+def test_without_an_environment_there_must_be_a_directory(nightjar):
+    for words in ((), ("--resume",)):
+        ended = nightjar.start("eval", "run", *words, "--direct").wait()
+        assert ended.code == 2
+        assert "'ENV'" in ended.errors[0]
+    ended = nightjar.start("eval", "run", "--resume", "nowhere", "--direct").wait()
+    assert (ended.code, ended.errors) == (
+        1, ["Error: No run in 'nowhere': cannot read config.json: No such file or directory"],
+    )  # fmt: skip
