@@ -73,6 +73,15 @@ COMMANDS = {
         "nightjar.cli.eval.repair:eval_repair",
         "Set what is damaged in a run aside, so that a resume does again what it held.",
     ),
+    "cache": (None, "Look after the answers that 'eval run --cache' keeps."),
+    "cache info": (
+        "nightjar.cli.cache.info:cache_info",
+        "Show where the answers are that 'eval run --cache' keeps, how many, of which models, and since when.",
+    ),
+    "cache clear": (
+        "nightjar.cli.cache.clear:cache_clear",
+        "Remove all answers that 'eval run --cache' has kept; the results of runs stay.",
+    ),
     "warehouse": (
         "nightjar.cli.warehouse.info:warehouse",
         "Look after the warehouse: where all runs are that were published. Without a command: what there is.",

@@ -97,6 +97,8 @@ class RunConfig(BaseModel):
     """Draw examples in random order with this seed (default: seed or 0 with shuffle, else the dataset's order)."""
     max_concurrent: MayChange[int] = Field(32, ge=1)
     """Requests in flight at the most; fewer while the endpoint is overloaded."""
+    cache: MayChange[bool] = False
+    """Keep answers on this machine, and ask nothing twice that was asked in the same words before."""
     max_retries: MayChange[int] = Field(0, ge=0)
     """Further attempts at a whole rollout after errors that can heal, when its requests have had their retries."""
     request_retries: MayChange[int] = Field(10, ge=0)

@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from nightjar.clients import resolve_client
+from nightjar.clients.answer_cache import AnswerCache, cache_path
+from nightjar.clients.caching import CachingClient
 from nightjar.config import RunConfig
 from nightjar.engine import Engine, EngineOptions, Plan, RetryPolicy, Run
 from nightjar.engine.budget import shared_budget
@@ -58,6 +60,8 @@ def load_env(
     check_environments([config])
     client = resolve_client(config.client_config(), is_per_rollout=config.independent_scoring)
     resolve(config.sampling_args.get("extra_headers") or {})
+    if config.cache:
+        client = CachingClient(client, AnswerCache(cache_path()), config.base_url)
     prepared = prepare(config)
     directory = _directory(config, len(prepared.selection.hashes), output_dir, resume, run_id)
     return open_run(prepared, client, directory, flow_run_id=flow_run_id)

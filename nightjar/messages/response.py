@@ -49,10 +49,11 @@ class ResponseMessage(AssistantMessage):
 
 
 class Response(DictModel):
-    """One answer of a model, the same for every protocol."""
+    """One answer of a model, the same for every protocol; ``is_cached`` where it was given before, and is not paid."""
 
     id: str
     created: int
     model: str
     usage: Usage | None = None
     message: ResponseMessage
+    is_cached: bool = False

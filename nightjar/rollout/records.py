@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from nightjar.errors import ModelError, OverlongPromptError, ScoringError, error_chain, error_text
 from nightjar.messages import Messages, Response, ResponseMessage, dump_message, dump_messages, normalize_messages
-from nightjar.rollout.state import State, TrajectoryStep, tracker_of, usage_of
+from nightjar.rollout.state import State, TrajectoryStep, tracker_of
 from nightjar.rollout.usage import context_usage
 from nightjar.secrecy import hide
 
@@ -40,7 +40,7 @@ class Key(NamedTuple):
 _LONGEST_ENTRY = 10_000
 _AS_IT_IS = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 """Refuses what would come back as something else."""
-_RESPONSE_FIELDS = ("id", "created", "model")
+_RESPONSE_FIELDS = ("id", "created", "model", "is_cached")
 
 
 class RolloutOutput(dict[str, Any]):
@@ -108,7 +108,7 @@ def attempt_row(state: State, attempt: int, example_hash: str) -> tuple[dict[str
         "finished_at": round(time.time(), 3),
         "error": error_row(state["error"]),
         "generation_ms": state["timing"]["generation_ms"],
-        "token_usage": usage_of(state),
+        "token_usage": tracker_of(state).record(),
         "state": None if failed else _saved_state(state) | {"extras": extras},
     }
     return row, unsaved
@@ -202,7 +202,7 @@ def restore_state(state: State, attempt: Mapping[str, Any]) -> State:
     for key in ("stop_condition", "is_completed", "is_truncated"):
         state[key] = saved[key]
     if attempt["token_usage"]:
-        tracker_of(state).increment(**attempt["token_usage"])
+        tracker_of(state).restore(attempt["token_usage"])
     state["timing"].restore(attempt["generation_ms"])
     return state
 
@@ -266,6 +266,8 @@ def result_row(state: State, *, attempts: int, example_hash: str, state_columns:
         "attempts": attempts,
         "model": getattr(trajectory[-1].get("response"), "model", None) if trajectory else None,
     }
+    if cached := sum(bool(getattr(step.get("response"), "is_cached", False)) for step in trajectory):
+        row["cached_calls"] = cached
     if state["tool_defs"]:
         row["tool_defs"] = [dump_message(tool) for tool in state["tool_defs"]]
     for name in state_columns:
@@ -291,5 +293,5 @@ def _dumped(value: Any) -> Any:
 
 
 def _token_usage(state: State) -> dict[str, Any] | None:
-    usage = usage_of(state)
+    usage = tracker_of(state).record()
     return None if usage is None else {**usage, **context_usage(state["trajectory"])}

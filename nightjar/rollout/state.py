@@ -201,4 +201,4 @@ def add_usage(state: State, response: Any) -> None:
     usage = getattr(response, "usage", None)
     if usage is None:
         return
-    tracker_of(state).increment(*usage_counts(usage))
+    tracker_of(state).increment(*usage_counts(usage), is_cached=bool(getattr(response, "is_cached", False)))

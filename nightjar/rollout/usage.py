@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, cast
 
 _NUMBER = (int, float)
 
@@ -14,13 +14,16 @@ class TokenUsage(TypedDict):
     """Tokens of a rollout.
 
     Attributes:
-        input_tokens, output_tokens: of all model calls.
+        input_tokens, output_tokens: of all model calls; in what is recorded, of those that were paid.
+        cached_input_tokens, cached_output_tokens: of those that the cache of answers gave, in what is recorded.
         final_input_tokens, final_output_tokens: of the conversation as it stands at the end: what the model was given,
             and what it said itself.
     """
 
     input_tokens: float
     output_tokens: float
+    cached_input_tokens: NotRequired[float]
+    cached_output_tokens: NotRequired[float]
     final_input_tokens: NotRequired[float]
     final_output_tokens: NotRequired[float]
 
@@ -38,15 +41,16 @@ class UsageTracker:
         11
     """
 
-    __slots__ = ("_counts", "_is_known", "usage")
+    __slots__ = ("_cached", "_counts", "_is_known", "usage")
 
     def __init__(self) -> None:
         self._counts: dict[str, float] = {"input_tokens": 0, "output_tokens": 0}
+        self._cached: dict[str, float] = {"input_tokens": 0, "output_tokens": 0}
         self._is_known = False
         self.usage: Mapping[str, float] = MappingProxyType(self._counts)
 
-    def increment(self, input_tokens: float = 0, output_tokens: float = 0) -> None:
-        """Adds tokens.
+    def increment(self, input_tokens: float = 0, output_tokens: float = 0, *, is_cached: bool = False) -> None:
+        """Adds tokens, of a call or of an answer that the cache gave.
 
         Raises:
             ValueError: a count is negative.
@@ -55,7 +59,24 @@ class UsageTracker:
             raise ValueError(f"Tokens cannot be negative, found {input_tokens} and {output_tokens}")
         self._counts["input_tokens"] += input_tokens
         self._counts["output_tokens"] += output_tokens
+        if is_cached:
+            self._cached["input_tokens"] += input_tokens
+            self._cached["output_tokens"] += output_tokens
         self._is_known = True
+
+    def record(self) -> TokenUsage | None:
+        """Returns the counts as they are written down: what was paid, and apart from that what the cache gave."""
+        if not any(self._cached.values()) or not self._is_known:
+            return self.snapshot()
+        paid = {name: count - self._cached[name] for name, count in self._counts.items()}
+        cached = {f"cached_{name}": count for name, count in self._cached.items()}
+        return cast("TokenUsage", paid | cached)
+
+    def restore(self, recorded: Mapping[str, float]) -> None:
+        """Adds what was written down."""
+        for prefix in ("", "cached_"):
+            counts = {name: recorded.get(prefix + name) or 0 for name in self._counts}
+            self.increment(**counts, is_cached=bool(prefix))
 
     def snapshot(self) -> TokenUsage | None:
         """Returns the counts as they are now; None while no server has named any."""

@@ -14,6 +14,8 @@ from typing import Any
 from nightjar.runs.jsonl import scan_lines
 from nightjar.stats import clustered_mean, pass_curves
 
+_TOKENS = ("input_tokens", "output_tokens", "cached_input_tokens", "cached_output_tokens")
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -28,7 +30,7 @@ class Summary:
         avg_metrics: mean of each metric over the rollouts that have it.
         pass_at_k, pass_all_k: k to value, over examples with all rollouts scored; empty with one rollout an example.
         complete_examples: how many these examples are.
-        usage: tokens of all recorded rollouts; None where the endpoint named none.
+        usage: tokens of all recorded rollouts, those of the cache of answers apart; None where the endpoint named none.
         errors: chain of error classes to how many rollouts ended so.
         error_examples: chain of error classes to what the first of these errors says.
         stop_conditions: name to how many rollouts ended so.
@@ -100,7 +102,7 @@ class _Tally:
 
     def add(self, row: Mapping[str, Any]) -> None:
         usage = row.get("token_usage") or {}
-        self.tokens.update({name: usage[name] for name in ("input_tokens", "output_tokens") if name in usage})
+        self.tokens.update({name: usage[name] for name in _TOKENS if name in usage})
         if row["error"] is not None:
             chain = row["error"]["error_chain_repr"]
             self.errors[chain] += 1

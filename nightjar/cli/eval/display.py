@@ -60,6 +60,9 @@ def _summary_table(outcome: Outcome) -> Table:
             "Tokens",
             f"{summary.usage['input_tokens']:,.0f} in, {summary.usage['output_tokens']:,.0f} out",
         )
+    if summary.usage and "cached_input_tokens" in summary.usage:
+        cached = (summary.usage["cached_input_tokens"], summary.usage["cached_output_tokens"])
+        table.add_row("From cache", "{:,.0f} in, {:,.0f} out".format(*cached))
     table.add_row("Runtime", f"{(metadata.time_ms or 0) / 1000:.1f} s")
     return table
 

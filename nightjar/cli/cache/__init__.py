@@ -1,0 +1,1 @@
+"""``nightjar cache``: the answers that ``eval run --cache`` keeps."""

@@ -1,0 +1,178 @@
+"""``--cache``: what was asked before in the same words is not asked again, and nothing else."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from nightjar.testing import Answer, Faults, last_user_text
+
+SETTINGS = ("-n", 5, "-r", 4, "--cache")
+
+
+class Different:
+    """Never answers the same twice; counts what it was asked."""
+
+    def __init__(self):
+        self.asked = Counter()
+
+    def answer(self, messages):
+        question = last_user_text(messages)
+        self.asked[question] += 1
+        return Answer(question=question, text=f"Answer {sum(self.asked.values())}: \\boxed{{{self.asked[question]}}}")
+
+
+@pytest.fixture
+def nightjar(nightjar):
+    nightjar.env["NIGHTJAR_HOME"] = str(nightjar.folder / "home")
+    return nightjar
+
+
+def _said(run):
+    return [row["completion"] for row in run.results]
+
+
+def _cache(nightjar, *words):
+    ended = nightjar.start("cache", *words, "--json").wait()
+    assert ended.code == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def test_a_second_run_asks_nothing_and_its_four_rollouts_stay_four(nightjar, serve):
+    server = serve(Different())
+    assert nightjar.eval("arithmetic", *SETTINGS, server=server).code == 0
+    assert nightjar.start("warehouse", "prices", "set", "local", "--input", 1, "--output", 1).wait().code == 0
+
+    ended = nightjar.eval("arithmetic", *SETTINGS, server=server)
+
+    assert ended.code == 0, ended.stderr
+    assert server.stats().received == 20
+    first, second = nightjar.runs
+    assert _said(second) == _said(first)
+    assert len({json.dumps(said) for said in _said(first)}) == 20
+    assert [row["reward"] for row in second.results] == [row["reward"] for row in first.results]
+    assert [row.get("cached_calls") for row in (*first.results, *second.results)] == [None] * 20 + [1] * 20
+    paid, free = first.metadata["usage"], second.metadata["usage"]
+    assert free == {
+        "input_tokens": 0, "output_tokens": 0,
+        "cached_input_tokens": paid["input_tokens"], "cached_output_tokens": paid["output_tokens"],
+    }  # fmt: skip
+    assert paid["input_tokens"] > 0
+    tokens = sum(paid.values()) / 1e6
+    for table in ("runs", "cost"):
+        assert nightjar.sql(f"SELECT cost FROM {table} ORDER BY started_at") == [(pytest.approx(tokens),), (0,)]
+    assert nightjar.sql("SELECT count(*) FROM rollouts WHERE (trajectory->0->'response'->>'is_cached')::BOOLEAN") == [
+        (20,)
+    ]
+
+
+def test_more_rollouts_ask_for_what_is_new(nightjar, serve):
+    server = serve(Different())
+    assert nightjar.eval("arithmetic", *SETTINGS, server=server).code == 0
+    assert nightjar.eval("arithmetic", "-n", 6, "-r", 5, "--cache", server=server).code == 0
+    assert server.stats().received == 20 + 5 + 5
+
+
+@pytest.mark.parametrize("changed", [("-T", 0.5), ("-m", "other"), ("-t", 9), ("-a", '{"seed": 9}'), ()], ids=str)
+def test_another_request_is_asked(nightjar, serve, changed):
+    server = serve(Different())
+    assert nightjar.eval("arithmetic", *SETTINGS, server=server).code == 0
+    endpoint = server if changed else serve(Different())
+    assert nightjar.eval("arithmetic", *SETTINGS, *changed, server=endpoint).code == 0
+    assert server.stats().received + (0 if changed else endpoint.stats().received) == 40
+
+
+def test_without_the_flag_nothing_is_kept_or_taken(nightjar, serve):
+    server = serve(Different())
+    for flags in ((), ("--cache",), ()):
+        assert nightjar.eval("arithmetic", "-n", 2, "-r", 1, *flags, server=server).code == 0
+    assert server.stats().received == 6
+    assert sum(_cache(nightjar, "info")["answers"].values()) == 2
+
+
+def test_an_error_is_never_kept(nightjar, serve):
+    failing = serve(Different(), faults=Faults(rate_malformed=0.4, seed=1))
+    assert nightjar.eval("arithmetic", *SETTINGS, server=failing).code == 1
+    failed = nightjar.run.metadata["failed"]
+    assert 0 < failed < 20
+    assert sum(_cache(nightjar, "info")["answers"].values()) == 20 - failed
+
+    received = failing.stats().received
+    again = nightjar.eval("arithmetic", *SETTINGS, server=failing)
+
+    assert failing.stats().received == received + failed, "what failed is asked again, and what did not is not"
+    assert again.code == (1 if nightjar.runs[1].metadata["failed"] else 0)
+
+
+def test_processes_that_write_at_once_and_one_that_is_killed(nightjar, serve):
+    server = serve(Different(), faults=Faults(latency_ms=20))
+    settings = ("-n", 40, "-r", 2, "-c", 4, "--cache")
+    killed = nightjar.start_eval("arithmetic", *settings, server=server)
+    others = [nightjar.start_eval("arithmetic", *settings, server=server) for _ in range(2)]
+    killed.wait_until(lambda: nightjar.runs and any(run.count_lines("attempts.jsonl") > 10 for run in nightjar.runs))
+    killed.kill()
+    assert [other.wait().code for other in others] == [0, 0]
+
+    received = server.stats().received
+    assert nightjar.eval("arithmetic", *settings, server=server).code == 0
+
+    assert server.stats().received == received
+    assert sum(_cache(nightjar, "info")["answers"].values()) == 80
+
+
+TALK = """
+import nightjar as vf
+
+
+class Talk(vf.MultiTurnEnv):
+    async def env_response(self, messages, state):
+        again = await self.get_model_response(state, "Say something.")
+        once_more = await self.get_model_response(state, "Say something.")
+        assert again.message.content != once_more.message.content
+        return [{"role": "user", "content": f"You said {messages[-1]['content']}. And now?"}]
+
+
+def load_environment():
+    rows = [{"question": f"Question {n}", "answer": ""} for n in range(3)]
+    return Talk(dataset=rows, max_turns=3, rubric=vf.Rubric([lambda completion: float(len(completion))]))
+"""
+
+
+def test_conversations_and_requests_that_a_rollout_repeats(nightjar, serve):
+    nightjar.write_environment("talk", TALK)
+    server = serve(Different())
+    for _ in range(2):
+        ended = nightjar.eval("talk", "-n", 3, "-r", 2, "--cache", server=server)
+        assert ended.code == 0, ended.stderr
+    first, second = nightjar.runs
+    assert server.stats().received == 6 * (3 + 2 * 2)
+    assert _said(second) == _said(first)
+    assert {row["cached_calls"] for row in second.results} == {3}
+    assert second.metadata["usage"]["input_tokens"] == 0
+
+
+def test_clearing(nightjar, serve):
+    server = serve(Different())
+    assert nightjar.eval("arithmetic", *SETTINGS, server=server).code == 0
+    assert nightjar.start("cache", "info").wait().stdout.splitlines()[2].split() == ["Holds:", "20", "answers"]
+    assert _cache(nightjar, "clear")["removed"] == 20
+    assert _cache(nightjar, "info")["answers"] == {}
+    assert nightjar.eval("arithmetic", *SETTINGS, server=server).code == 0
+    assert server.stats().received == 40
+
+
+def test_a_cache_that_is_broken_is_an_error_before_anything_is_asked(nightjar, serve):
+    server = serve(Different())
+    (nightjar.folder / "home").mkdir()
+    (nightjar.folder / "home/answers.sqlite").write_bytes(b"no database" * 1000)
+    ended = nightjar.eval("arithmetic", *SETTINGS, server=server)
+    assert ended.code == 1
+    assert "cannot be used: file is not a database. Run without --cache, or remove it" in ended.errors[0]
+    assert server.stats().received == 0
+
+
+def test_the_request_itself_is_not_on_disk(nightjar, serve):
+    assert nightjar.eval("arithmetic", *SETTINGS, server=serve(Different())).code == 0
+    content = b"".join(path.read_bytes() for path in (nightjar.folder / "home").glob("answers.sqlite*"))
+    assert b"Answer 1" in content
+    assert b"Compute the result" not in content
