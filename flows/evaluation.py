@@ -87,4 +87,5 @@ async def _evaluate(named: Named, endpoint: str, resume: str, output_dir: str) -
                 await tasks.publish(run, warehouse, key)
             except WarehouseError as error:
                 run.unpublished = error
+            await tasks.push(run)
     return final_state(Outcome.of(run, warehouse))

@@ -31,6 +31,7 @@
     │   ├── RunLockedError            another process writes this run directory
     │   ├── RunDirectoryError         a run directory is missing, unwritable or damaged
     │   └── ResumeMismatchError       the run on disk is not the run that was asked for
+    ├── HubError                      the Hugging Face Hub does not take the results
     ├── ServiceError                  Prefect's server or a local service does not do its part
     └── WarehouseError                the warehouse refused a statement or cannot be opened
 
@@ -233,6 +234,10 @@ class ResumeMismatchError(RunError):
         pairs = self.differences.items()
         fields = "; ".join(f"{name}: saved {saved!r}, asked for {asked!r}" for name, (saved, asked) in pairs)
         return f"Cannot resume {self.path}: {fields}. Use the saved settings, or leave --resume out to start a new run."
+
+
+class HubError(NightjarError):
+    """The Hugging Face Hub does not take the results of a run."""
 
 
 class ServiceError(NightjarError):

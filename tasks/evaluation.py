@@ -179,3 +179,9 @@ async def publish(run: Run, warehouse: Warehouse, key: str) -> None:
     """Publishes the run into the warehouse, and shows it in artifacts."""
     alone = partial(asyncio.to_thread, evaluation.publish, run.directory, warehouse)
     await unless_away(partial(_publish, run, warehouse, key), alone)
+
+
+async def push(run: Run) -> None:
+    """Pushes the run to the Hugging Face Hub where its configuration says so."""
+    with hidden_in_errors():
+        await asyncio.to_thread(evaluation.push_run, run)

@@ -65,6 +65,10 @@ COMMANDS = {
         "nightjar.cli.eval.view_config:eval_view_config",
         "Show what a run was started with, and the command that runs it again.",
     ),
+    "eval push": (
+        "nightjar.cli.eval.push:eval_push",
+        "Push a run to the Hugging Face Hub, as a private data set with a card; pushing again replaces it.",
+    ),
     "eval rescore": (
         "nightjar.cli.eval.rescore:eval_rescore",
         "Score the rollouts of a run with the rubric as it is now, as a new run; no model is asked but judges.",

@@ -121,6 +121,10 @@ class RunConfig(BaseModel):
     """Suite that the run is part of (default: none)."""
     name: str | None = Field(None, min_length=1)
     """Name of the evaluation, where a suite has several of one environment (default: none)."""
+    save_to_hf_hub: MayChange[bool] = False
+    """Push the results to the Hugging Face Hub as a private data set, with HF_TOKEN or the token of 'hf auth login'."""
+    hf_hub_dataset_name: MayChange[str | None] = Field(None, min_length=1)
+    """Name of the data set, such as owner/name (default: made of environment, model and numbers)."""
     state_columns: MayChange[list[str]] = Field(default_factory=list)
     """Columns of the state that results keep besides their own."""
     env_dir_path: MayChange[str] = Field(str(ENVIRONMENTS_DIR), min_length=1)

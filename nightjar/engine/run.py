@@ -54,6 +54,8 @@ class Run:
         opened: the run on disk, or in memory.
         shards: blocks of groups, those that owe nothing included.
         unpublished: why it is not in the warehouse; None where it is there, or may still be.
+        hub_url: where it is on the Hugging Face Hub; None where it is not there, or was not pushed.
+        unpushed: why it is not on the Hugging Face Hub; None where it is, may still be, or need not be.
     """
 
     def __init__(
@@ -76,6 +78,8 @@ class Run:
         self._closing = closing
         self.paces = paces
         self.unpublished: Exception | None = None
+        self.hub_url: str | None = None
+        self.unpushed: Exception | None = None
         self._stages: asyncio.Task[Any] | None = None
         self._have_ended = False
         self._working: set[asyncio.Task[None]] = set()

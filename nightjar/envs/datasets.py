@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 logger = logging.getLogger(__name__)
+
+_LONGEST_HUB_NAME = 96
 
 
 class EnvironmentDatasets:
@@ -108,6 +111,18 @@ class EnvironmentDatasets:
 def _first(dataset: Dataset, n: int, seed: int | None) -> Dataset:
     shuffled = dataset if seed is None else dataset.shuffle(seed=seed)
     return shuffled.select(range(min(n, len(shuffled)))) if n > 0 else shuffled
+
+
+def hub_dataset_name(metadata: Mapping[str, Any]) -> str:
+    """Returns what the results of a run are called on the Hugging Face Hub, unless somebody says it.
+
+    Example:
+        >>> hub_dataset_name({"env_id": "me/sums", "model": "a/b:c", "num_examples": 5, "rollouts_per_example": 3})
+        'me_sums_a_b_c_n5_r3'
+    """
+    of, count = f"{metadata['env_id']}_{metadata['model']}", f"n{metadata['num_examples']}"
+    name = re.sub(r"[^\w.-]|--+|\.\.+", "_", f"{of}_{count}_r{metadata['rollouts_per_example']}", flags=re.ASCII)
+    return name[-_LONGEST_HUB_NAME:].strip("-.")
 
 
 def results_dataset(results: Mapping[str, Any]) -> Dataset:

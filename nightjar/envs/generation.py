@@ -13,7 +13,7 @@ from typing import Any, cast
 from nightjar.clients import ClientConfig, resolve_client, resolve_client_configs
 from nightjar.data import example_hash, fingerprint
 from nightjar.engine import Engine, EngineOptions, Group, Plan, RetryPolicy, Run, run_groups
-from nightjar.envs.datasets import results_dataset, rows_of
+from nightjar.envs.datasets import hub_dataset_name, results_dataset, rows_of
 from nightjar.envs.outputs import GenerateOutputs, Generation, Row
 from nightjar.envs.rollouts import AnyClient, EnvironmentRollouts, RunnableEnvironment, plan_groups
 from nightjar.envs.teardown import tear_down_at_exit
@@ -52,8 +52,8 @@ async def generate(
                 raise run.error
             results = _results(run)
     if how.push_to_hf_hub:
-        name = how.hf_hub_dataset_name or f"{env.env_id}_{model}".replace("/", "-")
-        results_dataset(results).push_to_hub(name)
+        name = how.hf_hub_dataset_name or hub_dataset_name(results["metadata"])
+        results_dataset(results).push_to_hub(name, private=True)
         how.log(f"Pushed {len(results['outputs'])} rows to {name}")
     return results
 

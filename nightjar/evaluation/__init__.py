@@ -6,6 +6,7 @@ from nightjar.evaluation.checking import check_environments, check_named_keys
 from nightjar.evaluation.direct import carry_out, evaluate
 from nightjar.evaluation.estimate import Estimate, estimate
 from nightjar.evaluation.heartbeat import heartbeats
+from nightjar.evaluation.hub import push_run
 from nightjar.evaluation.loading import load_env
 from nightjar.evaluation.outcome import Outcome
 from nightjar.evaluation.publishing import check_warehouse, publish
@@ -28,6 +29,7 @@ __all__ = [
     "heartbeats",
     "load_env",
     "publish",
+    "push_run",
     "stopped_by_signals",
     "within_budget",
 ]

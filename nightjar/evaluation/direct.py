@@ -8,6 +8,7 @@ from nightjar.config import RunConfig
 from nightjar.engine import Run
 from nightjar.errors import RunError, WarehouseError
 from nightjar.evaluation.budgets import within_budget
+from nightjar.evaluation.hub import push_run
 from nightjar.evaluation.loading import load_env
 from nightjar.evaluation.outcome import Outcome
 from nightjar.evaluation.publishing import check_warehouse, publish
@@ -58,6 +59,7 @@ async def carry_out(opened: Run, warehouse: Warehouse) -> Outcome:
             publish(run.directory, warehouse)
         except WarehouseError as error:
             run.unpublished = error
+        push_run(run)
     if isinstance(run.error, Exception) and not isinstance(run.error, RunError):
         raise run.error
     return Outcome.of(run, warehouse)

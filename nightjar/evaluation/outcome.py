@@ -21,6 +21,8 @@ class Outcome:
         warehouse: where it is published.
         error: what stopped it before its end; None where it came to its end.
         unpublished: why it is not in the warehouse, with the command that publishes it later; None where it is there.
+        hub_url: where it is on the Hugging Face Hub; None where it was not pushed.
+        unpushed: why it is not on the Hugging Face Hub, likewise; None where it is, or need not be.
     """
 
     path: Path
@@ -28,11 +30,15 @@ class Outcome:
     warehouse: str
     error: BaseException | None = None
     unpublished: Exception | None = None
+    hub_url: str | None = None
+    unpushed: Exception | None = None
 
     @classmethod
     def of(cls, run: Run, warehouse: Warehouse) -> Self:
         """Returns how a run ended that is aggregated and, unless there is a reason, published."""
-        return cls(run.directory.path, run.metadata, warehouse.location, run.error, run.unpublished)
+        return cls(
+            run.directory.path, run.metadata, warehouse.location, run.error, run.unpublished, run.hub_url, run.unpushed
+        )
 
     @property
     def run_id(self) -> str:
@@ -52,8 +58,8 @@ class Outcome:
 
     @property
     def is_complete(self) -> bool:
-        """Says whether nothing is left to do: all is scored and published."""
-        return self.status == "completed" and self.unpublished is None
+        """Says whether nothing is left to do: all is scored and published, and pushed where that was asked for."""
+        return self.status == "completed" and self.unpublished is None and self.unpushed is None
 
     @property
     def reasons(self) -> list[str]:
@@ -74,4 +80,4 @@ class Outcome:
                 f"{missing} of {summary.rollouts} rollouts of run {self.run_id} are missing. "
                 + (f"Resume run {source}." if source else f"Retry, or --resume {self.path}, does only these.")
             )
-        return lines + ([str(self.unpublished)] if self.unpublished is not None else [])
+        return lines + [str(reason) for reason in (self.unpublished, self.unpushed) if reason is not None]

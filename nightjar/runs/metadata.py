@@ -96,7 +96,7 @@ class RunMetadata:
         )
 
     def as_it_was(self, before: Mapping[str, Any]) -> Self:
-        """Returns the metadata of a run to which its last session has added nothing, with times and requests from before."""
+        """Returns the metadata of a run to which its last session has added nothing, with what was said before."""
         finished = before.get("finished_at")
         return replace(
             self,

@@ -23,6 +23,7 @@ LATE = {
     "duckdb": "0.15 s, which who asks the warehouse leaves to the process that answers",
     "flows.evaluation": "Prefect, 2.5 s, which reads its settings when it is imported",
     "griffe": "0.15 s, for tools that have a docstring",
+    "huggingface_hub": "0.3 s, for who pushes a run alone",
     "math_verify": "0.7 s, for MathRubric alone",
     "mcp": "1.7 s, for MCPEnv alone",
     "nightjar.cli.eval.display": "as nightjar.cli.eval.running",

@@ -33,6 +33,7 @@ def show_outcome(outcome: Outcome) -> None:
         ("Rescored", outcome.metadata.rescored_from),
         ("Results", outcome.path),
         ("Warehouse", outcome.warehouse if outcome.unpublished is None else f"not published in {outcome.warehouse}"),
+        ("Hub", outcome.hub_url),
         ("Prefect", page_in_prefect(metadata.flow_run_id)),
         ("Next", next_command(outcome)),
     ):

@@ -117,6 +117,8 @@ FLAGS = {
     "max_concurrent_scoring": Flag(panel=CONCURRENCY),
     "interleave_scoring": Flag(("-N",), panel=CONCURRENCY),
     "independent_scoring": Flag(("-i",), panel=CONCURRENCY),
+    "save_to_hf_hub": Flag(("-H",)),
+    "hf_hub_dataset_name": Flag(("-D",), metavar="NAME"),
     "state_columns": Flag(("-C",), metavar="NAME,NAME", parser=names_in),
     "tags": Flag(("--tag",), metavar="WORD"),
 }

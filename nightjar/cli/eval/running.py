@@ -132,8 +132,7 @@ def errors_of(outcome: Outcome) -> Iterator[str]:
     elif (first := next(iter(outcome.summary.error_examples.values()), None)) is not None:
         failed = f"{outcome.summary.failed} of {outcome.summary.rollouts} rollouts failed"
         yield f"{failed}. The first: {first.partition(chr(10))[0]}"
-    if outcome.unpublished is not None:
-        yield str(outcome.unpublished)
+    yield from (str(reason) for reason in (outcome.unpublished, outcome.unpushed) if reason is not None)
 
 
 def evaluation_of(run_dir: str, changes: Mapping[str, Any]) -> Evaluation:

@@ -1,0 +1,83 @@
+"""What pushing a data set uses of the Hugging Face Hub's API, on loopback; keeps in memory what it is sent."""
+
+import base64
+import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class HubServer:
+    """A hub of one user, ``ann``, who has a token.
+
+    Attributes:
+        url: where it is, for HF_ENDPOINT.
+        token: the one that may write.
+        repositories: id to whether it is private.
+        files: id to path to content.
+        requests: method and path of each.
+        refusal: status and message of every request to write; None lets them be.
+    """
+
+    def __init__(self, token):
+        self.token, self.refusal = token, None
+        self.repositories, self.files, self.requests = {}, {}, []
+        hub = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                hub.handle(self, b"")
+
+            def do_POST(self):
+                hub.handle(self, self.rfile.read(int(self.headers["Content-Length"])))
+
+            def log_message(self, *_):
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def handle(self, request, body):
+        self.requests.append((request.command, request.path))
+        status, answer = self._answer(request, body)
+        content = json.dumps(answer).encode()
+        request.send_response(status)
+        request.send_header("Content-Type", "application/json")
+        request.send_header("Content-Length", str(len(content)))
+        request.end_headers()
+        request.wfile.write(content)
+
+    def _answer(self, request, body):
+        if request.headers["Authorization"] != f"Bearer {self.token}":
+            return 401, {"error": "Invalid username or password."}
+        if self.refusal:
+            status, message = self.refusal
+            return status, {"error": message}
+        repository, action = re.fullmatch(r"(?:/api/datasets/(.*?/.*?))?(/.*?)(?:/main)?", request.path).groups()
+        answers = {
+            "/api/whoami-v2": lambda: {"name": "ann", "type": "user"},
+            "/api/validate-yaml": lambda: {"errors": [], "warnings": []},
+            "/api/repos/create": lambda: self._create(json.loads(body)),
+            "/preupload": lambda: {"files": [self._regular(each) for each in json.loads(body)["files"]]},
+            "/commit": lambda: self._commit(repository, map(json.loads, body.splitlines())),
+        }
+        return 200, answers[action]()
+
+    def _regular(self, file):
+        return {"path": file["path"], "uploadMode": "regular", "shouldIgnore": False}
+
+    def _commit(self, repository, lines):
+        files = [line["value"] for line in lines if line["key"] == "file"]
+        self.files[repository] = {file["path"]: base64.b64decode(file["content"]) for file in files}
+        url = f"{self.url}/datasets/{repository}/commit/{'0' * 40}"
+        return {"commitUrl": url, "commitOid": "0" * 40, "success": True}
+
+    def _create(self, asked):
+        repository = f"{asked.get('organization') or 'ann'}/{asked['name']}"
+        self.repositories.setdefault(repository, asked.get("visibility") == "private" or bool(asked.get("private")))
+        return {"url": f"{self.url}/datasets/{repository}", "name": repository}
+
+    def close(self):
+        self._server.shutdown()
+        self._server.server_close()

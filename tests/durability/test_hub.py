@@ -1,0 +1,113 @@
+"""Results on the Hugging Face Hub: pushed by its own library to a server that speaks its API."""
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from pyarrow import parquet
+
+sys.path.append(str(Path(__file__).parent))
+from hub_server import HubServer
+
+from nightjar.testing import Faults
+
+TOKEN = "hf_ThisIsTheTokenOfAnn"
+SETTINGS = ("-n", 5, "-r", 2, "-m", "team/model")
+
+
+@pytest.fixture
+def hub(nightjar):
+    server = HubServer(TOKEN)
+    nightjar.env |= {"HF_ENDPOINT": server.url, "HF_TOKEN": TOKEN, "HF_HOME": str(nightjar.folder / "hf")}
+    yield server
+    server.close()
+
+
+def _rows(files):
+    return parquet.read_table(io.BytesIO(files["data/results-00000-of-00001.parquet"])).to_pylist()
+
+
+def test_a_run_is_pushed_with_a_card_and_private(nightjar, serve, hub):
+    ended = nightjar.eval("arithmetic", *SETTINGS, "-H", server=serve())
+
+    assert ended.code == 0, ended.stderr
+    name = "ann/arithmetic_team_model_n5_r2"
+    assert hub.repositories == {name: True}
+    assert f"Hub:       {hub.url}/datasets/{name}" in ended.stdout
+    files, run = hub.files[name], nightjar.run
+    rows = _rows(files)
+    for row, result in zip(rows, run.results, strict=True):
+        for field in ("example_id", "rollout_index", "reward", "answer", "model", "attempts", "metrics"):
+            assert row[field] == result[field]
+        assert [(each["role"], each["content"]) for each in row["prompt"] + row["completion"]] == [
+            (each["role"], each["content"]) for each in result["prompt"] + result["completion"]
+        ]
+    metadata = json.loads(files["metadata.json"])
+    assert metadata["avg_reward"] == run.metadata["avg_reward"]
+    assert json.loads(files["config.json"])["model"] == "team/model"
+    front, _, card = files["README.md"].decode().removeprefix("---\n").partition("\n---\n")
+    assert yaml.safe_load(front)["configs"][0]["data_files"][0]["path"] in files
+    assert f"| average reward | {metadata['avg_reward']:.4f}" in card
+    assert '"num_examples": 5' in card
+    assert {column.strip() for line in card.partition("## Columns")[2].splitlines() if line.startswith("| ")
+            for column in line.split("|")[1].split(",")} >= set(rows[0])  # fmt: skip
+    written = [path for path in nightjar.folder.rglob("*") if path.is_file() and "hf" not in path.parts]
+    assert not [path for path in written if TOKEN.encode() in path.read_bytes()]
+    assert TOKEN.encode() not in b"".join(files.values())
+
+
+def test_a_run_is_pushed_later_under_a_name_and_again(nightjar, serve, hub):
+    nightjar.eval("arithmetic", *SETTINGS, server=serve(faults=Faults(rate_malformed=0.3, seed=1)))
+    assert hub.repositories == {}
+    run_id = nightjar.run.metadata["run_id"]
+
+    for _ in range(2):
+        ended = nightjar.start("eval", "push", run_id[:6], "-D", "team/sums", "--public", "--json").wait()
+        assert ended.code == 0, ended.stderr
+        assert json.loads(ended.stdout) == {"run_id": run_id, "url": f"{hub.url}/datasets/team/sums"}
+
+    assert hub.repositories == {"team/sums": False}
+    rows = _rows(hub.files["team/sums"])
+    assert [row["error"] for row in rows] == [row["error"] and row["error"]["error"] for row in nightjar.run.results]
+    assert any(row["error"] for row in rows)
+    assert all((row["reward"] is None) == bool(row["error"]) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "words"),
+    [((403, "You may not write here"), "You may not"), ((500, "out of order"), "500"), (None, "Invalid username")],
+)
+def test_a_hub_that_refuses_costs_the_exit_code_and_nothing_else(nightjar, serve, hub, refusal, words):
+    hub.refusal = refusal
+    token = TOKEN if refusal else "hf_AnotherTokenAltogether"
+
+    ended = nightjar.eval("arithmetic", *SETTINGS, "-H", server=serve(), HF_TOKEN=token)
+
+    assert ended.code == 1
+    [line] = ended.errors
+    assert words in line
+    assert f"nightjar eval push {nightjar.run.path.relative_to(nightjar.folder)}" in line
+    assert token not in ended.stderr + ended.stdout
+    assert nightjar.run.metadata["status"] == "completed"
+    assert nightjar.sql("SELECT status, scored FROM runs") == [("completed", 10)]
+
+
+def test_a_hub_that_is_away_and_a_name_that_cannot_be(nightjar, serve, hub):
+    server = serve()
+    ended = nightjar.eval("arithmetic", *SETTINGS, "-H", "-D", "a name/with blanks", server=server)
+    assert ended.code == 1
+    assert "'a name/with blanks'" in ended.errors[0]
+    hub.close()
+    ended = nightjar.start("eval", "push", nightjar.run).wait()
+    assert ended.code == 1
+    assert "The results are not on the Hugging Face Hub" in ended.errors[0]
+
+
+def test_what_is_scored_again_is_pushed_by_nobody(nightjar, serve, hub):
+    assert nightjar.eval("arithmetic", *SETTINGS, "-H", server=serve()).code == 0
+    count = len(hub.requests)
+    assert nightjar.start("eval", "rescore", nightjar.run).wait().code == 0
+    assert len(hub.requests) == count
