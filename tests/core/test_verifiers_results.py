@@ -1,0 +1,204 @@
+"""Saving, paths, means and evaluations under the names of verifiers; what they do is in its documentation."""
+
+import json
+import logging
+import os
+from datetime import date
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from nightjar.adapters.verifiers import evaluations, metrics, paths, saving
+from nightjar.adapters.verifiers.eval_config import EvalConfig, EvalRunConfig
+from nightjar.adapters.verifiers.results_builder import GenerateOutputsBuilder
+from nightjar.clients import ClientConfig
+from nightjar.rollout.records import is_json_serializable
+from nightjar.testing import ArithmeticSolver, ModelServer
+
+
+def row(example_id=0, reward=1.0, **fields):
+    return {"example_id": example_id, "reward": reward, "metrics": {"right": reward}, "error": None, **fields}
+
+
+FAILED = row(reward=None, metrics={}, error={"error": "ModelError", "error_chain_repr": "ModelError"})
+METADATA = {"env_id": "sums", "model": "a/b", "num_examples": 2, "rollouts_per_example": 2, "avg_reward": 0.5}
+
+
+class TestMetrics:
+    def test_means_are_over_rows_that_have_a_number(self):
+        rows = [row(), row(reward=0.0), FAILED, row(token_usage={"input_tokens": 4, "final_output_tokens": 2})]
+        found = {}
+        for kind in (metrics.RewardMetric, metrics.ErrorRateMetric, metrics.InputTokensMetric,
+                     metrics.OutputTokensMetric, metrics.FinalOutputTokensMetric):  # fmt: skip
+            metric = kind()
+            metric.add_outputs(rows)
+            found[kind.__name__] = (metric.compute(), metric.count)
+            assert isinstance(metric, metrics.Metric)
+        assert found == {
+            "RewardMetric": (pytest.approx(2 / 3), 3), "ErrorRateMetric": (0.25, 4), "InputTokensMetric": (4, 1),
+            "OutputTokensMetric": (0.0, 0), "FinalOutputTokensMetric": (2, 1),
+        }  # fmt: skip
+
+    def test_metrics_of_the_environment_and_forgetting(self):
+        metric = metrics.EnvMetrics()
+        metric.add_outputs([row(metrics={"a": 1.0}), row(metrics={"a": 0.0, "b": 3.0}), FAILED])
+        assert metric.compute() == {"a": 0.5, "b": 3.0}
+        metric.reset()
+        assert metric.compute() == {}
+
+    def test_pass_at_k_of_whole_examples(self):
+        metric = metrics.PassAtKMetric(4, threshold=0.5)
+        metric.add_outputs([row(0, reward) for reward in (1, 0, 0, 0.5)] + [row(1, 1.0)] * 3)
+        at_k, all_k = metric.compute()
+        assert at_k == pytest.approx({"1": 0.5, "2": 1 - 1 / 6, "4": 1.0})
+        assert all_k == pytest.approx({"1": 0.5, "2": 1 / 6, "4": 0.0})
+        assert metrics.PassAtKMetric(1).compute() == ({}, {})
+
+
+class TestPaths:
+    @pytest.fixture(autouse=True)
+    def _in_a_folder(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+
+    def write(self, path, rows=1, **metadata):
+        path.mkdir(parents=True)
+        (path / "metadata.json").write_text(json.dumps(METADATA | metadata))
+        (path / "results.jsonl").write_text("{}\n" * rows)
+        return path
+
+    def test_below_outputs_the_environment_or_a_folder_of_choice(self):
+        assert paths.get_results_path("sums", "a/b").parent == Path("outputs/evals/sums--a--b")
+        assert len(paths.get_results_path("sums", "a/b").name) == 8
+        config = EvalConfig(env_id="my-sums", model="m")
+        assert paths.get_eval_results_path(config).parent == Path("outputs/evals/my-sums--m")
+        Path("environments/my_sums").mkdir(parents=True)
+        assert paths.get_eval_results_path(config).parent == Path("environments/my_sums/outputs/evals/my-sums--m")
+        assert paths.get_eval_runs_dir("my-sums", "m", output_dir="there") == Path("there/evals/my-sums--m")
+        assert paths.get_gepa_results_path("sums", "m", output_dir="x").parent == Path("x/gepa/sums--m")
+
+    def test_what_is_a_folder_with_results(self, tmp_path):
+        assert paths.is_valid_eval_results_path(self.write(tmp_path / "whole"))
+        (tmp_path / "whole/metadata.json").unlink()
+        assert not paths.is_valid_eval_results_path(tmp_path / "whole")
+        assert not paths.is_valid_eval_results_path(tmp_path / "nothing")
+
+    def test_the_newest_that_is_not_complete(self, tmp_path):
+        def found(num_examples=2, rollouts=2):
+            return paths.find_latest_incomplete_eval_results_path("sums", "a/b", num_examples, rollouts)
+
+        assert found() is None
+        folder = Path("outputs/evals/sums--a--b")
+        for age, (name, rows) in enumerate([("whole", 4), ("new", 3), ("old", 2)]):
+            os.utime(self.write(folder / name, rows), (1000 - age, 1000 - age))
+        self.write(folder / "other", 1, rollouts_per_example=3)
+        assert found() == folder / "new"
+        assert found(num_examples=1) is None
+        assert found(num_examples=-1) == folder / "whole"
+        assert found(rollouts=4) is None
+
+    def test_a_temporary_file(self):
+        path = Path(paths.write_temp_file("text", ".toml"))
+        assert (path.read_text(), path.suffix) == ("text", ".toml")
+        path.unlink()
+
+
+class Point(BaseModel):
+    x: int = 1
+    y: int | None = None
+
+
+class TestSaving:
+    def test_any_value_as_json(self):
+        value = {"model": Point(), "path": Path("a/b"), "day": date(2026, 1, 2), "set": {1}, 3: object}
+        saved = saving.make_serializable(value)
+        assert saved == {"model": {"x": 1}, "path": "a/b", "day": "2026-01-02", "set": [1], "3": repr(object)}
+        assert is_json_serializable(saved)
+        assert not is_json_serializable(value)
+
+    def test_rows_come_back_and_more_are_added_behind_a_torn_line(self, tmp_path, caplog):
+        saving.save_outputs([row(0), row(1)], tmp_path)
+        with (tmp_path / "results.jsonl").open("a") as file:
+            file.write('{"torn')
+        assert [each["example_id"] for each in saving.load_outputs(tmp_path)] == [0, 1]
+        saving.save_new_outputs([row(2)], tmp_path)
+        assert [each["example_id"] for each in saving.load_outputs(tmp_path)] == [0, 1, 2]
+        saving.save_outputs([row(3)], tmp_path)
+        assert [each["example_id"] for each in saving.load_outputs(tmp_path)] == [3]
+
+    def test_a_damaged_line_is_named(self, tmp_path):
+        (tmp_path / "results.jsonl").write_text("nonsense\n{}\n")
+        with pytest.raises(ValueError, match="line 1"):
+            saving.load_outputs(tmp_path)
+
+    def test_metadata_without_path_and_date(self, tmp_path):
+        saving.save_metadata({**METADATA, "path_to_save": tmp_path, "date": "now"}, tmp_path)
+        assert json.loads((tmp_path / "metadata.json").read_text()) == METADATA
+
+    def test_what_may_be_gone_on_with(self, tmp_path):
+        saving.save_metadata(METADATA, tmp_path)
+        saving.validate_resume_metadata(tmp_path, "sums", "a/b", 3, 2)
+        with pytest.raises(
+            ValueError, match=r"metadata mismatch \(model: saved=.a/b., current=.c.; num_examples: saved=2, c"
+        ):
+            saving.validate_resume_metadata(tmp_path, "sums", "c", 1, 2)
+
+    def test_names_on_the_hub_and_a_hub_that_refuses(self, caplog, monkeypatch):
+        results = {"outputs": [], "metadata": METADATA}
+        assert saving.get_hf_hub_dataset_name(results) == "sums_a_b_n2_r2"
+        with caplog.at_level(logging.ERROR):
+            saving.push_results_to_hf_hub(results, "no name at all/x/y")
+        assert "The results are not on the Hugging Face Hub" in caplog.text
+
+    def test_what_rows_come_to(self):
+        client = ClientConfig(endpoint_configs=[{"api_base_url": f"http://localhost:{port}/v1"} for port in (1, 2)])
+        builder = GenerateOutputsBuilder("sums", {}, "m", client, 2, 2, None, {"temperature": 1}, None)
+        builder.add_outputs([row(1, 0.0), row(0, 1.0), row(0, 0.0), FAILED])
+        built = builder.build(sort_by_example_id=True)
+        assert [each["example_id"] for each in built["outputs"]] == [0, 0, 0, 1]
+        told = built["metadata"]
+        assert told["base_url"] == "http://localhost:1/v1,http://localhost:2/v1"
+        assert (told["avg_reward"], told["avg_error"], told["avg_metrics"]) == (pytest.approx(1 / 3), 0.25, {
+            "right": pytest.approx(1 / 3)
+        })  # fmt: skip
+        assert told["pass_at_k"] == {"1": 0.5, "2": 1.0}
+        assert (told["usage"], told["tools"]) == (None, None)
+
+
+class TestEvaluations:
+    def test_inputs_that_are_left(self):
+        inputs = [{"example_id": number} for number in (0, 1, 0, 1)]
+        assert evaluations.filter_inputs(inputs, [row(0), row(1), row(1)], 2) == [{"example_id": 0}]
+        assert evaluations.filter_inputs(inputs, [], 2) == inputs
+
+    def test_small_things(self, monkeypatch):
+        assert evaluations.to_col_order([{"a": 1, "b": 2}, {"a": 3, "b": 4}]) == {"a": [1, 3], "b": [2, 4]}
+        assert evaluations.normalize_env_id_alias({"id": "x", "n": 1}, "[[eval]]") == {"env_id": "x", "n": 1}
+        with pytest.raises(ValueError, match="has both"):
+            evaluations.normalize_env_id_alias({"id": "x", "env_id": "y"}, "[[eval]]")
+        assert evaluations.invalid_ablation_sweep_fields({"args": {}, "a": [], "b": []}, {"a"}) == {"b"}
+        monkeypatch.delenv("VF_LOG_LEVEL", raising=False)
+        assert (evaluations.get_log_level(True), evaluations.get_log_level(False)) == ("DEBUG", "INFO")
+        assert evaluations.output_env_id({"info": {"env_id": "a"}}) == "a"
+
+    @pytest.fixture
+    def config(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        with ModelServer(ArithmeticSolver()) as server:
+            client = ClientConfig(api_base_url=server.base_url)
+            yield EvalConfig(env_id="arithmetic", model="m", client_config=client, num_examples=2, save_results=True)
+
+    async def test_one_runs_and_is_saved(self, config, tmp_path):
+        results = await evaluations.run_evaluation(config)
+        assert [each["reward"] for each in results["outputs"]] == [1.0] * 6
+        [path] = (tmp_path / "outputs/evals/arithmetic--m").iterdir()
+        assert len(saving.load_outputs(path)) == 6
+
+    async def test_several_run_and_are_printed_and_one_that_fails_stops_no_other(self, config, capsys):
+        broken = config.model_copy(update={"env_id": "no-such-environment"})
+        with pytest.raises(ValueError, match="no-such-environment"):
+            await evaluations.run_evaluations(EvalRunConfig(evals=[broken, config]))
+        printed = capsys.readouterr().out
+        assert "--- arithmetic | m ---" in printed
+        assert "reward: avg 1.000, std 0.000" in printed
+        assert "pass@2: 1.000" in printed
