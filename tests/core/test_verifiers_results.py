@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from nightjar.adapters.verifiers import evaluations, metrics, paths, saving
+from nightjar.adapters.verifiers import config_files, evaluations, metrics, paths, saving
 from nightjar.adapters.verifiers.eval_config import EvalConfig, EvalRunConfig
 from nightjar.adapters.verifiers.results_builder import GenerateOutputsBuilder
 from nightjar.clients import ClientConfig
@@ -173,10 +173,10 @@ class TestEvaluations:
 
     def test_small_things(self, monkeypatch):
         assert evaluations.to_col_order([{"a": 1, "b": 2}, {"a": 3, "b": 4}]) == {"a": [1, 3], "b": [2, 4]}
-        assert evaluations.normalize_env_id_alias({"id": "x", "n": 1}, "[[eval]]") == {"env_id": "x", "n": 1}
+        assert config_files.normalize_env_id_alias({"id": "x", "n": 1}, "[[eval]]") == {"env_id": "x", "n": 1}
         with pytest.raises(ValueError, match="has both"):
-            evaluations.normalize_env_id_alias({"id": "x", "env_id": "y"}, "[[eval]]")
-        assert evaluations.invalid_ablation_sweep_fields({"args": {}, "a": [], "b": []}, {"a"}) == {"b"}
+            config_files.normalize_env_id_alias({"id": "x", "env_id": "y"}, "[[eval]]")
+        assert config_files.invalid_ablation_sweep_fields({"args": {}, "a": [], "b": []}, {"a"}) == {"b"}
         monkeypatch.delenv("VF_LOG_LEVEL", raising=False)
         assert (evaluations.get_log_level(True), evaluations.get_log_level(False)) == ("DEBUG", "INFO")
         assert evaluations.output_env_id({"info": {"env_id": "a"}}) == "a"

@@ -24,24 +24,6 @@ from nightjar.terminal import harmless
 
 logger = logging.getLogger(__name__)
 
-FREEFORM_ABLATION_SWEEP_FIELDS = {"args", "env_args"}
-
-
-def normalize_env_id_alias(config: Mapping[str, Any], section: str) -> dict[str, Any]:
-    """Returns a table with ``env_id`` in the place of ``id``.
-
-    Raises:
-        ValueError: it has both; the section of the file is named.
-    """
-    if {"id", "env_id"} <= config.keys():
-        raise ValueError(f"{section} has both 'id' and 'env_id'")
-    return {"env_id" if name == "id" else name: value for name, value in config.items()}
-
-
-def invalid_ablation_sweep_fields(sweep: Mapping[str, Any], valid_fields: set[str]) -> set[str]:
-    """Returns the names in a sweep that are no fields."""
-    return set(sweep) - valid_fields - FREEFORM_ABLATION_SWEEP_FIELDS
-
 
 def filter_inputs(
     inputs: Sequence[Mapping[str, Any]], outputs: Sequence[Mapping[str, Any]], rollouts_per_example: int

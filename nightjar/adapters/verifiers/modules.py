@@ -13,6 +13,8 @@ _TYPES = (
 
 SOURCES: dict[str, tuple[str, ...]] = {
     "": (),
+    "scripts": (),
+    "scripts.eval": ("nightjar.adapters.verifiers.eval_script",),
     "types": _TYPES,
     "errors": ("nightjar.errors",),
     "decorators": ("nightjar.calling.decorators",),
@@ -62,6 +64,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "utils.error_utils": ("nightjar.adapters.verifiers.error_chains",),
     "utils.eval_utils": (
         "nightjar.adapters.verifiers.evaluations",
+        "nightjar.adapters.verifiers.config_files",
         "nightjar.config",
         "nightjar.adapters.verifiers.eval_config",
     ),

@@ -1,0 +1,242 @@
+"""The command and the files of verifiers: what of them becomes which evaluation."""
+
+import json
+import sys
+
+import pytest
+
+from nightjar.adapters.verifiers import config_files, eval_script
+from nightjar.testing import ArithmeticSolver, ModelServer
+
+REGISTRY = """
+[[endpoint]]
+endpoint_id = "one"
+model = "team/one"
+url = "http://one/v1"
+key = "ONE_KEY"
+headers = { X-A = "a" }
+
+[[endpoint]]
+endpoint_id = "two"
+model = "team/two"
+api_base_url = "http://two-a/v1"
+api_key_var = "TWO_KEY"
+type = "anthropic_messages"
+
+[[endpoint]]
+endpoint_id = "two"
+model = "team/two"
+url = "http://two-b/v1"
+key = "TWO_KEY"
+"""
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def registry(tmp_path):
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs/endpoints.toml").write_text(REGISTRY)
+    return tmp_path / "configs"
+
+
+@pytest.fixture
+def evals(monkeypatch):
+    """Types a command, and returns the evaluations that it asks for."""
+
+    def typed(*words):
+        async def note(config, **_):
+            found.append(config)
+
+        found = []
+        for name in ("run_evaluations", "run_evaluations_tui"):
+            monkeypatch.setattr(eval_script, name, note)
+        monkeypatch.setattr(sys, "argv", ["vf-eval", *map(str, words)])
+        eval_script.main()
+        return found[0].evals
+
+    return typed
+
+
+class TestRegistry:
+    def test_endpoints_with_their_rows(self, registry):
+        endpoints = config_files.load_endpoints(str(registry))
+        assert endpoints["one"] == [
+            {"model": "team/one", "url": "http://one/v1", "key": "ONE_KEY", "extra_headers": {"X-A": "a"}}
+        ]
+        assert [row["url"] for row in endpoints["two"]] == ["http://two-a/v1", "http://two-b/v1"]
+        assert endpoints["two"][0]["api_client_type"] == "anthropic_messages"
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "[[endpoint]", "[[endpoint]]\nmodel = 3", '[[endpoint]]\nclient_type = "x"', "endpoint = 5",
+            REGISTRY + 'headers = {}\nextra_headers = {}', REGISTRY + 'unknown = 1',
+        ],
+    )  # fmt: skip
+    def test_a_registry_that_is_wrong_is_empty_with_a_warning(self, tmp_path, caplog, text):
+        (tmp_path / "endpoints.toml").write_text(text)
+        assert config_files.load_endpoints(str(tmp_path)) == {}
+        assert "cannot be used" in caplog.text
+
+    def test_one_that_is_not_there(self, tmp_path):
+        assert config_files.resolve_endpoints_file(str(tmp_path)) is None
+        assert config_files.load_endpoints("nowhere.toml") == {}
+
+
+class TestCommand:
+    def test_defaults(self, evals):
+        [config] = evals("arithmetic")
+        assert (config.model, config.num_examples, config.rollouts_per_example, config.max_concurrent) == (
+            "openai/gpt-4.1-mini", 5, 3, 32,
+        )  # fmt: skip
+        assert config.client_config.api_base_url == "https://api.pinference.ai/api/v1"
+        assert config.sampling_args == {"max_tokens": None}
+        assert config.client_config.extra_headers_from_state == {"X-Session-ID": "example_id"}
+
+    def test_flags(self, evals):
+        words = (
+            "-a",
+            '{"x": 1}',
+            "-n",
+            7,
+            "-r",
+            2,
+            "-T",
+            0.5,
+            "-t",
+            9,
+            "-S",
+            '{"temperature": 0}',
+            "-i",
+            "-s",
+            "-C",
+            "a,b",
+        )
+        [config] = evals("arithmetic", *words, "--header", "X-A: b: c", "--timeout", 3)
+        assert (config.env_args, config.num_examples, config.rollouts_per_example) == ({"x": 1}, 7, 2)
+        assert config.sampling_args == {"temperature": 0, "max_tokens": 9}
+        assert (config.independent_scoring, config.save_results, config.state_columns) == (True, True, ["a", "b"])
+        assert config.client_config.extra_headers == {"X-A": "b: c"}
+        assert config.extra_env_kwargs == {"timeout_seconds": 3}
+
+    def test_what_an_environment_says_of_itself(self, evals, tmp_path):
+        folder = tmp_path / "environments/my_env"
+        folder.mkdir(parents=True)
+        (folder / "my_env.py").write_text("def load_environment(): ...")
+        (folder / "pyproject.toml").write_text(
+            '[project]\nname = "my-env"\nversion = "1"\n[tool.verifiers.eval]\nnum_examples = 50'
+        )
+        assert evals("my-env")[0].num_examples == 50
+        assert evals("my-env", "-n", 2)[0].num_examples == 2
+
+    def test_a_provider_and_what_is_said_besides(self, evals):
+        client = evals("arithmetic", "-p", "anthropic", "-k", "MY_KEY")[0].client_config
+        assert (client.client_type, client.api_base_url, client.api_key_var) == (
+            "anthropic_messages", "https://api.anthropic.com", "MY_KEY",
+        )  # fmt: skip
+
+    def test_an_endpoint_of_the_registry(self, evals, registry):
+        [config] = evals("arithmetic", "-m", "one", "--header", "X-B: b")
+        client = config.client_config
+        assert (config.model, client.api_base_url, client.api_key_var, client.extra_headers) == (
+            "team/one", "http://one/v1", "ONE_KEY", {"X-A": "a", "X-B": "b"},
+        )  # fmt: skip
+        client = evals("arithmetic", "-m", "two")[0].client_config
+        assert [each.api_base_url for each in client.endpoint_configs] == ["http://two-a/v1", "http://two-b/v1"]
+        client = evals("arithmetic", "-m", "two", "-b", "http://other/v1")[0].client_config
+        assert (client.api_base_url, client.endpoint_configs) == ("http://other/v1", [])
+        assert evals("arithmetic", "-m", "one", "-b", "http://b/v1", "-k", "K")[0].model == "one"
+
+    @pytest.mark.parametrize(
+        ("words", "says"),
+        [
+            (["--header", "nonsense"], "--header must be 'Name: Value', got: 'nonsense'"),
+            (["--resume", "nowhere"], "Resume path nowhere is not a valid evaluation results path"),
+        ],
+    )
+    def test_what_is_wrong(self, evals, words, says):
+        with pytest.raises(ValueError, match=says):
+            evals("arithmetic", *words)
+
+    def test_it_runs(self, monkeypatch, capsys, tmp_path):
+        with ModelServer(ArithmeticSolver()) as server:
+            words = ["arithmetic", "-m", "m", "-b", server.base_url, "-k", "NO_KEY", "-n", "2", "-r", "2", "-s", "-d"]
+            monkeypatch.setattr(sys, "argv", ["vf-eval", *words])
+            eval_script.main()
+        assert "reward: avg 1.000" in capsys.readouterr().out
+        [metadata] = tmp_path.glob("outputs/evals/arithmetic--m/*/metadata.json")
+        assert json.loads(metadata.read_text())["avg_reward"] == 1.0
+
+
+class TestFiles:
+    def load(self, text, tmp_path):
+        (tmp_path / "evals.toml").write_text(text)
+        return config_files.load_toml_config(tmp_path / "evals.toml")
+
+    def test_an_evaluation_over_the_file_and_not_deeper(self, tmp_path):
+        text = """
+            model = "a"
+            num_examples = 9
+            endpoints_path = "my/endpoints.toml"
+            env_args = { x = 1, y = 2 }
+            [[eval]]
+            env_id = "one"
+            num_examples = 3
+            [[eval]]
+            id = "two"
+            [eval.env_args]
+            x = 5
+        """
+        first, second = self.load(text, tmp_path)
+        path = str(tmp_path / "my/endpoints.toml")
+        shared = {"model": "a", "endpoints_path": path}
+        assert first == {**shared, "num_examples": 3, "env_id": "one", "env_args": {"x": 1, "y": 2}}
+        assert second == {**shared, "num_examples": 9, "env_id": "two", "env_args": {"x": 5}}
+
+    def test_an_ablation_is_each_combination(self, tmp_path):
+        text = """
+            [[ablation]]
+            env_id = "one"
+            env_args = { z = 0 }
+            [ablation.sweep]
+            temperature = [0.0, 1.0]
+            [ablation.sweep.args]
+            x = ["a", "b"]
+        """
+        found = self.load(text, tmp_path)
+        assert [(each["temperature"], each["env_args"]) for each in found] == [
+            (temperature, {"z": 0, "x": x}) for temperature in (0.0, 1.0) for x in ("a", "b")
+        ]
+
+    @pytest.mark.parametrize(
+        ("text", "says"),
+        [
+            ("[[eval]]\nenv_id = 'a'\nnum_exmples = 3", "unknown fields in .*num_exmples"),
+            ("modell = 'a'\n[[eval]]\nenv_id = 'a'", "unknown fields in the file"),
+            ("[[eval]]\nmodel = 'a'", "has no env_id"),
+            ("model = 'a'", "has no ..eval"),
+            ("[[ablation]]\nenv_id = 'a'\nmodel = 'm'\n[ablation.sweep]\nmodel = ['n']", "fixed and swept"),
+        ],
+    )
+    def test_what_is_wrong(self, tmp_path, text, says):
+        with pytest.raises(ValueError, match=says):
+            self.load(text, tmp_path)
+
+    def test_a_file_of_evaluations_by_the_command(self, evals, registry, tmp_path):
+        (tmp_path / "evals.toml").write_text(
+            '[[eval]]\nenv_id = "arithmetic"\nendpoint_id = "one"\nheaders = { X-A = "z" }\n[[eval]]\nenv_id = "gsm8k"'
+        )
+        first, second = evals("evals.toml", "-n", 99)
+        assert (first.model, first.client_config.extra_headers, first.num_examples) == ("team/one", {"X-A": "z"}, 5)
+        assert (second.env_id, second.model) == ("gsm8k", "openai/gpt-4.1-mini")
+        for said, says in (('endpoint_id = "none"', "Endpoint id 'none' not found in endpoint registry at"),
+                           ('endpoint_id = "one"\nmodel = "m"', "either an endpoint_id or a model")):  # fmt: skip
+            (tmp_path / "evals.toml").write_text(f'[[eval]]\nenv_id = "a"\n{said}')
+            with pytest.raises(ValueError, match=says):
+                evals("evals.toml")
+        with pytest.raises(FileNotFoundError, match=r"TOML config file not found: no\.toml"):
+            evals("no.toml")
