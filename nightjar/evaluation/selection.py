@@ -72,7 +72,7 @@ def find_resumable(config: RunConfig, output_dir: Path | None) -> RunDirectory |
     Where all are, it is the newest of them, of which nothing is left to do. None where there is nothing to go on with.
 
     Raises:
-        ResumeMismatchError: all that there is to go on with is of other settings.
+        ResumeMismatchError: all that there is to go on with is of other settings, and so is no evaluation of a suite.
     """
     asked = config.identity() | {"rescored_from": None}
     folder = runs_folder(config.env_id, config.model, output_dir, config.environments_dir)
@@ -88,7 +88,7 @@ def find_resumable(config: RunConfig, output_dir: Path | None) -> RunDirectory |
             return directory
         if not differing:
             finished = finished or directory
-        elif not is_done and not saved.get("rescored_from"):
+        elif not (is_done or config.suite or saved.get("suite") or saved.get("rescored_from")):
             near = near or ResumeMismatchError(str(directory.path), differing)
     if finished is None and near is not None:
         raise near

@@ -198,6 +198,11 @@ class TestFinding:
         saved(status="completed", published=True)
         assert self.found(tmp_path, rollouts_per_example=3) is None
 
+    def test_an_evaluation_of_a_suite_is_no_near_miss_of_another(self, tmp_path, saved):
+        saved(suite="nightly")
+        assert self.found(tmp_path, suite="nightly", rollouts_per_example=3) is None
+        assert self.found(tmp_path, rollouts_per_example=3) is None
+
     def test_not_one_of_another_model(self, tmp_path, saved):
         saved()
         assert self.found(tmp_path, model="x") is None

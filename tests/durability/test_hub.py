@@ -31,7 +31,7 @@ def _rows(files):
 
 
 def test_a_run_is_pushed_with_a_card_and_private(nightjar, serve, hub):
-    ended = nightjar.eval("arithmetic", *SETTINGS, "-H", server=serve())
+    ended = nightjar.eval("arithmetic", *SETTINGS, "--save-to-hf-hub", server=serve())
 
     assert ended.code == 0, ended.stderr
     name = "ann/arithmetic_team_model_n5_r2"
@@ -65,7 +65,9 @@ def test_a_run_is_pushed_later_under_a_name_and_again(nightjar, serve, hub):
     run_id = nightjar.run.metadata["run_id"]
 
     for _ in range(2):
-        ended = nightjar.start("eval", "push", run_id[:6], "-D", "team/sums", "--public", "--json").wait()
+        ended = nightjar.start(
+            "eval", "push", run_id[:6], "--hf-hub-dataset-name", "team/sums", "--public", "--json"
+        ).wait()
         assert ended.code == 0, ended.stderr
         assert json.loads(ended.stdout) == {"run_id": run_id, "url": f"{hub.url}/datasets/team/sums"}
 

@@ -107,7 +107,9 @@ def test_a_long_text_is_cut_unless_all_is_asked_for(nightjar, serve):
 def test_the_command_of_a_run_runs_it_again(nightjar, serve, asked):
     server = serve()
     settings = ("-T", 0.3, "-t", 77, "-S", '{"top_p": 0.9}', "-a", '{"num_problems": 9}', "--tag", "a", "--tag", "b c")
-    more = ("-C", "task,trajectory_id", "-N", "-i", "-c", 5, "--shuffle-seed", 4, "--max-retries", 2)
+    more = ("-C", "task,trajectory_id", "-N", "-i", "-c", 5, "--shuffle-seed", 4, "--max-retries", 2,
+            "--header", "X-Team: $TEAM", "--header-from-state", "X-Example: example_id", "--seed", 3)  # fmt: skip
+    nightjar.env["TEAM"] = "blue"
     assert nightjar.eval("arithmetic", "-n", 4, "-r", 2, *settings, *more, server=server).code == 0
     first = asked("view-config", nightjar.run)
 

@@ -10,7 +10,7 @@ import shlex
 from typing import Any
 
 from nightjar.cli.eval.arguments import RunArgument
-from nightjar.cli.eval.options import FLAGS, flag_names
+from nightjar.cli.eval.options import FLAGS, Flag, flag_names, names_in
 from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.cli.warehouse.output import print_json
@@ -42,23 +42,23 @@ def eval_view_config(run: RunArgument, warehouse: WarehouseOption = None, as_jso
 
 def command_of(config: RunConfig) -> list[str]:
     """Returns the words that start a run of this configuration; what is so by default is left out."""
-    defaults = RunConfig(env_id=config.env_id, provider=config.provider)
+    defaults = RunConfig(env_id=config.env_id, provider=config.provider).model_dump(mode="json")
+    values = config.model_dump(mode="json")
+    values["sampling_args"] = {name: each for name, each in config.sampling_args.items() if each != values.get(name)}
     command = ["nightjar", "eval", "run", config.env_id]
     for name, field in parameters().items():
-        value = getattr(config, name)
-        if name == "sampling_args":
-            value = {key: each for key, each in value.items() if each != getattr(config, key, None)}
-        if name != "env_id" and (value != getattr(defaults, name) or name in _ALWAYS):
-            command += _typed(name, flag_names(name, field)[0], value)
+        if name != "env_id" and (values[name] != defaults[name] or name in _ALWAYS):
+            command += _typed(FLAGS.get(name, Flag()), flag_names(name, field)[0], values[name])
     return command
 
 
-def _typed(name: str, flag: str, value: Any) -> list[str]:
+def _typed(known: Flag, flag: str, value: Any) -> list[str]:
     if isinstance(value, bool):
         return [flag]
-    if isinstance(value, dict):
-        return [flag, json.dumps(value, ensure_ascii=False)]
-    if isinstance(value, list):
-        is_joined = name in FLAGS and FLAGS[name].parser is not None
-        return [flag, ",".join(value)] if is_joined else [word for each in value for word in (flag, each)]
-    return [flag, str(value)]
+    if isinstance(value, dict) and known.reader is not None:
+        return [word for name, each in value.items() for word in (flag, f"{name}: {each}")]
+    if isinstance(value, list) and known.parser is None:
+        return [word for each in value for word in (flag, each)]
+    if known.parser is names_in:
+        return [flag, ",".join(value)]
+    return [flag, json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value)]
