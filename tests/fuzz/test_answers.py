@@ -41,7 +41,7 @@ def answers() -> dict[str, bytes]:
 @pytest.mark.parametrize("kind", ASKED)
 async def test_an_answer_is_taken_or_refused(canned: Any, answers: dict[str, bytes], kind: str) -> None:
     chance, taken, refused = random.Random(kind), 0, 0
-    async with resolve_client(ClientConfig(api_base_url=canned.url, client_type=kind)) as client:
+    async with resolve_client(ClientConfig(api_base_url=canned.url, client_type=kind, max_retries=0)) as client:
         for case in range(CASES):
             canned.reply(damaged(answers[kind], chance))
             begun = time.monotonic()
@@ -71,7 +71,7 @@ async def test_whatever_comes_in_the_place_of_http(answers: dict[str, bytes]) ->
     taken = refused = 0
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-        async with resolve_client(ClientConfig(api_base_url=url, timeout=MOST_SECONDS)) as client:
+        async with resolve_client(ClientConfig(api_base_url=url, timeout=MOST_SECONDS, max_retries=0)) as client:
             for _ in range(CASES):
                 place = chance.randrange(len(head))
                 now = damaged(whole[: place + 40], chance) + whole[place + 40 :]

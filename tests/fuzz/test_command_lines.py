@@ -19,7 +19,7 @@ from nightjar.testing import ArithmeticSolver, ModelServer
 pytestmark = pytest.mark.slow
 MOST_SECONDS = 20.0
 MEANT = [
-    "eval run arithmetic -m m -b URL -n 2 -r 1 -c 4 --direct -S {} -a {} -t 9 -T 0.5 --max-retries 1 --tag a",
+    "eval run arithmetic -m m -b URL -n 2 -r 1 -c 4 --direct -S {} -a {} -t 9 -T 0.5 --request-retries 1 --tag a",
     "eval run arithmetic -m m -b URL -n 1 --direct -C answer -x {} --timeout-minutes 1 --max-shards 2 --json",
     "eval run arithmetic -m m -b URL -n 1 --direct --header X-Team:$TEAM --shuffle-seed 3 -o out --warehouse house",
     "eval repair RUN",
