@@ -28,6 +28,7 @@
     │   ├── RunAbortedError           every request fails in the same permanent way
     │   ├── RunCancelledError         somebody stopped it
     │   ├── RunTimedOutError          it took longer than it may
+    │   ├── BudgetSpentError          it has spent what it may
     │   ├── RunLockedError            another process writes this run directory
     │   ├── RunDirectoryError         a run directory is missing, unwritable or damaged
     │   └── ResumeMismatchError       the run on disk is not the run that was asked for

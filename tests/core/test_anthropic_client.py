@@ -29,7 +29,9 @@ def message(*content, stop_reason="end_turn", usage=None, **fields):
 @pytest.fixture
 async def client(canned, monkeypatch):
     monkeypatch.setenv("TEST_KEY", KEY)
-    async with AnthropicMessagesClient(ClientConfig(api_base_url=canned.url, api_key_var="TEST_KEY")) as client:
+    async with AnthropicMessagesClient(
+        ClientConfig(api_base_url=canned.url, api_key_var="TEST_KEY", max_retries=0)
+    ) as client:
         yield client
 
 

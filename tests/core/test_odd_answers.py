@@ -115,7 +115,7 @@ def changed(value, way, odd):
 async def test_whatever_stands_anywhere_in_an_answer(canned, client_type):
     tools = None if client_type == "openai_completions" else [FUNCTION]
     answered, refused = 0, []
-    async with resolve_client(ClientConfig(api_base_url=canned.url, client_type=client_type)) as client:
+    async with resolve_client(ClientConfig(api_base_url=canned.url, client_type=client_type, max_retries=0)) as client:
         for way in places(VALID[client_type]):
             for odd in [*ODD, *([LEFT_OUT] if way else [])]:
                 canned.reply(changed(VALID[client_type], way, odd))
@@ -150,7 +150,9 @@ class TestNumbersAndTextsThatJsonLibrariesRefuse:
     @pytest.mark.parametrize("client_type", VALID)
     async def test_half_a_surrogate_pair_is_sent_as_a_question_mark(self, canned, client_type):
         canned.reply(VALID[client_type])
-        async with resolve_client(ClientConfig(api_base_url=canned.url, client_type=client_type)) as client:
+        async with resolve_client(
+            ClientConfig(api_base_url=canned.url, client_type=client_type, max_retries=0)
+        ) as client:
             await client.get_response([UserMessage(content="caf\udce9 é")], "m", {"max_tokens": 9})
         assert "caf? é" in json.dumps(canned.requests[-1][2], ensure_ascii=False)
 

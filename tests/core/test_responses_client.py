@@ -35,7 +35,7 @@ def response(*items, status="completed", **fields):
 
 @pytest.fixture
 async def client(canned):
-    async with OpenAIResponsesClient(ClientConfig(api_base_url=canned.url)) as client:
+    async with OpenAIResponsesClient(ClientConfig(api_base_url=canned.url, max_retries=0)) as client:
         yield client
 
 

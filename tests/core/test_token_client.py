@@ -60,7 +60,7 @@ async def rollout():
     def start(turns, prompt=None, tools=None, **config):
         server = ModelServer(Script(turns), keep_requests=1000)
         server.__enter__()
-        client = OpenAIChatCompletionsTokenClient(ClientConfig(api_base_url=server.base_url, **config))
+        client = OpenAIChatCompletionsTokenClient(ClientConfig(api_base_url=server.base_url, max_retries=0, **config))
         ending.append((server, client))
         return Rollout(client, server, prompt or [UserMessage(content="2+2?")], tools)
 
