@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from nightjar.errors import ModelError, OverlongPromptError, ScoringError, error_chain, error_text
 from nightjar.messages import Messages, Response, ResponseMessage, dump_message, dump_messages, normalize_messages
 from nightjar.rollout.state import State, TrajectoryStep, tracker_of
+from nightjar.rollout.timing import RolloutTiming
 from nightjar.rollout.usage import context_usage
 from nightjar.secrecy import hide
 
@@ -139,7 +140,10 @@ def _saved_state(state: State) -> dict[str, Any]:
         saved["final_env_response"] = dump_messages(state["final_env_response"])
     return saved | {
         "completion": dump_messages(completion),
-        "trajectory": [_saved_step(step, conversation) for step in state["trajectory"]],
+        "trajectory": [
+            _saved_step(step, conversation, latency)
+            for step, latency in zip(state["trajectory"], _latencies(state), strict=True)
+        ],
         "stop_condition": state.get("stop_condition"),
         "is_completed": state["is_completed"],
         "is_truncated": state["is_truncated"],
@@ -156,7 +160,15 @@ def is_json_serializable(value: Any) -> bool:
     return True
 
 
-def _saved_step(step: TrajectoryStep, conversation: Sequence[Any]) -> dict[str, Any]:
+def _latencies(state: State) -> Sequence[float | None]:
+    """Returns how many milliseconds each model call took; None of all where an environment made steps of its own."""
+    spans = state["timing"].model.spans if isinstance(state["timing"], RolloutTiming) else []
+    if len(spans) != len(state["trajectory"]):
+        return [None] * len(state["trajectory"])
+    return [round(span.duration * 1000, 3) for span in spans]
+
+
+def _saved_step(step: TrajectoryStep, conversation: Sequence[Any], latency_ms: float | None) -> dict[str, Any]:
     start, extras = len(step["prompt"]), step.get("extras") or {}
     end = start + len(step["completion"])
     return {
@@ -166,6 +178,7 @@ def _saved_step(step: TrajectoryStep, conversation: Sequence[Any]) -> dict[str, 
         "is_truncated": bool(step.get("is_truncated")),
         "reward": step.get("reward"),
         "tokens": step.get("tokens"),
+        "latency_ms": latency_ms,
         "extras": extras if is_json_serializable(extras) else {},
     }
 

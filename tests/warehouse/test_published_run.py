@@ -62,6 +62,7 @@ def expected_run(run_dir):
         "env_hash": versions.get("env_hash"),
         "scoring_hash": versions.get("scoring_hash"),
         "rescored_from": metadata.get("rescored_from"),
+        "protocol": (json.loads(config.read_bytes()) if config.exists() else {}).get("api_client_type"),
         "nightjar_version": versions.get("nightjar_version"),
         "nightjar_commit": versions.get("nightjar_commit"),
         "input_tokens": usage.get("input_tokens"),
@@ -71,6 +72,17 @@ def expected_run(run_dir):
         "metadata": {name: value for name, value in metadata.items() if name != "digest"},
         "config": json.loads(config.read_bytes()) if config.exists() else None,
     }
+
+
+def finish_reason(trajectory):
+    last = trajectory[-1] if trajectory else None
+    return (last.get("response") or {}).get("finish_reason") if isinstance(last, dict) else None
+
+
+def model_ms(trajectory):
+    steps = [step for step in trajectory or [] if isinstance(step, dict)]
+    known = [step["latency_ms"] for step in steps if step.get("latency_ms") is not None]
+    return pytest.approx(sum(known)) if known else None
 
 
 def expected_rollouts(run_dir, state_columns):
@@ -118,6 +130,8 @@ def expected_rollouts(run_dir, state_columns):
                 "tool_defs": row.get("tool_defs"),
                 "completion": row["completion"],
                 "trajectory": trajectories.get(key, (0, None))[1],
+                "finish_reason": finish_reason(trajectories.get(key, (0, None))[1]),
+                "model_ms": model_ms(trajectories.get(key, (0, None))[1]),
                 "state": {name: row.get(name) for name in state_columns} if state_columns else None,
             },
         )

@@ -99,6 +99,7 @@ class TestPublish:
             "env_hash": None,
             "scoring_hash": None,
             "rescored_from": None,
+            "protocol": None,
             "env_args": '{"split":"test"}',
             "extra_env_kwargs": '{"max_turns":4}',
             "model": "openai/gpt-4.1-mini",
@@ -169,6 +170,8 @@ class TestPublish:
             "tool_defs": None,
             "completion": '[{"role":"assistant","content":"4"}]',
             "trajectory": None,
+            "finish_reason": None,
+            "model_ms": None,
             "state": None,
         }
 

@@ -12,6 +12,7 @@ SELECT
     runs.version_info ->> 'env_hash' AS env_hash,
     runs.version_info ->> 'scoring_hash' AS scoring_hash,
     runs.metadata ->> 'rescored_from' AS rescored_from,
+    runs.config ->> 'api_client_type' AS protocol,
     CASE
         WHEN rescored_from IS NULL THEN (runs.input_tokens * prices.input + runs.output_tokens * prices.output) / 1e6
         ELSE 0
@@ -26,6 +27,8 @@ CREATE OR REPLACE VIEW rollouts AS
 SELECT
     rollouts.* EXCLUDE (content_id, completion, trajectory, state),
     contents.* EXCLUDE (content_id),
+    rollouts.trajectory ->> '$[#-1].response.finish_reason' AS finish_reason,
+    list_sum(TRY_CAST(rollouts.trajectory -> '$[*].latency_ms' AS DOUBLE[])) AS model_ms,
     rollouts.completion,
     rollouts.trajectory,
     rollouts.state
@@ -307,6 +310,9 @@ COMMENT ON COLUMN runs.cost IS 'of the recorded rollouts, in the currency of pri
 COMMENT ON COLUMN runs.metadata IS 'metadata.json as a whole';
 COMMENT ON COLUMN runs.config IS 'config.json as a whole';
 COMMENT ON VIEW rollouts IS 'an attempt of a model at an example: the record, one for every example and rollout_index';
+COMMENT ON COLUMN runs.protocol IS 'that of the endpoint, as openai_chat_completions; NULL for other programs'' runs';
+COMMENT ON COLUMN rollouts.finish_reason IS 'of the last model call, as the endpoint gave it';
+COMMENT ON COLUMN rollouts.model_ms IS 'in model calls, retries included; NULL where it is not known';
 COMMENT ON COLUMN rollouts.reward IS 'NULL for a failed rollout, never 0';
 COMMENT ON COLUMN rollouts.correct IS 'reward >= the pass_threshold of the run';
 COMMENT ON COLUMN rollouts.metrics IS 'a NaN or infinite score is NULL';
