@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
+from nightjar.errors import error_text
+
 
 @dataclass(slots=True)
 class Progress:
@@ -46,7 +48,7 @@ class Progress:
     def note_error(self, error: BaseException) -> None:
         """Takes note of what a rollout ended with."""
         kind = type(error.__cause__ or error).__name__
-        self.errors[kind] = self.errors.get(kind, (0, ""))[0] + 1, str(error)
+        self.errors[kind] = self.errors.get(kind, (0, ""))[0] + 1, error_text(error)
 
     @property
     def done(self) -> int:

@@ -17,7 +17,7 @@ from nightjar.packages import EnvironmentId
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
 _ON_A_TERMINAL = {
-    "PREFECT_CLIENT_MAX_RETRIES": "1",  # a person waits: for a server that goes away 2 s a request, not 62
+    "PREFECT_CLIENT_MAX_RETRIES": "2",  # a person waits: for a server that goes away 6 s, not 62
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # errors are said once, in a line
     "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # else each event that cannot be sent is logged, at length
 }

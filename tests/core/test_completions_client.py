@@ -16,7 +16,7 @@ def completion(text="4", finish_reason="stop", choice=None, **fields):
 
 @pytest.fixture
 async def client(canned):
-    async with OpenAICompletionsClient(ClientConfig(api_base_url=canned.url)) as client:
+    async with OpenAICompletionsClient(ClientConfig(api_base_url=canned.url, max_retries=0)) as client:
         yield client
 
 

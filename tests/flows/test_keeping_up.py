@@ -80,6 +80,14 @@ def metadata_of(services: Services, model: str) -> dict[str, Any]:
     return found
 
 
+def wait_for_attempts(services: Services, model: str, count: int) -> None:
+    [path] = (services.folder / f"outputs/evals/arithmetic--{model}").glob("*/attempts.jsonl")
+    end = time.monotonic() + 60
+    while len(path.read_bytes().splitlines()) < count:
+        assert time.monotonic() < end, path.read_text()
+        time.sleep(0.05)
+
+
 def published(services: Services, model: str, status: str) -> tuple[int, int, int, float]:
     """Returns how many rollouts and attempts are published with this status, how many are scored, and their mean."""
     question = """
@@ -171,6 +179,7 @@ def test_a_command_that_is_killed_or_cancelled_in_the_ui_ends_there_too(services
             )
             wait_for_answers(server, answered + 4)
             flow_run = str(metadata_of(services, how)["flow_run_id"])
+            wait_for_attempts(services, how, 4)
             if how == "killed":
                 running.kill()
             else:
