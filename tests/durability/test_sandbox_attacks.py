@@ -255,11 +255,14 @@ class TestExhaustion:
             for _ in range(16):
                 child = os.fork()
                 if not child:
-                    held = bytearray(40 * 2**20)
+                    held = []
+                    for _ in range(40):
+                        held.append(bytearray(2**20))
+                        time.sleep(0.05)  # a watch is late by what others leave it of a processor
                     time.sleep(20)
                     os._exit(0)
                 children.append(child)
-            time.sleep(3)
+            time.sleep(5)
             print(sum(os.waitpid(child, os.WNOHANG)[0] == 0 for child in children))
         """
         result, held = await highest_while(python(sandbox, code), held_below)
