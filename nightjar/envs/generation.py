@@ -139,6 +139,7 @@ class _Asked:
             env_version=versions["env_version"],
             model=self.model,
             base_url=",".join(urls) or None,
+            api_client_type=config.client_type if config else None,
             num_examples=len(self.examples),
             rollouts_per_example=plan.rollouts_per_example,
             rollouts=sum(plan.rollouts.values()),

@@ -199,6 +199,7 @@ def _metadata(prepared: Prepared, run_id: str, flow_run_id: str | None, rescored
         env_version=prepared.versions["env_version"],
         model=config.model,
         base_url=",".join(dict.fromkeys(one.base_url for one in config.replicas)) or config.base_url,
+        api_client_type=config.api_client_type,
         num_examples=len(selection.hashes),
         rollouts_per_example=config.rollouts_per_example,
         rollouts=len(selection.hashes) * config.rollouts_per_example,

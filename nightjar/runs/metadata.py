@@ -30,6 +30,7 @@ class RunMetadata:
         env_id, env_args, extra_env_kwargs, env_version: its environment; the version is None where that is no package.
         model, base_url: its endpoint, the URLs of replicas with commas between them; the URL is None where the client
             has none, the model where an import names none.
+        api_client_type: the endpoint's protocol; None where it is not known.
         num_examples: how many examples it takes.
         rollouts_per_example: rollouts of each.
         rollouts: how many that makes.
@@ -59,6 +60,7 @@ class RunMetadata:
     env_version: str | None
     model: str | None
     base_url: str | None
+    api_client_type: str | None = None
     num_examples: int
     rollouts_per_example: int
     rollouts: int = 0

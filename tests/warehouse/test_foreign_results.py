@@ -176,6 +176,7 @@ def test_the_metadata_of_verifiers_with_aggregates_of_nightjar(imported, verifie
         "pass_at_k": {"1": 0.5, "2": 1.0},
         "pass_all_k": {"1": 0.5, "2": 0.0},
         "complete_examples": 1,
+        "api_client_type": None,
         "name": None,
         "requests": None,
         "rescored_from": None,

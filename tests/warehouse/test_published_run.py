@@ -62,7 +62,7 @@ def expected_run(run_dir):
         "env_hash": versions.get("env_hash"),
         "scoring_hash": versions.get("scoring_hash"),
         "rescored_from": metadata.get("rescored_from"),
-        "protocol": (json.loads(config.read_bytes()) if config.exists() else {}).get("api_client_type"),
+        "protocol": metadata.get("api_client_type"),
         "nightjar_version": versions.get("nightjar_version"),
         "nightjar_commit": versions.get("nightjar_commit"),
         "input_tokens": usage.get("input_tokens"),

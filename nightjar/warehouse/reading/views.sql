@@ -12,7 +12,7 @@ SELECT
     runs.version_info ->> 'env_hash' AS env_hash,
     runs.version_info ->> 'scoring_hash' AS scoring_hash,
     runs.metadata ->> 'rescored_from' AS rescored_from,
-    runs.config ->> 'api_client_type' AS protocol,
+    runs.metadata ->> 'api_client_type' AS protocol,
     CASE
         WHEN rescored_from IS NULL THEN (runs.input_tokens * prices.input + runs.output_tokens * prices.output) / 1e6
         ELSE 0
