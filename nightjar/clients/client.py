@@ -17,7 +17,7 @@ from nightjar.clients.credentials import key_hidden
 from nightjar.clients.event_loops import disconnect_with_loop
 from nightjar.clients.failures import classify, has_rejected_credentials
 from nightjar.clients.pace import Pace, pace_of
-from nightjar.clients.repeating import repeat
+from nightjar.clients.repeating import repeat, watch
 from nightjar.errors import Error, InvalidModelResponseError, ModelError
 from nightjar.messages import Messages, Response, Tool
 from nightjar.rollout.state import SamplingArgs
@@ -206,8 +206,10 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
 
     async def _in_turn(self, exchange: Callable[[], Awaitable[Response]]) -> Response:
         """Sends a request when the endpoint is ready for it."""
-        pace = self.pace()
+        pace, watching = self.pace(), watch.get()
         async with pace.request():
+            if watching is not None:
+                watching.check()  # much may have been spent while this one waited
             try:
                 response = await exchange()
             except Exception as error:

@@ -190,8 +190,9 @@ def _row(file: TomlFile, number: int, table: Mapping[str, Any]) -> EndpointRow:
     except ValidationError as error:
         found = error.errors()[0]
         key = str(found["loc"][0])
-        written = next((name for name in file.tables(_TABLE)[number] if SPELLINGS.get(name, name) == key), key)
-        raise file.error(message_of(found), _TABLE, number, written) from None
+        usual = next((name for name, field in SPELLINGS.items() if field == key), key)
+        written = next((name for name in file.tables(_TABLE)[number] if SPELLINGS.get(name, name) == key), usual)
+        raise file.error(message_of(found).replace(key, written, 1), _TABLE, number, written) from None
 
 
 def _check_alike(file: TomlFile, number: int, row: EndpointRow, others: Sequence[EndpointRow]) -> None:

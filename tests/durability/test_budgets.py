@@ -2,7 +2,7 @@
 
 import pytest
 
-TOKENS_OF_A_REQUEST = 60
+TOKENS_OF_A_REQUEST = 30
 JUDGED = """
 import nightjar as vf
 
@@ -98,19 +98,24 @@ env_id = "arithmetic"
 env_id = "arithmetic"
 name = "again"
 shuffle_seed = 1
+
+[[ablation]]
+env_id = "arithmetic"
+[ablation.sweep]
+shuffle_seed = [2, 3]
 """
 
 
-def test_two_evaluations_of_a_suite_spend_one_budget(nightjar, serve):
+def test_the_evaluations_of_a_suite_spend_one_budget(nightjar, serve):
     server = serve()
     (nightjar.folder / "two.toml").write_text(SUITE.format(url=server.url))
 
     ended = nightjar.start("eval", "run", "two.toml", "--direct", "--max-total-tokens", 4000).wait()
 
     assert ended.code == 1
-    assert len([line for line in ended.errors if "The budget is spent" in line]) == 2
+    assert len([line for line in ended.errors if "The budget is spent" in line]) == 4
     tokens = sum(spent(run) for run in nightjar.runs)
-    print(f"{tokens} tokens of 4,000 in two evaluations")
+    print(f"{tokens} tokens of 4,000 in four evaluations")
     assert 4000 <= tokens <= 4000 + 8 * TOKENS_OF_A_REQUEST
 
 
