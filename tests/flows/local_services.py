@@ -47,6 +47,12 @@ class Services:
         )
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
+        """Asks the server, as ``ask`` does, for what it has."""
+        response = self.ask(method, path, body)
+        response.raise_for_status()
+        return response.json() if response.content else None
+
+    def ask(self, method: str, path: str, body: Any = None) -> httpx.Response:
         """Asks the server; again while it is being started, or its database is busy and it answers 503."""
         for left in reversed(range(60)):
             try:
@@ -57,14 +63,13 @@ class Services:
                 if not left:
                     raise
             time.sleep(1)
-        response.raise_for_status()
-        return response.json() if response.content else None
+        return response
 
     def create(self, deployment: str, parameters: dict[str, Any]) -> httpx.Response:
         """Asks the server for a run of a deployment, as the form does, whatever the answer."""
         deployment_id = self.call("GET", f"/deployments/name/{deployment}/{deployment}")["id"]
         body = {"parameters": parameters, "state": {"type": "SCHEDULED"}}
-        return httpx.post(f"{self.api}/deployments/{deployment_id}/create_flow_run", json=body, timeout=30)
+        return self.ask("POST", f"/deployments/{deployment_id}/create_flow_run", body)
 
     def wait_for(self, flow_run_id: str, *types: str) -> str:
         for _ in range(600):
