@@ -4,6 +4,7 @@ Before the first test it says which will be skipped on this machine, and what ch
 """
 
 import json
+import logging
 import os
 import sys
 from importlib.util import find_spec
@@ -129,6 +130,17 @@ def say(content="", *, tool_calls=None, finish_reason="stop", usage=(3, 2)):
 @pytest.fixture
 def response():
     return say
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was():
+    """Takes back what a command that ran in this process has done to logging: its stderr is gone."""
+    logger = logging.getLogger("nightjar")
+    level, before, last_resort = logger.level, (logger.propagate, list(logger.handlers)), logging.lastResort
+    yield
+    logger.setLevel(level)
+    logger.propagate, logger.handlers[:] = before
+    logging.lastResort = last_resort
 
 
 class ScriptedClient(Client):
