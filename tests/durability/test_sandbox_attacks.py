@@ -23,6 +23,7 @@ from nightjar.envs.sandboxed.sandbox_env import SandboxEnv
 from nightjar.errors import SandboxError
 from nightjar.rubrics import Rubric
 from nightjar.sandboxes import CreateSandboxRequest, DockerProvider, LocalProvider
+from nightjar.sandboxes.bubblewrap import STORAGE
 from nightjar.sandboxes.python_repl import PythonEndedError, PythonRepl
 from nightjar.testing import ModelServer, Script, last_user_text, tool_call
 
@@ -336,8 +337,9 @@ class TestExhaustion:
 
     async def test_disks_are_limited(self, sandbox):
         fill = "head -c 1000000000 /dev/zero > $place/big; wc -c < $place/big"
-        result = await run(sandbox, f"for place in . /tmp /dev/shm /mnt; do {fill}; done 2>/dev/null")
-        await run(sandbox, "rm -f big /tmp/big /dev/shm/big /mnt/big")
+        places = " ".join(STORAGE)
+        result = await run(sandbox, f"for place in {places}; do {fill}; done 2>/dev/null")
+        await run(sandbox, f"for place in {places}; do rm -f $place/big; done")
         assert 0 < sum(map(int, result.stdout.split())) < 256 * MEGABYTE
         assert await still_works(sandbox)
 
