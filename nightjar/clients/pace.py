@@ -55,11 +55,6 @@ class Pace:
         self._sent = 0
         self._refused = 0
 
-    @property
-    def ceiling(self) -> float:
-        """How many requests may be in flight, where the endpoint refuses none."""
-        return self._ceiling
-
     def allow(self, ceiling: float) -> None:
         """Lets so many requests be in flight at the most, unless another who asks lets more."""
         self._ceiling = ceiling if self._ceiling == float("inf") else max(self._ceiling, ceiling)

@@ -154,11 +154,6 @@ class Engine:
         self._judging = RequestWatch(FailureGuard(), self.progress, options.budget)
         self._reward_calls = Places(options.max_scoring)
 
-    async def has_room(self) -> None:
-        """Waits until another rollout may be generated."""
-        await self.generating.acquire()
-        self.generating.release()
-
     def forget_failures(self) -> None:
         """Lets the endpoint be asked again after ``generate`` was stopped by what it answered."""
         self._guard.forget()
