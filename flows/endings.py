@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from prefect import State, get_run_logger
 from prefect.states import Cancelled, Completed, Failed
@@ -32,7 +33,7 @@ def final_state(outcome: Outcome) -> State[Outcome]:
     return Failed(message=message, data=outcome, name="TimedOut" if outcome.status == "timed_out" else "Failed")
 
 
-def refused(error: NightjarError) -> State[Outcome]:
+def refused(error: NightjarError) -> State[Any]:
     """Returns the state of a flow run that could not begin its run, or go on with it."""
     get_run_logger().error(str(error))
     return Failed(message=str(error), data=error)

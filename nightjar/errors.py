@@ -35,6 +35,7 @@
     ├── HubError                      the Hugging Face Hub does not take the results
     ├── ServiceError                  Prefect's server or a local service does not do its part
     └── WarehouseError                the warehouse refused a statement or cannot be opened
+        └── MissingWarehouseError     nothing was published there yet
 
 The names below ``Error`` are those of verifiers 0.1, so that environments can catch them.
 """
@@ -247,6 +248,10 @@ class ServiceError(NightjarError):
 
 class WarehouseError(NightjarError):
     """The warehouse refused a statement or cannot be opened."""
+
+
+class MissingWarehouseError(WarehouseError):
+    """Nothing was published there yet."""
 
 
 def error_chain(error: BaseException) -> Iterator[BaseException]:

@@ -10,6 +10,7 @@ from prefect.artifacts import acreate_markdown_artifact
 
 from nightjar.errors import WarehouseError
 from nightjar.evaluation import Run
+from nightjar.reports.markdown import cell, table
 from nightjar.runs import Summary
 from nightjar.warehouse import Warehouse
 
@@ -55,9 +56,9 @@ def _results(run: Run, warehouse: Warehouse, cost: float | None) -> str:
     sections = [
         f"# {_reward(summary)}",
         f"`{metadata.env_id}`, model `{metadata.model}`: **{metadata.status}**",
-        _table("what | value", _overview(summary, metadata.time_ms or 0, cost)),
-        _table("metric | mean", [f"{name} | {value:.4g}" for name, value in summary.avg_metrics.items()]),
-        _table("k | pass@k | pass^k", _curves(summary)),
+        table("what | value", _overview(summary, metadata.time_ms or 0, cost)),
+        table("metric | mean", [f"{name} | {value:.4g}" for name, value in summary.avg_metrics.items()]),
+        table("k | pass@k | pass^k", _curves(summary)),
         f"## Errors\n\n{_errors(summary)}" if summary.errors else "",
         f"Run directory: `{run.directory.path.absolute()}`",
         f"In SQL (`nightjar sql --warehouse {warehouse.location}`):",
@@ -92,14 +93,5 @@ def _curves(summary: Summary) -> list[str]:
 
 
 def _errors(summary: Summary) -> str:
-    rows = [
-        f"{count} | {chain} | {summary.error_examples[chain].partition(chr(10))[0].replace('|', '¦')}"
-        for chain, count in summary.errors.items()
-    ]
-    return _table("rollouts | error | one of them", rows)
-
-
-def _table(heading: str, rows: list[str]) -> str:
-    """Returns a table of markdown; nothing where there are no rows."""
-    rule = " | ".join("---" for _ in heading.split("|"))
-    return "\n".join(f"| {row} |" for row in (heading, rule, *rows)) if rows else ""
+    rows = [f"{count} | {chain} | {cell(summary.error_examples[chain])}" for chain, count in summary.errors.items()]
+    return table("rollouts | error | one of them", rows)

@@ -10,7 +10,7 @@ from nightjar.evaluation.hub import push_run
 from nightjar.evaluation.loading import load_env
 from nightjar.evaluation.outcome import Outcome
 from nightjar.evaluation.publishing import check_warehouse, publish
-from nightjar.evaluation.stopping import stopped_by_signals
+from nightjar.evaluation.stopping import stopped_by_signals, told_to_stop
 from nightjar.evaluation.together import Ended, evaluate_together
 
 __all__ = [
@@ -31,5 +31,6 @@ __all__ = [
     "publish",
     "push_run",
     "stopped_by_signals",
+    "told_to_stop",
     "within_budget",
 ]

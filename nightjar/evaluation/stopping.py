@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from types import FrameType
 
 from nightjar.engine import runs_under_way
@@ -37,15 +37,38 @@ async def stopped_by_signals() -> AsyncIterator[None]:
         if not is_over:  # another of several evaluations may be about to open its run
             loop.call_later(_AGAIN_SECONDS, stop_all, name)
 
+    with _handled(stop):
+        try:
+            yield
+        finally:
+            is_over = True
+
+
+@asynccontextmanager
+async def told_to_stop() -> AsyncIterator[asyncio.Event]:
+    """Gives an event that the first signal sets; the second one ends all by a ``KeyboardInterrupt``."""
+    loop, event = asyncio.get_running_loop(), asyncio.Event()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        if event.is_set():
+            raise KeyboardInterrupt
+        loop.call_soon_threadsafe(event.set)
+
+    with _handled(stop):
+        yield event
+
+
+@contextmanager
+def _handled(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Has signals handled in the block, but for those that the process was started to ignore."""
     before = {number: signal.getsignal(number) for number in _SIGNALS}
-    changed = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    changed = [number for number, each in before.items() if each is not signal.SIG_IGN]
     with suppress(ValueError):  # not the main thread
         for number in changed:
-            signal.signal(number, stop)
+            signal.signal(number, handler)
     try:
         yield
     finally:
-        is_over = True
         with suppress(ValueError):
             for number in changed:
                 signal.signal(number, before[number])

@@ -21,6 +21,7 @@ from prefect.deployments.runner import RunnerDeployment
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.types.entrypoint import EntrypointType
 
+from flows.benchmark import benchmark
 from flows.evaluation import evaluate
 from flows.querying import query
 from nightjar.errors import ServiceError
@@ -30,16 +31,24 @@ from nightjar.packages import ENVIRONMENTS_DIR, list_environments
 
 
 class Deployment(NamedTuple):
-    """A flow that is started by its name; the deployment is called as the flow is."""
+    """A flow that is started by its name.
+
+    Attributes:
+        flow: the flow.
+        description: for the UI.
+        name: of the deployment; empty where it is called as the flow is.
+    """
 
     flow: Flow[..., Any]
     description: str
+    name: str = ""
 
 
 WORK_POOL = WorkPoolCreate(name=POOL, type="process")  # runs are processes on a worker's machine
 DEPLOYMENTS = (
     Deployment(evaluate, "One environment, one model; results in the warehouse."),
     Deployment(query, "A question to the warehouse; the answer is a table artifact."),
+    Deployment(benchmark, "A suite on a date: its evaluations, and whether anything is worse.", "nightly-benchmark"),
 )
 _FOLDER = "nightjar/folder"
 _ENGINE = "-P -m nightjar.hosting.launch prefect.engine"
@@ -82,9 +91,9 @@ async def register(folder: Path, prefix: str = "", *, is_taken_over: bool = Fals
 
 
 async def _deployment(declared: Deployment, folder: Path, prefix: str, pool: str) -> RunnerDeployment:
-    flow, description = declared
+    flow, description, name = declared
     deployment = await flow.ato_deployment(
-        name=prefixed(flow.name, prefix),
+        name=prefixed(name or flow.name, prefix),
         description=description,
         entrypoint_type=EntrypointType.MODULE_PATH,
         work_pool_name=pool,

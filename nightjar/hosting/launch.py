@@ -9,7 +9,7 @@ from __future__ import annotations
 import runpy
 import sys
 
-import flows.evaluation
+import flows.benchmark
 import flows.querying  # noqa: F401 - loaded is what it is to be
 
 

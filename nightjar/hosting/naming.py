@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-FLOWS = ("evaluate", "query")
-"""The names of the flows; a deployment is called as its flow is."""
+FLOWS = ("evaluate", "query", "benchmark")
+"""The names of the flows."""
 
 POOL = "nightjar"
 """The name of the work pool."""

@@ -18,6 +18,7 @@ from nightjar.warehouse.reading.damage import damage_named
 from nightjar.warehouse.reading.reader import Look, Reader, read_patiently
 from nightjar.warehouse.reading.relations import define
 from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.storage.nights import Night
 from nightjar.warehouse.storage.store import Store
 from nightjar.warehouse.writing.publish_report import PublishReport
 
@@ -91,6 +92,17 @@ class SegmentedWarehouse:
 
         tidy(self.store)
 
+    def nights(self) -> list[Night]:
+        """Returns the nights of suites."""
+        return self.store.nights()
+
+    def write_night(self, night: Night) -> None:
+        """Adds a night, or replaces it."""
+        from nightjar.warehouse.reading.snapshot import write_snapshot
+
+        self.store.write_night(night)
+        write_snapshot(self.store)
+
     def ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
         """Calls a function with a connection that can read the warehouse and nothing else."""
         self.store.require()
@@ -108,7 +120,7 @@ class SegmentedWarehouse:
             with explained(f"Cannot read the warehouse {self}"):
                 connection.execute("SET TimeZone = 'UTC'")
                 self.store.prepare(connection)
-                define(connection, look(), self.store.file, self.store.prices())
+                define(connection, look(), self.store.file, self.store.records())
         except BaseException:
             connection.close()
             raise

@@ -17,7 +17,7 @@ from enum import Enum
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from nightjar.errors import WarehouseError
+from nightjar.errors import MissingWarehouseError, WarehouseError
 
 DEFAULT = "outputs/warehouse"
 
@@ -148,9 +148,9 @@ def refuse_secret(location: str) -> str:
     return location
 
 
-def missing(place: object) -> WarehouseError:
+def missing(place: object) -> MissingWarehouseError:
     """Returns what to raise where nothing was published yet."""
-    return WarehouseError(
+    return MissingWarehouseError(
         f"No warehouse at {place}. Run an evaluation first, with 'nightjar eval run', or name another with "
         "--warehouse or NIGHTJAR_WAREHOUSE."
     )

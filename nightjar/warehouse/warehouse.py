@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nightjar.errors import WarehouseError
+from nightjar.errors import MissingWarehouseError, WarehouseError
 from nightjar.warehouse.location import Kind, folder_of, is_in_memory, kind_of, resolve_warehouse, shown
 from nightjar.warehouse.reading import process
 from nightjar.warehouse.reading.result import Parameters, QueryResult
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from nightjar.warehouse.backend import Backend
+    from nightjar.warehouse.storage.nights import Night
 
 LONGEST_STATEMENT = 1_000_000
 """How many characters a statement may have: each takes up to 10 KB while it is parsed."""
@@ -84,6 +85,25 @@ class Warehouse:
     def tidy(self) -> None:
         """Merges small segments where there are many, and replaces ``nightjar.duckdb``; warns where that fails."""
         self._backend.tidy()
+
+    def nights(self) -> list[Night]:
+        """Returns the nights of suites, by suite and date; none where there is no warehouse.
+
+        Raises:
+            WarehouseError: the warehouse cannot be read, or the list of nights is damaged.
+        """
+        try:
+            return self._backend.nights()
+        except MissingWarehouseError:
+            return []
+
+    def write_night(self, night: Night) -> None:
+        """Writes down what a night came to, in the place of what was written of it before.
+
+        Raises:
+            WarehouseError: the warehouse cannot be written, or the list of nights is damaged.
+        """
+        self._backend.write_night(night)
 
     def query(
         self,

@@ -79,12 +79,12 @@ def test_prefect_yaml_declares_what_up_registers() -> None:
     assert declared["pull"] == []
     assert declared["deployments"] == [
         {
-            "name": flow.name,
+            "name": name or flow.name,
             "description": description,
             "entrypoint": f"{flow.fn.__module__}.{flow.fn.__name__}",
             "work_pool": {"name": WORK_POOL.name},
         }
-        for flow, description in DEPLOYMENTS
+        for flow, description, name in DEPLOYMENTS
     ]
     assert f"prefect work-pool create {WORK_POOL.name} --type {WORK_POOL.type}\n" in text
     assert f"prefect worker start --pool {WORK_POOL.name}\n" in text
@@ -92,7 +92,7 @@ def test_prefect_yaml_declares_what_up_registers() -> None:
 
 def test_every_flow_has_a_deployment() -> None:
     flows = "".join(path.read_text() for path in (ROOT / "flows").glob("*.py"))
-    assert {flow.name for flow, _ in DEPLOYMENTS} == set(FLOWS) == set(re.findall(r'@flow\(name="(\w+)"', flows))
+    assert {each.flow.name for each in DEPLOYMENTS} == set(FLOWS) == set(re.findall(r'@flow\(name="(\w+)"', flows))
 
 
 def test_links_in_documents_lead_somewhere() -> None:

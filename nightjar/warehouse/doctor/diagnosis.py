@@ -18,6 +18,7 @@ from nightjar.warehouse.doctor.rows import Totals, examine_rows
 from nightjar.warehouse.reading.damage import listed
 from nightjar.warehouse.reading.snapshot import NAME
 from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.storage.nights import FILE_NAME as NIGHTS_NAME
 from nightjar.warehouse.storage.prices import FILE_NAME as PRICES_NAME
 from nightjar.warehouse.storage.segments import COMMIT, KINDS, Catalog
 from nightjar.warehouse.storage.store import Fault
@@ -27,7 +28,7 @@ from nightjar.warehouse.writing.packing import FAN_IN, LARGE_ROLLOUTS, outdated
 _TRIES = 5
 _MANY_SMALL = 4 * FAN_IN
 _FEW, _MANY = 3, 10
-_OWN_NAMES = {"segments", NAME, f"{NAME}.wal", PRICES_NAME, SET_ASIDE}
+_OWN_NAMES = {"segments", NAME, f"{NAME}.wal", PRICES_NAME, NIGHTS_NAME, SET_ASIDE}
 
 _VERSIONS = "SELECT run_id, version FROM segments.runs"
 
@@ -131,7 +132,7 @@ def _diagnosis(folder: Folder, catalog: Catalog, faults: Sequence[Fault], *, dee
         packs=sum(segment.is_pack for segment in needed),
         findings=[
             *(_file_finding(folder, catalog, fault) for fault in faults),
-            *_price_findings(folder),
+            *_record_findings(folder),
             *row_findings,
             *_aside_findings(folder, catalog),
             *_stray_findings(folder, left),
@@ -184,12 +185,16 @@ def _places(run_dirs: Sequence[str]) -> str:
     return " ".join(map(shlex.quote, named))
 
 
-def _price_findings(folder: Folder) -> Iterator[Finding]:
+def _record_findings(folder: Folder) -> Iterator[Finding]:
     try:
         folder.prices()
     except WarehouseError as error:
         again = folder.command("prices set MODEL --input PRICE --output PRICE")
         yield Finding(str(error), f"mend this line in an editor; or remove the file, then for each model: {again}")
+    try:
+        folder.nights()
+    except WarehouseError as error:
+        yield Finding(str(error), "remove this line in an editor: the next start of that night writes it again")
 
 
 def _aside_findings(folder: Folder, catalog: Catalog) -> Iterator[Finding]:

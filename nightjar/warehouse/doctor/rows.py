@@ -10,6 +10,7 @@ from nightjar.warehouse.database import connect_scratch, explained
 from nightjar.warehouse.reading.relations import define
 from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.storage.segments import Catalog
+from nightjar.warehouse.storage.store import Records
 
 _TOTALS = """
 SELECT
@@ -66,6 +67,6 @@ def examine_rows(folder: Folder, catalog: Catalog) -> tuple[Totals, list[tuple[s
         explained(f"Cannot read the warehouse {folder}"),
         closing(connect_scratch(spill, memory_limit="2GB")) as connection,
     ):
-        define(connection, catalog, folder.file, [])
+        define(connection, catalog, folder.file, Records())
         [totals] = connection.execute(_TOTALS).fetchall()
         return Totals(*totals), connection.execute(_CONTRADICTIONS).fetchall()

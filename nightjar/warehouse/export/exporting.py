@@ -27,10 +27,9 @@ from nightjar.warehouse.export.files import TABLES, write_csv, write_jsonl, writ
 from nightjar.warehouse.export.runs import ExportConnection, ExportedRun, Selection, choose_runs
 from nightjar.warehouse.reading.damage import damage_named
 from nightjar.warehouse.reading.reader import Look, read_patiently
-from nightjar.warehouse.reading.relations import define_prices, views_script
-from nightjar.warehouse.storage.prices import Price
+from nightjar.warehouse.reading.relations import define_records, views_script
 from nightjar.warehouse.storage.segments import KINDS
-from nightjar.warehouse.storage.store import Store
+from nightjar.warehouse.storage.store import Records, Store
 from nightjar.warehouse.writing.bulk import Progress, silent
 
 MANIFEST = "export.json"
@@ -124,7 +123,7 @@ def export(
         with _written_beside(target) as beside, _reading(store, look, target) as source:
             if not is_folder:
                 with database_name(beside) as path:
-                    return _write_database(source, path, runs, store.prices(), progress)
+                    return _write_database(source, path, runs, store.records(), progress)
             beside.mkdir()
             rows = _WRITERS[output_format](source, beside, runs, names, progress)
             (beside / MANIFEST).write_bytes(_manifest(store, chosen, output_format, runs, rows))
@@ -135,13 +134,13 @@ def export(
 
 
 def _write_database(
-    source: ExportConnection, path: Path, runs: Sequence[ExportedRun], prices: Sequence[Price], progress: Progress
+    source: ExportConnection, path: Path, runs: Sequence[ExportedRun], records: Records, progress: Progress
 ) -> dict[str, int]:
-    """Writes ``runs``, ``rollouts``, ``attempts``, ``examples`` and ``prices``, and returns how many rows each has."""
+    """Writes the tables of a segment, with prices and nights, and returns how many rows each of the former has."""
     connection = source.connection
     connection.execute(f"ATTACH {quoted(path)} AS target (STORAGE_VERSION '{STORAGE_VERSION}')")
     connection.execute("USE target; CREATE SCHEMA segments")
-    define_prices(connection, prices)
+    define_records(connection, records)
     for kind in KINDS:
         connection.execute(f"CREATE TABLE segments.{kind} AS FROM memory.segments.{kind} LIMIT 0")
     connection.execute(views_script())

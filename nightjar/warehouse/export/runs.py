@@ -11,7 +11,7 @@ import duckdb
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import quoted
 from nightjar.warehouse.reading.reader import ask_once
-from nightjar.warehouse.reading.relations import define_prices, selection, views_script
+from nightjar.warehouse.reading.relations import define_records, selection, views_script
 from nightjar.warehouse.storage.segments import Catalog, Segment, Source
 from nightjar.warehouse.storage.store import Store
 
@@ -93,7 +93,7 @@ class ExportConnection:
         self._catalog = catalog
         store.prepare(connection)
         connection.execute("CREATE SCHEMA segments")
-        define_prices(connection, store.prices())
+        define_records(connection, store.records())
         self.narrow([])
         connection.execute(views_script())
 

@@ -103,16 +103,16 @@ class Reader:
     def _refreshed(self, look: Look) -> duckdb.DuckDBPyConnection:
         """Returns a connection whose views are those of the segments that are there now."""
         with self._lock:
-            catalog, prices = look(), self._store.prices()
+            catalog, records = look(), self._store.records()
             if self._connection is None:
                 spill = Path(gettempdir()) / f"nightjar-{uuid.uuid4().hex}"
                 self._connection = connect_locked(self._store, spill)
-            state = (frozenset(catalog.segments), tuple(prices))
+            state = (frozenset(catalog.segments), records)
             if self._defined != state:
                 self._warn_of_undescribed(catalog)
                 make = define if self._defined is None else define_segments
                 with transaction(self._connection):
-                    make(self._connection, catalog, self._store.file, prices)
+                    make(self._connection, catalog, self._store.file, records)
                 self._defined = state
             return self._connection.cursor()
 

@@ -1,7 +1,7 @@
 """Defines in a DuckDB connection what people ask: the relations of the segments that count, and the views over them.
 
-The schema ``segments`` holds ``runs``, ``rollouts``, ``attempts``, ``examples`` and ``prices``; ``views.sql`` builds on
-these five, whether they are views over Parquet files, as here, or tables of a service.
+The schema ``segments`` holds ``runs``, ``rollouts``, ``attempts``, ``examples``, ``prices`` and ``nights``;
+``views.sql`` builds on these six, whether they are views over Parquet files, as here, or tables of a service.
 """
 
 from __future__ import annotations
@@ -14,31 +14,39 @@ from importlib import resources
 import duckdb
 
 from nightjar.warehouse.database import parquet, quoted
+from nightjar.warehouse.storage.nights import Night, dump_nights
 from nightjar.warehouse.storage.prices import Price
 from nightjar.warehouse.storage.segments import KINDS, Catalog, Source
+from nightjar.warehouse.storage.store import Records
 
 PRICES_COLUMNS = "model VARCHAR NOT NULL, since TIMESTAMPTZ NOT NULL, input DOUBLE NOT NULL, output DOUBLE NOT NULL"
 """The columns of the table of prices."""
+NIGHTS_COLUMNS = "night JSON NOT NULL"
+"""The column of the table of nights: a night, as ``Night`` has it."""
 
 FileOf = Callable[[str, str], str]
 """From a segment's id and a kind to where DuckDB finds the file."""
 
 
-def define(connection: duckdb.DuckDBPyConnection, catalog: Catalog, file_of: FileOf, prices: Sequence[Price]) -> None:
+def define(connection: duckdb.DuckDBPyConnection, catalog: Catalog, file_of: FileOf, records: Records) -> None:
     """Makes everything that can be asked of a catalog."""
-    define_segments(connection, catalog, file_of, prices)
+    define_segments(connection, catalog, file_of, records)
     connection.execute(views_script())
 
 
-def define_segments(
-    connection: duckdb.DuckDBPyConnection, catalog: Catalog, file_of: FileOf, prices: Sequence[Price]
-) -> None:
+def define_segments(connection: duckdb.DuckDBPyConnection, catalog: Catalog, file_of: FileOf, records: Records) -> None:
     """Makes, or replaces, what the views build on; they stay as they are, and are of the new segments."""
     connection.execute("CREATE SCHEMA IF NOT EXISTS segments")
     for kind in KINDS:
         sources = catalog.example_sources() if kind == "examples" else catalog.sources()
         connection.execute(f"CREATE OR REPLACE VIEW segments.{kind} AS {selection(kind, sources, file_of)}")
-    define_prices(connection, prices)
+    define_records(connection, records)
+
+
+def define_records(connection: duckdb.DuckDBPyConnection, records: Records) -> None:
+    """Makes, or replaces, the tables of what is kept beside the segments."""
+    _define_prices(connection, records.prices)
+    _define_nights(connection, records.nights)
 
 
 def selection(kind: str, sources: Sequence[Source], file_of: FileOf) -> str:
@@ -48,12 +56,18 @@ def selection(kind: str, sources: Sequence[Source], file_of: FileOf) -> str:
     return " UNION ALL ".join(_scan(kind, source, file_of) for source in sources)
 
 
-def define_prices(connection: duckdb.DuckDBPyConnection, prices: Sequence[Price]) -> None:
-    """Makes, or replaces, the table of prices."""
+def _define_prices(connection: duckdb.DuckDBPyConnection, prices: Sequence[Price]) -> None:
     connection.execute(f"CREATE OR REPLACE TABLE segments.prices ({PRICES_COLUMNS})")
     if prices:
         rows = ", ".join(f"({quoted(p.model)}, {quoted(p.since.isoformat())}, {p.input}, {p.output})" for p in prices)
         connection.execute(f"INSERT INTO segments.prices VALUES {rows}")  # noqa: S608 - quoted
+
+
+def _define_nights(connection: duckdb.DuckDBPyConnection, nights: Sequence[Night]) -> None:
+    connection.execute(f"CREATE OR REPLACE TABLE segments.nights ({NIGHTS_COLUMNS})")
+    if nights:
+        lines = dump_nights(nights).decode().splitlines()
+        connection.execute("INSERT INTO segments.nights SELECT unnest(?::JSON[])", [lines])
 
 
 @cache

@@ -84,7 +84,7 @@ def _write(store: Store, look: Look, path: Path, previous: Path | None = None) -
         connection.execute("USE nightjar; SET TimeZone = 'UTC'; SET GLOBAL parquet_metadata_cache = true")
         define_again = define_segments if _has_views(connection) else define
         with transaction(connection):
-            define_again(connection, look(), store.file, store.prices())
+            define_again(connection, look(), store.file, store.records())
             connection.execute(f"CREATE OR REPLACE MACRO segments.views_version() AS {quoted(views_version())}")
         connection.execute("USE memory; DETACH nightjar")
 

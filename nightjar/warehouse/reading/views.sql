@@ -1,5 +1,5 @@
 -- What people ask. The schema "segments" holds what was published, as tables or as views over files:
--- runs, rollouts, attempts, examples (a content may be there several times) and prices.
+-- runs, rollouts, attempts, examples (a content may be there several times), prices and nights.
 
 CREATE OR REPLACE VIEW prices AS FROM segments.prices;
 
@@ -231,7 +231,8 @@ GROUP BY env_id, latest.model, run_after, example_hash
 HAVING change < -1e-9
 ORDER BY env_id, latest.model, change, example_id;
 
-CREATE OR REPLACE MACRO flips(a, b) AS TABLE
+-- The examples that two runs have both scored, by content; of one that is in a dataset twice, both together.
+CREATE OR REPLACE MACRO pairs(a, b) AS TABLE
 WITH rewards AS (
     SELECT run_id, example_hash, min(example_id) AS example_id, avg(reward) AS reward, avg(correct::INTEGER) AS correct
     FROM segments.rollouts
@@ -240,16 +241,29 @@ WITH rewards AS (
 )
 SELECT
     after.example_id,
-    CASE WHEN after.correct > before.correct THEN 'fixed' ELSE 'broken' END AS flip,
-    before.correct AS correct_a,
-    after.correct AS correct_b,
     before.reward AS reward_a,
     after.reward AS reward_b,
+    after.reward - before.reward AS difference,
+    before.correct AS correct_a,
+    after.correct AS correct_b,
     example_hash
 FROM rewards AS before
 JOIN rewards AS after USING (example_hash)
-WHERE before.run_id = a AND after.run_id = b AND (before.correct >= 0.5) <> (after.correct >= 0.5)
-ORDER BY flip, after.example_id;
+WHERE before.run_id = a AND after.run_id = b
+ORDER BY after.example_id;
+
+CREATE OR REPLACE MACRO flips(a, b) AS TABLE
+SELECT
+    example_id,
+    CASE WHEN correct_b > correct_a THEN 'fixed' ELSE 'broken' END AS flip,
+    correct_a,
+    correct_b,
+    reward_a,
+    reward_b,
+    example_hash
+FROM pairs(a, b)
+WHERE (correct_a >= 0.5) <> (correct_b >= 0.5)
+ORDER BY flip, example_id;
 
 CREATE OR REPLACE VIEW cost AS
 WITH paid AS (
@@ -299,6 +313,38 @@ JOIN segments.runs USING (run_id)
 WHERE (metadata ->> 'rescored_from') IS NULL
 ORDER BY started_at DESC NULLS LAST, run_id, failures.attempts DESC;
 
+CREATE OR REPLACE VIEW night_evaluations AS
+WITH told AS (
+    SELECT
+        night ->> 'suite' AS suite,
+        (night ->> 'night')::DATE AS night,
+        unnest(json_transform(night -> 'evaluations', '[{
+            "name": "VARCHAR", "change": "VARCHAR", "env_id": "VARCHAR", "model": "VARCHAR", "run_id": "VARCHAR",
+            "status": "VARCHAR", "scored": "BIGINT", "rollouts": "BIGINT", "avg_reward": "DOUBLE", "stderr": "DOUBLE",
+            "cost": "DOUBLE", "errors": "MAP(VARCHAR, BIGINT)", "against_night": "DATE", "against_run": "VARCHAR",
+            "pairs": "BIGINT", "unpaired": "BIGINT", "difference": "DOUBLE", "difference_stderr": "DOUBLE",
+            "p_worse": "DOUBLE", "differs": ["VARCHAR"], "flow_run_id": "VARCHAR"
+        }]'), recursive := true)
+    FROM segments.nights
+)
+FROM told
+ORDER BY suite, night, name;
+
+CREATE OR REPLACE VIEW nights AS
+SELECT
+    night ->> 'suite' AS suite,
+    (night ->> 'night')::DATE AS night,
+    night ->> 'verdict' AS verdict,
+    night ->> 'line' AS line,
+    (night ->> 'is_accepted_by_hand')::BOOLEAN AS is_accepted_by_hand,
+    (night ->> 'began_at')::TIMESTAMPTZ AS began_at,
+    (night ->> 'ended_at')::TIMESTAMPTZ AS ended_at,
+    json_array_length(night, 'evaluations') AS evaluations,
+    list_sum((night -> '$.evaluations[*].cost')::DOUBLE[]) AS cost,
+    night ->> 'flow_run_id' AS flow_run_id
+FROM segments.nights
+ORDER BY suite, night;
+
 COMMENT ON VIEW runs IS 'a run: one environment, one model, one configuration';
 COMMENT ON COLUMN runs.version IS 'of its published content; a newer one replaces it';
 COMMENT ON COLUMN runs.rollouts IS 'asked for; those there are: scored + failed';
@@ -339,3 +385,10 @@ COMMENT ON VIEW example_rewards IS 'the mean reward of every example of a run';
 COMMENT ON VIEW regressions IS 'examples with less reward in the newest run that can stand for its model than in the one before, by example_hash';
 COMMENT ON VIEW cost IS 'tokens of all attempts of a run, failed ones too, and what they cost; without rescored runs';
 COMMENT ON VIEW retries IS 'attempts that failed, by run and error, and what they took';
+COMMENT ON VIEW nights IS 'a suite on one date, and what it came to: nightjar nights';
+COMMENT ON COLUMN nights.verdict IS 'accepted, worse, incomplete, skipped or running';
+COMMENT ON VIEW night_evaluations IS 'what an evaluation of a night came to beside the last accepted night';
+COMMENT ON COLUMN night_evaluations.change IS 'same, worse, better, new or missing';
+COMMENT ON COLUMN night_evaluations.difference IS 'of the mean reward over the pairs: this run minus against_run';
+COMMENT ON COLUMN night_evaluations.p_worse IS 'chance of a difference as low as this one where nothing has changed';
+COMMENT ON COLUMN night_evaluations.differs IS 'settings in which the two runs differ, such as dataset';

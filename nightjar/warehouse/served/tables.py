@@ -1,9 +1,9 @@
 """``ServedWarehouse``: real tables in a database that DuckDB attaches: MotherDuck, a DuckLake, or one DuckDB file.
 
-The schema ``segments`` there has the tables of a segment, and ``prices``; the schema ``main`` the views over them, for
-people's own tools. A publish is one transaction: it removes the run's rows and inserts those of its directory. Every
-publish counts up a row of its own first, so that of two at the same time one fails and is repeated: a run cannot be
-there twice.
+The schema ``segments`` there has the tables of a segment, ``prices`` and ``nights``; the schema ``main`` the views over
+them, for people's own tools. A publish is one transaction: it removes the run's rows and inserts those of its
+directory. Every publish counts up a row of its own first, so that of two at the same time one fails and is repeated: a
+run cannot be there twice.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from nightjar.scratch import scratch_folder
 from nightjar.warehouse.database import connect_scratch, explained, newer, quoted, transaction
 from nightjar.warehouse.location import missing, shown
 from nightjar.warehouse.reading.querying import connect_locked
-from nightjar.warehouse.reading.relations import PRICES_COLUMNS, tables_script, views_script
+from nightjar.warehouse.reading.relations import NIGHTS_COLUMNS, PRICES_COLUMNS, tables_script, views_script
 from nightjar.warehouse.served.address import Address, parse_address
+from nightjar.warehouse.storage.nights import Night, dump_nights, load_nights
 from nightjar.warehouse.storage.segments import KINDS, SCHEMA, is_held
 from nightjar.warehouse.storage.writability import ask_patiently, check_place
 from nightjar.warehouse.writing.publish_report import PublishReport
@@ -68,6 +69,23 @@ class ServedWarehouse:
 
     def tidy(self) -> None:
         """Does nothing: the service looks after its storage."""
+
+    def nights(self) -> list[Night]:
+        """Returns the nights of suites."""
+        rows = self.ask(lambda connection: connection.execute("FROM segments.nights").fetchall())
+        return load_nights("\n".join(night for (night,) in rows).encode())
+
+    def write_night(self, night: Night) -> None:
+        """Adds a night, or replaces it."""
+
+        def replace(connection: duckdb.DuckDBPyConnection) -> None:
+            connection.execute(f"CREATE TABLE IF NOT EXISTS nights ({NIGHTS_COLUMNS})")
+            same = "night ->> 'suite' = ? AND night ->> 'night' = ?"
+            connection.execute(f"DELETE FROM nights WHERE {same}", [night.suite, night.night])  # noqa: S608 - own text
+            connection.execute("INSERT INTO nights VALUES (?)", [dump_nights([night]).decode().strip()])
+
+        with _discreet(), scratch_folder() as spill, closing(connect_scratch(spill)) as connection:
+            self._change(connection, replace)
 
     def ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
         """Calls a function with a connection that can read the warehouse and, where possible, nothing else."""
@@ -175,7 +193,17 @@ class _Attached:
         connection.execute("CREATE SCHEMA segments")
         for name in (*KINDS, "prices"):
             connection.execute(f'CREATE VIEW segments.{name} AS FROM "{self._address.catalog}".segments.{name}')
+        _define_nights(connection, self._address)
         connection.execute(views_script())
+
+
+def _define_nights(connection: duckdb.DuckDBPyConnection, address: Address) -> None:
+    """Makes the table of nights known; one without rows where no night was written down yet."""
+    there = "FROM duckdb_tables() WHERE database_name = ? AND schema_name = 'segments' AND table_name = 'nights'"
+    if connection.execute(there, [address.catalog]).fetchone():
+        connection.execute(f'CREATE VIEW segments.nights AS FROM "{address.catalog}".segments.nights')
+    else:
+        connection.execute(f"CREATE TABLE segments.nights ({NIGHTS_COLUMNS})")
 
 
 def _replace_run(connection: duckdb.DuckDBPyConnection, run_id: str) -> None:
@@ -194,7 +222,7 @@ def _make_tables(connection: duckdb.DuckDBPyConnection, address: Address) -> Non
         name = f'"{address.catalog}".segments'
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {name}; USE {name}")
         connection.execute(tables_script())
-        connection.execute(f"CREATE TABLE prices ({PRICES_COLUMNS})")
+        connection.execute(f"CREATE TABLE prices ({PRICES_COLUMNS}); CREATE TABLE nights ({NIGHTS_COLUMNS})")
         connection.execute("CREATE TABLE publishes (number BIGINT); INSERT INTO publishes VALUES (0)")
         connection.execute(f"CREATE TABLE version (number INTEGER); INSERT INTO version VALUES ({SCHEMA})")  # noqa: S608
         _make_views(connection, address)

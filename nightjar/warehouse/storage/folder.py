@@ -9,7 +9,7 @@ import shlex
 import shutil
 import stat
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -18,16 +18,13 @@ import duckdb
 from filelock import FileLock, Timeout
 
 from nightjar.errors import NightjarError, WarehouseError
-from nightjar.warehouse.storage.prices import FILE_NAME as PRICES_NAME
-from nightjar.warehouse.storage.prices import Price, dump_prices, load_prices
 from nightjar.warehouse.storage.scratch import SCRATCH_PREFIX, is_alive, scratch_name
 from nightjar.warehouse.storage.segments import COMMIT, KINDS, Catalog, Segment
 from nightjar.warehouse.storage.store import Fault, Store
 from nightjar.warehouse.storage.writability import check_place
 
 _PACKING_LOCK = "packing.lock"
-_PRICES_LOCK = "prices.lock"
-_PRICES_LOCK_TIMEOUT_SECONDS = 30.0
+_LOCK_TIMEOUT_SECONDS = 30.0
 _LEFTOVER_AFTER_SECONDS = 60.0
 """How old a file is that was to replace another, and does not any more."""
 
@@ -159,36 +156,33 @@ class Folder(Store):
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Does nothing: every connection reads files."""
 
-    def prices(self) -> list[Price]:
-        """Reads ``prices.csv``; an empty list where there is none."""
+    def read_beside(self, name: str) -> bytes | None:
+        """Reads a file of the folder."""
         try:
-            return load_prices((self.path / PRICES_NAME).read_bytes())
+            return (self.path / name).read_bytes()
         except FileNotFoundError:
-            return []
+            return None
         except OSError as error:
-            raise WarehouseError(f"Cannot read {self.path / PRICES_NAME}: {error.strerror}") from error
-        except WarehouseError as error:
-            raise WarehouseError(f"{error}. Mend it, or remove the file: {self.path / PRICES_NAME}") from error
+            raise WarehouseError(f"Cannot read {self.path / name}: {error.strerror}") from error
 
-    def write_prices(self, prices: Sequence[Price]) -> None:
-        """Replaces ``prices.csv``."""
+    def write_beside(self, name: str, content: bytes) -> None:
+        """Replaces a file of the folder."""
         from nightjar.runs.jsonl import replace_file
 
-        replace_file(self.path / PRICES_NAME, [dump_prices(prices).encode()])
+        replace_file(self.path / name, [content])
 
     @contextmanager
-    def changing_prices(self) -> Iterator[list[Price]]:
-        """Keeps other processes out meanwhile."""
+    def changing_beside(self, name: str) -> Iterator[None]:
+        """Locks a file."""
         self.make()
+        lock = self.path / f"{Path(name).stem}.lock"
         try:
-            with FileLock(self.path / _PRICES_LOCK, timeout=_PRICES_LOCK_TIMEOUT_SECONDS, mode=0o666):
-                prices = self.prices()
-                yield prices
-                self.write_prices(prices)
+            with FileLock(lock, timeout=_LOCK_TIMEOUT_SECONDS, mode=0o666):
+                yield
         except WarehouseError:
             raise
         except (OSError, NightjarError) as error:
-            raise WarehouseError(f"Cannot change the prices of the warehouse {self}: {error}") from error
+            raise WarehouseError(f"Cannot change {self.path / name}: {error}") from error
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:

@@ -34,8 +34,6 @@ import fsspec
 from nightjar.errors import WarehouseError
 from nightjar.scratch import scratch_folder
 from nightjar.warehouse.location import shown
-from nightjar.warehouse.storage.prices import FILE_NAME as PRICES_NAME
-from nightjar.warehouse.storage.prices import Price, dump_prices, load_prices
 from nightjar.warehouse.storage.remote_files import RemoteFiles
 from nightjar.warehouse.storage.segments import COMMIT, KINDS, Catalog, Segment
 from nightjar.warehouse.storage.store import Fault, Store
@@ -149,19 +147,19 @@ class ObjectStore(Store):
         connection.register_filesystem(self._files)
         connection.execute(f"SET threads = {_THREADS}")
 
-    def prices(self) -> list[Price]:
-        """Reads ``prices.csv``; an empty list where there is none."""
+    def read_beside(self, name: str) -> bytes | None:
+        """Fetches an object beside the segments."""
         with self._explained("read"):
             try:
-                content = self._filesystem.cat_file(f"{self._root}/{PRICES_NAME}")
+                content: bytes = self._filesystem.cat_file(f"{self._root}/{name}")
             except FileNotFoundError:
-                return []
-        return load_prices(content)
+                return None
+        return content
 
-    def write_prices(self, prices: Sequence[Price]) -> None:
-        """Replaces ``prices.csv``."""
+    def write_beside(self, name: str, content: bytes) -> None:
+        """Replaces an object beside the segments."""
         with self._explained("write"):
-            self._write(f"{self._root}/{PRICES_NAME}", dump_prices(prices).encode())
+            self._write(f"{self._root}/{name}", content)
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:

@@ -6,17 +6,22 @@ What differs between the two is a method here, or one of the attributes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import duckdb
 
+from nightjar.errors import WarehouseError
 from nightjar.warehouse.location import missing
+from nightjar.warehouse.storage import nights, prices
+from nightjar.warehouse.storage.nights import Night
 from nightjar.warehouse.storage.prices import Price
 from nightjar.warehouse.storage.segments import KINDS, Catalog, Segment
+
+Kept = TypeVar("Kept")
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,18 @@ class Fault:
         return cls(segment.segment_id, f"{kind}.parquet", what, is_hidden, is_damage)
 
 
+class Records(NamedTuple):
+    """What is kept beside the segments.
+
+    Attributes:
+        prices: what models cost.
+        nights: of suites.
+    """
+
+    prices: tuple[Price, ...] = ()
+    nights: tuple[Night, ...] = ()
+
+
 class Readable(Protocol):
     """Prepares a connection for queries."""
 
@@ -54,7 +71,7 @@ class Readable(Protocol):
 
 
 class Store(ABC):
-    """Keeps segments, which never change, and a list of prices.
+    """Keeps segments, which never change, and beside them prices and nights.
 
     ``str()`` of it is the location for messages, without credentials. Its methods raise a WarehouseError where the
     place cannot be read or written, and where what they read is damaged or of a newer Nightjar.
@@ -139,19 +156,58 @@ class Store(ABC):
         """Makes a connection able to read what was published."""
 
     @abstractmethod
-    def prices(self) -> list[Price]:
-        """Returns what models cost."""
+    def read_beside(self, name: str) -> bytes | None:
+        """Returns a file that is kept beside the segments; None where there is none."""
 
     @abstractmethod
-    def write_prices(self, prices: Sequence[Price]) -> None:
+    def write_beside(self, name: str, content: bytes) -> None:
+        """Replaces a file that is kept beside the segments."""
+
+    @contextmanager
+    def changing_beside(self, name: str) -> Iterator[None]:  # noqa: ARG002 - nothing to wait for
+        """Keeps other processes from changing such a file meanwhile, where there is a lock."""
+        yield
+
+    def prices(self) -> list[Price]:
+        """Returns what models cost; an empty list where that is not known."""
+        return self._kept(prices.FILE_NAME, prices.load_prices)
+
+    def write_prices(self, changed: Sequence[Price]) -> None:
         """Replaces what models cost."""
+        self.write_beside(prices.FILE_NAME, prices.dump_prices(changed).encode())
 
     @contextmanager
     def changing_prices(self) -> Iterator[list[Price]]:
         """Gives the prices to a body that changes the list, and writes them afterwards."""
-        prices = self.prices()
-        yield prices
-        self.write_prices(prices)
+        with self.changing_beside(prices.FILE_NAME):
+            changed = self.prices()
+            yield changed
+            self.write_prices(changed)
+
+    def nights(self) -> list[Night]:
+        """Returns the nights of suites."""
+        return self._kept(nights.FILE_NAME, nights.load_nights)
+
+    def write_night(self, night: Night) -> None:
+        """Adds a night, or replaces it."""
+        with self.changing_beside(nights.FILE_NAME):
+            others = [one for one in self.nights() if (one.suite, one.night) != (night.suite, night.night)]
+            self.write_beside(nights.FILE_NAME, nights.dump_nights([*others, night]))
+
+    def records(self) -> Records:
+        """Returns all that is kept beside the segments."""
+        return Records(tuple(self.prices()), tuple(self.nights()))
+
+    def _kept(self, name: str, load: Callable[[bytes], list[Kept]]) -> list[Kept]:
+        content = self.read_beside(name)
+        try:
+            return [] if content is None else load(content)
+        except WarehouseError as error:
+            raise WarehouseError(f"{error}. Mend it, or remove the file: {self.beside(name)}") from error
+
+    def beside(self, name: str) -> str:
+        """Returns where a file is that is kept beside the segments, for messages."""
+        return f"{self}/{name}"
 
     @abstractmethod
     def scratch(self) -> AbstractContextManager[Path]:

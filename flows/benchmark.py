@@ -1,0 +1,138 @@
+"""``benchmark``: a suite on a date, as a Prefect flow; each evaluation is a flow run of its own.
+
+Run it::
+
+    nightjar up --detach
+    nightjar deploy configs/eval/benchmark.toml --cron "0 2 * * *" --time-zone Europe/Berlin
+    prefect deployment run benchmark/nightly-benchmark -p suite=configs/eval/benchmark.toml
+    nightjar nights
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+from prefect import State, flow, get_run_logger, tags
+from prefect.runtime import flow_run
+from prefect.states import Cancelled, Completed, Failed
+from pydantic import Field
+
+from flows.endings import refused
+from flows.evaluation import evaluate
+from flows.named_blocks import WarehouseName, warehouse_location
+from flows.naming import is_drawn
+from flows.neighbours import date_of_night, later_due, wait_for_earlier
+from flows.run_log import nightjar_log_in_run_log
+from nightjar import __version__
+from nightjar.config import Evaluation
+from nightjar.errors import NightjarError
+from nightjar.evaluation import Ended, Outcome, evaluate_together, told_to_stop, within_budget
+from nightjar.evaluation.nights import NightPlan, begin_night, end_night, note_on_night, plan_night, skip_night
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.storage.nights import Night
+from tasks.nights import show_night, submit, wait_for
+
+
+def night_name() -> str:
+    """Returns the suite and the date that was asked for; a name that was typed stays."""
+    name = str(flow_run.name or "")
+    if name and not is_drawn(name):
+        return name
+    suite, night = (str(flow_run.parameters.get(each) or "") for each in ("suite", "night"))
+    return " ".join(filter(None, [Path(suite).stem or "benchmark", night]))
+
+
+@flow(name="benchmark", version=__version__, flow_run_name=night_name, persist_result=False)
+async def benchmark(
+    suite: Annotated[str, Field(min_length=1)],
+    night: str = "",
+    in_place: bool = False,
+    deployment: str = "evaluate/evaluate",
+    secrets: str = "",
+    warehouse: WarehouseName = "",
+    stuck_minutes: Annotated[float, Field(gt=0)] = 60,
+) -> State[Night]:
+    """Runs the evaluations of a suite that are not complete for a date, and says what the night came to.
+
+    A second start of the same suite and date goes on with what is missing, or says that nothing is. A night waits for
+    one of the same suite that is still running.
+
+    Args:
+        suite: The suite's file, such as configs/eval/benchmark.toml, in the folder of the worker.
+        night: The date, as 2026-01-31; empty for that on which the run was due.
+        in_place: Run all evaluations in this process. Otherwise each is a run of the deployment, on any worker of its
+            pool; a suite with a budget always runs in place.
+        deployment: The deployment whose runs the evaluations are.
+        secrets: Name of an EnvironmentSecrets block, for every evaluation.
+        warehouse: Where results go, as for evaluate.
+        stuck_minutes: A night in which nothing has moved for so many minutes is not waited for.
+
+    Returns:
+        Completed, where all is complete and nothing is worse than on the last accepted night; Worse or Incomplete,
+        which have failed; Skipped, where a later night was due; Cancelled.
+    """
+    nightjar_log_in_run_log()
+    try:
+        place = Warehouse(await warehouse_location(warehouse))
+        plan = await asyncio.to_thread(plan_night, suite, await date_of_night(night))
+        if (later := await later_due()) is not None:
+            skipped = await asyncio.to_thread(skip_night, place, plan, f"{later:%Y-%m-%d %H:%M} UTC")
+            return Cancelled(name="Skipped", message=skipped.line)
+        if (stuck := await wait_for_earlier(suite, stuck_minutes)) is not None:
+            note_on_night(place, plan.suite, stuck, f"stuck, nothing has moved for {stuck_minutes:g} minutes")
+        with tags(f"suite:{plan.suite}", f"night:{plan.night}"):
+            begun = await asyncio.to_thread(begin_night, place, plan, str(flow_run.id))
+            parameters = {"secrets": secrets, "warehouse": warehouse}
+            async with told_to_stop() as stop:
+                if in_place or plan.has_budget:
+                    await _in_place(plan, place, parameters)
+                else:
+                    await _on_the_pool(plan, place, deployment, parameters, stop)
+            judged = await asyncio.to_thread(end_night, place, begun)
+            await show_night(judged)
+        return _final_state(judged, is_cancelled=stop.is_set())
+    except NightjarError as error:
+        return refused(error)
+
+
+async def _on_the_pool(
+    plan: NightPlan, warehouse: Warehouse, deployment: str, parameters: dict[str, Any], stop: asyncio.Event
+) -> None:
+    owed = await asyncio.to_thread(plan.owed, warehouse)
+    await wait_for([await submit(plan, one, deployment, parameters) for one in owed], stop)
+
+
+async def _in_place(plan: NightPlan, warehouse: Warehouse, parameters: dict[str, Any]) -> None:
+    owed = await asyncio.to_thread(plan.owed, warehouse)
+    by_config = {id(one.config): one for one in owed}
+    with within_budget([one.config for one in plan.evaluations], warehouse):
+        await evaluate_together(owed, lambda config: _as_flow_run(plan, by_config[id(config)], parameters), _say)
+
+
+async def _as_flow_run(plan: NightPlan, evaluation: Evaluation, parameters: dict[str, Any]) -> Outcome:
+    begun = await asyncio.to_thread(plan.run_directory, evaluation)
+    named = evaluate.with_options(flow_run_name=plan.title(evaluation))
+    state: State[Any] = await named(
+        **evaluation.config.model_dump(mode="json"), **parameters, resume=begun or "", return_state=True
+    )
+    ended = await state.aresult(raise_on_failure=False)
+    if isinstance(ended, BaseException):
+        raise ended
+    outcome: Outcome = ended
+    return outcome
+
+
+def _say(ended: Ended) -> None:
+    if ended.error is not None:
+        get_run_logger().error("%s: %s", ended.evaluation.label, ended.error)
+
+
+def _final_state(night: Night, *, is_cancelled: bool) -> State[Night]:
+    if is_cancelled:
+        return Cancelled(message=night.line, data=night)
+    if night.verdict == "accepted":
+        return Completed(message=night.line, data=night)
+    get_run_logger().error(night.line)
+    return Failed(name=night.verdict.capitalize(), message=night.line, data=night)

@@ -1,0 +1,83 @@
+"""A night as markdown: what ran, what is worse, what it cost, what is missing and how to complete it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nightjar.reports.markdown import cell, table
+from nightjar.warehouse.storage.nights import Night, NightEvaluation
+
+
+def night_report(night: Night, page: Callable[[str], str | None]) -> str:
+    """Returns the report of a night.
+
+    Args:
+        night: judged.
+        page: from the id of a flow run to its page; None where it has none.
+    """
+    heading = "evaluation | model | reward | scored | beside | change | cost | status"
+    return "\n\n".join(
+        filter(
+            None,
+            [
+                f"# {night.suite} {night.night}: {night.verdict}",
+                cell(night.line),
+                table(heading, [_row(one, page) for one in night.evaluations]),
+                _remarks(night),
+                _missing(night),
+                "In SQL (`nightjar sql`):",
+                f"```sql\nFROM night_evaluations WHERE suite = '{night.suite}' AND night = '{night.night}'\n```",
+            ],
+        )
+    )
+
+
+def _row(one: NightEvaluation, page: Callable[[str], str | None]) -> str:
+    url = page(one.flow_run_id) if one.flow_run_id else None
+    name = f"[{cell(one.name)}]({url})" if url else cell(one.name)
+    scored = f"{one.scored} of {one.rollouts}" if one.rollouts else "–"
+    against = f"{one.against_night}, {one.pairs} examples" if one.against_night else "–"
+    cells = [name, cell(one.model), _number(one.avg_reward, one.stderr), scored, against, change_of(one),
+             _number(one.cost), one.status or "no run"]  # fmt: skip
+    return " | ".join(cells)
+
+
+def change_of(one: NightEvaluation) -> str:
+    """Returns what became of an evaluation: worse, by how much, and how surely."""
+    if one.difference is None:
+        return one.change
+    error = "" if one.difference_stderr is None else f" ± {one.difference_stderr:.3f}"
+    return f"{one.change} ({one.difference:+.3f}{error})"
+
+
+def _number(value: float | None, stderr: float | None = None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.4g}" if stderr is None else f"{value:.4f} ± {stderr:.4f}"
+
+
+def _remarks(night: Night) -> str:
+    """Says where two nights are not of the same settings or examples."""
+    lines = [
+        f"- {cell(one.name)}: another {', '.join(one.differs) or 'set of examples'} than on {one.against_night}; "
+        f"{one.pairs} examples are in both, {one.unpaired} in one of them"
+        for one in night.evaluations
+        if one.differs or one.unpaired
+    ]
+    return "\n".join(["## Not the same as before", "", *lines]) if lines else ""
+
+
+def _missing(night: Night) -> str:
+    rows = []
+    for one in night.evaluations:
+        if one.status != "completed":
+            errors = ", ".join(f"{count} × {name}" for name, count in one.errors.items()) or "not known"
+            rows.append(f"{cell(one.name)} | {cell(errors)} | {how_to_complete(night, one)}")
+    return "\n\n".join(["## Missing", table("evaluation | errors | complete it with", rows)]) if rows else ""
+
+
+def how_to_complete(night: Night, one: NightEvaluation) -> str:
+    """Returns the command that does what an evaluation lacks; the verdict follows."""
+    if one.run_id:
+        return f"`nightjar eval retry {one.run_id}`"
+    return f"start the night again: `benchmark` with `night` {night.night}"

@@ -1,0 +1,132 @@
+"""Nights of suites and what they came to: ``nights.jsonl`` in the folder of the warehouse, a line each.
+
+{"suite":"nightly","night":"2026-11-20","verdict":"worse","line":"1 of 4 is worse than …","evaluations":[…],…}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Literal, TypeAlias
+
+from pydantic import TypeAdapter, ValidationError
+
+from nightjar.errors import WarehouseError
+
+FILE_NAME = "nights.jsonl"
+
+Verdict: TypeAlias = Literal["running", "accepted", "worse", "incomplete", "skipped"]
+"""What a night came to; ``skipped`` where a later one was due before it could begin."""
+Change: TypeAlias = Literal["same", "worse", "better", "new", "missing"]
+"""What an evaluation came to beside the last accepted night; ``new`` where that has none of its name."""
+
+
+@dataclass(frozen=True)
+class NightEvaluation:
+    """An evaluation of a night.
+
+    Attributes:
+        name: in its suite.
+        change: beside the last accepted night.
+        env_id, model: what was evaluated.
+        run_id, flow_run_id, status: of its run; None where there is none.
+        scored, rollouts, avg_reward, stderr, cost: of its run; None where that is not known.
+        errors: classes of errors to their number.
+        against_night, against_run: what it is compared with; None where there is nothing.
+        pairs: examples that both have scored.
+        unpaired: scored examples of one of the two that the other has not.
+        difference, difference_stderr: of the mean reward over the pairs, this minus the other.
+        p_worse: chance of a difference as low as this one where nothing has changed.
+        differs: settings in which the two runs differ, such as ``dataset``.
+    """
+
+    name: str
+    change: Change
+    env_id: str
+    model: str
+    run_id: str | None = None
+    flow_run_id: str | None = None
+    status: str | None = None
+    scored: int | None = None
+    rollouts: int | None = None
+    avg_reward: float | None = None
+    stderr: float | None = None
+    cost: float | None = None
+    errors: dict[str, int] = field(default_factory=dict)
+    against_night: str | None = None
+    against_run: str | None = None
+    pairs: int = 0
+    unpaired: int = 0
+    difference: float | None = None
+    difference_stderr: float | None = None
+    p_worse: float | None = None
+    differs: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Night:
+    """A suite on one date.
+
+    Attributes:
+        suite: its name.
+        night: the date, as 2026-11-20.
+        verdict: what it came to.
+        line: the verdict in a sentence.
+        is_accepted_by_hand: whether somebody has accepted it, whatever it came to.
+        began_at, ended_at: when; None where it did not.
+        flow_run_id: of the flow run that ran it; None where none did.
+        evaluations: of the suite.
+    """
+
+    suite: str
+    night: str
+    verdict: Verdict
+    line: str = ""
+    is_accepted_by_hand: bool = False
+    began_at: datetime | None = None
+    ended_at: datetime | None = None
+    flow_run_id: str | None = None
+    evaluations: list[NightEvaluation] = field(default_factory=list)
+
+    @property
+    def cost(self) -> float | None:
+        """What its runs cost; None where that is known of none."""
+        costs = [one.cost for one in self.evaluations if one.cost is not None]
+        return sum(costs) if costs else None
+
+
+_NIGHT = TypeAdapter(Night)
+
+
+def load_nights(content: bytes) -> list[Night]:
+    """Reads the content of ``nights.jsonl``.
+
+    Raises:
+        WarehouseError: it is damaged; the line is named.
+    """
+    found = []
+    for number, line in enumerate(content.splitlines(), start=1):
+        try:
+            found.append(_NIGHT.validate_json(line))
+        except ValidationError as error:
+            raise WarehouseError(f"{FILE_NAME}, line {number}: {error.errors()[0]['msg']}") from error
+    return found
+
+
+def dump_nights(nights: Iterable[Night]) -> bytes:
+    """Returns the content of ``nights.jsonl``, by suite and date."""
+    ordered = sorted(nights, key=lambda one: (one.suite, one.night))
+    return b"".join(_NIGHT.dump_json(one) + b"\n" for one in ordered)
+
+
+def checked_night(text: str) -> str:
+    """Returns the date of a night.
+
+    Raises:
+        WarehouseError: it is none.
+    """
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise WarehouseError(f"{text!r} is no date of a night: write it as 2026-01-31") from None

@@ -1,0 +1,172 @@
+"""What a night of a suite came to, against what was planted in its runs."""
+
+from dataclasses import replace
+
+import pytest
+
+from nightjar.comparison import judge_night, pair_runs
+from nightjar.errors import WarehouseError
+from nightjar.reports.nights import night_report
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.storage.nights import Night, NightEvaluation
+
+EXAMPLES = 40
+
+
+@pytest.fixture
+def house(tmp_path, run_writer):
+    """Publishes nights of a suite with the evaluations gsm8k and mmlu."""
+    return House(tmp_path, run_writer)
+
+
+class House:
+    def __init__(self, folder, run_writer):
+        self.folder, self.warehouse, self._writer = folder, Warehouse(folder / "warehouse"), run_writer
+
+    def run(self, night, env_id="gsm8k", right=36, hashes="hash", failed=0, examples=EXAMPLES, **metadata):
+        """Publishes a run of 40 examples, of which the first so many are right and the last so many failed."""
+        rollouts = [self._rollout(i, right, hashes, failed, examples) for i in range(examples)]
+        run_id = f"{night}-{env_id}"
+        told = {"suite": "nightly", "tags": [f"night:{night}"], "env_id": env_id, "run_id": run_id,
+                "started_at": f"{night}T02:00:00Z", "status": "incomplete" if failed else "completed",
+                "rollouts": examples, "scored": examples - failed, "failed": failed,
+                "dataset_fingerprint": hashes}  # fmt: skip
+        self.warehouse.publish(self._writer.write(self.folder / run_id, rollouts, **{**told, **metadata}), tidies=False)
+        return run_id
+
+    def _rollout(self, example_id, right, hashes, failed, examples):
+        content = f"{hashes}-{example_id}"
+        if example_id >= examples - failed:
+            return self._writer.failed(example_id, 0, example_hash=content)
+        return self._writer.rollout(example_id, 0, float(example_id < right), example_hash=content)
+
+    def judge(self, night, *names, **changes):
+        evaluations = [NightEvaluation(name, "missing", name, "m") for name in names or ("gsm8k", "mmlu")]
+        judged = judge_night(self.warehouse, Night("nightly", night, "running", evaluations=evaluations, **changes))
+        self.warehouse.write_night(judged)
+        return judged
+
+    def both(self, night, **gsm8k):
+        self.run(night, "mmlu", right=20)
+        self.run(night, "gsm8k", **gsm8k)
+        return self.judge(night)
+
+
+class TestVerdict:
+    def test_the_first_complete_night_is_accepted(self, house):
+        judged = house.both("2026-11-01")
+        assert judged.verdict == "accepted"
+        assert [one.change for one in judged.evaluations] == ["new", "new"]
+        assert "2 of 2 evaluations complete; nothing to compare with" in judged.line
+
+    def test_a_few_that_change_are_chance_and_many_are_not(self, house):
+        house.both("2026-11-01")
+        assert house.both("2026-11-02", right=33).verdict == "accepted"
+        worse = house.both("2026-11-03", right=20)
+        assert worse.verdict == "worse"
+        gsm8k, mmlu = worse.evaluations
+        assert (gsm8k.change, mmlu.change) == ("worse", "same")
+        # 33 were right the night before, 20 are now: 13 of 40 less, each -1, so (1/2)**13 one-sided
+        assert gsm8k.difference == pytest.approx(-13 / 40)
+        assert gsm8k.p_worse < 0.001
+        assert "gsm8k worse by 0.325 ± 0.075 than on 2026-11-02 (40 examples)" in worse.line
+
+    def test_the_nights_after_are_compared_with_the_last_accepted_one(self, house):
+        house.both("2026-11-01")
+        house.both("2026-11-02", right=20)
+        still = house.both("2026-11-03", right=20)
+        assert (still.verdict, still.evaluations[0].against_night) == ("worse", "2026-11-01")
+        back = house.both("2026-11-04", right=36)
+        assert back.verdict == "accepted"
+
+    def test_accepted_by_hand_it_is_what_the_next_is_compared_with(self, house):
+        house.both("2026-11-01")
+        low = house.both("2026-11-02", right=20)
+        house.warehouse.write_night(judge_night(house.warehouse, replace(low, is_accepted_by_hand=True)))
+        assert house.both("2026-11-03", right=20).verdict == "accepted"
+        assert house.warehouse.nights()[1].line.endswith("accepted by hand")
+
+    def test_an_improvement_is_accepted_and_said(self, house):
+        house.both("2026-11-01", right=20)
+        better = house.both("2026-11-02", right=36)
+        assert (better.verdict, better.evaluations[0].change) == ("accepted", "better")
+
+    def test_what_is_missing_is_no_verdict_on_the_model(self, house):
+        house.both("2026-11-01")
+        house.run("2026-11-02", "mmlu", right=20, failed=30)
+        judged = house.judge("2026-11-02")
+        assert judged.verdict == "incomplete"
+        assert "gsm8k has no run; mmlu lacks 30 of 40 rollouts" in judged.line
+
+    def test_completed_later_it_is_judged_anew(self, house):
+        house.both("2026-11-01")
+        house.run("2026-11-02", "mmlu", right=20, failed=3)
+        assert house.judge("2026-11-02", "mmlu").verdict == "incomplete"
+        house.run("2026-11-02", "mmlu", right=20)
+        [_, judged] = [judge_night(house.warehouse, one) for one in house.warehouse.nights()]
+        assert (judged.verdict, judged.night) == ("accepted", "2026-11-02")
+
+    def test_a_dataset_that_changed_is_compared_over_what_is_common_and_said(self, house):
+        house.both("2026-11-01")
+        other = house.both("2026-11-02", hashes="new")
+        assert other.evaluations[0].change == "new"
+        assert (other.evaluations[0].pairs, other.evaluations[0].unpaired) == (0, 80)
+        assert "gsm8k has another dataset, 0 examples in common" in other.line
+        grown = house.both("2026-11-03", hashes="new", examples=50, dataset_fingerprint="grown")
+        assert (grown.evaluations[0].pairs, grown.evaluations[0].unpaired) == (40, 10)
+
+    def test_of_several_runs_of_an_evaluation_the_complete_one_counts(self, house):
+        house.run("2026-11-01")
+        house.run("2026-11-01", right=0, failed=1, run_id="again", started_at="2026-11-01T09:00:00Z")
+        [one] = house.judge("2026-11-01", "gsm8k").evaluations
+        assert one.run_id == "2026-11-01-gsm8k"
+
+
+class TestPairs:
+    def test_rollouts_of_an_example_are_one_observation(self, house):
+        before, after = house.run("2026-11-01", right=10, examples=10), house.run("2026-11-02", right=6, examples=10)
+        paired = pair_runs(house.warehouse, before, after)
+        assert (paired.pairs, paired.difference) == (10, pytest.approx(-0.4))
+        # s of six 0 and four -1 is sqrt(10/9 * 0.24), over sqrt(10)
+        assert paired.stderr == pytest.approx((0.24 / 9) ** 0.5)
+
+
+class TestNights:
+    def test_are_asked_in_sql(self, house):
+        house.both("2026-11-01")
+        house.both("2026-11-02", right=20)
+        rows = house.warehouse.query("SELECT suite, night::VARCHAR, verdict, evaluations FROM nights").rows
+        assert rows == [("nightly", "2026-11-01", "accepted", 2), ("nightly", "2026-11-02", "worse", 2)]
+        sql = "SELECT name, change, against_night::VARCHAR, pairs FROM night_evaluations WHERE night = '2026-11-02'"
+        assert house.warehouse.query(sql).rows == [
+            ("gsm8k", "worse", "2026-11-01", 40),
+            ("mmlu", "same", "2026-11-01", 40),
+        ]
+
+    def test_are_none_where_there_is_no_warehouse(self, tmp_path):
+        assert Warehouse(tmp_path / "none").nights() == []
+        assert Warehouse(f"duckdb:{tmp_path}/none.db").nights() == []
+
+    def test_are_kept_by_a_warehouse_of_tables_too(self, tmp_path, house):
+        tables = Warehouse(f"duckdb:{tmp_path}/tables.db")
+        night = house.both("2026-11-01")
+        for one in (replace(night, verdict="running"), night):
+            tables.write_night(one)
+        assert tables.nights() == [night]
+        assert tables.query("SELECT verdict FROM nights").rows == [("accepted",)]
+
+    def test_a_damaged_list_is_said_with_its_line(self, house):
+        house.both("2026-11-01")
+        path = house.warehouse.folder / "nights.jsonl"
+        path.write_text(path.read_text() + "{}\n")
+        with pytest.raises(WarehouseError, match=r"nights.jsonl, line 2: .*Mend it, or remove the file"):
+            house.warehouse.nights()
+
+
+def test_the_report_says_what_is_missing_and_how_to_complete_it(house):
+    house.both("2026-11-01")
+    run_id = house.run("2026-11-02", "mmlu", right=20, failed=3, errors={"RateLimitError": 3})
+    text = night_report(house.judge("2026-11-02"), lambda flow_run_id: None)
+    assert text.startswith("# nightly 2026-11-02: incomplete")
+    assert f"| mmlu | 3 × RateLimitError | `nightjar eval retry {run_id}` |" in text
+    assert "| gsm8k | not known | start the night again: `benchmark` with `night` 2026-11-02 |" in text
