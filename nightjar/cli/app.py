@@ -77,6 +77,22 @@ COMMANDS = {
         "nightjar.cli.eval.repair:eval_repair",
         "Set what is damaged in a run aside, so that a resume does again what it held.",
     ),
+    "nights": (
+        "nightjar.cli.nights.list:nights",
+        "List the nights of suites, the newest first: what each came to, and what it cost.",
+    ),
+    "nights show": (
+        "nightjar.cli.nights.show:nights_show",
+        "Show a night: each evaluation beside the last accepted night, and how to complete what is missing.",
+    ),
+    "nights accept": (
+        "nightjar.cli.nights.accept:nights_accept",
+        "Accept a night, whatever it came to: the nights after it are compared with it.",
+    ),
+    "nights judge": (
+        "nightjar.cli.nights.accept:nights_judge",
+        "Work out again what a night came to, from its runs that are published now.",
+    ),
     "cache": (None, "Look after the answers that 'eval run --cache' keeps."),
     "cache info": (
         "nightjar.cli.cache.info:cache_info",

@@ -37,8 +37,8 @@ def _row(one: NightEvaluation, page: Callable[[str], str | None]) -> str:
     name = f"[{cell(one.name)}]({url})" if url else cell(one.name)
     scored = f"{one.scored} of {one.rollouts}" if one.rollouts else "–"
     against = f"{one.against_night}, {one.pairs} examples" if one.against_night else "–"
-    cells = [name, cell(one.model), _number(one.avg_reward, one.stderr), scored, against, change_of(one),
-             _number(one.cost), one.status or "no run"]  # fmt: skip
+    cells = [name, cell(one.model), number(one.avg_reward, one.stderr), scored, against, change_of(one),
+             number(one.cost), one.status or "no run"]  # fmt: skip
     return " | ".join(cells)
 
 
@@ -50,7 +50,8 @@ def change_of(one: NightEvaluation) -> str:
     return f"{one.change} ({one.difference:+.3f}{error})"
 
 
-def _number(value: float | None, stderr: float | None = None) -> str:
+def number(value: float | None, stderr: float | None = None) -> str:
+    """Returns a number with its standard error; a dash where there is none."""
     if value is None:
         return "–"
     return f"{value:.4g}" if stderr is None else f"{value:.4f} ± {stderr:.4f}"

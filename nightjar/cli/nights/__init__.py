@@ -1,0 +1,1 @@
+"""``nightjar nights``: what suites came to, night by night."""
