@@ -45,6 +45,10 @@ COMMANDS = {
         "nightjar.cli.services.status:status",
         "Show what 'nightjar up' runs: server, worker, deployments, schedules, and the runs under way.",
     ),
+    "deploy": (
+        "nightjar.cli.services.deploy:deploy",
+        "Register the deployments of this folder, and the schedule of a suite; shows what changes first.",
+    ),
     "down": ("nightjar.cli.services.down:down", "Stop what 'nightjar up' started."),
     "model-server": (
         "nightjar.cli.services.model_server:model_server",

@@ -9,7 +9,9 @@ from __future__ import annotations
 import shlex
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +27,8 @@ from flows.benchmark import benchmark
 from flows.evaluation import evaluate
 from flows.querying import query
 from nightjar.errors import ServiceError
-from nightjar.hosting.heartbeats import install_automation
+from nightjar.hosting.automations import dead_runs
+from nightjar.hosting.changes import Change
 from nightjar.hosting.naming import POOL, prefixed
 from nightjar.packages import ENVIRONMENTS_DIR, list_environments
 
@@ -55,16 +58,10 @@ _ENGINE = "-P -m nightjar.hosting.launch prefect.engine"
 
 
 async def register(folder: Path, prefix: str = "", *, is_taken_over: bool = False) -> list[str]:
-    """Registers the work pool and every deployment with the Prefect server that is configured.
-
-    What is there already is changed in what belongs to the code alone: entrypoint, parameters' schema and version. The
-    schema offers the environments that are known in the folder.
-    Schedules, limits, tags, default parameters, job variables and descriptions stay as somebody has set them.
+    """Registers the work pool, every deployment and the automation with the Prefect server that is configured.
 
     Args:
-        folder: where runs happen, and write ``./outputs``.
-        prefix: what the names of the deployments and of the work pool begin with, for one's own.
-        is_taken_over: whether deployments that another folder has registered become this one's.
+        folder, prefix, is_taken_over: as for ``planned_deployments``.
 
     Returns:
         The deployments' names, ``flow/deployment``.
@@ -72,22 +69,65 @@ async def register(folder: Path, prefix: str = "", *, is_taken_over: bool = Fals
     Raises:
         ServiceError: another folder, or somebody else, has registered them.
     """
-    pool = WORK_POOL.model_copy(update={"name": prefixed(POOL, prefix)})
     async with get_client() as client:
-        wanted = [await _deployment(each, folder, prefix, pool.name) for each in DEPLOYMENTS]
-        there = [await _read(client, each.full_name) for each in wanted]
-        if not is_taken_over:
-            for each in there:
-                _check_owner(each, folder)
-        with suppress(ObjectAlreadyExists):
-            await client.create_work_pool(pool)
-        await install_automation(client)
-        for new, old in zip(wanted, there, strict=True):
-            if old is None:
-                await new.aapply()
-            else:
-                await _update(client, old, new, is_taken_over=is_taken_over)
-    return [each.full_name for each in wanted]
+        await carry_out(client, await planned_deployments(client, folder, prefix, is_taken_over=is_taken_over))
+    return [deployment_name(each, prefix) for each in DEPLOYMENTS]
+
+
+async def carry_out(client: PrefectClient, changes: Sequence[Change]) -> None:
+    """Does what is planned, in its order."""
+    for change in changes:
+        if change.make is not None:
+            await change.make(client)
+
+
+def deployment_name(declared: Deployment, prefix: str = "") -> str:
+    """Returns ``flow/deployment``."""
+    return f"{declared.flow.name}/{prefixed(declared.name or declared.flow.name, prefix)}"
+
+
+async def planned_deployments(
+    client: PrefectClient, folder: Path, prefix: str = "", *, is_taken_over: bool = False
+) -> list[Change]:
+    """Returns what makes a server have the work pool, every deployment, and the automation for dead runs.
+
+    What is there already is changed in what belongs to the code alone: entrypoint, parameters' schema and version. The
+    schema offers the environments that are known in the folder.
+    Schedules, limits, tags, default parameters, job variables and descriptions stay as somebody has set them.
+
+    Args:
+        client: of the server.
+        folder: where runs happen, and write ``./outputs``.
+        prefix: what the names of the deployments and of the work pool begin with, for one's own.
+        is_taken_over: whether deployments that another folder has registered become this one's.
+
+    Raises:
+        ServiceError: another folder, or somebody else, has registered them.
+    """
+    pool = WORK_POOL.model_copy(update={"name": prefixed(POOL, prefix)})
+    wanted = [await _deployment(each, folder, prefix, pool.name) for each in DEPLOYMENTS]
+    there = [await _read(client, each.full_name) for each in wanted]
+    if not is_taken_over:
+        for each in there:
+            _check_owner(each, folder)
+    changes = [await _planned_pool(client, pool), await dead_runs(client)]
+    for new, old in zip(wanted, there, strict=True):
+        changes.append(_planned(new, old, is_taken_over=is_taken_over))
+    return changes
+
+
+async def _planned_pool(client: PrefectClient, pool: WorkPoolCreate) -> Change:
+    what = f"work pool {pool.name}"
+    try:
+        await client.read_work_pool(pool.name)
+    except ObjectNotFound:
+        return Change(what, "create", partial(_make_pool, pool))
+    return Change(what, "keep")
+
+
+async def _make_pool(pool: WorkPoolCreate, client: PrefectClient) -> None:
+    with suppress(ObjectAlreadyExists):  # somebody else has made it meanwhile
+        await client.create_work_pool(pool)
 
 
 async def _deployment(declared: Deployment, folder: Path, prefix: str, pool: str) -> RunnerDeployment:
@@ -144,10 +184,11 @@ def _check_owner(there: DeploymentResponse | None, folder: Path) -> None:
         )
 
 
-async def _update(
-    client: PrefectClient, old: DeploymentResponse, new: RunnerDeployment, *, is_taken_over: bool
-) -> None:
-    """Changes of a deployment what belongs to the code; nothing where that is as it was."""
+def _planned(new: RunnerDeployment, old: DeploymentResponse | None, *, is_taken_over: bool) -> Change:
+    """Returns what changes of a deployment: what belongs to the code."""
+    what = f"deployment {new.full_name}"
+    if old is None:
+        return Change(what, "create", lambda _: new.aapply())
     wanted = {
         "entrypoint": new.entrypoint,
         "parameter_openapi_schema": new._parameter_openapi_schema.model_dump(exclude_unset=True),  # noqa: SLF001 - has no public name
@@ -155,8 +196,14 @@ async def _update(
         "job_variables": _job_variables(old.job_variables, new.job_variables, is_taken_over=is_taken_over),
     }
     changed = {name: value for name, value in wanted.items() if getattr(old, name) != value}
-    if changed:
-        await client.update_deployment(old.id, DeploymentUpdate(**changed))
+    if not changed:
+        return Change(what, "keep")
+    details = tuple(
+        f"{name}: {getattr(old, name)} → {value}" if isinstance(value, str) else name.removesuffix("_openapi_schema")
+        for name, value in changed.items()
+    )
+    update = DeploymentUpdate(**changed)
+    return Change(what, "change", lambda client: client.update_deployment(old.id, update), details)
 
 
 def _job_variables(old: dict[str, Any], new: dict[str, Any], *, is_taken_over: bool) -> dict[str, Any]:

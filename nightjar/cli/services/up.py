@@ -18,21 +18,25 @@ def _checked(prefix: str) -> str:
     return prefix
 
 
+NamePrefixOption = Annotated[
+    str,
+    typer.Option(
+        "--name-prefix",
+        metavar="NAME",
+        callback=_checked,
+        help="Deployments and a work pool of one's own: NAME-evaluate, NAME-nightjar.",
+    ),
+]
+TakeOverOption = Annotated[
+    bool, typer.Option("--take-over", help="Make the deployments that another folder has registered this one's.")
+]
+
+
 def up(
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Go on in the background.")] = False,
     port: Annotated[int, typer.Option("--port", help="Port of the Prefect server.")] = 4200,
-    name_prefix: Annotated[
-        str,
-        typer.Option(
-            "--name-prefix",
-            metavar="NAME",
-            callback=_checked,
-            help="Deployments and a work pool of one's own: NAME-evaluate, NAME-nightjar.",
-        ),
-    ] = "",
-    take_over: Annotated[
-        bool, typer.Option("--take-over", help="Make the deployments that another folder has registered this one's.")
-    ] = False,
+    name_prefix: NamePrefixOption = "",
+    take_over: TakeOverOption = False,
 ) -> None:
     """Start the local Prefect server, a worker and the deployments, and keep them running.
 

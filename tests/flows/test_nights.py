@@ -1,0 +1,226 @@
+"""Nights of a suite on a real server with a real worker: begun again, piled up, cancelled, told of."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_services import Services
+
+from flows.benchmark import benchmark
+from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+from nightjar.warehouse import Warehouse
+
+SUITE = """\
+model = "at-night"
+api_base_url = "{url}"
+num_examples = 10
+rollouts_per_example = 1
+request_retries = 0
+{more}
+
+[[eval]]
+env_id = "arithmetic"
+
+[[eval]]
+env_id = "arithmetic"
+name = "large"
+[eval.env_args]
+largest = 999
+"""
+FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+
+
+def write_suite(folder: Path, server: ModelServer, name: str, more: str = "") -> str:
+    (folder / f"{name}.toml").write_text(SUITE.format(url=server.url, more=more))
+    return f"{name}.toml"
+
+
+def start(services: Services, **parameters: Any) -> str:
+    deployment = services.call("GET", "/deployments/name/benchmark/nightly-benchmark")
+    body = {"parameters": parameters, "state": {"type": "SCHEDULED"}}
+    return str(services.call("POST", f"/deployments/{deployment['id']}/create_flow_run", body)["id"])
+
+
+def nights(services: Services, suite: str) -> list[Any]:
+    return list(json.loads(services.run("nights", "--suite", suite, "--json").stdout))
+
+
+def test_a_night_that_is_begun_again_does_what_is_missing(services: Services) -> None:
+    with ModelServer(ArithmeticSolver(), faults=Faults(rate_500=0.5, seed=3)) as server:
+        port, suite = server.port, write_suite(services.folder, server, "failing")
+        first = start(services, suite=suite, night="2026-11-20")
+        assert services.wait_for(first, *FINAL) == "FAILED"
+        answered = server.stats().answered
+    [night] = nights(services, "failing")
+    assert night["verdict"] == "incomplete"
+    state = services.call("GET", f"/flow_runs/{first}")["state"]
+    assert (state["name"], state["message"]) == ("Incomplete", night["line"])
+    children = services.call("POST", "/flow_runs/filter", {"flow_runs": {"parent_flow_run_id": {"any_": [first]}}})
+    assert {each["name"] for each in children} == {
+        "failing 2026-11-20 · arithmetic · at-night",
+        "failing 2026-11-20 · large · at-night",
+    }
+    assert all({"suite:failing", "env:arithmetic", "model:at-night"} <= {*each["tags"]} for each in children)
+
+    with ModelServer(ArithmeticSolver(), port=port) as server:
+        two = [start(services, suite=suite, night="2026-11-20") for _ in range(2)]
+        assert [services.wait_for(each, *FINAL) for each in two] == ["COMPLETED", "COMPLETED"]
+        assert server.stats().answered == 20 - answered
+    [night] = nights(services, "failing")
+    assert (night["verdict"], [each["status"] for each in night["evaluations"]]) == ("accepted", ["completed"] * 2)
+    asked = services.run("sql", "SELECT count(*) FROM runs WHERE suite = 'failing'", "--format", "csv")
+    assert asked.stdout.split() == ["count_star()", "2"]
+
+
+def test_nights_that_piled_up_collapse_to_the_last(services: Services) -> None:
+    deployment = services.call("GET", "/deployments/name/benchmark/nightly-benchmark")
+    begin = datetime.now(UTC) + timedelta(seconds=4)
+    three_times = f"DTSTART:{begin:%Y%m%dT%H%M%SZ}\nRRULE:FREQ=SECONDLY;INTERVAL=2;COUNT=3"
+    with ModelServer(ArithmeticSolver()) as server:
+        new = {"schedule": {"rrule": three_times, "timezone": "UTC"}}
+        new["parameters"] = {"suite": write_suite(services.folder, server, "piled"), "in_place": True}
+        services.call("PATCH", "/work_pools/nightjar", {"is_paused": True})
+        try:
+            [made] = services.call("POST", f"/deployments/{deployment['id']}/schedules", [new])
+            runs = runs_of(services, made["id"], 3)
+            time.sleep(max(0.0, (begin - datetime.now(UTC)).total_seconds() + 5))
+        finally:
+            services.call("PATCH", "/work_pools/nightjar", {"is_paused": False})
+        assert [services.wait_for(each, *FINAL) for each in runs] == ["CANCELLED", "CANCELLED", "COMPLETED"]
+        assert server.stats().answered == 20
+    states = [services.call("GET", f"/flow_runs/{each}")["state"] for each in runs]
+    assert [state["name"] for state in states] == ["Skipped", "Skipped", "Completed"]
+    assert "skipped: a later night was due" in states[0]["message"]
+    [night] = nights(services, "piled")
+    assert (night["night"], night["verdict"]) == (f"{begin:%Y-%m-%d}", "accepted")
+
+
+def runs_of(services: Services, schedule_id: str, count: int) -> list[str]:
+    """Returns the runs of a schedule in the order of their time, when all are made."""
+    for _ in range(300):
+        found = services.call("POST", "/flow_runs/filter", {"sort": "EXPECTED_START_TIME_ASC"})
+        made = [each["id"] for each in found if (each["created_by"] or {}).get("id") == schedule_id]
+        if len(made) == count:
+            return made
+        time.sleep(0.2)
+    raise AssertionError(f"the schedule made {len(made)} runs")
+
+
+def test_a_night_that_is_cancelled_cancels_its_evaluations(services: Services) -> None:
+    with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=2_000)) as server:
+        suite = write_suite(services.folder, server, "cancelled", "max_concurrent = 1")
+        begun = start(services, suite=suite, night="2026-11-20")
+        of_night = {"flow_runs": {"parent_flow_run_id": {"any_": [begun]}}}
+        while server.stats().answered < 2:
+            time.sleep(0.2)
+        services.call("POST", f"/flow_runs/{begun}/set_state", {"state": {"type": "CANCELLING"}})
+        assert services.wait_for(begun, *FINAL) == "CANCELLED"
+        answered = server.stats().answered
+        children = services.call("POST", "/flow_runs/filter", of_night)
+        assert [each["state_type"] for each in children] == ["CANCELLED"] * 2
+    assert answered < 20
+    assert nights(services, "cancelled")[0]["verdict"] == "incomplete"
+
+
+class Listener(BaseHTTPRequestHandler):
+    """Keeps what it is sent."""
+
+    heard: list[dict[str, Any]]
+
+    def do_POST(self) -> None:
+        self.heard.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+def test_deploy_shows_what_it_changes_and_tells_of_a_night(services: Services) -> None:
+    listener = type("Heard", (Listener,), {"heard": []})
+    with HTTPServer(("127.0.0.1", 0), listener) as hook, ModelServer(ArithmeticSolver()) as server:
+        threading.Thread(target=hook.serve_forever, daemon=True).start()
+        suite = write_suite(services.folder, server, "told", "max_total_tokens = 1000000")
+        save_webhook(services, hook.server_port)
+        command = [
+            "deploy",
+            suite,
+            "--cron",
+            "0 2 * * *",
+            "--time-zone",
+            "Europe/Berlin",
+            "--notify",
+            "custom-webhook/team",
+        ]
+        assert services.run(*command).stderr == "Error: Nothing was changed: without a terminal to ask, say --yes\n"
+        done = services.run(*command, "--yes")
+        assert "+ schedule 'told' of benchmark/nightly-benchmark\n    cron 0 2 * * *, Europe/Berlin\n" in done.stdout
+        assert done.stdout.count("+ automation") == 3
+        again = services.run(*command)
+        assert (again.returncode, again.stderr) == (0, "Nothing changes.\n")
+        moved = services.run("deploy", suite, "--cron", "0 3 * * *", "--time-zone", "Europe/Berlin", "--yes")
+        assert "cron 0 2 * * *, Europe/Berlin → cron 0 3 * * *, Europe/Berlin" in moved.stdout
+        begun = start(services, suite=suite, night="2026-11-20")
+        assert services.wait_for(begun, *FINAL) == "COMPLETED"
+        for _ in range(300):
+            if listener.heard:
+                break
+            time.sleep(0.2)
+        hook.shutdown()
+    [said] = [each["text"] for each in listener.heard if "told" in each["text"]]
+    assert said.startswith("told 2026-11-20: accepted | told 2026-11-20 accepted: 2 of 2 evaluations complete")
+
+
+def save_webhook(services: Services, port: int) -> None:
+    kind = services.call("GET", "/block_types/slug/custom-webhook")
+    [schema, *_] = services.call(
+        "POST", "/block_schemas/filter", {"block_schemas": {"block_type_id": {"any_": [kind["id"]]}}}
+    )
+    body = {
+        "name": "team",
+        "block_type_id": kind["id"],
+        "block_schema_id": schema["id"],
+        "data": {
+            "name": "team",
+            "method": "POST",
+            "url": f"http://127.0.0.1:{port}/",
+            "json_data": {"text": "{{subject}} | {{body}}"},
+        },
+    }
+    services.call("POST", "/block_documents/", body)
+
+
+async def test_a_budget_is_of_the_whole_night_which_is_one_process(prefect_server: None, own_folder: Path) -> None:
+    with ModelServer(ArithmeticSolver()) as server:
+        suite = write_suite(own_folder, server, "thrifty", "max_total_tokens = 300\nmax_concurrent = 1")
+        state = await benchmark(suite, night="2026-11-20", return_state=True)
+        assert state.name == "Incomplete"
+        spent = server.stats().answered
+        assert 0 < spent < 20
+        richer = write_suite(own_folder, server, "thrifty", "max_total_tokens = 1000000")
+        state = await benchmark(richer, night="2026-11-20", return_state=True)
+        assert state.name == "Completed"
+        assert server.stats().answered == 20
+    [night] = Warehouse("outputs/warehouse").nights()
+    assert night.verdict == "accepted"
+
+
+@pytest.mark.parametrize(
+    ("suite", "night", "said"),
+    [
+        ("none.toml", "2026-11-20", "none.toml"),
+        ("there.toml", "20th", "'20th' is no date of a night"),
+    ],
+)
+async def test_what_is_wrong_is_said(prefect_server: None, own_folder: Path, suite: str, night: str, said: str) -> None:
+    (own_folder / "there.toml").write_text('[[eval]]\nenv_id = "arithmetic"\n')
+    state = await benchmark(suite, night=night, return_state=True)
+    assert state.is_failed()
+    assert said in str(state.message)
