@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from prefect import State, flow, get_run_logger, tags
+from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Failed
 from pydantic import Field
@@ -82,7 +83,8 @@ async def benchmark(
             return Cancelled(name="Skipped", message=skipped.line)
         if (stuck := await wait_for_earlier(suite, stuck_minutes)) is not None:
             note_on_night(place, plan.suite, stuck, f"stuck, nothing has moved for {stuck_minutes:g} minutes")
-        with tags(f"suite:{plan.suite}", f"night:{plan.night}"):
+        await _label(plan)
+        with tags(*plan.tags):
             begun = await asyncio.to_thread(begin_night, place, plan, str(flow_run.id))
             parameters = {"secrets": secrets, "warehouse": warehouse}
             async with told_to_stop() as stop:
@@ -95,6 +97,13 @@ async def benchmark(
         return _final_state(judged, is_cancelled=stop.is_set())
     except NightjarError as error:
         return refused(error)
+
+
+async def _label(plan: NightPlan) -> None:
+    """Gives this flow run the tags of the night, and its date as a part of its name, unless a name was typed."""
+    name = plan.title() if flow_run.name == plan.suite else flow_run.name
+    async with get_client() as client:
+        await client.update_flow_run(flow_run.id, name=name, tags=sorted({*flow_run.tags, *plan.tags}))
 
 
 async def _on_the_pool(

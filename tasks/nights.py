@@ -50,7 +50,7 @@ async def submit(plan: NightPlan, evaluation: Evaluation, deployment: str, param
         parameters={**evaluation.config.model_dump(mode="json"), **parameters},
         flow_run_name=plan.title(evaluation),
         timeout=0,
-        tags=[f"suite:{plan.suite}"],
+        tags=plan.tags,
         idempotency_key=key,
     )
     return flow_run.id

@@ -35,6 +35,11 @@ class NightPlan:
         """Says whether the evaluations spend a budget together, which takes one process."""
         return any(getattr(self.evaluations[0].config, name) is not None for name in BUDGETS)
 
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Of its flow runs."""
+        return f"suite:{self.suite}", night_tag(self.night)
+
     def title(self, evaluation: Evaluation | None = None) -> str:
         """Returns what the night is called, or one of its evaluations."""
         own = f"{self.suite} {self.night}"

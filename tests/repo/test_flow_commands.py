@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from nightjar.hosting.deployments import evaluate, query
+from nightjar.hosting.deployments import DEPLOYMENTS, deployment_name
 from nightjar.warehouse.reading.named_queries import find_query, is_name
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "flows/evaluation.py", "flows/querying.py")
+PAGES = ("README.md", "flows/evaluation.py", "flows/querying.py", "flows/benchmark.py")
 COMMANDS = {
     command
     for page in PAGES
@@ -27,7 +27,7 @@ def test_the_readme_says_how_a_query_is_started() -> None:
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_a_flow_run_is_started_as_it_is_written(command: str) -> None:
     name, *options = shlex.split(command)
-    flow = {f"{flow.name}/{flow.name}": flow for flow in (evaluate, query)}[name]
+    flow = {deployment_name(each): each.flow for each in DEPLOYMENTS}[name]
     given = dict(option.split("=", 1) for option in options if option != "-p")
     assert given.keys() <= flow.parameters.properties.keys()
     if is_name(given.get("sql", "FROM runs")):
