@@ -67,19 +67,23 @@ async def planned_schedule(client: PrefectClient, wanted: WantedSchedule) -> Cha
     """
     schedule = wanted.schedule()
     what = f"schedule {wanted.name!r} of {wanted.deployment}"
-    when = f"cron {wanted.cron}, {wanted.time_zone}"
+    when = _said(schedule)
     there = await _find(client, wanted)
     if there is None:
         return Change(what, "create", partial(_create, wanted, schedule), (when,))
     details = []
     if there.schedule != schedule:
-        before = there.schedule
-        details.append(f"{getattr(before, 'cron', before)}, {getattr(before, 'timezone', '')} → {when}")
+        details.append(f"{_said(there.schedule)} → {when}")
     if there.parameters != wanted.parameters:
         details.append(f"parameters: {there.parameters} → {wanted.parameters}")
     if not details:
         return Change(what, "keep", details=(when,))
     return Change(what, "change", partial(_update, wanted, schedule, there), tuple(details))
+
+
+def _said(schedule: object) -> str:
+    """Returns a schedule in words; somebody may have made another kind of it in the UI."""
+    return f"cron {schedule.cron}, {schedule.timezone}" if isinstance(schedule, CronSchedule) else repr(schedule)
 
 
 async def _find(client: PrefectClient, wanted: WantedSchedule) -> DeploymentSchedule | None:
