@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
@@ -21,6 +22,8 @@ from nightjar.evaluation.nights import NightPlan
 from nightjar.reports.nights import night_report
 from nightjar.warehouse.storage.nights import Night
 from tasks.away import SERVER_IS_AWAY, note
+
+logger = logging.getLogger("nightjar.night")
 
 _POLL_SECONDS = 2.0
 _CANCEL_SECONDS = 60.0
@@ -57,26 +60,30 @@ async def submit(plan: NightPlan, evaluation: Evaluation, deployment: str, param
 
 
 async def wait_for(flow_run_ids: Sequence[UUID], told_to_stop: asyncio.Event) -> None:
-    """Waits until flow runs have ended; told to stop, it cancels them, and gives them a minute to end."""
+    """Waits until flow runs have ended, and logs how each does; told to stop, it cancels them, and waits a minute."""
+    ended: set[UUID] = set()
     left = None
-    while await _under_way(flow_run_ids) and (left is None or left > 0):
+    while len(ended) < len(flow_run_ids) and (left is None or left > 0):
         if left is not None:
             left -= _POLL_SECONDS
-        elif told_to_stop.is_set():
-            await _cancel(flow_run_ids)
+        elif told_to_stop.is_set() and await _cancel(flow_run_ids):
             left = _CANCEL_SECONDS
+        for run in await _newly_ended(set(flow_run_ids) - ended):
+            ended.add(run.id)
+            assert run.state is not None, "it has ended"
+            logger.info("%s is %s: %s", run.name, run.state.name, run.state.message)
         await asyncio.sleep(_POLL_SECONDS)
 
 
-async def _under_way(flow_run_ids: Sequence[UUID]) -> bool:
+async def _newly_ended(flow_run_ids: set[UUID]) -> list[FlowRun]:
     try:
         async with get_client() as client:
             runs = await _read(client, flow_run_ids)
         note(away=False)
     except SERVER_IS_AWAY:
         note(away=True)
-        return True
-    return any(run.state is None or not run.state.is_final() for run in runs)
+        return []
+    return [run for run in runs if run.state is not None and run.state.is_final()]
 
 
 async def _read(client: PrefectClient, flow_run_ids: Iterable[UUID]) -> list[FlowRun]:
@@ -84,11 +91,17 @@ async def _read(client: PrefectClient, flow_run_ids: Iterable[UUID]) -> list[Flo
     return await client.read_flow_runs(flow_run_filter=chosen) if chosen.id and chosen.id.any_ else []
 
 
-async def _cancel(flow_run_ids: Sequence[UUID]) -> None:
-    async with get_client() as client:
-        for run in await _read(client, flow_run_ids):
-            if run.state is None or not run.state.is_final():
-                await client.set_flow_run_state(run.id, Cancelling())
+async def _cancel(flow_run_ids: Sequence[UUID]) -> bool:
+    """Cancels flow runs, and says whether the server could be told so."""
+    try:
+        async with get_client() as client:
+            for run in await _read(client, flow_run_ids):
+                if run.state is None or not run.state.is_final():
+                    await client.set_flow_run_state(run.id, Cancelling())
+    except SERVER_IS_AWAY:
+        note(away=True)
+        return False
+    return True
 
 
 async def show_night(night: Night) -> None:
