@@ -1,8 +1,8 @@
-"""Runs beside runs, over the examples that both have scored."""
+"""Runs beside runs, over the examples that they have scored, too."""
 
 from __future__ import annotations
 
 from nightjar.comparison.judging import judge_night
-from nightjar.comparison.pairs import Paired, pair_runs
+from nightjar.comparison.pairs import Compared, compare_run
 
-__all__ = ["Paired", "judge_night", "pair_runs"]
+__all__ = ["Compared", "compare_run", "judge_night"]

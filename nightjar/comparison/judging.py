@@ -1,20 +1,23 @@
-"""``judge_night``: what a night of a suite came to, beside the last night that was accepted."""
+"""``judge_night``: what a night of a suite came to, beside the nights before it that were accepted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import Any
 
-from nightjar.comparison.pairs import Paired, pair_runs
+from nightjar.comparison.pairs import Compared, compare_run, settings_of, unpaired
 from nightjar.errors import MissingWarehouseError
-from nightjar.stats.sign_flips import holm
+from nightjar.stats.exchange import holm
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.nights import Change, Night, NightEvaluation, Verdict
 
 LEVEL = 0.01
 """The chance of calling any evaluation of a night worse where nothing has changed."""
+BASELINE_NIGHTS = 7
+"""So many accepted nights an evaluation is compared with: of one alone, half of the noise is that night's own luck."""
 _RUNS = """
 SELECT
     coalesce(runs.config ->> 'name', runs.config ->> 'env_id', runs.env_id) AS name, runs.run_id, runs.flow_run_id,
@@ -43,8 +46,9 @@ def find_night(nights: Sequence[Night], suite: str, night: str) -> Night | None:
 def judge_night(warehouse: Warehouse, begun: Night) -> Night:
     """Returns what a night came to, from its runs that are published now; also where it is judged again.
 
-    An evaluation is worse where its rewards over the examples that the last accepted night has, too, are lower by more
-    than chance explains: for all evaluations of the night together that is wrong once in a hundred nights.
+    An evaluation is compared with the last accepted night, and up to six accepted before it that had the same settings;
+    it is worse where its rewards over the same examples are lower by more than chance explains: for all evaluations of
+    the night together that is wrong once in a hundred nights.
 
     Args:
         warehouse: has the runs and the nights before.
@@ -80,34 +84,53 @@ def _of_run(expected: NightEvaluation, run: dict[str, Any] | None) -> NightEvalu
 
 def _compared(
     warehouse: Warehouse, one: NightEvaluation, accepted: Sequence[Night]
-) -> tuple[NightEvaluation, Paired | None]:
-    """Compares an evaluation with the last accepted night that has it."""
+) -> tuple[NightEvaluation, Compared | None]:
+    """Compares an evaluation with the accepted nights that have it."""
+    known = _nights_with(one.name, accepted)
+    if one.run_id is None or not known:
+        return one, None
+    settings = settings_of(warehouse, [one.run_id, *known])
+    nights = {run_id: night for run_id, night in known.items() if run_id in settings}  # others were pruned
+    if not nights:
+        return one, None
+    against_run, against_night = next(iter(nights.items()))
+    was, is_now = settings[against_run], settings[one.run_id]
+    baseline = [*takewhile(lambda run_id: settings[run_id] == was, nights)]
+    compared = compare_run(warehouse, one.run_id, baseline)
+    told = replace(
+        one,
+        against_night=against_night,
+        against_run=against_run,
+        against_nights=len(baseline),
+        pairs=compared.pairs,
+        unpaired=unpaired(warehouse, against_run, one.run_id),
+        difference=compared.difference,
+        difference_stderr=compared.stderr,
+        p_worse=compared.p_worse,
+        differs=[name for name, value in was.items() if value != is_now[name]],
+    )
+    return told, compared
+
+
+def _nights_with(name: str, accepted: Sequence[Night]) -> dict[str, str]:
+    """Returns run to date of the accepted nights that have an evaluation, the last one first.
+
+    They go back to the one that somebody has accepted by hand: what was before is not what is normal now.
+    """
+    found: dict[str, str] = {}
     for night in reversed(accepted):
-        other = next((each for each in night.evaluations if each.name == one.name and each.run_id), None)
-        if other is None or other.run_id is None or one.run_id is None:
-            continue
-        paired = pair_runs(warehouse, other.run_id, one.run_id)
-        compared = replace(
-            one,
-            against_night=night.night,
-            against_run=other.run_id,
-            pairs=paired.pairs,
-            unpaired=paired.unpaired,
-            difference=paired.difference,
-            difference_stderr=paired.stderr,
-            p_worse=paired.p_worse,
-            differs=paired.differs,
-        )
-        return compared, paired
-    return one, None
+        found |= {each.run_id: night.night for each in night.evaluations if each.name == name and each.run_id}
+        if night.is_accepted_by_hand or len(found) == BASELINE_NIGHTS:
+            break
+    return found
 
 
-def _changes(compared: Sequence[tuple[NightEvaluation, Paired | None]]) -> Iterator[NightEvaluation]:
-    pairs = [paired for _, paired in compared if paired is not None and paired.pairs]
-    worse = iter(holm([paired.p_worse for paired in pairs]))
-    better = iter(holm([paired.p_better for paired in pairs]))
-    for one, paired in compared:
-        if paired is None or not paired.pairs:
+def _changes(compared: Sequence[tuple[NightEvaluation, Compared | None]]) -> Iterator[NightEvaluation]:
+    found = [each for _, each in compared if each is not None and each.pairs]
+    worse = iter(holm([each.p_worse for each in found]))
+    better = iter(holm([each.p_better for each in found]))
+    for one, each in compared:
+        if each is None or not each.pairs:
             yield replace(one, change="new" if one.status == "completed" else "missing")
         else:
             is_worse, is_better = next(worse) < LEVEL, next(better) < LEVEL
@@ -145,7 +168,13 @@ def _line(night: Night, verdict: Verdict) -> str:
 def _amount(one: NightEvaluation) -> str:
     assert one.difference is not None, "it has pairs"
     error = "" if one.difference_stderr is None else f" ± {one.difference_stderr:.3f}"
-    return f"{abs(one.difference):.3f}{error} than on {one.against_night} ({one.pairs} examples)"
+    return f"{abs(one.difference):.3f}{error} than {beside(one)} ({one.pairs} examples)"
+
+
+def beside(one: NightEvaluation) -> str:
+    """Returns what an evaluation is compared with, in words."""
+    before = one.against_nights - 1
+    return f"on {one.against_night}" + (f" and {before} night{'s' * (before > 1)} before" if before else "")
 
 
 def _missing(one: NightEvaluation) -> str:

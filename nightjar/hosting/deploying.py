@@ -10,7 +10,7 @@ from prefect.client.orchestration import get_client
 
 from nightjar.hosting.automations import night_notifications
 from nightjar.hosting.changes import Change
-from nightjar.hosting.deployments import DEPLOYMENTS, carry_out, deployment_name, planned_deployments
+from nightjar.hosting.deployments import carry_out, deployment_name, of_suite, planned_deployments
 from nightjar.hosting.schedules import WantedSchedule, planned_schedule
 
 
@@ -49,21 +49,18 @@ async def deploy(wanted: Wanted, confirm: Callable[[Sequence[Change]], bool]) ->
         ServiceError: another folder has registered the deployments.
         ConfigError: a schedule or block is wrong.
     """
+    suite = None if wanted.suite is None else of_suite(wanted.suite)
+    suites = [] if suite is None else [suite]
     async with get_client() as client:
-        changes = await planned_deployments(client, wanted.folder, wanted.prefix, is_taken_over=wanted.is_taken_over)
-        if wanted.suite is not None and wanted.cron is not None:
-            schedule = _schedule(wanted, wanted.suite, wanted.cron)
+        changes = await planned_deployments(
+            client, wanted.folder, wanted.prefix, suites, is_taken_over=wanted.is_taken_over
+        )
+        if suite is not None and wanted.cron is not None:
+            schedule = WantedSchedule(deployment_name(suite, wanted.prefix), suite.name, wanted.cron, wanted.time_zone)
             changes.append(await planned_schedule(client, schedule))
             if wanted.notify is not None:
-                pause = schedule.longest_pause()
-                changes += await night_notifications(client, wanted.suite.stem, pause, wanted.notify)
+                changes += await night_notifications(client, suite.name, schedule.longest_pause(), wanted.notify)
         is_confirmed = confirm(changes)
         if is_confirmed:
             await carry_out(client, changes)
     return is_confirmed
-
-
-def _schedule(wanted: Wanted, suite: Path, cron: str) -> WantedSchedule:
-    [benchmark] = (each for each in DEPLOYMENTS if each.flow.name == "benchmark")
-    name = deployment_name(benchmark, wanted.prefix)
-    return WantedSchedule(name, suite.stem, cron, wanted.time_zone, {"suite": str(suite)})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from prefect import Flow
 from prefect.client.orchestration import PrefectClient, get_client
 from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate
+from prefect.client.schemas.filters import FlowFilter, FlowFilterName
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.deployments.runner import RunnerDeployment
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
@@ -40,11 +41,13 @@ class Deployment(NamedTuple):
         flow: the flow.
         description: for the UI.
         name: of the deployment; empty where it is called as the flow is.
+        parameters: of its runs, unless a run or a schedule says otherwise.
     """
 
     flow: Flow[..., Any]
     description: str
     name: str = ""
+    parameters: Mapping[str, Any] = {}
 
 
 WORK_POOL = WorkPoolCreate(name=POOL, type="process")  # runs are processes on a worker's machine
@@ -81,13 +84,23 @@ async def carry_out(client: PrefectClient, changes: Sequence[Change]) -> None:
             await change.make(client)
 
 
+def of_suite(suite: Path) -> Deployment:
+    """Returns the deployment that runs a suite, which is called as the suite is."""
+    return Deployment(benchmark, f"The suite {suite} on a date.", suite.stem, {"suite": str(suite)})
+
+
 def deployment_name(declared: Deployment, prefix: str = "") -> str:
     """Returns ``flow/deployment``."""
     return f"{declared.flow.name}/{prefixed(declared.name or declared.flow.name, prefix)}"
 
 
 async def planned_deployments(
-    client: PrefectClient, folder: Path, prefix: str = "", *, is_taken_over: bool = False
+    client: PrefectClient,
+    folder: Path,
+    prefix: str = "",
+    suites: Sequence[Deployment] = (),
+    *,
+    is_taken_over: bool = False,
 ) -> list[Change]:
     """Returns what makes a server have the work pool, every deployment, and the automation for dead runs.
 
@@ -99,13 +112,16 @@ async def planned_deployments(
         client: of the server.
         folder: where runs happen, and write ``./outputs``.
         prefix: what the names of the deployments and of the work pool begin with, for one's own.
+        suites: deployments of suites, beside those of the folder that are there already.
         is_taken_over: whether deployments that another folder has registered become this one's.
 
     Raises:
         ServiceError: another folder, or somebody else, has registered them.
     """
     pool = WORK_POOL.model_copy(update={"name": prefixed(POOL, prefix)})
-    wanted = [await _deployment(each, folder, prefix, pool.name) for each in DEPLOYMENTS]
+    declared = {prefixed(each.name or each.flow.name, prefix): each for each in (*DEPLOYMENTS, *suites)}
+    declared = {**await _suites_there(client, folder), **declared}
+    wanted = [await _deployment(name, each, folder, pool.name) for name, each in declared.items()]
     there = [await _read(client, each.full_name) for each in wanted]
     if not is_taken_over:
         for each in there:
@@ -114,6 +130,14 @@ async def planned_deployments(
     for new, old in zip(wanted, there, strict=True):
         changes.append(_planned(new, old, is_taken_over=is_taken_over))
     return changes
+
+
+async def _suites_there(client: PrefectClient, folder: Path) -> dict[str, Deployment]:
+    """Returns the deployments of a folder's suites that are there, so that they follow the code."""
+    of_flow = FlowFilter(name=FlowFilterName(any_=[benchmark.name]))
+    found = await client.read_deployments(flow_filter=of_flow)
+    own = (each for each in found if each.job_variables.get("labels", {}).get(_FOLDER) == _owner(folder))
+    return {each.name: Deployment(benchmark, each.description or "") for each in own}
 
 
 async def _planned_pool(client: PrefectClient, pool: WorkPoolCreate) -> Change:
@@ -130,11 +154,11 @@ async def _make_pool(pool: WorkPoolCreate, client: PrefectClient) -> None:
         await client.create_work_pool(pool)
 
 
-async def _deployment(declared: Deployment, folder: Path, prefix: str, pool: str) -> RunnerDeployment:
-    flow, description, name = declared
-    deployment = await flow.ato_deployment(
-        name=prefixed(name or flow.name, prefix),
-        description=description,
+async def _deployment(name: str, declared: Deployment, folder: Path, pool: str) -> RunnerDeployment:
+    deployment = await declared.flow.ato_deployment(
+        name=name,
+        description=declared.description,
+        parameters=dict(declared.parameters),
         entrypoint_type=EntrypointType.MODULE_PATH,
         work_pool_name=pool,
         job_variables={
@@ -193,6 +217,7 @@ def _planned(new: RunnerDeployment, old: DeploymentResponse | None, *, is_taken_
         "entrypoint": new.entrypoint,
         "parameter_openapi_schema": new._parameter_openapi_schema.model_dump(exclude_unset=True),  # noqa: SLF001 - has no public name
         "version": new.version,
+        "parameters": {**old.parameters, **new.parameters},
         "job_variables": _job_variables(old.job_variables, new.job_variables, is_taken_over=is_taken_over),
     }
     changed = {name: value for name, value in wanted.items() if getattr(old, name) != value}

@@ -1,4 +1,7 @@
-"""Schedules of deployments: one a name, made or changed."""
+"""Schedules of deployments: one a name, made or changed.
+
+They have no parameters: Prefect 3.8 empties those of a schedule that is paused and resumed in its UI.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice, pairwise
-from typing import Any
 
 from cronsim import CronSim
 from prefect.client.orchestration import PrefectClient
@@ -32,14 +34,12 @@ class WantedSchedule:
         name: of the schedule; one of that name is changed.
         cron: when, such as ``0 2 * * *``.
         time_zone: whose time that is, such as ``Europe/Berlin``.
-        parameters: of its runs.
     """
 
     deployment: str
     name: str
     cron: str
     time_zone: str
-    parameters: dict[str, Any]
 
     def schedule(self) -> CronSchedule:
         """Returns it as Prefect has it.
@@ -71,14 +71,9 @@ async def planned_schedule(client: PrefectClient, wanted: WantedSchedule) -> Cha
     there = await _find(client, wanted)
     if there is None:
         return Change(what, "create", partial(_create, wanted, schedule), (when,))
-    details = []
-    if there.schedule != schedule:
-        details.append(f"{_said(there.schedule)} → {when}")
-    if there.parameters != wanted.parameters:
-        details.append(f"parameters: {there.parameters} → {wanted.parameters}")
-    if not details:
+    if there.schedule == schedule:
         return Change(what, "keep", details=(when,))
-    return Change(what, "change", partial(_update, wanted, schedule, there), tuple(details))
+    return Change(what, "change", partial(_update, wanted, schedule, there), (f"{_said(there.schedule)} → {when}",))
 
 
 def _said(schedule: object) -> str:
@@ -96,7 +91,7 @@ async def _find(client: PrefectClient, wanted: WantedSchedule) -> DeploymentSche
 
 async def _create(wanted: WantedSchedule, schedule: CronSchedule, client: PrefectClient) -> None:
     deployment = await client.read_deployment_by_name(wanted.deployment)
-    new = DeploymentScheduleCreate(schedule=schedule, active=True, parameters=wanted.parameters, slug=wanted.name)
+    new = DeploymentScheduleCreate(schedule=schedule, active=True, slug=wanted.name)
     await client.create_deployment_schedules(deployment.id, [new])
 
 
@@ -105,5 +100,5 @@ async def _update(
 ) -> None:
     deployment = await client.read_deployment_by_name(wanted.deployment)
     await client.update_deployment_schedule(
-        deployment.id, there.id, schedule=schedule, parameters=wanted.parameters, active=there.active
+        deployment.id, there.id, schedule=schedule, parameters=there.parameters, active=there.active
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from nightjar.comparison.judging import beside
 from nightjar.reports.markdown import cell, table
 from nightjar.warehouse.storage.nights import Night, NightEvaluation
 
@@ -36,7 +37,7 @@ def _row(one: NightEvaluation, page: Callable[[str], str | None]) -> str:
     url = page(one.flow_run_id) if one.flow_run_id else None
     name = f"[{cell(one.name)}]({url})" if url else cell(one.name)
     scored = f"{one.scored} of {one.rollouts}" if one.rollouts else "–"
-    against = f"{one.against_night}, {one.pairs} examples" if one.against_night else "–"
+    against = f"{beside(one)}, {one.pairs} examples" if one.against_night else "–"
     cells = [name, cell(one.model), number(one.avg_reward, one.stderr), scored, against, change_of(one),
              number(one.cost), one.status or "no run"]  # fmt: skip
     return " | ".join(cells)

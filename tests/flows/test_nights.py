@@ -42,8 +42,8 @@ def write_suite(folder: Path, server: ModelServer, name: str, more: str = "") ->
     return f"{name}.toml"
 
 
-def start(services: Services, **parameters: Any) -> str:
-    deployment = services.call("GET", "/deployments/name/benchmark/nightly-benchmark")
+def start(services: Services, deployment_name: str = "nightly-benchmark", **parameters: Any) -> str:
+    deployment = services.call("GET", f"/deployments/name/benchmark/{deployment_name}")
     body = {"parameters": parameters, "state": {"type": "SCHEDULED"}}
     return str(services.call("POST", f"/deployments/{deployment['id']}/create_flow_run", body)["id"])
 
@@ -161,13 +161,16 @@ def test_deploy_shows_what_it_changes_and_tells_of_a_night(services: Services) -
         ]
         assert services.run(*command).stderr == "Error: Nothing was changed: without a terminal to ask, say --yes\n"
         done = services.run(*command, "--yes")
-        assert "+ schedule 'told' of benchmark/nightly-benchmark\n    cron 0 2 * * *, Europe/Berlin\n" in done.stdout
+        assert (
+            "+ deployment benchmark/told\n+ schedule 'told' of benchmark/told\n    cron 0 2 * * *, Europe/Berlin\n"
+            in done.stdout
+        )
         assert done.stdout.count("+ automation") == 3
         again = services.run(*command)
         assert (again.returncode, again.stderr) == (0, "Nothing changes.\n")
         moved = services.run("deploy", suite, "--cron", "0 3 * * *", "--time-zone", "Europe/Berlin", "--yes")
         assert "cron 0 2 * * *, Europe/Berlin → cron 0 3 * * *, Europe/Berlin" in moved.stdout
-        begun = start(services, suite=suite, night="2026-11-20")
+        begun = start(services, "told", night="2026-11-20")
         assert services.wait_for(begun, *FINAL) == "COMPLETED"
         for _ in range(300):
             if listener.heard:

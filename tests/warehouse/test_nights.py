@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from nightjar.comparison import judge_night, pair_runs
+from nightjar.comparison import compare_run, judge_night
 from nightjar.errors import WarehouseError
 from nightjar.reports.nights import night_report
 from nightjar.warehouse import Warehouse
@@ -66,10 +66,11 @@ class TestVerdict:
         assert worse.verdict == "worse"
         gsm8k, mmlu = worse.evaluations
         assert (gsm8k.change, mmlu.change) == ("worse", "same")
-        # 33 were right the night before, 20 are now: 13 of 40 less, each -1, so (1/2)**13 one-sided
-        assert gsm8k.difference == pytest.approx(-13 / 40)
+        # 36 and 33 were right before, 20 are now: 13 examples lower by 1, three that were right once by 1/2
+        assert gsm8k.difference == pytest.approx(-14.5 / 40)
+        # each of the 13 is the odd one of three, so the chance is about (1/3)**13
         assert gsm8k.p_worse < 0.001
-        assert "gsm8k worse by 0.325 ± 0.075 than on 2026-11-02 (40 examples)" in worse.line
+        assert "gsm8k worse by 0.362 ± 0.074 than on 2026-11-02 and 1 night before (40 examples)" in worse.line
 
     def test_the_nights_after_are_compared_with_the_last_accepted_one(self, house):
         house.both("2026-11-01")
@@ -121,11 +122,24 @@ class TestVerdict:
         [one] = house.judge("2026-11-01", "gsm8k").evaluations
         assert one.run_id == "2026-11-01-gsm8k"
 
+    def test_a_lucky_night_is_not_what_the_next_is_measured_by_alone(self, house):
+        for day in range(1, 7):
+            assert house.both(f"2026-11-0{day}", right=30).verdict == "accepted"
+        assert house.both("2026-11-07", right=38).verdict == "accepted"
+        usual = house.both("2026-11-08", right=30)
+        assert (usual.verdict, usual.evaluations[0].against_nights) == ("accepted", 7)
 
-class TestPairs:
-    def test_rollouts_of_an_example_are_one_observation(self, house):
+    def test_nights_of_other_settings_are_no_part_of_what_is_normal(self, house):
+        house.both("2026-11-01", right=36)
+        house.both("2026-11-02", right=36, model="another")
+        judged = house.both("2026-11-03", right=36, model="another")
+        assert (judged.evaluations[0].against_nights, judged.evaluations[1].against_nights) == (1, 2)
+
+
+class TestComparison:
+    def test_of_two_runs_is_paired_by_example(self, house):
         before, after = house.run("2026-11-01", right=10, examples=10), house.run("2026-11-02", right=6, examples=10)
-        paired = pair_runs(house.warehouse, before, after)
+        paired = compare_run(house.warehouse, after, [before])
         assert (paired.pairs, paired.difference) == (10, pytest.approx(-0.4))
         # s of six 0 and four -1 is sqrt(10/9 * 0.24), over sqrt(10)
         assert paired.stderr == pytest.approx((0.24 / 9) ** 0.5)

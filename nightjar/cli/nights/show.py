@@ -14,6 +14,7 @@ from nightjar.cli.nights.arguments import NightArgument, SuiteArgument, night_of
 from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.cli.warehouse.output import print_json
+from nightjar.comparison.judging import beside
 from nightjar.reports.nights import change_of, how_to_complete, number
 from nightjar.terminal import harmless
 from nightjar.warehouse import Warehouse, resolve_warehouse
@@ -47,7 +48,7 @@ def _print_table(night: Night) -> None:
     table.add_column("Status", no_wrap=True)
     for one in night.evaluations:
         scored = f"{one.scored}/{one.rollouts}" if one.rollouts else "–"
-        beside = f"{one.against_night} ({one.pairs})" if one.against_night else "–"
-        cells = (number(one.avg_reward, one.stderr), scored, change_of(one), beside, number(one.cost))
+        against = f"{beside(one).removeprefix('on ')}, {one.pairs} examples" if one.against_night else "–"
+        cells = (number(one.avg_reward, one.stderr), scored, change_of(one), against, number(one.cost))
         table.add_row(Text(harmless(one.name)), *cells, one.status or "no run")
     Console().print(table)

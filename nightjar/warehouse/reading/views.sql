@@ -322,7 +322,7 @@ WITH told AS (
             "name": "VARCHAR", "change": "VARCHAR", "env_id": "VARCHAR", "model": "VARCHAR", "run_id": "VARCHAR",
             "status": "VARCHAR", "scored": "BIGINT", "rollouts": "BIGINT", "avg_reward": "DOUBLE", "stderr": "DOUBLE",
             "cost": "DOUBLE", "errors": "MAP(VARCHAR, BIGINT)", "against_night": "DATE", "against_run": "VARCHAR",
-            "pairs": "BIGINT", "unpaired": "BIGINT", "difference": "DOUBLE", "difference_stderr": "DOUBLE",
+            "against_nights": "BIGINT", "pairs": "BIGINT", "unpaired": "BIGINT", "difference": "DOUBLE", "difference_stderr": "DOUBLE",
             "p_worse": "DOUBLE", "differs": ["VARCHAR"], "flow_run_id": "VARCHAR"
         }]'), recursive := true)
     FROM segments.nights
@@ -387,8 +387,8 @@ COMMENT ON VIEW cost IS 'tokens of all attempts of a run, failed ones too, and w
 COMMENT ON VIEW retries IS 'attempts that failed, by run and error, and what they took';
 COMMENT ON VIEW nights IS 'a suite on one date, and what it came to: nightjar nights';
 COMMENT ON COLUMN nights.verdict IS 'accepted, worse, incomplete, skipped or running';
-COMMENT ON VIEW night_evaluations IS 'what an evaluation of a night came to beside the last accepted night';
+COMMENT ON VIEW night_evaluations IS 'what an evaluation of a night came to beside the accepted nights before';
 COMMENT ON COLUMN night_evaluations.change IS 'same, worse, better, new or missing';
-COMMENT ON COLUMN night_evaluations.difference IS 'of the mean reward over the pairs: this run minus against_run';
+COMMENT ON COLUMN night_evaluations.difference IS 'of the mean reward over the pairs: this run minus the accepted nights it is compared with';
 COMMENT ON COLUMN night_evaluations.p_worse IS 'chance of a difference as low as this one where nothing has changed';
 COMMENT ON COLUMN night_evaluations.differs IS 'settings in which the two runs differ, such as dataset';

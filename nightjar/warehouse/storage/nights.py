@@ -33,10 +33,11 @@ class NightEvaluation:
         run_id, flow_run_id, status: of its run; None where there is none.
         scored, rollouts, avg_reward, stderr, cost: of its run; None where that is not known.
         errors: classes of errors to their number.
-        against_night, against_run: what it is compared with; None where there is nothing.
-        pairs: examples that both have scored.
-        unpaired: scored examples of one of the two that the other has not.
-        difference, difference_stderr: of the mean reward over the pairs, this minus the other.
+        against_night, against_run: the last accepted night that has it, and its run; None where there is none.
+        against_nights: how many accepted nights it is compared with, that one and those before.
+        pairs: examples that it and any of these have scored.
+        unpaired: scored examples of one of the two runs that the other has not.
+        difference, difference_stderr: of the mean reward over the pairs, this minus the mean of those nights.
         p_worse: chance of a difference as low as this one where nothing has changed.
         differs: settings in which the two runs differ, such as ``dataset``.
     """
@@ -56,6 +57,7 @@ class NightEvaluation:
     errors: dict[str, int] = field(default_factory=dict)
     against_night: str | None = None
     against_run: str | None = None
+    against_nights: int = 0
     pairs: int = 0
     unpaired: int = 0
     difference: float | None = None

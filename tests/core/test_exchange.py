@@ -1,0 +1,56 @@
+"""The exchange test and Holm's adjustment, against values counted by hand."""
+
+import pytest
+
+from nightjar.stats.exchange import chance_of_so_low, holm
+
+
+def of(*differences):
+    """One old value of each thing: an exchange turns the sign of the difference round."""
+    return [[one, 0.0] for one in differences]
+
+
+class TestChanceOfSoLow:
+    def test_of_few_things_is_never_small(self):
+        assert chance_of_so_low([]) == 1.0
+        assert chance_of_so_low(of(0.0, 0.0)) == 1.0
+        assert chance_of_so_low([[1.0]]) == 1.0
+        assert chance_of_so_low(of(-1.0)) == pytest.approx(1 / 2, abs=0.02)
+
+    def test_is_the_share_of_choices_with_so_low_a_sum(self):
+        # of the 32 choices of signs for five ones, one has the sum -5, and five more have -3 or less
+        assert chance_of_so_low(of(*[-1.0] * 5)) == pytest.approx(1 / 32, abs=0.006)
+        assert chance_of_so_low(of(*[-1.0] * 4, 1.0)) == pytest.approx(6 / 32, abs=0.015)
+        assert chance_of_so_low(of(*[1.0] * 5)) == 1.0
+
+    def test_with_several_old_values_any_may_be_the_new_one(self):
+        # each of two things was right three times and is wrong now: both are the odd one of four in 1 of 16 choices
+        assert chance_of_so_low([[0.0, 1.0, 1.0, 1.0]] * 2) == pytest.approx(1 / 16, abs=0.01)
+        # one of three was wrong before, and now: of 4 * 4 choices none is lower than two of the wrong ones, 2 * 2
+        assert chance_of_so_low([[0.0, 0.0, 1.0, 1.0]] * 2) == pytest.approx(4 / 16, abs=0.02)
+
+    def test_things_may_have_different_numbers_of_old_values(self):
+        assert chance_of_so_low([[0.0, 1.0], [0.0, 1.0, 1.0, 1.0]]) == pytest.approx(1 / 8, abs=0.012)
+
+    def test_does_not_see_what_has_not_moved(self):
+        assert chance_of_so_low(of(*[-1.0] * 5, *[0.0] * 1_000)) == chance_of_so_low(of(*[-1.0] * 5))
+
+    def test_of_many_is_that_of_a_normal_sum(self):
+        # 1,100 down and 900 up: z = -200 / sqrt(2000) = -4.472, whose tail is 3.87e-6
+        assert chance_of_so_low(of(*[-1.0] * 1_100, *[1.0] * 900)) == pytest.approx(3.87e-6, rel=0.01)
+        # 550 of 1,000, which are exchanged: z = -100 / sqrt(1000) = -3.162, 7.8e-4
+        assert chance_of_so_low(of(*[-1.0] * 550, *[1.0] * 450)) == pytest.approx(8.6e-4, abs=6e-4)
+
+    def test_says_the_same_again(self):
+        assert chance_of_so_low(of(-0.3, 0.1, -0.2)) == chance_of_so_low(of(-0.3, 0.1, -0.2))
+
+    def test_a_lucky_value_among_the_old_ones_alarms_nobody(self):
+        # 100 things, right 9 times in 10, but for one night on which all were right
+        usual = [[float((thing + night) % 10 != 0) for night in range(7)] for thing in range(100)]
+        assert chance_of_so_low([[row[0], 1.0, *row[1:]] for row in usual]) > 0.05
+
+
+def test_holm_multiplies_the_smallest_by_all_and_never_turns_the_order_round():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
