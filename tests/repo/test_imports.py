@@ -34,6 +34,7 @@ LATE = {
     "nightjar.cli.eval.suite": "as nightjar.cli.eval.running",
     "nightjar.cli.sql.prompt": "0.2 s, prompt_toolkit, for a terminal alone",
     "nightjar.hosting.deployments": "Prefect, 2.5 s, which are spent while its server starts",
+    "nightjar.hosting.deploying": "Prefect, as above, before which usage errors are found",
     "nightjar.hosting.lost_results": "0.2 s, the records of runs, for which 'nightjar down' need not wait",
     "nightjar.runs.jsonl": "0.2 s, the records of runs, for which a query need not wait",
     "nightjar.warehouse.backend": "as duckdb",

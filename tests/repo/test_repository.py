@@ -84,7 +84,7 @@ def test_prefect_yaml_declares_what_up_registers() -> None:
             "entrypoint": f"{flow.fn.__module__}.{flow.fn.__name__}",
             "work_pool": {"name": WORK_POOL.name},
         }
-        for flow, description, name in DEPLOYMENTS
+        for flow, description, name, _ in DEPLOYMENTS
     ]
     assert f"prefect work-pool create {WORK_POOL.name} --type {WORK_POOL.type}\n" in text
     assert f"prefect worker start --pool {WORK_POOL.name}\n" in text

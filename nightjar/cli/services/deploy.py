@@ -67,10 +67,11 @@ def deploy(
     if api_url is None:
         raise ServiceError("There is no Prefect server to deploy to. Start one here: nightjar up --detach")
     os.environ.update({**SETTINGS, "PREFECT_API_URL": api_url})
-    from nightjar.hosting import deploying
+    from nightjar.hosting.deploying import Wanted
+    from nightjar.hosting.deploying import deploy as deploy_to
 
-    wanted = deploying.Wanted(Path.cwd(), name_prefix, take_over, suite, cron, time_zone, notify)
-    is_done = asyncio.run(deploying.deploy(wanted, partial(_confirm, dry_run=dry_run, yes=yes, as_json=as_json)))
+    wanted = Wanted(Path.cwd(), name_prefix, take_over, suite, cron, time_zone, notify)
+    is_done = asyncio.run(deploy_to(wanted, partial(_confirm, dry_run=dry_run, yes=yes, as_json=as_json)))
     if is_done and not as_json:
         echo(f"Deployed to {api_url.removesuffix('/api')}. Next: nightjar status")
 
