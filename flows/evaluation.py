@@ -68,7 +68,7 @@ async def _evaluate(named: Named, endpoint: str, resume: str, output_dir: str) -
     config, warehouse = named.config, Warehouse(named.location)
     folder = Path(output_dir) if output_dir else None
     with tags(*await tag_flow_run(config, endpoint)):
-        check_warehouse(warehouse)
+        check_warehouse(warehouse, joins_parts=config.part is not None)
         with within_budget([config], warehouse):
             run = await tasks.load_env(config, folder, resume or None, str(flow_run.id))
         await label_flow_run(run, named.location)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, Self, TypeAlias, TypeVar
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -23,6 +23,7 @@ from nightjar.config.named_headers import NamedHeaders, SamplingFields
 from nightjar.errors import ConfigError
 from nightjar.packages import ENVIRONMENTS_DIR, EvalDefaults, eval_defaults
 from nightjar.packages.defaults import ExampleCount, RolloutCount
+from nightjar.parts import PART_NAME, Part
 
 T = TypeVar("T")
 _MAY_CHANGE = "a resume may change it"
@@ -139,6 +140,8 @@ class RunConfig(BaseModel):
     """Score each rollout by itself, not in its group."""
     max_shards: MayChange[int] = Field(16, ge=1)
     """Blocks of groups at the most; each is one Prefect task that generates and one that scores."""
+    part: str | None = Field(None, pattern=PART_NAME)
+    """Part of a run to do alone, such as 0a1b2c3d4e5f.part-2-of-4; the last to end joins them (default: all)."""
 
     @field_validator("*")
     @classmethod
@@ -160,6 +163,24 @@ class RunConfig(BaseModel):
         order = {"shuffle_seed": given.get("seed") or 0} if given.get("shuffle") else {}
         said = {name: value for name, value in given.items() if name not in order or value is not None}
         return {**(asdict(provider) if provider else {}), **order, **said, **sampling}
+
+    @field_validator("part")
+    @classmethod
+    def _check_part(cls, value: str | None) -> str | None:
+        if value is not None and Part.of(value) is None:
+            raise ValueError("there are fewer parts")
+        return value
+
+    @model_validator(mode="after")
+    def _check_not_pushed(self) -> Self:
+        if self.part and self.save_to_hf_hub:
+            raise ValueError("save_to_hf_hub: parts of a run are not pushed. Push the run: nightjar eval push RUN")
+        return self
+
+    @property
+    def part_of_run(self) -> Part | None:
+        """The part that it is; None for a whole run."""
+        return Part.of(self.part) if self.part else None
 
     @property
     def environments_dir(self) -> Path:

@@ -20,12 +20,14 @@ logger = logging.getLogger(__name__)
 def within_budget(configs: Sequence[RunConfig], warehouse: Warehouse) -> Iterator[None]:
     """Has all runs that are started in the block spend no more together than the first says; else it does nothing.
 
-    In a block of this kind another one changes nothing.
+    In a block of this kind another one changes nothing. A part of a run may spend its share.
 
     Raises:
         ConfigError: the cost is limited, and the price of a model is not known.
     """
     tokens, cost = configs[0].max_total_tokens, configs[0].max_cost_usd
+    if (part := configs[0].part_of_run) is not None:
+        tokens, cost = tokens and max(1, tokens // part.count), cost and cost / part.count
     if shared_budget.get() is not None or (tokens is None and cost is None):
         yield
         return

@@ -37,7 +37,7 @@ async def evaluate(
         RunError: the run directory cannot be used.
         WarehouseError: the warehouse cannot be written; nothing was asked of the model.
     """
-    check_warehouse(warehouse)
+    check_warehouse(warehouse, joins_parts=config.part is not None)
     with within_budget([config], warehouse):
         run = load_env(config, output_dir=output_dir, resume=resume)
     return await carry_out(run, warehouse)

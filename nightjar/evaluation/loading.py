@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from nightjar.clients import resolve_client
 from nightjar.clients.answer_cache import AnswerCache, cache_path
@@ -49,7 +50,7 @@ def load_env(
         config: what to run.
         output_dir: None for ``./outputs``, or the environment's own where it has one.
         resume: a run directory to go on with, ``"latest"`` for the newest that is not complete, None for a new run.
-        run_id: the id of the run; a run of this id that is there already is continued.
+        run_id: the id of the run, unless it is a part of one; a run of this id that is there already is continued.
         flow_run_id: of the Prefect flow run, for the record.
 
     Raises:
@@ -63,7 +64,7 @@ def load_env(
     if config.cache:
         client = CachingClient(client, AnswerCache(cache_path()), config.base_url)
     prepared = prepare(config)
-    directory = _directory(config, len(prepared.selection.hashes), output_dir, resume, run_id)
+    directory = _directory(config, len(prepared.selection.hashes), output_dir, resume, config.part or run_id)
     return open_run(prepared, client, directory, flow_run_id=flow_run_id)
 
 
@@ -76,6 +77,7 @@ class Prepared:
         env: the environment, with the settings that the configuration gives it.
         versions: of Nightjar and the environment, see ``version_info``.
         selection: the examples.
+        whole: of a part of a run, the examples of that.
         plan: how their rollouts form groups.
         rubric: where the rubric is from; None for the environment's own.
     """
@@ -86,6 +88,7 @@ class Prepared:
     selection: Selection
     plan: Plan
     rubric: str | None = None
+    whole: Selection | None = None
 
 
 def prepare(config: RunConfig, rubric: str | None = None) -> Prepared:
@@ -113,6 +116,8 @@ def prepare(config: RunConfig, rubric: str | None = None) -> Prepared:
     if not selection.hashes:
         raise DatasetError(f"Environment {config.env_id!r} has no examples")
     versions["scoring_hash"] = scoring_hash(env.rubric, versions["env_hash"])
+    if (part := config.part_of_run) is not None:
+        return Prepared(config, env, versions, selection.block(part), plan, rubric, whole=selection)
     return Prepared(config, env, versions, selection, plan, rubric)
 
 
@@ -141,7 +146,7 @@ def open_run(
     opened = OpenRun(
         directory,
         metadata,
-        config=config.model_dump(mode="json") | scoring,
+        config=config.model_dump(mode="json") | scoring | _of_the_whole(prepared),
         identity=config.identity() | scoring,
         hashes=selection.hashes,
         tolerated_failures=config.tolerated_failures,
@@ -214,6 +219,13 @@ def _metadata(prepared: Prepared, run_id: str, flow_run_id: str | None, rescored
         flow_run_id=flow_run_id,
         rescored_from=rescored_from,
     )
+
+
+def _of_the_whole(prepared: Prepared) -> dict[str, Any]:
+    """Returns what a part writes down of its run, so that joining the parts needs no environment."""
+    if (whole := prepared.whole) is None:
+        return {}
+    return {"whole": {"num_examples": len(whole.hashes), "dataset_fingerprint": whole.fingerprint()}}
 
 
 def _options(config: RunConfig, env: Environment, opened: OpenRun) -> EngineOptions:

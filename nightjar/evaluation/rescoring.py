@@ -51,6 +51,8 @@ def load_rescored(
     """
     taken = {"num_examples": source.read_config()["selected_examples"]}
     config = saved_config(source).model_copy(update=taken)
+    if config.part:
+        raise ConfigError(f"Run {source.run_id!r} is a part: score the run again that the parts are joined into")
     changed = {"env_args": {**config.env_args, **(env_args or {})}, "save_to_hf_hub": False}
     limit = {"max_concurrent_scoring": max_concurrent_scoring} if max_concurrent_scoring else {}
     config = config.model_copy(update={**changed, **limit})

@@ -11,7 +11,8 @@ from typing import Any
 
 from nightjar.config import ALL_EXAMPLES, RunConfig
 from nightjar.data import Examples, example_hash, fingerprint
-from nightjar.errors import DatasetError, NightjarError, ResumeMismatchError, RunDirectoryError
+from nightjar.errors import ConfigError, DatasetError, NightjarError, ResumeMismatchError, RunDirectoryError
+from nightjar.parts import Part
 from nightjar.runs import RunDirectory, runs_folder, runs_folders
 from nightjar.runs.identity import differences
 
@@ -31,6 +32,17 @@ class Selection:
     def fingerprint(self, count: int | None = None) -> str:
         """Identifies the first ``count`` examples, or all of them, order included."""
         return fingerprint(list(self.hashes.values())[:count])
+
+    def block(self, part: Part) -> Selection:
+        """Returns those of a part of the run.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        hashes = dict([*self.hashes.items()][part.block(len(self.hashes))])
+        if not hashes:
+            raise ConfigError(f"Part {part} has no example: the run takes {len(self.hashes)}. Take fewer parts")
+        return Selection(hashes)
 
 
 def select_examples(examples: Examples, config: RunConfig) -> Selection:
@@ -88,7 +100,7 @@ def find_resumable(config: RunConfig, output_dir: Path | None) -> RunDirectory |
             return directory
         if not differing:
             finished = finished or directory
-        elif not (is_done or config.suite or saved.get("suite") or saved.get("rescored_from")):
+        elif not (is_done or config.suite or any(saved.get(name) for name in ("suite", "rescored_from", "part"))):
             near = near or ResumeMismatchError(str(directory.path), differing)
     if finished is None and near is not None:
         raise near

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nightjar.errors import ConfigError, RunDirectoryError, WarehouseError
+from nightjar.parts import Part
 from nightjar.runs import RunDirectory, run_directories
 from nightjar.runs.jsonl import scan_lines
 from nightjar.warehouse import Warehouse, resolve_warehouse
@@ -75,7 +76,7 @@ class StoredRun:
 
 
 def stored_runs(output_dir: Path | None = None, warehouse: str | None = None) -> list[StoredRun]:
-    """Returns the runs that there are, the newest first.
+    """Returns the runs that there are, the newest first; parts of a run until that is there.
 
     Args:
         output_dir: those of this folder alone.
@@ -95,6 +96,7 @@ def stored_runs(output_dir: Path | None = None, warehouse: str | None = None) ->
                 raise
             published = []
         found = {run.run_id: run for run in published} | found
+    found = {run_id: run for run_id, run in found.items() if not (part := Part.of(run_id)) or part.run_id not in found}
     return sorted(found.values(), key=lambda run: run.metadata.get("started_at") or "", reverse=True)
 
 

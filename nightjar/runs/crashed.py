@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 from datetime import UTC, datetime
 
+from nightjar.runs.adding_up import add_up
 from nightjar.runs.directory import RunDirectory
-from nightjar.runs.journal import Journal
 from nightjar.runs.metadata import Status
-from nightjar.runs.summary import summarize_rows
 
 logger = logging.getLogger(__name__)
 
@@ -30,14 +29,7 @@ def end_crashed(directory: RunDirectory) -> None:
     if metadata.get("status") != "running":
         return
     began, ended = directory.last_session()
-    journal = Journal(directory, hash_of=str)  # nothing is appended
-    journal.finish()
-    summary = summarize_rows(
-        journal.rows(),
-        rollouts=metadata["rollouts"],
-        rollouts_per_example=metadata["rollouts_per_example"],
-        pass_threshold=metadata["pass_threshold"],
-    )
+    summary = add_up(directory, metadata)
     session = {
         "status": _STATUS,
         "finished_at": datetime.fromtimestamp(ended, UTC).isoformat(timespec="milliseconds"),

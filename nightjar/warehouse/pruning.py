@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from nightjar.errors import WarehouseError
+from nightjar.parts import Part
 from nightjar.warehouse.reading.damage import listed
 from nightjar.warehouse.reading.reader import ask_once
 from nightjar.warehouse.reading.snapshot import write_snapshot
@@ -123,7 +124,7 @@ def candidates(store: Store, criteria: Criteria) -> list[Candidate]:
 
 
 def prune(store: Store, run_ids: Collection[str]) -> None:
-    """Removes runs, and the examples that no other run uses.
+    """Removes runs, their parts and the examples that no other run uses.
 
     Packs are written anew without them. When the process is killed, some of the runs are gone and the others there.
     In an object store, the packs of before stay for an hour.
@@ -131,8 +132,9 @@ def prune(store: Store, run_ids: Collection[str]) -> None:
     Raises:
         WarehouseError: another process is packing, or the disk is full or broken.
     """
-    doomed = sorted(run_ids)
     with alone_in(store):
+        known = {run_id for segment in store.catalog().segments.values() for run_id in segment.versions}
+        doomed = sorted({*run_ids, *(each for each in known if (part := Part.of(each)) and part.run_id in run_ids)})
         remove_retired(store, older_than=timedelta(0))
         _remove_until_gone(store, doomed)
         remove_retired(store, older_than=timedelta(0))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from nightjar.warehouse.backend import Backend
     from nightjar.warehouse.storage.nights import Night
+    from nightjar.warehouse.storage.store import Store
 
 LONGEST_STATEMENT = 1_000_000
 """How many characters a statement may have: each takes up to 10 KB while it is parsed."""
@@ -160,6 +161,16 @@ class Warehouse:
             WarehouseError: there is no warehouse.
         """
         return self._backend.connect()
+
+    def store(self) -> Store:
+        """Returns what keeps its segments.
+
+        Raises:
+            WarehouseError: it has tables instead.
+        """
+        from nightjar.warehouse.backend import open_store
+
+        return open_store(self._location)
 
     @cached_property
     def _backend(self) -> Backend:

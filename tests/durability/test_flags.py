@@ -205,6 +205,7 @@ ELSEWHERE = {
     "--max-total-tokens": "durability/test_budgets.py",
     "--max-cost-usd": "durability/test_budgets.py",
     "--cache": "durability/test_cache.py",
+    "--part": "durability/test_parts.py",
     "--save-to-hf-hub": "durability/test_hub.py",
     "--hf-hub-dataset-name": "durability/test_hub.py",
     "--env-source": "processes/test_env_commands.py",

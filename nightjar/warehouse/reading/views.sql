@@ -6,12 +6,17 @@ CREATE OR REPLACE VIEW prices AS FROM segments.prices;
 -- When a run began, as far as that is known.
 CREATE OR REPLACE MACRO began(started_at, finished_at, published_at) AS coalesce(started_at, finished_at, published_at);
 
+-- The run that a run is a part of, by its id; NULL for one that is whole. Parts are there until they are joined.
+CREATE OR REPLACE MACRO part_of(run_id) AS
+    nullif(regexp_extract(run_id, '^([\w-]+)\.part-[1-9]\d*-of-[1-9]\d*$', 1), '');
+
 CREATE OR REPLACE VIEW runs AS
 SELECT
     runs.* EXCLUDE (metadata, config),
     runs.version_info ->> 'env_hash' AS env_hash,
     runs.version_info ->> 'scoring_hash' AS scoring_hash,
     runs.metadata ->> 'rescored_from' AS rescored_from,
+    part_of(runs.run_id) AS part_of,
     runs.metadata ->> 'api_client_type' AS protocol,
     CASE
         WHEN rescored_from IS NULL THEN (runs.input_tokens * prices.input + runs.output_tokens * prices.output) / 1e6
@@ -92,7 +97,7 @@ SELECT
     scored_examples > 0.5 * max(scored_examples) OVER near AS is_full,
     coalesce(coverage, 0) >= 0.95 OR NOT bool_or(coalesce(coverage, 0) >= 0.95) OVER near AS is_sound
 FROM segments.runs
-WHERE status IN ('completed', 'incomplete')
+WHERE status IN ('completed', 'incomplete') AND part_of(run_id) IS NULL
 WINDOW near AS (
     PARTITION BY env_id, model
     ORDER BY began(started_at, finished_at, published_at)
@@ -134,7 +139,7 @@ SELECT
     dense_rank() OVER (ORDER BY env_id, model, settings(env_args, extra_env_kwargs, sampling_args)) AS configuration,
     run_id
 FROM runs
-WHERE status IN ('completed', 'incomplete')
+WHERE status IN ('completed', 'incomplete') AND part_of IS NULL
 WINDOW comparable AS (
     PARTITION BY env_id, model, settings(env_args, extra_env_kwargs, sampling_args), dataset_fingerprint
     ORDER BY began(started_at, finished_at, published_at), run_id
@@ -352,6 +357,7 @@ COMMENT ON COLUMN runs.coverage IS 'scored / rollouts';
 COMMENT ON COLUMN runs.avg_reward IS 'mean over scored rollouts; NULL when there are none';
 COMMENT ON COLUMN runs.scoring_hash IS 'SHA-256 of the code that scored: environment, rubric, reward functions, parser';
 COMMENT ON COLUMN runs.rescored_from IS 'the run whose rollouts it scores anew; NULL where it asked the model itself';
+COMMENT ON COLUMN runs.part_of IS 'the run that it is a part of, until all parts are there; NULL for a whole run';
 COMMENT ON COLUMN runs.cost IS 'of the recorded rollouts, in the currency of prices; NULL without a price, 0 of a rescored run';
 COMMENT ON COLUMN runs.metadata IS 'metadata.json as a whole';
 COMMENT ON COLUMN runs.config IS 'config.json as a whole';

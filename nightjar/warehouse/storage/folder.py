@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import duckdb
 from filelock import FileLock, Timeout
@@ -229,6 +230,12 @@ class Folder(Store):
                 "another user's. Its owner, or root, can run: %s",
                 segment_id, grave, self.command("doctor --fix"),
             )  # fmt: skip
+
+    def filesystem(self) -> tuple[Any, str]:
+        """Returns that of this machine."""
+        import fsspec
+
+        return fsspec.filesystem("file", auto_mkdir=True), self.place
 
     def remove_leftovers(self) -> None:
         """Removes what dead processes left half written."""

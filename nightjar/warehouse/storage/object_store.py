@@ -183,6 +183,10 @@ class ObjectStore(Store):
         with self._explained("write"):
             self._remove(segment_id, {COMMIT, *(f"{kind}.parquet" for kind in KINDS)})
 
+    def filesystem(self) -> tuple[Any, str]:
+        """Returns its own."""
+        return self._filesystem, self._root
+
     def remove_leftovers(self) -> None:
         """Removes uploads that never ended, and packs of which nothing counts."""
         with self._explained("write"):

@@ -5,7 +5,8 @@ changes afterwards. A segment of one run is a publish; one of many runs is a pac
 made of. What counts follows from the ``segment.json`` files alone, whoever comes in which order:
 
 - of a run that was published several times the newest version counts, and of equal ones the one in the larger segment;
-- a segment that a pack replaces does not count, nor does one with nothing that counts.
+- a segment that a pack replaces does not count, nor does one with nothing that counts;
+- a part of a run counts until the run itself is there, see ``nightjar/parts.py``.
 
 A version is text that sorts: the number of attempts in the ledger, which only grows; the time of the newest of them;
 the time of the run's end; the time of the publish; and a hash of the content.
@@ -28,6 +29,7 @@ from urllib.parse import quote
 import orjson
 
 from nightjar.errors import WarehouseError
+from nightjar.parts import Part
 from nightjar.warehouse.database import newer
 
 KINDS = ("runs", "rollouts", "attempts", "examples")
@@ -196,7 +198,7 @@ class Catalog:
             for run_id, version in segment.versions.items():
                 rank = (version, len(segment.versions), segment.segment_id)
                 best[run_id] = max(best.get(run_id, rank), rank)
-        return {run_id: self.segments[rank[2]] for run_id, rank in best.items()}
+        return {run_id: self.segments[rank[2]] for run_id, rank in best.items() if _whole_of(run_id) not in best}
 
     @cached_property
     def live(self) -> Mapping[str, Segment]:
@@ -222,9 +224,12 @@ class Catalog:
 
     def dead_runs(self, segment: Segment) -> tuple[str, ...]:
         """Returns the runs in a segment that count elsewhere, in order."""
-        return tuple(
-            sorted(run_id for run_id in segment.versions if self.holders[run_id].segment_id != segment.segment_id)
-        )
+        own = {run_id for run_id in segment.versions if self.holder_of(run_id).segment_id == segment.segment_id}
+        return tuple(sorted(segment.versions.keys() - (own & self.holders.keys())))
+
+    def holder_of(self, run_id: str) -> Segment:
+        """Returns the segment that holds what counts of a run that is known, or of the run that it is a part of."""
+        return self.holders.get(run_id) or self.holders[str(_whole_of(run_id))]
 
     def sources(self) -> list[Source]:
         """Returns what a query of runs, rollouts or attempts reads."""
@@ -264,6 +269,11 @@ def is_held(held: str | None, offered: str) -> bool:
 def is_same(held: str, offered: str) -> bool:
     """Says whether two versions are of the same content."""
     return _digest(held) == _digest(offered)
+
+
+def _whole_of(run_id: str) -> str | None:
+    part = Part.of(run_id)
+    return part.run_id if part else None
 
 
 def _digest(version: str) -> str:

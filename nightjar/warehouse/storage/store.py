@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import duckdb
 
@@ -224,6 +224,10 @@ class Store(ABC):
     @abstractmethod
     def remove(self, segment_id: str) -> None:
         """Removes a segment at once, as far as readers are concerned, then its files."""
+
+    @abstractmethod
+    def filesystem(self) -> tuple[Any, str]:
+        """Returns fsspec's filesystem of the place, and the path of the place in it."""
 
     @abstractmethod
     def remove_leftovers(self) -> None:

@@ -285,4 +285,4 @@ def _batches(catalog: Catalog) -> Iterator[list[Segment]]:
 
 def _replaced_at(catalog: Catalog, segment: Segment) -> datetime:
     """When a newer version came of a run that a segment holds."""
-    return min(catalog.holders[run_id].created_at for run_id in segment.versions)
+    return min(catalog.holder_of(run_id).created_at for run_id in segment.versions)

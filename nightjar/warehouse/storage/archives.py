@@ -1,0 +1,93 @@
+"""``Archives``: run directories that were handed to a warehouse, beside its segments.
+
+``directories/{run_id}.{version}.zip`` is one, as ``runs/archive.py`` packs it, named like the segment that a publish of
+it makes. It is there all at once and never changes; of a run the newest counts.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nightjar.errors import WarehouseError
+from nightjar.warehouse.storage.object_store import why
+from nightjar.warehouse.storage.segments import segment_id_of
+from nightjar.warehouse.storage.store import Store
+
+_FOLDER = "directories"
+_ENDING = ".zip"
+
+
+class Archives:
+    """The archives of a warehouse; its methods raise a WarehouseError where the place cannot be read or written.
+
+    Args:
+        store: keeps the warehouse.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._filesystem, self._root = store.filesystem()
+        self._folder = f"{self._root}/{_FOLDER}"
+
+    def newest(self, run_id: str) -> str | None:
+        """Returns the version of the newest archive of a run; None where there is none."""
+        return max(self._versions(run_id), default=None)
+
+    def put(self, run_id: str, version: str, archive: Path) -> None:
+        """Keeps an archive, and removes those of the run before it."""
+        path = self._path(run_id, version)
+        with self._explained("write"):
+            if self._filesystem.async_impl:  # an object store, where an upload is seen when it is whole
+                self._filesystem.put_file(str(archive), path)
+            else:
+                beside = f"{self._root}/.{uuid.uuid4().hex}.tmp"  # which packing removes where this process dies
+                self._filesystem.put_file(str(archive), beside)
+                self._filesystem.makedirs(self._folder, exist_ok=True)
+                self._filesystem.mv(beside, path)
+        self._remove(run_id, [each for each in self._versions(run_id) if each < version])
+
+    def fetch(self, run_id: str, version: str, archive: Path) -> None:
+        """Copies an archive to a file of this machine."""
+        with self._explained("read"):
+            self._filesystem.get_file(self._path(run_id, version), str(archive))
+
+    def remove(self, run_id: str) -> None:
+        """Removes all archives of a run."""
+        self._remove(run_id, self._versions(run_id))
+
+    def _versions(self, run_id: str) -> list[str]:
+        begin = segment_id_of(run_id, "")
+        with self._explained("read"):
+            self._filesystem.invalidate_cache()
+            try:
+                found = self._filesystem.ls(self._folder, detail=False)
+            except FileNotFoundError:
+                return []
+        names = [str(path).rpartition("/")[2] for path in found]
+        return [
+            name.removeprefix(begin).removesuffix(_ENDING)
+            for name in names
+            if name.startswith(begin) and name.endswith(_ENDING)
+        ]
+
+    def _remove(self, run_id: str, versions: list[str]) -> None:
+        with self._explained("write"):
+            for version in versions:
+                try:
+                    self._filesystem.rm_file(self._path(run_id, version))
+                except FileNotFoundError:
+                    continue
+
+    def _path(self, run_id: str, version: str) -> str:
+        return f"{self._folder}/{segment_id_of(run_id, version)}{_ENDING}"
+
+    @contextmanager
+    def _explained(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - every library has its own
+            reason = why(error, self._store.place)
+            raise WarehouseError(f"Cannot {verb} the warehouse {self._store}: {reason}") from None

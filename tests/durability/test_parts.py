@@ -1,0 +1,117 @@
+"""A run that is done in parts, each by a process of its own, is the run that one process would have done."""
+
+import json
+import signal
+
+import pytest
+
+from nightjar.testing import Faults
+
+TIMES = {
+    "finished_at",
+    "generation_ms",
+    "timing",
+    "latency_ms",
+    "started_at",
+    "date",
+    "time",
+    "time_ms",
+    "published_at",
+}
+OWN = {"run_id", "id", "created", "trajectory_id", "pace", "digest", "digests"}
+TABLES = {
+    "runs": "* EXCLUDE (run_id, version, started_at, finished_at, time_ms, run_dir, published_at, metadata, config)",
+    "rollouts": "* EXCLUDE (run_id, generation_ms, scoring_ms, total_ms, trajectory, model_ms)",
+    "attempts": "* EXCLUDE (run_id, finished_at, generation_ms)",
+    "metrics": "* EXCLUDE (run_id)",
+}
+
+
+def without_times(value):
+    """What a file says but for times, and ids of processes and requests."""
+    if isinstance(value, dict):
+        return {name: without_times(each) for name, each in value.items() if name not in TIMES | OWN}
+    return [without_times(each) for each in value] if isinstance(value, list) else value
+
+
+def content(run):
+    attempts = sorted(run.attempts, key=lambda row: (row["example_id"], row["rollout_index"], row["attempt"]))
+    config = json.loads((run.path / "config.json").read_text())
+    return without_times([run.metadata, config, run.results, attempts])
+
+
+def rows(nightjar, run_id):
+    return {
+        table: nightjar.sql(f"SELECT {columns} FROM {table} WHERE run_id = '{run_id}' ORDER BY ALL")
+        for table, columns in TABLES.items()
+    }
+
+
+def run_of(nightjar, run_id):
+    [run] = [run for run in nightjar.runs if run.path.name == run_id]
+    return run
+
+
+@pytest.mark.parametrize("shuffle", [["--shuffle", "--seed", 7], []])
+def test_parts_are_the_run_of_one_process(nightjar, serve, opinionated, shuffle):
+    server = serve(opinionated)
+    asked = ("-n", 22, "-r", 3, *shuffle)
+    assert nightjar.eval("arithmetic", *asked, server=server).code == 0
+    [one] = nightjar.runs
+    started = [
+        nightjar.start_eval("arithmetic", *asked, "--part", f"0a1b.part-{number}-of-4", server=server)
+        for number in (1, 2, 3, 4)
+    ]
+    assert [each.wait().code for each in started] == [0] * 4
+    assert server.stats().received == 2 * 66, "no part asked what another asked"
+    joined = run_of(nightjar, "0a1b")
+    assert content(joined) == content(one)
+    assert rows(nightjar, "0a1b") == rows(nightjar, one.metadata["run_id"])
+    assert nightjar.sql("SELECT count(*), count(part_of) FROM runs") == [(2, 0)]
+    assert nightjar.sql("SELECT count(*) FROM rollouts") == [(132,)]
+    before, files = joined.content, sorted((nightjar.folder / "outputs/warehouse").rglob("*.json"))
+    again = nightjar.eval("arithmetic", *asked, "--part", "0a1b.part-2-of-4", server=server)
+    assert (again.code, server.stats().received, joined.content) == (0, 132, before)
+    assert sorted((nightjar.folder / "outputs/warehouse").rglob("*.json")) == files
+    assert not [*(nightjar.folder / "outputs/warehouse/directories").iterdir()]
+
+
+def test_a_part_that_was_killed_and_one_that_failed_are_done_again(nightjar, serve, opinionated):
+    slow = serve(opinionated, faults=Faults(latency_ms=300))
+    asked = ("-n", 20, "-r", 2, "-c", 4)
+    killed = nightjar.start_eval("arithmetic", *asked, "--part", "0a1b.part-1-of-2", server=slow)
+    killed.wait_until(lambda: nightjar.runs and nightjar.runs[0].count_lines("results.jsonl") > 3)
+    killed.send(signal.SIGKILL)
+    killed.wait()
+    spent = nightjar.eval("arithmetic", *asked, "--part", "0a1b.part-2-of-2", "--max-total-tokens", 200, server=slow)
+    assert (spent.code, "The budget is spent" in spent.stderr, "of 100 tokens" in spent.stderr) == (1, True, True)
+    assert nightjar.sql("SELECT run_id, part_of FROM runs") == [("0a1b.part-2-of-2", "0a1b")]
+    assert nightjar.sql("FROM finished_runs") == nightjar.sql("FROM history") == []
+    crashed = nightjar.start("publish", run_of(nightjar, "0a1b.part-1-of-2")).wait()
+    assert crashed.code == 0
+    [(status, scored)] = nightjar.sql("SELECT status, scored FROM runs WHERE run_id = '0a1b'")
+    assert (status, 0 < scored < 20) == ("crashed", True)
+
+    for number in (1, 2):
+        retried = nightjar.eval("arithmetic", *asked, "--part", f"0a1b.part-{number}-of-2", server=slow)
+        assert retried.code == 0
+    assert nightjar.sql("SELECT run_id, status, scored FROM runs") == [("0a1b", "completed", 40)]
+    assert slow.stats().received <= 40 + 4, "what was finished is not asked again"
+
+
+def test_parts_of_other_settings_are_not_joined(nightjar, serve):
+    server = serve()
+    assert nightjar.eval("arithmetic", "-n", 4, "--part", "0a1b.part-1-of-2", server=server).code == 0
+    ended = nightjar.eval("arithmetic", "-n", 4, "-T", 0.5, "--part", "0a1b.part-2-of-2", server=server)
+    assert ended.code == 1
+    assert "sampling_args: {'temperature': 0.5} and {}" in ended.stderr
+    assert nightjar.sql("SELECT run_id FROM runs ORDER BY run_id") == [("0a1b.part-1-of-2",), ("0a1b.part-2-of-2",)]
+
+
+def test_what_cannot_be_a_part(nightjar, serve):
+    server = serve()
+    none_left = nightjar.eval("arithmetic", "-n", 2, "--part", "0a1b.part-1-of-3", server=server)
+    assert none_left.errors == ["Error: Part 0a1b.part-1-of-3 has no example: the run takes 2. Take fewer parts"]
+    in_tables = nightjar.eval("arithmetic", "--part", "0a1b.part-1-of-2", "--warehouse", "duckdb:t.db", server=server)
+    assert "keeps tables, not segments" in in_tables.stderr
+    assert server.stats().received == 0
