@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
 
 from nightjar.config import RunConfig
-from nightjar.errors import ServiceError
+from nightjar.errors import ConfigError, ServiceError
 from nightjar.hosting.api import PrefectApi
 from nightjar.hosting.server import SETTINGS, page_of
 from nightjar.packages import EnvironmentPackage, EvalDefaults
 from nightjar.packages.catalog import known_environment
 from nightjar.packages.provided import SENT
 from nightjar.packages.source import pack, source_files, source_hash
+from nightjar.parts import Part
+from nightjar.runs import new_run_id
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class Submitted:
         deployment: ``flow/deployment``, whose worker does it.
         env_source: how its environment gets there; empty where it has to be there.
         page: of the flow run in Prefect's UI.
+        run_id: the id of its run.
     """
 
     flow_run_id: str
@@ -32,6 +37,7 @@ class Submitted:
     deployment: str
     env_source: str
     page: str
+    run_id: str
 
 
 def submit(config: RunConfig, *, deployment: str, api_url: str, warehouse: str = "") -> Submitted:
@@ -60,8 +66,51 @@ def submit(config: RunConfig, *, deployment: str, api_url: str, warehouse: str =
     parameters = config.model_dump(mode="json", include=names) | {"env_source": env_source}
     if warehouse:
         parameters["warehouse"] = warehouse
-    flow_run = api.post(f"/deployments/{found['id']}/create_flow_run", {"parameters": parameters})
-    return Submitted(flow_run["id"], flow_run["name"], deployment, env_source, page_of(flow_run["id"], api_url))
+    body = {"parameters": parameters, **_called(config)}
+    flow_run = api.post(f"/deployments/{found['id']}/create_flow_run", body)
+    run_id = config.part_of_run.run_id if config.part_of_run else new_run_id(UUID(flow_run["id"]))
+    page = page_of(flow_run["id"], api_url)
+    return Submitted(flow_run["id"], flow_run["name"], deployment, env_source, page, run_id)
+
+
+def submit_parts(
+    config: RunConfig, count: int, *, deployment: str, api_url: str, warehouse: str = ""
+) -> list[Submitted]:
+    """Starts a run of a deployment in parts, a flow run each; the last to end joins them, see ``Part``.
+
+    Args:
+        config: what to run.
+        count: how many parts.
+        deployment, api_url, warehouse: as for ``submit``.
+
+    Raises:
+        ConfigError: there are more parts than examples, results are to be pushed, or the environment cannot be sent.
+        ServiceError: the server does not answer, has no such deployment, or refuses; what was submitted goes on.
+    """
+    if config.save_to_hf_hub:
+        raise ConfigError("save_to_hf_hub: parts are not pushed. Push the run when it is there: nightjar eval push RUN")
+    if 0 <= config.num_examples < count:
+        raise ConfigError(f"{count} parts of {config.num_examples} examples: each needs one")
+    submitted: list[Submitted] = []
+    for part in Part.all_of(new_run_id(), count):
+        config = config.model_copy(update={"part": str(part)})
+        try:
+            submitted.append(submit(config, deployment=deployment, api_url=api_url, warehouse=warehouse))
+        except ServiceError as error:
+            if not submitted:
+                raise
+            raise ServiceError(f"{error}. From {part} on, parts are to be submitted with --part") from error
+        if sent := submitted[0].env_source:
+            config = config.model_copy(update={"env_source": sent})
+    return submitted
+
+
+def _called(config: RunConfig) -> dict[str, Any]:
+    """Returns the name and the tag of the flow run of a part; a whole run names itself."""
+    if (part := config.part_of_run) is None:
+        return {}
+    name = f"{config.env_id} | {config.model} | part {part.number} of {part.count}"
+    return {"name": name, "tags": [f"run:{part.run_id}"]}
 
 
 def _bring(config: RunConfig, api_url: str) -> str:

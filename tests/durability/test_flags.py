@@ -213,6 +213,7 @@ ELSEWHERE = {
     "--prefect-url": "flows/test_suites_as_flows.py",
     "--hosted": "flows/test_sent_environments.py",
     "--deployment": "flows/test_sent_environments.py",
+    "--shards": "flows/test_parts_of_runs.py",
 }
 """Flags that need more than a model, and the tests that have it."""
 

@@ -93,6 +93,15 @@ def eval_run(
     deployment: Annotated[
         str, _option("--deployment", metavar="FLOW/NAME", text="The deployment that a hosted run is of.")
     ] = "evaluate/evaluate",
+    shards: Annotated[
+        int | None,
+        _option(
+            "--shards",
+            min=2,
+            metavar="N",
+            text="Hand a hosted run over in N parts, a flow run each; the last to end joins them into one run.",
+        ),
+    ] = None,
     tui: Annotated[
         bool, _option("--tui", "-u", "--fullscreen", "-f", text="Show how far it is on the whole screen.")
     ] = False,
@@ -141,8 +150,10 @@ def eval_run(
         if direct or prefect or resume or output_dir:
             raise typer.BadParameter("--hosted excludes --direct, --prefect, --resume and --output-dir")
         config = evaluations[0].config
-        run_hosted(config, deployment, warehouse=warehouse, prefect_url=prefect_url, as_json=as_json)
+        run_hosted(config, deployment, warehouse=warehouse, prefect_url=prefect_url, as_json=as_json, shards=shards)
         return
+    if shards:
+        raise typer.BadParameter("--shards is of --hosted runs. Here one process does it all, -c requests at a time")
     check(evaluations)
     mode: Mode = "prefect" if prefect else "direct" if direct else "auto"
     run = runner(mode, output_dir, resume, warehouse, prefect_url)
