@@ -71,7 +71,11 @@ COMMANDS = {
     ),
     "eval push": (
         "nightjar.cli.eval.push:eval_push",
-        "Push a run to the Hugging Face Hub, as a private data set with a card; pushing again replaces it.",
+        "Push a run to the Hugging Face Hub as a private data set, or with --to to a folder or object store.",
+    ),
+    "eval pull": (
+        "nightjar.cli.eval.pull:eval_pull",
+        "Pull a run that was pushed with 'eval push --to', or that is in a warehouse elsewhere.",
     ),
     "eval rescore": (
         "nightjar.cli.eval.rescore:eval_rescore",

@@ -46,7 +46,9 @@ def fetch_archive(store: Store, run_id: str, version: str, scratch: Path) -> Run
     try:
         return unpack_run(archive, scratch / run_id)
     except RunDirectoryError as error:
-        raise RunDirectoryError(f"The directory of run {run_id!r} in {store}: {error}. Push it again") from error
+        raise RunDirectoryError(
+            f"{error}. Remove {Archives(store).shown(run_id, version)}, push the run again"
+        ) from error
 
 
 def take_over(copy: RunDirectory, directory: RunDirectory) -> bool:

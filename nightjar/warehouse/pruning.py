@@ -12,6 +12,7 @@ from nightjar.parts import Part
 from nightjar.warehouse.reading.damage import listed
 from nightjar.warehouse.reading.reader import ask_once
 from nightjar.warehouse.reading.snapshot import write_snapshot
+from nightjar.warehouse.storage.archives import Archives
 from nightjar.warehouse.storage.segments import Catalog, Segment
 from nightjar.warehouse.storage.store import Store
 from nightjar.warehouse.writing.packing import alone_in, merge, remove_retired
@@ -124,7 +125,7 @@ def candidates(store: Store, criteria: Criteria) -> list[Candidate]:
 
 
 def prune(store: Store, run_ids: Collection[str]) -> None:
-    """Removes runs, their parts and the examples that no other run uses.
+    """Removes runs, their parts, what was pushed of them, and the examples that no other run uses.
 
     Packs are written anew without them. When the process is killed, some of the runs are gone and the others there.
     In an object store, the packs of before stay for an hour.
@@ -137,6 +138,8 @@ def prune(store: Store, run_ids: Collection[str]) -> None:
         doomed = sorted({*run_ids, *(each for each in known if (part := Part.of(each)) and part.run_id in run_ids)})
         remove_retired(store, older_than=timedelta(0))
         _remove_until_gone(store, doomed)
+        for run_id in doomed:
+            Archives(store).remove(run_id)
         remove_retired(store, older_than=timedelta(0))
     write_snapshot(store)
 

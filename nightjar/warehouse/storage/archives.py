@@ -58,6 +58,10 @@ class Archives:
         """Removes all archives of a run."""
         self._remove(run_id, self._versions(run_id))
 
+    def shown(self, run_id: str, version: str) -> str:
+        """Returns where an archive is, for messages."""
+        return f"{self._store}/{_FOLDER}/{segment_id_of(run_id, version)}{_ENDING}"
+
     def _versions(self, run_id: str) -> list[str]:
         begin = segment_id_of(run_id, "")
         with self._explained("read"):

@@ -1,0 +1,125 @@
+"""Runs go from one installation to another, through a folder or an object store that both reach."""
+
+import json
+import uuid
+
+import pytest
+
+from nightjar.testing import Faults
+
+moto_server = pytest.importorskip("moto.server", reason="needs pip install -e '.[dev]'")
+
+
+@pytest.fixture(scope="module")
+def s3():
+    """A store, and the variables that say where it is."""
+    running = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    host, port = running.get_host_and_port()
+    yield {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "an-access-key",
+        "AWS_SECRET_ACCESS_KEY": "a-secret-key",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    running.stop()
+
+
+@pytest.fixture(params=["folder", "store"])
+def location(request, tmp_path, nightjar, there):
+    """What both installations reach."""
+    if request.param == "folder":
+        return str(tmp_path / "exchange")
+    s3fs = pytest.importorskip("s3fs", reason="needs pip install 'nightjar-evals[s3]'")
+    variables = request.getfixturevalue("s3")
+    for each in (nightjar, there):
+        each.env |= variables
+    name = f"team-{uuid.uuid4().hex[:12]}"
+    key, secret = variables["AWS_ACCESS_KEY_ID"], variables["AWS_SECRET_ACCESS_KEY"]
+    s3fs.S3FileSystem(key=key, secret=secret, endpoint_url=variables["AWS_ENDPOINT_URL"]).mkdir(name)
+    return f"s3://{name}/exchange"
+
+
+@pytest.fixture
+def there(tmp_path_factory, nightjar_in):
+    """Another installation."""
+    return nightjar_in(tmp_path_factory.mktemp("there"))
+
+
+def type_in(installation, *words):
+    ended = installation.start("eval", *words, "--json").wait()
+    assert ended.code == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def tree(folder):
+    paths = [path for path in folder.rglob("*") if path.is_file() and path.name != ".lock" and "logs" not in path.parts]
+    return {path: path.read_bytes() for path in paths if "nightjar.duckdb" not in path.name and path.suffix != ".lock"}
+
+
+def test_an_incomplete_run_is_gone_on_with_elsewhere(nightjar, there, serve, opinionated, location):
+    server = serve(opinionated, faults=Faults(rate_500=0.4, seed=3))
+    asked = ("-n", 8, "-r", 2, "--request-retries", 0)
+    assert nightjar.eval("arithmetic", *asked, server=server).code == 1
+    run_id = nightjar.run.metadata["run_id"]
+    assert type_in(nightjar, "push", run_id, "--to", location)["is_new"]
+    assert not type_in(nightjar, "push", run_id[:6], "--to", location)["is_new"]
+    assert there.runs == []
+    pulled = type_in(there, "pull", run_id[:6], "--from", location)
+    assert (pulled["is_new"], there.run.results, there.run.attempts) == (
+        True, nightjar.run.results, nightjar.run.attempts,
+    )  # fmt: skip
+    before = tree(there.folder)
+    assert not type_in(there, "pull", run_id, "--from", location)["is_new"]
+    assert tree(there.folder) == before
+
+    done = server.stats().answered
+    resumed = there.start("eval", "run", "--resume", there.run, "--direct", "--request-retries", 20).wait()
+    assert resumed.code == 0, resumed.stderr
+    assert server.stats().answered == 16
+    assert done < 16
+    assert type_in(there, "push", run_id, "--to", location)["is_new"]
+    assert not type_in(nightjar, "push", run_id, "--to", location)["is_new"], "an older copy replaces nothing"
+    assert type_in(nightjar, "pull", run_id, "--from", location)["is_new"]
+    assert nightjar.run.results == there.run.results
+    statement = "SELECT * EXCLUDE (version, run_dir, published_at, metadata) FROM runs"
+    assert nightjar.sql(statement) == there.sql(statement)
+
+
+def test_results_without_a_run_directory(nightjar, there, serve, location):
+    assert nightjar.eval("arithmetic", "-n", 3, "-r", 2, server=serve()).code == 0
+    run_id = nightjar.run.metadata["run_id"]
+    nightjar.run.path.rename(nightjar.folder / "away")
+    assert type_in(nightjar, "push", run_id, "--to", location) == {"run_id": run_id, "path": None, "is_new": True}
+    assert type_in(there, "pull", run_id, "--from", location) == {"run_id": run_id, "path": None, "is_new": True}
+    assert not type_in(there, "pull", run_id, "--from", location)["is_new"]
+    assert there.runs == []
+    statement = "SELECT * FROM rollouts ORDER BY ALL"
+    assert there.sql(statement) == nightjar.sql(statement)
+    assert len(type_in(there, "samples", run_id)) > 0
+
+
+def test_what_was_damaged_on_its_way_is_refused(nightjar, there, serve, tmp_path):
+    server = serve()
+    for model in ("one", "two"):
+        assert nightjar.eval("arithmetic", "-n", 3, "-r", 1, "-m", model, server=server).code == 0
+    _, alone = nightjar.runs
+    alone.path.rename(nightjar.folder / "away")
+    names = [run["run_id"] for run in type_in(nightjar, "list")]
+    for run_id in names:
+        type_in(nightjar, "push", run_id, "--to", str(tmp_path / "exchange"))
+    [archive] = (tmp_path / "exchange/directories").iterdir()
+    content = bytearray(archive.read_bytes())
+    content[len(content) // 3] ^= 4
+    archive.write_bytes(content)
+    for path in (tmp_path / "exchange").rglob("rollouts.parquet"):
+        path.chmod(0o644)
+        path.write_bytes(path.read_bytes()[:-9])
+    for run_id in names:
+        ended = there.start("eval", "pull", run_id, "--from", tmp_path / "exchange").wait()
+        [line] = ended.errors
+        assert ended.code == 1
+        assert "damaged" in line
+        assert there.runs == []
+    assert there.start("eval", "pull", "0a1b", "--from", tmp_path / "nowhere").wait().code == 1
