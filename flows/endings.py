@@ -24,7 +24,8 @@ def final_state(outcome: Outcome) -> State[Outcome]:
     if outcome.is_complete:
         summary = outcome.summary
         said = f"Run {outcome.run_id}: {summary.scored} of {summary.rollouts} rollouts scored"
-        return Completed(message=f"{said}, average reward {summary.avg_reward}", data=outcome)
+        joined = f". {outcome.joined}" if outcome.joined else ""
+        return Completed(message=f"{said}, average reward {summary.avg_reward}{joined}", data=outcome)
     level = logging.INFO if outcome.status == "cancelled" else logging.ERROR  # somebody wanted it
     for reason in outcome.reasons:
         get_run_logger().log(level, reason)

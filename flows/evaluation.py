@@ -10,6 +10,7 @@ Run it::
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Annotated
 
@@ -25,7 +26,7 @@ from flows.shared_limit import shared_limit
 from nightjar import __version__
 from nightjar.config import After, RunConfig, takes_fields
 from nightjar.errors import NightjarError, WarehouseError
-from nightjar.evaluation import Outcome, check_warehouse, stopped_by_signals, within_budget
+from nightjar.evaluation import Outcome, check_warehouse, fetch_part, stopped_by_signals, within_budget
 from nightjar.warehouse import Warehouse
 from tasks import evaluation as tasks
 
@@ -68,7 +69,8 @@ async def _evaluate(named: Named, endpoint: str, resume: str, output_dir: str) -
     config, warehouse = named.config, Warehouse(named.location)
     folder = Path(output_dir) if output_dir else None
     with tags(*await tag_flow_run(config, endpoint)):
-        check_warehouse(warehouse, joins_parts=config.part is not None)
+        check_warehouse(warehouse)
+        await asyncio.to_thread(fetch_part, config, warehouse, folder)
         with within_budget([config], warehouse):
             run = await tasks.load_env(config, folder, resume or None, str(flow_run.id))
         await label_flow_run(run, named.location)

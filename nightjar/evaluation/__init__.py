@@ -9,7 +9,7 @@ from nightjar.evaluation.heartbeat import heartbeats
 from nightjar.evaluation.hub import push_run
 from nightjar.evaluation.loading import load_env
 from nightjar.evaluation.outcome import Outcome
-from nightjar.evaluation.publishing import check_warehouse, publish
+from nightjar.evaluation.publishing import check_warehouse, fetch_part, publish
 from nightjar.evaluation.stopping import stopped_by_signals, told_to_stop
 from nightjar.evaluation.together import Ended, evaluate_together
 
@@ -26,6 +26,7 @@ __all__ = [
     "estimate",
     "evaluate",
     "evaluate_together",
+    "fetch_part",
     "heartbeats",
     "load_env",
     "publish",

@@ -11,7 +11,7 @@ from nightjar.evaluation.budgets import within_budget
 from nightjar.evaluation.hub import push_run
 from nightjar.evaluation.loading import load_env
 from nightjar.evaluation.outcome import Outcome
-from nightjar.evaluation.publishing import check_warehouse, publish
+from nightjar.evaluation.publishing import check_warehouse, fetch_part, publish
 from nightjar.warehouse import Warehouse
 
 
@@ -37,7 +37,8 @@ async def evaluate(
         RunError: the run directory cannot be used.
         WarehouseError: the warehouse cannot be written; nothing was asked of the model.
     """
-    check_warehouse(warehouse, joins_parts=config.part is not None)
+    check_warehouse(warehouse)
+    fetch_part(config, warehouse, output_dir)
     with within_budget([config], warehouse):
         run = load_env(config, output_dir=output_dir, resume=resume)
     return await carry_out(run, warehouse)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from nightjar.errors import RunDirectoryError, WarehouseError
+from nightjar.errors import ConfigError, RunDirectoryError, WarehouseError
 from nightjar.evaluation.archiving import fetch_archive, take_over
 from nightjar.evaluation.saved_config import saved_config
 from nightjar.parts import Part
@@ -27,6 +27,16 @@ logger = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 60.0
 """So long who joins the parts waits for another process that does so."""
+
+
+def bring_part(part: Part, directory: RunDirectory, warehouse: Warehouse) -> None:
+    """Gives a run directory what the warehouse keeps of a part, where that is more; errors as of ``fetch_part``."""
+    if is_merged(part, warehouse) and not directory.exists():
+        raise ConfigError(f"Run {part.run_id!r} is complete in {warehouse.location}: {part} is nothing to do any more")
+    store = warehouse.store()
+    if (version := Archives(store).newest(str(part))) is not None:
+        with scratch_folder() as scratch:
+            take_over(fetch_archive(store, str(part), version, scratch), directory)
 
 
 def is_merged(part: Part, warehouse: Warehouse) -> bool:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Self
 
 from nightjar.engine import Run
-from nightjar.runs import RunMetadata, Summary
+from nightjar.parts import Part
+from nightjar.runs import RunDirectory, RunMetadata, Summary
 from nightjar.warehouse import Warehouse
 
 
@@ -60,6 +61,18 @@ class Outcome:
     def is_complete(self) -> bool:
         """Says whether nothing is left to do: all is scored and published, and pushed where that was asked for."""
         return self.status == "completed" and self.unpublished is None and self.unpushed is None
+
+    @property
+    def joined(self) -> str | None:
+        """Says what the run has come to that this one is a part of; None of a whole run, or while parts are missing."""
+        if (part := Part.of(self.run_id)) is None:
+            return None
+        directory = RunDirectory(self.path.parent / part.run_id)
+        if not directory.has_metadata():
+            return None
+        told = directory.read_metadata()
+        scored = f"{told['scored']} of {told['rollouts']} rollouts scored, average reward {told['avg_reward']}"
+        return f"Run {part.run_id}, {told['status']}: {scored}, in {directory.path}"
 
     @property
     def reasons(self) -> list[str]:

@@ -5,32 +5,48 @@ from __future__ import annotations
 import logging
 import shlex
 from datetime import UTC, datetime
+from pathlib import Path
 
+from nightjar.config import RunConfig
 from nightjar.errors import RunDirectoryError, RunError, WarehouseError
 from nightjar.parts import Part
-from nightjar.runs import RunDirectory
+from nightjar.runs import RunDirectory, runs_folder
 from nightjar.warehouse import PublishReport, Warehouse, resolve_warehouse
 from nightjar.warehouse.location import has_secret, shown
 
 logger = logging.getLogger(__name__)
 
 
-def check_warehouse(warehouse: Warehouse, *, joins_parts: bool = False) -> None:
+def check_warehouse(warehouse: Warehouse) -> None:
     """Finds out, before a run is paid for, whether it can be published.
-
-    Args:
-        warehouse: where to.
-        joins_parts: whether the run is a part of one, which only a folder or an object store keeps.
 
     Raises:
         WarehouseError: it cannot; the message says why.
     """
     try:
         warehouse.check_writable()
-        if joins_parts:
-            warehouse.store()
     except (WarehouseError, OSError) as error:
         raise WarehouseError(f"The run was not started. {error}") from error
+
+
+def fetch_part(config: RunConfig, warehouse: Warehouse, output_dir: Path | None) -> None:
+    """Brings here what a part of a run has done elsewhere; does nothing for a whole run.
+
+    Args:
+        config: what to run.
+        warehouse: where its parts are kept.
+        output_dir: as for ``load_env``.
+
+    Raises:
+        ConfigError: all parts are joined already.
+        RunError: what is kept of the part is damaged, or the run directory here is.
+        WarehouseError: the warehouse cannot be read, or has tables.
+    """
+    if (part := config.part_of_run) is not None:
+        from nightjar.evaluation.merging import bring_part
+
+        folder = runs_folder(config.env_id, config.model, output_dir, config.environments_dir)
+        bring_part(part, RunDirectory(folder / str(part)), warehouse)
 
 
 def publish(directory: RunDirectory, warehouse: Warehouse) -> PublishReport:

@@ -74,6 +74,24 @@ def test_parts_are_the_run_of_one_process(nightjar, serve, opinionated, shuffle)
     assert (again.code, server.stats().received, joined.content) == (0, 132, before)
     assert sorted((nightjar.folder / "outputs/warehouse").rglob("*.json")) == files
     assert not [*(nightjar.folder / "outputs/warehouse/directories").iterdir()]
+    assert sum("Joined:    Run 0a1b, completed: 66 of 66 rollouts scored" in each.stdout for each in started) >= 1
+
+
+def test_a_part_goes_on_on_another_machine(nightjar, nightjar_in, serve, opinionated, tmp_path_factory):
+    server = serve(opinionated)
+    asked = ("-n", 8, "-r", 2, "-c", 2, "--warehouse", nightjar.warehouse.folder)
+    spent = nightjar.eval("arithmetic", *asked, "--part", "0a1b.part-1-of-2", "--max-total-tokens", 60, server=server)
+    assert (spent.code, 0 < server.stats().received < 8) == (1, True)
+    there = nightjar_in(tmp_path_factory.mktemp("there"))
+    for number in (1, 2):
+        assert there.eval("arithmetic", *asked, "--part", f"0a1b.part-{number}-of-2", server=server).code == 0
+    assert server.stats().received == 16
+    assert nightjar.sql("SELECT run_id, status, scored FROM runs") == [("0a1b", "completed", 16)]
+    late = nightjar_in(tmp_path_factory.mktemp("late")).eval(
+        "arithmetic", *asked, "--part", "0a1b.part-2-of-2", server=server
+    )
+    assert "Run '0a1b' is complete" in late.stderr
+    assert server.stats().received == 16
 
 
 def test_a_part_that_was_killed_and_one_that_failed_are_done_again(nightjar, serve, opinionated):

@@ -32,6 +32,7 @@ def show_outcome(outcome: Outcome) -> None:
     for label, text in (
         ("Rescored", outcome.metadata.rescored_from),
         ("Results", outcome.path),
+        ("Joined", outcome.joined),
         ("Warehouse", outcome.warehouse if outcome.unpublished is None else f"not published in {outcome.warehouse}"),
         ("Hub", outcome.hub_url),
         ("Prefect", page_in_prefect(metadata.flow_run_id)),
