@@ -76,7 +76,7 @@ def _publish_part(part: Part, directory: RunDirectory, warehouse: Warehouse) -> 
 
     if is_merged(part, warehouse):
         told = directory.read_metadata()
-        counts = told["scored"] + told["failed"], told["failed"], 0
+        counts = told.get("scored", 0) + told.get("failed", 0), told.get("failed", 0), 0
         return PublishReport(directory.run_id, *counts, is_new=False, seconds=0)
     keep_archive(directory, warehouse.store())
     report = warehouse.publish(directory.path)

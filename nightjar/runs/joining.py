@@ -56,8 +56,8 @@ def _metadata(told: Sequence[Mapping[str, Any]], whole: Mapping[str, Any]) -> di
         "num_examples": whole["num_examples"],
         "rollouts": whole["num_examples"] * first["rollouts_per_example"],
         "dataset_fingerprint": whole["dataset_fingerprint"],
-        "finished_at": max(each["finished_at"] for each in told),
-        "time_ms": max(each["time_ms"] for each in told),
+        "finished_at": max((each["finished_at"] for each in told if each["finished_at"]), default=None),
+        "time_ms": max(each["time_ms"] or 0 for each in told),
         "requests": {**requests, "pace": [pace for each in told for pace in (each["requests"] or {}).get("pace", ())]},
     }
 

@@ -135,6 +135,7 @@ def prune(store: Store, run_ids: Collection[str]) -> None:
     """
     with alone_in(store):
         known = {run_id for segment in store.catalog().segments.values() for run_id in segment.versions}
+        known |= Archives(store).run_ids()
         doomed = sorted({*run_ids, *(each for each in known if (part := Part.of(each)) and part.run_id in run_ids)})
         remove_retired(store, older_than=timedelta(0))
         _remove_until_gone(store, doomed)

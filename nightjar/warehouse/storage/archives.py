@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import unquote
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.storage.object_store import why
@@ -62,20 +63,23 @@ class Archives:
         """Returns where an archive is, for messages."""
         return f"{self._store}/{_FOLDER}/{segment_id_of(run_id, version)}{_ENDING}"
 
+    def run_ids(self) -> set[str]:
+        """Returns the runs of which there are archives; of a very long id its hash."""
+        return {unquote(name.partition(".")[0]) for name in self._names()}
+
     def _versions(self, run_id: str) -> list[str]:
         begin = segment_id_of(run_id, "")
+        return [name.removeprefix(begin) for name in self._names() if name.startswith(begin)]
+
+    def _names(self) -> list[str]:
+        """Returns what the archives are called, without the ending."""
         with self._explained("read"):
             self._filesystem.invalidate_cache()
             try:
-                found = self._filesystem.ls(self._folder, detail=False)
+                found = [str(path).rpartition("/")[2] for path in self._filesystem.ls(self._folder, detail=False)]
             except FileNotFoundError:
                 return []
-        names = [str(path).rpartition("/")[2] for path in found]
-        return [
-            name.removeprefix(begin).removesuffix(_ENDING)
-            for name in names
-            if name.startswith(begin) and name.endswith(_ENDING)
-        ]
+        return [name.removesuffix(_ENDING) for name in found if name.endswith(_ENDING)]
 
     def _remove(self, run_id: str, versions: list[str]) -> None:
         with self._explained("write"):
