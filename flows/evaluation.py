@@ -19,7 +19,7 @@ from prefect.runtime import flow_run
 
 from flows.endings import final_state, refused
 from flows.named_blocks import Named, WarehouseName, named_blocks
-from flows.naming import artifact_key, flow_run_name, label_flow_run, tag_flow_run
+from flows.naming import artifact_key, flow_run_name, forget_parameter, label_flow_run, tag_flow_run
 from flows.progress import progress_artifact
 from flows.run_log import nightjar_log_in_run_log
 from flows.shared_limit import shared_limit
@@ -39,6 +39,7 @@ async def evaluate(
     secrets: Annotated[str, After("env_args")] = "",
     warehouse: Annotated[WarehouseName, After("tags")] = "",
     resume: Annotated[str, After("warehouse")] = "",
+    where: Annotated[str, After("resume")] = "",
     output_dir: Annotated[str, After("env_dir_path")] = "",
 ) -> State[Outcome]:
     """Evaluates a model in an environment and publishes the results.
@@ -51,6 +52,9 @@ async def evaluate(
         warehouse: Where results go: a location, or block:NAME for that of a ResultsWarehouse block; empty for
             NIGHTJAR_WAREHOUSE, or ./outputs/warehouse.
         resume: A run directory to go on with, or "latest". A retried flow run finds its own.
+        where: Of a run that is gone on with, only the failed rollouts for which this SQL condition holds, such as
+            error = 'RateLimitError', over columns of the table rollouts; empty for all that is missing. The next Retry
+            does all again.
         output_dir: Folder of run directories; empty for ./outputs.
 
     Returns:
@@ -60,19 +64,21 @@ async def evaluate(
     nightjar_log_in_run_log()
     try:
         async with named_blocks(config, endpoint, secrets, warehouse) as named:
-            return await _evaluate(named, endpoint, resume, output_dir)
+            return await _evaluate(named, endpoint, resume, where, output_dir)
     except NightjarError as error:
         return refused(error)
 
 
-async def _evaluate(named: Named, endpoint: str, resume: str, output_dir: str) -> State[Outcome]:
+async def _evaluate(named: Named, endpoint: str, resume: str, where: str, output_dir: str) -> State[Outcome]:
     config, warehouse = named.config, Warehouse(named.location)
     folder = Path(output_dir) if output_dir else None
     with tags(*await tag_flow_run(config, endpoint)):
         check_warehouse(warehouse)
         await asyncio.to_thread(fetch_part, config, warehouse, folder)
+        if where:
+            await forget_parameter("where")
         with within_budget([config], warehouse):
-            run = await tasks.load_env(config, folder, resume or None, str(flow_run.id))
+            run = await tasks.load_env(config, folder, resume or None, where, str(flow_run.id))
         await label_flow_run(run, named.location)
         key = artifact_key(config)
         async with stopped_by_signals(), run, progress_artifact(run, key):

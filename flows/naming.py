@@ -75,7 +75,7 @@ def endpoint_tag(endpoint: str) -> str:
 
 
 async def tag_flow_run(config: RunConfig, endpoint: str) -> list[str]:
-    """Gives this flow run, beside the tags it has, its environment, model, endpoint and the tags of the configuration.
+    """Gives this flow run, beside the tags it has, its environment, model, endpoint, suite and its own tags.
 
     With them goes the process that runs it, by which ``nightjar up`` notices that it is gone.
 
@@ -84,6 +84,7 @@ async def tag_flow_run(config: RunConfig, endpoint: str) -> list[str]:
     """
     own = [f"env:{config.env_id}", f"model:{config.model}", *config.tags]
     own += [endpoint_tag(endpoint)] if endpoint else []
+    own += [f"suite:{config.suite}"] if config.suite else []
     process = f"{socket.gethostname()}:{os.getpid()}"
     async with get_client() as client:
         await client.update_flow_run(flow_run.id, tags=sorted({*flow_run.tags, *own}), infrastructure_pid=process)
@@ -103,3 +104,11 @@ async def label_flow_run(run: Run, location: str) -> None:
             await client.update_flow_run_labels(UUID(str(flow_run.id)), where.labels())
     except SERVER_IS_AWAY:
         note(away=True)
+
+
+async def forget_parameter(name: str) -> None:
+    """Takes a parameter out of this flow run: it holds for this try, and not for the next one."""
+    flow_run_id = UUID(str(flow_run.id))
+    async with get_client() as client:
+        said = (await client.read_flow_run(flow_run_id)).parameters
+        await client.update_flow_run(flow_run_id, parameters={key: said[key] for key in said if key != name})

@@ -65,7 +65,7 @@ def _shard_key(context: TaskRunContext, parameters: dict[str, Any]) -> str:
     persist_result=False,
 )
 async def _load_env(
-    config: RunConfig, output_dir: Path | None, resume: str | None, flow_run_id: str
+    config: RunConfig, output_dir: Path | None, resume: str | None, where: str, flow_run_id: str
 ) -> Run | State[Run]:
     try:
         with hidden_in_errors():
@@ -75,6 +75,7 @@ async def _load_env(
                 config,
                 output_dir=output_dir,
                 resume=resume,
+                where=where,
                 run_id=new_run_id(UUID(flow_run_id)),
                 flow_run_id=flow_run_id,
             )
@@ -84,9 +85,9 @@ async def _load_env(
         return Failed(message=str(error), data=error)  # without the traceback that Prefect logs of what is raised
 
 
-async def load_env(config: RunConfig, output_dir: Path | None, resume: str | None, flow_run_id: str) -> Run:
+async def load_env(config: RunConfig, output_dir: Path | None, resume: str | None, where: str, flow_run_id: str) -> Run:
     """Opens the run and works out what is owed. A retried flow run finds its run by its own id."""
-    state: State[Any] = await _load_env(config, output_dir, resume, flow_run_id, return_state=True)  # type: ignore[misc]
+    state: State[Any] = await _load_env(config, output_dir, resume, where, flow_run_id, return_state=True)  # type: ignore[misc]
     run: Run = await state.aresult()
     return run
 

@@ -77,6 +77,10 @@ COMMANDS = {
         "nightjar.cli.eval.pull:eval_pull",
         "Pull a run that was pushed with 'eval push --to', or that is in a warehouse elsewhere.",
     ),
+    "eval retry": (
+        "nightjar.cli.eval.retry:eval_retry",
+        "Do what is owed of a run that has failed, is incomplete or crashed; nothing is asked twice.",
+    ),
     "eval rescore": (
         "nightjar.cli.eval.rescore:eval_rescore",
         "Score the rollouts of a run with the rubric as it is now, as a new run; no model is asked but judges.",

@@ -55,6 +55,7 @@ class Plan:
         scores_whole_groups: a reward function needs all rollouts of an example at once.
         rollouts: example_id to number of rollouts, of examples that have another number.
         asks_model: what is not generated is; else it is left out.
+        chosen: the rollouts that may be owed, while all others stay as they are; None for all.
     """
 
     rollouts_per_example: int
@@ -62,6 +63,7 @@ class Plan:
     scores_whole_groups: bool
     rollouts: Mapping[int, int] = field(default_factory=dict)
     asks_model: bool = True
+    chosen: frozenset[Key] | None = None
 
     def owed(self, finished: Finished, example_id: int) -> list[Group]:
         """Returns the groups in which an example's rollouts are generated and scored; none where all are scored."""
@@ -72,8 +74,10 @@ class Plan:
     def members(self, finished: Finished, example_id: int) -> list[Key]:
         """Returns the rollouts of an example that are to be scored, some of them perhaps again."""
         keys = [key for key in self._keys(example_id) if self.asks_model or finished.is_generated(key)]
-        missing = [key for key in keys if not finished.is_scored(key)]
-        return keys if missing and self.scores_whole_groups else missing
+        left = {key for key in keys if not finished.is_scored(key)}
+        missing = left if self.chosen is None else left & self.chosen
+        again = bool(missing) and self.scores_whole_groups
+        return [key for key in keys if key in missing or (again and key not in left)]
 
     def _keys(self, example_id: int) -> list[Key]:
         count = self.rollouts.get(example_id, self.rollouts_per_example)

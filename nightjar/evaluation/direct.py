@@ -21,6 +21,7 @@ async def evaluate(
     warehouse: Warehouse,
     output_dir: Path | None = None,
     resume: str | None = None,
+    where: str = "",
 ) -> Outcome:
     """Runs an evaluation to its end and publishes it, also when an error or somebody stops it.
 
@@ -30,7 +31,7 @@ async def evaluate(
     Args:
         config: what to run.
         warehouse: where to publish.
-        output_dir, resume: as for ``load_env``.
+        output_dir, resume, where: as for ``load_env``.
 
     Raises:
         ConfigError: the run cannot be started as asked for.
@@ -40,7 +41,7 @@ async def evaluate(
     check_warehouse(warehouse)
     fetch_part(config, warehouse, output_dir)
     with within_budget([config], warehouse):
-        run = load_env(config, output_dir=output_dir, resume=resume)
+        run = load_env(config, output_dir=output_dir, resume=resume, where=where)
     return await carry_out(run, warehouse)
 
 

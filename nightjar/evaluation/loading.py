@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from nightjar.envs import Environment, EnvironmentRollouts, load_environment, te
 from nightjar.envs.rollouts import AnyClient, plan_groups
 from nightjar.errors import DatasetError
 from nightjar.evaluation.checking import check_environments
+from nightjar.evaluation.choosing import failed_where
 from nightjar.evaluation.rubric_loading import load_rubric
 from nightjar.evaluation.scoring_code import scoring_hash
 from nightjar.evaluation.selection import Selection, find_resumable, select_examples
@@ -41,6 +42,7 @@ def load_env(
     *,
     output_dir: Path | None = None,
     resume: str | None = None,
+    where: str = "",
     run_id: str | None = None,
     flow_run_id: str | None = None,
 ) -> Run:
@@ -50,6 +52,8 @@ def load_env(
         config: what to run.
         output_dir: None for ``./outputs``, or the environment's own where it has one.
         resume: a run directory to go on with, ``"latest"`` for the newest that is not complete, None for a new run.
+        where: of a run that is gone on with, only the failed rollouts that meet this are owed, see ``failed_where``;
+            what else is missing stays so. Empty for all that is missing.
         run_id: the id of the run, unless it is a part of one; a run of this id that is there already is continued.
         flow_run_id: of the Prefect flow run, for the record.
 
@@ -65,6 +69,8 @@ def load_env(
         client = CachingClient(client, AnswerCache(cache_path()), config.base_url)
     prepared = prepare(config)
     directory = _directory(config, len(prepared.selection.hashes), output_dir, resume, config.part or run_id)
+    if where:
+        prepared = replace(prepared, plan=replace(prepared.plan, chosen=failed_where(directory, where)))
     return open_run(prepared, client, directory, flow_run_id=flow_run_id)
 
 

@@ -25,14 +25,19 @@ _LOOK_SECONDS = 0.1
 
 
 async def evaluate_as_flow(
-    config: RunConfig, warehouse: str, output_dir: Path | None, resume: str | None, api_url: str | None
+    config: RunConfig,
+    warehouse: str,
+    output_dir: Path | None,
+    resume: str | None,
+    api_url: str | None,
+    where: str = "",
 ) -> Outcome:
     """Runs the flow ``evaluate`` and returns how the run ended, also where the server has gone away meanwhile.
 
     Args:
         config: what to run.
         warehouse: where to publish.
-        output_dir, resume: as for ``load_env``.
+        output_dir, resume, where: as for ``load_env``.
         api_url: Prefect's server; None for a temporary one.
 
     Raises:
@@ -55,6 +60,7 @@ async def evaluate_as_flow(
         state: State[Outcome] = await evaluate(
             **config.model_dump(mode="json"),
             resume=resume or "",
+            where=where,
             output_dir=str(output_dir or ""),
             warehouse="" if warehouse == resolve_warehouse() else warehouse,
             return_state=True,

@@ -48,9 +48,14 @@ class Whereabouts:
         where = {_FOLDER: f"{self.host}:{self.folder}", _RUN_DIR: self.run_dir}
         return where if self.warehouse is None else {**where, _WAREHOUSE: self.warehouse}
 
+    @property
+    def is_here(self) -> bool:
+        """Says whether they are on this machine."""
+        return self.host == socket.gethostname()
+
     def is_unpublished(self) -> bool:
         """Says whether there are results on this machine that are in no warehouse yet."""
-        if self.host != socket.gethostname():
+        if not self.is_here:
             return False
         try:
             return not RunDirectory(self.folder / self.run_dir).read_metadata().get("published_at")

@@ -5,6 +5,7 @@ import pytest
 from nightjar.engine import Plan
 from nightjar.errors import ModelError
 from nightjar.evaluation import Shard
+from nightjar.rollout.records import Key
 from nightjar.runs import Journal, RunDirectory
 
 
@@ -82,6 +83,15 @@ class TestOwed:
         done(0, 1, scored=False)
         done(0, 2, failed=True)
         assert owed(Plan(3, False, True, asks_model=False), journal) == [((), (1,))]
+
+    def test_what_was_not_chosen_stays_failed(self, journal, done):
+        done(0, 0)
+        done(0, 1, failed=True)
+        done(0, 2, failed=True)
+        chosen = frozenset({Key(0, 0), Key(0, 2)})
+        assert owed(Plan(4, False, False, chosen=chosen), journal) == [((2,), ())]
+        assert owed(Plan(4, False, True, chosen=chosen), journal) == [((2,), (0,))]
+        assert owed(Plan(4, False, True, chosen=frozenset({Key(0, 0)})), journal) == []
 
 
 class TestShards:

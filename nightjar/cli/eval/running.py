@@ -44,12 +44,13 @@ def runner(
     resume: str | None = None,
     warehouse: str | None = None,
     prefect_url: str | None = None,
+    where: str = "",
 ) -> Callable[[RunConfig], Awaitable[Outcome]]:
     """Returns what runs an evaluation, as a Prefect flow or in this process.
 
     Args:
         mode: ``auto`` takes Prefect where its server answers.
-        output_dir, resume: as for ``stages.load_env``.
+        output_dir, resume, where: as for ``load_env``.
         warehouse: its location; None for the default.
         prefect_url: of Prefect's server; None for the one that is configured, or that 'nightjar up' runs.
     """
@@ -57,22 +58,23 @@ def runner(
     location = resolve_warehouse(warehouse)
     api_url = None if mode == "direct" else find_prefect_api(prefect_url)
     if mode == "prefect" or api_url is not None:
-        return lambda config: _run_as_flow(config, location, output_dir, resume, api_url)
+        return lambda config: _run_as_flow(config, location, output_dir, resume, where, api_url)
     if mode == "auto":
         echo(
             "No Prefect server is configured or was started by 'nightjar up': running in this process.",
             err=True,
         )
-    return lambda config: evaluate(config, warehouse=Warehouse(location), output_dir=output_dir, resume=resume)
+    target = Warehouse(location)
+    return lambda config: evaluate(config, warehouse=target, output_dir=output_dir, resume=resume, where=where)
 
 
 async def _run_as_flow(
-    config: RunConfig, location: str, output_dir: Path | None, resume: str | None, api_url: str | None
+    config: RunConfig, location: str, output_dir: Path | None, resume: str | None, where: str, api_url: str | None
 ) -> Outcome:
     check_warehouse(Warehouse(location))
     if location != resolve_warehouse():
         refuse_secret(location)
-    return await evaluate_as_flow(config, location, output_dir, resume, api_url)
+    return await evaluate_as_flow(config, location, output_dir, resume, api_url, where)
 
 
 def watched(

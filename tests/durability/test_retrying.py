@@ -1,0 +1,81 @@
+"""``nightjar eval retry`` of a run from the command line: what is owed, or of that what a condition names."""
+
+import json
+
+import pytest
+
+from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+
+BROKEN = Faults(rate_429=0.3, rate_500=0.2, seed=2)
+SMALL = ("-n", 20, "-r", 2, "--request-retries", 0)
+
+
+@pytest.fixture
+def failed(nightjar):
+    """A run that has failed rollouts of two kinds, the id of the run, and the port of its endpoint."""
+    with ModelServer(ArithmeticSolver(), faults=BROKEN) as server:
+        assert nightjar.eval("arithmetic", *SMALL, server=server).code == 1
+    return nightjar.run, nightjar.run.metadata["run_id"], server.port
+
+
+def chains(run):
+    return [row["error"] and row["error"]["error_chain_repr"] for row in run.results]
+
+
+def test_only_what_meets_the_condition_is_done_again(nightjar, serve, failed):
+    run, run_id, port = failed
+    limited, broken = chains(run).count("ModelError -> RateLimitError"), [row for row in run.results if is_broken(row)]
+    assert limited
+    assert broken
+    server = serve(port=port)
+    ended = nightjar.start("eval", "retry", run_id, "--where", "error = 'RateLimitError'", "--json").wait()
+    assert ended.code == 1  # something is still missing
+    assert json.loads(ended.stdout)["scored"] == 40 - len(broken)
+    assert server.stats().received == limited
+    assert [row for row in run.results if row["error"]] == broken
+    assert nightjar.sql("SELECT status, failed FROM runs") == [("incomplete", len(broken))]
+
+    ended = nightjar.start("eval", "retry", run_id[:6]).wait()
+    assert (ended.code, server.stats().received) == (0, limited + len(broken))
+    assert chains(run) == [None] * 40
+    assert "Next:      nightjar sql" in ended.stdout
+
+    assert nightjar.start("eval", "retry", run_id).wait().code == 0
+    assert server.stats().received == limited + len(broken)  # nothing is owed
+
+
+def is_broken(row):
+    return row["error"] is not None and "InternalServerError" in row["error"]["error_chain_repr"]
+
+
+@pytest.mark.parametrize(
+    ("condition", "count"),
+    [
+        ("error <> 'RateLimitError'", is_broken),
+        ("error = 'ModelError' AND example_id < 10 -- of the first half", lambda row: row["example_id"] < 10),
+    ],
+)
+def test_a_condition_reads_as_it_is_written(nightjar, serve, failed, condition, count):
+    run, run_id, port = failed
+    wanted = sum(count(row) for row in run.results if row["error"])
+    server = serve(port=port)
+    nightjar.start("eval", "retry", run_id, "--where", condition).wait()
+    assert server.stats().received == wanted
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("error = 'SandboxError'", "No failed rollout of run"),
+        ("eror = 'RateLimitError'", 'column "eror" not found'),
+        ("1) FROM named; DROP TABLE rollouts; --", "cannot be used"),
+        ("(SELECT count(*) FROM read_csv('/etc/passwd')) > 0", "cannot be used"),
+    ],
+)
+def test_a_condition_that_is_of_no_use_is_refused_and_changes_nothing(nightjar, failed, condition, said):
+    run, run_id, _ = failed
+    before = run.content
+    ended = nightjar.start("eval", "retry", run_id, "--where", condition).wait()
+    assert ended.code == 1
+    assert said in " ".join(ended.errors)
+    assert run.content == before

@@ -1,0 +1,66 @@
+"""Retrying what failed: ``nightjar eval retry`` on runs of a deployment and of the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from local_services import Services
+
+from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+
+BROKEN = Faults(rate_429=0.3, rate_500=0.2, seed=2)
+
+
+def failed_run(services: Services, model: str, **parameters: Any) -> tuple[str, int]:
+    """Returns the id of a flow run of the deployment with failed rollouts of two kinds, and its endpoint's port."""
+    with ModelServer(ArithmeticSolver(), faults=BROKEN) as server:
+        given = {"env_id": "arithmetic", "model": model, "base_url": server.url, "num_examples": 15, **parameters}
+        created = services.create("evaluate", {**given, "request_retries": 0}).json()
+        assert services.wait_for(created["id"], "COMPLETED", "FAILED", "CRASHED") == "FAILED"
+    return created["id"], server.port
+
+
+def errors(services: Services, model: str) -> list[str]:
+    """Returns the errors of the rollouts of a model's one run."""
+    [path] = (services.folder / f"outputs/evals/arithmetic--{model}").glob("*/results.jsonl")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return [row["error"]["error_chain_repr"].rpartition(" -> ")[2] for row in rows if row["error"]]
+
+
+def test_a_worker_does_what_a_condition_names_and_then_the_rest(services: Services) -> None:
+    flow_run, port = failed_run(services, "where")
+    before = errors(services, "where")
+    kept = [error for error in before if error != "RateLimitError"]
+    assert 0 < len(kept) < len(before)
+    with ModelServer(ArithmeticSolver(), port=port, faults=Faults(latency_ms=3000)) as server:
+        run_id = flow_run.replace("-", "")[-12:]
+        retried = services.run("eval", "retry", run_id, "--where", "error = 'RateLimitError'", "--json")
+        assert retried.returncode == 0, retried.stderr
+        assert json.loads(retried.stdout)["flow_run_id"] == flow_run
+        again = services.run("eval", "retry", flow_run)
+        assert services.wait_for(flow_run, "COMPLETED", "FAILED", "CRASHED") == "FAILED"
+        assert (errors(services, "where"), server.stats().answered) == (kept, len(before) - len(kept))
+        assert again.returncode == 1
+        assert "it is under way, and is left alone" in again.stderr
+
+        assert "where" not in services.call("GET", f"/flow_runs/{flow_run}")["parameters"]
+        retried = services.run("eval", "retry", flow_run)
+        assert (retried.returncode, retried.stdout.splitlines()[-1]) == (0, "Next:     nightjar status")
+        assert services.wait_for(flow_run, "COMPLETED", "CRASHED") == "COMPLETED"
+        assert (errors(services, "where"), server.stats().answered) == ([], len(before))
+        assert "nothing is owed" in services.run("eval", "retry", run_id).stderr
+
+
+def test_a_run_of_the_command_line_goes_on_here_by_the_id_of_its_flow_run(services: Services) -> None:
+    with ModelServer(ArithmeticSolver(), faults=BROKEN) as server:
+        typed = ("arithmetic", "-m", "here", "-b", server.url, "-n", "10", "--request-retries", "0", "--json")
+        ran = services.run("eval", "run", *typed)
+    flow_run = json.loads(ran.stdout)["flow_run_id"]
+    missing = len(errors(services, "here"))
+    with ModelServer(ArithmeticSolver(), port=server.port) as server:
+        retried = services.run("eval", "retry", flow_run, "--json")
+        assert (retried.returncode, server.stats().answered) == (0, missing)
+    metadata = json.loads(retried.stdout)
+    assert Path(metadata["path"]).name == metadata["run_id"] == flow_run.replace("-", "")[-12:]
