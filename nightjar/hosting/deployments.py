@@ -27,6 +27,7 @@ from prefect.types.entrypoint import EntrypointType
 from flows.benchmark import benchmark
 from flows.evaluation import evaluate
 from flows.querying import query
+from flows.retrying import retry_failed
 from nightjar.errors import ServiceError
 from nightjar.hosting.automations import dead_runs
 from nightjar.hosting.changes import Change
@@ -55,6 +56,7 @@ DEPLOYMENTS = (
     Deployment(evaluate, "One environment, one model; results in the warehouse."),
     Deployment(query, "A question to the warehouse; the answer is a table artifact."),
     Deployment(benchmark, "A suite on a date: its evaluations, and whether anything is worse.", "nightly-benchmark"),
+    Deployment(retry_failed, "What is owed of runs that failed or crashed, each as the same flow run."),
 )
 _FOLDER = "nightjar/folder"
 _ENGINE = "-P -m nightjar.hosting.launch prefect.engine"

@@ -10,7 +10,8 @@ import runpy
 import sys
 
 import flows.benchmark
-import flows.querying  # noqa: F401 - loaded is what it is to be
+import flows.querying
+import flows.retrying  # noqa: F401 - loaded is what it is to be
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-FLOWS = ("evaluate", "query", "benchmark")
+FLOWS = ("evaluate", "query", "benchmark", "retry-failed")
 """The names of the flows."""
 
 POOL = "nightjar"

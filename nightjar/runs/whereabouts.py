@@ -53,6 +53,16 @@ class Whereabouts:
         """Says whether they are on this machine."""
         return self.host == socket.gethostname()
 
+    def is_owed_here(self) -> bool:
+        """Says whether the run is of this folder, and something of it is left to do."""
+        if not self.is_here or self.folder != Path.cwd():
+            return False
+        try:
+            metadata = RunDirectory(Path(self.run_dir)).read_metadata()
+        except RunDirectoryError:
+            return False
+        return metadata.get("status") != "completed" or not metadata.get("published_at")
+
     def is_unpublished(self) -> bool:
         """Says whether there are results on this machine that are in no warehouse yet."""
         if not self.is_here:

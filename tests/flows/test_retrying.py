@@ -1,4 +1,4 @@
-"""Retrying what failed: ``nightjar eval retry`` on runs of a deployment and of the command line."""
+"""Retrying what failed: ``nightjar eval retry`` and the flow ``retry-failed``, runs with and without a deployment."""
 
 from __future__ import annotations
 
@@ -64,3 +64,39 @@ def test_a_run_of_the_command_line_goes_on_here_by_the_id_of_its_flow_run(servic
         assert (retried.returncode, server.stats().answered) == (0, missing)
     metadata = json.loads(retried.stdout)
     assert Path(metadata["path"]).name == metadata["run_id"] == flow_run.replace("-", "")[-12:]
+
+
+def test_the_runs_of_a_suite_are_retried_together_and_once(services: Services) -> None:
+    failed, port = failed_run(services, "night", suite="nights")
+    other, _ = failed_run(services, "elsewhere", suite="others")
+    suite = services.folder / "nights.toml"
+    with ModelServer(ArithmeticSolver(), faults=BROKEN) as typed:
+        suite.write_text(f"[[eval]]\nenv_id = 'arithmetic'\nmodel = 'typed-night'\nbase_url = '{typed.url}'\n"
+                         "num_examples = 10\nrequest_retries = 0\n")  # fmt: skip
+        assert services.run("eval", "run", "nights.toml").returncode == 1
+    with (
+        ModelServer(ArithmeticSolver(), port=port, faults=Faults(latency_ms=5000)),
+        ModelServer(ArithmeticSolver(), port=typed.port),
+    ):
+        first = services.create("retry-failed", {"suite": "nights"}).json()["id"]
+        services.wait_for(first, "RUNNING")
+        second = services.create("retry-failed", {}).json()["id"]
+        ended_as = services.wait_for(second, "COMPLETED", "FAILED", "CRASHED")
+        assert ended_as == "COMPLETED", services.call("GET", f"/flow_runs/{second}")["state"]["message"]
+        assert services.call("GET", f"/flow_runs/{second}")["state"]["name"] == "Skipped"
+        assert services.wait_for(first, "COMPLETED", "FAILED", "CRASHED") == "COMPLETED"
+    ended = services.call("GET", f"/flow_runs/{first}")
+    assert ended["name"] == "retry-failed | nights, 24 h"
+    assert ended["state"]["message"] == "2 of 2 retried runs are complete now"
+    assert {errors(services, each) == [] for each in ("night", "typed-night")} == {True}
+    assert services.call("GET", f"/flow_runs/{failed}")["state_type"] == "COMPLETED"
+    assert services.call("GET", f"/flow_runs/{other}")["state_type"] == "FAILED"
+    chosen = {"artifacts": {"flow_run_id": {"any_": [first]}}}
+    [artifact] = services.call("POST", "/artifacts/filter", chosen)
+    rows = json.loads(artifact["data"])
+    assert [(row["run"], row["was"], row["is"]) for row in rows] == [
+        ("arithmetic | night", "Failed", "Completed"), ("arithmetic | typed-night", "Failed", "Completed"),
+    ]  # fmt: skip
+    nothing = services.create("retry-failed", {"suite": "nights"}).json()["id"]
+    assert services.wait_for(nothing, "COMPLETED", "FAILED", "CRASHED") == "COMPLETED"
+    assert "nothing was retried" in services.call("GET", f"/flow_runs/{nothing}")["state"]["message"]

@@ -12,7 +12,7 @@ from nightjar.hosting.deployments import DEPLOYMENTS, deployment_name
 from nightjar.warehouse.reading.named_queries import find_query, is_name
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "flows/evaluation.py", "flows/querying.py", "flows/benchmark.py")
+PAGES = ("README.md", *(f"flows/{path.name}" for path in (ROOT / "flows").glob("*.py")))
 COMMANDS = {
     command
     for page in PAGES
