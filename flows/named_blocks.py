@@ -69,16 +69,27 @@ async def named_blocks(config: RunConfig, endpoint: str, secrets: str, warehouse
         ConfigError: there is no such block, it is not complete, or the configuration says otherwise.
         WarehouseError: the location of the warehouse holds a secret.
     """
-    with hidden_in_errors(), ExitStack() as variables:
-        if secrets:
-            named = await _load(EnvironmentSecrets, secrets)
-            variables.enter_context(in_environment(named.variables()))
-        if endpoint:
-            reached = await _load(ModelEndpoint, endpoint)
-            variables.enter_context(in_environment(reached.variables()))
-            config = _at(config, reached, endpoint)
-        location = await warehouse_location(warehouse)
-        yield Named(config, location, reached.max_concurrent if endpoint else 0)
+    async with named_secrets(secrets):
+        with ExitStack() as variables:
+            if endpoint:
+                reached = await _load(ModelEndpoint, endpoint)
+                variables.enter_context(in_environment(reached.variables()))
+                config = _at(config, reached, endpoint)
+            location = await warehouse_location(warehouse)
+            yield Named(config, location, reached.max_concurrent if endpoint else 0)
+
+
+@asynccontextmanager
+async def named_secrets(name: str) -> AsyncIterator[None]:
+    """Puts the values of an ``EnvironmentSecrets`` block into the environment, while the block lasts; none for none.
+
+    Raises:
+        ConfigError: there is no such block, or it is not complete.
+    """
+    with hidden_in_errors():
+        variables = (await _load(EnvironmentSecrets, name)).variables() if name else {}
+        with in_environment(variables):
+            yield
 
 
 async def warehouse_location(warehouse: str) -> str:

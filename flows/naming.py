@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +15,7 @@ from prefect.runtime import flow_run
 
 from nightjar.config import RunConfig
 from nightjar.evaluation import Run
-from nightjar.runs import Whereabouts
+from nightjar.runs import RunMetadata, Whereabouts
 from nightjar.warehouse.location import has_secret
 from tasks.away import SERVER_IS_AWAY, note
 
@@ -48,6 +48,17 @@ def flow_run_name() -> str:
     return f"{parameters['env_id']} | {asked}"
 
 
+def named_after(*parameters: str) -> Callable[[], str]:
+    """Returns what names a flow run after its flow and the parameters that say what it is about; a typed name stays."""
+
+    def name() -> str:
+        typed = str(flow_run.name or "")
+        said = [str(flow_run.parameters.get(parameter) or "") for parameter in parameters]
+        return typed if typed and not is_drawn(typed) else " | ".join(filter(None, [str(flow_run.flow_name), *said]))
+
+    return name
+
+
 def is_drawn(name: str) -> bool:
     """Says whether Prefect drew the name: its server an adjective and an animal, the form of its UI a star.
 
@@ -64,7 +75,7 @@ def _words(lists: tuple[str, ...]) -> set[str]:
     return {word for name in lists for word in _COOLNAME[name]["words"]}
 
 
-def artifact_key(config: RunConfig) -> str:
+def artifact_key(config: RunConfig | RunMetadata) -> str:
     """Returns the end of the keys of a run's artifacts: Prefect keeps a history by key."""
     return re.sub(r"[^a-z0-9]+", "-", f"{config.env_id}-{config.model}".lower()).strip("-")
 
@@ -74,7 +85,7 @@ def endpoint_tag(endpoint: str) -> str:
     return f"endpoint:{endpoint}"
 
 
-async def tag_flow_run(config: RunConfig, endpoint: str) -> list[str]:
+async def tag_flow_run(config: RunConfig | RunMetadata, endpoint: str) -> list[str]:
     """Gives this flow run, beside the tags it has, its environment, model, endpoint, suite and its own tags.
 
     With them goes the process that runs it, by which ``nightjar up`` notices that it is gone.

@@ -18,13 +18,12 @@ from uuid import UUID
 from prefect import State, flow
 from prefect.client.schemas.objects import FlowRun
 from prefect.exceptions import ObjectNotFound
-from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 from pydantic import Field
 
 from flows.endings import refused
 from flows.evaluation import evaluate
-from flows.naming import is_drawn
+from flows.naming import named_after
 from flows.run_log import nightjar_log_in_run_log
 from nightjar import __version__
 from nightjar.errors import ConfigError, NightjarError
@@ -58,17 +57,7 @@ class Retried(NamedTuple):
         }
 
 
-def _run_name() -> str:
-    """What is retried; a name that was typed stays."""
-    name = str(flow_run.name or "")
-    if name and not is_drawn(name):
-        return name
-    given = flow_run.parameters
-    which = given.get("run") or f"{given.get('suite') or 'all'}, {given.get('since_hours', 24):g} h"
-    return f"retry-failed | {which}"
-
-
-@flow(name="retry-failed", version=__version__, flow_run_name=_run_name, persist_result=False)
+@flow(name="retry-failed", version=__version__, flow_run_name=named_after("run", "suite"), persist_result=False)
 async def retry_failed(
     run: str = "",
     suite: str = "",

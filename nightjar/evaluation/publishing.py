@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import shlex
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from nightjar.config import RunConfig
 from nightjar.errors import RunDirectoryError, RunError, WarehouseError
 from nightjar.parts import Part
 from nightjar.runs import RunDirectory, runs_folder
+from nightjar.errors import RunDirectoryError, WarehouseError
+from nightjar.runs import RunDirectory, end_crashed
 from nightjar.warehouse import PublishReport, Warehouse, resolve_warehouse
 from nightjar.warehouse.location import has_secret, shown
 
@@ -95,6 +99,22 @@ def note_published(directory: RunDirectory) -> None:
         directory.write_metadata(directory.read_metadata() | {"published_at": published_at})
     except RunDirectoryError as error:
         logger.warning("The run is published, but cannot be noted as such: %s", error)
+
+
+def publish_directory(run_dir: Path, warehouse: Warehouse) -> PublishReport:
+    """Publishes a run directory that no process writes; a run whose process is gone is added up before, as crashed.
+
+    Raises:
+        RunDirectoryError: there is no run, or a process writes it.
+        WarehouseError: as for ``publish``.
+    """
+    directory = RunDirectory(run_dir)
+    directory.read_metadata()
+    can_write = os.access(run_dir, os.W_OK)
+    with directory if can_write else nullcontext():
+        if can_write:
+            end_crashed(directory)
+        return publish(directory, warehouse)
 
 
 def _publish_command(directory: RunDirectory, warehouse: Warehouse) -> str:

@@ -26,8 +26,12 @@ from prefect.types.entrypoint import EntrypointType
 
 from flows.benchmark import benchmark
 from flows.evaluation import evaluate
+from flows.pruning import prune
+from flows.publishing import publish_run
 from flows.querying import query
+from flows.rescoring import rescore
 from flows.retrying import retry_failed
+from flows.upkeep import upkeep
 from nightjar.errors import ServiceError
 from nightjar.hosting.automations import dead_runs
 from nightjar.hosting.changes import Change
@@ -57,6 +61,10 @@ DEPLOYMENTS = (
     Deployment(query, "A question to the warehouse; the answer is a table artifact."),
     Deployment(benchmark, "A suite on a date: its evaluations, and whether anything is worse.", "nightly-benchmark"),
     Deployment(retry_failed, "What is owed of runs that failed or crashed, each as the same flow run."),
+    Deployment(rescore, "The rollouts of a run scored with the rubric as it is now, as a new run."),
+    Deployment(publish_run, "A run directory on the worker's machine into the warehouse."),
+    Deployment(prune, "Old runs out of the warehouse; shows first what would go."),
+    Deployment(upkeep, "The warehouse examined and packed; fails where something is to be done."),
 )
 _FOLDER = "nightjar/folder"
 _ENGINE = "-P -m nightjar.hosting.launch prefect.engine"

@@ -10,8 +10,12 @@ import runpy
 import sys
 
 import flows.benchmark
+import flows.pruning
+import flows.publishing
 import flows.querying
-import flows.retrying  # noqa: F401 - loaded is what it is to be
+import flows.rescoring
+import flows.retrying
+import flows.upkeep  # noqa: F401 - loaded is what it is to be
 
 
 def main() -> None:

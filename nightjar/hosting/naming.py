@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-FLOWS = ("evaluate", "query", "benchmark", "retry-failed")
+FLOWS = ("evaluate", "query", "benchmark", "retry-failed", "rescore", "publish-run", "prune", "upkeep")
 """The names of the flows."""
 
 POOL = "nightjar"

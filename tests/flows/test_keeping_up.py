@@ -17,6 +17,7 @@ from local_services import NIGHTJAR, Services
 
 from nightjar.errors import ServiceError, WarehouseError
 from nightjar.hosting.deployments import register
+from nightjar.hosting.naming import FLOWS
 from nightjar.testing import ArithmeticSolver, Faults, ModelServer
 from nightjar.warehouse import Warehouse
 
@@ -226,7 +227,7 @@ class TestWhoseDeploymentsTheyAre:
     async def test_it_has_its_own_by_a_prefix_and_the_next_folder_takes_them_over(
         self, own_folder: Path, services: Services
     ) -> None:
-        assert await register(own_folder, "team") == ["evaluate/team-evaluate", "query/team-query"]
+        assert await register(own_folder, "team") == [f"{flow}/team-{flow}" for flow in FLOWS]
         moved = own_folder / "moved"
         with pytest.raises(ServiceError, match="--take-over"):
             await register(moved, "team")

@@ -86,7 +86,7 @@ def test_the_runs_of_a_suite_are_retried_together_and_once(services: Services) -
         assert services.call("GET", f"/flow_runs/{second}")["state"]["name"] == "Skipped"
         assert services.wait_for(first, "COMPLETED", "FAILED", "CRASHED") == "COMPLETED"
     ended = services.call("GET", f"/flow_runs/{first}")
-    assert ended["name"] == "retry-failed | nights, 24 h"
+    assert ended["name"] == "retry-failed | nights"
     assert ended["state"]["message"] == "2 of 2 retried runs are complete now"
     assert {errors(services, each) == [] for each in ("night", "typed-night")} == {True}
     assert services.call("GET", f"/flow_runs/{failed}")["state_type"] == "COMPLETED"

@@ -28,3 +28,10 @@ class PublishReport:
     seconds: float
     is_older: bool = False
     is_update: bool = False
+
+    def line(self, location: str) -> str:
+        """Says what the warehouse at a location holds of the run now."""
+        if self.is_older:
+            return f"Run {self.run_id} is in {location} with newer attempts: nothing was changed."
+        done = "Published" if self.is_new else "Already there:"
+        return f"{done} {self.rollouts} rollouts of run {self.run_id} in {location}"

@@ -1,0 +1,68 @@
+"""``rescore``: the rubric as it is now over the rollouts of a run as they were, as a Prefect flow.
+
+Run it::
+
+    nightjar up --detach
+    export PREFECT_API_URL=http://127.0.0.1:4200/api
+    prefect deployment run rescore/rescore -p run=0a1b2c3d4e5f
+    prefect deployment run rescore/rescore -p run=0a1b2c3d4e5f -p rubric=strict.py:strict_answer
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from prefect import State, flow, tags
+from pydantic import Field
+
+from flows.endings import final_state, refused
+from flows.named_blocks import WarehouseName, named_secrets, warehouse_location
+from flows.naming import artifact_key, label_flow_run, named_after, tag_flow_run
+from flows.progress import progress_artifact
+from flows.run_log import nightjar_log_in_run_log
+from nightjar import __version__
+from nightjar.errors import NightjarError
+from nightjar.evaluation import Outcome, carry_out, check_warehouse, stopped_by_signals
+from nightjar.evaluation.rescoring import load_rescored
+from nightjar.evaluation.stored_runs import find_stored_run
+from nightjar.warehouse import Warehouse
+from tasks.artifacts import show_run
+
+
+@flow(name="rescore", version=__version__, flow_run_name=named_after("run"), persist_result=False)
+async def rescore(
+    run: Annotated[str, Field(min_length=1)],
+    rubric: str = "",
+    env_args: dict[str, Any] = {},  # noqa: B006 - Prefect's form shows it, and nothing changes it
+    secrets: str = "",
+    warehouse: WarehouseName = "",
+) -> State[Outcome]:
+    """Scores the rollouts of a run as a new run, which names it; no model is asked but judges.
+
+    Args:
+        run: The run: its id, how that begins, or its run directory on the worker's machine.
+        rubric: FILE:NAME of a rubric or a reward function in place of the environment's rubric; empty for that.
+        env_args: Arguments of the environment that are other now.
+        secrets: Name of an EnvironmentSecrets block, whose variables the environment and judges see.
+        warehouse: Where the run is looked for and the new one goes, as for evaluate.
+
+    Returns:
+        As for evaluate; Failed too where rollouts of the run are missing: resume that.
+    """
+    nightjar_log_in_run_log()
+    try:
+        async with named_secrets(secrets):
+            target = Warehouse(await warehouse_location(warehouse))
+            check_warehouse(target)
+            source = (await asyncio.to_thread(find_stored_run, run)).directory
+            opened = await asyncio.to_thread(load_rescored, source, rubric=rubric or None, env_args=env_args)
+            await label_flow_run(opened, target.location)
+            key = f"rescored-{artifact_key(opened.metadata)}"
+            with tags(*await tag_flow_run(opened.metadata, "")):
+                async with stopped_by_signals(), progress_artifact(opened, key):
+                    outcome = await carry_out(opened, target)
+                await show_run(opened, target, key)
+    except NightjarError as error:
+        return refused(error)
+    return final_state(outcome)
