@@ -1,0 +1,129 @@
+"""Eight evaluations on four workers, with Prefect's server on SQLite and on PostgreSQL: no lock error anywhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from local_services import Services
+
+from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+from nightjar.warehouse import Warehouse
+
+EVALUATIONS, WORKERS, AT_ONCE = 8, 4, 2
+LOCK = re.compile(r"database is locked|deadlock|could not serialize|lock timeout|OperationalError", re.IGNORECASE)
+WORKER = (sys.executable, "-P", "-m", "nightjar.hosting.launch", "prefect", "worker", "start", "--pool", "four")
+
+
+@contextmanager
+def postgresql() -> Iterator[str]:
+    """A PostgreSQL server of Debian's on loopback, and the URL that Prefect takes."""
+    [*found] = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if not found:
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    programs = found[-1].parent
+    user = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}  # it refuses to run as root
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with tempfile.TemporaryDirectory(prefix="nightjar-postgresql-") as folder:
+        if user:
+            shutil.chown(folder, **user)
+        options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories=''"
+
+        def run(program: str, *arguments: str) -> None:
+            done = subprocess.run(
+                [programs / program, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, **user
+            )
+            assert done.returncode == 0, done.stderr
+
+        run("initdb", "-D", f"{folder}/data", "-U", "nightjar", "--auth=trust", "--no-sync")
+        run("pg_ctl", "-D", f"{folder}/data", "-l", f"{folder}/log", "-o", options, "-w", "start")
+        try:
+            run("createdb", "-h", "127.0.0.1", "-p", str(port), "-U", "nightjar", "prefect")
+            yield f"postgresql+asyncpg://nightjar@127.0.0.1:{port}/prefect"
+        finally:
+            run("pg_ctl", "-D", f"{folder}/data", "-m", "immediate", "-w", "stop")
+
+
+@contextmanager
+def workers(services: Services) -> Iterator[list[Path]]:
+    """Four workers of one pool, each for two runs at once; gives their logs."""
+    pool = services.call("GET", "/work_pools/nightjar")
+    services.call("POST", "/work_pools/", {"name": "four", "type": "process"} | {
+        "base_job_template": pool["base_job_template"]})  # fmt: skip
+    deployment = services.call("GET", "/deployments/name/evaluate/evaluate")
+    services.call("PATCH", f"/deployments/{deployment['id']}", {"work_pool_name": "four"})
+    logs = [services.folder / f"worker-{number}.log" for number in range(WORKERS)]
+    started = []
+    try:
+        for log in logs:
+            with log.open("wb") as output:
+                command = [*WORKER, "--name", log.stem, "--limit", str(AT_ONCE)]
+                started.append(
+                    subprocess.Popen(
+                        command, cwd=services.folder, env=services.environment, stdout=output, stderr=output
+                    )
+                )
+        yield logs
+    finally:
+        for process in started:
+            process.terminate()
+        for process in started:
+            process.wait(60)
+
+
+def log_of(services: Services, flow_run_id: str) -> list[str]:
+    lines: list[str] = []
+    while page := services.call(
+        "POST", "/logs/filter", {"logs": {"flow_run_id": {"any_": [flow_run_id]}}, "offset": len(lines)}
+    ):
+        lines += [line["message"] for line in page]
+    return lines
+
+
+@pytest.mark.parametrize("database", ["SQLite", "PostgreSQL"])
+def test_eight_evaluations_on_four_workers(tmp_path: Path, database: str) -> None:
+    with ExitStack() as stack:
+        services = Services(tmp_path)
+        if database == "PostgreSQL":
+            services.environment["PREFECT_API_DATABASE_CONNECTION_URL"] = stack.enter_context(postgresql())
+        up = services.up()
+        assert up.returncode == 0, up.stderr
+        stack.callback(services.run, "down", "--yes")
+        server = stack.enter_context(ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=20)))
+        logs = stack.enter_context(workers(services))
+        began = time.monotonic()
+        common = {"env_id": "arithmetic", "base_url": server.url, "num_examples": 100, "rollouts_per_example": 2}
+        runs = [
+            services.create("evaluate", {**common, "model": f"m{number}"}).json()["id"] for number in range(EVALUATIONS)
+        ]
+        states = [services.wait_for(each, "COMPLETED", "FAILED", "CRASHED") for each in runs]
+        seconds = time.monotonic() - began
+        assert states == ["COMPLETED"] * EVALUATIONS
+        published = Warehouse(services.folder / "outputs/warehouse").query("SELECT model, scored FROM runs ORDER BY 1")
+        assert published.rows == [(f"m{number}", 200) for number in range(EVALUATIONS)]
+
+        said: dict[str, list[str]] = {log.name: log.read_text().splitlines() for log in logs}
+        said |= {each: log_of(services, each) for each in runs}
+        said["states"] = [services.call("GET", f"/flow_runs/{each}")["state"]["message"] or "" for each in runs]
+        said["up"] = (services.folder / "home/worker.log").read_text().splitlines()
+        taken = [sum("submitted to infrastructure" in line for line in said[log.name]) for log in logs]
+        server_log = (services.folder / "home/server.log").read_text().splitlines()
+    print(
+        f"{database}: {EVALUATIONS} evaluations of 200 rollouts in {seconds:.1f} s, runs a worker: {taken}, "
+        f"{sum(map(len, said.values()))} lines of log, {sum(bool(LOCK.search(line)) for line in server_log)} lines of "
+        f"the server's own {len(server_log)} about locks"
+    )
+    assert {name: found for name in said if (found := [line for line in said[name] if LOCK.search(line)])} == {}
+    assert sum(taken) == EVALUATIONS
