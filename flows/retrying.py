@@ -23,13 +23,18 @@ from pydantic import Field
 
 from flows.endings import refused
 from flows.evaluation import evaluate
+from flows.named_blocks import warehouse_location
 from flows.naming import named_after
 from flows.run_log import nightjar_log_in_run_log
 from nightjar import __version__
+from nightjar.comparison.judging import find_night, night_of
 from nightjar.errors import ConfigError, NightjarError
+from nightjar.evaluation.nights import end_night
 from nightjar.evaluation.stored_runs import find_stored_run
 from nightjar.runs import Whereabouts
+from nightjar.warehouse import Warehouse
 from tasks import retrying as tasks
+from tasks.nights import show_night
 
 _ENDED_WELL = "Completed"
 
@@ -67,7 +72,7 @@ async def retry_failed(
     """Does what is owed of runs that failed or crashed, each as the same flow run, and waits for them.
 
     A run that is under way is left alone, and so is one that somebody cancelled. While an earlier retry is under way,
-    this one does nothing.
+    this one does nothing. The nights of which it has retried evaluations are judged again.
 
     Args:
         run: One run: its id, how that begins, or the id of its flow run; empty for all of the last hours.
@@ -84,9 +89,11 @@ async def retry_failed(
             return Completed(name="Skipped", message=f"{earlier!r} is under way: nothing is retried twice at once")
         owing = [await _one(run)] if run else await tasks.owing_since(since_hours, suite)
         retried = await asyncio.gather(*(_again(each, wait_minutes) for each in owing if _is_ours(each)))
+        state = await _final_state(retried)
+        await _judge_anew(retried)
     except NightjarError as error:
         return refused(error)
-    return await _final_state(retried)
+    return state
 
 
 async def _one(run: str) -> FlowRun:
@@ -124,6 +131,19 @@ async def _again(owing: FlowRun, wait_minutes: float) -> Retried:
     state: State[Any] = await evaluate(**{**owing.parameters, "resume": where.run_dir}, return_state=True)
     flow_run_id = state.state_details.flow_run_id
     return Retried(owing, await tasks.read(flow_run_id) if flow_run_id else owing)
+
+
+async def _judge_anew(retried: Sequence[Retried]) -> None:
+    """Judges the nights of a suite again of which evaluations were retried."""
+    concerned = {
+        (str(each.before.parameters.get("warehouse") or ""), *night)
+        for each in retried
+        if (night := night_of(each.before.tags)) is not None
+    }
+    for location, suite, date in sorted(concerned):
+        warehouse = Warehouse(await warehouse_location(location))
+        if (known := await asyncio.to_thread(find_night, warehouse.nights(), suite, date)) is not None:
+            await show_night(await asyncio.to_thread(end_night, warehouse, known))
 
 
 async def _final_state(retried: Sequence[Retried]) -> State[Any]:

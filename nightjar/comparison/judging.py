@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import takewhile
@@ -31,6 +31,17 @@ ORDER BY runs.status = 'completed', runs.started_at
 def night_tag(night: str) -> str:
     """Returns the tag of the runs of a night."""
     return f"night:{night}"
+
+
+def night_of(tags: Iterable[str]) -> tuple[str, str] | None:
+    """Returns suite and date of a night, from the tags of one of its flow runs; None for a run of no night.
+
+    Example:
+        >>> night_of(["env:gsm8k", "night:2026-01-31", "suite:nightly"])
+        ('nightly', '2026-01-31')
+    """
+    named = dict(tag.split(":", 1) for tag in tags if tag.startswith(("suite:", "night:")))
+    return (named["suite"], named["night"]) if len(named) == len(("suite", "night")) else None
 
 
 def completed_evaluations(warehouse: Warehouse, suite: str, night: str) -> set[str]:

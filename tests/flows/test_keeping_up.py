@@ -16,8 +16,7 @@ import pytest
 from local_services import NIGHTJAR, Services
 
 from nightjar.errors import ServiceError, WarehouseError
-from nightjar.hosting.deployments import register
-from nightjar.hosting.naming import FLOWS
+from nightjar.hosting.deployments import DEPLOYMENTS, deployment_name, register
 from nightjar.testing import ArithmeticSolver, Faults, ModelServer
 from nightjar.warehouse import Warehouse
 
@@ -227,7 +226,7 @@ class TestWhoseDeploymentsTheyAre:
     async def test_it_has_its_own_by_a_prefix_and_the_next_folder_takes_them_over(
         self, own_folder: Path, services: Services
     ) -> None:
-        assert await register(own_folder, "team") == [f"{flow}/team-{flow}" for flow in FLOWS]
+        assert await register(own_folder, "team") == [deployment_name(each, "team") for each in DEPLOYMENTS]
         moved = own_folder / "moved"
         with pytest.raises(ServiceError, match="--take-over"):
             await register(moved, "team")

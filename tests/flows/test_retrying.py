@@ -9,6 +9,7 @@ from typing import Any
 from local_services import Services
 
 from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+from nightjar.warehouse import Warehouse
 
 BROKEN = Faults(rate_429=0.3, rate_500=0.2, seed=2)
 
@@ -66,37 +67,49 @@ def test_a_run_of_the_command_line_goes_on_here_by_the_id_of_its_flow_run(servic
     assert Path(metadata["path"]).name == metadata["run_id"] == flow_run.replace("-", "")[-12:]
 
 
-def test_the_runs_of_a_suite_are_retried_together_and_once(services: Services) -> None:
+def test_the_runs_of_a_suite_are_retried_together_and_its_night_is_judged_again(services: Services) -> None:
     failed, port = failed_run(services, "night", suite="nights")
     other, _ = failed_run(services, "elsewhere", suite="others")
-    suite = services.folder / "nights.toml"
-    with ModelServer(ArithmeticSolver(), faults=BROKEN) as typed:
-        suite.write_text(f"[[eval]]\nenv_id = 'arithmetic'\nmodel = 'typed-night'\nbase_url = '{typed.url}'\n"
-                         "num_examples = 10\nrequest_retries = 0\n")  # fmt: skip
-        assert services.run("eval", "run", "nights.toml").returncode == 1
+    evaluation = "[[eval]]\nenv_id = 'arithmetic'\nmodel = 'in-place'\nnum_examples = 10\nrequest_retries = 0\n"
+    night = services.call("GET", "/deployments/name/benchmark/nightly-benchmark")["id"]
+    with ModelServer(ArithmeticSolver(), faults=BROKEN) as begun:
+        (services.folder / "nights.toml").write_text(f"{evaluation}base_url = '{begun.url}'\n")
+        given = {"parameters": {"suite": "nights.toml", "night": "2026-11-20", "in_place": True}}
+        started = services.call("POST", f"/deployments/{night}/create_flow_run", given)["id"]
+        assert services.wait_for(started, "COMPLETED", "FAILED", "CRASHED") == "FAILED"
+    assert verdict(services) == "incomplete"
     with (
         ModelServer(ArithmeticSolver(), port=port, faults=Faults(latency_ms=5000)),
-        ModelServer(ArithmeticSolver(), port=typed.port),
+        ModelServer(ArithmeticSolver(), port=begun.port),
     ):
         first = services.create("retry-failed", {"suite": "nights"}).json()["id"]
         services.wait_for(first, "RUNNING")
         second = services.create("retry-failed", {}).json()["id"]
-        ended_as = services.wait_for(second, "COMPLETED", "FAILED", "CRASHED")
-        assert ended_as == "COMPLETED", services.call("GET", f"/flow_runs/{second}")["state"]["message"]
+        services.wait_for(second, "COMPLETED", "FAILED", "CRASHED")
         assert services.call("GET", f"/flow_runs/{second}")["state"]["name"] == "Skipped"
-        assert services.wait_for(first, "COMPLETED", "FAILED", "CRASHED") == "COMPLETED"
+        services.wait_for(first, "COMPLETED", "FAILED", "CRASHED")
     ended = services.call("GET", f"/flow_runs/{first}")
-    assert ended["name"] == "retry-failed | nights"
-    assert ended["state"]["message"] == "2 of 2 retried runs are complete now"
-    assert {errors(services, each) == [] for each in ("night", "typed-night")} == {True}
+    assert (ended["name"], ended["state"]["message"]) == (
+        "retry-failed | nights",
+        "2 of 2 retried runs are complete now",
+    )
+    assert errors(services, "night") == errors(services, "in-place") == []
+    assert verdict(services) == "accepted"
     assert services.call("GET", f"/flow_runs/{failed}")["state_type"] == "COMPLETED"
     assert services.call("GET", f"/flow_runs/{other}")["state_type"] == "FAILED"
-    chosen = {"artifacts": {"flow_run_id": {"any_": [first]}}}
+    chosen = {"artifacts": {"flow_run_id": {"any_": [first]}, "key": {"any_": ["retry-failed"]}}}
     [artifact] = services.call("POST", "/artifacts/filter", chosen)
     rows = json.loads(artifact["data"])
     assert [(row["run"], row["was"], row["is"]) for row in rows] == [
-        ("arithmetic | night", "Failed", "Completed"), ("arithmetic | typed-night", "Failed", "Completed"),
-    ]  # fmt: skip
+        ("arithmetic | night", "Failed", "Completed"),
+        ("nights 2026-11-20 · arithmetic · in-place", "Failed", "Completed"),
+    ]
     nothing = services.create("retry-failed", {"suite": "nights"}).json()["id"]
     assert services.wait_for(nothing, "COMPLETED", "FAILED", "CRASHED") == "COMPLETED"
     assert "nothing was retried" in services.call("GET", f"/flow_runs/{nothing}")["state"]["message"]
+
+
+def verdict(services: Services) -> str:
+    """Returns what the one night of the suite came to."""
+    nights = Warehouse(services.folder / "outputs/warehouse").nights()
+    return next(each.verdict for each in nights if each.suite == "nights")
