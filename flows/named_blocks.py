@@ -69,14 +69,16 @@ async def named_blocks(config: RunConfig, endpoint: str, secrets: str, warehouse
         ConfigError: there is no such block, it is not complete, or the configuration says otherwise.
         WarehouseError: the location of the warehouse holds a secret.
     """
-    async with named_secrets(secrets):
-        with ExitStack() as variables:
-            if endpoint:
-                reached = await _load(ModelEndpoint, endpoint)
-                variables.enter_context(in_environment(reached.variables()))
-                config = _at(config, reached, endpoint)
-            location = await warehouse_location(warehouse)
-            yield Named(config, location, reached.max_concurrent if endpoint else 0)
+    with hidden_in_errors(), ExitStack() as variables:
+        if secrets:
+            named = await _load(EnvironmentSecrets, secrets)
+            variables.enter_context(in_environment(named.variables()))
+        if endpoint:
+            reached = await _load(ModelEndpoint, endpoint)
+            variables.enter_context(in_environment(reached.variables()))
+            config = _at(config, reached, endpoint)
+        location = await warehouse_location(warehouse)
+        yield Named(config, location, reached.max_concurrent if endpoint else 0)
 
 
 @asynccontextmanager

@@ -57,8 +57,8 @@ class Retried(NamedTuple):
             "run": self.before.name,
             "was": self.before.state_name or "",
             "is": self.after.state_name or "",
-            "which says": said.partition("\n")[0],
             "flow run": str(self.before.id),
+            "which says": said.partition("\n")[0],
         }
 
 

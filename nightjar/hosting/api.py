@@ -40,22 +40,21 @@ class PrefectApi:
         """Returns the answer to a body; as for ``get``."""
         return self._call("POST", path, body)
 
-    def patch(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Changes what is at a path; as for ``get``."""
-        return self._call("PATCH", path, body)
-
-    def set_state(self, flow_run_id: str, state: str, message: str, name: str | None = None) -> bool:
+    def set_state(self, flow_run_id: str, state: str, message: str) -> bool:
         """Proposes a state for a flow run, and says whether the server accepted it.
 
         Args:
             flow_run_id: the run.
             state: its type, such as ``CRASHED``.
             message: why.
-            name: of the state; None for that of its type.
         """
-        proposed = {"type": state, "name": name or state.capitalize(), "message": message}
+        proposed = {"type": state, "name": state.capitalize(), "message": message}
         answer = self.post(f"/flow_runs/{flow_run_id}/set_state", {"state": proposed, "force": False})
         return answer is not None and answer["status"] == "ACCEPT"
+
+    def patch(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Changes what is at a path; as for ``get``."""
+        return self._call("PATCH", path, body)
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
         data = None if body is None else json.dumps(body).encode()

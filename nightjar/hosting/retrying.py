@@ -63,7 +63,9 @@ def retry(flow_run: dict[str, Any], api: PrefectApi, where: str = "") -> Retried
     wanted = {**parameters, "where": where} if where else parameters
     if wanted != flow_run["parameters"]:
         api.patch(f"/flow_runs/{flow_run_id}", {"parameters": wanted})
-    if not api.set_state(flow_run_id, "SCHEDULED", "Retry from 'nightjar eval retry'", "AwaitingRetry"):
+    again = {"type": "SCHEDULED", "name": "AwaitingRetry", "message": "Retry from 'nightjar eval retry'"}
+    answer = api.post(f"/flow_runs/{flow_run_id}/set_state", {"state": again, "force": False})
+    if answer is None or answer["status"] != "ACCEPT":
         raise ServiceError(f"Prefect's server at {api.url} does not let run {name!r} ({flow_run_id}) be retried")
     return Retried(flow_run_id, name, state, page_of(flow_run_id, api.url))
 
