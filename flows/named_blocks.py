@@ -81,19 +81,6 @@ async def named_blocks(config: RunConfig, endpoint: str, secrets: str, warehouse
         yield Named(config, location, reached.max_concurrent if endpoint else 0)
 
 
-@asynccontextmanager
-async def named_secrets(name: str) -> AsyncIterator[None]:
-    """Puts the values of an ``EnvironmentSecrets`` block into the environment, while the block lasts; none for none.
-
-    Raises:
-        ConfigError: there is no such block, or it is not complete.
-    """
-    with hidden_in_errors():
-        variables = (await _load(EnvironmentSecrets, name)).variables() if name else {}
-        with in_environment(variables):
-            yield
-
-
 async def warehouse_location(warehouse: str) -> str:
     """Returns the location that a flow's parameter means: ``block:NAME`` for that of a ``ResultsWarehouse``.
 
@@ -105,6 +92,19 @@ async def warehouse_location(warehouse: str) -> str:
         block = await _load(ResultsWarehouse, warehouse.removeprefix(_WAREHOUSE))
         return refuse_secret(block.location)
     return resolve_warehouse(refuse_secret(warehouse))
+
+
+@asynccontextmanager
+async def named_secrets(name: str) -> AsyncIterator[None]:
+    """Puts the values of an ``EnvironmentSecrets`` block into the environment, while the block lasts; none for none.
+
+    Raises:
+        ConfigError: there is no such block, or it is not complete.
+    """
+    with hidden_in_errors():
+        variables = (await _load(EnvironmentSecrets, name)).variables() if name else {}
+        with in_environment(variables):
+            yield
 
 
 def _at(config: RunConfig, endpoint: ModelEndpoint, name: str) -> RunConfig:
