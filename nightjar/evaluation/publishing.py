@@ -12,9 +12,7 @@ from pathlib import Path
 from nightjar.config import RunConfig
 from nightjar.errors import RunDirectoryError, RunError, WarehouseError
 from nightjar.parts import Part
-from nightjar.runs import RunDirectory, runs_folder
-from nightjar.errors import RunDirectoryError, WarehouseError
-from nightjar.runs import RunDirectory, end_crashed
+from nightjar.runs import RunDirectory, end_crashed, runs_folder
 from nightjar.warehouse import PublishReport, Warehouse, resolve_warehouse
 from nightjar.warehouse.location import has_secret, shown
 

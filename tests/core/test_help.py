@@ -11,14 +11,9 @@ from nightjar.cli.app import app
 
 COMMANDS = [
     "", "demo", "sql", "publish", "up", "status", "down", "model-server",
-<<<<<<< HEAD
     "eval", "eval run", "eval list", "eval get", "eval samples", "eval view-config", "eval push", "eval pull",
-    "eval rescore", "eval repair", "cache", "cache info", "cache clear", "env", "env init", "env install", "env list",
-=======
-    "eval", "eval run", "eval list", "eval get", "eval samples", "eval view-config", "eval push", "eval retry",
-    "eval rescore",
-    "eval repair", "cache", "cache info", "cache clear", "env", "env init", "env install", "env list",
->>>>>>> 89c6c54 (Look at the help of retry on a narrow terminal)
+    "eval retry", "eval rescore", "eval repair", "cache", "cache info", "cache clear",
+    "env", "env init", "env install", "env list",
     "warehouse", "warehouse info", "warehouse doctor", "warehouse rebuild", "warehouse import", "warehouse export",
     "warehouse compact", "warehouse prune", "warehouse prices", "warehouse prices set", "warehouse prices remove",
 ]  # fmt: skip
