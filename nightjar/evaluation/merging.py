@@ -92,6 +92,7 @@ def _merge(store: Store, versions: Mapping[Part, str], directory: RunDirectory) 
         joined.path.mkdir()
         join_parts(parts, joined)
         take_over(joined, directory)
+        _warn_of_other_code(parts)
     told = directory.read_metadata()
     logger.info(
         "Run %s is joined from its %d parts: %s, %d of %d rollouts scored, average reward %s, in %s",
@@ -109,3 +110,9 @@ def _check_same(parts: Sequence[RunDirectory]) -> None:
         if found := differences(part.read_config(), asked):
             fields = "; ".join(f"{name}: {mine!r} and {others!r}" for name, (mine, others) in found.items())
             raise RunDirectoryError(f"{part.run_id} and {parts[0].run_id} are of different runs: {fields}")
+
+
+def _warn_of_other_code(parts: Sequence[RunDirectory]) -> None:
+    known = {part.read_metadata()["version_info"].get("env_hash") for part in parts}
+    if len(known) > 1:
+        logger.warning("The parts are of different files of the environment: %s", ", ".join(sorted(map(str, known))))
