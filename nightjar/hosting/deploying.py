@@ -8,9 +8,12 @@ from pathlib import Path
 
 from prefect.client.orchestration import get_client
 
+from flows.retrying import retry_failed
+from flows.upkeep import upkeep
 from nightjar.hosting.automations import night_notifications
 from nightjar.hosting.changes import Change
 from nightjar.hosting.deployments import carry_out, deployment_name, of_suite, planned_deployments
+from nightjar.hosting.naming import prefixed
 from nightjar.hosting.schedules import WantedSchedule, planned_schedule
 
 
@@ -22,7 +25,9 @@ class Wanted:
         folder: of the deployments.
         prefix, is_taken_over: as for ``planned_deployments``.
         suite: the file of a suite that is to be scheduled, below the folder; None for none.
-        cron, time_zone: when.
+        cron: when it is due.
+        retry_cron, upkeep_cron: when what failed is retried, and the warehouse looked after; None for no schedule.
+        time_zone: whose time these are.
         notify: the block of Prefect's notifications that is told of its nights, as ``slack-webhook/team``.
     """
 
@@ -31,6 +36,8 @@ class Wanted:
     is_taken_over: bool = False
     suite: Path | None = None
     cron: str | None = None
+    retry_cron: str | None = None
+    upkeep_cron: str | None = None
     time_zone: str = "UTC"
     notify: str | None = None
 
@@ -60,6 +67,10 @@ async def deploy(wanted: Wanted, confirm: Callable[[Sequence[Change]], bool]) ->
             changes.append(await planned_schedule(client, schedule))
             if wanted.notify is not None:
                 changes += await night_notifications(client, suite.name, schedule.longest_pause(), wanted.notify)
+        for flow, cron in ((retry_failed, wanted.retry_cron), (upkeep, wanted.upkeep_cron)):
+            if cron is not None:
+                name = f"{flow.name}/{prefixed(flow.name, wanted.prefix)}"
+                changes.append(await planned_schedule(client, WantedSchedule(name, flow.name, cron, wanted.time_zone)))
         is_confirmed = confirm(changes)
         if is_confirmed:
             await carry_out(client, changes)

@@ -10,9 +10,10 @@ from nightjar.cli.app import COMMANDS as TABLE
 from nightjar.cli.app import app
 
 COMMANDS = [
-    "", "demo", "sql", "publish", "up", "status", "down", "model-server",
+    "", "demo", "sql", "publish", "up", "status", "deploy", "down", "model-server",
     "eval", "eval run", "eval list", "eval get", "eval samples", "eval view-config", "eval push", "eval pull",
     "eval retry", "eval rescore", "eval repair", "cache", "cache info", "cache clear",
+    "nights", "nights show", "nights accept", "nights judge",
     "env", "env init", "env install", "env list",
     "warehouse", "warehouse info", "warehouse doctor", "warehouse rebuild", "warehouse import", "warehouse export",
     "warehouse compact", "warehouse prune", "warehouse prices", "warehouse prices set", "warehouse prices remove",

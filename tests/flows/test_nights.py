@@ -149,26 +149,17 @@ def test_deploy_shows_what_it_changes_and_tells_of_a_night(services: Services) -
         threading.Thread(target=hook.serve_forever, daemon=True).start()
         suite = write_suite(services.folder, server, "told", "max_total_tokens = 1000000")
         save_webhook(services, hook.server_port)
-        command = [
-            "deploy",
-            suite,
-            "--cron",
-            "0 2 * * *",
-            "--time-zone",
-            "Europe/Berlin",
-            "--notify",
-            "custom-webhook/team",
-        ]
+        zone = ["--time-zone", "Europe/Berlin"]
+        command = ["deploy", suite, "--cron", "0 2 * * *", *zone, "--notify", "custom-webhook/team"]
         assert services.run(*command).stderr == "Error: Nothing was changed: without a terminal to ask, say --yes\n"
         done = services.run(*command, "--yes")
-        assert (
-            "+ deployment benchmark/told\n+ schedule 'told' of benchmark/told\n    cron 0 2 * * *, Europe/Berlin\n"
-            in done.stdout
-        )
+        assert "+ deployment benchmark/told\n" in done.stdout
+        assert "+ schedule 'told' of benchmark/told\n    cron 0 2 * * *, Europe/Berlin\n" in done.stdout
         assert done.stdout.count("+ automation") == 3
         again = services.run(*command)
         assert (again.returncode, again.stderr) == (0, "Nothing changes.\n")
-        moved = services.run("deploy", suite, "--cron", "0 3 * * *", "--time-zone", "Europe/Berlin", "--yes")
+        moved = services.run("deploy", suite, "--cron", "0 3 * * *", *zone, "--upkeep-cron", "0 5 * * 0", "--yes")
+        assert "+ schedule 'upkeep' of upkeep/upkeep\n    cron 0 5 * * 0, Europe/Berlin\n" in moved.stdout
         assert "cron 0 2 * * *, Europe/Berlin → cron 0 3 * * *, Europe/Berlin" in moved.stdout
         begun = start(services, "told", night="2026-11-20")
         assert services.wait_for(begun, *FINAL) == "COMPLETED"

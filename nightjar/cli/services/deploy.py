@@ -35,7 +35,15 @@ def deploy(
         Path | None, typer.Argument(metavar="[SUITE]", help="File of a suite that is to run on a schedule.")
     ] = None,
     cron: Annotated[str | None, typer.Option(metavar="CRON", help="When it runs, such as '0 2 * * *'.")] = None,
-    time_zone: Annotated[str, typer.Option(metavar="ZONE", help="Whose time that is, such as Europe/Berlin.")] = "UTC",
+    retry_cron: Annotated[
+        str | None, typer.Option(metavar="CRON", help="When runs that failed in the last 24 hours are retried.")
+    ] = None,
+    upkeep_cron: Annotated[
+        str | None, typer.Option(metavar="CRON", help="When the warehouse is examined and packed.")
+    ] = None,
+    time_zone: Annotated[
+        str, typer.Option(metavar="ZONE", help="Whose time these are, such as Europe/Berlin.")
+    ] = "UTC",
     notify: Annotated[
         str | None,
         typer.Option(
@@ -70,7 +78,7 @@ def deploy(
     from nightjar.hosting.deploying import Wanted
     from nightjar.hosting.deploying import deploy as deploy_to
 
-    wanted = Wanted(Path.cwd(), name_prefix, take_over, suite, cron, time_zone, notify)
+    wanted = Wanted(Path.cwd(), name_prefix, take_over, suite, cron, retry_cron, upkeep_cron, time_zone, notify)
     is_done = asyncio.run(deploy_to(wanted, partial(_confirm, dry_run=dry_run, yes=yes, as_json=as_json)))
     if is_done and not as_json:
         echo(f"Deployed to {api_url.removesuffix('/api')}. Next: nightjar status")
