@@ -10,6 +10,7 @@ from prefect.states import Cancelled, Completed, Failed
 
 from nightjar.errors import NightjarError, RunError
 from nightjar.evaluation import Outcome
+from nightjar.evaluation.failures import advice_line, failure_class
 
 
 def final_state(outcome: Outcome) -> State[Outcome]:
@@ -36,5 +37,6 @@ def final_state(outcome: Outcome) -> State[Outcome]:
 
 def refused(error: NightjarError) -> State[Any]:
     """Returns the state of a flow run that could not begin its run, or go on with it."""
-    get_run_logger().error(str(error))
-    return Failed(message=str(error), data=error)
+    message = f"{error}\n{advice_line(failure_class(error))}"
+    get_run_logger().error(message)
+    return Failed(message=message, data=error)

@@ -10,6 +10,7 @@ from prefect.artifacts import acreate_markdown_artifact
 
 from nightjar.errors import WarehouseError
 from nightjar.evaluation import Run
+from nightjar.evaluation.failures import advice_line, class_of_chain, recorded_failures
 from nightjar.reports.markdown import cell, table
 from nightjar.runs import Summary
 from nightjar.warehouse import Warehouse
@@ -93,5 +94,10 @@ def _curves(summary: Summary) -> list[str]:
 
 
 def _errors(summary: Summary) -> str:
-    rows = [f"{count} | {chain} | {cell(summary.error_examples[chain])}" for chain, count in summary.errors.items()]
-    return table("rollouts | error | one of them", rows)
+    examples = summary.error_examples
+    rows = [
+        f"{count} | {class_of_chain(chain, examples)} | {chain} | {cell(examples[chain])}"
+        for chain, count in summary.errors.items()
+    ]
+    advice = "\n".join(f"- {advice_line(kind)}" for kind in recorded_failures(summary.metadata()))
+    return f"{table('rollouts | class | error | one of them', rows)}\n\n{advice}"

@@ -118,6 +118,11 @@ def failure_class(error: str | BaseException) -> FailureClass:
     return next(said, None) or next((kind for kind, known in _NAMES.items() if known & names), FailureClass.ENVIRONMENT)
 
 
+def class_of_chain(chain: str, examples: Mapping[str, str]) -> FailureClass:
+    """Returns what errors are about whose chain of names a run counts; ``examples`` holds what one of them says."""
+    return failure_class(f"{chain}: {examples.get(chain, '')}")
+
+
 def recorded_failures(metadata: Mapping[str, Any]) -> dict[FailureClass, int]:
     """Returns how many rollouts of a run failed by class, most first.
 
@@ -126,7 +131,7 @@ def recorded_failures(metadata: Mapping[str, Any]) -> dict[FailureClass, int]:
     """
     counts: dict[FailureClass, int] = {}
     for chain, count in (metadata.get("errors") or {}).items():
-        found = failure_class(f"{chain}: {(metadata.get('error_examples') or {}).get(chain, '')}")
+        found = class_of_chain(chain, metadata.get("error_examples") or {})
         counts[found] = counts.get(found, 0) + count
     return dict(sorted(counts.items(), key=lambda item: -item[1]))
 
@@ -149,6 +154,6 @@ def advice_line(kind: FailureClass) -> str:
 
 
 def class_in(message: str) -> FailureClass | None:
-    """Returns the class that a message names in its last such line; None where it names none."""
+    """Returns the class that a message names in its first such line; None where it names none."""
     found = re.findall(rf"^{_LINE} \(([a-zA-Z ]+)\): ", message, re.MULTILINE)
-    return FailureClass(found[-1]) if found else None
+    return FailureClass(found[0]) if found else None

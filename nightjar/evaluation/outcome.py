@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from nightjar.engine import Run
+from nightjar.evaluation.failures import FailureClass, advice_line, class_of_chain, failure_of_run, recorded_failures
 from nightjar.parts import Part
 from nightjar.runs import RunDirectory, RunMetadata, Summary
 from nightjar.warehouse import Warehouse
@@ -75,17 +76,28 @@ class Outcome:
         return f"Run {part.run_id}, {told['status']}: {scored}, in {directory.path}"
 
     @property
+    def failures(self) -> list[FailureClass]:
+        """Says what failed by class, what stopped the run first, then what most rollouts failed with."""
+        told = self.summary.metadata()
+        found = [*recorded_failures(told)]
+        if self.error is not None and self.status != "cancelled":
+            found = [failure_of_run(self.error, told), *found]
+        is_missing_elsewhere = self.unpublished is not None or self.unpushed is not None
+        return list(dict.fromkeys([*found, *([FailureClass.INFRASTRUCTURE] if is_missing_elsewhere else [])]))
+
+    @property
     def reasons(self) -> list[str]:
         """Says in a line each why the run is not complete, with what to do; empty where it is.
 
-        Of each class of errors there is one line, with its count and one example.
+        Of each kind of errors there is one line, with its count and one example; the last lines say what to do.
         """
         summary, lines = self.summary, []
         if self.error is not None:
             lines.append(str(self.error) or type(self.error).__name__)
         for chain, count in summary.errors.items():
             example = summary.error_examples[chain].partition("\n")[0]
-            lines.append(f"{count} of {summary.rollouts} rollouts failed with {chain}. One of them: {example}")
+            kind = class_of_chain(chain, summary.error_examples)
+            lines.append(f"{count} of {summary.rollouts} rollouts failed with {chain} ({kind}). One of them: {example}")
         if self.status != "completed":
             missing = summary.rollouts - summary.scored
             source = self.metadata.rescored_from
@@ -93,4 +105,5 @@ class Outcome:
                 f"{missing} of {summary.rollouts} rollouts of run {self.run_id} are missing. "
                 + (f"Resume run {source}." if source else f"Retry, or --resume {self.path}, does only these.")
             )
-        return lines + [str(reason) for reason in (self.unpublished, self.unpushed) if reason is not None]
+        lines += [str(reason) for reason in (self.unpublished, self.unpushed) if reason is not None]
+        return lines + [advice_line(kind) for kind in self.failures]

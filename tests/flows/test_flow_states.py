@@ -81,10 +81,14 @@ async def test_why_a_run_failed_is_in_its_message_and_in_an_artifact_until_a_ret
         state = await run_as(flow_run, **where)
         port = server.port
     failed = (await state.aresult(raise_on_failure=False)).summary.failed
-    assert f"{failed} of 30 rollouts failed with ModelError -> InternalServerError. One of them: " in state.message
+    assert (
+        f"{failed} of 30 rollouts failed with ModelError -> InternalServerError (model API). One of them: "
+        in state.message
+    )
+    assert "What to do (model API): " in state.message
     assert "Retry, or --resume" in state.message
     table = await artifact("errors-arithmetic-why")
-    assert f"| {failed} | ModelError -> InternalServerError | " in table
+    assert f"| {failed} | model API | ModelError -> InternalServerError | " in table
     with ModelServer(ArithmeticSolver(), port=port):
         assert (await run_as(flow_run, **where)).is_completed()
     assert "was done again, and succeeded" in await artifact("errors-arithmetic-why")

@@ -12,6 +12,7 @@ from nightjar.cli.eval.arguments import RunArgument
 from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.cli.warehouse.output import print_json
+from nightjar.evaluation.failures import recorded_failures
 from nightjar.evaluation.stored_runs import StoredRun, find_stored_run
 from nightjar.terminal import harmless
 
@@ -70,6 +71,7 @@ def _results(told: Mapping[str, Any]) -> dict[str, Any]:
             f"{count} × {chain}: {examples.get(chain, '').partition(chr(10))[0]}"
             for chain, count in (told.get("errors") or {}).items()
         ),
+        "To do": f"\n{' ' * _LABEL_WIDTH}".join(f"{kind}: {kind.advice}" for kind in recorded_failures(told)),
     }
 
 

@@ -27,6 +27,7 @@ from nightjar.evaluation import (
     heartbeats,
     stopped_by_signals,
 )
+from nightjar.evaluation.failures import advice_line
 from nightjar.evaluation.saved_config import saved_config
 from nightjar.hosting.flow_runs import evaluate_as_flow
 from nightjar.hosting.server import find_prefect_api
@@ -119,6 +120,8 @@ def finish(outcome: Outcome, as_json: bool, show: Callable[[Outcome], None] = sh
         show(outcome)
     for error in errors_of(outcome):
         echo(f"Error: {error}", err=True)
+    for kind in outcome.failures if not outcome.is_complete else ():
+        echo(advice_line(kind), err=True)
     raise typer.Exit(130 if outcome.status == "cancelled" else int(not outcome.is_complete))
 
 
