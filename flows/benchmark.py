@@ -52,6 +52,7 @@ async def benchmark(
     in_place: bool = False,
     deployment: str = "evaluate/evaluate",
     secrets: str = "",
+    allow_sandbox_access: bool = False,
     warehouse: WarehouseName = "",
     stuck_minutes: Annotated[float, Field(gt=0)] = 60,
 ) -> State[Night]:
@@ -67,6 +68,7 @@ async def benchmark(
             pool; a suite with a budget always runs in place.
         deployment: The deployment whose runs the evaluations are.
         secrets: Name of an EnvironmentSecrets block, for every evaluation.
+        allow_sandbox_access: Let the environments make sandboxes, in which they run what the model writes.
         warehouse: Where results go, as for evaluate.
         stuck_minutes: A night in which nothing has moved for so many minutes is not waited for.
 
@@ -86,7 +88,11 @@ async def benchmark(
         await _label(plan)
         with tags(*plan.tags):
             begun = await asyncio.to_thread(begin_night, place, plan, str(flow_run.id))
-            parameters = {"secrets": secrets, "warehouse": warehouse}
+            parameters = {
+                "secrets": secrets,
+                "allow_sandbox_access": allow_sandbox_access,
+                "warehouse": warehouse,
+            }
             async with told_to_stop() as stop:
                 if in_place or plan.has_budget:
                     await _in_place(plan, place, parameters)

@@ -27,6 +27,7 @@ from nightjar import __version__
 from nightjar.config import After, RunConfig, takes_fields
 from nightjar.errors import NightjarError, WarehouseError
 from nightjar.evaluation import Outcome, check_warehouse, fetch_part, stopped_by_signals, within_budget
+from nightjar.sandboxes.permission import sandbox_access
 from nightjar.warehouse import Warehouse
 from tasks import evaluation as tasks
 
@@ -37,6 +38,7 @@ async def evaluate(
     config: RunConfig,
     endpoint: Annotated[str, After("provider")] = "",
     secrets: Annotated[str, After("env_args")] = "",
+    allow_sandbox_access: Annotated[bool, After("secrets")] = False,
     warehouse: Annotated[WarehouseName, After("tags")] = "",
     resume: Annotated[str, After("warehouse")] = "",
     where: Annotated[str, After("resume")] = "",
@@ -49,6 +51,7 @@ async def evaluate(
         endpoint: Name of a ModelEndpoint block, which says in a provider's place base URL, protocol, key, headers and
             limits.
         secrets: Name of an EnvironmentSecrets block, whose variables the environment, tools and judges of this run see.
+        allow_sandbox_access: Let the environment make sandboxes, in which it runs what the model writes.
         warehouse: Where results go: a location, or block:NAME for that of a ResultsWarehouse block; empty for
             NIGHTJAR_WAREHOUSE, or ./outputs/warehouse.
         resume: A run directory to go on with, or "latest". A retried flow run finds its own.
@@ -64,7 +67,8 @@ async def evaluate(
     nightjar_log_in_run_log()
     try:
         async with named_blocks(config, endpoint, secrets, warehouse) as named:
-            return await _evaluate(named, endpoint, resume, where, output_dir)
+            with sandbox_access(is_allowed=allow_sandbox_access):
+                return await _evaluate(named, endpoint, resume, where, output_dir)
     except NightjarError as error:
         return refused(error)
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Annotated, Any, NamedTuple, TypeVar
+from uuid import UUID
 
 from prefect.blocks.core import Block
 from prefect.client.orchestration import get_client
+from prefect.context import FlowRunContext
 from prefect.exceptions import ObjectNotFound
 from pydantic import ValidationError, WithJsonSchema
 
 from blocks import EnvironmentSecrets, ModelEndpoint, ResultsWarehouse
 from nightjar.config import RunConfig
 from nightjar.errors import ConfigError
-from nightjar.secrecy import hidden_in_errors, in_environment
+from nightjar.secrecy import SECRETS_LABEL, hidden_in_errors, in_environment
 from nightjar.warehouse import resolve_warehouse
 from nightjar.warehouse.location import refuse_secret
 
@@ -38,6 +40,10 @@ WarehouseName = Annotated[
 """A flow's parameter that says which warehouse; Prefect's server refuses a secret in it before it is stored."""
 
 _WAREHOUSE = "block:"
+_GONE = (
+    "The secrets that were given to this run (--custom-secrets) are gone: a run removes them when it has read them. "
+    "A block of secrets stays"
+)
 _OF_THE_ENDPOINT = ("provider", "base_url", "api_key_var", "api_client_type", "headers", "replicas")
 
 
@@ -70,15 +76,35 @@ async def named_blocks(config: RunConfig, endpoint: str, secrets: str, warehouse
         WarehouseError: the location of the warehouse holds a secret.
     """
     with hidden_in_errors(), ExitStack() as variables:
-        if secrets:
-            named = await _load(EnvironmentSecrets, secrets)
-            variables.enter_context(in_environment(named.variables()))
+        own = await _own_secrets()
+        if secrets or own:
+            named = (await _load(EnvironmentSecrets, secrets)).variables() if secrets else {}
+            variables.enter_context(in_environment({**named, **own}))
         if endpoint:
             reached = await _load(ModelEndpoint, endpoint)
             variables.enter_context(in_environment(reached.variables()))
             config = _at(config, reached, endpoint)
         location = await warehouse_location(warehouse)
         yield Named(config, location, reached.max_concurrent if endpoint else 0)
+
+
+async def _own_secrets() -> dict[str, str]:
+    """Returns the secrets that came with this flow run alone, and removes them: no crash leaves them behind.
+
+    Raises:
+        ConfigError: they are gone, as they are for a Retry.
+    """
+    context = FlowRunContext.get()
+    block = context.flow_run.labels.get(SECRETS_LABEL) if context and context.flow_run else None
+    if block is None:
+        return {}
+    try:
+        found: EnvironmentSecrets = await EnvironmentSecrets.aload_from_ref(UUID(str(block)))
+    except ValueError:
+        raise ConfigError(_GONE) from None
+    async with get_client() as client:
+        await client.delete_block_document(UUID(str(block)))
+    return found.variables()
 
 
 async def warehouse_location(warehouse: str) -> str:

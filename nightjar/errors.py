@@ -34,6 +34,7 @@
     │   └── ResumeMismatchError       the run on disk is not the run that was asked for
     ├── HubError                      the Hugging Face Hub does not take the results
     ├── ServiceError                  Prefect's server or a local service does not do its part
+    │   └── ServiceAwayError          it does not answer, or has no time: later it may
     └── WarehouseError                the warehouse refused a statement or cannot be opened
         └── MissingWarehouseError     nothing was published there yet
 
@@ -244,6 +245,10 @@ class HubError(NightjarError):
 
 class ServiceError(NightjarError):
     """Prefect's server or another local service does not do its part."""
+
+
+class ServiceAwayError(ServiceError):
+    """Prefect's server does not answer, or has no time; later it may."""
 
 
 class WarehouseError(NightjarError):

@@ -21,6 +21,8 @@ HIDDEN = "[secret]"
 """Stands where the value of a secret was."""
 DISTINCTIVE_LENGTH = 8
 """Characters from which on a secret is no word that a text may hold by chance."""
+SECRETS_LABEL = "nightjar/custom-secrets"
+"""The label of a flow run that names the block of secrets which is its alone."""
 
 REFERENCE = r"([A-Za-z]+ )?\$([A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*\})"
 """How a text names a secret: ``$NAME`` or ``${NAME}``, perhaps after a word such as ``Bearer``."""

@@ -65,6 +65,11 @@ COMMANDS = {
         "nightjar.cli.eval.samples:eval_samples",
         "Show rollouts of a run: prompt, completion, answer, reward, error.",
     ),
+    "eval logs": ("nightjar.cli.eval.logs:eval_logs", "Show the log of a run that a Prefect server knows."),
+    "eval stop": (
+        "nightjar.cli.eval.stop:eval_stop",
+        "Cancel a run that a Prefect server knows; what it finished is kept and published.",
+    ),
     "eval view-config": (
         "nightjar.cli.eval.view_config:eval_view_config",
         "Show what a run was started with, and the command that runs it again.",

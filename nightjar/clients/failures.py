@@ -25,7 +25,7 @@ _HEALING_STATUSES = frozenset({408, 409, 429})
 _OVERLOAD_STATUSES = frozenset({429, 503, 529})
 _REFUSAL_STATUSES = frozenset({401, 402, 403})
 _CONNECTION_ERRORS = frozenset({"APIConnectionError", "ConnectionTimeoutError", "ConnectTimeout"})
-_REFUSED_SANDBOX = "SandboxRefusedError"  # this machine cannot make any
+_REFUSED_SANDBOX = {"SandboxRefusedError", "SandboxNotAllowedError"}  # no other rollout gets one either
 _SDK_TIMEOUT = "APITimeoutError"
 _REJECTED_CREDENTIALS = frozenset({"AuthenticationError", "PermissionDeniedError"})
 _UNREADABLE_ANSWER = "APIResponseValidationError"
@@ -100,7 +100,7 @@ def classify(error: BaseException) -> Failure:
     if isinstance(error, OverlongPromptError):
         return Failure(message)
     chain = list(error_chain(error))
-    if any(type(cause).__name__ == _REFUSED_SANDBOX for cause in chain):
+    if any(type(cause).__name__ in _REFUSED_SANDBOX for cause in chain):
         return Failure(message, is_permanent=True, is_refusal=True)
     for cause in chain:
         status = getattr(cause, "status_code", None)

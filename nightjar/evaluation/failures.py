@@ -80,7 +80,8 @@ _NAMES = {
 
 _PHRASES = {
     FailureClass.SECRET: re.compile(
-        r"Environment variables? '\w+'.* not set|KeyError\(?:? ?['\"]\w*(API_?KEY|TOKEN|SECRET|PASSWORD)\w*['\"]"
+        r"\(--custom-secrets\) are gone|Environment variables? '\w+'.* not set"
+        r"|KeyError\(?:? ?['\"]\w*(API_?KEY|TOKEN|SECRET|PASSWORD)\w*['\"]"
         r"|(API_?KEY|TOKEN|SECRET|PASSWORD)\w*\W+(is |are |must be )?(not set|missing|required)"
     ),
     FailureClass.PERMISSION: re.compile("--allow-(sandbox|instances)-access"),

@@ -6,16 +6,19 @@ import json
 import time
 from collections.abc import Mapping
 from http import HTTPStatus
+from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from nightjar.errors import ServiceError
+from nightjar.errors import ServiceAwayError, ServiceError
 from nightjar.hosting.server import authorization
 
 _TIMEOUT_SECONDS = 15.0
 _TRIES = 5
 _PAUSE_SECONDS = 1.0
+_AWAY = {429, 502, 503, 504}
+"""Status codes of a server, or of what stands before it, that has no time."""
 
 
 class PrefectApi:
@@ -32,13 +35,18 @@ class PrefectApi:
         """Returns what is at a path; None where there is nothing.
 
         Raises:
-            ServiceError: the server does not answer, or refuses.
+            ServiceAwayError: the server does not answer, or has no time.
+            ServiceError: it refuses.
         """
         return self._call("GET", path, None)
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
         """Returns the answer to a body; as for ``get``."""
         return self._call("POST", path, body)
+
+    def delete(self, path: str) -> None:
+        """Removes what is at a path, if there is something; errors as for ``get``."""
+        self._call("DELETE", path, None)
 
     def set_state(self, flow_run_id: str, state: str, message: str) -> bool:
         """Proposes a state for a flow run, and says whether the server accepted it.
@@ -69,9 +77,10 @@ class PrefectApi:
                 if error.code == HTTPStatus.NOT_FOUND:
                     return None
                 if error.code != HTTPStatus.SERVICE_UNAVAILABLE or not left:  # its database is busy
-                    raise ServiceError(f"Prefect's server at {self.url} refused {path}: {_reason(error)}") from error
-            except (URLError, OSError, ValueError) as error:
-                raise ServiceError(f"Prefect's server at {self.url} does not answer: {error}") from error
+                    kind = ServiceAwayError if error.code in _AWAY else ServiceError
+                    raise kind(f"Prefect's server at {self.url} refused {path}: {_reason(error)}") from error
+            except (URLError, OSError, ValueError, HTTPException) as error:
+                raise ServiceAwayError(f"Prefect's server at {self.url} does not answer: {error}") from error
             time.sleep(_PAUSE_SECONDS)
         return None
 

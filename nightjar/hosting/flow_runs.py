@@ -59,6 +59,7 @@ async def evaluate_as_flow(
     try:
         state: State[Outcome] = await evaluate(
             **config.model_dump(mode="json"),
+            allow_sandbox_access=True,  # who types the command runs the environment's code as themselves
             resume=resume or "",
             where=where,
             output_dir=str(output_dir or ""),

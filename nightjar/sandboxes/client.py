@@ -14,6 +14,7 @@ from typing import Any
 
 from nightjar.errors import SandboxError
 from nightjar.sandboxes.choosing import check_name, choose_provider
+from nightjar.sandboxes.permission import check_sandbox_access
 from nightjar.sandboxes.request import CreateSandboxRequest
 from nightjar.sandboxes.sandbox import MAX_OUTPUT_BYTES, CommandResult, Sandbox, SandboxProvider
 
@@ -96,6 +97,7 @@ class SandboxClient:
 
     async def create(self, request: CreateSandboxRequest) -> CreatedSandbox:
         """Starts a sandbox in the background and returns at once; ``SandboxRefusedError`` as for ``new_sandbox``."""
+        check_sandbox_access()
         if self._provider is None:
             self._provider = await asyncio.to_thread(choose_provider, self._chosen, self._max_workers)
         sandbox = self._provider.new_sandbox(request)

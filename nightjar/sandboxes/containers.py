@@ -27,6 +27,7 @@ from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nightjar.errors import SandboxError
+from nightjar.sandboxes.permission import check_sandbox_access
 from nightjar.sandboxes.processes import ContainerProcess
 from nightjar.sandboxes.request import CreateSandboxRequest
 from nightjar.sandboxes.sandbox import Command, Sandbox, SandboxCreationError, SandboxProvider, SandboxRefusedError
@@ -248,6 +249,7 @@ class DockerProvider(SandboxProvider):
 
     def new_sandbox(self, request: CreateSandboxRequest) -> DockerSandbox:
         """Returns a container that is yet to be created."""
+        check_sandbox_access()
         return DockerSandbox(request, self)
 
     def image_with_packages(self, request: CreateSandboxRequest) -> str:

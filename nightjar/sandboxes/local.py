@@ -24,6 +24,7 @@ from nightjar.sandboxes import bubblewrap
 from nightjar.sandboxes.memory_limit import ControlGroup, limit_memory
 from nightjar.sandboxes.namespaces import FirstProcess, start_isolated, start_unisolated
 from nightjar.sandboxes.packages import find_packages
+from nightjar.sandboxes.permission import check_sandbox_access
 from nightjar.sandboxes.processes import LocalProcess
 from nightjar.sandboxes.request import CreateSandboxRequest
 from nightjar.sandboxes.sandbox import Command, Sandbox, SandboxCreationError, SandboxProvider, SandboxRefusedError
@@ -232,6 +233,7 @@ class LocalProvider(SandboxProvider):
 
     def new_sandbox(self, request: CreateSandboxRequest) -> LocalSandbox:
         """Returns a sandbox that is yet to be started; refuses without bubblewrap, without a package, or for a GPU."""
+        check_sandbox_access()
         if request.gpu_count:
             raise SandboxRefusedError("Local sandboxes have no GPU. Use containers: sandbox_provider='docker'.")
         if problem := self.problem():

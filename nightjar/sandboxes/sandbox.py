@@ -69,6 +69,10 @@ class SandboxRefusedError(SandboxCreationError):
     """A sandbox cannot start as asked for, and another try would not help."""
 
 
+class SandboxNotAllowedError(SandboxRefusedError):
+    """A sandbox may not start: this run was not given the permission."""
+
+
 class SandboxNotReadyError(SandboxError):
     """A sandbox was not ready in time."""
 

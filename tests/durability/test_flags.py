@@ -214,6 +214,12 @@ ELSEWHERE = {
     "--hosted": "flows/test_sent_environments.py",
     "--deployment": "flows/test_sent_environments.py",
     "--shards": "flows/test_parts_of_runs.py",
+    "--follow": "flows/test_hosted_runs.py",
+    "--poll-interval": "flows/test_hosted_runs.py",
+    "--allow-sandbox-access": "flows/test_hosted_runs.py",
+    "--allow-instances-access": "flows/test_hosted_runs.py",
+    "--custom-secrets": "flows/test_hosted_runs.py",
+    "--eval-name": "flows/test_hosted_runs.py",
 }
 """Flags that need more than a model, and the tests that have it."""
 

@@ -70,7 +70,7 @@ def test_a_run_in_three_parts_of_which_one_is_killed(services: Services) -> None
 
 def test_what_is_not_handed_over_in_parts(services: Services) -> None:
     for arguments, reason in (
-        (("--shards", "3"), "--shards is of --hosted runs"),
+        (("--shards", "3"), "--shards: of a hosted run: add --hosted"),
         (("--hosted", "--shards", "3", "-n", "2"), "3 parts of 2 examples"),
         (("--hosted", "--shards", "3", "-n", "4", "-H"), "parts are not pushed"),
     ):

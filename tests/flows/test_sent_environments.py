@@ -70,7 +70,8 @@ def test_an_environment_from_another_folder_and_the_rubric_that_changed(
     assert found == [(1.0, first["env_source"]), (1.0, first["env_source"]), (0.0, other["env_source"])]
     parameters = services.call("GET", f"/flow_runs/{first['flow_run_id']}")["parameters"]
     assert set(parameters) == {
-        "env_id", "env_source", "model", "base_url", "num_examples", "rollouts_per_example", "env_args"
+        "env_id", "env_source", "model", "base_url", "num_examples", "rollouts_per_example", "env_args",
+        "timeout_minutes",
     }  # fmt: skip
 
 

@@ -146,7 +146,7 @@ def test_no_flag_twice():
 
 class TestTheFlow:
     def test_has_every_field_and_where_a_run_goes(self):
-        others = {"endpoint", "secrets", "resume", "where", "output_dir", "warehouse"}
+        others = {"allow_sandbox_access", "endpoint", "secrets", "resume", "where", "output_dir", "warehouse"}
         assert {*evaluate.parameters.properties} == {*RunConfig.model_fields, *others}
         assert evaluate.parameters.required == ["env_id"]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -19,6 +20,7 @@ from pydantic.fields import FieldInfo
 from nightjar.config import RunConfig, groups, parameters, plain_type
 
 Command: TypeAlias = Callable[..., None]
+_VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,19 @@ def json_object(text: str) -> dict[str, Any]:
     return value
 
 
+def secret_values(text: str) -> dict[str, str]:
+    """Parses an object of texts; what is in it is not repeated."""
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        raise typer.BadParameter("not valid JSON") from None
+    if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
+        raise typer.BadParameter('expected a JSON object of texts, such as \'{"JUDGE_API_KEY": "sk-…"}\'')
+    if wrong := [name for name in values if not _VARIABLE.fullmatch(name)]:
+        raise typer.BadParameter(f"{wrong[0]!r} is no name of an environment variable")
+    return values
+
+
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
@@ -76,7 +91,8 @@ def _pairs(texts: list[str]) -> dict[str, str]:
 
 MODEL, SAMPLING, ENVIRONMENT = "Model Configuration", "Sampling Parameters", "Environment Configuration"
 SCOPE, CONCURRENCY, OUTPUT = "Evaluation Scope", "Concurrency", "Output and Display"
-PANELS = (MODEL, SAMPLING, ENVIRONMENT, SCOPE, CONCURRENCY, OUTPUT)
+HOSTED = "Hosted Runs"
+PANELS = (MODEL, SAMPLING, ENVIRONMENT, SCOPE, CONCURRENCY, OUTPUT, HOSTED)
 """The panels of the help, in their order."""
 _PANEL_OF_GROUP = {"Model": MODEL, "Environment": ENVIRONMENT, "Pace": CONCURRENCY}
 

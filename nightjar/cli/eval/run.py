@@ -11,7 +11,17 @@ from typing import Annotated, Any
 
 import typer
 
-from nightjar.cli.eval.options import CONCURRENCY, ENVIRONMENT, MODEL, OUTPUT, flag_names, names_in, takes_flags
+from nightjar.cli.eval.options import (
+    CONCURRENCY,
+    ENVIRONMENT,
+    HOSTED,
+    MODEL,
+    OUTPUT,
+    flag_names,
+    names_in,
+    secret_values,
+    takes_flags,
+)
 from nightjar.cli.warehouse import warehouse_option
 from nightjar.config import parameters
 from nightjar.config.named_headers import name_values
@@ -88,15 +98,58 @@ def eval_run(
         ),
     ] = None,
     hosted: Annotated[
-        bool, _option("--hosted", text="Hand the run, with its environment, to the worker of a deployment.")
+        bool,
+        _option("--hosted", panel=HOSTED, text="Hand the run, with its environment, to the worker of a deployment."),
     ] = False,
     deployment: Annotated[
-        str, _option("--deployment", metavar="FLOW/NAME", text="The deployment that a hosted run is of.")
-    ] = "evaluate/evaluate",
+        str | None,
+        _option(
+            "--deployment",
+            panel=HOSTED,
+            metavar="FLOW/NAME",
+            text="The deployment that a hosted run is of (default: evaluate/evaluate).",
+        ),
+    ] = None,
+    follow: Annotated[
+        bool, _option("--follow", panel=HOSTED, text="Show its log until it ends; the exit code says how it ended.")
+    ] = False,
+    poll_interval: Annotated[
+        float | None,
+        _option(
+            "--poll-interval",
+            panel=HOSTED,
+            metavar="SECONDS",
+            min=0.1,
+            text="How long to wait before looking again (default: 10).",
+        ),
+    ] = None,
+    allow_sandbox_access: Annotated[
+        bool, _option("--allow-sandbox-access", panel=HOSTED, text="Let the environment make sandboxes.")
+    ] = False,
+    allow_instances_access: Annotated[
+        bool,
+        _option(
+            "--allow-instances-access", panel=HOSTED, text="Let it make instances; refused where the work pool cannot."
+        ),
+    ] = False,
+    custom_secrets: Annotated[
+        dict[str, str] | None,
+        _option(
+            "--custom-secrets",
+            panel=HOSTED,
+            metavar="JSON",
+            parser=secret_values,
+            text='Environment variables of this run alone, {"NAME": "value"}; read once, and written nowhere.',
+        ),
+    ] = None,
+    eval_name: Annotated[
+        str | None, _option("--eval-name", panel=HOSTED, metavar="NAME", text="What the run is called on the server.")
+    ] = None,
     shards: Annotated[
         int | None,
         _option(
             "--shards",
+            panel=HOSTED,
             min=2,
             metavar="N",
             text="Hand a hosted run over in N parts, a flow run each; the last to end joins them into one run.",
@@ -126,10 +179,12 @@ def eval_run(
     """
     from nightjar.cli.eval.display import show_outcome
     from nightjar.cli.eval.dry_run import show_plans
-    from nightjar.cli.eval.hosted import run_hosted
+    from nightjar.cli.eval.following import follow_to_its_end
+    from nightjar.cli.eval.hosted import POLL_SECONDS, check_hosted_flags, show_submitted, submit_all
     from nightjar.cli.eval.live import Style
     from nightjar.cli.eval.running import Mode, check, finish, runner, watched
     from nightjar.cli.eval.suite import finish_together, run_together, show_line
+    from nightjar.hosting.submitting import HostedOptions
 
     if tui and debug:
         raise typer.BadParameter("--tui and --debug exclude each other")
@@ -140,20 +195,40 @@ def eval_run(
         fields["headers"] = name_values(fields["headers"])
     log_to_stderr(verbose or debug)
     is_suite = fields.get("env_id", "").endswith(ENDING) or "," in fields.get("env_id", "")
-    if is_suite and (hosted or resume not in {None, _LATEST}):
-        raise typer.BadParameter(f"{'--hosted' if hosted else '--resume PATH'} is of one evaluation")
-    evaluations = _evaluations(fields, endpoints_path, resume)
+    if shards and (is_suite or follow):
+        raise typer.BadParameter(f"--shards excludes {'--follow' if follow else 'several evaluations'}")
+    if is_suite and (follow or resume not in {None, _LATEST}):
+        raise typer.BadParameter(f"{'--follow' if follow else '--resume PATH'} is of one evaluation")
+    check_hosted_flags(
+        hosted,
+        {
+            "--deployment": deployment,
+            "--follow": follow,
+            "--poll-interval": poll_interval,
+            "--allow-sandbox-access": allow_sandbox_access,
+            "--allow-instances-access": allow_instances_access,
+            "--custom-secrets": custom_secrets,
+            "--shards": shards,
+            "--eval-name": eval_name,
+        },
+        {"--direct": direct, "--prefect": prefect, "--resume": resume, "--output-dir": output_dir},
+    )
+    evaluations = _evaluations(fields, endpoints_path, resume, is_hosted=hosted)
     if dry_run:
         show_plans(evaluations, warehouse, as_json=as_json, is_suite=is_suite)
         return
     if hosted:
-        if direct or prefect or resume or output_dir:
-            raise typer.BadParameter("--hosted excludes --direct, --prefect, --resume and --output-dir")
-        config = evaluations[0].config
-        run_hosted(config, deployment, warehouse=warehouse, prefect_url=prefect_url, as_json=as_json, shards=shards)
+        options = HostedOptions(
+            name=eval_name or "",
+            allow_sandbox_access=allow_sandbox_access,
+            allow_instances_access=allow_instances_access,
+            custom_secrets=custom_secrets or {},
+        )
+        submitted = submit_all(evaluations, options, deployment, warehouse, prefect_url, shards)
+        if follow:
+            follow_to_its_end(submitted[0], poll_interval or POLL_SECONDS, prefect_url, as_json=as_json)
+        show_submitted(submitted, prefect_url, as_json=as_json, is_suite=is_suite or bool(shards))
         return
-    if shards:
-        raise typer.BadParameter("--shards is of --hosted runs. Here one process does it all, -c requests at a time")
     check(evaluations)
     mode: Mode = "prefect" if prefect else "direct" if direct else "auto"
     run = runner(mode, output_dir, resume, warehouse, prefect_url)
@@ -164,7 +239,9 @@ def eval_run(
     finish(outcome, as_json, show_line if abbreviated else show_outcome)
 
 
-def _evaluations(fields: dict[str, Any], endpoints_path: Path | None, resume: str | None) -> Sequence[Evaluation]:
+def _evaluations(
+    fields: dict[str, Any], endpoints_path: Path | None, resume: str | None, *, is_hosted: bool
+) -> Sequence[Evaluation]:
     """Returns what is to be run; what no environment, endpoint or file has to do with is wrong usage."""
     env_id = fields.get("env_id")
     try:
@@ -172,7 +249,7 @@ def _evaluations(fields: dict[str, Any], endpoints_path: Path | None, resume: st
             return [_of_run(fields, resume)]
         if env_id.endswith(ENDING):
             typed = {name: value for name, value in fields.items() if name != "env_id"}
-            _refuse_beside_a_suite(typed, endpoints_path)
+            _refuse_beside_a_suite({} if is_hosted else typed, endpoints_path)
             return load_suite(Path(env_id), typed)
         names = names_in(env_id) if "," in env_id else [env_id]
         return [resolve_evaluation([Layer(FLAG, {**fields, "env_id": name})], endpoints_path) for name in names]

@@ -1,0 +1,119 @@
+"""The log of a run on a server, as ``eval logs -f`` and ``--follow`` show it: no line twice, none lost."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from local_services import Services
+
+from nightjar.hosting.api import PrefectApi
+from nightjar.hosting.run_logs import RunLog
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Said:
+    """A flow run's log, into which somebody writes."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self.flow_run_id = str(uuid4())
+        self.messages: list[str] = []
+
+    def write(self, *moments: float) -> None:
+        """Writes a line for each moment, in seconds from the start, in the order in which they are given."""
+        lines = []
+        for moment in moments:
+            self.messages.append(f"line {len(self.messages)}")
+            at = (START + timedelta(seconds=moment)).isoformat()
+            line = {"name": "test", "level": 20, "message": self.messages[-1], "timestamp": at}
+            lines.append({**line, "flow_run_id": self.flow_run_id})
+        self._services.call("POST", "/logs/", lines)
+
+
+@pytest.fixture
+def said(services: Services) -> Said:
+    return Said(services)
+
+
+@pytest.fixture
+def log(services: Services, said: Said) -> RunLog:
+    return RunLog(PrefectApi(services.api), said.flow_run_id)
+
+
+def new(log: RunLog) -> list[str]:
+    return [line.message for line in log.new()]
+
+
+def test_lines_of_one_moment_and_lines_that_come_late(said: Said, log: RunLog) -> None:
+    said.write(*[5.0] * 500)
+    assert sorted(new(log)) == sorted(said.messages)
+    said.write(*[5.0] * 10, 5.0, 6.0)
+    assert Counter(new(log)) == Counter(said.messages[500:])
+    said.write(1.0)  # before all that was seen
+    assert new(log) == said.messages[-1:]
+    said.write(0.5, 5.5, 5.0, 7.0)
+    assert new(log) == [said.messages[-4], said.messages[-2], said.messages[-3], said.messages[-1]]
+    assert new(log) == []
+
+
+def test_what_follows_a_tail(said: Said, log: RunLog) -> None:
+    said.write(*[1.0] * 300, *[2.0] * 5)
+    shown = log.tail(8)
+    assert [line.at.second for line in shown] == [1] * 3 + [2] * 5
+    assert new(log) == []
+    said.write(1.5, 3.0, 0.5)  # the last is older than the tail
+    assert new(log) == [said.messages[-3], said.messages[-2]]
+
+
+def test_a_tail_that_is_longer_than_the_log(said: Said, log: RunLog) -> None:
+    said.write(2.0, 1.0)
+    assert [line.message for line in log.tail(10)] == ["line 1", "line 0"]
+    said.write(0.5)
+    assert new(log) == ["line 2"]
+
+
+def test_a_thousand_lines_a_second_from_clocks_that_differ(said: Said, log: RunLog) -> None:
+    """Four processes write for ten seconds; their batches come up to a second late, in any order."""
+    chance = random.Random(7)
+    batches = [
+        (second + late, [second + place / 250 for place in range(250)])
+        for second in range(10)
+        for late in (chance.random() for _ in range(4))
+    ]
+    has_ended = threading.Event()
+
+    def write() -> None:
+        begun = time.monotonic()
+        for due, moments in sorted(batches):
+            time.sleep(max(0.0, due - (time.monotonic() - begun)))
+            said.write(*moments)
+        has_ended.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    got: list[str] = []
+    polls = 0
+    while not has_ended.is_set():
+        got += new(log)
+        polls += 1
+        time.sleep(0.5)
+    writer.join()
+    got += new(log)
+    assert len(got) == len(said.messages) == 10_000
+    assert Counter(got) == Counter(said.messages)
+    assert polls > 1
+
+
+def test_it_is_what_the_server_has(services: Services, said: Said, log: RunLog) -> None:
+    said.write(3.0, 1.0, 2.0)
+    chosen: dict[str, Any] = {"logs": {"flow_run_id": {"any_": [said.flow_run_id]}}, "sort": "TIMESTAMP_ASC"}
+    on_server = [line["message"] for line in services.call("POST", "/logs/filter", chosen)]
+    assert new(log) == on_server == ["line 1", "line 2", "line 0"]

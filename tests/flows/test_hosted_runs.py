@@ -1,0 +1,297 @@
+"""Commands on runs that a worker does, from another folder: ``eval run --hosted``, ``eval logs``, ``eval stop``."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_services import NIGHTJAR, Services
+
+from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+
+LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| (\w+) +\| (.*)")
+SECRET, OWN = "planted-custom-77291", "planted-block-55180"
+ENVIRONMENT = """import logging
+import os
+import time
+import nightjar as vf
+from nightjar.sandboxes import CreateSandboxRequest, SandboxClient
+
+logger = logging.getLogger("nightjar.chatty")
+
+
+def load_environment(kind: str = "", lines: int = 0) -> vf.Environment:
+    if kind == "import":
+        import nobody_has_this
+    if kind == "key":
+        vf.ensure_keys(["NOBODYS_KEY"])
+    begun = time.monotonic()
+    for number in range(lines):
+        logger.info("chat %d", number)
+        time.sleep(max(0, number / 1000 - (time.monotonic() - begun)))
+
+    async def graded(completion) -> float:
+        if kind == "raises":
+            raise ValueError("the rubric is wrong")
+        if kind == "secrets":
+            logger.warning("secrets: %s", os.environ.get("FIRST"))
+            return float(len(os.environ["FIRST"] + os.environ["SECOND"] + os.environ["THIRD"]))
+        if kind == "sandbox":
+            client = SandboxClient("local")
+            sandbox = await client.create(CreateSandboxRequest(name="test"))
+            await client.execute_command(sandbox.id, "true", timeout=30)
+            await client.delete(sandbox.id)
+        return 1.0
+
+    data = [{"question": "1 + 1?", "answer": "2"}, {"question": "1 + 2?", "answer": "3"}]
+    return vf.SingleTurnEnv(dataset=data, rubric=vf.Rubric(funcs=[graded]))
+"""
+
+
+class Typed:
+    """The command line in a folder that is not the worker's, and a model."""
+
+    def __init__(self, services: Services, folder: Path, server: ModelServer) -> None:
+        self.services, self.folder, self.server = services, folder, server
+        (folder / "environments").mkdir()
+        (folder / "environments/hosted_env.py").write_text(ENVIRONMENT)
+
+    def __call__(self, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        ended = subprocess.run(
+            [*NIGHTJAR, *words],
+            cwd=self.folder,
+            env=self.services.environment,
+            capture_output=True,
+            text=True,
+            timeout=180,
+        )
+        assert ended.returncode == code, (ended.stdout, ended.stderr)
+        return ended
+
+    def command(self, kind: str = "", *words: str, **arguments: Any) -> list[str]:
+        size = ["-m", "hosted", "-b", self.server.url, "-n", "2", "-r", "1"]
+        return ["eval", "run", "hosted-env", *size, "-a", json.dumps({"kind": kind, **arguments}), "--hosted", *words]
+
+    def submit(self, kind: str = "", *words: str, **arguments: Any) -> Any:
+        return json.loads(self(*self.command(kind, *words, "--json", **arguments)).stdout)
+
+    def follow(self, kind: str = "", *words: str, code: int = 0, **arguments: Any) -> tuple[list[str], str]:
+        """Returns the lines of the log that were shown, and what was said besides."""
+        command = self.command(kind, *words, "--follow", "--poll-interval", "0.5", **arguments)
+        ended = self(*command, code=code)
+        return ended.stdout.splitlines(), ended.stderr
+
+    def on_server(self, flow_run_id: str) -> list[str]:
+        """Returns the messages that the server has of a run."""
+        chosen: dict[str, Any] = {"logs": {"flow_run_id": {"any_": [flow_run_id]}}, "sort": "TIMESTAMP_ASC"}
+        found: list[str] = []
+        while page := self.services.call("POST", "/logs/filter", {**chosen, "offset": len(found)}):
+            found += [line["message"] for line in page]
+        return found
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer(ArithmeticSolver()) as server:
+        yield server
+
+
+@pytest.fixture
+def typed(services: Services, server: ModelServer, own_folder: Path) -> Typed:
+    return Typed(services, own_folder, server)
+
+
+def flow_run_of(said: str) -> str:
+    return re.search(r"flow run ([0-9a-f-]{36})", said)[1]
+
+
+def test_following_shows_what_the_server_has_line_by_line(typed: Typed) -> None:
+    shown, said = typed.follow("", "--eval-name", "my own name", lines=3_000)  # a thousand a second
+    flow_run_id = flow_run_of(said)
+    time.sleep(3)  # what came after the end would be there by now
+    on_server = typed.on_server(flow_run_id)
+    assert Counter("\n".join(re.sub(LINE, r"\2", line) for line in shown).splitlines()) == Counter(
+        "\n".join(on_server).splitlines()
+    )
+    assert [line for line in on_server if line.startswith("chat ")] == [f"chat {number}" for number in range(3_000)]
+    assert f"COMPLETED: run {flow_run_id[-12:]}, my own name\n" in said
+    tail = typed("eval", "logs", "my own name", "--tail", "3").stdout.splitlines()
+    assert [LINE.fullmatch(line)[2] for line in tail] == on_server[-3:]
+    [first, *_] = typed("eval", "logs", flow_run_id[-12:-4], "-f", "-n", "2", "--json").stdout.splitlines()
+    assert json.loads(first)["message"] == on_server[-2]
+
+
+CLASSES = {
+    "raises": ("environment code", "ScoringError -> ValueError"),
+    "import": ("dependency", "No module named 'nobody_has_this'"),
+    "key": ("secret missing", "'NOBODYS_KEY'"),
+    "sandbox": ("permission", "--allow-sandbox-access"),
+}
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_a_failure_says_its_class_and_what_to_do(typed: Typed, kind: str) -> None:
+    expected, reason = CLASSES[kind]
+    _, said = typed.follow(kind, code=1)
+    assert said.count(f"What to do ({expected}): ") == 1, said
+    assert reason in said
+    message = typed.services.call("GET", f"/flow_runs/{flow_run_of(said)}")["state"]["message"]
+    assert f"What to do ({expected}): " in message
+    assert "FAILED: run " in said
+
+
+@pytest.mark.parametrize(
+    ("faults", "words", "expected", "state"),
+    [
+        (Faults(rate_429=1.0), ["--request-retries", "0"], "rate limit", "FAILED"),
+        (Faults(rate_500=1.0), ["--request-retries", "0"], "model API", "FAILED"),
+        (Faults(latency_ms=60_000), ["--timeout-minutes", "0.05"], "timeout", "TIMEOUT"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_failures_of_the_model(
+    services: Services, own_folder: Path, faults: Faults, words: list[str], expected: str, state: str
+) -> None:
+    with ModelServer(ArithmeticSolver(), faults=faults) as server:
+        _, said = Typed(services, own_folder, server).follow("", *words, code=1)
+    assert f"{state}: run " in said
+    assert f"What to do ({expected}): " in said
+
+
+def test_with_the_permission_a_sandbox_is_made(typed: Typed) -> None:
+    _, said = typed.follow("sandbox", "--allow-sandbox-access")
+    assert "COMPLETED" in said
+
+
+def test_ctrl_c_leaves_it_running_until_somebody_stops_it(services: Services, own_folder: Path) -> None:
+    with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=30_000)) as server:
+        typed = Typed(services, own_folder, server)
+        command = [*NIGHTJAR, *typed.command("", "--follow", "--poll-interval", "0.2")]
+        following = subprocess.Popen(
+            command, cwd=own_folder, env=services.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert following.stdout is not None
+        for line in following.stdout:
+            if "Run " in line:
+                break
+        following.send_signal(signal.SIGINT)
+        _, said = following.communicate(timeout=60)
+        assert following.returncode == 130
+        [(run_id, stop)] = re.findall(r"nightjar eval logs (\w+) -f \| nightjar (eval stop \w+)", said)
+        flow_run_id = flow_run_of(said)
+        assert services.call("GET", f"/flow_runs/{flow_run_id}")["state_type"] == "RUNNING"
+        assert f"Cancelled: run {run_id}" in typed(*stop.split()).stdout
+        assert services.call("GET", f"/flow_runs/{flow_run_id}")["state_type"] == "CANCELLED"
+        assert typed(*stop.split()).stdout == f"Run {run_id} has ended already: CANCELLED.\n"
+
+
+def test_a_process_that_is_killed_is_a_failure_of_the_infrastructure(services: Services, own_folder: Path) -> None:
+    with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=30_000)) as server:
+        typed = Typed(services, own_folder, server)
+        submitted = typed.submit()
+        for _ in range(600):
+            flow_run = services.call("GET", f"/flow_runs/{submitted['flow_run_id']}")
+            if server.stats().in_flight:
+                break
+            time.sleep(0.1)
+        os.kill(int(flow_run["infrastructure_pid"].rpartition(":")[2]), signal.SIGKILL)
+        ended = typed("eval", "logs", submitted["run_id"], "-f", "--poll-interval", "0.5", code=1)
+    assert "FAILED: run " in ended.stderr
+    assert "What to do (infrastructure): " in ended.stderr
+
+
+class TestCustomSecrets:
+    def blocks(self, services: Services) -> list[Any]:
+        chosen = {"block_documents": {"is_anonymous": {"eq_": True}}}
+        chosen["block_types"] = {"slug": {"any_": ["nightjar-environment-secrets"]}}
+        return list(services.call("POST", "/block_documents/filter", chosen))
+
+    def test_they_hold_before_all_others_and_are_nowhere_afterwards(self, typed: Typed) -> None:
+        from blocks import EnvironmentSecrets
+
+        services = typed.services
+        kind = services.call("GET", f"/block_types/slug/{EnvironmentSecrets.get_block_type_slug()}")
+        schema = services.call(
+            "POST", "/block_schemas/filter", {"block_schemas": {"block_type_id": {"any_": [kind["id"]]}}}
+        )
+        block = {"name": "for-hosted", "block_type_id": kind["id"], "block_schema_id": schema[0]["id"]}
+        block["data"] = {"values": {"FIRST": OWN, "SECOND": OWN}}
+        services.call("POST", "/block_documents/", block)
+        deployment = services.call("GET", "/deployments/name/evaluate/evaluate")
+        services.call("PATCH", f"/deployments/{deployment['id']}", {"parameters": {"secrets": "for-hosted"}})
+        try:
+            submitted = typed.submit("secrets", "--custom-secrets", json.dumps({"FIRST": SECRET, "THIRD": SECRET}))
+            assert services.wait_for(submitted["flow_run_id"], "COMPLETED", "FAILED", "CRASHED") == "COMPLETED"
+        finally:
+            services.call("PATCH", f"/deployments/{deployment['id']}", {"parameters": {}})
+        assert self.blocks(services) == []
+        rewards = typed.services.run("eval", "get", submitted["run_id"], "--json")
+        assert json.loads(rewards.stdout)["avg_reward"] == 2 * len(SECRET) + len(OWN)
+        assert "secrets: [secret]" in " ".join(typed.on_server(submitted["flow_run_id"]))
+        places = [path for path in services.folder.rglob("*") if path.is_file() and "venv" not in path.parts]
+        assert [path for path in places if SECRET.encode() in path.read_bytes()] == []
+        retry = {"state": {"type": "SCHEDULED", "name": "AwaitingRetry"}, "force": True}
+        services.call("POST", f"/flow_runs/{submitted['flow_run_id']}/set_state", retry)
+        assert services.wait_for(submitted["flow_run_id"], "FAILED", "CRASHED") == "FAILED"
+        message = services.call("GET", f"/flow_runs/{submitted['flow_run_id']}")["state"]["message"]
+        assert "(--custom-secrets) are gone" in message
+        assert "What to do (secret missing): " in message
+
+    def test_of_a_run_that_never_begins_they_go_when_it_is_stopped(self, typed: Typed) -> None:
+        services = typed.services
+        pool = "/work_pools/nightjar"
+        services.call("PATCH", pool, {"is_paused": True})
+        try:
+            submitted = typed.submit("", "--custom-secrets", json.dumps({"FIRST": SECRET}))
+            assert len(self.blocks(services)) == 1
+            assert "PENDING" in typed("eval", "logs", submitted["run_id"]).stderr
+            assert "Cancelled: run " in typed("eval", "stop", submitted["flow_run_id"]).stdout
+            assert self.blocks(services) == []
+        finally:
+            services.call("PATCH", pool, {"is_paused": False})
+
+
+def test_a_suite_is_a_run_for_each_evaluation_and_flags_hold_before_its_file(typed: Typed) -> None:
+    (typed.folder / "two.toml").write_text(
+        f'model = "in-file"\nbase_url = "{typed.server.url}"\nnum_examples = 2\nrollouts_per_example = 1\n'
+        '[[eval]]\nenv_id = "hosted-env"\n[[eval]]\nenv_id = "arithmetic"\n'
+    )
+    ended = typed("eval", "run", "two.toml", "--hosted", "-m", "typed", "--eval-name", "both", "--json")
+    submitted = json.loads(ended.stdout)
+    assert [each["name"] for each in submitted] == ["both | hosted-env", "both | arithmetic"]
+    for each in submitted:
+        assert typed.services.wait_for(each["flow_run_id"], "COMPLETED", "FAILED", "CRASHED") == "COMPLETED"
+        flow_run = typed.services.call("GET", f"/flow_runs/{each['flow_run_id']}")
+        assert (flow_run["parameters"]["model"], flow_run["parameters"]["timeout_minutes"]) == ("typed", 120)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--follow", "--eval-name", "x"], 2, "--follow, --eval-name: of a hosted run: add --hosted"),
+        (["--hosted", "--resume"], 2, "--resume: not of a hosted run"),
+        (["--hosted", "--custom-secrets", '{"A": 1}'], 2, "expected a JSON object of texts"),
+        (["--hosted", "--timeout-minutes", "1441"], 1, "a hosted run takes at most 1440 (24 hours)"),
+        (["--hosted", "--allow-instances-access"], 1, "none of them can create instances"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_handed_over(
+    typed: Typed, words: list[str], code: int, said: str
+) -> None:
+    ended = typed("eval", "run", "arithmetic", *words, code=code)
+    assert said in ended.stderr
+    assert ended.stdout == ""
+
+
+def test_a_run_that_nobody_knows(typed: Typed) -> None:
+    for command in ("logs", "stop"):
+        assert "knows no run 'nobody'" in typed("eval", command, "nobody", code=1).stderr
