@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from nightjar.testing import Faults, FixedAnswer
+from nightjar.testing import ArithmeticSolver, Faults, FixedAnswer
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07The answer is \\boxed{0}."
 
@@ -88,7 +88,30 @@ def test_samples_are_paged_and_chosen(nightjar, runs, asked):
     assert asked("samples", run, "--example", 3) == [rows[3]]
     printed = nightjar.start("eval", "samples", run, "--limit", 3).wait()
     assert rows[0]["prompt"][-1]["content"] in printed.stdout
-    assert "--skip 3" in printed.stderr
+    assert "--page 2" in printed.stderr
+    second = [row["example_id"] for row in asked("samples", run, "-n", 3, "-p", 2)]
+    assert second == [3, 4, 5]
+    assert "--skip 5" in nightjar.start("eval", "samples", run, "-n", 3, "--skip", 2).wait().stderr
+
+
+def test_examples_whose_rollouts_disagree(nightjar, serve, asked):
+    nightjar.eval("arithmetic", "-n", 6, "-r", 4, server=serve(ArithmeticSolver(error_rate=0.5, seed=5)))
+    run = nightjar.run
+    by_example = {}
+    for row in run.results:
+        by_example.setdefault(row["example_id"], []).append(row["reward"])
+    groups = asked("samples", run, "--grouped")
+    assert [[each["reward"] for each in group["rollouts"]] for group in groups] == [*by_example.values()]
+    assert [group["mean"] for group in groups] == [sum(rewards) / 4 for rewards in by_example.values()]
+    flipped = [example for example, rewards in by_example.items() if 0 < sum(rewards) < 4]
+    assert len(flipped) > 0
+    assert [group["example_id"] for group in asked("samples", run, "--grouped", "--flipped")] == flipped
+    wrong = asked("samples", run, "--flipped", "--wrong", "-n", 100)
+    assert {(row["example_id"], row["reward"]) for row in wrong} == {(example, 0.0) for example in flipped}
+    printed = nightjar.start("eval", "samples", run, "-g", "-n", 2, COLUMNS="80").wait()
+    assert run.results[0]["prompt"][-1]["content"][:8] in printed.stdout
+    assert max(map(len, printed.stdout.splitlines())) <= 80
+    assert "--page 2" in printed.stderr
 
 
 def test_what_a_model_said_never_reaches_a_screen_raw(nightjar, runs):

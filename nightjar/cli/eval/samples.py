@@ -2,57 +2,138 @@
 
 nightjar eval samples 0a1b2c3d4e5f --failed
 nightjar eval samples 0a1b2c3d4e5f --example 12 --full
+nightjar eval samples 0a1b2c3d4e5f --grouped --flipped
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Annotated, Any
 
 import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from nightjar.cli.eval.arguments import RunArgument
 from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.cli.warehouse.output import print_json
-from nightjar.evaluation.stored_runs import find_stored_run
+from nightjar.evaluation.sample_groups import SampleGroup, groups_of
+from nightjar.evaluation.stored_runs import StoredRun, find_stored_run
 from nightjar.messages import content_text
 from nightjar.terminal import harmless
 
 _LONGEST_TEXT = 1_500
+_ROLLOUTS, _GROUPS = 3, 20
+"""As many as are shown where nobody says it."""
 
 
 def eval_samples(
     run: RunArgument,
-    failed: Annotated[bool, typer.Option("--failed", help="Those with an error alone.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Those with an error.")] = False,
+    wrong: Annotated[bool, typer.Option("--wrong", help="Those that are scored below the pass threshold.")] = False,
+    flipped: Annotated[
+        bool, typer.Option("--flipped", help="Examples of which some rollouts are right and others wrong.")
+    ] = False,
     example: Annotated[int | None, typer.Option(metavar="N", help="Those of one example, by its id.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="So many at the most.")] = 3,
+    grouped: Annotated[
+        bool, typer.Option("--grouped", "-g", help="A line an example: mean, spread, and the rewards of its rollouts.")
+    ] = False,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, metavar="N", help="So many a page (default: 3; 20 grouped).")
+    ] = None,
+    page: Annotated[int, typer.Option("--page", "-p", min=1, metavar="N", help="Which page.")] = 1,
     skip: Annotated[int, typer.Option(min=0, metavar="N", help="Leave out the first so many.")] = 0,
     full: Annotated[bool, typer.Option("--full", help="Cut no text.")] = False,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show rollouts of a run: prompt, completion, answer, reward, error.
+    """Show rollouts of a run: prompt, completion, answer, reward, error; or its examples, a line each.
 
-    Examples: nightjar eval samples 0a1b2c --failed | nightjar eval samples 0a1b2c --example 12 --full
+    Examples: nightjar eval samples 0a1b2c --failed | nightjar eval samples 0a1b2c --flipped --grouped
     """
     found = find_stored_run(run, warehouse=warehouse)
-    wanted = (row for row in found.rows() if _is_wanted(row, example=example, failed=failed))
-    rows = [*islice(wanted, skip, skip + limit)]
+    size = limit or (_GROUPS if grouped else _ROLLOUTS)
+    first = skip + (page - 1) * size
+    wanted = _wanted(found, example=example, failed=failed, wrong=wrong, flipped=flipped)
+    if grouped:
+        chosen = {row["example_id"] for row in wanted}
+        examples = iter([group for group in _groups(found) if group.example_id in chosen])
+        groups = [*islice(examples, first, first + size)]
+        _show_groups(found, groups, as_json=as_json)
+        has_shown, has_more = bool(groups), next(examples, None) is not None
+    else:
+        rows = [*islice(wanted, first, first + size)]
+        _show_rollouts(rows, None if full else _LONGEST_TEXT, as_json=as_json)
+        has_shown, has_more = bool(rows), next(wanted, None) is not None
+    if has_more:
+        echo(f"There are more: {f'--skip {first + size}' if skip else f'--page {page + 1}'}", err=True)
+    elif not has_shown:
+        echo("There is no such rollout.", err=True)
+
+
+def _groups(run: StoredRun) -> list[SampleGroup]:
+    return groups_of(run.rows(), run.metadata["pass_threshold"])
+
+
+def _wanted(
+    run: StoredRun, *, example: int | None, failed: bool, wrong: bool, flipped: bool
+) -> Iterator[dict[str, Any]]:
+    """Yields the rollouts that were asked for: failed or wrong ones, of one example, of flipped examples."""
+    threshold = run.metadata["pass_threshold"]
+    of = {group.example_id for group in _groups(run) if group.is_flipped} if flipped else None
+    for row in run.rows():
+        is_wrong = not row["error"] and row["reward"] is not None and row["reward"] < threshold
+        is_kind = not (failed or wrong) or bool(failed and row["error"]) or (wrong and is_wrong)
+        if is_kind and example in {None, row["example_id"]} and (of is None or row["example_id"] in of):
+            yield row
+
+
+def _show_rollouts(rows: Sequence[Mapping[str, Any]], longest: int | None, *, as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
     for row in rows:
-        _print_rollout(row, None if full else _LONGEST_TEXT)
-    if next(wanted, None):
-        echo(f"There are more: --skip {skip + limit}", err=True)
-    elif not rows:
-        echo("There is no such rollout.", err=True)
+        _print_rollout(row, longest)
 
 
-def _is_wanted(row: Mapping[str, Any], *, example: int | None, failed: bool) -> bool:
-    return bool(row["error"] or not failed) and example in {None, row["example_id"]}
+def _show_groups(run: StoredRun, groups: Sequence[SampleGroup], *, as_json: bool) -> None:
+    if as_json:
+        print_json([_record(group) for group in groups])
+        return
+    asked = {group.example_id for group in groups}
+    prompts = {row["example_id"]: _question(row) for row in run.rows() if row["example_id"] in asked}
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in ("Example", "Mean", "Spread", "Right"):
+        table.add_column(column, no_wrap=True, justify="right")
+    table.add_column("Rewards", overflow="fold")
+    table.add_column("Prompt", no_wrap=True, overflow="ellipsis")
+    for group in groups:
+        right = f"{group.right}/{len(group.rewards)}"
+        rewards = " ".join("error" if reward is None else f"{reward:.3g}" for reward in group.rewards.values())
+        cells = (str(group.example_id), _number(group.mean), _number(group.spread), right, rewards)
+        table.add_row(*cells, Text(harmless(prompts[group.example_id])))
+    if groups:
+        Console(markup=False, emoji=False).print(table)
+
+
+def _record(group: SampleGroup) -> dict[str, Any]:
+    rollouts = [{"rollout_index": index, "reward": reward} for index, reward in group.rewards.items()]
+    own = {"example_id": group.example_id, "mean": group.mean, "spread": group.spread, "right": group.right}
+    return {**own, "is_flipped": group.is_flipped, "rollouts": rollouts}
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _question(row: Mapping[str, Any]) -> str:
+    """Returns what was asked last in a prompt, as one line."""
+    *_, (_, text) = [("", ""), *_messages(row["prompt"], "")]
+    return " ".join(text.split())
 
 
 def _print_rollout(row: Mapping[str, Any], longest: int | None) -> None:
