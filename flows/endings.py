@@ -37,6 +37,5 @@ def final_state(outcome: Outcome) -> State[Outcome]:
 
 def refused(error: NightjarError) -> State[Any]:
     """Returns the state of a flow run that could not begin its run, or go on with it."""
-    message = f"{error}\n{advice_line(failure_class(error))}"
-    get_run_logger().error(message)
-    return Failed(message=message, data=error)
+    get_run_logger().error(str(error))
+    return Failed(message=f"{error}\n{advice_line(failure_class(error))}", data=error)

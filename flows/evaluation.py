@@ -21,7 +21,7 @@ from flows.endings import final_state, refused
 from flows.named_blocks import Named, WarehouseName, named_blocks
 from flows.naming import artifact_key, flow_run_name, forget_parameter, label_flow_run, tag_flow_run
 from flows.progress import progress_artifact
-from flows.run_log import nightjar_log_in_run_log
+from flows.run_log import nightjar_log_in_run_log, send_run_log
 from flows.shared_limit import shared_limit
 from nightjar import __version__
 from nightjar.config import After, RunConfig, takes_fields
@@ -68,9 +68,11 @@ async def evaluate(
     try:
         async with named_blocks(config, endpoint, secrets, warehouse) as named:
             with sandbox_access(is_allowed=allow_sandbox_access):
-                return await _evaluate(named, endpoint, resume, where, output_dir)
+                state = await _evaluate(named, endpoint, resume, where, output_dir)
     except NightjarError as error:
-        return refused(error)
+        state = refused(error)
+    await send_run_log()
+    return state
 
 
 async def _evaluate(named: Named, endpoint: str, resume: str, where: str, output_dir: str) -> State[Outcome]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 
-from prefect.logging.handlers import APILogHandler
+from prefect.logging.handlers import APILogHandler, APILogWorker
 
 from nightjar.secrecy import hidden_in_log
+from tasks.away import is_away
+
+_SEND_SECONDS = 60.0
 
 
 def nightjar_log_in_run_log() -> None:
@@ -21,6 +24,12 @@ def nightjar_log_in_run_log() -> None:
         logger.addHandler(handler)
     if logger.getEffectiveLevel() > logging.INFO:
         logger.setLevel(logging.INFO)
+
+
+async def send_run_log() -> None:
+    """Sends what is still to be sent: who follows a run has all of its log when its state says that it has ended."""
+    if not is_away():
+        await APILogWorker.drain_all(timeout=_SEND_SECONDS, at_exit=False)  # type: ignore[misc]
 
 
 def _is_news(record: logging.LogRecord) -> bool:

@@ -58,12 +58,15 @@ COMMANDS = {
     "eval run": ("nightjar.cli.eval.run:eval_run", "Evaluate a model in an environment."),
     "eval list": (
         "nightjar.cli.eval.list:eval_list",
-        "List the runs that there are, the newest first: on disk here, or in the warehouse.",
+        "List the runs that there are, the newest first: on Prefect's server, on disk here, or in the warehouse.",
     ),
-    "eval get": ("nightjar.cli.eval.get:eval_get", "Show what a run is, how it stands, and what it came to."),
+    "eval get": (
+        "nightjar.cli.eval.get:eval_get",
+        "Show what a run is, how it stands, and what it came to; of one that failed, why, and what to do.",
+    ),
     "eval samples": (
         "nightjar.cli.eval.samples:eval_samples",
-        "Show rollouts of a run: prompt, completion, answer, reward, error.",
+        "Show rollouts of a run: prompt, completion, answer, reward, error; or its examples, a line each.",
     ),
     "eval logs": ("nightjar.cli.eval.logs:eval_logs", "Show the log of a run that a Prefect server knows."),
     "eval stop": (

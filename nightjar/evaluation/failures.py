@@ -7,11 +7,12 @@ An error is known by the names of its classes and of its causes', which are also
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from nightjar.errors import RunAbortedError, error_chain, error_text
+from nightjar.errors import error_chain, error_text
 
 
 class FailureClass(StrEnum):
@@ -94,6 +95,7 @@ _PHRASES = {
 
 _NAME = re.compile(r"(?:^|-> )([A-Za-z_]\w*)")
 _LINE = "What to do"
+_ABORTED, _CANCELLED = "RunAbortedError", ("RunCancelledError", "CancelledError")
 
 
 def failure_class(error: str | BaseException) -> FailureClass:
@@ -124,24 +126,22 @@ def class_of_chain(chain: str, examples: Mapping[str, str]) -> FailureClass:
     return failure_class(f"{chain}: {examples.get(chain, '')}")
 
 
-def recorded_failures(metadata: Mapping[str, Any]) -> dict[FailureClass, int]:
-    """Returns how many rollouts of a run failed by class, most first.
+def recorded_failures(metadata: Mapping[str, Any]) -> list[FailureClass]:
+    """Returns what a run failed with by class: what stopped it first, then what most rollouts failed with.
+
+    Where it was stopped because rollouts failed alike, they say better why. Who cancels a run does not fail it.
 
     Args:
-        metadata: what ``metadata.json`` says, its ``errors`` and ``error_examples``.
+        metadata: what ``metadata.json`` says: its ``error``, ``errors`` and ``error_examples``.
     """
-    counts: dict[FailureClass, int] = {}
+    counts: Counter[FailureClass] = Counter()
     for chain, count in (metadata.get("errors") or {}).items():
-        found = class_of_chain(chain, metadata.get("error_examples") or {})
-        counts[found] = counts.get(found, 0) + count
-    return dict(sorted(counts.items(), key=lambda item: -item[1]))
-
-
-def failure_of_run(error: BaseException, metadata: Mapping[str, Any]) -> FailureClass:
-    """Returns what stopped a run: what its rollouts failed with, where it was stopped because they all did."""
-    if isinstance(error, RunAbortedError) and (of_rollouts := recorded_failures(metadata)):
-        return next(iter(of_rollouts))
-    return failure_class(error)
+        counts[class_of_chain(chain, metadata.get("error_examples") or {})] += count
+    found = [kind for kind, _ in counts.most_common()]
+    error = metadata.get("error")
+    if not error or error.startswith(_CANCELLED) or (error.startswith(_ABORTED) and found):
+        return found
+    return list(dict.fromkeys([failure_class(error), *found]))
 
 
 def advice_line(kind: FailureClass) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from nightjar.engine import Run
-from nightjar.evaluation.failures import FailureClass, advice_line, class_of_chain, failure_of_run, recorded_failures
+from nightjar.evaluation.failures import FailureClass, advice_line, class_of_chain, recorded_failures
 from nightjar.parts import Part
 from nightjar.runs import RunDirectory, RunMetadata, Summary
 from nightjar.warehouse import Warehouse
@@ -78,10 +78,7 @@ class Outcome:
     @property
     def failures(self) -> list[FailureClass]:
         """Says what failed by class, what stopped the run first, then what most rollouts failed with."""
-        told = self.summary.metadata()
-        found = [*recorded_failures(told)]
-        if self.error is not None and self.status != "cancelled":
-            found = [failure_of_run(self.error, told), *found]
+        found = recorded_failures(self.metadata.to_json())
         is_missing_elsewhere = self.unpublished is not None or self.unpushed is not None
         return list(dict.fromkeys([*found, *([FailureClass.INFRASTRUCTURE] if is_missing_elsewhere else [])]))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,13 @@ class StoredRun:
         metadata: what ``metadata.json`` says.
         path: its run directory; None of one that is only in the warehouse, as one that was imported.
         warehouse: where to look otherwise.
+        cost: of the recorded rollouts; None where it is not published, or no price is known.
     """
 
     metadata: dict[str, Any]
     path: Path | None
     warehouse: Warehouse
+    cost: float | None = None
 
     @property
     def run_id(self) -> str:
@@ -90,12 +92,14 @@ def stored_runs(output_dir: Path | None = None, warehouse: str | None = None) ->
     found = {} if warehouse and not output_dir else {run.run_id: run for run in _on_disk(output_dir, asked)}
     if output_dir is None:
         try:
-            published = [_published(row, asked) for row in asked.query("SELECT metadata, run_dir FROM runs").rows]
+            published = [_published(row, asked) for row in asked.query("SELECT metadata, run_dir, cost FROM runs").rows]
         except WarehouseError:
             if warehouse:
                 raise
             published = []
-        found = {run.run_id: run for run in published} | found
+        costs = {run.run_id: run.cost for run in published}
+        here = {run_id: replace(run, cost=costs.get(run_id)) for run_id, run in found.items()}
+        found = {run.run_id: run for run in published} | here
     found = {run_id: run for run_id, run in found.items() if not (part := Part.of(run_id)) or part.run_id not in found}
     return sorted(found.values(), key=lambda run: run.metadata.get("started_at") or "", reverse=True)
 
@@ -137,6 +141,6 @@ def _on_disk(output_dir: Path | None, warehouse: Warehouse) -> Iterator[StoredRu
 
 
 def _published(row: tuple[Any, ...], warehouse: Warehouse) -> StoredRun:
-    metadata, run_dir = row
+    metadata, run_dir, cost = row
     path = Path(run_dir) if run_dir and (Path(run_dir) / "metadata.json").is_file() else None
-    return StoredRun(json.loads(metadata), path, warehouse)
+    return StoredRun(json.loads(metadata), path, warehouse, cost)

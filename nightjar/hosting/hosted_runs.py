@@ -73,7 +73,7 @@ class HostedRun:
         return cls(
             id=record["id"],
             name=record["name"],
-            run_id=new_run_id(UUID(record["id"])),
+            run_id=record["parameters"].get("part") or new_run_id(UUID(record["id"])),
             state=state,
             is_ended=told["type"] in _ENDED,
             message=told.get("message") or "",
@@ -86,9 +86,10 @@ class HostedRun:
         )
 
     def asked(self, field: str) -> Any:
-        """Returns what was asked for as a field of ``RunConfig``; its default where nothing was."""
-        value = self.parameters.get(field)
-        return RunConfig.model_fields[field].get_default() if value is None else value
+        """Returns what was asked for as a field of ``RunConfig``; its default where nothing was, or None."""
+        value, info = self.parameters.get(field), RunConfig.model_fields[field]
+        is_said = value is not None or info.is_required()
+        return value if is_said else info.get_default(call_default_factory=True)
 
     def is_called(self, text: str) -> bool:
         """Says whether somebody means it: its id, or that of its results, or how one begins, or its name."""

@@ -62,14 +62,17 @@ class Supervisor:
         self._every_seconds = float(os.environ.get("NIGHTJAR_LOST_RUNS_SECONDS") or _LOST_RUNS_SECONDS)
         self._lost_runs = LostRuns(self._api, self._work_pool, settled_seconds=2 * self._every_seconds)
         self._lost_results: LostResults | None = None
+        self._forget_old_secrets: Callable[[PrefectApi], int] | None = None
 
     def start(self) -> str:
         """Starts all, and returns where it is and what to do next."""
         self._end_left_over()
         self._use_server()
+        from nightjar.hosting.custom_secrets import forget_old_secrets
         from nightjar.hosting.deployments import WORK_POOL, register  # takes 3 s, in which the server starts
         from nightjar.hosting.lost_results import LostResults
 
+        self._forget_old_secrets = forget_old_secrets
         self._lost_results = LostResults(self._api, home() / "up.log")
         self._wait_for_server()
         names = asyncio.run(register(Path.cwd(), self._prefix, is_taken_over=self._is_taken_over))
@@ -163,6 +166,8 @@ class Supervisor:
         with suppress(ServiceError):  # the server is away: it is being started again
             self._say(self._lost_runs.settle())
             self._say(self._lost_results.publish() if self._lost_results else [])
+            if self._forget_old_secrets and (count := self._forget_old_secrets(self._api)):
+                self._say([f"The secrets of {count} runs that will not read them are removed."])
 
     def _cancel_runs(self) -> None:
         """Cancels what the worker runs, and waits until it has ended."""

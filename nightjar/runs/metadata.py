@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, Self, TypeAlias
 
-from nightjar.errors import BudgetSpentError, RunCancelledError, RunTimedOutError
+from nightjar.errors import BudgetSpentError, RunCancelledError, RunTimedOutError, error_text
 from nightjar.runs.summary import Summary
+from nightjar.secrecy import hide
 
 Status: TypeAlias = Literal["running", "completed", "incomplete", "failed", "cancelled", "timed_out", "crashed"]
 
@@ -48,6 +49,7 @@ class RunMetadata:
         original: of an imported run, the other program's own account; None for Nightjar's.
         requests: of the last session: how many were ``sent``, ``refused`` because they were too many, and made
             ``again``; ``pace``: when how many were let in flight, and sent a second, see ``clients.pace``.
+        error: what stopped it before its end, with the name of its class; None where it came to its end.
         digests: of the files that the aggregates are of, see ``RunDirectory.digests``; None while it is running.
         summary: its aggregates; None while it is running.
     """
@@ -79,6 +81,7 @@ class RunMetadata:
     time_ms: int | None = 0
     original: Mapping[str, Any] | None = None
     requests: Mapping[str, Any] | None = None
+    error: str | None = None
     digests: Mapping[str, str] | None = None
     summary: Summary | None = None
 
@@ -131,6 +134,7 @@ class RunMetadata:
             status=final_status(summary, error, tolerated_failures),
             finished_at=_now(),
             time_ms=(self.time_ms or 0) + ran_ms,
+            error=None if error is None else hide(f"{type(error).__name__}: {error_text(error)}"),
             digests=digests,
             requests=requests,
             summary=summary,

@@ -31,7 +31,6 @@ from nightjar.evaluation.failures import (
     advice_line,
     class_in,
     failure_class,
-    failure_of_run,
     recorded_failures,
 )
 from nightjar.rollout.records import error_row
@@ -129,11 +128,13 @@ def test_a_run_that_was_stopped_is_of_the_class_of_its_rollouts() -> None:
         "errors": {"SandboxNotAllowedError": 4, "ModelError -> RateLimitError": 1, "SandboxRefusedError": 1},
         "error_examples": {"SandboxRefusedError": "Not without --allow-sandbox-access"},
     }
-    assert recorded_failures(metadata) == {"permission": 5, "rate limit": 1}
-    stopped = RunAbortedError("Stopped: 5 rollouts in a row failed alike. No")
-    assert failure_of_run(stopped, metadata) == "permission"
-    assert failure_of_run(stopped, {}) == "model API"
-    assert failure_of_run(RunTimedOutError("late"), metadata) == "timeout"
+    assert recorded_failures(metadata) == ["permission", "rate limit"]
+    stopped = "RunAbortedError: Stopped: 5 rollouts in a row failed alike. No"
+    assert recorded_failures({**metadata, "error": stopped}) == ["permission", "rate limit"]
+    assert recorded_failures({"error": stopped}) == ["model API"]
+    late = "RunTimedOutError: Stopped after 1 minutes"
+    assert recorded_failures({**metadata, "error": late}) == ["timeout", "permission", "rate limit"]
+    assert recorded_failures({"error": "RunCancelledError: Cancelled by SIGINT"}) == recorded_failures({}) == []
 
 
 @pytest.mark.parametrize("kind", FailureClass)

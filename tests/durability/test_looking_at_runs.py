@@ -40,7 +40,7 @@ def test_runs_are_listed_newest_first_and_filtered(nightjar, runs, asked):
     assert [run["run_id"] for run in asked("list", "--env", "arithmetic", "--limit", 1)] == [ids[2]]
     assert asked("list", "--env", "gsm8k") == []
     printed = nightjar.start("eval", "list", COLUMNS="80").wait()
-    assert all(one in printed.stdout for one in (*ids, "other/model", "incomplete"))
+    assert all(one in printed.stdout for one in (*ids, "other/model", "INCOMPLETE"))
     assert max(map(len, printed.stdout.splitlines())) <= 80
 
 
@@ -76,6 +76,13 @@ def test_get_says_what_went_wrong(nightjar, runs):
     metadata = runs[2].metadata
     assert f"{metadata['scored']}, {metadata['failed']} failed" in printed
     assert next(iter(metadata["error_examples"].values())).partition("\n")[0] in printed
+
+
+def test_get_says_what_stopped_a_run(nightjar):
+    nightjar.start("eval", "run", "arithmetic", "-m", "m", "-b", "http://127.0.0.1:9/v1", "--direct").wait()
+    printed = nightjar.start("eval", "get", nightjar.run).wait().stdout
+    assert "Error:       RunAbortedError: Stopped: the first " in printed
+    assert "To do:       model API: " in printed
 
 
 def test_samples_are_paged_and_chosen(nightjar, runs, asked):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import random
+import subprocess
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from uuid import uuid4
 
+import httpx
 import pytest
-from local_services import Services
+from local_services import NIGHTJAR, Services
 
 from nightjar.hosting.api import PrefectApi
 from nightjar.hosting.run_logs import RunLog
@@ -117,3 +122,73 @@ def test_it_is_what_the_server_has(services: Services, said: Said, log: RunLog) 
     chosen: dict[str, Any] = {"logs": {"flow_run_id": {"any_": [said.flow_run_id]}}, "sort": "TIMESTAMP_ASC"}
     on_server = [line["message"] for line in services.call("POST", "/logs/filter", chosen)]
     assert new(log) == on_server == ["line 1", "line 2", "line 0"]
+
+
+class Before(ThreadingHTTPServer):
+    """Stands before a server, and gives its answers, or ``refusal`` where that is a status code."""
+
+    refusal: int | None = None
+
+    def __init__(self, api: str) -> None:
+        self.api = api
+        super().__init__(("127.0.0.1", 0), Passing)
+
+
+class Passing(BaseHTTPRequestHandler):
+    def pass_on(self) -> None:
+        before: Before = self.server  # type: ignore[assignment]
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        url = before.api.removesuffix("/api") + self.path
+        status, content = before.refusal, b""
+        if status is None:
+            answer = httpx.request(self.command, url, content=body, headers={"Content-Type": "application/json"})
+            status, content = answer.status_code, answer.content
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_GET = do_POST = pass_on  # noqa: N815 - its names
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+@pytest.fixture
+def before(services: Services) -> Iterator[Before]:
+    with Before(services.api) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("refusal", [429, 503])
+def test_a_server_that_is_away_for_a_moment(services: Services, before: Before, said: Said, refusal: int) -> None:
+    flow = services.call("POST", "/flows/", {"name": "evaluate"})
+    flow_run = services.call("POST", "/flow_runs/", {"flow_id": flow["id"], "state": {"type": "RUNNING"}})
+    said.flow_run_id = flow_run["id"]
+    said.write(*range(300))
+    url = f"http://127.0.0.1:{before.server_port}"
+    words = ["eval", "logs", flow_run["id"], "-f", "--poll-interval", "0.2", "--prefect-url", url, "--json"]
+    following = subprocess.Popen(
+        [*NIGHTJAR, *words],
+        cwd=services.folder,
+        env=services.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert following.stdout is not None
+    assert following.stderr is not None
+    got = [json.loads(next(following.stdout))["message"] for _ in range(300)]
+    before.refusal = refusal
+    assert "Waiting for it" in next(following.stderr)
+    said.write(*range(150, 450))
+    before.refusal = None
+    assert "answers again" in next(following.stderr)
+    services.call("POST", f"/flow_runs/{flow_run['id']}/set_state", {"state": {"type": "COMPLETED"}, "force": True})
+    shown, _ = following.communicate(timeout=120)
+    got += [json.loads(line)["message"] for line in shown.splitlines()]
+    assert Counter(got) == Counter(said.messages)
+    assert following.returncode == 0

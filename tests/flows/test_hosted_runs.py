@@ -90,6 +90,9 @@ class Typed:
         ended = self(*command, code=code)
         return ended.stdout.splitlines(), ended.stderr
 
+    def listed(self, *words: str) -> Any:
+        return json.loads(self("eval", "list", "--json", "-n", "500", *words).stdout)
+
     def on_server(self, flow_run_id: str) -> list[str]:
         """Returns the messages that the server has of a run."""
         chosen: dict[str, Any] = {"logs": {"flow_run_id": {"any_": [flow_run_id]}}, "sort": "TIMESTAMP_ASC"}
@@ -144,9 +147,16 @@ def test_a_failure_says_its_class_and_what_to_do(typed: Typed, kind: str) -> Non
     _, said = typed.follow(kind, code=1)
     assert said.count(f"What to do ({expected}): ") == 1, said
     assert reason in said
-    message = typed.services.call("GET", f"/flow_runs/{flow_run_of(said)}")["state"]["message"]
+    flow_run_id = flow_run_of(said)
+    message = typed.services.call("GET", f"/flow_runs/{flow_run_id}")["state"]["message"]
     assert f"What to do ({expected}): " in message
     assert "FAILED: run " in said
+    got = typed("eval", "get", flow_run_id[-12:]).stdout  # from a folder that has nothing of it
+    for told in (f"Failure:     {expected}\n", reason, f"What to do ({expected}): ", "Log, its end:", "hosted-env"):
+        assert told in got
+    assert typed.services.run("eval", "get", flow_run_id).returncode == 0  # from the one that has
+    [listed] = [run for run in typed.listed() if run["flow_run_id"] == flow_run_id]
+    assert (listed["type"], listed["state"], listed["env_id"]) == ("HOSTED", "FAILED", "hosted-env")
 
 
 @pytest.mark.parametrize(
@@ -254,6 +264,8 @@ class TestCustomSecrets:
             submitted = typed.submit("", "--custom-secrets", json.dumps({"FIRST": SECRET}))
             assert len(self.blocks(services)) == 1
             assert "PENDING" in typed("eval", "logs", submitted["run_id"]).stderr
+            assert submitted["run_id"] in [run["run_id"] for run in typed.listed("--status", "pending")]
+            assert "PENDING" in typed("eval", "get", submitted["run_id"]).stdout
             assert "Cancelled: run " in typed("eval", "stop", submitted["flow_run_id"]).stdout
             assert self.blocks(services) == []
         finally:
@@ -272,6 +284,16 @@ def test_a_suite_is_a_run_for_each_evaluation_and_flags_hold_before_its_file(typ
         assert typed.services.wait_for(each["flow_run_id"], "COMPLETED", "FAILED", "CRASHED") == "COMPLETED"
         flow_run = typed.services.call("GET", f"/flow_runs/{each['flow_run_id']}")
         assert (flow_run["parameters"]["model"], flow_run["parameters"]["timeout_minutes"]) == ("typed", 120)
+    first, second = (run["flow_run_id"] for run in typed.listed()[:2])
+    assert {first, second} == {each["flow_run_id"] for each in submitted}
+    assert [run["flow_run_id"] for run in typed.listed("-n", "1", "-p", "2")] == [second]
+    [run, _] = json.loads(typed.services.run("eval", "list", "--json", "-n", "2").stdout)
+    assert (run["type"], run["state"], run["status"], run["scored"]) == ("HOSTED", "COMPLETED", "completed", 2)
+    services = typed.services
+    with ModelServer(ArithmeticSolver()) as server:
+        own = services.run("eval", "run", "arithmetic", "-m", "own", "-b", server.url, "-n", "1", "-r", "1", "--json")
+    [run, *_] = json.loads(services.run("eval", "list", "--json", "-m", "own").stdout)
+    assert (run["run_id"], run["type"], run["state"]) == (json.loads(own.stdout)["run_id"], "LOCAL", "COMPLETED")
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ LATE = {
     "nightjar.evaluation.archiving": "as nightjar.evaluation.merging",
     "nightjar.evaluation.merging": "as duckdb, for parts of runs alone",
     "nightjar.hosting.dask_rescoring": "for 'eval rescore --dask' alone",
+    "nightjar.hosting.custom_secrets": "as nightjar.hosting.lost_results",
     "nightjar.hosting.deployments": "Prefect, 2.5 s, which are spent while its server starts",
     "nightjar.hosting.deploying": "Prefect, as above, before which usage errors are found",
     "nightjar.hosting.submitting": "as nightjar.cli.eval.running",

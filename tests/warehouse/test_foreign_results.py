@@ -179,6 +179,7 @@ def test_the_metadata_of_verifiers_with_aggregates_of_nightjar(imported, verifie
         "api_client_type": None,
         "name": None,
         "requests": None,
+        "error": None,
         "rescored_from": None,
         "usage": {"input_tokens": 44, "output_tokens": 28},
         "errors": {"ModelError -> RateLimitError": 1},

@@ -35,6 +35,16 @@ PrefectUrlOption = Annotated[
 _FLAGS = {"logs": " -f"}
 
 
+def server_if_any(prefect_url: str | None) -> PrefectApi | None:
+    """Returns the server that is named or configured, or that of 'nightjar up'; None where there is none.
+
+    Raises:
+        ServiceError: it does not answer.
+    """
+    api_url = find_prefect_api(prefect_url)
+    return PrefectApi(api_url) if api_url else None
+
+
 def hosted_run(asked: str, prefect_url: str | None) -> tuple[PrefectApi, HostedRun]:
     """Returns the flow run that somebody means, with its server.
 
@@ -42,14 +52,13 @@ def hosted_run(asked: str, prefect_url: str | None) -> tuple[PrefectApi, HostedR
         ConfigError: there is none, or there are several.
         ServiceError: there is no server, or it does not answer.
     """
-    api_url = find_prefect_api(prefect_url)
-    if api_url is None:
+    api = server_if_any(prefect_url)
+    if api is None:
         raise ServiceError("There is no Prefect server that knows of runs. Name one: --prefect-url URL")
-    api = PrefectApi(api_url)
     run = find_hosted_run(api, asked)
     if run is None:
         raise ConfigError(
-            f"Prefect's server at {api_url} knows no run {asked!r}. Those that there are: nightjar eval list"
+            f"Prefect's server at {api.url} knows no run {asked!r}. Those that there are: nightjar eval list"
         )
     return api, run
 
