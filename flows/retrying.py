@@ -29,6 +29,7 @@ from flows.run_log import nightjar_log_in_run_log
 from nightjar import __version__
 from nightjar.comparison.judging import find_night, night_of
 from nightjar.errors import ConfigError, NightjarError
+from nightjar.evaluation.failures import FailureClass, class_called, classes_in
 from nightjar.evaluation.nights import end_night
 from nightjar.evaluation.stored_runs import find_stored_run
 from nightjar.runs import Whereabouts
@@ -67,6 +68,7 @@ async def retry_failed(
     run: str = "",
     suite: str = "",
     since_hours: Annotated[float, Field(gt=0)] = 24,
+    error_class: str = "",
     wait_minutes: Annotated[float, Field(gt=0)] = 720,
 ) -> State[Any]:
     """Does what is owed of runs that failed or crashed, each as the same flow run, and waits for them.
@@ -78,6 +80,7 @@ async def retry_failed(
         run: One run: its id, how that begins, or the id of its flow run; empty for all of the last hours.
         suite: Those of this suite alone; empty for all.
         since_hours: Those that were due within so many hours.
+        error_class: Those with failures of this class alone, such as "rate limit"; all that they owe is done.
         wait_minutes: How long to wait for them; they go on after that.
 
     Returns:
@@ -88,7 +91,8 @@ async def retry_failed(
         if (earlier := await tasks.earlier_under_way()) is not None:
             return Completed(name="Skipped", message=f"{earlier!r} is under way: nothing is retried twice at once")
         owing = [await _one(run)] if run else await tasks.owing_since(since_hours, suite)
-        retried = await asyncio.gather(*(_again(each, wait_minutes) for each in owing if _is_ours(each)))
+        chosen = [each for each in owing if _is_ours(each) and _is_of(each, error_class)]
+        retried = await asyncio.gather(*(_again(each, wait_minutes) for each in chosen))
         state = await _final_state(retried)
         await _judge_anew(retried)
     except NightjarError as error:
@@ -120,6 +124,14 @@ def _is_ours(owing: FlowRun) -> bool:
     """Says whether a run owes something that can be done from here: without a deployment it goes on in its folder."""
     where = Whereabouts.from_labels(owing.labels)
     return owing.deployment_id is not None or (where is not None and where.is_owed_here())
+
+
+def _is_of(owing: FlowRun, error_class: str) -> bool:
+    if not error_class:
+        return True
+    if (kind := class_called(error_class)) is None:
+        raise ConfigError(f"error_class: {error_class!r} is none of {', '.join(FailureClass)}")
+    return kind in classes_in((owing.state and owing.state.message) or "")
 
 
 async def _again(owing: FlowRun, wait_minutes: float) -> Retried:

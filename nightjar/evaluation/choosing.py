@@ -1,8 +1,9 @@
-"""``failed_where``: which failed rollouts of a run are to be done again, by a condition in SQL."""
+"""``failed_where``: which failed rollouts of a run are to be done again, by a condition in SQL or a class."""
 
 from __future__ import annotations
 
 from nightjar.errors import ConfigError, WarehouseError
+from nightjar.evaluation.failures import FailureClass, class_called, failure_class
 from nightjar.rollout.records import Key
 from nightjar.runs import RunDirectory
 from nightjar.scratch import scratch_folder
@@ -23,8 +24,13 @@ HAVING if(bool_or(holds) FILTER (error = ''), bool_and(holds), bool_or(holds))
 """
 
 
+_CLASSED = (
+    "SELECT example_id, rollout_index, error_chain || ': ' || error_message FROM rollouts WHERE error IS NOT NULL"
+)
+
+
 def failed_where(directory: RunDirectory, condition: str) -> frozenset[Key]:
-    """Returns the failed rollouts of a run for which a condition holds.
+    """Returns the failed rollouts of a run for which a condition holds, or whose failure is of a class.
 
     It is asked of the run directory as it is now, published or not, in the words of the warehouse: by a locked query
     to a warehouse of this run alone.
@@ -32,7 +38,7 @@ def failed_where(directory: RunDirectory, condition: str) -> frozenset[Key]:
     Args:
         directory: the run directory.
         condition: SQL over the columns of ``rollouts``, such as ``error = 'RateLimitError'``. There ``error`` is any
-            class of the error's chain: what a provider's SDK raised, too.
+            class of the error's chain: what a provider's SDK raised, too. Or the name of a ``FailureClass``.
 
     Raises:
         ConfigError: there is no run, the condition is wrong, or it holds for no failed rollout.
@@ -44,7 +50,8 @@ def failed_where(directory: RunDirectory, condition: str) -> frozenset[Key]:
         alone = Warehouse(folder / "warehouse")
         alone.publish(directory.path, tidies=False)
         try:
-            found = alone.query(_FAILED.format(condition)).rows
+            kind = class_called(condition)
+            found = _of_class(alone, kind) if kind else alone.query(_FAILED.format(condition)).rows
             chosen = frozenset(Key(int(example_id), int(index)) for example_id, index in found)
         except (WarehouseError, TypeError, ValueError) as error:
             raise ConfigError(f"The condition {condition!r} cannot be used: {error}") from error
@@ -54,3 +61,8 @@ def failed_where(directory: RunDirectory, condition: str) -> frozenset[Key]:
             f"nightjar eval get {directory.run_id}"
         )
     return chosen
+
+
+def _of_class(alone: Warehouse, kind: FailureClass) -> list[tuple[int, int]]:
+    rows = alone.query(_CLASSED).rows
+    return [(example_id, index) for example_id, index, error in rows if failure_class(error) is kind]

@@ -95,6 +95,7 @@ _PHRASES = {
 
 _NAME = re.compile(r"(?:^|-> )([A-Za-z_]\w*)")
 _LINE = "What to do"
+_LINES = re.compile(rf"^{_LINE} \(([a-zA-Z ]+)\): ", re.MULTILINE)
 _ABORTED, _CANCELLED = "RunAbortedError", ("RunCancelledError", "CancelledError")
 
 
@@ -119,6 +120,17 @@ def failure_class(error: str | BaseException) -> FailureClass:
         names, text = {*_NAME.findall(error)}, error
     said = (kind for kind, phrase in _PHRASES.items() if phrase.search(text))
     return next(said, None) or next((kind for kind, known in _NAMES.items() if known & names), FailureClass.ENVIRONMENT)
+
+
+def class_called(name: str) -> FailureClass | None:
+    """Returns the class that a name means, whichever way it is written; None where there is none.
+
+    Example:
+        >>> class_called("rate-limit").value, class_called("Model API").value, class_called("weather")
+        ('rate limit', 'model API', None)
+    """
+    plain = name.replace("-", " ").replace("_", " ").casefold()
+    return next((kind for kind in FailureClass if kind.casefold() == plain), None)
 
 
 def class_of_chain(chain: str, examples: Mapping[str, str]) -> FailureClass:
@@ -154,7 +166,13 @@ def advice_line(kind: FailureClass) -> str:
     return f"{_LINE} ({kind}): {kind.advice}"
 
 
+def classes_in(message: str) -> set[FailureClass]:
+    """Returns the classes that a message names in such lines; where it has none, the one that it is about."""
+    found = {FailureClass(name) for name in _LINES.findall(message)}
+    return found or {failure_class(message)}
+
+
 def class_in(message: str) -> FailureClass | None:
     """Returns the class that a message names in its first such line; None where it names none."""
-    found = re.findall(rf"^{_LINE} \(([a-zA-Z ]+)\): ", message, re.MULTILINE)
+    found = _LINES.findall(message)
     return FailureClass(found[0]) if found else None

@@ -63,6 +63,15 @@ def test_a_condition_reads_as_it_is_written(nightjar, serve, failed, condition, 
     assert server.stats().received == wanted
 
 
+def test_a_class_of_failures_is_done_again(nightjar, serve, failed):
+    run, run_id, port = failed
+    limited = chains(run).count("ModelError -> RateLimitError")
+    server = serve(port=port)
+    nightjar.start("eval", "retry", run_id, "--class", "rate-limit").wait()
+    assert server.stats().received == limited
+    assert "is none of" in nightjar.start("eval", "retry", run_id, "--class", "weather").wait().stderr
+
+
 @pytest.mark.parametrize(
     ("condition", "said"),
     [

@@ -48,7 +48,10 @@ def test_a_worker_does_what_a_condition_names_and_then_the_rest(services: Servic
 
         assert "where" not in services.call("GET", f"/flow_runs/{flow_run}")["parameters"]
         retried = services.run("eval", "retry", flow_run)
-        assert (retried.returncode, retried.stdout.splitlines()[-1]) == (0, "Next:     nightjar status")
+        assert (retried.returncode, retried.stdout.splitlines()[-1]) == (
+            0,
+            f"Next:     nightjar eval logs {run_id} -f | nightjar eval get {run_id}",
+        )
         assert services.wait_for(flow_run, "COMPLETED", "CRASHED") == "COMPLETED"
         assert (errors(services, "where"), server.stats().answered) == ([], len(before))
         assert "nothing is owed" in services.run("eval", "retry", run_id).stderr
@@ -82,7 +85,7 @@ def test_the_runs_of_a_suite_are_retried_together_and_its_night_is_judged_again(
         ModelServer(ArithmeticSolver(), port=port, faults=Faults(latency_ms=5000)),
         ModelServer(ArithmeticSolver(), port=begun.port),
     ):
-        first = services.create("retry-failed", {"suite": "nights"}).json()["id"]
+        first = services.create("retry-failed", {"suite": "nights", "error_class": "rate limit"}).json()["id"]
         services.wait_for(first, "RUNNING")
         second = services.create("retry-failed", {}).json()["id"]
         services.wait_for(second, "COMPLETED", "FAILED", "CRASHED")
@@ -104,7 +107,7 @@ def test_the_runs_of_a_suite_are_retried_together_and_its_night_is_judged_again(
         ("arithmetic | night", "Failed", "Completed"),
         ("nights 2026-11-20 · arithmetic · in-place", "Failed", "Completed"),
     ]
-    nothing = services.create("retry-failed", {"suite": "nights"}).json()["id"]
+    nothing = services.create("retry-failed", {"error_class": "timeout"}).json()["id"]
     assert services.wait_for(nothing, "COMPLETED", "FAILED", "CRASHED") == "COMPLETED"
     assert "nothing was retried" in services.call("GET", f"/flow_runs/{nothing}")["state"]["message"]
 
