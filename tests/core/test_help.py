@@ -15,7 +15,6 @@ COMMANDS = [
     "eval logs", "eval stop", "eval retry", "eval rescore", "eval repair", "cache", "cache info", "cache clear",
     "nights", "nights show", "nights accept", "nights judge",
     "env", "env init", "env install", "env list",
-    "deploy", "nights", "nights show", "nights accept", "nights judge",
     "warehouse", "warehouse info", "warehouse doctor", "warehouse rebuild", "warehouse import", "warehouse export",
     "warehouse compact", "warehouse prune", "warehouse prices", "warehouse prices set", "warehouse prices remove",
 ]  # fmt: skip
