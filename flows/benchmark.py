@@ -95,10 +95,10 @@ async def benchmark(
             }
             async with told_to_stop() as stop:
                 if in_place or plan.has_budget:
-                    await _in_place(plan, place, parameters)
+                    reasons = await _in_place(plan, place, parameters, stop)
                 else:
-                    await _on_the_pool(plan, place, deployment, parameters, stop)
-            judged = await asyncio.to_thread(end_night, place, begun)
+                    reasons = await _on_the_pool(plan, place, deployment, parameters, stop)
+            judged = await asyncio.to_thread(end_night, place, begun, reasons)
             await show_night(judged)
         return _final_state(judged, is_cancelled=stop.is_set())
     except NightjarError as error:
@@ -114,16 +114,27 @@ async def _label(plan: NightPlan) -> None:
 
 async def _on_the_pool(
     plan: NightPlan, warehouse: Warehouse, deployment: str, parameters: dict[str, Any], stop: asyncio.Event
-) -> None:
+) -> dict[str, str]:
+    """Runs what is owed as runs of a deployment; returns by evaluation what the last state of each says."""
     owed = await asyncio.to_thread(plan.owed, warehouse)
-    await wait_for([await submit(plan, one, deployment, parameters) for one in owed], stop)
+    submitted = {await submit(plan, one, deployment, parameters): one.label for one in owed}
+    said = await wait_for(list(submitted), stop)
+    return {submitted[flow_run_id]: message for flow_run_id, message in said.items()}
 
 
-async def _in_place(plan: NightPlan, warehouse: Warehouse, parameters: dict[str, Any]) -> None:
+async def _in_place(
+    plan: NightPlan, warehouse: Warehouse, parameters: dict[str, Any], stop: asyncio.Event
+) -> dict[str, str]:
+    """Runs what is owed in this process, as above; a signal stops the runs that are under way first."""
     owed = await asyncio.to_thread(plan.owed, warehouse)
     by_config = {id(one.config): one for one in owed}
     with within_budget([one.config for one in plan.evaluations], warehouse):
-        await evaluate_together(owed, lambda config: _as_flow_run(plan, by_config[id(config)], parameters), _say)
+        ended = await evaluate_together(
+            owed, lambda config: _as_flow_run(plan, by_config[id(config)], parameters), _say
+        )
+    if any(each.outcome is not None and each.outcome.status == "cancelled" for each in ended):
+        stop.set()
+    return {each.evaluation.label: str(each.error) for each in ended if each.error is not None}
 
 
 async def _as_flow_run(plan: NightPlan, evaluation: Evaluation, parameters: dict[str, Any]) -> Outcome:

@@ -59,20 +59,25 @@ async def submit(plan: NightPlan, evaluation: Evaluation, deployment: str, param
     return flow_run.id
 
 
-async def wait_for(flow_run_ids: Sequence[UUID], told_to_stop: asyncio.Event) -> None:
-    """Waits until flow runs have ended, and logs how each does; told to stop, it cancels them, and waits a minute."""
-    ended: set[UUID] = set()
+async def wait_for(flow_run_ids: Sequence[UUID], told_to_stop: asyncio.Event) -> dict[UUID, str]:
+    """Waits until flow runs have ended, and logs how each does; told to stop, it cancels them, and waits a minute.
+
+    Returns:
+        What their last states say.
+    """
+    ended: dict[UUID, str] = {}
     left = None
     while len(ended) < len(flow_run_ids) and (left is None or left > 0):
         if left is not None:
             left -= _POLL_SECONDS
         elif told_to_stop.is_set() and await _cancel(flow_run_ids):
             left = _CANCEL_SECONDS
-        for run in await _newly_ended(set(flow_run_ids) - ended):
-            ended.add(run.id)
+        for run in await _newly_ended(set(flow_run_ids) - ended.keys()):
             assert run.state is not None, "it has ended"
+            ended[run.id] = run.state.message or run.state.name or ""
             logger.info("%s is %s: %s", run.name, run.state.name, run.state.message)
         await asyncio.sleep(_POLL_SECONDS)
+    return ended
 
 
 async def _newly_ended(flow_run_ids: set[UUID]) -> list[FlowRun]:

@@ -90,7 +90,9 @@ def _runs(warehouse: Warehouse, suite: str, night: str) -> dict[str, dict[str, A
 
 def _of_run(expected: NightEvaluation, run: dict[str, Any] | None) -> NightEvaluation:
     empty = NightEvaluation(expected.name, "missing", expected.env_id, expected.model)
-    return empty if run is None else replace(empty, **{**run, "errors": dict(run["errors"] or {})})
+    if run is None:
+        return replace(empty, reason=expected.reason)
+    return replace(empty, **{**run, "errors": dict(run["errors"] or {})})
 
 
 def _compared(
@@ -190,7 +192,7 @@ def beside(one: NightEvaluation) -> str:
 
 def _missing(one: NightEvaluation) -> str:
     if one.run_id is None:
-        return f"{one.name} has no run"
+        return f"{one.name} has no run" + (f": {one.reason}" if one.reason else "")
     lacking = (one.rollouts or 0) - (one.scored or 0)
     return f"{one.name} lacks {lacking} of {one.rollouts} rollouts"
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 
 from nightjar.comparison.judging import completed_evaluations, find_night, judge_night, night_tag
 from nightjar.config import Evaluation
@@ -107,13 +108,22 @@ def begin_night(warehouse: Warehouse, plan: NightPlan, flow_run_id: str | None) 
     return begun
 
 
-def end_night(warehouse: Warehouse, begun: Night) -> Night:
+def end_night(warehouse: Warehouse, begun: Night, reasons: Mapping[str, str] = MappingProxyType({})) -> Night:
     """Judges a night, writes down what it came to, and returns it; also of one that is judged again.
+
+    Args:
+        warehouse: where it is.
+        begun: the night.
+        reasons: by the name of an evaluation, why it may have no run.
 
     Raises:
         WarehouseError: the warehouse cannot be read or written.
     """
-    judged = judge_night(warehouse, begun)
+    explained = [
+        replace(one, reason=reasons.get(one.name, one.reason or "").partition("\n")[0] or None)
+        for one in begun.evaluations
+    ]
+    judged = judge_night(warehouse, replace(begun, evaluations=explained))
     warehouse.write_night(judged)
     return judged
 

@@ -70,12 +70,17 @@ def _remarks(night: Night) -> str:
 
 
 def _missing(night: Night) -> str:
-    rows = []
-    for one in night.evaluations:
-        if one.status != "completed":
-            errors = ", ".join(f"{count} × {name}" for name, count in one.errors.items()) or "not known"
-            rows.append(f"{cell(one.name)} | {cell(errors)} | {how_to_complete(night, one)}")
-    return "\n\n".join(["## Missing", table("evaluation | errors | complete it with", rows)]) if rows else ""
+    rows = [
+        f"{cell(one.name)} | {cell(why(one))} | {how_to_complete(night, one)}"
+        for one in night.evaluations
+        if one.status != "completed"
+    ]
+    return "\n\n".join(["## Missing", table("evaluation | why | complete it with", rows)]) if rows else ""
+
+
+def why(one: NightEvaluation) -> str:
+    """Returns what is known of why an evaluation is not complete."""
+    return ", ".join(f"{count} × {name}" for name, count in one.errors.items()) or one.reason or "not known"
 
 
 def how_to_complete(night: Night, one: NightEvaluation) -> str:

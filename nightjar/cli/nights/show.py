@@ -15,7 +15,7 @@ from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.cli.warehouse.output import print_json
 from nightjar.comparison.judging import beside
-from nightjar.reports.nights import change_of, how_to_complete, number
+from nightjar.reports.nights import change_of, how_to_complete, number, why
 from nightjar.terminal import harmless
 from nightjar.warehouse import Warehouse, resolve_warehouse
 from nightjar.warehouse.storage.nights import Night
@@ -36,8 +36,7 @@ def nights_show(
     _print_table(found)
     for one in found.evaluations:
         if one.status != "completed" and found.verdict != "running":
-            errors = ", ".join(f"{count} × {name}" for name, count in one.errors.items()) or "no run"
-            echo(harmless(f"{one.name}: {errors}. To complete it: {how_to_complete(found, one)}"))
+            echo(harmless(f"{one.name}: {why(one)}. To complete it: {how_to_complete(found, one)}"))
 
 
 def _print_table(night: Night) -> None:

@@ -326,7 +326,7 @@ WITH told AS (
         unnest(json_transform(night -> 'evaluations', '[{
             "name": "VARCHAR", "change": "VARCHAR", "env_id": "VARCHAR", "model": "VARCHAR", "run_id": "VARCHAR",
             "status": "VARCHAR", "scored": "BIGINT", "rollouts": "BIGINT", "avg_reward": "DOUBLE", "stderr": "DOUBLE",
-            "cost": "DOUBLE", "errors": "MAP(VARCHAR, BIGINT)", "against_night": "DATE", "against_run": "VARCHAR",
+            "cost": "DOUBLE", "errors": "MAP(VARCHAR, BIGINT)", "reason": "VARCHAR", "against_night": "DATE", "against_run": "VARCHAR",
             "against_nights": "BIGINT", "pairs": "BIGINT", "unpaired": "BIGINT", "difference": "DOUBLE", "difference_stderr": "DOUBLE",
             "p_worse": "DOUBLE", "differs": ["VARCHAR"], "flow_run_id": "VARCHAR"
         }]'), recursive := true)

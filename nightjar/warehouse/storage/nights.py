@@ -33,6 +33,7 @@ class NightEvaluation:
         run_id, flow_run_id, status: of its run; None where there is none.
         scored, rollouts, avg_reward, stderr, cost: of its run; None where that is not known.
         errors: classes of errors to their number.
+        reason: why there is no run, where that is known.
         against_night, against_run: the last accepted night that has it, and its run; None where there is none.
         against_nights: how many accepted nights it is compared with, that one and those before.
         pairs: examples that it and any of these have scored.
@@ -55,6 +56,7 @@ class NightEvaluation:
     stderr: float | None = None
     cost: float | None = None
     errors: dict[str, int] = field(default_factory=dict)
+    reason: str | None = None
     against_night: str | None = None
     against_run: str | None = None
     against_nights: int = 0
