@@ -1,6 +1,7 @@
 """A resume does what is owed and nothing else: of the run that is meant, wherever its folder is now."""
 
 import json
+import time
 
 import pytest
 
@@ -16,7 +17,16 @@ def killed(nightjar, serve):
     command = nightjar.start_eval("arithmetic", *SETTINGS, server=server)
     command.wait_until(lambda: nightjar.runs and nightjar.run.count_lines("attempts.jsonl") >= 6)
     command.kill()
+    wait_for_silence(server)
     return server
+
+
+def wait_for_silence(server):
+    """Waits until nothing comes any more: what a process had sent before it died may arrive late."""
+    before = -1
+    while (received := server.stats().received) != before:
+        before = received
+        time.sleep(0.5)
 
 
 def test_its_directory_alone_says_all_of_a_run(nightjar, killed):

@@ -123,7 +123,7 @@ def test_ctrl_c_stops_all_and_resume_goes_on_with_each(nightjar, typed, serve):
         ),
         (["-e", "x.toml"], "a suite's file says endpoints_path: write it there."),
         (["--resume", "outputs/x"], "--resume PATH is of one evaluation"),
-        (["--hosted"], "--hosted is of one evaluation"),
+        (["--hosted", "--follow"], "--follow is of one evaluation"),
     ],
 )
 def test_what_does_not_go_beside_a_suite(nightjar, typed, serve, arguments, message):
