@@ -62,6 +62,7 @@ def expected_run(run_dir):
         "env_hash": versions.get("env_hash"),
         "scoring_hash": versions.get("scoring_hash"),
         "rescored_from": metadata.get("rescored_from"),
+        "part_of": metadata.get("part_of"),
         "protocol": metadata.get("api_client_type"),
         "nightjar_version": versions.get("nightjar_version"),
         "nightjar_commit": versions.get("nightjar_commit"),

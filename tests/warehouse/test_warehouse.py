@@ -99,6 +99,7 @@ class TestPublish:
             "env_hash": None,
             "scoring_hash": None,
             "rescored_from": None,
+            "part_of": None,
             "protocol": None,
             "env_args": '{"split":"test"}',
             "extra_env_kwargs": '{"max_turns":4}',
