@@ -28,9 +28,17 @@ from flows.neighbours import date_of_night, later_due, wait_for_earlier
 from flows.run_log import nightjar_log_in_run_log
 from nightjar import __version__
 from nightjar.config import Evaluation
-from nightjar.errors import NightjarError
+from nightjar.errors import ConfigError, NightjarError
 from nightjar.evaluation import Ended, Outcome, evaluate_together, told_to_stop, within_budget
-from nightjar.evaluation.nights import NightPlan, begin_night, end_night, note_on_night, plan_night, skip_night
+from nightjar.evaluation.nights import (
+    NightPlan,
+    begin_night,
+    end_night,
+    note_broken,
+    note_on_night,
+    plan_night,
+    skip_night,
+)
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.nights import Night
 from tasks.nights import show_night, submit, wait_for
@@ -78,8 +86,12 @@ async def benchmark(
     """
     nightjar_log_in_run_log()
     try:
-        place = Warehouse(await warehouse_location(warehouse))
-        plan = await asyncio.to_thread(plan_night, suite, await date_of_night(night))
+        place, date = Warehouse(await warehouse_location(warehouse)), await date_of_night(night)
+        try:
+            plan = await asyncio.to_thread(plan_night, suite, date)
+        except ConfigError as error:
+            await asyncio.to_thread(note_broken, place, suite, date, error)
+            raise
         if (later := await later_due()) is not None:
             skipped = await asyncio.to_thread(skip_night, place, plan, f"{later:%Y-%m-%d %H:%M} UTC")
             return Cancelled(name="Skipped", message=skipped.line)
@@ -97,7 +109,7 @@ async def benchmark(
                 if in_place or plan.has_budget:
                     reasons = await _in_place(plan, place, parameters, stop)
                 else:
-                    reasons = await _on_the_pool(plan, place, deployment, parameters, stop)
+                    reasons = await _on_the_pool(plan, begun, place, deployment, parameters, stop)
             judged = await asyncio.to_thread(end_night, place, begun, reasons)
             await show_night(judged)
         return _final_state(judged, is_cancelled=stop.is_set())
@@ -113,11 +125,17 @@ async def _label(plan: NightPlan) -> None:
 
 
 async def _on_the_pool(
-    plan: NightPlan, warehouse: Warehouse, deployment: str, parameters: dict[str, Any], stop: asyncio.Event
+    plan: NightPlan,
+    begun: Night,
+    warehouse: Warehouse,
+    deployment: str,
+    parameters: dict[str, Any],
+    stop: asyncio.Event,
 ) -> dict[str, str]:
     """Runs what is owed as runs of a deployment; returns by evaluation what the last state of each says."""
     owed = await asyncio.to_thread(plan.owed, warehouse)
     submitted = {await submit(plan, one, deployment, parameters): one.label for one in owed}
+    await show_night(begun.under_way({label: str(flow_run_id) for flow_run_id, label in submitted.items()}))
     said = await wait_for(list(submitted), stop)
     return {submitted[flow_run_id]: message for flow_run_id, message in said.items()}
 

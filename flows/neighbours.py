@@ -17,9 +17,9 @@ from prefect.client.schemas.filters import (
     FlowFilter,
     FlowFilterName,
     FlowRunFilter,
-    FlowRunFilterParentFlowRunId,
     FlowRunFilterState,
     FlowRunFilterStateType,
+    FlowRunFilterTags,
 )
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.client.schemas.sorting import FlowRunSort
@@ -123,9 +123,10 @@ async def _of_flow(client: PrefectClient, types: tuple[StateType, ...]) -> list[
 
 async def _signs(night: FlowRun) -> list[object]:
     """Returns what changes as long as a night gets anywhere: states of its runs, and how far each is."""
+    own = [tag for tag in night.tags if tag.startswith(("suite:", "night:"))]
     async with get_client() as client:
-        of_night = FlowRunFilter(parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[night.id]))
-        runs = await client.read_flow_runs(flow_run_filter=of_night)
+        of_night = FlowRunFilter(tags=FlowRunFilterTags(all_=own)) if own else None
+        runs = await client.read_flow_runs(flow_run_filter=of_night) if of_night else []
         progress = await client.read_artifacts(
             artifact_filter=ArtifactFilter(
                 flow_run_id=ArtifactFilterFlowRunId(any_=[run.id for run in runs]),

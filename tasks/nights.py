@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
@@ -33,7 +34,8 @@ async def submit(plan: NightPlan, evaluation: Evaluation, deployment: str, param
     """Hands an evaluation of a night to the work pool, and returns its flow run.
 
     One that was handed to it before stays that one: it is waited for, or done again as with Retry where it has ended
-    without being complete.
+    without being complete. It is no subflow: those of a flow run that was cancelled are cancelled by the server for
+    ever, and could not be retried.
 
     Args:
         plan: of the night.
@@ -55,6 +57,7 @@ async def submit(plan: NightPlan, evaluation: Evaluation, deployment: str, param
         timeout=0,
         tags=plan.tags,
         idempotency_key=key,
+        as_subflow=False,
     )
     return flow_run.id
 
@@ -110,14 +113,16 @@ async def _cancel(flow_run_ids: Sequence[UUID]) -> bool:
 
 
 async def show_night(night: Night) -> None:
-    """Makes the artifact of a night, and tells of it in an event, which automations wait for.
+    """Makes the artifact of a night, and tells of one that has ended in an event, which automations wait for.
 
     The event is ``nightjar.night.VERDICT`` on the resource ``nightjar.suite.NAME``; its payload has the date and the
     verdict in a line.
     """
     report = night_report(night, lambda flow_run_id: url_for("flow-run", flow_run_id))
-    key = f"night-{night.suite}".lower().replace("_", "-").replace(" ", "-").replace(".", "-")
+    key = re.sub(r"[^a-z0-9]+", "-", f"night-{night.suite}".lower()).strip("-")
     await acreate_markdown_artifact(report, key=key, description=night.line)
+    if night.verdict == "running":
+        return
     emit_event(
         event=f"nightjar.night.{night.verdict}",
         resource={"prefect.resource.id": f"nightjar.suite.{night.suite}", "prefect.resource.name": night.suite},

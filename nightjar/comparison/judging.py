@@ -21,7 +21,8 @@ BASELINE_NIGHTS = 7
 _RUNS = """
 SELECT
     coalesce(runs.config ->> 'name', runs.config ->> 'env_id', runs.env_id) AS name, runs.run_id, runs.flow_run_id,
-    runs.status, runs.scored, runs.rollouts, runs.avg_reward, runs.stderr, cost.cost, runs.errors
+    runs.status, runs.scored, runs.rollouts, runs.avg_reward, runs.stderr, cost.cost, runs.errors,
+    runs.metadata ->> 'error' AS reason
 FROM runs LEFT JOIN cost USING (run_id)
 WHERE runs.suite = $suite AND list_contains(runs.tags, $tag)
 ORDER BY runs.status = 'completed', runs.started_at
@@ -171,7 +172,7 @@ def _line(night: Night, verdict: Verdict) -> str:
     parts += [_missing(one) for one in night.evaluations if one.status != "completed"]
     parts += [_differing(one) for one in night.evaluations if one.differs]
     if "worse" not in {one.change for one in night.evaluations}:
-        against = {one.against_night for one in night.evaluations if one.against_night}
+        against = {one.against_night for one in night.evaluations if one.against_night and one.pairs}
         parts.append(f"none worse than on {max(against)}" if against else "nothing to compare with")
     parts += ["accepted by hand"] if night.is_accepted_by_hand else []
     parts += [] if night.cost is None else [f"cost {night.cost:.4g}"]

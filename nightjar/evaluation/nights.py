@@ -16,6 +16,8 @@ from nightjar.runs import run_directories
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.nights import Night, NightEvaluation, checked_night
 
+_LONGEST_REASON = 300
+
 
 @dataclass(frozen=True)
 class NightPlan:
@@ -24,11 +26,13 @@ class NightPlan:
     Attributes:
         suite: its name.
         night: the date.
+        file: the suite's.
         evaluations: with the tag of the night.
     """
 
     suite: str
     night: str
+    file: str
     evaluations: Sequence[Evaluation]
 
     @property
@@ -74,13 +78,12 @@ def plan_night(suite: str, night: str) -> NightPlan:
         night: the date, as 2026-01-31.
 
     Raises:
-        ConfigError: the file is missing or wrong.
-        WarehouseError: the night is no date.
+        ConfigError: the file is missing or wrong, or the night is no date.
     """
     path, date = Path(suite), checked_night(night)
     if not suite:
         raise ConfigError("suite: name the file of a suite, such as configs/eval/benchmark.toml")
-    return NightPlan(path.stem, date, load_suite(path, {"tags": [night_tag(date)]}))
+    return NightPlan(path.stem, date, suite, load_suite(path, {"tags": [night_tag(date)]}))
 
 
 def begin_night(warehouse: Warehouse, plan: NightPlan, flow_run_id: str | None) -> Night:
@@ -96,10 +99,9 @@ def begin_night(warehouse: Warehouse, plan: NightPlan, flow_run_id: str | None) 
         verdict="running",
         line=f"{plan.title()} is running",
         is_accepted_by_hand=before is not None and before.is_accepted_by_hand,
-        began_at=before.began_at
-        if before is not None and before.began_at
-        else datetime.now(UTC).replace(microsecond=0),
+        began_at=before.began_at if before is not None and before.began_at else _now(),
         flow_run_id=flow_run_id,
+        file=plan.file,
         evaluations=[
             NightEvaluation(one.label, "missing", one.config.env_id, one.config.model) for one in plan.evaluations
         ],
@@ -120,7 +122,7 @@ def end_night(warehouse: Warehouse, begun: Night, reasons: Mapping[str, str] = M
         WarehouseError: the warehouse cannot be read or written.
     """
     explained = [
-        replace(one, reason=reasons.get(one.name, one.reason or "").partition("\n")[0] or None)
+        replace(one, reason=" ".join(reasons.get(one.name, one.reason or "").split())[:_LONGEST_REASON] or None)
         for one in begun.evaluations
     ]
     judged = judge_night(warehouse, replace(begun, evaluations=explained))
@@ -134,9 +136,36 @@ def skip_night(warehouse: Warehouse, plan: NightPlan, later: str) -> Night:
     if before is not None:
         return before
     line = f"{plan.title()} skipped: a later night was due, at {later}, before it could begin"
-    skipped = Night(plan.suite, plan.night, "skipped", line, ended_at=datetime.now(UTC).replace(microsecond=0))
+    skipped = Night(plan.suite, plan.night, "skipped", line, ended_at=_now())
     warehouse.write_night(skipped)
     return skipped
+
+
+def note_broken(warehouse: Warehouse, suite: str, night: str, error: ConfigError) -> None:
+    """Writes down that a night could not begin, for its suite cannot be read, unless it did before."""
+    name, said = Path(suite).stem, " ".join(str(error).split())
+    if name and night == checked_night(night) and find_night(warehouse.nights(), name, night) is None:
+        line = f"{name} {night} incomplete: it did not begin: {said}"
+        warehouse.write_night(Night(name, night, "incomplete", line, ended_at=_now(), file=suite))
+
+
+def as_of_now(warehouse: Warehouse, night: Night) -> Night:
+    """Returns a night as its published runs make it now; where that is another verdict, it is written down.
+
+    One that is under way has no verdict yet: only its evaluations are those of now.
+
+    Raises:
+        WarehouseError: the warehouse cannot be read or written.
+    """
+    if not night.evaluations:
+        return night
+    judged = judge_night(warehouse, night)
+    if night.verdict == "running":
+        return replace(judged, verdict="running", line=night.line, ended_at=None)
+    if [one.status for one in judged.evaluations] == [one.status for one in night.evaluations]:
+        return night
+    warehouse.write_night(judged)
+    return judged
 
 
 def note_on_night(warehouse: Warehouse, suite: str, night: str, text: str) -> None:
@@ -144,3 +173,7 @@ def note_on_night(warehouse: Warehouse, suite: str, night: str, text: str) -> No
     known = find_night(warehouse.nights(), suite, night)
     if known is not None and known.verdict == "running":
         warehouse.write_night(replace(known, line=f"{suite} {night} is running: {text}"))
+
+
+def _now() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 
 from nightjar.comparison.judging import beside
@@ -25,7 +26,7 @@ def night_report(night: Night, page: Callable[[str], str | None]) -> str:
                 cell(night.line),
                 table(heading, [_row(one, page) for one in night.evaluations]),
                 _remarks(night),
-                _missing(night),
+                "" if night.verdict == "running" else _missing(night),
                 "In SQL (`nightjar sql`):",
                 f"```sql\nFROM night_evaluations WHERE suite = '{night.suite}' AND night = '{night.night}'\n```",
             ],
@@ -80,11 +81,12 @@ def _missing(night: Night) -> str:
 
 def why(one: NightEvaluation) -> str:
     """Returns what is known of why an evaluation is not complete."""
-    return ", ".join(f"{count} × {name}" for name, count in one.errors.items()) or one.reason or "not known"
+    return ", ".join(f"{count} × {name}" for name, count in one.errors.items()) or one.reason or one.status or "no run"
 
 
 def how_to_complete(night: Night, one: NightEvaluation) -> str:
     """Returns the command that does what an evaluation lacks; the verdict follows."""
     if one.run_id:
         return f"`nightjar eval retry {one.run_id}`"
-    return f"start the night again: `benchmark` with `night` {night.night}"
+    again = shlex.join(["-p", f"suite={night.file or night.suite + '.toml'}", "-p", f"night={night.night}"])
+    return f"`prefect deployment run benchmark/nightly-benchmark {again}`"

@@ -52,6 +52,12 @@ def nights(services: Services, suite: str) -> list[Any]:
     return list(json.loads(services.run("nights", "--suite", suite, "--json").stdout))
 
 
+def evaluations_of(services: Services, suite: str) -> list[Any]:
+    """Returns the flow runs of the evaluations of a suite's nights."""
+    chosen = {"flows": {"name": {"any_": ["evaluate"]}}, "flow_runs": {"tags": {"all_": [f"suite:{suite}"]}}}
+    return list(services.call("POST", "/flow_runs/filter", chosen))
+
+
 def test_a_night_that_is_begun_again_does_what_is_missing(services: Services) -> None:
     with ModelServer(ArithmeticSolver(), faults=Faults(rate_500=0.5, seed=3)) as server:
         port, suite = server.port, write_suite(services.folder, server, "failing")
@@ -62,7 +68,7 @@ def test_a_night_that_is_begun_again_does_what_is_missing(services: Services) ->
     assert night["verdict"] == "incomplete"
     state = services.call("GET", f"/flow_runs/{first}")["state"]
     assert (state["name"], state["message"]) == ("Incomplete", night["line"])
-    children = services.call("POST", "/flow_runs/filter", {"flow_runs": {"parent_flow_run_id": {"any_": [first]}}})
+    children = evaluations_of(services, "failing")
     assert {each["name"] for each in children} == {
         "failing 2026-11-20 · arithmetic · at-night",
         "failing 2026-11-20 · large · at-night",
@@ -114,19 +120,23 @@ def runs_of(services: Services, schedule_id: str, count: int) -> list[str]:
 
 
 def test_a_night_that_is_cancelled_cancels_its_evaluations(services: Services) -> None:
-    with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=2_000)) as server:
+    with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=1_000)) as server:
         suite = write_suite(services.folder, server, "cancelled", "max_concurrent = 1")
         begun = start(services, suite=suite, night="2026-11-20")
-        of_night = {"flow_runs": {"parent_flow_run_id": {"any_": [begun]}}}
         while server.stats().answered < 2:
             time.sleep(0.2)
         services.call("POST", f"/flow_runs/{begun}/set_state", {"state": {"type": "CANCELLING"}})
         assert services.wait_for(begun, *FINAL) == "CANCELLED"
         answered = server.stats().answered
-        children = services.call("POST", "/flow_runs/filter", of_night)
+        children = evaluations_of(services, "cancelled")
         assert [each["state_type"] for each in children] == ["CANCELLED"] * 2
-    assert answered < 20
-    assert nights(services, "cancelled")[0]["verdict"] == "incomplete"
+        assert answered < 20
+        [night] = nights(services, "cancelled")
+        assert night["verdict"] == "incomplete"
+        for each in night["evaluations"]:
+            assert services.run("eval", "retry", each["run_id"]).returncode == 0
+        assert [services.wait_for(each["id"], "COMPLETED", "FAILED") for each in children] == ["COMPLETED"] * 2
+    assert nights(services, "cancelled")[0]["verdict"] == "accepted"
 
 
 class Listener(BaseHTTPRequestHandler):

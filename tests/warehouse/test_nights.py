@@ -182,7 +182,7 @@ def test_the_report_says_what_is_missing_and_how_to_complete_it(house):
     house.both("2026-11-01")
     run_id = house.run("2026-11-02", "mmlu", right=20, failed=3, errors={"RateLimitError": 3})
     night = end_night(house.warehouse, house.judge("2026-11-02"), {"gsm8k": "Cannot read dataset 'none.jsonl'\n…"})
-    assert "gsm8k has no run: Cannot read dataset 'none.jsonl'; mmlu lacks" in night.line
+    assert "gsm8k has no run: Cannot read dataset 'none.jsonl' …; mmlu lacks" in night.line
     text = night_report(night, lambda flow_run_id: None)
     assert text.startswith("# nightly 2026-11-02: incomplete")
     assert f"| mmlu | 3 × RateLimitError | `nightjar eval retry {run_id}` |" in text

@@ -17,11 +17,13 @@ from rich.text import Text
 from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.cli.warehouse.output import print_json
+from nightjar.evaluation.nights import as_of_now
 from nightjar.hosting.night_states import as_it_stands
 from nightjar.terminal import harmless
 from nightjar.warehouse import Warehouse, resolve_warehouse
 from nightjar.warehouse.storage.nights import Night
 
+_UNSETTLED = ("running", "incomplete")
 _STYLES = {"worse": "red", "incomplete": "yellow", "crashed": "red", "accepted": "green"}
 
 
@@ -38,10 +40,10 @@ def nights(
     """
     if context.invoked_subcommand is not None:
         return
-    known = Warehouse(resolve_warehouse(warehouse)).nights()
-    found = [one for one in known if suite in {None, one.suite}]
+    place = Warehouse(resolve_warehouse(warehouse))
+    found = [one for one in place.nights() if suite in {None, one.suite}]
     newest = sorted(found, key=lambda one: (one.night, one.suite), reverse=True)[:limit]
-    shown = as_it_stands(newest)
+    shown = as_it_stands([as_of_now(place, one) if one.verdict in _UNSETTLED else one for one in newest])
     if as_json:
         print_json(shown)
         return

@@ -15,6 +15,7 @@ from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.cli.warehouse.output import print_json
 from nightjar.comparison.judging import beside
+from nightjar.evaluation.nights import as_of_now
 from nightjar.reports.nights import change_of, how_to_complete, number, why
 from nightjar.terminal import harmless
 from nightjar.warehouse import Warehouse, resolve_warehouse
@@ -28,7 +29,8 @@ def nights_show(
 
     Example: nightjar nights show nightly 2026-11-20
     """
-    found = night_of(Warehouse(resolve_warehouse(warehouse)), suite, night)
+    place = Warehouse(resolve_warehouse(warehouse))
+    found = as_of_now(place, night_of(place, suite, night))
     if as_json:
         print_json(found)
         return

@@ -20,7 +20,8 @@ from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption
 from nightjar.cli.warehouse.output import print_json
 from nightjar.config.suite import load_suite
-from nightjar.errors import ConfigError, ServiceError
+from nightjar.errors import ConfigError, MissingEnvironmentsError, ServiceError
+from nightjar.evaluation import check_environments
 from nightjar.hosting.server import SETTINGS, find_prefect_api
 from nightjar.terminal import harmless
 
@@ -85,7 +86,11 @@ def deploy(
 
 
 def _check_suite(suite: Path) -> None:
-    load_suite(suite, {})
+    evaluations = load_suite(suite, {})
+    try:
+        check_environments([each.config for each in evaluations])
+    except MissingEnvironmentsError as error:
+        echo(f"Warning: the worker needs what is not here. {error}", err=True)
     if suite.is_absolute():
         raise ConfigError(f"Name {str(suite)!r} as a path from this folder: other machines have it elsewhere")
 

@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Literal, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
-from nightjar.errors import WarehouseError
+from nightjar.errors import ConfigError, WarehouseError
 
 FILE_NAME = "nights.jsonl"
 
@@ -80,6 +80,7 @@ class Night:
         is_accepted_by_hand: whether somebody has accepted it, whatever it came to.
         began_at, ended_at: when; None where it did not.
         flow_run_id: of the flow run that ran it; None where none did.
+        file: of the suite.
         evaluations: of the suite.
     """
 
@@ -91,7 +92,13 @@ class Night:
     began_at: datetime | None = None
     ended_at: datetime | None = None
     flow_run_id: str | None = None
+    file: str = ""
     evaluations: list[NightEvaluation] = field(default_factory=list)
+
+    def under_way(self, flow_runs: Mapping[str, str]) -> Night:
+        """Returns the night with the flow runs of evaluations, by their names."""
+        told = [replace(one, flow_run_id=flow_runs.get(one.name, one.flow_run_id)) for one in self.evaluations]
+        return replace(self, evaluations=told)
 
     @property
     def cost(self) -> float | None:
@@ -128,9 +135,9 @@ def checked_night(text: str) -> str:
     """Returns the date of a night.
 
     Raises:
-        WarehouseError: it is none.
+        ConfigError: it is none.
     """
     try:
         return date.fromisoformat(text).isoformat()
     except ValueError:
-        raise WarehouseError(f"{text!r} is no date of a night: write it as 2026-01-31") from None
+        raise ConfigError(f"{text!r} is no date of a night: write it as 2026-01-31") from None
