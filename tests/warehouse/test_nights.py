@@ -186,7 +186,5 @@ def test_the_report_says_what_is_missing_and_how_to_complete_it(house):
     text = night_report(night, lambda flow_run_id: None)
     assert text.startswith("# nightly 2026-11-02: incomplete")
     assert f"| mmlu | 3 × RateLimitError | `nightjar eval retry {run_id}` |" in text
-    assert (
-        "| gsm8k | Cannot read dataset 'none.jsonl' | start the night again: `benchmark` with `night` 2026-11-02 |"
-        in text
-    )
+    again = "prefect deployment run benchmark/nightly-benchmark -p suite=nightly.toml -p night=2026-11-02"
+    assert f"| gsm8k | Cannot read dataset 'none.jsonl' … | `{again}` |" in text
