@@ -127,6 +127,12 @@ def test_what_works_without_prefect_does_not_load_it() -> None:
     assert "prefect" not in loaded
 
 
+def test_only_comparisons_load_scipy() -> None:
+    code = "import sys, nightjar.cli.app, nightjar.cli.eval.running, nightjar.evaluation.nights; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "scipy" not in loaded
+
+
 @cache
 def imports() -> grimp.ImportGraph:
     return grimp.build_graph(*PACKAGES, include_external_packages=True)

@@ -1,0 +1,159 @@
+"""Intervals and tests of shares and means, against published numbers, SciPy, statsmodels and values worked by hand."""
+
+import math
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+from scipy import stats
+from statsmodels.stats.contingency_tables import mcnemar as mcnemar_of_statsmodels
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.power import TTestPower
+from statsmodels.stats.proportion import proportion_confint
+
+from nightjar.stats import Estimate, clustered_mean
+from nightjar.stats.exchange import chance_of_so_low, holm
+from nightjar.stats.intervals import (
+    Interval,
+    clopper_pearson,
+    cluster_bootstrap,
+    mcnemar,
+    paired_shares,
+    pairs_needed,
+    t_interval,
+    unseen_share,
+    wilson,
+)
+
+GROUPS = [[1.0, 0.0, 1.0], [0.0, 0.0], [1.0], [0.25, 0.75, 0.5, 1.0], [0.0, 1.0]]
+
+
+def ends(interval):
+    return interval.low, interval.high
+
+
+class TestTInterval:
+    def test_by_hand(self):
+        # mean 2/3 and error 4/9 as in test_stats.py; t of one degree of freedom at 97.5 % is 12.7062 (any table)
+        interval = t_interval(clustered_mean([[1.0, 1.0], [0.0]]), 2)
+        assert ends(interval) == pytest.approx((2 / 3 - 12.7062 * 4 / 9, 2 / 3 + 12.7062 * 4 / 9), abs=1e-4)
+
+    def test_of_single_values_is_that_of_scipy(self):
+        values = [0.1, 0.9, 0.4, 0.4, 0.8, 0.25]
+        expected = stats.ttest_1samp(values, 0).confidence_interval(0.9)
+        assert ends(t_interval(clustered_mean([[value] for value in values]), 6, alpha=0.1)) == pytest.approx(expected)
+
+    def test_of_clusters_is_that_of_a_cluster_robust_regression(self):
+        values = [value for group in GROUPS for value in group]
+        labels = [label for label, group in enumerate(GROUPS) for _ in group]
+        fit = sm.OLS(values, np.ones(len(values))).fit(
+            cov_type="cluster", cov_kwds={"groups": np.array(labels), "use_correction": True}, use_t=True
+        )
+        estimate = clustered_mean(GROUPS)
+        # statsmodels' correction is G/(G-1) * (N-1)/(N-K), which is the same with the mean alone (K = 1)
+        assert estimate.stderr == pytest.approx(fit.bse[0])
+        assert ends(t_interval(estimate, len(GROUPS))) == pytest.approx(tuple(fit.conf_int(0.05)[0]))
+
+    def test_of_one_cluster_says_nothing(self):
+        assert t_interval(Estimate(0.5, None), 1) == Interval(-math.inf, math.inf)
+
+
+class TestShares:
+    def test_are_those_that_newcombe_published(self):
+        # Newcombe, "Two-sided confidence intervals for the single proportion" (1998), table I
+        assert ends(wilson(81, 263)) == pytest.approx((0.2553, 0.3662), abs=5e-5)
+        assert ends(clopper_pearson(81, 263)) == pytest.approx((0.2527, 0.3676), abs=5e-5)
+        assert ends(wilson(0, 20)) == pytest.approx((0, 0.1611), abs=5e-5)
+        assert ends(clopper_pearson(0, 20)) == pytest.approx((0, 0.1684), abs=5e-5)
+        assert ends(wilson(1, 29)) == pytest.approx((0.0061, 0.1718), abs=5e-5)
+        assert ends(clopper_pearson(1, 29)) == pytest.approx((0.0009, 0.1776), abs=5e-5)
+
+    @pytest.mark.parametrize(("successes", "trials"), [(0, 5), (5, 5), (286, 1319), (515, 1319)])
+    def test_are_those_of_statsmodels(self, successes, trials):
+        assert ends(wilson(successes, trials, 0.1)) == pytest.approx(
+            proportion_confint(successes, trials, 0.1, method="wilson"), abs=1e-12
+        )
+        assert ends(clopper_pearson(successes, trials, 0.1)) == pytest.approx(
+            proportion_confint(successes, trials, 0.1, method="beta"), abs=1e-12
+        )
+
+    def test_of_no_trials_say_nothing(self):
+        assert wilson(0, 0) == clopper_pearson(0, 0) == Interval(0.0, 1.0)
+
+    def test_what_was_not_seen_may_be_there(self):
+        assert unseen_share(100, 0.1) == pytest.approx(1 - 0.05 ** (1 / 100))
+        assert unseen_share(0) == 1.0
+
+
+class TestBootstrap:
+    def test_of_single_values_is_that_of_scipy(self):
+        values = np.random.default_rng(7).exponential(size=60)
+        expected = stats.bootstrap(
+            (values,), np.mean, method="percentile", n_resamples=20_000, rng=np.random.default_rng(1)
+        ).confidence_interval
+        assert ends(cluster_bootstrap([[value] for value in values])) == pytest.approx(tuple(expected), abs=0.02)
+
+    def test_draws_whole_groups(self):
+        # two groups of copies: the mean is 0, 1/2 or 1 with chances 1/4, 1/2, 1/4
+        assert cluster_bootstrap([[0.0] * 50, [1.0] * 50]) == Interval(0.0, 1.0)
+        assert cluster_bootstrap([[0.0] * 50, [1.0] * 50], alpha=0.8) == Interval(0.5, 0.5)
+
+    def test_says_the_same_again_and_another_seed_something_else(self):
+        assert cluster_bootstrap(GROUPS) == cluster_bootstrap([*GROUPS, []])
+        many = [[value] for value in np.random.default_rng(7).exponential(size=60)]
+        assert cluster_bootstrap(many, seed=1) != cluster_bootstrap(many)
+
+    def test_of_one_group_says_nothing(self):
+        assert cluster_bootstrap([[1.0, 0.0]]) == Interval(-math.inf, math.inf)
+
+
+class TestPairedShares:
+    def test_by_hand(self):
+        # 8 gained and 12 lost of 1,000: 9/1002 - 13/1002 = -.003992; variance (22/1002 - .003992²)/1002 = 2.18962e-5;
+        # its root .00467934; by t of 999 degrees of freedom, 1.962341: .00918246
+        assert ends(paired_shares(8, 12, 1_000)) == pytest.approx((-0.0131745, 0.0051905), abs=1e-6)
+
+    def test_is_the_ordinary_interval_with_one_more_pair_of_either_kind(self):
+        differences = np.array([1.0] * 31 + [-1.0] * 13 + [0.0] * 158)
+        middle, error = differences.mean(), differences.std() / math.sqrt(len(differences))
+        half = stats.t.isf(0.05, 199) * error
+        assert ends(paired_shares(30, 12, 200, 0.1)) == pytest.approx((middle - half, middle + half))
+
+    def test_has_a_width_where_nothing_has_changed_and_ends_at_one(self):
+        assert ends(paired_shares(0, 0, 5)) == pytest.approx((-0.561, 0.561), abs=1e-3)
+        assert paired_shares(0, 0, 2) == Interval(-1.0, 1.0)
+        assert paired_shares(0, 1, 1) == Interval(-1.0, 1.0)
+        assert paired_shares(0, 0, 10_000).high < 0.001
+
+
+class TestMcNemar:
+    @pytest.mark.parametrize(("gained", "lost"), [(8, 12), (1, 9), (5, 5), (0, 3)])
+    def test_is_that_of_statsmodels(self, gained, lost):
+        expected = mcnemar_of_statsmodels([[100, lost], [gained, 50]], exact=True).pvalue
+        assert mcnemar(gained, lost) == pytest.approx(expected)
+
+    def test_by_hand(self):
+        # of 2^10 ways 1 + 10 have at most one gained, as many at most one lost
+        assert mcnemar(1, 9) == pytest.approx(22 / 1024)
+        assert mcnemar(0, 0) == 1.0
+
+
+def test_the_sign_flip_test_is_that_of_scipy():
+    differences = np.random.default_rng(3).normal(-0.1, 0.5, size=40)
+    expected = stats.permutation_test(
+        (differences,), np.mean, permutation_type="samples", alternative="less", n_resamples=20_000, rng=1
+    ).pvalue
+    assert chance_of_so_low([[value, 0.0] for value in differences]) == pytest.approx(expected, abs=0.015)
+
+
+def test_holm_is_that_of_statsmodels():
+    p_values = [0.01, 0.04, 0.03, 0.005, 0.2, 0.2]
+    assert holm(p_values) == pytest.approx(multipletests(p_values, method="holm")[1])
+
+
+def test_pairs_needed():
+    # (1.959964 + 0.841621)² = 7.84888; deviation 0.5 and gap 0.1: times 25
+    assert pairs_needed(0.5, 0.1) == pytest.approx(196.222, abs=1e-3)
+    # the noncentral t needs two more
+    assert TTestPower().solve_power(effect_size=0.2, alpha=0.05, power=0.8) == pytest.approx(196.222, abs=3)
+    assert pairs_needed(0.5, 0.0) == math.inf
