@@ -1,4 +1,7 @@
-"""``compare_run``: a run beside others of the same kind, over the examples that they have scored, too."""
+"""``compare_run``: a run beside others of the same kind, over the examples that they have scored, too.
+
+Which example of one run is which of another is said once, in SQL: ``paired``, in the warehouse's ``views.sql``.
+"""
 
 from __future__ import annotations
 
@@ -10,27 +13,17 @@ from nightjar.stats.estimates import clustered_mean
 from nightjar.stats.exchange import chance_of_so_low
 from nightjar.warehouse import Warehouse
 
-_PAIRS = """
-WITH rewards AS (
-    SELECT run_id, example_hash, avg(reward) AS reward
-    FROM rollouts
-    WHERE reward IS NOT NULL AND run_id IN (SELECT unnest($before || [$after]))
-    GROUP BY run_id, example_hash
-)
-SELECT after.reward, list(before.reward ORDER BY before.run_id)
-FROM rewards AS after JOIN rewards AS before USING (example_hash)
-WHERE after.run_id = $after AND before.run_id != $after
-GROUP BY example_hash, after.reward
+_REWARDS = """
+SELECT reward_b, list(reward_a ORDER BY run_a)
+FROM paired($before, $after)
+WHERE difference IS NOT NULL AND run_a != $after
+GROUP BY example_hash, reward_b
 ORDER BY example_hash
 """
 _UNPAIRED = """
-WITH scored AS (
-    SELECT example_hash, count(DISTINCT run_id) AS runs
-    FROM rollouts
-    WHERE reward IS NOT NULL AND example_hash IS NOT NULL AND run_id IN ($before, $after)
-    GROUP BY example_hash
+SELECT count(*) FROM (
+    SELECT example_hash FROM example_results([$before, $after]) WHERE scored > 0 GROUP BY example_hash HAVING count(*) = 1
 )
-SELECT count(*) FROM scored WHERE runs = 1
 """
 _SETTINGS = """
 SELECT
@@ -71,7 +64,7 @@ def compare_run(warehouse: Warehouse, run_id: str, others: Sequence[str]) -> Com
     Raises:
         WarehouseError: it cannot be asked.
     """
-    rows = warehouse.query(_PAIRS, {"before": list(others), "after": run_id}).rows
+    rows = warehouse.query(_REWARDS, {"before": list(others), "after": run_id}).rows
     groups = [[after, *before] for after, before in rows]
     estimate = clustered_mean([[after - sum(before) / len(before)] for after, *before in groups])
     turned_round = [[-value for value in group] for group in groups]

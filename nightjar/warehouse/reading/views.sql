@@ -236,26 +236,44 @@ GROUP BY env_id, latest.model, run_after, example_hash
 HAVING change < -1e-9
 ORDER BY env_id, latest.model, change, example_id;
 
--- The examples that two runs have both scored, by content; of one that is in a dataset twice, both together.
-CREATE OR REPLACE MACRO pairs(a, b) AS TABLE
-WITH rewards AS (
-    SELECT run_id, example_hash, min(example_id) AS example_id, avg(reward) AS reward, avg(correct::INTEGER) AS correct
-    FROM segments.rollouts
-    WHERE reward IS NOT NULL AND run_id IN (a, b)
-    GROUP BY run_id, example_hash
-)
+-- What runs came to on each example, by content; of one that is in a dataset twice, both together.
+CREATE OR REPLACE MACRO example_results(run_ids) AS TABLE
 SELECT
+    run_id,
+    example_hash,
+    min(example_id) AS example_id,
+    avg(reward) AS reward,
+    avg(correct::INTEGER) AS correct,
+    count(reward) AS scored,
+    count(*) - count(reward) AS failed
+FROM segments.rollouts
+WHERE example_hash IS NOT NULL AND list_contains(run_ids, run_id)
+GROUP BY run_id, example_hash;
+
+-- The examples that run b and each of others were both asked; where one has no reward of it, that is NULL.
+CREATE OR REPLACE MACRO paired(others, b) AS TABLE
+SELECT
+    before.run_id AS run_a,
     after.example_id,
     before.reward AS reward_a,
     after.reward AS reward_b,
     after.reward - before.reward AS difference,
     before.correct AS correct_a,
     after.correct AS correct_b,
+    before.scored AS scored_a,
+    after.scored AS scored_b,
+    before.failed AS failed_a,
+    after.failed AS failed_b,
     example_hash
-FROM rewards AS before
-JOIN rewards AS after USING (example_hash)
-WHERE before.run_id = a AND after.run_id = b
-ORDER BY after.example_id;
+FROM example_results(others) AS before
+JOIN example_results([b]) AS after USING (example_hash);
+
+-- The examples that two runs have both scored.
+CREATE OR REPLACE MACRO pairs(a, b) AS TABLE
+SELECT example_id, reward_a, reward_b, difference, correct_a, correct_b, example_hash
+FROM paired([a], b)
+WHERE difference IS NOT NULL
+ORDER BY example_id;
 
 CREATE OR REPLACE MACRO flips(a, b) AS TABLE
 SELECT
