@@ -22,7 +22,11 @@ ORDER BY example_hash
 """
 _UNPAIRED = """
 SELECT count(*) FROM (
-    SELECT example_hash FROM example_results([$before, $after]) WHERE scored > 0 GROUP BY example_hash HAVING count(*) = 1
+    SELECT example_hash
+    FROM example_results([$before, $after])
+    WHERE scored > 0
+    GROUP BY example_hash
+    HAVING count(*) = 1
 )
 """
 _SETTINGS = """

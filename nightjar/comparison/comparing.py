@@ -1,0 +1,165 @@
+"""``compare_runs``: is a run worse than another by more than it may be, and by how much?
+
+>>> compare_runs("0a1b2c3d4e5f", "5f4e3d2c1b0a", max_drop=0.02).decision  # doctest: +SKIP
+'PASS'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from nightjar.comparison.decision import decide, needed, reason
+from nightjar.comparison.measuring import Paired, measure
+from nightjar.comparison.pairs import settings_of
+from nightjar.comparison.records import Comparison, Side
+from nightjar.errors import ConfigError
+from nightjar.runs import RunDirectory
+from nightjar.scratch import scratch_folder
+from nightjar.stats.estimates import Estimate
+from nightjar.stats.intervals import t_interval, wilson
+from nightjar.warehouse import Warehouse, resolve_warehouse
+from nightjar.warehouse.copying import copy_run
+
+_SIDES = """
+WITH examples AS (
+    SELECT
+        run_id,
+        count(*) AS examples,
+        count(reward) AS scored_examples,
+        sum(reward) AS right,
+        coalesce(bool_and(scored = 1 AND reward IN (0, 1)) FILTER (scored > 0), false) AS is_binary
+    FROM example_results([$a, $b])
+    GROUP BY run_id
+)
+SELECT
+    runs.run_id, runs.env_id, runs.model, runs.status, runs.started_at::VARCHAR AS started_at, runs.rollouts,
+    runs.scored, runs.failed, runs.coverage, runs.avg_reward, runs.time_ms, runs.stderr, runs.env_version,
+    runs.served_models, coalesce(cost.input_tokens, runs.input_tokens) AS input_tokens,
+    coalesce(cost.output_tokens, runs.output_tokens) AS output_tokens, coalesce(cost.cost, runs.cost) AS cost,
+    coalesce(examples, 0) AS examples, coalesce(scored_examples, 0) AS scored_examples, "right", is_binary
+FROM runs LEFT JOIN cost USING (run_id) LEFT JOIN examples USING (run_id)
+WHERE runs.run_id IN ($a, $b)
+"""
+_MORE_SETTINGS = {"env_id": "environment", "env_version": "environment's version", "served_models": "served model"}
+
+
+def compare_runs(
+    baseline: str | Path,
+    candidate: str | Path,
+    *,
+    warehouse: str | Path | Warehouse | None = None,
+    max_drop: float = 0.05,
+    alpha: float = 0.05,
+) -> Comparison:
+    """Compares two runs over the examples that both have scored, told apart by their content.
+
+    Args:
+        baseline, candidate: the id of a run in the warehouse, or a run directory.
+        warehouse: has the runs that are given by id; None for the one that runs go to.
+        max_drop: how much lower the candidate's mean reward may be.
+        alpha: the chance that the interval of the difference misses, over many.
+
+    Raises:
+        ConfigError: a run is not there, both are the same, or no example is scored in both.
+        WarehouseError: the warehouse cannot be asked, or a run directory is damaged.
+    """
+    if not (0 < alpha < 1 and max_drop >= 0):
+        raise ConfigError(f"Expected alpha between 0 and 1 and max_drop from 0 on, found {alpha} and {max_drop}")
+    if not isinstance(warehouse, Warehouse):
+        warehouse = Warehouse(warehouse or resolve_warehouse())
+    with _in_one_warehouse([baseline, candidate], warehouse) as (where, (a, b)):
+        return _compare(where, a, b, max_drop, alpha)
+
+
+@contextmanager
+def _in_one_warehouse(runs: Sequence[str | Path], warehouse: Warehouse) -> Iterator[tuple[Warehouse, list[str]]]:
+    """Gives a warehouse that has the runs, and their ids; where one is a run directory, one that is made for it."""
+    paths = [Path(run) if (Path(run) / "metadata.json").is_file() else None for run in runs]
+    ids = [RunDirectory(path).run_id if path else str(run) for run, path in zip(runs, paths, strict=True)]
+    if len(set(ids)) == 1:
+        raise ConfigError(f"Both are run {ids[0]!r}. Name two runs: nightjar eval list")
+    if not any(paths):
+        yield warehouse, ids
+        return
+    with scratch_folder() as folder:
+        scratch = Warehouse(folder / "warehouse")
+        for run_id, path in zip(ids, paths, strict=True):
+            if path is None:
+                copy_run(warehouse.store(), scratch.store(), run_id)
+            else:
+                scratch.publish(path, tidies=False)
+        yield scratch, ids
+
+
+def _compare(warehouse: Warehouse, a: str, b: str, max_drop: float, alpha: float) -> Comparison:
+    told = _told(warehouse, a, b)
+    before, after = (_side(told[run_id], alpha) for run_id in (a, b))
+    paired = Paired.read(warehouse, a, b)
+    pairs = int(paired.is_pair.sum())
+    if not pairs:
+        raise ConfigError(_nothing_in_common(before, after, len(paired.example_id)))
+    difference = measure(paired, alpha)
+    decision = decide(difference, max_drop)
+    more = needed(difference, pairs, max_drop, alpha) if decision == "INCONCLUSIVE" else None
+    right = paired.is_pair & paired.right_a & paired.right_b
+    broken, fixed = paired.flips()
+    return Comparison(
+        decision=decision,
+        reason=reason(decision, difference, max_drop, more),
+        max_drop=max_drop,
+        alpha=alpha,
+        baseline=before,
+        candidate=after,
+        pairs=pairs,
+        unscored=len(paired.example_id) - pairs,
+        only_baseline=before.examples - len(paired.example_id),
+        only_candidate=after.examples - len(paired.example_id),
+        difference=difference,
+        both_right=int(right.sum()),
+        both_wrong=pairs - int(right.sum()) - len(broken) - len(fixed),
+        broken=broken,
+        fixed=fixed,
+        differs=_differing(warehouse, told[a], told[b]),
+        pairs_needed=more,
+    )
+
+
+def _told(warehouse: Warehouse, a: str, b: str) -> dict[str, dict[str, Any]]:
+    found = warehouse.query(_SIDES, {"a": a, "b": b})
+    told = {row[0]: dict(zip(found.columns, row, strict=True)) for row in found.rows}
+    for run_id in (a, b):
+        if run_id not in told:
+            raise ConfigError(f"No run {run_id!r} in {warehouse.location}. Those that there are: nightjar eval list")
+    return told
+
+
+def _side(told: dict[str, Any], alpha: float) -> Side:
+    count = told["scored_examples"]
+    if told["is_binary"]:
+        interval = wilson(round(told["right"]), count, alpha)
+    else:
+        interval = t_interval(Estimate(told["avg_reward"], told["stderr"]), count, alpha)
+    return Side(interval=interval, **{field.name: told[field.name] for field in fields(Side) if field.name in told})
+
+
+def _nothing_in_common(before: Side, after: Side, asked: int) -> str:
+    runs = f"run {before.run_id!r} ({before.env_id}) and run {after.run_id!r} ({after.env_id})"
+    if asked:
+        return f"No example is scored in both {runs}, although {asked} were asked in both: too many rollouts failed"
+    return (
+        f"No example is in both {runs}: {before.examples} and {after.examples} examples, all of other content. "
+        "Compare runs over the same examples"
+    )
+
+
+def _differing(warehouse: Warehouse, before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    settings = settings_of(warehouse, [before["run_id"], after["run_id"]])
+    was, is_now = (
+        {**{label: told[name] for name, label in _MORE_SETTINGS.items()}, **settings[told["run_id"]]}
+        for told in (before, after)
+    )
+    return {name: (value, is_now[name]) for name, value in was.items() if value != is_now[name]}

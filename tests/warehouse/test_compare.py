@@ -1,0 +1,247 @@
+"""Two runs beside each other, against tables counted by hand, SciPy, and the mistakes of the programs before."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from nightjar.comparison import compare_runs
+from nightjar.errors import ConfigError
+from nightjar.warehouse import Warehouse
+
+TABLE = (222, 293, 64, 740)
+"""Both right, broken, fixed, both wrong: counted in the two files by question."""
+GSM8K = Path(__file__).parents[3] / "shared/data/gsm8k"
+
+
+@pytest.fixture
+def house(tmp_path, run_writer):
+    """Writes and publishes runs that differ in what a test names."""
+    return House(tmp_path, run_writer)
+
+
+class House:
+    def __init__(self, folder, run_writer):
+        self.warehouse = Warehouse(folder / "warehouse")
+        self._folder, self._writer = folder, run_writer
+
+    def write(self, run_id, groups, /, hashes="hash", **metadata):
+        """Writes a run directory; groups are the rewards of each example's rollouts, None for a failed one."""
+        rollouts = [
+            self._rollout(example_id, index, reward, example_hash=f"{hashes}-{example_id}")
+            for example_id, group in enumerate(groups)
+            for index, reward in enumerate([group] if group is None or isinstance(group, float) else group)
+        ]
+        rewards = [rollout["reward"] for rollout in rollouts if rollout["reward"] is not None]
+        told = {
+            "run_id": run_id, "status": "completed", "rollouts": len(rollouts), "scored": len(rewards),
+            "failed": len(rollouts) - len(rewards), "coverage": len(rewards) / len(rollouts) if rollouts else None,
+            "avg_reward": sum(rewards) / len(rewards) if rewards else None, "stderr": 0.01,
+        }  # fmt: skip
+        return self._writer.write(self._folder / run_id, rollouts, **{**told, **metadata})
+
+    def _rollout(self, example_id, index, reward, **content):
+        write = self._writer.failed if reward is None else self._writer.rollout
+        return write(example_id, index, *([] if reward is None else [reward]), **content)
+
+    def compare(self, before, after, /, **wanted):
+        for run_id, groups in {"before": before, "after": after}.items():
+            self.warehouse.publish(self.write(run_id, groups), tidies=False)
+        return compare_runs("before", "after", warehouse=self.warehouse, **wanted)
+
+
+def binary(both_right, broken, fixed, both_wrong):
+    """Returns the rewards of two runs with these pairs."""
+    before = [1.0] * (both_right + broken) + [0.0] * (fixed + both_wrong)
+    return before, [1.0] * both_right + [0.0] * broken + [1.0] * fixed + [0.0] * both_wrong
+
+
+class TestMistakesOfOthers:
+    """Of NeMo Evaluator 0.3, see features.md 4.6: what it says is in the names."""
+
+    def test_a_fall_that_turns_no_answer_wrong_is_not_a_pass(self, house):
+        after = [0.5 + 0.1 * (example % 2) for example in range(100)]
+        found = house.compare([0.9] * 100, after, max_drop=0.05)
+        assert found.decision == "REGRESSION"
+        assert found.difference.mean == pytest.approx(-0.35)
+        assert (found.broken, found.fixed) == ([], [])
+        assert found.difference.p_worse == pytest.approx(1 / 10_000)
+        assert found.difference.p_mcnemar is None
+
+    def test_a_fall_that_is_the_same_everywhere_is_a_regression_too(self, house):
+        found = house.compare([0.9] * 100, [0.55] * 100)
+        assert found.decision == "REGRESSION"
+        # 1 - 0.025 ^ (1/100) = 0.0362 may differ otherwise
+        assert (found.difference.interval.low, found.difference.interval.high) == pytest.approx(
+            (-0.3862, -0.3138), abs=1e-4
+        )
+
+    def test_a_small_fall_with_a_tiny_variance_is_no_regression(self, house):
+        draw = np.random.default_rng(1)
+        before = draw.uniform(0.3, 0.9, 400)
+        after = before - 0.0012 + draw.normal(0, 1e-4, 400)
+        found = house.compare(before.tolist(), after.tolist(), max_drop=0.05)
+        assert found.decision == "PASS"
+        assert found.difference.effect < -5  # which is what 0.05 was compared with
+        assert found.difference.p_worse < 0.001
+
+    def test_few_flips_both_ways_are_a_pass(self, house):
+        found = house.compare(*binary(500, 12, 8, 480), max_drop=0.05)
+        assert found.decision == "PASS"
+        assert found.difference.mean == pytest.approx(-0.004)
+        # worked by hand in tests/core/test_intervals.py
+        assert found.difference.interval.low == pytest.approx(-0.0131745, abs=1e-6)
+        assert found.reason == "The mean reward is lower by at most 0.0132: within the 0.05 that it may drop."
+
+    def test_nothing_but_improvement_is_a_pass(self, house):
+        found = house.compare(*binary(80, 0, 60, 60), max_drop=0.0)
+        assert (found.decision, found.difference.mean) == ("PASS", 0.3)
+        assert found.reason.startswith("The mean reward is higher by at least 0.23")
+
+    def test_five_pairs_pass_nothing(self, house):
+        found = house.compare([1.0] * 5, [1.0] * 5, max_drop=0.05)
+        assert found.decision == "INCONCLUSIVE"
+        assert found.pairs_needed > 5
+        assert house.compare([0.7] * 5, [0.7] * 5, max_drop=0.05).decision == "INCONCLUSIVE"
+
+    def test_runs_over_different_examples_are_not_compared(self, house):
+        a, b = house.write("a", [1.0] * 3), house.write("b", [1.0] * 4, hashes="other")
+        with pytest.raises(
+            ConfigError, match=r"No example is in both run 'a' .* 3 and 4 examples, all of other content"
+        ):
+            compare_runs(a, b)
+
+
+class TestRecordedAnswers:
+    """6b-verification against 6b-finetuning over GSM8K's test set."""
+
+    @pytest.fixture
+    def found(self, house):
+        if not GSM8K.is_dir():
+            pytest.skip("needs ../shared/data/gsm8k")
+        rows = [
+            [json.loads(line) for line in (GSM8K / f"recorded-6b-{name}.jsonl").read_text("utf-8").splitlines()]
+            for name in ("verification", "finetuning")
+        ]
+        return house.compare(*([float(row["is_correct"]) for row in side] for side in rows))
+
+    def test_the_table(self, found):
+        # of 515 and 286 right, 222 are right in both: 222 + 293 = 515, 222 + 64 = 286, and 222 + 293 + 64 + 740 = 1,319
+        assert (found.both_right, len(found.broken), len(found.fixed), found.both_wrong) == TABLE
+        assert found.pairs == 1319
+
+    def test_the_tests(self, found):
+        _, broken, fixed, _ = TABLE
+        assert found.difference.mean == pytest.approx((286 - 515) / 1319)
+        assert found.difference.p_mcnemar == pytest.approx(stats.binomtest(fixed, fixed + broken).pvalue)
+        assert found.difference.p_worse == 1 / 10_000
+        assert found.decision == "REGRESSION"
+
+
+class TestPairs:
+    def test_rollouts_are_averaged_within_an_example_first(self, house):
+        before, after = [[1.0, 1.0, 0.0, 0.0], [1.0], [0.0, 1.0]], [[0.0], [1.0, 0.0], [1.0, 1.0, 1.0, 1.0]]
+        found = house.compare(before, after)
+        differences = [-0.5, -0.5, 0.5]
+        expected = stats.ttest_1samp(differences, 0)
+        assert found.difference.mean == pytest.approx(-1 / 6)
+        assert (found.difference.interval.low, found.difference.interval.high) == pytest.approx(
+            tuple(expected.confidence_interval())
+        )
+        assert found.difference.effect == pytest.approx(np.mean(differences) / np.std(differences, ddof=1))
+        assert found.difference.p_mcnemar is None
+
+    def test_flips_name_the_examples(self, house):
+        found = house.compare([1.0, 1.0, 0.0, [0.0, 1.0]], [0.0, 1.0, 1.0, [0.0, 0.0]])
+        assert [(flip.example_id, flip.baseline, flip.candidate) for flip in found.broken] == [(0, 1, 0), (3, 0.5, 0)]
+        assert [(flip.example_id, flip.example_hash) for flip in found.fixed] == [(2, "hash-2")]
+        assert (found.both_right, found.both_wrong) == (1, 0)
+
+    def test_what_failed_is_counted_and_its_bounds_are_told(self, house):
+        # the candidate has no reward of two of ten: right everywhere else, as the baseline
+        found = house.compare([1.0] * 10, [1.0] * 8 + [None] * 2)
+        assert (found.pairs, found.unscored, found.difference.mean) == (8, 2, 0.0)
+        assert found.difference.if_failed_wrong == pytest.approx(-0.2)
+        assert found.difference.if_failed_right == 0.0
+        assert found.candidate.coverage == 0.8
+
+    def test_a_failed_rollout_beside_a_scored_one_counts_in_the_bounds(self, house):
+        found = house.compare([[1.0, None], [0.0, 0.0]], [[1.0, None], [0.0, 0.0]])
+        assert (found.pairs, found.unscored) == (2, 0)
+        assert (found.difference.if_failed_wrong, found.difference.if_failed_right) == (-0.25, 0.25)
+
+    def test_examples_of_one_run_alone_are_counted(self, house):
+        found = house.compare([1.0] * 12, [1.0] * 10)
+        assert (found.pairs, found.only_baseline, found.only_candidate) == (10, 2, 0)
+        assert house.compare([1.0] * 10, [1.0] * 13).only_candidate == 3
+
+    def test_none_scored_in_both(self, house):
+        with pytest.raises(ConfigError, match="although 2 were asked in both: too many rollouts failed"):
+            house.compare([None, 1.0], [1.0, None])
+
+    def test_a_single_pair_decides_nothing(self, house):
+        found = house.compare([0.5], [0.4])
+        assert (found.decision, found.pairs_needed, found.difference.interval.low) == ("INCONCLUSIVE", None, -math.inf)
+
+
+class TestDecision:
+    def test_says_how_many_examples_are_needed(self, house):
+        # 11 and 9 of 102 pairs: mean -2/102, deviation sqrt(20/102 - (2/102)²) = .44238, error of the mean
+        # .44238 / √102 = .043802, for pairs of which 100 have it a deviation of .43802; the limit is .05 - 2/100 away:
+        # (2.80158 * .43802 / .03)² = 1673.2
+        found = house.compare(*binary(40, 10, 8, 42), max_drop=0.05)
+        assert (found.decision, found.pairs_needed) == ("INCONCLUSIVE", 1674)
+        assert "about 1,674 examples would decide it" in found.reason
+
+    def test_where_the_drop_is_just_the_limit_no_number_would_do(self, house):
+        found = house.compare(*binary(45, 5, 0, 50), max_drop=0.05)
+        assert (found.decision, found.pairs_needed) == ("INCONCLUSIVE", None)
+
+    def test_a_stricter_alpha_is_slower_to_decide(self, house):
+        runs = binary(400, 60, 30, 510)
+        assert house.compare(*runs, max_drop=0.01).decision == "REGRESSION"
+        assert house.compare(*runs, max_drop=0.01, alpha=0.001).decision == "INCONCLUSIVE"
+
+    @pytest.mark.parametrize("wanted", [{"alpha": 0}, {"alpha": 1}, {"max_drop": -0.1}])
+    def test_limits_make_sense(self, wanted):
+        with pytest.raises(ConfigError, match="Expected alpha between 0 and 1 and max_drop from 0 on"):
+            compare_runs("a", "b", **wanted)
+
+
+class TestSides:
+    def test_what_differs_is_named(self, house):
+        common = {"env_id": "gsm8k", "sampling_args": {"temperature": 0}}
+        a = house.write("a", [1.0] * 3, **common, model="old", dataset_fingerprint="1")
+        b = house.write("b", [1.0] * 3, **{**common, "sampling_args": {"temperature": 1}}, model="new")
+        found = compare_runs(a, b)
+        assert {name: found.differs[name] for name in ("model", "sampling")} == {
+            "model": ("old", "new"), "sampling": ('{"temperature":0}', '{"temperature":1}')
+        }  # fmt: skip
+        assert "environment" not in found.differs
+
+    def test_intervals_of_each_run(self, house):
+        found = house.compare([1.0] * 81 + [0.0] * 182, [0.5] * 263)
+        # Newcombe (1998), table I
+        assert (found.baseline.interval.low, found.baseline.interval.high) == pytest.approx((0.2553, 0.3662), abs=5e-5)
+        half = stats.t.isf(0.025, 262) * 0.01
+        assert found.candidate.interval.high == pytest.approx(0.5 + half)
+
+    def test_a_run_of_the_warehouse_beside_a_run_directory(self, house):
+        house.warehouse.publish(house.write("a", [1.0, 0.0]), tidies=False)
+        directory = house.write("b", [0.0, 0.0])
+        found = compare_runs("a", directory, warehouse=house.warehouse)
+        assert (found.pairs, [flip.example_id for flip in found.broken]) == (2, [0])
+        assert house.warehouse.query("SELECT run_id FROM runs").rows == [("a",)]
+
+    def test_a_run_is_not_compared_with_itself(self, house):
+        directory = house.write("a", [1.0, 0.0])
+        with pytest.raises(ConfigError, match="Both are run 'a'"):
+            compare_runs(directory, "a")
+
+    def test_a_run_that_is_not_there(self, house):
+        house.warehouse.publish(house.write("a", [1.0, 0.0]), tidies=False)
+        with pytest.raises(ConfigError, match="No run 'b' in"):
+            compare_runs("a", "b", warehouse=house.warehouse)
