@@ -97,6 +97,10 @@ COMMANDS = {
         "nightjar.cli.eval.repair:eval_repair",
         "Set what is damaged in a run aside, so that a resume does again what it held.",
     ),
+    "compare": (
+        "nightjar.cli.compare:compare",
+        "Compare two runs over the examples that both have scored: is the candidate worse by more than it may be?",
+    ),
     "nights": (
         "nightjar.cli.nights.list:nights",
         "List the nights of suites, the newest first: what each came to, and what it cost.",

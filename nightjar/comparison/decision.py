@@ -43,8 +43,9 @@ def reason(decision: Decision, difference: Difference, max_drop: float, more: in
     """
     lowest, highest = difference.interval.low, difference.interval.high
     if decision == "PASS":
-        least = f"higher by at least {lowest:.4f}" if lowest > 0 else f"lower by at most {-lowest:.4f}"
-        return f"The mean reward is {least}: within the {max_drop:g} that it may drop."
+        if lowest > 0:
+            return f"The mean reward is higher by at least {lowest:.4f}."
+        return f"The mean reward is lower by at most {-lowest:.4f}: within the {max_drop:g} that it may drop."
     if decision == "REGRESSION":
         return f"The mean reward is lower by at least {-highest:.4f}: more than the {max_drop:g} that it may drop."
     told = f"about {more:,} examples would decide it, if the difference is what it seems" if more else "more are needed"

@@ -97,7 +97,7 @@ class Comparison:
             worse by more, all of the interval; INCONCLUSIVE otherwise.
         reason: why, in a sentence.
         max_drop: how much lower the mean reward may be.
-        alpha: the chance that the interval misses, over many; a wrong PASS or REGRESSION is half of that.
+        alpha: the chance that the interval misses, over many; for a wrong PASS, or REGRESSION, about half.
         pairs: examples that both have scored.
         unscored: examples that both were asked, of which one has no reward.
         only_baseline, only_candidate: examples that one alone was asked.

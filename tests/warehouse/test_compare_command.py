@@ -1,0 +1,93 @@
+"""``nightjar compare``, as somebody types it."""
+
+import re
+import shlex
+
+import pytest
+
+from nightjar.warehouse import Warehouse
+
+BETTER, SAME, WORSE, UNSURE = [1.0] * 60, [1.0] * 30 + [0.0] * 30, [0.0] * 60, [1.0] * 25 + [0.0] * 32 + [1.0] * 3
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, run_writer):
+    """Has a warehouse with runs that are named for what they are beside ``before``."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("NIGHTJAR_WAREHOUSE", raising=False)
+    for run_id, rewards in {"before": SAME, "better": BETTER, "worse": WORSE, "unsure": UNSURE}.items():
+        write(run_writer, tmp_path / "runs" / run_id, rewards, run_id=run_id, model=f"model-{run_id}")
+        Warehouse("outputs/warehouse").publish(tmp_path / "runs" / run_id, tidies=False)
+    return tmp_path
+
+
+def write(writer, run_dir, rewards, /, hashes="hash", **metadata):
+    rollouts = [writer.rollout(n, 0, reward, example_hash=f"{hashes}-{n}") for n, reward in enumerate(rewards)]
+    told = {"status": "completed", "rollouts": len(rollouts), "scored": len(rollouts), "failed": 0, "coverage": 1.0,
+            "avg_reward": sum(rewards) / len(rewards)}  # fmt: skip
+    return writer.write(run_dir, rollouts, **{**told, **metadata})
+
+
+@pytest.mark.parametrize(
+    ("candidate", "decision", "strict"),
+    [("better", "PASS", 0), ("worse", "REGRESSION", 1), ("unsure", "INCONCLUSIVE", 2)],
+)
+def test_the_decision_is_the_exit_code_where_that_is_asked_for(folder, nightjar, candidate, decision, strict):
+    told = nightjar("compare", "before", candidate)
+    assert (told.code, told.out.partition(" ")[0]) == (0, decision)
+    assert nightjar("compare", "before", candidate, "--strict", "--json").code == strict
+
+
+def test_fits_on_a_terminal_and_says_how_to_look_further(folder, nightjar):
+    told = nightjar("compare", "before", "uns", "--max-drop", 0.05)
+    lines = [" ".join(line.split()) for line in told.out.splitlines()]
+    assert max(map(len, told.out.splitlines())) <= 80
+    assert "Model model-before model-unsure" in lines
+    assert "Avg reward 0.5000 [0.377, 0.623] 0.4667 [0.346, 0.591] -0.0333" in lines
+    assert "Flips: 5 broken, 3 fixed; 25 right and 27 wrong in both" in lines
+    # 93 of the 2^8 ways have three fixed or fewer, as many five or more: 2 * 93 / 256
+    assert "McNemar: p = 0.73, exact" in lines
+    assert "Broken: examples 25, 26, 27, 28, 29" in lines
+    assert "Fixed: examples 57, 58, 59" in lines
+    assert "Differs: model: model-before → model-unsure" in lines
+    [command] = re.findall(r"Next: nightjar (.*)", told.err)
+    assert nightjar(*shlex.split(command)).code == 0
+
+
+def test_json_has_all_of_it_and_markdown_a_table(folder, nightjar):
+    told = nightjar("compare", "before", "worse", "--json").json
+    assert (told["decision"], told["pairs"], told["both_right"], told["both_wrong"]) == ("REGRESSION", 60, 0, 30)
+    assert told["broken"][0] == {"example_id": 0, "example_hash": "hash-0", "baseline": 1.0, "candidate": 0.0}
+    assert told["difference"]["mean"] == -0.5
+    assert told["differs"] == {"model": ["model-before", "model-worse"]}
+    told = nightjar("compare", "before", "worse", "--markdown").out
+    assert told.startswith("## REGRESSION\n\nThe mean reward is lower by at least 0.3")
+    assert "| Model | model-before | model-worse |  |" in told
+    assert "- **Flips**: 30 broken, 0 fixed; 0 right and 30 wrong in both" in told
+    refused = nightjar("compare", "before", "worse", "--markdown", "--json")
+    assert (refused.code, "choose one" in refused.err) == (2, True)
+
+
+def test_an_interval_without_end_is_null_in_json(folder, nightjar, run_writer):
+    runs = [write(run_writer, folder / name, [reward], run_id=name) for name, reward in (("a", 0.5), ("b", 0.25))]
+    told = nightjar("compare", *runs, "--json").json
+    assert told["difference"]["interval"] == {"low": None, "high": None}
+    assert "more are needed" in told["reason"]
+
+
+def test_run_directories_that_are_not_published(folder, nightjar, run_writer):
+    grown = write(run_writer, folder / "outputs/evals/gsm8k--m/c0ffee", [*SAME, 1.0], run_id="c0ffee")
+    assert nightjar("compare", "before", grown, "--max-drop", 0.1).out.startswith("PASS")
+    told = nightjar("compare", "before", "c0f")
+    assert "Missing: 1 examples of the candidate alone" in " ".join(told.out.split())
+    assert Warehouse("outputs/warehouse").query("SELECT count(*) FROM runs").rows == [(4,)]
+
+
+def test_runs_over_different_examples_are_refused(folder, nightjar, run_writer):
+    other = write(run_writer, folder / "other", SAME, "other", run_id="other")
+    refused = nightjar("compare", "before", other)
+    assert (refused.code, refused.out) == (1, "")
+    assert "No example is in both run 'before'" in refused.err
+    assert nightjar("compare", "before", "nobody").err.startswith("Error: There is no run 'nobody'")
+    assert nightjar("compare", "before", "better", "--max-drop", -1).code == 2
