@@ -125,6 +125,20 @@ class TestPairedShares:
         assert paired_shares(0, 1, 1) == Interval(-1.0, 1.0)
         assert paired_shares(0, 0, 10_000).high < 0.001
 
+    @pytest.mark.parametrize(("pairs", "fixed", "drop"), [(60, 0.0, 0.05), (100, 0.0, 0.05), (60, 0.05, 0.02)])
+    def test_misses_about_as_often_as_it_says(self, pairs, fixed, drop):
+        # every table that can be, with its chance where the drop is real: neither end may miss it much more than 2.5 %
+        lost, gained = np.mgrid[: pairs + 1, : pairs + 1]
+        unchanged = pairs - lost - gained
+        tables = np.stack([lost, gained, unchanged], axis=-1)[unchanged >= 0]
+        chances = stats.multinomial.pmf(tables, pairs, [fixed + drop, fixed, 1 - 2 * fixed - drop])
+        likely = chances > 1e-9
+        found = [paired_shares(int(table[1]), int(table[0]), pairs) for table in tables[likely]]
+        too_good = sum(chance for chance, one in zip(chances[likely], found, strict=True) if one.low > -drop)
+        too_bad = sum(chance for chance, one in zip(chances[likely], found, strict=True) if one.high < -drop)
+        assert too_good < 0.047  # where nothing is ever fixed; with 5 % fixed it is 1.2 %
+        assert too_bad < 0.025
+
 
 class TestMcNemar:
     @pytest.mark.parametrize(("gained", "lost"), [(8, 12), (1, 9), (5, 5), (0, 3)])
