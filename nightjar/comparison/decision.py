@@ -43,10 +43,17 @@ def reason(decision: Decision, difference: Difference, max_drop: float, more: in
     """
     lowest, highest = difference.interval.low, difference.interval.high
     if decision == "PASS":
-        if lowest > 0:
-            return f"The mean reward is higher by at least {lowest:.4f}."
-        return f"The mean reward is lower by at most {-lowest:.4f}: within the {max_drop:g} that it may drop."
+        told = f"lower by at most {-lowest:.4f}: within the {max_drop:g} that it may drop"
+        told = f"higher by at least {lowest:.4f}" if lowest > 0 else told
+        return f"The mean reward is {told}.{_unless_failed(difference, max_drop)}"
     if decision == "REGRESSION":
         return f"The mean reward is lower by at least {-highest:.4f}: more than the {max_drop:g} that it may drop."
     told = f"about {more:,} examples would decide it, if the difference is what it seems" if more else "more are needed"
     return f"The mean reward may have dropped by less or more than {max_drop:g}: {told}."
+
+
+def _unless_failed(difference: Difference, max_drop: float) -> str:
+    """Says where a PASS rests on rollouts that failed having been no worse than the others."""
+    if -difference.if_failed_wrong <= max_drop:
+        return ""
+    return f" Were all that failed in it wrong, it would be {difference.if_failed_wrong:+.4f}."

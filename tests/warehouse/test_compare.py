@@ -168,6 +168,11 @@ class TestPairs:
         assert found.difference.if_failed_right == 0.0
         assert found.candidate.coverage == 0.8
 
+    def test_a_pass_that_rests_on_what_failed_says_so(self, house):
+        found = house.compare([1.0] * 400, [1.0] * 300 + [None] * 100)
+        assert found.decision == "PASS"
+        assert found.reason.endswith("Were all that failed in it wrong, it would be -0.2500.")
+
     def test_a_failed_rollout_beside_a_scored_one_counts_in_the_bounds(self, house):
         found = house.compare([[1.0, None], [0.0, 0.0]], [[1.0, None], [0.0, 0.0]])
         assert (found.pairs, found.unscored) == (2, 0)

@@ -29,11 +29,10 @@ shown AS (
         AND ($env IS NULL OR $env IN (SELECT env_id FROM runs))
 ),
 rewards AS (
-    SELECT chosen.env_id, chosen.model, rollouts.example_hash, avg(rollouts.reward) AS reward
-    FROM rollouts
+    SELECT env_id, model, example_hash, reward
+    FROM example_results((SELECT list(run_id) FROM chosen))
     JOIN chosen USING (run_id)
-    WHERE rollouts.reward IS NOT NULL
-    GROUP BY ALL
+    WHERE scored > 0
 ),
 pairs AS (
     SELECT env_id, rewards_a.reward AS a, rewards_b.reward AS b
