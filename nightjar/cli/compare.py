@@ -36,6 +36,12 @@ def compare(
     alpha: Annotated[
         float, typer.Option(min=0, max=1, metavar="X", help="Chance that the interval of the difference misses.")
     ] = 0.05,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD", help="Field of info that examples share which resemble each other, as a passage."
+        ),
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit 1 for a REGRESSION, 2 where it is INCONCLUSIVE.")
     ] = False,
@@ -54,7 +60,7 @@ def compare(
         raise typer.BadParameter("--json and --markdown: choose one")
     where = Warehouse(resolve_warehouse(warehouse))
     places = [_place(asked, warehouse, where) for asked in (baseline, candidate)]
-    found = compare_runs(places[0], places[1], warehouse=where, max_drop=max_drop, alpha=alpha)
+    found = compare_runs(places[0], places[1], warehouse=where, max_drop=max_drop, alpha=alpha, cluster=cluster)
     if as_json:
         print_json(comparison_record(found))
     elif markdown:

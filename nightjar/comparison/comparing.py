@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from nightjar.comparison.decision import decide, needed, reason
-from nightjar.comparison.measuring import Paired, measure
+from nightjar.comparison.measuring import Paired, mean_interval, measure
 from nightjar.comparison.pairs import settings_of
 from nightjar.comparison.records import Comparison, Side
 from nightjar.errors import ConfigError
 from nightjar.runs import RunDirectory
 from nightjar.scratch import scratch_folder
 from nightjar.stats.estimates import Estimate
-from nightjar.stats.intervals import t_interval, wilson
+from nightjar.stats.intervals import Interval, wilson
 from nightjar.warehouse import Warehouse, resolve_warehouse
 from nightjar.warehouse.copying import copy_run
 
@@ -54,6 +54,7 @@ def compare_runs(
     warehouse: str | Path | Warehouse | None = None,
     max_drop: float = 0.05,
     alpha: float = 0.05,
+    cluster: str | None = None,
 ) -> Comparison:
     """Compares two runs over the examples that both have scored, told apart by their content.
 
@@ -62,9 +63,11 @@ def compare_runs(
         warehouse: has the runs that are given by id; None for the one that runs go to.
         max_drop: how much lower the candidate's mean reward may be.
         alpha: the chance that the interval of the difference misses, over many.
+        cluster: a field of ``info`` that examples share which are no independent draws, as the passage they ask about;
+            None where each stands for itself.
 
     Raises:
-        ConfigError: a run is not there, both are the same, or no example is scored in both.
+        ConfigError: a run is not there, both are the same, no example is scored in both, or none has the field.
         WarehouseError: the warehouse cannot be asked, or a run directory is damaged.
     """
     if not (0 < alpha < 1 and max_drop >= 0):
@@ -72,7 +75,7 @@ def compare_runs(
     if not isinstance(warehouse, Warehouse):
         warehouse = Warehouse(warehouse or resolve_warehouse())
     with _in_one_warehouse([baseline, candidate], warehouse) as (where, (a, b)):
-        return _compare(where, a, b, max_drop, alpha)
+        return _compare(where, a, b, max_drop, alpha, cluster)
 
 
 @contextmanager
@@ -95,13 +98,15 @@ def _in_one_warehouse(runs: Sequence[str | Path], warehouse: Warehouse) -> Itera
         yield scratch, ids
 
 
-def _compare(warehouse: Warehouse, a: str, b: str, max_drop: float, alpha: float) -> Comparison:
+def _compare(warehouse: Warehouse, a: str, b: str, max_drop: float, alpha: float, cluster: str | None) -> Comparison:
     told = _told(warehouse, a, b)
     before, after = (_side(told[run_id], alpha) for run_id in (a, b))
-    paired = Paired.read(warehouse, a, b)
+    paired = Paired.read(warehouse, a, b, cluster)
     pairs = int(paired.is_pair.sum())
     if not pairs:
         raise ConfigError(_nothing_in_common(before, after, len(paired.example_id)))
+    if cluster and not paired.cluster.any():
+        raise ConfigError(f"No example of run {b!r} has {cluster!r} in its info, so they cannot be clustered by that")
     difference = measure(paired, alpha)
     decision = decide(difference, max_drop)
     more = needed(difference, pairs, max_drop, alpha) if decision == "INCONCLUSIVE" else None
@@ -142,7 +147,10 @@ def _side(told: dict[str, Any], alpha: float) -> Side:
     if told["is_binary"]:
         interval = wilson(round(told["right"]), count, alpha)
     else:
-        interval = t_interval(Estimate(told["avg_reward"], told["stderr"]), count, alpha)
+        mean = told["avg_reward"]
+        interval = mean_interval(Estimate(mean, told["stderr"]), count, alpha, span=1.0)
+        if told["stderr"] == 0:
+            interval = Interval(max(interval.low, min(0.0, mean)), min(interval.high, max(1.0, mean)))
     return Side(interval=interval, **{field.name: told[field.name] for field in fields(Side) if field.name in told})
 
 

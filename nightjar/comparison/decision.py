@@ -27,9 +27,9 @@ def needed(difference: Difference, pairs: int, max_drop: float, alpha: float) ->
         More than there are; None where one pair says nothing of the spread, or the difference is just the limit.
     """
     half = (difference.interval.high - difference.interval.low) / 2
-    if pairs < 2 or not isfinite(half):  # noqa: PLR2004 - a spread needs two
+    if difference.clusters < 2 or not isfinite(half):  # noqa: PLR2004 - a spread needs two
         return None
-    stderr = half / t_interval(Estimate(0.0, 1.0), pairs, alpha).high
+    stderr = half / t_interval(Estimate(0.0, 1.0), difference.clusters, alpha).high
     count = pairs_needed(stderr * sqrt(pairs), max_drop + difference.mean, alpha)
     return max(ceil(count), pairs + 1) if isfinite(count) else None
 

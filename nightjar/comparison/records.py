@@ -66,7 +66,8 @@ class Difference:
 
     Attributes:
         mean: of an example's rollouts in a run their mean counts.
-        stderr: clustered by example.
+        stderr: by cluster.
+        clusters: of pairs that may resemble each other; each pair is one of its own unless a field says otherwise.
         interval: of the mean, at 1 − alpha.
         method: how the interval was made.
         effect: the mean by the standard deviation of the differences (Cohen's d of pairs); None where that is 0.
@@ -78,6 +79,7 @@ class Difference:
 
     mean: float
     stderr: float | None
+    clusters: int
     interval: Interval
     method: str
     effect: float | None

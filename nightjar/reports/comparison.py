@@ -13,7 +13,7 @@ from nightjar.stats.intervals import Interval
 
 _FLIPS = 10
 """So many are named each way."""
-_FEW_PAIRS = 30
+_FEW_CLUSTERS = 30
 
 
 def side_rows(found: Comparison) -> list[tuple[str, str, str, str]]:
@@ -42,7 +42,7 @@ def findings(found: Comparison) -> dict[str, str]:
     p_both = min(1.0, 2 * min(difference.p_worse, difference.p_better))
     told = {
         "Difference": f"{difference.mean:+.4f} {_interval(difference.interval, '+.4f')}",
-        "Pairs": f"{found.pairs:,} examples that both have scored" + (": few" if found.pairs < _FEW_PAIRS else ""),
+        "Pairs": _pairs(found),
         "Interval": f"{100 * (1 - found.alpha):g} %: {difference.method}",
         "Effect": "" if difference.effect is None else f"{difference.effect:+.3f} standard deviations of a pair",
         "McNemar": "" if difference.p_mcnemar is None else f"p = {difference.p_mcnemar:.2g}, exact",
@@ -68,6 +68,12 @@ def comparison_report(found: Comparison) -> str:
 def comparison_record(found: Comparison) -> dict[str, Any]:
     """Returns the comparison as JSON can hold it: None where an interval has no end."""
     return {name: _finite(value) for name, value in asdict(found).items()}
+
+
+def _pairs(found: Comparison) -> str:
+    clusters = found.difference.clusters
+    together = "" if clusters == found.pairs else f", in {clusters:,} clusters"
+    return f"{found.pairs:,} examples that both have scored{together}" + (": few" if clusters < _FEW_CLUSTERS else "")
 
 
 def _finite(value: Any) -> Any:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import statsmodels.api as sm
 from scipy import stats
 
 from nightjar.comparison import compare_runs
@@ -28,10 +29,16 @@ class House:
         self.warehouse = Warehouse(folder / "warehouse")
         self._folder, self._writer = folder, run_writer
 
-    def write(self, run_id, groups, /, hashes="hash", **metadata):
+    def write(self, run_id, groups, /, hashes="hash", infos=None, **metadata):
         """Writes a run directory; groups are the rewards of each example's rollouts, None for a failed one."""
         rollouts = [
-            self._rollout(example_id, index, reward, example_hash=f"{hashes}-{example_id}")
+            self._rollout(
+                example_id,
+                index,
+                reward,
+                example_hash=f"{hashes}-{example_id}",
+                info=infos[example_id] if infos else {},
+            )
             for example_id, group in enumerate(groups)
             for index, reward in enumerate([group] if group is None or isinstance(group, float) else group)
         ]
@@ -192,6 +199,42 @@ class TestPairs:
         assert (found.decision, found.pairs_needed, found.difference.interval.low) == ("INCONCLUSIVE", None, -math.inf)
 
 
+BEFORE = [float(n % 3 > 0) for n in range(25)]
+AFTER = [float(n % 4 > 1) for n in range(25)]
+PASSAGES = [0, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 5, 5, 6, 6, 6, 7, 7, 7, 7, 8, 8, 9, 9, 9]
+
+
+class TestClusters:
+    """Ten passages with one to four questions each."""
+
+    def compare(self, house, cluster):
+        runs = [
+            house.write(name, rewards, infos=[{"passage": f"p{one}"} for one in PASSAGES])
+            for name, rewards in (("a", BEFORE), ("b", AFTER))
+        ]
+        return compare_runs(*runs, cluster=cluster)
+
+    def test_is_a_cluster_robust_regression_on_the_mean(self, house):
+        differences = np.array(AFTER) - BEFORE
+        fit = sm.OLS(differences, np.ones(25)).fit(
+            cov_type="cluster", cov_kwds={"groups": np.array(PASSAGES)}, use_t=True
+        )
+        found = self.compare(house, "passage").difference
+        assert (found.clusters, found.mean, found.p_mcnemar) == (10, pytest.approx(differences.mean()), None)
+        assert found.stderr == pytest.approx(fit.bse[0])
+        assert (found.interval.low, found.interval.high) == pytest.approx(tuple(fit.conf_int()[0]))
+
+    def test_the_signs_of_a_passage_flip_together(self, house):
+        sums = np.zeros(10)
+        np.add.at(sums, PASSAGES, np.array(AFTER) - BEFORE)
+        expected = stats.permutation_test((sums,), np.sum, permutation_type="samples", alternative="less").pvalue
+        assert self.compare(house, "passage").difference.p_worse == pytest.approx(expected, abs=0.015)
+
+    def test_a_field_that_is_not_there_is_refused(self, house):
+        with pytest.raises(ConfigError, match="No example of run 'b' has 'chapter' in its info"):
+            self.compare(house, "chapter")
+
+
 class TestDecision:
     def test_says_how_many_examples_are_needed(self, house):
         # 11 and 9 of 102 pairs: mean -2/102, deviation sqrt(20/102 - (2/102)²) = .44238, error of the mean
@@ -233,6 +276,11 @@ class TestSides:
         assert (found.baseline.interval.low, found.baseline.interval.high) == pytest.approx((0.2553, 0.3662), abs=5e-5)
         half = stats.t.isf(0.025, 262) * 0.01
         assert found.candidate.interval.high == pytest.approx(0.5 + half)
+
+    def test_a_run_that_is_right_everywhere_is_not_known_for_sure(self, house):
+        runs = [house.write(name, [[1.0, 1.0]] * 100, stderr=0.0) for name in ("a", "b")]
+        interval = compare_runs(*runs).candidate.interval
+        assert (interval.low, interval.high) == (pytest.approx(0.025 ** (1 / 100)), 1.0)
 
     def test_a_run_of_the_warehouse_beside_a_run_directory(self, house):
         house.warehouse.publish(house.write("a", [1.0, 0.0]), tidies=False)
