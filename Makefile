@@ -14,7 +14,7 @@ PYTEST = $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick fuzz check fmt lint types bench bench-warehouse side-by-side screenshots clean
+.PHONY: help setup demo test quick fuzz check fmt lint types bench bench-warehouse many-workers month side-by-side screenshots clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -60,6 +60,12 @@ bench: $(READY) ## print the performance table (several minutes)
 
 bench-warehouse: $(READY) ## print what the warehouse takes with 1 and 10 million rollouts (half an hour, 10 GB; ARGS="--rollouts 20000")
 	$(BIN)/python tests/performance/warehouse.py $(ARGS)
+
+many-workers: $(READY) ## run eight evaluations on four workers, with SQLite and with PostgreSQL (four minutes)
+	NIGHTJAR_MANY_WORKERS=1 $(PYTEST) tests/flows/test_many_workers.py
+
+month: $(READY) ## run thirty nights with planted faults, and compare the verdicts (ten minutes)
+	$(BIN)/python tests/performance/month.py
 
 side-by-side: $(READY) $(ORIGINAL)/.ready ## run environments with verifiers 0.1.14 and with Nightjar, and compare (RECORD=1 keeps the former)
 	$(BIN)/python tests/side_by_side/side_by_side.py --original $(ORIGINAL)/bin/python $(if $(RECORD),--record)

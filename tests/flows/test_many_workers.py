@@ -1,4 +1,7 @@
-"""Eight evaluations on four workers, with Prefect's server on SQLite and on PostgreSQL: no lock error anywhere."""
+"""Eight evaluations on four workers, with Prefect's server on SQLite and on PostgreSQL: no lock error anywhere.
+
+make many-workers
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,8 @@ from local_services import Services
 
 from nightjar.testing import ArithmeticSolver, Faults, ModelServer
 from nightjar.warehouse import Warehouse
+
+pytestmark = pytest.mark.skipif("NIGHTJAR_MANY_WORKERS" not in os.environ, reason="takes minutes: make many-workers")
 
 EVALUATIONS, WORKERS, AT_ONCE = 8, 4, 2
 LOCK = re.compile(r"database is locked|deadlock|could not serialize|lock timeout|OperationalError", re.IGNORECASE)
