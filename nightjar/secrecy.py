@@ -10,10 +10,11 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TextIO, cast
 
 from nightjar.errors import ConfigError, MissingKeyError, NightjarError, error_chain, error_text
 
@@ -113,6 +114,66 @@ def hidden_in_log(record: logging.LogRecord) -> bool:
     return True
 
 
+class _HidingStream:
+    """A stream of texts that are written without the values of secrets; all else is as of the stream itself."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(hide(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class _Hiding:
+    """How many blocks hide what is printed, and the streams from before the first of them."""
+
+    blocks: ClassVar[int] = 0
+    streams: ClassVar[dict[str, tuple[TextIO, TextIO]]] = {}
+
+
+@contextmanager
+def hidden_in_prints() -> Iterator[None]:
+    """Takes secrets out of what this process prints, on stdout and stderr, while the block lasts.
+
+    Blocks may overlap: the streams are as they were before when the last of them ends. What another process prints, or
+    code that writes bytes, is not seen.
+    """
+    with _lock:
+        _Hiding.blocks += 1
+        if _Hiding.blocks == 1:
+            for name in ("stdout", "stderr"):
+                _hide_in(name)
+    try:
+        yield
+    finally:
+        with _lock:
+            _Hiding.blocks -= 1
+            if not _Hiding.blocks:
+                _show_again()
+
+
+def _hide_in(name: str) -> None:
+    if (stream := getattr(sys, name)) is not None:
+        hiding = cast("TextIO", _HidingStream(stream))
+        _Hiding.streams[name] = (stream, hiding)
+        setattr(sys, name, hiding)
+
+
+def _show_again() -> None:
+    for name, (stream, hiding) in _Hiding.streams.items():
+        if getattr(sys, name) is hiding:  # somebody else may have redirected it meanwhile
+            setattr(sys, name, stream)
+    _Hiding.streams.clear()
+
+
 def is_reference(value: object) -> bool:
     """Says whether a value names a secret.
 
@@ -152,7 +213,7 @@ def _variable(reference: re.Match[str]) -> str:
 
 @contextmanager
 def in_environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Sets environment variables while the block lasts, and hides their values from then on.
+    """Sets environment variables while the block lasts, and hides their values: where it prints, and from then on.
 
     Runs of one process may share a variable: it is as it was before when the last of them ends.
 
@@ -165,7 +226,8 @@ def in_environment(values: Mapping[str, str]) -> Iterator[None]:
         for name, value in values.items():
             _take(name, value)
             taken.append(name)
-        yield
+        with hidden_in_prints():
+            yield
     finally:
         for name in taken:
             _give_back(name)

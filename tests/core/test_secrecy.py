@@ -1,8 +1,10 @@
 """Secrets: named, set for the time of a run, and hidden in what is written."""
 
 import asyncio
+import io
 import logging
 import os
+import sys
 
 import orjson
 import pytest
@@ -12,6 +14,7 @@ from nightjar.errors import ConfigError, EnvironmentLoadError, MissingKeyError, 
 from nightjar.secrecy import (
     hidden_in_errors,
     hidden_in_log,
+    hidden_in_prints,
     hide,
     hide_bytes,
     in_environment,
@@ -63,6 +66,36 @@ class TestHiding:
         written = logging.Formatter().format(record)
         assert written.startswith("it is [secret]\nValueError: ")
         assert SECRET not in written
+
+
+class TestPrints:
+    SECRET = "tell-nobody-0123456789"
+
+    def test_on_both_streams_while_secrets_are_set(self, capfd):
+        before = sys.stdout, sys.stderr
+        with in_environment({"TOLD": self.SECRET}):
+            print("it is", os.environ["TOLD"], flush=True)
+            sys.stderr.writelines([f"and {self.SECRET}\n"])
+            assert (sys.stdout.fileno(), sys.stdout.encoding) == (before[0].fileno(), before[0].encoding)
+        assert capfd.readouterr() == ("it is [secret]\n", "and [secret]\n")
+        assert (sys.stdout, sys.stderr) == before
+
+    def test_blocks_that_overlap_end_in_any_order(self, capsys):
+        note_secrets(self.SECRET)
+        before = sys.stdout
+        first, second = hidden_in_prints(), hidden_in_prints()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        print(self.SECRET)
+        second.__exit__(None, None, None)
+        assert capsys.readouterr().out == "[secret]\n"
+        assert sys.stdout is before
+
+    def test_a_redirection_from_within_is_left_alone(self, capsys, monkeypatch):
+        with hidden_in_prints():
+            monkeypatch.setattr(sys, "stdout", other := io.StringIO())
+        assert sys.stdout is other
 
 
 class TestNames:

@@ -44,6 +44,7 @@ def load_environment(kind: str = "", lines: int = 0) -> vf.Environment:
             raise ValueError("the rubric is wrong")
         if kind == "secrets":
             logger.warning("secrets: %s", os.environ.get("FIRST"))
+            print("printed:", os.environ["FIRST"])
             return float(len(os.environ["FIRST"] + os.environ["SECOND"] + os.environ["THIRD"]))
         if kind == "sandbox":
             client = SandboxClient("local")
@@ -247,6 +248,7 @@ class TestCustomSecrets:
         rewards = typed.services.run("eval", "get", submitted["run_id"], "--json")
         assert json.loads(rewards.stdout)["avg_reward"] == 2 * len(SECRET) + len(OWN)
         assert "secrets: [secret]" in " ".join(typed.on_server(submitted["flow_run_id"]))
+        assert "printed: [secret]" in (services.folder / "home/worker.log").read_text()
         places = [path for path in services.folder.rglob("*") if path.is_file() and "venv" not in path.parts]
         assert [path for path in places if SECRET.encode() in path.read_bytes()] == []
         retry = {"state": {"type": "SCHEDULED", "name": "AwaitingRetry"}, "force": True}
