@@ -51,7 +51,7 @@ class Service:
 
     Attributes:
         name: what a person calls it.
-        log: where it prints to.
+        log: where what it prints is appended.
         module: the Python module that it is, with its arguments.
         environment: what it has beside this process's environment.
         process: the present one, or the last.
@@ -69,7 +69,6 @@ class Service:
     _again_at: float | None = None
 
     def __post_init__(self) -> None:
-        self.log.unlink(missing_ok=True)
         self._start()
 
     @property

@@ -99,7 +99,7 @@ class Status:
         api_url: of the server; None where none is configured and none is running.
         is_answering: whether it does.
         supervisor_pid: the process of ``nightjar up``; None where it does not run.
-        services: what that started.
+        services: what that started; what it left behind where it was killed.
         work_pool: its name.
         work_pool_status: as the server has it, such as ``READY``; None where there is no such pool.
         deployments, schedules, runs: what the server knows.
@@ -121,7 +121,9 @@ class Status:
 def read_status() -> Status:
     """Asks the processes and the server that ``nightjar up`` runs, or else the one that is configured."""
     pid = supervisor_pid()
-    state = read_state() if pid is not None else None
+    state = read_state()
+    if state and pid is None and not prefect_answers(state.api_url):
+        state = None  # left behind by one that was killed, and gone too
     services = [] if state is None else list(map(_service, state.services, state.services.values()))
     work_pool = state.work_pool if state else POOL
     api_url = state.api_url if state else configured_prefect_api()

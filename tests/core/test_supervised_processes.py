@@ -35,6 +35,14 @@ def test_it_is_started_again_and_says_so(service: Service) -> None:
     assert "started again in 2 s" in str(service.revive())
 
 
+def test_the_log_of_the_one_before_is_kept(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("why the one before crashed\n")
+    service = Service("The clock", log, ("timeit", "-n", "1", "-r", "1", "print('now')"))
+    assert service.process.wait(60) == 0
+    assert log.read_text().startswith("why the one before crashed\nnow\n")
+
+
 def test_one_that_runs_is_left_alone_until_it_is_ended(tmp_path: Path) -> None:
     service = Service("The sleeper", tmp_path / "log", ("timeit", "import time; time.sleep(60)"))
     assert service.revive() is None

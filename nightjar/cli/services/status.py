@@ -16,12 +16,14 @@ _INDENT = 13
 def status(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Show what 'nightjar up' runs: server, worker, deployments, schedules, and the runs under way.
 
-    Exit code 1 where no server answers, or a process of 'nightjar up' is not running.
+    Exit code 1 where no server answers, or a process of 'nightjar up' is not running, or it left them behind itself.
     """
     found = read_status()
     show = print_json if as_json else _print_status
     show(found)
-    raise typer.Exit(int(not found.is_answering or not all(service.is_running for service in found.services)))
+    is_left_over = bool(found.services) and found.supervisor_pid is None
+    are_running = all(service.is_running for service in found.services)
+    raise typer.Exit(int(is_left_over or not (found.is_answering and are_running)))
 
 
 def _print_status(found: Status) -> None:
@@ -30,7 +32,7 @@ def _print_status(found: Status) -> None:
         return
     lines = {
         "Server": f"{found.api_url.removesuffix('/api')} {'answers' if found.is_answering else 'does not answer'}",
-        "Services": _line([_service(each) for each in found.services]) or "'nightjar up' does not run",
+        "Services": _line(_services(found)),
         "Work pool": f"{found.work_pool}, {(found.work_pool_status or 'not there').lower()}",
         "Deployments": _line([_deployment(each) for each in found.deployments]),
         "Schedules": _line([_schedule(each) for each in found.schedules]) or "none",
@@ -46,9 +48,16 @@ def _line(texts: list[str]) -> str:
     return f"\n{'':<{_INDENT}}".join(texts)
 
 
-def _service(service: ServiceStatus) -> str:
+def _services(found: Status) -> list[str]:
+    if found.supervisor_pid is not None:
+        return [_service(each, "is not running, and is started again") for each in found.services]
+    left = [_service(each, "is not running") for each in found.services]
+    return ["'nightjar up' does not run" + (": its next start replaces these" if left else ""), *left]
+
+
+def _service(service: ServiceStatus, otherwise: str) -> str:
     restarts = f", started again {number(service.restarts, 'time')}" if service.restarts else ""
-    running = f"process {service.pid}" if service.is_running else "is not running, and is started again"
+    running = f"process {service.pid}" if service.is_running else otherwise
     return f"{service.name}: {running}{restarts}"
 
 
