@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nightjar.errors import ConfigError, WarehouseError
 from nightjar.evaluation.failures import FailureClass, class_called, failure_class
+from nightjar.evaluation.stored_runs import StoredRun
 from nightjar.rollout.records import Key
 from nightjar.runs import RunDirectory
 from nightjar.scratch import scratch_folder
@@ -13,7 +14,8 @@ from nightjar.warehouse import Warehouse
 # that names errors to leave out, and has to hold for each class; any other has to hold for one.
 _FAILED = """
 WITH named AS (
-    SELECT * REPLACE (unnest([''] || string_split(error_chain, ' -> ')) AS error) FROM rollouts WHERE error IS NOT NULL
+    SELECT * REPLACE (unnest([''] || string_split(error_chain, ' -> ')) AS error) FROM rollouts
+    WHERE error IS NOT NULL AND run_id = ?
 ), asked AS (
     SELECT example_id, rollout_index, error, coalesce((
 {}
@@ -24,9 +26,10 @@ HAVING if(bool_or(holds) FILTER (error = ''), bool_and(holds), bool_or(holds))
 """
 
 
-_CLASSED = (
-    "SELECT example_id, rollout_index, error_chain || ': ' || error_message FROM rollouts WHERE error IS NOT NULL"
-)
+_CLASSED = """
+SELECT example_id, rollout_index, error_chain || ': ' || error_message FROM rollouts
+WHERE error IS NOT NULL AND run_id = ?
+"""
 
 
 def failed_where(directory: RunDirectory, condition: str) -> frozenset[Key]:
@@ -49,20 +52,40 @@ def failed_where(directory: RunDirectory, condition: str) -> frozenset[Key]:
     with scratch_folder() as folder:
         alone = Warehouse(folder / "warehouse")
         alone.publish(directory.path, tidies=False)
-        try:
-            kind = class_called(condition)
-            found = _of_class(alone, kind) if kind else alone.query(_FAILED.format(condition)).rows
-            chosen = frozenset(Key(int(example_id), int(index)) for example_id, index in found)
-        except (WarehouseError, TypeError, ValueError) as error:
-            raise ConfigError(f"The condition {condition!r} cannot be used: {error}") from error
+        return _chosen(alone, directory.run_id, condition)
+
+
+def check_where(run: StoredRun, condition: str) -> None:
+    """Makes sure that a condition holds for a failed rollout of a run, as ``failed_where`` does.
+
+    Of a run that is not on disk here, what the warehouse has is asked.
+
+    Raises:
+        ConfigError: the condition is wrong, or it holds for no failed rollout.
+        WarehouseError: the run directory is damaged.
+    """
+    if run.path is not None:
+        failed_where(run.directory, condition)
+    else:
+        _chosen(run.warehouse, run.run_id, condition)
+
+
+def _chosen(warehouse: Warehouse, run_id: str, condition: str) -> frozenset[Key]:
+    try:
+        kind = class_called(condition)
+        found = (
+            _of_class(warehouse, run_id, kind) if kind else warehouse.query(_FAILED.format(condition), [run_id]).rows
+        )
+        chosen = frozenset(Key(int(example_id), int(index)) for example_id, index in found)
+    except (WarehouseError, TypeError, ValueError) as error:
+        raise ConfigError(f"The condition {condition!r} cannot be used: {error}") from error
     if not chosen:
         raise ConfigError(
-            f"No failed rollout of run {directory.run_id!r} meets {condition!r}. What failed, and why: "
-            f"nightjar eval get {directory.run_id}"
+            f"No failed rollout of run {run_id!r} meets {condition!r}. What failed, and why: nightjar eval get {run_id}"
         )
     return chosen
 
 
-def _of_class(alone: Warehouse, kind: FailureClass) -> list[tuple[int, int]]:
-    rows = alone.query(_CLASSED).rows
+def _of_class(warehouse: Warehouse, run_id: str, kind: FailureClass) -> list[tuple[int, int]]:
+    rows = warehouse.query(_CLASSED, [run_id]).rows
     return [(example_id, index) for example_id, index, error in rows if failure_class(error) is kind]

@@ -9,6 +9,8 @@ from typing import Any
 from uuid import UUID
 
 from nightjar.errors import ConfigError, ServiceError
+from nightjar.evaluation.choosing import check_where
+from nightjar.evaluation.stored_runs import StoredRun
 from nightjar.hosting.api import PrefectApi
 from nightjar.hosting.server import page_of
 from nightjar.runs import Whereabouts
@@ -44,21 +46,24 @@ def flow_run_of(asked: str, api: PrefectApi) -> dict[str, Any] | None:
         return None
 
 
-def retry(flow_run: dict[str, Any], api: PrefectApi, where: str = "") -> Retried:
+def retry(flow_run: dict[str, Any], api: PrefectApi, where: str = "", stored: StoredRun | None = None) -> Retried:
     """Has a worker do what is owed of a flow run.
 
     Args:
         flow_run: of a deployment, as the server says.
         api: the server.
         where: only the failed rollouts that meet this, see ``failed_where``; empty for all that is missing.
+        stored: the run as it is stored, which ``where`` is checked of; None where it is not.
 
     Raises:
-        ConfigError: the run is under way.
+        ConfigError: the run is under way, or ``where`` is wrong or holds for none of its failed rollouts.
         ServiceError: the server does not answer, or refuses.
     """
     flow_run_id, name, state = flow_run["id"], flow_run["name"], flow_run["state_type"]
     if state not in _ENDED:
         raise ConfigError(f"Run {name!r} ({flow_run_id}) is {state}: it is under way, and is left alone")
+    if where and stored:
+        check_where(stored, where)
     parameters = {key: value for key, value in flow_run["parameters"].items() if key != "where"}
     wanted = {**parameters, "where": where} if where else parameters
     if wanted != flow_run["parameters"]:

@@ -35,8 +35,12 @@ def test_a_worker_does_what_a_condition_names_and_then_the_rest(services: Servic
     before = errors(services, "where")
     kept = [error for error in before if error != "RateLimitError"]
     assert 0 < len(kept) < len(before)
+    run_id = flow_run.replace("-", "")[-12:]
+    for condition, said in (("nocolumn = 1", 'column "nocolumn" not found'), ("error = 'NoSuch'", "No failed rollout")):
+        refused = services.run("eval", "retry", flow_run, "--where", condition)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert said in " ".join(refused.stderr.split())
     with ModelServer(ArithmeticSolver(), port=port, faults=Faults(latency_ms=3000)) as server:
-        run_id = flow_run.replace("-", "")[-12:]
         retried = services.run("eval", "retry", run_id, "--where", "error = 'RateLimitError'", "--json")
         assert retried.returncode == 0, retried.stderr
         assert json.loads(retried.stdout)["flow_run_id"] == flow_run

@@ -83,7 +83,9 @@ def eval_retry(
         if _is_complete(flow_run, stored):
             echo(f"Run {flow_run['name']!r} ({flow_run['id']}) is complete: nothing is owed.", err=True)
             return
-        _show(retry(flow_run, api, where), as_json=as_json)
+        if where:
+            stored = stored or _stored(flow_run, warehouse)
+        _show(retry(flow_run, api, where, stored), as_json=as_json)
         return
     run_dir = str(stored.directory.path) if stored else run_dir_of(flow_run or {})
     evaluation = evaluation_of(run_dir, {})
@@ -108,6 +110,14 @@ def _found(asked: str, api: PrefectApi | None, warehouse: str | None) -> tuple[S
             raise
         return None, flow_run_of(hosted.id, api)
     return stored, flow_run_of(stored.metadata.get("flow_run_id") or "", api) if api else None
+
+
+def _stored(flow_run: dict[str, Any], warehouse: str | None) -> StoredRun | None:
+    """Returns a run as it is stored; None where it is not, here or in the warehouse."""
+    try:
+        return find_stored_run(new_run_id(UUID(flow_run["id"])), warehouse=warehouse)
+    except ConfigError:
+        return None
 
 
 def _run_id(asked: str) -> str:
