@@ -92,6 +92,8 @@ def test_samples_are_paged_and_chosen(nightjar, runs, asked):
     failed = [row["example_id"] for row in rows if row["error"]]
     assert 0 < len(failed) < 8
     assert [row["example_id"] for row in asked("samples", run, "--failed", "--limit", 9)] == failed
+    both = [row["example_id"] for row in asked("samples", run, "--failed", "--wrong", "--limit", 9)]
+    assert both == [row["example_id"] for row in rows if row["error"] or row["reward"] < 0.5]
     assert asked("samples", run, "--example", 3) == [rows[3]]
     printed = nightjar.start("eval", "samples", run, "--limit", 3).wait()
     assert rows[0]["prompt"][-1]["content"] in printed.stdout

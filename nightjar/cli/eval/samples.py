@@ -33,8 +33,10 @@ _ROLLOUTS, _GROUPS = 3, 20
 
 def eval_samples(
     run: RunArgument,
-    failed: Annotated[bool, typer.Option("--failed", help="Those with an error.")] = False,
-    wrong: Annotated[bool, typer.Option("--wrong", help="Those that are scored below the pass threshold.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Those with an error; with --wrong both kinds.")] = False,
+    wrong: Annotated[
+        bool, typer.Option("--wrong", help="Those that are scored below the pass threshold; with --failed both kinds.")
+    ] = False,
     flipped: Annotated[
         bool, typer.Option("--flipped", help="Examples of which some rollouts are right and others wrong.")
     ] = False,
