@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from nightjar.evaluation.stored_runs import StoredRun
 from nightjar.hosting.hosted_runs import HostedRun
+from nightjar.runs import Status
 
+STATUSES = tuple(sorted({"pending", "timeout", *get_args(Status)}))
+"""What runs can be listed by: states of those on a server, and statuses of those that are stored."""
 _STATES = {"timed_out": "TIMEOUT"}
 
 

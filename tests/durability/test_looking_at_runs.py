@@ -39,6 +39,9 @@ def test_runs_are_listed_newest_first_and_filtered(nightjar, runs, asked):
     assert [run["run_id"] for run in asked("list", "--status", "incomplete")] == [ids[2]]
     assert [run["run_id"] for run in asked("list", "--env", "arithmetic", "--limit", 1)] == [ids[2]]
     assert asked("list", "--env", "gsm8k") == []
+    assert [run["run_id"] for run in asked("list", "--status", "incompl*")] == [ids[2]]
+    wrong = nightjar.start("eval", "list", "--status", "nonsense").wait()
+    assert (wrong.code, "is none of cancelled, completed, crashed" in " ".join(wrong.errors)) == (2, True)
     printed = nightjar.start("eval", "list", COLUMNS="80").wait()
     assert all(one in printed.stdout for one in (*ids, "other/model", "INCOMPLETE"))
     assert max(map(len, printed.stdout.splitlines())) <= 80

@@ -21,11 +21,17 @@ from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.cli.warehouse.output import print_json
 from nightjar.errors import ServiceError
 from nightjar.evaluation.stored_runs import stored_runs
-from nightjar.hosting.all_runs import ListedRun, joined
+from nightjar.hosting.all_runs import STATUSES, ListedRun, joined
 from nightjar.hosting.hosted_runs import HostedRun, hosted_runs
 from nightjar.terminal import harmless
 
 _WIDE = 100
+
+
+def _known_status(status: str | None) -> str | None:
+    if status is not None and not any(fnmatchcase(known, status.lower()) for known in STATUSES):
+        raise typer.BadParameter(f"{status!r} is none of {', '.join(STATUSES)}")
+    return status
 
 
 def eval_list(
@@ -35,7 +41,7 @@ def eval_list(
     ] = None,
     status: Annotated[
         str | None,
-        typer.Option(metavar="STATUS", help="Such as pending, running, completed, incomplete, failed or crashed."),
+        typer.Option(metavar="STATUS", callback=_known_status, help=f"One of: {', '.join(STATUSES)}; * is a wildcard."),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="So many a page.")] = 20,
     page: Annotated[int, typer.Option("--page", "-p", min=1, metavar="N", help="Which page.")] = 1,
