@@ -129,7 +129,7 @@ def submit_parts(
     if config.save_to_hf_hub:
         raise ConfigError("save_to_hf_hub: parts are not pushed. Push the run when it is there: nightjar eval push RUN")
     if 0 <= config.num_examples < count:
-        raise ConfigError(f"{count} parts of {config.num_examples} examples: each needs one")
+        raise ConfigError(f"num_examples: {count} parts of {config.num_examples} examples: each needs one")
     submitted: list[Submitted] = []
     for part in Part.all_of(new_run_id(), count):
         config = config.model_copy(update={"part": str(part)})

@@ -304,7 +304,7 @@ def test_a_suite_is_a_run_for_each_evaluation_and_flags_hold_before_its_file(typ
         (["--follow", "--eval-name", "x"], 2, "--follow, --eval-name: of a hosted run: add --hosted"),
         (["--hosted", "--resume"], 2, "--resume: not of a hosted run"),
         (["--hosted", "--custom-secrets", '{"A": 1}'], 2, "expected a JSON object of texts"),
-        (["--hosted", "--timeout-minutes", "1441"], 1, "a hosted run takes at most 1440 (24 hours)"),
+        (["--hosted", "--timeout-minutes", "1441"], 2, "a hosted run takes at most 1440 (24 hours)"),
         (["--hosted", "--allow-instances-access"], 1, "none of them can create instances"),
     ],
 )

@@ -5,7 +5,8 @@ The flags of the configuration come from ``RunConfig``, see ``options``; those t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -224,7 +225,8 @@ def eval_run(
             allow_instances_access=allow_instances_access,
             custom_secrets=custom_secrets or {},
         )
-        submitted = submit_all(evaluations, options, deployment, warehouse, prefect_url, shards)
+        with _wrong_fields_are_usage():
+            submitted = submit_all(evaluations, options, deployment, warehouse, prefect_url, shards)
         if follow:
             follow_to_its_end(submitted[0], poll_interval or POLL_SECONDS, prefect_url, as_json=as_json)
         show_submitted(submitted, prefect_url, as_json=as_json, is_suite=is_suite or bool(shards))
@@ -244,7 +246,7 @@ def _evaluations(
 ) -> Sequence[Evaluation]:
     """Returns what is to be run; what no environment, endpoint or file has to do with is wrong usage."""
     env_id = fields.get("env_id")
-    try:
+    with _wrong_fields_are_usage():
         if env_id is None:
             return [_of_run(fields, resume)]
         if env_id.endswith(ENDING):
@@ -253,6 +255,13 @@ def _evaluations(
             return load_suite(Path(env_id), typed)
         names = names_in(env_id) if "," in env_id else [env_id]
         return [resolve_evaluation([Layer(FLAG, {**fields, "env_id": name})], endpoints_path) for name in names]
+
+
+@contextmanager
+def _wrong_fields_are_usage() -> Iterator[None]:
+    """Makes an error that begins with the name of a field one of the flag."""
+    try:
+        yield
     except ConfigError as error:
         name, _, message = str(error).partition(": ")
         if type(error) is not ConfigError or name.partition(".")[0] not in parameters():
