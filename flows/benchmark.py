@@ -93,8 +93,8 @@ async def benchmark(
             await asyncio.to_thread(note_broken, place, suite, date, error)
             raise
         if (later := await later_due()) is not None:
-            skipped = await asyncio.to_thread(skip_night, place, plan, f"{later:%Y-%m-%d %H:%M} UTC")
-            return Cancelled(name="Skipped", message=skipped.line)
+            why = await asyncio.to_thread(skip_night, place, plan, f"{later:%Y-%m-%d %H:%M} UTC")
+            return Cancelled(name="Skipped", message=why)
         if (stuck := await wait_for_earlier(suite, stuck_minutes)) is not None:
             note_on_night(place, plan.suite, stuck, f"stuck, nothing has moved for {stuck_minutes:g} minutes")
         await _label(plan)

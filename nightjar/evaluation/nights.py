@@ -130,15 +130,12 @@ def end_night(warehouse: Warehouse, begun: Night, reasons: Mapping[str, str] = M
     return judged
 
 
-def skip_night(warehouse: Warehouse, plan: NightPlan, later: str) -> Night:
-    """Writes down that a night did not run, unless it did before."""
-    before = find_night(warehouse.nights(), plan.suite, plan.night)
-    if before is not None:
-        return before
+def skip_night(warehouse: Warehouse, plan: NightPlan, later: str) -> str:
+    """Writes down that a night did not run, unless it did before, or is the later one; returns why, in a line."""
     line = f"{plan.title()} skipped: a later night was due, at {later}, before it could begin"
-    skipped = Night(plan.suite, plan.night, "skipped", line, ended_at=_now())
-    warehouse.write_night(skipped)
-    return skipped
+    if find_night(warehouse.nights(), plan.suite, plan.night) is None:
+        warehouse.write_night(Night(plan.suite, plan.night, "skipped", line, ended_at=_now(), file=plan.file))
+    return line
 
 
 def note_broken(warehouse: Warehouse, suite: str, night: str, error: ConfigError) -> None:
