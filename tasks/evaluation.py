@@ -16,6 +16,7 @@ from uuid import UUID
 from prefect import State, Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import TaskRun
+from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
 from prefect.context import TaskRunContext
 from prefect.states import Cancelled, Failed
 
@@ -68,27 +69,34 @@ async def _load_env(
     config: RunConfig, output_dir: Path | None, resume: str | None, where: str, flow_run_id: str
 ) -> Run | State[Run]:
     try:
-        with hidden_in_errors():
-            await receive(config.env_source)
-            return await asyncio.to_thread(
-                evaluation.load_env,
-                config,
-                output_dir=output_dir,
-                resume=resume,
-                where=where,
-                run_id=new_run_id(UUID(flow_run_id)),
-                flow_run_id=flow_run_id,
-            )
+        return await _open(config, output_dir, resume, where, flow_run_id)
     except NightjarError as error:
         if classify(error).is_retryable:
             raise
         return Failed(message=str(error), data=error)  # without the traceback that Prefect logs of what is raised
 
 
+async def _open(config: RunConfig, output_dir: Path | None, resume: str | None, where: str, flow_run_id: str) -> Run:
+    with hidden_in_errors():
+        await receive(config.env_source)
+        return await asyncio.to_thread(
+            evaluation.load_env,
+            config,
+            output_dir=output_dir,
+            resume=resume,
+            where=where,
+            run_id=new_run_id(UUID(flow_run_id)),
+            flow_run_id=flow_run_id,
+        )
+
+
 async def load_env(config: RunConfig, output_dir: Path | None, resume: str | None, where: str, flow_run_id: str) -> Run:
     """Opens the run and works out what is owed. A retried flow run finds its run by its own id."""
     state: State[Any] = await _load_env(config, output_dir, resume, where, flow_run_id, return_state=True)  # type: ignore[misc]
-    run: Run = await state.aresult()
+    try:
+        run: Run = await state.aresult()
+    except ConcurrencySlotAcquisitionError:  # a server that is busy did not let the task begin
+        return await _open(config, output_dir, resume, where, flow_run_id)
     return run
 
 

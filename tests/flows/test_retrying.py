@@ -111,7 +111,7 @@ def test_the_runs_of_a_suite_are_retried_together_and_its_night_is_judged_again(
         ("arithmetic | night", "Failed", "Completed"),
         ("nights 2026-11-20 · arithmetic · in-place", "Failed", "Completed"),
     ]
-    nothing = services.create("retry-failed", {"error_class": "timeout"}).json()["id"]
+    nothing = services.create("retry-failed", {"suite": "nights", "error_class": "timeout"}).json()["id"]
     assert services.wait_for(nothing, "COMPLETED", "FAILED", "CRASHED") == "COMPLETED"
     assert "nothing was retried" in services.call("GET", f"/flow_runs/{nothing}")["state"]["message"]
 
