@@ -87,7 +87,7 @@ def test_a_night_that_is_begun_again_does_what_is_missing(services: Services) ->
 
 def test_nights_that_piled_up_collapse_to_the_last(services: Services) -> None:
     deployment = services.call("GET", "/deployments/name/benchmark/nightly-benchmark")
-    begin = datetime.now(UTC) + timedelta(seconds=4)
+    begin = datetime.now(UTC) + timedelta(seconds=20)  # time for the scheduler to make all three
     three_times = f"DTSTART:{begin:%Y%m%dT%H%M%SZ}\nRRULE:FREQ=SECONDLY;INTERVAL=2;COUNT=3"
     with ModelServer(ArithmeticSolver()) as server:
         new = {"schedule": {"rrule": three_times, "timezone": "UTC"}}
