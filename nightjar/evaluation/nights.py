@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +12,7 @@ from types import MappingProxyType
 from nightjar.comparison.judging import completed_evaluations, find_night, judge_night, night_tag
 from nightjar.config import Evaluation
 from nightjar.config.suite import BUDGETS, load_suite
-from nightjar.errors import ConfigError
+from nightjar.errors import ConfigError, WarehouseError
 from nightjar.runs import run_directories
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.nights import Night, NightEvaluation, checked_night
@@ -147,12 +148,12 @@ def note_broken(warehouse: Warehouse, suite: str, night: str, error: ConfigError
 
 
 def as_of_now(warehouse: Warehouse, night: Night) -> Night:
-    """Returns a night as its published runs make it now; where that is another verdict, it is written down.
+    """Returns a night as its published runs make it now; that is written down, where it differs and this may write.
 
     One that is under way has no verdict yet: only its evaluations are those of now.
 
     Raises:
-        WarehouseError: the warehouse cannot be read or written.
+        WarehouseError: the warehouse cannot be read.
     """
     if not night.evaluations:
         return night
@@ -161,7 +162,8 @@ def as_of_now(warehouse: Warehouse, night: Night) -> Night:
         return replace(judged, verdict="running", line=night.line, ended_at=None)
     if [one.status for one in judged.evaluations] == [one.status for one in night.evaluations]:
         return night
-    warehouse.write_night(judged)
+    with suppress(WarehouseError, OSError):  # who looks may have no right to write
+        warehouse.write_night(judged)
     return judged
 
 
