@@ -95,7 +95,7 @@ async def benchmark(
         if (later := await later_due()) is not None:
             why = await asyncio.to_thread(skip_night, place, plan, f"{later:%Y-%m-%d %H:%M} UTC")
             return Cancelled(name="Skipped", message=why)
-        if (stuck := await wait_for_earlier(suite, stuck_minutes)) is not None:
+        for stuck in await wait_for_earlier(suite, stuck_minutes):
             note_on_night(place, plan.suite, stuck, f"stuck, nothing has moved for {stuck_minutes:g} minutes")
         await _label(plan)
         with tags(*plan.tags):

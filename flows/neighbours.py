@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Container
 from datetime import UTC, datetime
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -77,37 +78,39 @@ async def later_due() -> datetime | None:
     return max(due, default=None)
 
 
-async def wait_for_earlier(suite: str, stuck_minutes: float) -> str | None:
-    """Waits while an earlier run of this suite goes on; one in which nothing moves is stuck, and not waited for.
+async def wait_for_earlier(suite: str, stuck_minutes: float) -> list[str]:
+    """Waits while earlier runs of this suite go on; one in which nothing moves is stuck, and not waited for.
 
     Args:
         suite: path of its file, the parameter of the flow.
         stuck_minutes: so long nothing may move.
 
     Returns:
-        The night that is stuck; None where none is.
+        The nights that are stuck.
     """
+    stuck: dict[UUID, str] = {}
     signs: object = None
     since = time.monotonic()
-    while (earlier := await _earlier(suite)) is not None:
-        seen = await _signs(earlier)
+    while (earlier := await _earlier(suite, stuck)) is not None:
+        seen = [earlier.id, await _signs(earlier)]
         if seen != signs:
             signs, since = seen, time.monotonic()
             logger.info("Night %s is still running: this one waits for it", _name(earlier))
         elif time.monotonic() - since > stuck_minutes * 60:
             logger.warning("Night %s is stuck: nothing has moved for %g minutes", _name(earlier), stuck_minutes)
-            return _name(earlier)
+            stuck[earlier.id] = _name(earlier)
         await asyncio.sleep(_LOOK_SECONDS)
-    return None
+    return list(stuck.values())
 
 
-async def _earlier(suite: str) -> FlowRun | None:
+async def _earlier(suite: str, stuck: Container[UUID]) -> FlowRun | None:
+    """Returns the run of the suite that goes on for longest and is not stuck."""
     async with get_client() as client:
         own = await client.read_flow_run(UUID(str(flow_run.id)))
         mine = own.start_time or datetime.now(UTC), str(own.id)
         for other in await _of_flow(client, _UNDER_WAY):
             is_earlier = other.start_time is not None and (other.start_time, str(other.id)) < mine
-            if is_earlier and other.id != own.id and other.parameters.get("suite") == suite:
+            if is_earlier and other.id not in stuck and other.parameters.get("suite") == suite:
                 return other
     return None
 

@@ -6,7 +6,7 @@ import pytest
 
 from nightjar.comparison import compare_run, judge_night
 from nightjar.errors import WarehouseError
-from nightjar.evaluation.nights import end_night
+from nightjar.evaluation.nights import as_of_now, end_night
 from nightjar.reports.nights import night_report
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.nights import Night, NightEvaluation
@@ -107,6 +107,15 @@ class TestVerdict:
         house.run("2026-11-02", "mmlu", right=20)
         [_, judged] = [judge_night(house.warehouse, one) for one in house.warehouse.nights()]
         assert (judged.verdict, judged.night) == ("accepted", "2026-11-02")
+
+    def test_looked_at_by_who_may_not_write_it_is_judged_all_the_same(self, house):
+        house.run("2026-11-01", failed=3)
+        night = house.judge("2026-11-01", "gsm8k")
+        house.run("2026-11-01")
+        (house.warehouse.folder / "nights.lock").unlink()
+        (house.warehouse.folder / "nights.lock").mkdir()
+        assert as_of_now(house.warehouse, night).verdict == "accepted"
+        assert house.warehouse.nights() == [night]
 
     def test_a_dataset_that_changed_is_compared_over_what_is_common_and_said(self, house):
         house.both("2026-11-01")
