@@ -14,7 +14,7 @@ PYTEST = $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick fuzz check fmt lint types bench bench-warehouse many-workers month side-by-side screenshots clean
+.PHONY: help setup demo test quick fuzz check fmt lint types bench bench-warehouse many-workers month simulation side-by-side screenshots clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -66,6 +66,9 @@ many-workers: $(READY) ## run eight evaluations on four workers, with SQLite and
 
 month: $(READY) ## run thirty nights with planted faults, and compare the verdicts (ten minutes)
 	$(BIN)/python tests/performance/month.py
+
+simulation: $(READY) ## count how often intervals, tests and gates err on runs whose truth is known (ten minutes)
+	$(BIN)/python tests/performance/simulation.py $(ARGS)
 
 side-by-side: $(READY) $(ORIGINAL)/.ready ## run environments with verifiers 0.1.14 and with Nightjar, and compare (RECORD=1 keeps the former)
 	$(BIN)/python tests/side_by_side/side_by_side.py --original $(ORIGINAL)/bin/python $(if $(RECORD),--record)

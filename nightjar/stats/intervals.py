@@ -12,7 +12,7 @@ from scipy import stats
 from nightjar.stats.estimates import Estimate
 
 _RESAMPLES = 9_999
-_AT_A_TIME = 10_000_000
+_AT_A_TIME = 5_000_000
 """So many values are resampled at a time: 80 MB."""
 
 
@@ -73,27 +73,34 @@ def _of_share(successes: int, trials: int, alpha: float, method: str) -> Interva
 
 
 def cluster_bootstrap(groups: Iterable[Sequence[float]], alpha: float = 0.05, *, seed: int = 0) -> Interval:
-    """Returns the percentile interval of the mean over all values where whole groups are drawn, for skewed values.
+    """Returns the interval of the mean over all values where whole groups are drawn, for skewed values.
 
-    Efron and Tibshirani, "An Introduction to the Bootstrap" (1993), chapter 13; groups are drawn with all that is in
-    them (Cameron, Gelbach and Miller, 2008). Of 9,999 draws.
+    Bias-corrected and accelerated (Efron, "Better Bootstrap Confidence Intervals", 1987), of 9,999 draws; groups are
+    drawn with all that is in them (Cameron, Gelbach and Miller, "Bootstrap-Based Improvements for Inference with
+    Clustered Errors", 2008). Time and memory grow with the square of the number of groups: for many, a mean is as good
+    as normally distributed.
 
     Args:
         groups: the values of each group; empty groups are passed over.
         alpha: the chance that the interval misses, over many.
         seed: of the draws.
+
+    Returns:
+        Infinite where nothing can be said: of fewer than two groups, or where all are equal.
     """
     sums = np.array([(sum(group), len(group)) for group in groups if group], dtype=float).reshape(-1, 2)
-    if len(sums) < 2:  # noqa: PLR2004 - a spread needs two
+    if len(sums) < 2 or np.ptp(sums[:, 0] / sums[:, 1]) == 0:  # noqa: PLR2004 - a spread needs two
         return Interval(-np.inf, np.inf)
-    draw, at_a_time = np.random.default_rng(seed), max(1, _AT_A_TIME // len(sums))
-    means = []
-    for start in range(0, _RESAMPLES, at_a_time):
-        drawn = draw.integers(len(sums), size=(min(at_a_time, _RESAMPLES - start), len(sums)))
-        totals = sums[drawn].sum(axis=1)
-        means.append(totals[:, 0] / totals[:, 1])
-    low, high = np.quantile(np.concatenate(means), [alpha / 2, 1 - alpha / 2])
-    return Interval(float(low), float(high))
+    found = stats.bootstrap(
+        (sums[:, 0], sums[:, 1]),
+        lambda total, size, axis: total.sum(axis=axis) / size.sum(axis=axis),
+        paired=True,
+        n_resamples=_RESAMPLES,
+        batch=_AT_A_TIME // len(sums) or 1,
+        confidence_level=1 - alpha,
+        rng=np.random.default_rng(seed),
+    ).confidence_interval
+    return Interval(float(found.low), float(found.high))
 
 
 def paired_shares(gained: int, lost: int, pairs: int, alpha: float = 0.05) -> Interval:

@@ -1,0 +1,120 @@
+"""What a run came to: means, intervals, pass@k, categories and retries, against counts by hand and SciPy."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from nightjar.comparison import describe_run
+from nightjar.errors import ConfigError
+from nightjar.warehouse import Warehouse
+
+
+@pytest.fixture
+def describe(tmp_path, run_writer):
+    """Publishes a run with these rewards, a list an example and None for a failed rollout, and describes it."""
+
+    def describe(groups, *, infos=None, retried=(), rollouts=None, **wanted):
+        rows = [
+            (run_writer.failed if reward is None else run_writer.rollout)(
+                example,
+                index,
+                *([] if reward is None else [reward]),
+                info=infos[example] if infos else {},
+                attempts=2 if (example, index) in retried else 1,
+            )
+            for example, group in enumerate(groups)
+            for index, reward in enumerate(group)
+        ]
+        metadata = {"rollouts": rollouts or len(rows), "rollouts_per_example": max(map(len, groups))}
+        warehouse = Warehouse(tmp_path / "warehouse")
+        warehouse.publish(run_writer.write(tmp_path / "run", rows, run_id="one", **metadata), tidies=False)
+        return describe_run("one", warehouse=warehouse, **wanted)
+
+    return describe
+
+
+def ends(interval):
+    return interval.low, interval.high
+
+
+def test_one_binary_rollout_an_example_has_wilsons_interval(describe):
+    found = describe([[1.0]] * 81 + [[0.0]] * 182)
+    # Newcombe, "Two-sided confidence intervals for the single proportion" (1998), table I
+    assert ends(found.reward.interval) == pytest.approx((0.2553, 0.3662), abs=5e-5)
+    assert found.reward.method == "Wilson"
+    assert found.reward.value == pytest.approx(81 / 263)
+    assert found.variance.within is None
+
+
+def test_several_rollouts_are_clustered_by_example(describe):
+    groups = [[1.0, 0.0], [1.0, 1.0], [0.0, 0.0], [1.0, 1.0]]
+    found = describe(groups)
+    # groups of one size: the mean of their means, as of single values
+    expected = stats.ttest_1samp([0.5, 1.0, 0.0, 1.0], 0).confidence_interval()
+    assert ends(found.reward.interval) == pytest.approx(tuple(expected))
+    assert found.reward.clusters == 4
+    # within: (1/2) / 4; squares of means about 5/8: .75 - ... = 2 · (1/64 + 9/64 + 25/64 + 9/64) / 3 = 11/24
+    assert found.variance.within == pytest.approx(1 / 8)
+    assert found.variance.between == pytest.approx((11 / 24 - 1 / 8) / 2)
+
+
+def test_pass_rates_count_examples_with_all_rollouts(describe):
+    found = describe([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0], [1.0, None]])
+    one, two = found.pass_rates
+    assert [rate.k for rate in (one, two)] == [1, 2]
+    assert (one.at_k.value, two.at_k.value, two.all_k.value) == pytest.approx((1 / 2, 2 / 3, 1 / 3))
+    assert two.at_k.examples == 3
+    assert two.at_k.method == "Wilson"  # of three examples two have it: a share
+    assert one.at_k.method == "Student's t, by cluster"
+
+
+def test_examples_of_one_passage_are_one_cluster(describe):
+    infos = [{"passage": "a"}, {"passage": "a"}, {"passage": "b"}, {"passage": "b"}, {}]
+    found = describe([[1.0], [1.0], [0.0], [0.0], [1.0]], infos=infos, cluster="passage")
+    assert found.reward.clusters == 3
+    assert found.reward.method == "Student's t, by cluster"
+    with pytest.raises(ConfigError, match="has 'pasage'"):
+        describe([[1.0]], infos=infos, cluster="pasage")
+
+
+def test_categories_have_their_own_means(describe):
+    infos = [{"subject": "law"}, {"subject": "maths"}, {"subject": "maths"}, {}]
+    found = describe([[1.0], [1.0], [0.0], [0.0]], infos=infos, by="subject")
+    assert {name: (one.examples, one.value) for name, one in found.categories.items()} == {
+        "law": (1, 1.0), "maths": (2, 0.5), "none": (1, 0.0)
+    }  # fmt: skip
+
+
+def test_skewed_rewards_have_a_bootstrap(describe):
+    values = np.random.default_rng(2).exponential(size=40) ** 2
+    found = describe([[float(value)] for value in values])
+    assert found.reward.method == "cluster bootstrap, skewed rewards"
+    expected = stats.bootstrap((values,), np.mean, rng=np.random.default_rng(9)).confidence_interval
+    assert ends(found.reward.interval) == pytest.approx(tuple(expected), rel=0.06)
+
+
+def test_what_failed_is_bounded(describe):
+    found = describe([[1.0], [0.0], [None]], rollouts=4)
+    assert (found.failed, found.coverage) == (1, 0.5)
+    assert (found.if_failed_wrong, found.if_failed_right) == (0.25, 0.75)
+
+
+def test_retried_rollouts_that_do_worse_are_told(describe):
+    groups = [[0.0, 1.0, 1.0, 1.0]] * 12 + [[1.0, 1.0, 1.0, 1.0]]
+    found = describe(groups, retried={(example, 0) for example in range(13)})
+    assert found.retried == 13
+    assert found.retry_effect.difference == pytest.approx(-12 / 13)
+    assert found.retry_effect.is_within
+    assert found.retry_effect.p_value < 1e-6
+
+
+def test_nothing_scored_is_no_mean(describe):
+    found = describe([[None], [None]])
+    assert (found.reward.value, found.if_failed_wrong, found.pass_rates) == (None, None, [])
+    assert found.categories == {}
+
+
+def test_no_such_run_is_said(describe, tmp_path):
+    describe([[1.0]])
+    with pytest.raises(ConfigError, match="No run 'two'"):
+        describe_run("two", warehouse=tmp_path / "warehouse")
