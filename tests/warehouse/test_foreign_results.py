@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from nightjar.adapters.results import FoundResults, convert, find_results
 from nightjar.data import Examples, example_hash
 from nightjar.errors import WarehouseError
+from nightjar.foreign import FoundResults, convert, find_results
 from nightjar.warehouse import Warehouse
 
 RECORDED = Path(__file__).parents[1] / "side_by_side" / "recorded"

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from nightjar.adapters.results import find_run_directories
 from nightjar.clients import ClientConfig
 from nightjar.envs import ToolEnv
+from nightjar.foreign import find_run_directories
 from nightjar.rubrics import Rubric
 from nightjar.testing import Answer, ModelServer, last_user_text, tool_call
 from nightjar.warehouse import Warehouse

@@ -9,8 +9,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from nightjar.adapters.results import import_all
 from nightjar.errors import WarehouseError
+from nightjar.foreign import import_all
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.backend import open_store
 from nightjar.warehouse.doctor import diagnose, fix, mending

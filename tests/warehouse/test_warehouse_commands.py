@@ -189,7 +189,7 @@ class TestRebuild:
         script = f"""
 import os
 from pathlib import Path
-from nightjar.adapters.results import find_run_directories
+from nightjar.foreign import find_run_directories
 from nightjar.warehouse import rebuilding
 from nightjar.warehouse.writing import packing
 from nightjar.warehouse.storage.folder import Folder

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from nightjar.adapters.results import Imported, import_all
 from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.cli.warehouse.location import open_store
 from nightjar.cli.warehouse.output import number, print_json, print_records, progress_of
+from nightjar.foreign import Imported, import_all
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
 

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from nightjar.adapters.results import default_paths, find_run_directories
 from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.cli.warehouse.location import open_folder
 from nightjar.cli.warehouse.output import number, print_json, print_some, progress_of
+from nightjar.foreign import default_paths, find_run_directories
 from nightjar.warehouse import rebuilding
 from nightjar.warehouse.rebuilding import RebuildReport
 

@@ -12,11 +12,11 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from nightjar.adapters.results import nemo, verifiers
-from nightjar.adapters.results.discovery import FoundResults, Kind, find_results
-from nightjar.adapters.results.rollouts import ResultsWriter
 from nightjar.data import fingerprint
 from nightjar.errors import NightjarError, RunDirectoryError, WarehouseError
+from nightjar.foreign import nemo, verifiers
+from nightjar.foreign.discovery import FoundResults, Kind, find_results
+from nightjar.foreign.rollouts import ResultsWriter
 from nightjar.runs import RunDirectory, RunMetadata, final_status, summarize
 from nightjar.warehouse import PublishReport, Warehouse
 

@@ -5,13 +5,13 @@
 ...         warehouse.publish(convert(found, Path(scratch)))
 
 ``verifiers``: ``results.jsonl`` and ``metadata.json``. NeMo Evaluator: a bundle ``eval-*.json`` and ``results.jsonl``,
-also in shards. What is read of each is told in :mod:`~nightjar.adapters.results.verifiers` and
-:mod:`~nightjar.adapters.results.nemo`. Nothing is asked of a model and nothing is scored again; aggregates are
+also in shards. What is read of each is told in :mod:`~nightjar.foreign.verifiers` and
+:mod:`~nightjar.foreign.nemo`. Nothing is asked of a model and nothing is scored again; aggregates are
 Nightjar's own, over what was scored.
 """
 
-from nightjar.adapters.results.discovery import FoundResults, Kind, default_paths, find_results, find_run_directories
-from nightjar.adapters.results.importing import Imported, convert, import_all
+from nightjar.foreign.discovery import FoundResults, Kind, default_paths, find_results, find_run_directories
+from nightjar.foreign.importing import Imported, convert, import_all
 
 __all__ = [
     "FoundResults",

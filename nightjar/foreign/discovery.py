@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from nightjar.adapters.results.reading import read_object
 from nightjar.errors import WarehouseError
+from nightjar.foreign.reading import read_object
 from nightjar.packages import ENVIRONMENTS_DIR
 from nightjar.runs import OUTPUT_DIR
 

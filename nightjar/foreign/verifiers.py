@@ -26,8 +26,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from nightjar.adapters.results.discovery import FoundResults
-from nightjar.adapters.results.reading import (
+from nightjar.data import example_hash
+from nightjar.errors import WarehouseError
+from nightjar.foreign.discovery import FoundResults
+from nightjar.foreign.reading import (
     Lenient,
     Line,
     Object,
@@ -37,10 +39,8 @@ from nightjar.adapters.results.reading import (
     read_lines,
     read_object,
 )
-from nightjar.adapters.results.redaction import public_url, without_secrets
-from nightjar.adapters.results.rollouts import ResultsWriter, Rollout, digest, error_row
-from nightjar.data import example_hash
-from nightjar.errors import WarehouseError
+from nightjar.foreign.redaction import public_url, without_secrets
+from nightjar.foreign.rollouts import ResultsWriter, Rollout, digest, error_row
 from nightjar.runs import RunMetadata
 
 _AGGREGATES = (

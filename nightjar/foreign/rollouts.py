@@ -15,9 +15,9 @@ from typing import Annotated, Any
 import orjson
 from pydantic import AfterValidator, ConfigDict
 
-from nightjar.adapters.results.reading import Lenient, measures
 from nightjar.data import example_hash, fingerprint
 from nightjar.errors import ConfigError
+from nightjar.foreign.reading import Lenient, measures
 from nightjar.messages import dump_messages, normalize_messages
 from nightjar.runs import Key
 from nightjar.runs.index import RolloutIndex

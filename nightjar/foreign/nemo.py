@@ -30,8 +30,9 @@ from typing import Any
 
 from pydantic import Field
 
-from nightjar.adapters.results.discovery import FoundResults, bundles_in
-from nightjar.adapters.results.reading import (
+from nightjar.errors import WarehouseError
+from nightjar.foreign.discovery import FoundResults, bundles_in
+from nightjar.foreign.reading import (
     Lenient,
     Line,
     Object,
@@ -41,9 +42,8 @@ from nightjar.adapters.results.reading import (
     read_lines,
     read_object,
 )
-from nightjar.adapters.results.redaction import public_url, without_secrets
-from nightjar.adapters.results.rollouts import ResultsWriter, Rollout, digest, error_row
-from nightjar.errors import WarehouseError
+from nightjar.foreign.redaction import public_url, without_secrets
+from nightjar.foreign.rollouts import ResultsWriter, Rollout, digest, error_row
 from nightjar.runs import RunMetadata
 
 _SAMPLING = ("temperature", "max_tokens", "top_p", "seed", "stop", "frequency_penalty", "presence_penalty")
