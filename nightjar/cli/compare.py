@@ -5,7 +5,6 @@ nightjar compare 0a1b2c3d4e5f 5f4e3d2c1b0a --max-drop 0.02
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,15 +17,13 @@ from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.cli.warehouse.output import print_json
 from nightjar.comparison import Comparison, compare_runs
-from nightjar.errors import MissingWarehouseError
-from nightjar.evaluation.stored_runs import find_stored_run
 from nightjar.reports.comparison import comparison_record, comparison_report, findings, side_rows
 from nightjar.terminal import harmless
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
 _EXIT_CODES = {"PASS": 0, "REGRESSION": 1, "INCONCLUSIVE": 2}
 _STYLES = {"PASS": "bold green", "REGRESSION": "bold red", "INCONCLUSIVE": "bold yellow"}
-_RUN = "Id of a run, how one begins, or a run directory."
+_RUN = "Id of a run, a run directory or other results, or MODEL@ENV."
 
 
 def compare(
@@ -59,8 +56,7 @@ def compare(
     if as_json and markdown:
         raise typer.BadParameter("--json and --markdown: choose one")
     where = Warehouse(resolve_warehouse(warehouse))
-    places = [_place(asked, warehouse, where) for asked in (baseline, candidate)]
-    found = compare_runs(places[0], places[1], warehouse=where, max_drop=max_drop, alpha=alpha, cluster=cluster)
+    found = compare_runs(baseline, candidate, warehouse=where, max_drop=max_drop, alpha=alpha, cluster=cluster)
     if as_json:
         print_json(comparison_record(found))
     elif markdown:
@@ -68,22 +64,6 @@ def compare(
     else:
         _print(found)
     raise typer.Exit(_EXIT_CODES[found.decision] if strict else 0)
-
-
-def _place(asked: str, warehouse: str | None, where: Warehouse) -> str | Path:
-    """Returns the id of a run that is published, or else its run directory."""
-    run = find_stored_run(asked, warehouse=warehouse)
-    is_directory = (Path(asked) / "metadata.json").is_file()
-    if run.path and (is_directory or not _is_published(run.run_id, where)):
-        return run.path
-    return run.run_id
-
-
-def _is_published(run_id: str, warehouse: Warehouse) -> bool:
-    try:
-        return bool(warehouse.query("SELECT 1 FROM runs WHERE run_id = ?", [run_id]).rows)
-    except MissingWarehouseError:
-        return False
 
 
 def _print(found: Comparison) -> None:

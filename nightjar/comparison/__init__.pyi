@@ -8,5 +8,6 @@ from .records import Decision as Decision
 from .records import Difference as Difference
 from .records import Flip as Flip
 from .records import Side as Side
+from .selecting import selected as selected
 from .summary import RunStatistics as RunStatistics
 from .summary import describe_run as describe_run

@@ -6,8 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -16,22 +15,20 @@ from nightjar.comparison.decision import decide, needed, reason
 from nightjar.comparison.measuring import Paired, mean_interval, measure
 from nightjar.comparison.pairs import settings_of
 from nightjar.comparison.records import Comparison, Side
+from nightjar.comparison.selecting import selected
 from nightjar.errors import ConfigError
-from nightjar.runs import RunDirectory
-from nightjar.scratch import scratch_folder
 from nightjar.stats.estimates import Estimate
 from nightjar.stats.intervals import Interval, wilson
 from nightjar.warehouse import Warehouse, resolve_warehouse
-from nightjar.warehouse.copying import copy_run
 
 _SIDES = """
 WITH examples AS (
     SELECT
         run_id,
         count(*) AS examples,
-        count(reward) AS scored_examples,
-        sum(reward) AS right,
-        coalesce(bool_and(scored = 1 AND reward IN (0, 1)) FILTER (scored > 0), false) AS is_binary
+        count(value) AS scored_examples,
+        sum(value) AS right,
+        coalesce(bool_and(scored = 1 AND value IN (0, 1)) FILTER (scored > 0), false) AS is_binary
     FROM example_results([$a, $b])
     GROUP BY run_id
 )
@@ -59,7 +56,8 @@ def compare_runs(
     """Compares two runs over the examples that both have scored, told apart by their content.
 
     Args:
-        baseline, candidate: the id of a run in the warehouse, or a run directory.
+        baseline, candidate: a run, as ``selecting.selected`` takes it: an id, a directory, ``MODEL@ENV``, results of
+            other programs, and more.
         warehouse: has the runs that are given by id; None for the one that runs go to.
         max_drop: how much lower the candidate's mean reward may be.
         alpha: the chance that the interval of the difference misses, over many.
@@ -74,37 +72,26 @@ def compare_runs(
         raise ConfigError(f"Expected alpha between 0 and 1 and max_drop from 0 on, found {alpha} and {max_drop}")
     if not isinstance(warehouse, Warehouse):
         warehouse = Warehouse(warehouse or resolve_warehouse())
-    with _in_one_warehouse([baseline, candidate], warehouse) as (where, (a, b)):
+    with selected([baseline, candidate], warehouse) as (where, sides):
+        a, b = (_single(run_ids, asked) for run_ids, asked in zip(sides, (baseline, candidate), strict=True))
+        if a == b:
+            raise ConfigError(f"Both are run {a!r}. Name two runs: nightjar eval list")
         return _compare(where, a, b, max_drop, alpha, cluster)
 
 
-@contextmanager
-def _in_one_warehouse(runs: Sequence[str | Path], warehouse: Warehouse) -> Iterator[tuple[Warehouse, list[str]]]:
-    """Gives a warehouse that has the runs, and their ids; where one is a run directory, one that is made for it."""
-    paths = [Path(run) if (Path(run) / "metadata.json").is_file() else None for run in runs]
-    ids = [RunDirectory(path).run_id if path else str(run) for run, path in zip(runs, paths, strict=True)]
-    if len(set(ids)) == 1:
-        raise ConfigError(f"Both are run {ids[0]!r}. Name two runs: nightjar eval list")
-    if not any(paths):
-        yield warehouse, ids
-        return
-    with scratch_folder() as folder:
-        scratch = Warehouse(folder / "warehouse")
-        for run_id, path in zip(ids, paths, strict=True):
-            if path is None:
-                copy_run(warehouse.store(), scratch.store(), run_id)
-            else:
-                scratch.publish(path, tidies=False)
-        yield scratch, ids
+def _single(run_ids: Sequence[str], asked: str | Path) -> str:
+    if len(run_ids) > 1:
+        raise ConfigError(f"{str(asked)!r} has {len(run_ids)} runs: {', '.join(run_ids)}. Name one of them")
+    return run_ids[0]
 
 
 def _compare(warehouse: Warehouse, a: str, b: str, max_drop: float, alpha: float, cluster: str | None) -> Comparison:
     told = _told(warehouse, a, b)
     before, after = (_side(told[run_id], alpha) for run_id in (a, b))
-    paired = Paired.read(warehouse, a, b, cluster)
+    paired = Paired.read(warehouse, [a], [b], cluster=cluster)
     pairs = int(paired.is_pair.sum())
     if not pairs:
-        raise ConfigError(_nothing_in_common(before, after, len(paired.example_id)))
+        raise ConfigError(_nothing_in_common(before, after, len(paired)))
     if cluster and not paired.cluster.any():
         raise ConfigError(f"No example of run {b!r} has {cluster!r} in its info, so they cannot be clustered by that")
     difference = measure(paired, alpha)
@@ -120,9 +107,9 @@ def _compare(warehouse: Warehouse, a: str, b: str, max_drop: float, alpha: float
         baseline=before,
         candidate=after,
         pairs=pairs,
-        unscored=len(paired.example_id) - pairs,
-        only_baseline=before.examples - len(paired.example_id),
-        only_candidate=after.examples - len(paired.example_id),
+        unscored=len(paired) - pairs,
+        only_baseline=before.examples - len(paired),
+        only_candidate=after.examples - len(paired),
         difference=difference,
         both_right=int(right.sum()),
         both_wrong=pairs - int(right.sum()) - len(broken) - len(fixed),

@@ -1,31 +1,35 @@
-"""How much two runs differ over the examples that both were asked."""
+"""How much two sides differ over the examples that both were asked."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nightjar.comparison.records import Difference, Flip
-from nightjar.stats.estimates import Estimate, clustered_mean
-from nightjar.stats.exchange import chance_of_so_low
+from nightjar.stats.estimates import Estimate, mean_of_clusters
+from nightjar.stats.exchange import sign_flips
 from nightjar.stats.intervals import Interval, mcnemar, paired_shares, t_interval, unseen_share
 from nightjar.warehouse import Warehouse
 
 _PAIRED = """
-WITH clusters AS (
-    SELECT example_hash, any_value(info ->> $cluster) AS cluster
+WITH contents AS (
+    SELECT
+        example_hash,
+        any_value(info ->> $cluster) AS cluster,
+        any_value(CASE $by WHEN 'task' THEN task ELSE info ->> $by END) AS category
     FROM rollouts
-    WHERE run_id = $b AND $cluster IS NOT NULL
+    WHERE ($cluster IS NOT NULL OR $by IS NOT NULL) AND list_contains($b, run_id)
     GROUP BY example_hash
 )
 SELECT
-    example_id, example_hash, coalesce(cluster, '') AS cluster, reward_a, reward_b,
+    example_id, example_hash, coalesce(cluster, '') AS cluster, coalesce(category, '') AS category, value_a, value_b,
     coalesce(correct_a >= 0.5, false) AS right_a, coalesce(correct_b >= 0.5, false) AS right_b,
     scored_a, scored_b, failed_a, failed_b
-FROM paired([$a], $b) LEFT JOIN clusters USING (example_hash)
+FROM paired($a, $b, metric := $metric) LEFT JOIN contents USING (example_hash)
 ORDER BY example_id, example_hash
 """
 _ROUNDING = 1e-12
@@ -33,11 +37,13 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Paired:
-    """The examples that two runs were both asked; each field has a value an example.
+    """The examples that two sides were both asked, each a run or several; a field has a value an example.
 
     Attributes:
         cluster: what it has in common with others, or else ''.
-        reward_a, reward_b: mean of the rollouts that are scored; NaN where there is none.
+        category: what it is told apart by, or else ''.
+        value_a, value_b: mean of the rollouts that are scored, of several runs the mean of theirs; NaN where there is
+            none.
         right_a, right_b: whether half of these or more are correct.
         scored_a, scored_b, failed_a, failed_b: how many rollouts.
     """
@@ -45,8 +51,9 @@ class Paired:
     example_id: NDArray[np.int64]
     example_hash: NDArray[np.object_]
     cluster: NDArray[np.object_]
-    reward_a: NDArray[np.float64]
-    reward_b: NDArray[np.float64]
+    category: NDArray[np.object_]
+    value_a: NDArray[np.float64]
+    value_b: NDArray[np.float64]
     right_a: NDArray[np.bool_]
     right_b: NDArray[np.bool_]
     scored_a: NDArray[np.int64]
@@ -55,33 +62,58 @@ class Paired:
     failed_b: NDArray[np.int64]
 
     @classmethod
-    def read(cls, warehouse: Warehouse, a: str, b: str, cluster: str | None) -> Paired:
-        """Returns what a warehouse has of two runs; ``cluster`` is a field of an example's ``info``."""
-        found = warehouse.query_arrow(_PAIRED, {"a": a, "b": b, "cluster": cluster})
+    def read(
+        cls,
+        warehouse: Warehouse,
+        a: Sequence[str],
+        b: Sequence[str],
+        *,
+        cluster: str | None = None,
+        metric: str = "reward",
+        by: str | None = None,
+    ) -> Paired:
+        """Returns what a warehouse has of two sides.
+
+        Args:
+            warehouse: has the runs.
+            a, b: the ids of the runs of each side.
+            cluster: a field of an example's ``info``.
+            metric: ``reward``, ``correct``, or the name of one of the rollouts' metrics.
+            by: a field of ``info``, or ``task``.
+        """
+        asked = {"a": list(a), "b": list(b), "cluster": cluster, "metric": metric, "by": by}
+        found = warehouse.query_arrow(_PAIRED, asked)
         return cls(**{name: found[name].to_numpy() for name in found.column_names})
 
-    @property
+    def __len__(self) -> int:
+        return len(self.example_id)
+
+    @cached_property
     def is_pair(self) -> NDArray[np.bool_]:
         """Whether both have scored it."""
-        return ~np.isnan(self.reward_a - self.reward_b)
+        return ~np.isnan(self.value_a - self.value_b)
 
-    def clusters(self) -> list[list[float]]:
-        """Returns the differences of the pairs, those of a cluster together."""
-        found: dict[str | int, list[float]] = defaultdict(list)
-        differences = self.reward_b - self.reward_a
-        for at in np.flatnonzero(self.is_pair):
-            found[self.cluster[at] or int(at)].append(float(differences[at]))
-        return list(found.values())
+    def only(self, chosen: NDArray[np.bool_]) -> Paired:
+        """Returns some of the examples."""
+        return Paired(**{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
+
+    def clusters(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Returns the sum of the differences of the pairs of each cluster, and their number."""
+        differences, names = (self.value_b - self.value_a)[self.is_pair], self.cluster[self.is_pair]
+        alone = names == ""
+        _, member = np.unique(names[~alone].astype(str), return_inverse=True)
+        totals = np.concatenate([differences[alone], np.bincount(member, differences[~alone])])
+        return totals, np.concatenate([np.ones(np.count_nonzero(alone)), np.bincount(member).astype(float)])
 
     def flips(self) -> tuple[list[Flip], list[Flip]]:
         """Returns the pairs that are right in one run alone, broken and fixed, those that differ most first."""
-        rows = [
-            (Flip(int(self.example_id[at]), str(self.example_hash[at]), float(before), float(after)), self.right_b[at])
-            for at in np.flatnonzero(self.is_pair & (self.right_a != self.right_b))
-            for before, after in [(self.reward_a[at], self.reward_b[at])]
-        ]
-        rows.sort(key=lambda row: -abs(row[0].candidate - row[0].baseline))
-        return [flip for flip, is_fixed in rows if not is_fixed], [flip for flip, is_fixed in rows if is_fixed]
+        at = np.flatnonzero(self.is_pair & (self.right_a != self.right_b))
+        at = at[np.argsort(-np.abs(self.value_b[at] - self.value_a[at]), kind="stable")]
+        return self._flips(at[self.right_a[at]]), self._flips(at[self.right_b[at]])
+
+    def _flips(self, at: NDArray[np.int64]) -> list[Flip]:
+        columns = (self.example_id, self.example_hash, self.value_a, self.value_b)
+        return [Flip(*values) for values in zip(*(column[at].tolist() for column in columns), strict=True)]
 
 
 def measure(paired: Paired, alpha: float) -> Difference:
@@ -94,28 +126,28 @@ def measure(paired: Paired, alpha: float) -> Difference:
         paired: the examples.
         alpha: the chance that the interval misses, over many.
     """
-    before, after = paired.reward_a[paired.is_pair], paired.reward_b[paired.is_pair]
-    lowest, highest = min(0.0, before.min(), after.min()), max(1.0, before.max(), after.max())
+    before, after = paired.value_a[paired.is_pair], paired.value_b[paired.is_pair]
+    lowest, highest = min(0.0, before.min()), max(1.0, before.max())
+    lowest, highest = float(min(lowest, after.min())), float(max(highest, after.max()))
     gained, lost = int(np.count_nonzero(after > before)), int(np.count_nonzero(after < before))
     spread = float((after - before).std(ddof=1)) if len(before) > 1 else 0.0
-    clusters = paired.clusters()
-    estimate, is_binary = clustered_mean(clusters), _is_binary(paired)
+    totals, sizes = paired.clusters()
+    estimate, is_binary = mean_of_clusters(totals.tolist(), sizes.tolist()), _is_binary(paired)
     assert estimate.mean is not None, "there are pairs"
     if is_binary:
         interval, method = paired_shares(gained, lost, len(before), alpha), "Bonett and Price, paired shares"
     else:
-        interval, method = mean_interval(estimate, len(clusters), alpha, highest - lowest), "Student's t, by cluster"
-    changed = [total for total in map(sum, clusters) if total]
+        interval, method = mean_interval(estimate, len(totals), alpha, highest - lowest), "Student's t, by cluster"
     return Difference(
         mean=estimate.mean,
         stderr=estimate.stderr,
-        clusters=len(clusters),
+        clusters=len(totals),
         interval=interval,
         method=method,
         effect=estimate.mean / spread if spread > _ROUNDING else None,
         p_mcnemar=mcnemar(gained, lost) if is_binary else None,
-        p_worse=chance_of_so_low([[value, 0.0] for value in changed]),
-        p_better=chance_of_so_low([[-value, 0.0] for value in changed]),
+        p_worse=sign_flips(totals),
+        p_better=sign_flips(-totals),
         if_failed_wrong=_with_failed(paired, highest, lowest),
         if_failed_right=_with_failed(paired, lowest, highest),
     )
@@ -135,16 +167,16 @@ def mean_interval(estimate: Estimate, clusters: int, alpha: float, span: float) 
 
 
 def _is_binary(paired: Paired) -> bool:
-    rewards = np.concatenate([paired.reward_a[paired.is_pair], paired.reward_b[paired.is_pair]])
+    values = np.concatenate([paired.value_a[paired.is_pair], paired.value_b[paired.is_pair]])
     rollouts = np.concatenate([paired.scored_a[paired.is_pair], paired.scored_b[paired.is_pair]])
-    return bool((np.isin(rewards, (0.0, 1.0)) & (rollouts == 1)).all()) and not paired.cluster.any()
+    return bool((np.isin(values, (0.0, 1.0)) & (rollouts == 1)).all()) and not paired.cluster.any()
 
 
 def _with_failed(paired: Paired, before: float, after: float) -> float:
-    """Returns the mean difference where failed rollouts had these rewards."""
+    """Returns the mean difference where failed rollouts had these values."""
 
-    def filled(reward: NDArray[np.float64], scored: NDArray[np.int64], failed: NDArray[np.int64], by: float) -> float:
-        return float(((np.nan_to_num(reward) * scored + by * failed) / (scored + failed)).mean())
+    def filled(value: NDArray[np.float64], scored: NDArray[np.int64], failed: NDArray[np.int64], by: float) -> float:
+        return float(((np.nan_to_num(value) * scored + by * failed) / (scored + failed)).mean())
 
-    new = filled(paired.reward_b, paired.scored_b, paired.failed_b, after)
-    return new - filled(paired.reward_a, paired.scored_a, paired.failed_a, before)
+    new = filled(paired.value_b, paired.scored_b, paired.failed_b, after)
+    return new - filled(paired.value_a, paired.scored_a, paired.failed_a, before)

@@ -14,10 +14,9 @@ from nightjar.stats.exchange import chance_of_so_low
 from nightjar.warehouse import Warehouse
 
 _REWARDS = """
-SELECT reward_b, list(reward_a ORDER BY run_a)
-FROM paired($before, $after)
-WHERE difference IS NOT NULL AND run_a != $after
-GROUP BY example_hash, reward_b
+SELECT value_b, values_a
+FROM paired($before, [$after])
+WHERE difference IS NOT NULL
 ORDER BY example_hash
 """
 _UNPAIRED = """
@@ -68,7 +67,7 @@ def compare_run(warehouse: Warehouse, run_id: str, others: Sequence[str]) -> Com
     Raises:
         WarehouseError: it cannot be asked.
     """
-    rows = warehouse.query(_REWARDS, {"before": list(others), "after": run_id}).rows
+    rows = warehouse.query(_REWARDS, {"before": [one for one in others if one != run_id], "after": run_id}).rows
     groups = [[after, *before] for after, before in rows]
     estimate = clustered_mean([[after - sum(before) / len(before)] for after, *before in groups])
     turned_round = [[-value for value in group] for group in groups]

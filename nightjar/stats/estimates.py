@@ -40,6 +40,16 @@ def clustered_mean(groups: Iterable[Sequence[float]]) -> Estimate:
         if group:
             totals.append(fsum(group))
             sizes.append(len(group))
+    return mean_of_clusters(totals, sizes)
+
+
+def mean_of_clusters(totals: Sequence[float], sizes: Sequence[float]) -> Estimate:
+    """Returns what ``clustered_mean`` does, of the sum and the number of the values of each group; none is empty.
+
+    Example:
+        >>> mean_of_clusters([1.0, 0.0], [1, 1])
+        Estimate(mean=0.5, stderr=0.5)
+    """
     count = sum(sizes)
     if not count:
         return Estimate(None, None)

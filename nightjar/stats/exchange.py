@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from statistics import NormalDist
 
 import numpy as np
+from numpy.typing import NDArray
 
 _ROUNDS, _DRAWS = 9, 1_111
 _MOST = 1_000
@@ -33,7 +34,21 @@ def chance_of_so_low(groups: Sequence[Sequence[float]]) -> float:
     for group in groups:
         if len(set(group)) > 1:
             by_size[len(group)].append(_above_the_others(group))
-    tables = [np.array(rows) for rows in by_size.values()]
+    return _chance([np.array(rows) for rows in by_size.values()])
+
+
+def sign_flips(differences: NDArray[np.float64]) -> float:
+    """Returns the one-sided p-value of the sign-flip test: what ``chance_of_so_low`` does with one old value each.
+
+    Args:
+        differences: of each thing the new value minus the old one.
+    """
+    changed = differences[differences != 0]
+    return _chance([np.column_stack([changed, -changed])] if len(changed) else [])
+
+
+def _chance(tables: Sequence[NDArray[np.float64]]) -> float:
+    """Returns the p-value, from a row for each thing that has changed: of each value how far it is above the others."""
     if not tables:
         return 1.0
     made = sum(float(table[:, 0].sum()) for table in tables)

@@ -29,7 +29,7 @@ shown AS (
         AND ($env IS NULL OR $env IN (SELECT env_id FROM runs))
 ),
 rewards AS (
-    SELECT env_id, model, example_hash, reward
+    SELECT env_id, model, example_hash, value AS reward
     FROM example_results((SELECT list(run_id) FROM chosen))
     JOIN chosen USING (run_id)
     WHERE scored > 0

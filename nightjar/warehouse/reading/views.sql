@@ -236,42 +236,62 @@ GROUP BY env_id, latest.model, run_after, example_hash
 HAVING change < -1e-9
 ORDER BY env_id, latest.model, change, example_id;
 
--- What runs came to on each example, by content; of one that is in a dataset twice, both together.
-CREATE OR REPLACE MACRO example_results(run_ids) AS TABLE
+-- What runs came to on each example, by content; of one that is in a dataset twice, both together. The metric is
+-- 'reward', 'correct', or the name of one.
+CREATE OR REPLACE MACRO example_results(run_ids, metric := 'reward') AS TABLE
+WITH measured AS (
+    SELECT
+        *,
+        CASE metric WHEN 'reward' THEN reward WHEN 'correct' THEN correct::INTEGER ELSE metrics[metric] END AS measure
+    FROM segments.rollouts
+    WHERE example_hash IS NOT NULL AND list_contains(run_ids::VARCHAR[], run_id)
+)
 SELECT
     run_id,
     example_hash,
     min(example_id) AS example_id,
-    avg(reward) AS reward,
+    avg(measure) AS value,
     avg(correct::INTEGER) AS correct,
-    count(reward) AS scored,
-    count(*) - count(reward) AS failed
-FROM segments.rollouts
-WHERE example_hash IS NOT NULL AND list_contains(run_ids, run_id)
+    count(measure) AS scored,
+    count(*) - count(measure) AS failed
+FROM measured
 GROUP BY run_id, example_hash;
 
--- The examples that run b and each of others were both asked; where one has no reward of it, that is NULL.
-CREATE OR REPLACE MACRO paired(others, b) AS TABLE
+-- What several runs together came to on each example: the mean of theirs.
+CREATE OR REPLACE MACRO side_results(run_ids, metric := 'reward') AS TABLE
 SELECT
-    before.run_id AS run_a,
-    after.example_id,
-    before.reward AS reward_a,
-    after.reward AS reward_b,
-    after.reward - before.reward AS difference,
-    before.correct AS correct_a,
-    after.correct AS correct_b,
-    before.scored AS scored_a,
-    after.scored AS scored_b,
-    before.failed AS failed_a,
-    after.failed AS failed_b,
+    example_hash,
+    min(example_id) AS example_id,
+    avg(value) AS value,
+    list(value ORDER BY run_id) FILTER (value IS NOT NULL) AS values,
+    avg(correct) AS correct,
+    sum(scored)::BIGINT AS scored,
+    sum(failed)::BIGINT AS failed
+FROM example_results(run_ids, metric := metric)
+GROUP BY example_hash;
+
+-- The examples that both sides were asked, each of one run or several; where one has no value of it, that is NULL.
+CREATE OR REPLACE MACRO paired(before, after, metric := 'reward') AS TABLE
+SELECT
+    b.example_id,
+    a.value AS value_a,
+    b.value AS value_b,
+    b.value - a.value AS difference,
+    a.values AS values_a,
+    a.correct AS correct_a,
+    b.correct AS correct_b,
+    a.scored AS scored_a,
+    b.scored AS scored_b,
+    a.failed AS failed_a,
+    b.failed AS failed_b,
     example_hash
-FROM example_results(others) AS before
-JOIN example_results([b]) AS after USING (example_hash);
+FROM side_results(before, metric := metric) AS a
+JOIN side_results(after, metric := metric) AS b USING (example_hash);
 
 -- The examples that two runs have both scored.
 CREATE OR REPLACE MACRO pairs(a, b) AS TABLE
-SELECT example_id, reward_a, reward_b, difference, correct_a, correct_b, example_hash
-FROM paired([a], b)
+SELECT example_id, value_a AS reward_a, value_b AS reward_b, difference, correct_a, correct_b, example_hash
+FROM paired([a], [b])
 WHERE difference IS NOT NULL
 ORDER BY example_id;
 

@@ -1,0 +1,106 @@
+"""What somebody may call the runs that are compared."""
+
+import json
+
+import pytest
+
+from nightjar.comparison import selected
+from nightjar.errors import ConfigError
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.storage.nights import Night, NightEvaluation
+
+
+@pytest.fixture
+def warehouse(tmp_path, write_run, monkeypatch):
+    """Has runs of three days of one model, and one of another."""
+    monkeypatch.chdir(tmp_path)
+    warehouse = Warehouse(tmp_path / "warehouse")
+    for run_id, told in {
+        "0a1b": {"started_at": "2026-11-19T02:00:00+00:00"},
+        "0a2c": {"started_at": "2026-11-20T02:00:00+00:00"},
+        "3d4e": {"started_at": "2026-11-20T03:00:00+00:00"},
+        "5f6a": {"started_at": "2026-11-21T02:00:00+00:00", "status": "running"},
+        "7b8c": {"started_at": "2026-11-18T02:00:00+00:00", "model": "llama:8b", "env_id": "mmlu"},
+    }.items():
+        warehouse.publish(write_run(tmp_path / "published", run_id, **told), tidies=False)
+    return warehouse
+
+
+def asked(warehouse, *things):
+    with selected(things, warehouse) as (where, runs):
+        return [where is warehouse, *runs]
+
+
+class TestInTheWarehouse:
+    def test_by_id_and_how_one_begins(self, warehouse):
+        assert asked(warehouse, "0a1b", "3d") == [True, ["0a1b"], ["3d4e"]]
+
+    def test_several_that_begin_so(self, warehouse):
+        with pytest.raises(ConfigError, match=r"2 runs begin with '0a': 0a1b, 0a2c. Give more of the id"):
+            asked(warehouse, "0a")
+
+    def test_the_run_that_stands_for_a_model(self, warehouse):
+        assert asked(warehouse, "openai/gpt@gsm8k", "llama:8b@mmlu") == [True, ["3d4e"], ["7b8c"]]
+
+    def test_the_newest_of_a_day(self, warehouse):
+        assert asked(warehouse, "openai/gpt@gsm8k@2026-11-20", "openai/gpt@gsm8k@2026-11-19") == [
+            True, ["3d4e"], ["0a1b"]
+        ]  # fmt: skip
+
+    def test_the_runs_of_a_night(self, warehouse):
+        evaluations = [
+            NightEvaluation(name, "same", "gsm8k", "openai/gpt", run_id=run_id)
+            for name, run_id in (("a", "0a2c"), ("b", "3d4e"), ("pruned", "gone"), ("missing", None))
+        ]
+        warehouse.write_night(Night("nightly", "2026-11-20", "accepted", "all is well", evaluations=evaluations))
+        assert asked(warehouse, "nightly@2026-11-20") == [True, ["0a2c", "3d4e"]]
+
+    def test_what_is_not_there_is_refused_with_what_is_near(self, warehouse):
+        with pytest.raises(ConfigError, match=r"called 'openai/gpt@gsm8k@2026-11-21': .* Near it: .*@2026-11-20"):
+            asked(warehouse, "openai/gpt@gsm8k@2026-11-21")
+        with pytest.raises(ConfigError, match=r"There is no run 'nobody' in .*, and no file or folder of that name"):
+            asked(warehouse, "nobody")
+
+    def test_where_nothing_was_published(self, tmp_path):
+        with pytest.raises(ConfigError, match=r"There is no finished run"):
+            asked(Warehouse(tmp_path / "none"), "gpt@gsm8k")
+
+
+class TestOnDisk:
+    def test_a_directory_beside_a_published_run(self, warehouse, tmp_path, write_run):
+        path = write_run(tmp_path / "elsewhere", "9d0e")
+        assert asked(warehouse, path, "0a1b") == [False, ["9d0e"], ["0a1b"]]
+        assert asked(warehouse, str(path)) == [False, ["9d0e"]]
+
+    def test_a_run_that_is_not_published_yet(self, warehouse, tmp_path, write_run):
+        write_run(tmp_path / "outputs/evals/gsm8k--m", "9d0e")
+        assert asked(warehouse, "9d") == [False, ["9d0e"]]
+
+    def test_of_a_folder_the_newest_complete_run_of_each_evaluation(self, warehouse, tmp_path, write_run):
+        for run_id, told in {
+            "a": {"started_at": "2026-11-19T02:00:00+00:00"},
+            "b": {"started_at": "2026-11-20T02:00:00+00:00"},
+            "c": {"started_at": "2026-11-21T02:00:00+00:00", "status": "failed"},
+            "d": {"env_id": "mmlu", "status": "incomplete"},
+            "e": {"env_id": "mmlu", "name": "mmlu-hard"},
+        }.items():
+            write_run(tmp_path / "runs/deep", run_id, **told)
+        [_, found] = asked(warehouse, "runs")
+        assert sorted(found) == ["b", "d", "e"]
+
+    def test_bundles_of_nemo_evaluator_by_a_pattern(self, warehouse, tmp_path):
+        for side in ("baseline", "candidate"):
+            bundle(tmp_path / side)
+        [is_given, [a], [b]] = asked(warehouse, "baseline/eval-*.json", tmp_path / "candidate")
+        assert (is_given, a != b) == (False, True)
+        with selected(["baseline/eval-*.json"], warehouse) as (where, [[run_id]]):
+            assert where.query("SELECT env_id, scored FROM runs WHERE run_id = ?", [run_id]).rows == [("sums", 2)]
+
+
+def bundle(folder):
+    """Writes what NeMo Evaluator does of two problems."""
+    folder.mkdir()
+    rows = [{"problem_idx": n, "repeat": 0, "reward": 1.0, "prompt": f"{n}?", "model_response": "4"} for n in (0, 1)]
+    (folder / "results.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    told = {"run_id": f"nemo-{folder.name}", "timestamp": "2026-11-20T02:00:00Z", "config": {"model": "m"}}
+    (folder / "eval-sums.json").write_text(json.dumps({**told, "benchmark": {"name": "sums", "repeats": 1}}))
