@@ -64,6 +64,10 @@ COMMANDS = {
         "nightjar.cli.eval.get:eval_get",
         "Show what a run is, how it stands, and what it came to; of one that failed, why, and what to do.",
     ),
+    "eval stats": (
+        "nightjar.cli.eval.stats:eval_stats",
+        "Show what a run came to and how well that is known: intervals, pass@k, categories, spread.",
+    ),
     "eval samples": (
         "nightjar.cli.eval.samples:eval_samples",
         "Show rollouts of a run: prompt, completion, answer, reward, error; or its examples, a line each.",

@@ -35,8 +35,8 @@ ORDER BY example_id, rollout_index
 _FIELDS = """
 SELECT
     example_id,
-    any_value(coalesce(info ->> $cluster, CASE $cluster WHEN 'task' THEN task END)) AS cluster,
-    any_value(coalesce(info ->> $by, CASE $by WHEN 'task' THEN task END)) AS category
+    any_value(info ->> $cluster) AS cluster,
+    any_value(CASE $by WHEN 'task' THEN task ELSE info ->> $by END) AS category
 FROM rollouts WHERE run_id = $run_id
 GROUP BY example_id
 """
@@ -54,7 +54,7 @@ class Mean:
         value: the mean; None without any.
         stderr: by cluster; None with fewer than two.
         clusters: of examples that may resemble each other; each is one of its own unless a field says otherwise.
-        interval: of the mean; infinite where nothing can be said.
+        interval: of the mean, within what a reward may be; infinite where nothing can be said.
         method: how the interval was made.
     """
 
@@ -144,8 +144,8 @@ def describe_run(
         run_id: of the run.
         warehouse: has it; None for the one that runs go to.
         by: a field of ``info``, or ``task``: the mean of each of its values.
-        cluster: a field of ``info``, or ``task``, that examples share which are no independent draws, as the passage
-            they ask about; None where each stands for itself.
+        cluster: a field of ``info`` that examples share which are no independent draws, as the passage they ask about;
+            None where each stands for itself.
         alpha: the chance that an interval misses, over many.
 
     Raises:
@@ -238,15 +238,17 @@ def _clusters(rows: _Rows) -> NDArray[np.object_]:
 def _mean(rows: _Rows, values: NDArray[np.float64], alpha: float) -> Mean:
     clusters, examples = _grouped(_clusters(rows), values), len(np.unique(rows.example))
     estimate = clustered_mean(clusters)
+    lowest, highest = _ends(values)
     is_binary = bool(np.isin(values, (0.0, 1.0)).all())
     if is_binary and len(values) == examples == len(clusters):
         interval, method = wilson(int(values.sum()), examples, alpha), "Wilson"
     elif not is_binary and _is_skewed(clusters):
         interval, method = cluster_bootstrap(clusters, alpha), "cluster bootstrap, skewed rewards"
     else:
-        lowest, highest = _ends(values)
         interval = mean_interval(estimate, len(clusters), alpha, highest - lowest)
         method = "Student's t, by cluster"
+    if len(clusters) > 1:
+        interval = Interval(max(interval.low, lowest), min(interval.high, highest))
     return Mean(examples, len(values), estimate.mean, estimate.stderr, len(clusters), interval, method)
 
 

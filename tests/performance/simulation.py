@@ -79,7 +79,7 @@ def paired(kind: Kind, before: NDArray[np.float64], after: NDArray[np.float64]) 
     passage = np.array([f"passage {n // PASSAGE}" if kind.is_clustered else "" for n in number], dtype=object)
     right = [mean >= 0.5 for mean in means]
     failed = [before.shape[1] - count for count in scored]
-    return Paired(number, passage, passage, *means, *right, *scored, *failed)
+    return Paired(number, passage, passage, passage, *means, *right, *scored, *failed)
 
 
 def difficulties(draw: np.random.Generator) -> NDArray[np.float64]:
@@ -105,7 +105,7 @@ def findings(kind: Kind, seed: int) -> tuple[bool, ...]:
     dropped = np.clip(hard - DROP, 0.01, 1)
     pair = paired(kind, run(draw, kind, hard), run(draw, kind, dropped))
     found, truth = measure(pair, ALPHA), float((dropped - hard).mean())
-    unpaired = stats.ttest_ind(pair.reward_b, pair.reward_a, nan_policy="omit", equal_var=False)
+    unpaired = stats.ttest_ind(pair.value_b, pair.value_a, nan_policy="omit", equal_var=False)
     is_seen_unpaired = unpaired.pvalue < ALPHA and unpaired.statistic < 0
     return found.interval.low <= truth <= found.interval.high, found.interval.high < 0, is_seen_unpaired
 

@@ -48,14 +48,18 @@ def test_one_binary_rollout_an_example_has_wilsons_interval(describe):
 
 def test_several_rollouts_are_clustered_by_example(describe):
     groups = [[1.0, 0.0], [1.0, 1.0], [0.0, 0.0], [1.0, 1.0]]
-    found = describe(groups)
+    found = describe(groups, alpha=0.5)
     # groups of one size: the mean of their means, as of single values
-    expected = stats.ttest_1samp([0.5, 1.0, 0.0, 1.0], 0).confidence_interval()
+    expected = stats.ttest_1samp([0.5, 1.0, 0.0, 1.0], 0).confidence_interval(0.5)
     assert ends(found.reward.interval) == pytest.approx(tuple(expected))
     assert found.reward.clusters == 4
     # within: (1/2) / 4; squares of means about 5/8: .75 - ... = 2 · (1/64 + 9/64 + 25/64 + 9/64) / 3 = 11/24
     assert found.variance.within == pytest.approx(1 / 8)
     assert found.variance.between == pytest.approx((11 / 24 - 1 / 8) / 2)
+
+
+def test_an_interval_ends_where_rewards_do(describe):
+    assert ends(describe([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]]).reward.interval) == (0.0, 1.0)
 
 
 def test_pass_rates_count_examples_with_all_rollouts(describe):

@@ -1,0 +1,71 @@
+"""What a run came to, in words."""
+
+from __future__ import annotations
+
+from math import isinf
+
+from nightjar.comparison.summary import Mean, PassRate, RunStatistics
+from nightjar.stats.effects import Effect
+from nightjar.stats.intervals import Interval
+
+_SURE = 0.05
+"""A retry's effect that is at least so unlikely by chance is told first."""
+
+
+def told(found: RunStatistics) -> dict[str, str]:
+    """Returns label to what is known of a run, the most important first."""
+    reward, variance = found.reward, found.variance
+    lines = {
+        "Run": f"{found.run_id} ({found.status})" if found.status != "completed" else found.run_id,
+        "Environment": found.env_id or "",
+        "Model": found.model or "",
+        "Avg reward": mean(reward),
+        "Interval": "" if isinf(reward.interval.low) else f"{100 * (1 - found.alpha):g} %: {reward.method}",
+        "Scored": f"{reward.scored:,} of {found.rollouts:,} rollouts, {reward.examples:,} examples{_clusters(reward)}",
+        "Failed": _failed(found),
+        "Spread": ""
+        if variance.shared is None
+        else f"{variance.shared:.0%} of it between examples "
+        f"(variance {variance.between:.4f}), the rest between rollouts of one ({variance.within:.4f})",
+        "Retries": "" if found.retry_effect is None else _retries(found.retried, found.retry_effect),
+    }
+    return {label: text for label, text in lines.items() if text}
+
+
+def mean(found: Mean) -> str:
+    """Returns a mean with its interval."""
+    return "none" if found.value is None else f"{found.value:.4f} {interval(found.interval)}".rstrip()
+
+
+def interval(found: Interval) -> str:
+    """Returns an interval; nothing where nothing can be said."""
+    return "" if isinf(found.low) else f"[{found.low:.4f}, {found.high:.4f}]"
+
+
+def pass_rows(found: list[PassRate]) -> list[tuple[str, str, str]]:
+    """Returns k, pass@k and pass^k."""
+    return [(str(rate.k), mean(rate.at_k), mean(rate.all_k)) for rate in found]
+
+
+def _clusters(found: Mean) -> str:
+    return "" if found.clusters == found.examples else f" in {found.clusters:,} clusters"
+
+
+def _failed(found: RunStatistics) -> str:
+    missing = found.rollouts - found.reward.scored
+    if not missing or found.if_failed_wrong is None:
+        return ""
+    bounds = f"{found.if_failed_wrong:.4f} were they all wrong, {found.if_failed_right:.4f} were they right"
+    return f"{missing:,} have no reward: the mean is {bounds}"
+
+
+def _retries(count: int, effect: Effect) -> str:
+    """Says whether rollouts that took several attempts do otherwise than those that took one."""
+    apart = f"{effect.difference:+.4f} {interval(effect.interval)}, p = {effect.p_value:.2g}"
+    many = f"{count:,} rollouts took more than one attempt"
+    if effect.p_value >= _SURE:
+        return f"{many}; their reward is like that of the others ({apart})"
+    where = "of the same examples" if effect.is_within else "of other examples, which may be harder"
+    return (
+        f"{many}, and their reward is not like that of the others {where} ({apart}): what is retried, or how, matters"
+    )
