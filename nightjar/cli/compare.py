@@ -5,7 +5,7 @@ nightjar compare 0a1b2c3d4e5f 5f4e3d2c1b0a --max-drop 0.02
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from rich import box
@@ -16,8 +16,18 @@ from rich.text import Text
 from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.cli.warehouse.output import print_json
-from nightjar.comparison import Comparison, compare_runs
-from nightjar.reports.comparison import comparison_record, comparison_report, findings, side_rows
+from nightjar.comparison import Comparison, Comparisons, Terms, compare_all
+from nightjar.reports.comparison import (
+    category_rows,
+    comparison_record,
+    comparison_report,
+    comparisons_report,
+    evaluation_rows,
+    findings,
+    one_sided,
+    side_rows,
+    verdict,
+)
 from nightjar.terminal import harmless
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
@@ -29,10 +39,18 @@ _RUN = "Id of a run, a run directory or other results, or MODEL@ENV."
 def compare(
     baseline: Annotated[str, typer.Argument(metavar="BASELINE", help=_RUN, show_default=False)],
     candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help=_RUN, show_default=False)],
-    max_drop: Annotated[float, typer.Option(min=0, metavar="X", help="How much lower the mean reward may be.")] = 0.05,
+    max_drop: Annotated[float, typer.Option(min=0, metavar="X", help="How much worse the mean may be.")] = 0.05,
     alpha: Annotated[
         float, typer.Option(min=0, max=1, metavar="X", help="Chance that the interval of the difference misses.")
     ] = 0.05,
+    metric: Annotated[
+        str, typer.Option(metavar="NAME", help="'reward', 'correct' (pass@1), or the name of a metric.")
+    ] = "reward",
+    direction: Annotated[Literal["higher", "lower"], typer.Option(help="Which of its values are better.")] = "higher",
+    by: Annotated[
+        str | None,
+        typer.Option(metavar="FIELD", help="Field of info, or task: the difference of each of its values, too."),
+    ] = None,
     cluster: Annotated[
         str | None,
         typer.Option(
@@ -48,6 +66,9 @@ def compare(
 ) -> None:
     """Compare two runs over the examples that both have scored: is the candidate worse by more than it may be?
 
+    Each side may be the id of a run or how one begins, a run directory, a folder, results of NeMo Evaluator or
+    verifiers, MODEL@ENV, MODEL@ENV@DAY or SUITE@DAY; of several evaluations those that both have are compared.
+
     PASS where the whole interval of the difference is within --max-drop, REGRESSION where all of it is beyond,
     INCONCLUSIVE otherwise, with how many examples would decide it.
 
@@ -55,24 +76,46 @@ def compare(
     """
     if as_json and markdown:
         raise typer.BadParameter("--json and --markdown: choose one")
-    where = Warehouse(resolve_warehouse(warehouse))
-    found = compare_runs(baseline, candidate, warehouse=where, max_drop=max_drop, alpha=alpha, cluster=cluster)
+    terms = Terms(max_drop, alpha, metric, direction, cluster, by)
+    compared = compare_all(baseline, candidate, terms, warehouse=Warehouse(resolve_warehouse(warehouse)))
+    is_single = len(compared.found) == 1 and not compared.missing and not compared.new
     if as_json:
-        print_json(comparison_record(found))
+        print_json(comparison_record(compared.found[0] if is_single else compared))
     elif markdown:
-        echo(comparison_report(found))
+        echo(comparison_report(compared.found[0]) if is_single else comparisons_report(compared))
+    elif is_single:
+        _print(compared.found[0])
     else:
-        _print(found)
-    raise typer.Exit(_EXIT_CODES[found.decision] if strict else 0)
+        _print_all(compared)
+    raise typer.Exit(_EXIT_CODES[compared.decision] if strict else 0)
+
+
+def _print_all(compared: Comparisons) -> None:
+    console = Console()
+    console.print(Text.assemble((compared.decision, _STYLES[compared.decision]), f"  {verdict(compared)}"))
+    rows = evaluation_rows(compared)
+    table = _table("Decision", "Evaluation", "Difference", "Pairs")
+    for decision, *texts in rows:
+        table.add_row(Text(decision, _STYLES[decision]), *(Text(harmless(text)) for text in texts))
+    console.print(table)
+    for line in one_sided(compared):
+        console.print(Text(harmless(line)))
+    if compared.found:
+        first = compared.found[0]
+        echo(f"Next: nightjar compare {first.baseline.run_id} {first.candidate.run_id}", err=True)
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if number else "left", overflow="fold")
+    return table
 
 
 def _print(found: Comparison) -> None:
     console = Console()
     console.print(Text.assemble((found.decision, _STYLES[found.decision]), f"  {found.reason}"))
-    sides = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    sides.add_column("")
-    for heading in ("Baseline", "Candidate", "Change"):
-        sides.add_column(heading, justify="right", overflow="fold")
+    sides = _table("", "Baseline", "Candidate", "Change")
     for row in side_rows(found):
         sides.add_row(*(Text(harmless(text)) for text in row))
     console.print(sides)
@@ -82,6 +125,11 @@ def _print(found: Comparison) -> None:
     for label, text in findings(found).items():
         lines.add_row(f"{label}:", Text(harmless(text)))
     console.print(lines)
+    if found.categories:
+        categories = _table(harmless(str(found.terms.by)), "Pairs", "Baseline", "Candidate", "Difference")
+        for category in category_rows(found):
+            categories.add_row(*(Text(harmless(text)) for text in category))
+        console.print(categories)
     if flips := found.broken + found.fixed:
         command = f"nightjar eval samples {found.candidate.run_id} --example {flips[0].example_id}"
         echo(f"Next: {harmless(command)}", err=True)

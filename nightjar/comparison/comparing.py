@@ -1,4 +1,4 @@
-"""``compare_runs``: is a run worse than another by more than it may be, and by how much?
+"""``compare_runs``: is a run worse than another by more than it may be, and by how much? ``compare_all``: of several.
 
 >>> compare_runs("0a1b2c3d4e5f", "5f4e3d2c1b0a", max_drop=0.02).decision  # doctest: +SKIP
 'PASS'
@@ -6,42 +6,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nightjar.comparison.decision import decide, needed, reason
-from nightjar.comparison.measuring import Paired, mean_interval, measure
+from nightjar.comparison.categories import measure_categories
+from nightjar.comparison.decision import damage_of, decide, needed, reason
+from nightjar.comparison.excerpts import read_excerpts
+from nightjar.comparison.matching import match_evaluations
+from nightjar.comparison.measuring import Paired, measure
 from nightjar.comparison.pairs import settings_of
-from nightjar.comparison.records import Comparison, Side
+from nightjar.comparison.records import Comparison, Comparisons, Decision, Direction, Side, Terms
 from nightjar.comparison.selecting import selected
+from nightjar.comparison.sides import side_of, told_of_sides
 from nightjar.errors import ConfigError
-from nightjar.stats.estimates import Estimate
-from nightjar.stats.intervals import Interval, wilson
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
-_SIDES = """
-WITH examples AS (
-    SELECT
-        run_id,
-        count(*) AS examples,
-        count(value) AS scored_examples,
-        sum(value) AS right,
-        coalesce(bool_and(scored = 1 AND value IN (0, 1)) FILTER (scored > 0), false) AS is_binary
-    FROM example_results([$a, $b])
-    GROUP BY run_id
-)
-SELECT
-    runs.run_id, runs.env_id, runs.model, runs.status, runs.started_at::VARCHAR AS started_at, runs.rollouts,
-    runs.scored, runs.failed, runs.coverage, runs.avg_reward, runs.time_ms, runs.stderr, runs.env_version,
-    runs.served_models, coalesce(cost.input_tokens, runs.input_tokens) AS input_tokens,
-    coalesce(cost.output_tokens, runs.output_tokens) AS output_tokens, coalesce(cost.cost, runs.cost) AS cost,
-    coalesce(examples, 0) AS examples, coalesce(scored_examples, 0) AS scored_examples, "right", is_binary
-FROM runs LEFT JOIN cost USING (run_id) LEFT JOIN examples USING (run_id)
-WHERE runs.run_id IN ($a, $b)
-"""
+_METRICS = "SELECT DISTINCT name FROM metrics WHERE list_contains([$a, $b], run_id) ORDER BY name"
 _MORE_SETTINGS = {"env_id": "environment", "env_version": "environment's version", "served_models": "served model"}
+_WORST_FIRST: Sequence[Decision] = ("REGRESSION", "INCONCLUSIVE", "PASS")
 
 
 def compare_runs(
@@ -51,7 +34,10 @@ def compare_runs(
     warehouse: str | Path | Warehouse | None = None,
     max_drop: float = 0.05,
     alpha: float = 0.05,
+    metric: str = "reward",
+    direction: Direction = "higher",
     cluster: str | None = None,
+    by: str | None = None,
 ) -> Comparison:
     """Compares two runs over the examples that both have scored, told apart by their content.
 
@@ -59,51 +45,78 @@ def compare_runs(
         baseline, candidate: a run, as ``selecting.selected`` takes it: an id, a directory, ``MODEL@ENV``, results of
             other programs, and more.
         warehouse: has the runs that are given by id; None for the one that runs go to.
-        max_drop: how much lower the candidate's mean reward may be.
-        alpha: the chance that the interval of the difference misses, over many.
-        cluster: a field of ``info`` that examples share which are no independent draws, as the passage they ask about;
-            None where each stands for itself.
+        max_drop, alpha, metric, direction, cluster, by: see ``Terms``.
 
     Raises:
-        ConfigError: a run is not there, both are the same, no example is scored in both, or none has the field.
+        ConfigError: a run is not there, both are the same, there are several evaluations, no example is scored in both,
+            or none has the metric or field.
         WarehouseError: the warehouse cannot be asked, or a run directory is damaged.
     """
-    if not (0 < alpha < 1 and max_drop >= 0):
-        raise ConfigError(f"Expected alpha between 0 and 1 and max_drop from 0 on, found {alpha} and {max_drop}")
+    terms = Terms(max_drop, alpha, metric, direction, cluster, by)
+    compared = compare_all(baseline, candidate, terms, warehouse=warehouse)
+    if len(compared.found) != 1 or compared.missing or compared.new:
+        told = [*(one.baseline.name or "" for one in compared.found), *compared.missing, *compared.new]
+        raise ConfigError(f"There are {len(told)} evaluations: {', '.join(told)}. Name a run of each side")
+    return compared.found[0]
+
+
+def compare_all(
+    baseline: str | Path,
+    candidate: str | Path,
+    terms: Terms | None = None,
+    *,
+    warehouse: str | Path | Warehouse | None = None,
+    excerpts: int = 0,
+) -> Comparisons:
+    """Compares all evaluations that two sides have in common: the same environment, and name where that has several.
+
+    Args:
+        baseline, candidate: runs, as ``selecting.selected`` takes them.
+        terms: on which all are compared; None for the usual ones.
+        warehouse: as for ``compare_runs``.
+        excerpts: so many flips each way have their texts.
+
+    Raises:
+        ConfigError: as ``compare_runs``, where there is one run on either side; what cannot be compared otherwise
+            is among those that are missing.
+        WarehouseError: the warehouse cannot be asked, or a run directory is damaged.
+    """
+    terms = terms or Terms()
     if not isinstance(warehouse, Warehouse):
         warehouse = Warehouse(warehouse or resolve_warehouse())
-    with selected([baseline, candidate], warehouse) as (where, sides):
-        a, b = (_single(run_ids, asked) for run_ids, asked in zip(sides, (baseline, candidate), strict=True))
-        if a == b:
-            raise ConfigError(f"Both are run {a!r}. Name two runs: nightjar eval list")
-        return _compare(where, a, b, max_drop, alpha, cluster)
+    with selected([baseline, candidate], warehouse) as (where, (a, b)):
+        matched = match_evaluations(where, a, b)
+        found: list[Comparison] = []
+        missing = dict.fromkeys(matched.only_a, "The candidate has no run of it")
+        for before, after in matched.pairs:
+            try:
+                found.append(_compare(where, before, after, terms, excerpts))
+            except ConfigError as error:
+                if len(a) == len(b) == 1:
+                    raise
+                missing[f"run {before}"] = str(error)
+    found.sort(
+        key=lambda one: (_WORST_FIRST.index(one.decision), -damage_of(one.difference.interval, terms.direction).high)
+    )
+    return Comparisons(found, missing, matched.only_b)
 
 
-def _single(run_ids: Sequence[str], asked: str | Path) -> str:
-    if len(run_ids) > 1:
-        raise ConfigError(f"{str(asked)!r} has {len(run_ids)} runs: {', '.join(run_ids)}. Name one of them")
-    return run_ids[0]
-
-
-def _compare(warehouse: Warehouse, a: str, b: str, max_drop: float, alpha: float, cluster: str | None) -> Comparison:
-    told = _told(warehouse, a, b)
-    before, after = (_side(told[run_id], alpha) for run_id in (a, b))
-    paired = Paired.read(warehouse, [a], [b], cluster=cluster)
+def _compare(warehouse: Warehouse, a: str, b: str, terms: Terms, excerpts: int) -> Comparison:
+    if a == b:
+        raise ConfigError(f"Both are run {a!r}. Name two runs: nightjar eval list")
+    told = told_of_sides(warehouse, a, b, terms.metric)
+    before, after = (side_of(told[run_id], terms.alpha) for run_id in (a, b))
+    paired = _paired(warehouse, before, after, terms)
     pairs = int(paired.is_pair.sum())
-    if not pairs:
-        raise ConfigError(_nothing_in_common(before, after, len(paired)))
-    if cluster and not paired.cluster.any():
-        raise ConfigError(f"No example of run {b!r} has {cluster!r} in its info, so they cannot be clustered by that")
-    difference = measure(paired, alpha)
-    decision = decide(difference, max_drop)
-    more = needed(difference, pairs, max_drop, alpha) if decision == "INCONCLUSIVE" else None
-    right = paired.is_pair & paired.right_a & paired.right_b
+    difference = measure(paired, terms.alpha, terms.direction)
+    decision = decide(difference, terms.max_drop, terms.direction)
+    more = needed(difference, pairs, terms) if decision == "INCONCLUSIVE" else None
+    both_right = int((paired.is_pair & paired.right_a & paired.right_b).sum())
     broken, fixed = paired.flips()
     return Comparison(
         decision=decision,
-        reason=reason(decision, difference, max_drop, more),
-        max_drop=max_drop,
-        alpha=alpha,
+        reason=reason(decision, difference, pairs, terms, more),
+        terms=terms,
         baseline=before,
         candidate=after,
         pairs=pairs,
@@ -111,34 +124,34 @@ def _compare(warehouse: Warehouse, a: str, b: str, max_drop: float, alpha: float
         only_baseline=before.examples - len(paired),
         only_candidate=after.examples - len(paired),
         difference=difference,
-        both_right=int(right.sum()),
-        both_wrong=pairs - int(right.sum()) - len(broken) - len(fixed),
+        both_right=both_right,
+        both_wrong=pairs - both_right - len(broken) - len(fixed),
         broken=broken,
         fixed=fixed,
+        categories=measure_categories(paired, terms) if terms.by else [],
+        excerpts=read_excerpts(warehouse, a, b, broken[:excerpts], fixed[:excerpts]),
         differs=_differing(warehouse, told[a], told[b]),
         pairs_needed=more,
     )
 
 
-def _told(warehouse: Warehouse, a: str, b: str) -> dict[str, dict[str, Any]]:
-    found = warehouse.query(_SIDES, {"a": a, "b": b})
-    told = {row[0]: dict(zip(found.columns, row, strict=True)) for row in found.rows}
-    for run_id in (a, b):
-        if run_id not in told:
-            raise ConfigError(f"No run {run_id!r} in {warehouse.location}. Those that there are: nightjar eval list")
-    return told
+def _paired(warehouse: Warehouse, before: Side, after: Side, terms: Terms) -> Paired:
+    a, b = before.run_id, after.run_id
+    paired = Paired.read(warehouse, [a], [b], cluster=terms.cluster, metric=terms.metric, by=terms.by)
+    if not paired.is_pair.any():
+        raise ConfigError(_no_metric(warehouse, a, b, terms) or _nothing_in_common(before, after, len(paired)))
+    for field, values, use in ((terms.cluster, paired.cluster, "clustered"), (terms.by, paired.category, "told apart")):
+        if field and not values.any():
+            raise ConfigError(f"No example of run {b!r} has {field!r} in its info, so they cannot be {use} by that")
+    return paired
 
 
-def _side(told: dict[str, Any], alpha: float) -> Side:
-    count = told["scored_examples"]
-    if told["is_binary"]:
-        interval = wilson(round(told["right"]), count, alpha)
-    else:
-        mean = told["avg_reward"]
-        interval = mean_interval(Estimate(mean, told["stderr"]), count, alpha, span=1.0)
-        if told["stderr"] == 0:
-            interval = Interval(max(interval.low, min(0.0, mean)), min(interval.high, max(1.0, mean)))
-    return Side(interval=interval, **{field.name: told[field.name] for field in fields(Side) if field.name in told})
+def _no_metric(warehouse: Warehouse, a: str, b: str, terms: Terms) -> str:
+    """Says where no rollout has the metric."""
+    names = ["reward", "correct", *(name for (name,) in warehouse.query(_METRICS, {"a": a, "b": b}).rows)]
+    if terms.metric in names:
+        return ""
+    return f"No rollout of run {a!r} or {b!r} has {terms.metric!r}. Choose one of: {', '.join(names)}"
 
 
 def _nothing_in_common(before: Side, after: Side, asked: int) -> str:
@@ -151,7 +164,7 @@ def _nothing_in_common(before: Side, after: Side, asked: int) -> str:
     )
 
 
-def _differing(warehouse: Warehouse, before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+def _differing(warehouse: Warehouse, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     settings = settings_of(warehouse, [before["run_id"], after["run_id"]])
     was, is_now = (
         {**{label: told[name] for name, label in _MORE_SETTINGS.items()}, **settings[told["run_id"]]}

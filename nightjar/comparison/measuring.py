@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from nightjar.comparison.records import Difference, Flip
+from nightjar.comparison.records import Difference, Direction, Flip
 from nightjar.stats.estimates import Estimate, mean_of_clusters
 from nightjar.stats.exchange import sign_flips
 from nightjar.stats.intervals import Interval, mcnemar, paired_shares, t_interval, unseen_share
@@ -19,8 +19,8 @@ _PAIRED = """
 WITH contents AS (
     SELECT
         example_hash,
-        any_value(info ->> $cluster) AS cluster,
-        any_value(CASE $by WHEN 'task' THEN task ELSE info ->> $by END) AS category
+        any_value(coalesce(info ->> $cluster, CASE $cluster WHEN 'task' THEN task END)) AS cluster,
+        any_value(coalesce(info ->> $by, CASE $by WHEN 'task' THEN task END)) AS category
     FROM rollouts
     WHERE ($cluster IS NOT NULL OR $by IS NOT NULL) AND list_contains($b, run_id)
     GROUP BY example_hash
@@ -77,9 +77,9 @@ class Paired:
         Args:
             warehouse: has the runs.
             a, b: the ids of the runs of each side.
-            cluster: a field of an example's ``info``.
+            cluster: a field of an example's ``info``, or ``task``.
             metric: ``reward``, ``correct``, or the name of one of the rollouts' metrics.
-            by: a field of ``info``, or ``task``.
+            by: as ``cluster``.
         """
         asked = {"a": list(a), "b": list(b), "cluster": cluster, "metric": metric, "by": by}
         found = warehouse.query_arrow(_PAIRED, asked)
@@ -116,7 +116,7 @@ class Paired:
         return [Flip(*values) for values in zip(*(column[at].tolist() for column in columns), strict=True)]
 
 
-def measure(paired: Paired, alpha: float) -> Difference:
+def measure(paired: Paired, alpha: float, direction: Direction = "higher") -> Difference:
     """Returns the mean difference over the pairs, of which there is one at least.
 
     Where each pair stands for itself and has one rollout in either run, right or wrong, the interval is that of Bonett
@@ -125,10 +125,12 @@ def measure(paired: Paired, alpha: float) -> Difference:
     Args:
         paired: the examples.
         alpha: the chance that the interval misses, over many.
+        direction: which values are better.
     """
     before, after = paired.value_a[paired.is_pair], paired.value_b[paired.is_pair]
     lowest, highest = min(0.0, before.min()), max(1.0, before.max())
     lowest, highest = float(min(lowest, after.min())), float(max(highest, after.max()))
+    worst, best = (lowest, highest) if direction == "higher" else (highest, lowest)
     gained, lost = int(np.count_nonzero(after > before)), int(np.count_nonzero(after < before))
     spread = float((after - before).std(ddof=1)) if len(before) > 1 else 0.0
     totals, sizes = paired.clusters()
@@ -146,10 +148,10 @@ def measure(paired: Paired, alpha: float) -> Difference:
         method=method,
         effect=estimate.mean / spread if spread > _ROUNDING else None,
         p_mcnemar=mcnemar(gained, lost) if is_binary else None,
-        p_worse=sign_flips(totals),
-        p_better=sign_flips(-totals),
-        if_failed_wrong=_with_failed(paired, highest, lowest),
-        if_failed_right=_with_failed(paired, lowest, highest),
+        p_worse=sign_flips(totals if direction == "higher" else -totals),
+        p_better=sign_flips(-totals if direction == "higher" else totals),
+        if_failed_wrong=_with_failed(paired, best, worst),
+        if_failed_right=_with_failed(paired, worst, best),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
-from nightjar.comparison import Comparison, Flip, Side
+from nightjar.comparison import Category, Comparison, Comparisons, Difference, Flip, Side
 from nightjar.reports.markdown import cell, table
 from nightjar.stats.intervals import Interval
 
@@ -26,7 +26,7 @@ def side_rows(found: Comparison) -> list[tuple[str, str, str, str]]:
         ("Run", a.run_id, b.run_id, ""),
         ("Environment", a.env_id or "", b.env_id or "", ""),
         ("Model", a.model or "", b.model or "", ""),
-        ("Avg reward", _reward(a), _reward(b), _change(a.avg_reward, b.avg_reward, "+.4f")),
+        (f"Avg {found.terms.metric}", _mean(a), _mean(b), _change(a.mean, b.mean, "+.4f")),
         ("Scored", _scored(a), _scored(b), ""),
         ("Runtime", _seconds(a.time_ms), _seconds(b.time_ms), _share(a.time_ms, b.time_ms)),
         ("Tokens in", _count(a.input_tokens), _count(b.input_tokens), _share(a.input_tokens, b.input_tokens)),
@@ -41,9 +41,9 @@ def findings(found: Comparison) -> dict[str, str]:
     difference = found.difference
     p_both = min(1.0, 2 * min(difference.p_worse, difference.p_better))
     told = {
-        "Difference": f"{difference.mean:+.4f} {_interval(difference.interval, '+.4f')}",
+        "Difference": _difference(difference),
         "Pairs": _pairs(found),
-        "Interval": f"{100 * (1 - found.alpha):g} %: {difference.method}",
+        "Interval": f"{100 * (1 - found.terms.alpha):g} %: {difference.method}",
         "Effect": "" if difference.effect is None else f"{difference.effect:+.3f} standard deviations of a pair",
         "McNemar": "" if difference.p_mcnemar is None else f"p = {difference.p_mcnemar:.2g}, exact",
         "Sign flips": f"p = {p_both:.2g}",
@@ -57,17 +57,77 @@ def findings(found: Comparison) -> dict[str, str]:
     return {label: text for label, text in told.items() if text}
 
 
+def category_rows(found: Comparison) -> list[tuple[str, str, str, str, str]]:
+    """Returns each category: its name, pairs, baseline's and candidate's mean, and the difference with its interval."""
+    return [
+        (one.name, f"{one.pairs:,}", f"{one.baseline:.4f}", f"{one.candidate:.4f}", _of_category(one))
+        for one in found.categories
+    ]
+
+
+def evaluation_rows(found: Comparisons) -> list[tuple[str, str, str, str]]:
+    """Returns each evaluation: the decision, what it is, the difference with its interval, and the pairs."""
+    return [(one.decision, evaluation_name(one), _difference(one.difference), f"{one.pairs:,}") for one in found.found]
+
+
+def evaluation_name(found: Comparison) -> str:
+    """Returns what was compared: the candidate's evaluation, and its model."""
+    return " of ".join(text for text in (found.candidate.name, found.candidate.model) if text)
+
+
+def verdict(found: Comparisons) -> str:
+    """Returns what several evaluations came to together, in a sentence."""
+    decisions = [one.decision for one in found.found]
+    parts = [
+        f"{decisions.count(decision)} {words}"
+        for decision, words in (("REGRESSION", "worse"), ("INCONCLUSIVE", "undecided"), ("PASS", "passed"))
+        if decision in decisions
+    ]
+    parts += [f"{len(found.missing)} of the baseline not compared"] if found.missing else []
+    parts += [f"{len(found.new)} of the candidate alone"] if found.new else []
+    return f"Of {len(decisions) + len(found.missing) + len(found.new)} evaluations: {', '.join(parts)}."
+
+
 def comparison_report(found: Comparison) -> str:
     """Returns the comparison as markdown."""
     rows = [" | ".join(map(cell, row)) for row in side_rows(found)]
     lines = [f"- **{label}**: {text.replace('|', '¦')}" for label, text in findings(found).items()]
     parts = [f"## {found.decision}", found.reason, table(" | baseline | candidate | change", rows), "\n".join(lines)]
+    if found.categories:
+        categories = [" | ".join(map(cell, row)) for row in category_rows(found)]
+        parts.append(table(f"{cell(found.terms.by)} | pairs | baseline | candidate | difference", categories))
     return "\n\n".join(parts)
 
 
-def comparison_record(found: Comparison) -> dict[str, Any]:
-    """Returns the comparison as JSON can hold it: None where an interval has no end."""
-    return {name: _finite(value) for name, value in asdict(found).items()}
+def comparisons_report(found: Comparisons) -> str:
+    """Returns several evaluations as markdown: a table, and the comparison of each."""
+    rows = [" | ".join(map(cell, row)) for row in evaluation_rows(found)]
+    parts = [f"# {found.decision}", verdict(found), table("decision | evaluation | difference | pairs", rows)]
+    if sided := one_sided(found):
+        parts.append("\n".join(f"- {cell(line)}" for line in sided))
+    parts += [f"# {evaluation_name(one)}\n\n{comparison_report(one)}" for one in found.found]
+    return "\n\n".join(parts)
+
+
+def one_sided(found: Comparisons) -> list[str]:
+    """Returns a line for each evaluation that was not compared."""
+    return [f"{name}: {why}" for name, why in found.missing.items()] + [
+        f"{name}: The baseline has no run of it" for name in found.new
+    ]
+
+
+def comparison_record(found: Comparison | Comparisons) -> dict[str, Any]:
+    """Returns a comparison, or several, as JSON can hold it: None where an interval has no end."""
+    decision = {"decision": found.decision} if isinstance(found, Comparisons) else {}
+    return {**decision, **{name: _finite(value) for name, value in asdict(found).items()}}
+
+
+def _of_category(one: Category) -> str:
+    return f"{_difference(one.difference)}{f' {one.change}' if one.change else ''}"
+
+
+def _difference(difference: Difference) -> str:
+    return f"{difference.mean:+.4f} {_interval(difference.interval, '+.4f')}"
 
 
 def _pairs(found: Comparison) -> str:
@@ -108,8 +168,8 @@ def _named(flips: Sequence[Flip]) -> str:
     return f"examples {shown}" + (f" and {len(flips) - _FLIPS:,} more" if len(flips) > _FLIPS else "")
 
 
-def _reward(side: Side) -> str:
-    return "" if side.avg_reward is None else f"{side.avg_reward:.4f} {_interval(side.interval, '.3f')}"
+def _mean(side: Side) -> str:
+    return "" if side.mean is None else f"{side.mean:.4f} {_interval(side.interval, '.3f')}"
 
 
 def _interval(interval: Interval, form: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 import statsmodels.api as sm
 from scipy import stats
 
-from nightjar.comparison import compare_runs
+from nightjar.comparison import compare_all, compare_runs
 from nightjar.errors import ConfigError
 from nightjar.warehouse import Warehouse
 
@@ -27,7 +27,7 @@ def house(tmp_path, run_writer):
 class House:
     def __init__(self, folder, run_writer):
         self.warehouse = Warehouse(folder / "warehouse")
-        self._folder, self._writer = folder, run_writer
+        self.folder, self._writer = folder, run_writer
 
     def write(self, run_id, groups, /, hashes="hash", infos=None, **metadata):
         """Writes a run directory; groups are the rewards of each example's rollouts, None for a failed one."""
@@ -48,7 +48,7 @@ class House:
             "failed": len(rollouts) - len(rewards), "coverage": len(rewards) / len(rollouts) if rollouts else None,
             "avg_reward": sum(rewards) / len(rewards) if rewards else None, "stderr": 0.01,
         }  # fmt: skip
-        return self._writer.write(self._folder / run_id, rollouts, **{**told, **metadata})
+        return self._writer.write(self.folder / run_id, rollouts, **{**told, **metadata})
 
     def _rollout(self, example_id, index, reward, **content):
         write = self._writer.failed if reward is None else self._writer.rollout
@@ -111,7 +111,11 @@ class TestMistakesOfOthers:
     def test_five_pairs_pass_nothing(self, house):
         found = house.compare([1.0] * 5, [1.0] * 5, max_drop=0.05)
         assert found.decision == "INCONCLUSIVE"
-        assert found.pairs_needed > 5
+        # Bonett and Price: t(4) * sqrt(2) / (5 + 2) = .5609; it shrinks as pairs are added: 5 * .5609 / .05 = 56.1
+        assert found.pairs_needed == 57
+        assert found.reason.startswith(
+            "The mean reward is identical in all 5 pairs; what was not asked may differ by up to 0.5609: more than the"
+        )
         assert house.compare([0.7] * 5, [0.7] * 5, max_drop=0.05).decision == "INCONCLUSIVE"
 
     def test_runs_over_different_examples_are_not_compared(self, house):
@@ -258,6 +262,121 @@ class TestDecision:
         with pytest.raises(ConfigError, match="Expected alpha between 0 and 1 and max_drop from 0 on"):
             compare_runs("a", "b", **wanted)
 
+    def test_identical_runs_pass_a_limit_and_never_none_at_all(self, house):
+        runs = binary(60, 0, 0, 40)
+        found = house.compare(*runs, max_drop=0.05)
+        # t(99) * sqrt(2) / (100 + 2) = .02751
+        assert found.reason == (
+            "The mean reward is identical in all 100 pairs; what was not asked may differ by up to 0.0275: within the "
+            "0.05 that it may drop."
+        )
+        found = house.compare(*runs, max_drop=0.0)
+        assert (found.decision, found.pairs_needed) == ("INCONCLUSIVE", None)
+        assert found.reason.endswith("up to 0.0275: more than the 0 that it may drop.")
+
+
+class TestMetrics:
+    """Three runs of twelve examples; the metric ``steps`` is the example's number plus what a run adds."""
+
+    @pytest.fixture
+    def runs(self, house):
+        def write(run_id, added, rewards):
+            path = house.write(run_id, rewards, infos=[{"level": "hard" if n < 6 else "easy"} for n in range(12)])
+            rows = [json.loads(line) for line in (path / "results.jsonl").read_text().splitlines()]
+            for row in rows:
+                row["metrics"] = {"steps": row["example_id"] + added[row["example_id"]]}
+            (path / "results.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+            return path
+
+        added = [3.0, 4.0, 5.0] * 4
+        return write("a", [0.0] * 12, [1.0] * 12), write("b", added, [1.0] * 6 + [0.4] * 6)
+
+    def test_a_named_one(self, runs):
+        found = compare_runs(*runs, metric="steps", max_drop=1.0)
+        expected = stats.ttest_1samp([3.0, 4.0, 5.0] * 4, 0)
+        assert (found.baseline.mean, found.candidate.mean) == (5.5, 9.5)
+        assert (found.difference.interval.low, found.difference.interval.high) == pytest.approx(
+            tuple(expected.confidence_interval())
+        )
+        assert found.decision == "PASS"
+
+    def test_where_lower_is_better(self, runs):
+        found = compare_runs(*runs, metric="steps", max_drop=1.0, direction="lower")
+        assert found.decision == "REGRESSION"
+        # the lower end by hand: the mean 4, less t with 11 degrees of freedom times the root of 8 / 11 / 12
+        assert found.reason == "The mean steps is higher by at least 3.4582: more than the 1 that it may rise."
+        assert found.difference.p_worse < 0.001 < found.difference.p_better
+        found = compare_runs(*reversed(runs), metric="steps", max_drop=0.0, direction="lower")
+        assert (found.decision, found.reason) == ("PASS", "The mean steps is lower by at least 3.4582.")
+
+    def test_the_share_of_correct_rollouts(self, runs):
+        found = compare_runs(*runs, metric="correct")
+        assert (found.candidate.mean, found.difference.mean, found.difference.p_mcnemar) == (0.5, -0.5, 2 * 0.5**6)
+
+    def test_that_none_has(self, runs):
+        with pytest.raises(ConfigError, match=r"has 'setps'. Choose one of: reward, correct, steps"):
+            compare_runs(*runs, metric="setps")
+
+    def test_by_category(self, runs):
+        found = compare_runs(*runs, metric="correct", by="level")
+        told = [(one.name, one.pairs, one.baseline, one.candidate, one.change) for one in found.categories]
+        # all six broken: p = 2 / 2^6 = .03125, of two categories .0625
+        assert told == [("easy", 6, 1.0, 0.0, ""), ("hard", 6, 1.0, 1.0, "")]
+        found = compare_runs(*runs, metric="correct", by="level", alpha=0.07)
+        assert [one.change for one in found.categories] == ["worse", ""]
+        with pytest.raises(ConfigError, match="has 'topic' in its info, so they cannot be told apart by that"):
+            compare_runs(*runs, by="topic")
+
+
+class TestSeveralEvaluations:
+    def write(self, house, folder, **groups):
+        for env_id, (rewards, told) in groups.items():
+            path = house.write(f"{folder}-{env_id}", rewards, hashes=env_id, **{"env_id": env_id, **told})
+            path.rename((house.folder / folder).joinpath(path.name))
+
+    def compare(self, house, before, after):
+        for folder, groups in (("before", before), ("after", after)):
+            (house.folder / folder).mkdir()
+            self.write(house, folder, **groups)
+        return compare_all(house.folder / "before", house.folder / "after")
+
+    def test_are_paired_by_environment_the_worst_first(self, house):
+        same, worse = [1.0] * 200, [0.0] * 200
+        found = self.compare(
+            house,
+            {"gsm8k": (same, {}), "mmlu": (same, {}), "gone": (same, {})},
+            {"gsm8k": (same, {"model": "new"}), "mmlu": (worse, {"model": "new"}), "more": (same, {})},
+        )
+        assert [(one.decision, one.candidate.env_id) for one in found.found] == [
+            ("REGRESSION", "mmlu"),
+            ("PASS", "gsm8k"),
+        ]
+        assert found.decision == "REGRESSION"
+        assert [*found.missing] == ["gone of openai/gpt-4.1-mini (run before-gone)"]
+        assert found.new == ["more of openai/gpt-4.1-mini (run after-more)"]
+
+    def test_by_name_where_an_environment_has_several(self, house):
+        some = ([1.0] * 200, {"env_id": "gsm8k"})
+        runs = {name: (rewards, {**told, "name": name}) for name, (rewards, told) in (("hot", some), ("cold", some))}
+        found = self.compare(house, runs, {"cold": runs["cold"], "hot": ([0.0] * 200, runs["hot"][1])})
+        assert [(one.decision, one.baseline.name, one.candidate.name) for one in found.found] == [
+            ("REGRESSION", "hot", "hot"), ("PASS", "cold", "cold")
+        ]  # fmt: skip
+
+    def test_one_that_cannot_be_compared_is_told_and_is_no_pass(self, house):
+        found = self.compare(
+            house,
+            {"gsm8k": ([1.0] * 200, {}), "mmlu": ([None, 1.0], {})},
+            {"gsm8k": ([1.0] * 200, {}), "mmlu": ([1.0, None], {})},
+        )
+        assert (found.decision, [one.decision for one in found.found]) == ("INCONCLUSIVE", ["PASS"])
+        [why] = found.missing.values()
+        assert "too many rollouts failed" in why
+        with pytest.raises(
+            ConfigError, match=r"There are 2 evaluations: gsm8k, run before-mmlu. Name a run of each side"
+        ):
+            compare_runs(house.folder / "before", house.folder / "after")
+
 
 class TestSides:
     def test_what_differs_is_named(self, house):
@@ -271,10 +390,11 @@ class TestSides:
         assert "environment" not in found.differs
 
     def test_intervals_of_each_run(self, house):
-        found = house.compare([1.0] * 81 + [0.0] * 182, [0.5] * 263)
+        found = house.compare([1.0] * 81 + [0.0] * 182, [0.2, 0.5, 0.8] * 87 + [0.5] * 2)
         # Newcombe (1998), table I
         assert (found.baseline.interval.low, found.baseline.interval.high) == pytest.approx((0.2553, 0.3662), abs=5e-5)
-        half = stats.t.isf(0.025, 262) * 0.01
+        # 174 of 263 are 0.3 away from the mean
+        half = stats.t.isf(0.025, 262) * math.sqrt(174 * 0.09 / 262 / 263)
         assert found.candidate.interval.high == pytest.approx(0.5 + half)
 
     def test_a_run_that_is_right_everywhere_is_not_known_for_sure(self, house):

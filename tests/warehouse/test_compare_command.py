@@ -91,3 +91,35 @@ def test_runs_over_different_examples_are_refused(folder, nightjar, run_writer):
     assert "No example is in both run 'before'" in refused.err
     assert nightjar("compare", "before", "nobody").err.startswith("Error: There is no run 'nobody'")
     assert nightjar("compare", "before", "better", "--max-drop", -1).code == 2
+
+
+def test_several_evaluations_are_a_line_each_with_the_worst_as_exit_code(folder, nightjar, run_writer):
+    for side, rewards in {"old": SAME, "new": WORSE}.items():
+        for env_id, told in {"gsm8k": rewards, "mmlu": BETTER}.items():
+            write(run_writer, folder / side / env_id, told, env_id, run_id=f"{side}-{env_id}", env_id=env_id, model="m")
+    told = nightjar("compare", "old", "new", "--max-drop", 0.1, "--strict")
+    lines = [" ".join(line.split()) for line in told.out.splitlines() if line.strip()]
+    assert (told.code, lines[0]) == (1, "REGRESSION Of 2 evaluations: 1 worse, 1 passed.")
+    assert max(map(len, told.out.splitlines())) <= 80
+    assert lines[3].startswith("REGRESSION gsm8k of m -0.5000 [")
+    assert lines[4].startswith("PASS mmlu of m +0.0000 [")
+    told = nightjar("compare", "old", "new", "--json").json
+    assert (told["decision"], [one["pairs"] for one in told["found"]], told["new"]) == ("REGRESSION", [60, 60], [])
+    assert "# mmlu of m\n\n## PASS" in nightjar("compare", "old", "new", "--max-drop", 0.1, "--markdown").out
+
+
+def test_categories_are_a_table_of_their_own(folder, nightjar, run_writer):
+    for run_id, rewards in {"a": SAME, "b": WORSE}.items():
+        rows = [
+            run_writer.rollout(n, 0, one, example_hash=f"h{n}", info={"odd": n % 2}) for n, one in enumerate(rewards)
+        ]
+        run_writer.write(folder / run_id, rows, run_id=run_id, status="completed")
+    told = nightjar("compare", "a", "b", "--by", "odd", "--metric", "correct")
+    assert max(map(len, told.out.splitlines())) <= 80
+    lines = [" ".join(line.split()) for line in told.out.splitlines()]
+    [at] = [number for number, line in enumerate(lines) if line == "odd Pairs Baseline Candidate Difference"]
+    assert [line.split()[:5] for line in lines[at + 2 : at + 4]] == [
+        ["0", "30", "0.5000", "0.0000", "-0.5000"], ["1", "30", "0.5000", "0.0000", "-0.5000"]
+    ]  # fmt: skip
+    assert lines[at + 2].endswith(" worse")
+    assert "| 0 | 30 | 0.5000 | 0.0000 | -0.5000 [" in nightjar("compare", "a", "b", "--by", "odd", "--markdown").out
