@@ -5,6 +5,7 @@ nightjar compare 0a1b2c3d4e5f 5f4e3d2c1b0a --max-drop 0.02
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -28,6 +29,8 @@ from nightjar.reports.comparison import (
     side_rows,
     verdict,
 )
+from nightjar.reports.comparison_page import SHOWN_FLIPS, comparison_page
+from nightjar.reports.html import write_page
 from nightjar.terminal import harmless
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
@@ -63,6 +66,12 @@ def compare(
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print markdown.")] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", dir_okay=False, help="Also write a page with the answers that changed, for any browser."
+        ),
+    ] = None,
 ) -> None:
     """Compare two runs over the examples that both have scored: is the candidate worse by more than it may be?
 
@@ -77,7 +86,8 @@ def compare(
     if as_json and markdown:
         raise typer.BadParameter("--json and --markdown: choose one")
     terms = Terms(max_drop, alpha, metric, direction, cluster, by)
-    compared = compare_all(baseline, candidate, terms, warehouse=Warehouse(resolve_warehouse(warehouse)))
+    where, excerpts = Warehouse(resolve_warehouse(warehouse)), SHOWN_FLIPS if html else 0
+    compared = compare_all(baseline, candidate, terms, warehouse=where, excerpts=excerpts)
     is_single = len(compared.found) == 1 and not compared.missing and not compared.new
     if as_json:
         print_json(comparison_record(compared.found[0] if is_single else compared))
@@ -87,6 +97,9 @@ def compare(
         _print(compared.found[0])
     else:
         _print_all(compared)
+    if html:
+        write_page(html, comparison_page(compared))
+        echo(f"Wrote {harmless(str(html))}", err=True)
     raise typer.Exit(_EXIT_CODES[compared.decision] if strict else 0)
 
 
@@ -100,9 +113,7 @@ def _print_all(compared: Comparisons) -> None:
     console.print(table)
     for line in one_sided(compared):
         console.print(Text(harmless(line)))
-    if compared.found:
-        first = compared.found[0]
-        echo(f"Next: nightjar compare {first.baseline.run_id} {first.candidate.run_id}", err=True)
+    echo("Next: --markdown or --html FILE has each of them in full", err=True)
 
 
 def _table(*headings: str) -> Table:

@@ -52,9 +52,14 @@ def findings(found: Comparison) -> dict[str, str]:
         "Broken": _named(found.broken),
         "Fixed": _named(found.fixed),
         "Missing": _missing(found),
-        "Differs": "; ".join(f"{name}: {_value(was)} → {_value(now)}" for name, (was, now) in found.differs.items()),
+        "Differs": "; ".join(f"{name}: {was} → {now}" for name, was, now in differing_rows(found)),
     }
     return {label: text for label, text in told.items() if text}
+
+
+def differing_rows(found: Comparison) -> list[tuple[str, str, str]]:
+    """Returns the settings in which the runs differ: what each is called, the baseline's and the candidate's."""
+    return [(name, _value(was), _value(now)) for name, (was, now) in found.differs.items()]
 
 
 def category_rows(found: Comparison) -> list[tuple[str, str, str, str, str]]:

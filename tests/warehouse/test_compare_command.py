@@ -123,3 +123,34 @@ def test_categories_are_a_table_of_their_own(folder, nightjar, run_writer):
     ]  # fmt: skip
     assert lines[at + 2].endswith(" worse")
     assert "| 0 | 30 | 0.5000 | 0.0000 | -0.5000 [" in nightjar("compare", "a", "b", "--by", "odd", "--markdown").out
+
+
+def test_a_page_holds_all_of_it_in_one_file(folder, nightjar, run_writer):
+    evil = [{"role": "assistant", "content": "<script>alert(1)</script> & 5 < 6"}]
+    rows = [
+        run_writer.rollout(n, 0, one, example_hash=f"hash-{n}", completion=evil, info={"level": n % 2})
+        for n, one in enumerate(WORSE)
+    ]
+    run_writer.write(folder / "evil", rows, run_id="evil", status="completed", model="<b>")
+    told = nightjar("compare", "before", "evil", "--max-drop", 0.1, "--by", "level", "--html", "page.html")
+    assert told.out.startswith("REGRESSION")
+    assert "Wrote page.html" in told.err
+    page = (folder / "page.html").read_text()
+    assert '<h1 class="REGRESSION">REGRESSION</h1>' in page
+    assert page.count("&lt;script&gt;alert(1)&lt;/script&gt; &amp; 5 &lt; 6") == 20  # of 30 that are broken
+    assert "The 20 with the largest difference of 30." in page
+    assert "<script" not in page
+    assert not re.findall(r"(?:src|href|url)\s*[=(]\s*[\"']?(?!#)", page)
+    refused = nightjar("compare", "before", "evil", "--html", folder / "not/there.html")
+    assert (refused.code, "Cannot write" in refused.err) == (1, True)
+
+
+def test_a_page_of_several_evaluations_links_to_each(folder, nightjar, run_writer):
+    for side, rewards in {"old": SAME, "new": WORSE}.items():
+        for env_id, told in {"gsm8k": rewards, "mmlu": BETTER}.items():
+            write(run_writer, folder / side / env_id, told, env_id, run_id=f"{side}-{env_id}", env_id=env_id, model="m")
+    nightjar("compare", "old", "new", "--max-drop", 0.1, "--html", "page.html")
+    page = (folder / "page.html").read_text()
+    places = [page.index(text) for text in ('href="#e1">gsm8k of m', 'href="#e2">mmlu of m', 'id="e1"', 'id="e2"')]
+    assert places == sorted(places)
+    assert "Of 2 evaluations: 1 worse, 1 passed." in page

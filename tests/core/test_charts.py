@@ -1,0 +1,35 @@
+"""An interval beside its limit: where everything stands, worked out by hand."""
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+
+from nightjar.comparison import Difference, Terms
+from nightjar.reports.comparison_page import draw
+from nightjar.stats.intervals import Interval
+
+DIFFERENCE = Difference(
+    mean=-0.05, stderr=0.01, clusters=100, interval=Interval(-0.1, 0.0), method="t", effect=-0.1, p_mcnemar=None,
+    p_worse=0.1, p_better=0.9, if_failed_wrong=0.0, if_failed_right=0.0,
+)  # fmt: skip
+
+
+def test_the_axis_holds_interval_limit_and_no_difference():
+    drawn = draw(DIFFERENCE, Terms(max_drop=0.02), [DIFFERENCE])
+    # from -0.1 to 0 with 8 % of that on either side: 1.16 widths, of which -0.1 is at .08 and 0 at 1.08
+    assert (drawn.low, drawn.mean, drawn.high) == pytest.approx((6.9, 50.0, 93.1), abs=0.01)
+    assert (drawn.zero, drawn.limit) == pytest.approx((93.1, 75.86), abs=0.01)
+    assert (drawn.beyond_from, drawn.beyond_width) == (0.0, drawn.limit)
+    assert drawn.limit_text == "-0.02"
+
+
+def test_where_lower_is_better_the_limit_is_on_the_other_side():
+    drawn = draw(DIFFERENCE, Terms(max_drop=0.1, direction="lower"), [DIFFERENCE])
+    assert (drawn.low, drawn.zero, drawn.limit) == pytest.approx((6.9, 50.0, 93.1), abs=0.01)
+    assert (drawn.beyond_from, drawn.beyond_width) == pytest.approx((93.1, 6.9), abs=0.01)
+
+
+def test_an_end_that_is_infinite_is_at_the_edge_and_has_no_mark():
+    drawn = draw(replace(DIFFERENCE, interval=Interval(-inf, inf)), Terms(), [DIFFERENCE])
+    assert (drawn.low, drawn.high, drawn.ends) == (0.0, 100.0, [])
