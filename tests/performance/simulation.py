@@ -10,7 +10,9 @@ examples differ in nothing but luck, or by a planted drop of three points. Print
   REGRESSION with nothing that may drop (2.5 %); "so many ± so much" is what 2,000 pairs can tell;
 - coverage of the interval where something has changed (95 %), and how often the drop is seen, beside the same two runs
   without pairing (Welch's test of the examples' means);
-- coverage of the intervals of one run.
+- coverage of the intervals of one run;
+- years of nights of ten benchmarks, gated with one false alarm a year: nights that are stopped although nothing has
+  changed, and how many nights a benchmark that has lost three points goes unseen.
 """
 
 from __future__ import annotations
@@ -30,11 +32,15 @@ from scipy import stats
 from nightjar.comparison.decision import decide
 from nightjar.comparison.measuring import Paired, measure
 from nightjar.stats import clustered_mean, pass_at_k
+from nightjar.stats.exchange import holm
 from nightjar.stats.intervals import clopper_pearson, cluster_bootstrap, t_interval, wilson
+from nightjar.stats.windows import chance_of_so_much_damage, window_tests
 
 PAIRS, EXAMPLES, ALPHA, DROP = 2_000, 300, 0.05, 0.03
 PASSAGE = 5
 """So many examples ask about the same passage, where they are clustered."""
+BENCHMARKS, QUIET, ACCEPTED, REMEMBERED = 10, 15, 7, 25
+"""Of the nights: benchmarks, nights before a drop, accepted nights that one is compared with, nights looked at."""
 
 
 @dataclass(frozen=True)
@@ -168,9 +174,59 @@ def runs_table(count: int) -> Table:
     return table
 
 
+def nights(seed: int, *, examples: int, drop: float, margin: float, count: int) -> list[bool]:
+    """Returns of each night of a suite whether the gate stops it; from night 15 on one benchmark has lost ``drop``.
+
+    Args:
+        seed: of the draws.
+        examples: of each benchmark, one rollout each.
+        drop: how much one of the ten has lost.
+        margin: ``max_drop`` of the policy.
+        count: how many nights; where something has dropped, at most, for it ends with the first that is stopped.
+    """
+    draw = np.random.default_rng(seed)
+    chances = [np.clip(draw.beta(0.9, 0.5, size=examples), 0.04, 0.97) for _ in range(BENCHMARKS)]
+    rows: list[list[NDArray[np.float64]]] = [[] for _ in chances]
+    stopped: list[bool] = []
+    for night in range(count):
+        lost = [drop if night >= QUIET and number == 0 else 0.0 for number in range(BENCHMARKS)]
+        for row, chance, less in zip(rows, chances, lost, strict=True):
+            row.append((draw.random(examples) < chance - less).astype(float))
+        p_values = [_p_value(row, stopped, margin) for row in rows]
+        stopped.append(bool(min(holm(p_values)) <= 1 / 365))
+        if drop and stopped[-1] and night >= QUIET:
+            break
+    return stopped
+
+
+def _p_value(row: list[NDArray[np.float64]], stopped: list[bool], margin: float) -> float:
+    """Returns the chance that the gate gives to a benchmark's last night, as it asks for that of a warehouse."""
+    last = slice(-REMEMBERED, None)
+    is_normal = [*(not one for one in stopped[last]), False][last]
+    tests = window_tests(np.array(row[last]), is_normal, count=ACCEPTED, margin=margin)
+    return chance_of_so_much_damage(tests, margin)
+
+
+def nights_table(years: int) -> Table:
+    """Returns how often nights are stopped for nothing, and when a drop is seen."""
+    table = Table("ten benchmarks", "max_drop", "false NO-GO a year ≤ 1", "nights until a drop of 0.03 is found", "90 %")
+    with ProcessPoolExecutor() as pool:
+        for examples, margin in ((300, 0.0), (300, 0.015), (1_000, 0.0), (1_000, 0.015)):
+            settings = {"examples": examples, "margin": margin}
+            quiet = list(pool.map(partial(nights, drop=0.0, count=365, **settings), range(years)))
+            fallen = pool.map(partial(nights, drop=DROP, count=QUIET + 90, **settings), range(5 * years))
+            waits = np.sort([len(night) - QUIET if night[-1] else 91 for night in fallen])
+            found = [f"{wait}" if wait <= 90 else "more than 90" for wait in np.quantile(waits, [0.5, 0.9]).astype(int)]
+            false = [sum(night) for night in quiet]
+            error = 2 * float(np.std(false)) / years**0.5
+            table.add_row(f"{examples:,} examples", f"{margin:g}", f"{np.mean(false):.2f} ± {error:.2f}", *found)
+    return table
+
+
 if __name__ == "__main__":
     count = int(sys.argv[1]) if len(sys.argv) > 1 else PAIRS
     console = Console(width=170)
     console.print(f"{count:,} of each kind")
     console.print(pairs_table(count))
     console.print(runs_table(count))
+    console.print(nights_table(count // 50))
