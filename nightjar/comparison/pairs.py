@@ -1,6 +1,6 @@
 """``compare_run``: a run beside others of the same kind, over the examples that they have scored, too.
 
-Which example of one run is which of another is said once, in SQL: ``paired``, in the warehouse's ``views.sql``.
+Which example of one run is which of another is said once, in SQL: ``paired_sides``, in the warehouse's ``views.sql``.
 """
 
 from __future__ import annotations

@@ -13,14 +13,18 @@ WITH chosen AS (
         model IN ($a, $b) AND ($env IS NULL OR env_id = $env)
         AND ($a != $b OR error('''compare'' takes two models, found ''' || $a || ''' twice.'))
 ),
-environments AS (
-    SELECT env_id
+environments AS MATERIALIZED (
+    SELECT
+        row_number() OVER (ORDER BY env_id) AS side,
+        env_id,
+        any_value(run_id) FILTER (model = $a) AS run_a,
+        any_value(run_id) FILTER (model = $b) AS run_b
     FROM chosen
     GROUP BY env_id
     HAVING count(DISTINCT model) = 2
 ),
 shown AS (
-    FROM environments
+    SELECT env_id FROM environments
     UNION ALL
     SELECT $env
     WHERE
@@ -28,17 +32,13 @@ shown AS (
         AND $a IN (SELECT model FROM runs) AND $b IN (SELECT model FROM runs)
         AND ($env IS NULL OR $env IN (SELECT env_id FROM runs))
 ),
-rewards AS (
-    SELECT env_id, model, example_hash, value AS reward
-    FROM example_results((SELECT list(run_id) FROM chosen))
-    JOIN chosen USING (run_id)
-    WHERE scored > 0
-),
 pairs AS (
-    SELECT env_id, rewards_a.reward AS a, rewards_b.reward AS b
-    FROM rewards AS rewards_a
-    JOIN rewards AS rewards_b USING (env_id, example_hash)
-    WHERE rewards_a.model = $a AND rewards_b.model = $b
+    SELECT env_id, value_a AS a, value_b AS b
+    FROM environments
+    JOIN paired_sides(
+        (SELECT list([run_a] ORDER BY side) FROM environments), (SELECT list([run_b] ORDER BY side) FROM environments)
+    ) USING (side)
+    WHERE difference IS NOT NULL
 )
 SELECT
     env_id,

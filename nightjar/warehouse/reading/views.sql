@@ -195,47 +195,6 @@ FROM segments.rollouts
 GROUP BY run_id, example_id
 ORDER BY run_id, example_id;
 
--- Of every configuration the run that stands for it, as in leaderboard, and of the runs before it the newest with
--- more than half as many scored examples. A dataset that grew is compared on what is common.
-CREATE OR REPLACE VIEW regressions AS
-WITH ranked AS (
-    SELECT
-        *,
-        first_value(run_id) OVER standing AS run_after,
-        first_value(began) OVER standing AS after_began,
-        first_value(scored_examples) OVER standing AS after_examples
-    FROM finished_runs
-    WINDOW standing AS (
-        PARTITION BY env_id, model, settings(env_args, extra_env_kwargs, sampling_args)
-        ORDER BY is_full DESC, is_sound DESC, began DESC, run_id
-    )
-),
-latest AS (
-    SELECT env_id, model, run_id, run_after, run_id = run_after AS is_after
-    FROM ranked
-    WHERE began <= after_began
-    QUALIFY row_number() OVER (
-        PARTITION BY env_id, model, run_after
-        ORDER BY run_id = run_after DESC, scored_examples > 0.5 * after_examples DESC, began DESC, run_id
-    ) <= 2
-)
-SELECT
-    env_id,
-    latest.model,
-    any_value(example_id) FILTER (is_after) AS example_id,
-    avg(reward) FILTER (NOT is_after) AS reward_before,
-    avg(reward) FILTER (is_after) AS reward_after,
-    reward_after - reward_before AS change,
-    example_hash,
-    any_value(run_id) FILTER (NOT is_after) AS run_before,
-    run_after
-FROM latest
-JOIN segments.rollouts USING (run_id)
-WHERE reward IS NOT NULL AND example_hash IS NOT NULL
-GROUP BY env_id, latest.model, run_after, example_hash
-HAVING change < -1e-9
-ORDER BY env_id, latest.model, change, example_id;
-
 -- What runs came to on each example, by content; of one that is in a dataset twice, both together. The metric is
 -- 'reward', 'correct', or the name of one.
 CREATE OR REPLACE MACRO example_results(run_ids, metric := 'reward') AS TABLE
@@ -257,9 +216,15 @@ SELECT
 FROM measured
 GROUP BY run_id, example_hash;
 
--- What several runs together came to on each example: the mean of theirs.
-CREATE OR REPLACE MACRO side_results(run_ids, metric := 'reward') AS TABLE
+-- Runs beside runs, paired by the content of examples: here alone. Of many comparisons at once, whose sides are in step:
+-- lists of the runs of each, one or several, of which the mean of an example's means counts. An example is there
+-- where both sides were asked it; where one has no value of it, that is NULL.
+CREATE OR REPLACE MACRO side_results(sides, metric := 'reward') AS TABLE
+WITH members AS (
+    SELECT unnest(range(1, len(sides) + 1)) AS side, unnest(sides) AS run_ids
+)
 SELECT
+    side,
     example_hash,
     min(example_id) AS example_id,
     avg(value) AS value,
@@ -267,12 +232,13 @@ SELECT
     avg(correct) AS correct,
     sum(scored)::BIGINT AS scored,
     sum(failed)::BIGINT AS failed
-FROM example_results(run_ids, metric := metric)
-GROUP BY example_hash;
+FROM example_results(flatten(sides), metric := metric)
+JOIN (SELECT side, unnest(run_ids) AS run_id FROM members) USING (run_id)
+GROUP BY side, example_hash;
 
--- The examples that both sides were asked, each of one run or several; where one has no value of it, that is NULL.
-CREATE OR REPLACE MACRO paired(before, after, metric := 'reward') AS TABLE
+CREATE OR REPLACE MACRO paired_sides(before, after, metric := 'reward') AS TABLE
 SELECT
+    side,
     b.example_id,
     a.value AS value_a,
     b.value AS value_b,
@@ -286,7 +252,10 @@ SELECT
     b.failed AS failed_b,
     example_hash
 FROM side_results(before, metric := metric) AS a
-JOIN side_results(after, metric := metric) AS b USING (example_hash);
+JOIN side_results(after, metric := metric) AS b USING (side, example_hash);
+
+CREATE OR REPLACE MACRO paired(before, after, metric := 'reward') AS TABLE
+FROM paired_sides([before], [after], metric := metric);
 
 -- The examples that two runs have both scored.
 CREATE OR REPLACE MACRO pairs(a, b) AS TABLE
@@ -294,6 +263,52 @@ SELECT example_id, value_a AS reward_a, value_b AS reward_b, difference, correct
 FROM paired([a], [b])
 WHERE difference IS NOT NULL
 ORDER BY example_id;
+
+-- Of every configuration the run that stands for it, as in leaderboard, and of the runs before it the newest with
+-- more than half as many scored examples. A dataset that grew is compared on what is common.
+CREATE OR REPLACE VIEW regressions AS
+WITH ranked AS (
+    SELECT
+        *,
+        first_value(run_id) OVER standing AS run_after,
+        first_value(began) OVER standing AS after_began,
+        first_value(scored_examples) OVER standing AS after_examples
+    FROM finished_runs
+    WINDOW standing AS (
+        PARTITION BY env_id, model, settings(env_args, extra_env_kwargs, sampling_args)
+        ORDER BY is_full DESC, is_sound DESC, began DESC, run_id
+    )
+),
+latest AS (
+    SELECT env_id, model, run_id, run_after
+    FROM ranked
+    WHERE began <= after_began
+    QUALIFY row_number() OVER (
+        PARTITION BY env_id, model, run_after
+        ORDER BY run_id = run_after DESC, scored_examples > 0.5 * after_examples DESC, began DESC, run_id
+    ) <= 2
+),
+steps AS MATERIALIZED (
+    SELECT row_number() OVER (ORDER BY run_after) AS side, env_id, model, run_id AS run_before, run_after
+    FROM latest
+    WHERE run_id != run_after
+)
+SELECT
+    env_id,
+    model,
+    example_id,
+    value_a AS reward_before,
+    value_b AS reward_after,
+    difference AS change,
+    example_hash,
+    run_before,
+    run_after
+FROM steps
+JOIN paired_sides(
+    (SELECT list([run_before] ORDER BY side) FROM steps), (SELECT list([run_after] ORDER BY side) FROM steps)
+) USING (side)
+WHERE change < -1e-9
+ORDER BY env_id, model, change, example_id;
 
 CREATE OR REPLACE MACRO flips(a, b) AS TABLE
 SELECT
