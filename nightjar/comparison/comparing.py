@@ -17,6 +17,7 @@ from nightjar.comparison.matching import match_evaluations
 from nightjar.comparison.measuring import Paired, measure
 from nightjar.comparison.pairs import settings_of
 from nightjar.comparison.records import Comparison, Comparisons, Decision, Direction, Side, Terms
+from nightjar.comparison.retries import retries_of
 from nightjar.comparison.selecting import selected
 from nightjar.comparison.sides import side_of, told_of_sides
 from nightjar.errors import ConfigError
@@ -131,6 +132,11 @@ def _compare(warehouse: Warehouse, a: str, b: str, terms: Terms, excerpts: int) 
         categories=measure_categories(paired, terms) if terms.by else [],
         excerpts=read_excerpts(warehouse, a, b, broken[:excerpts], fixed[:excerpts]),
         differs=_differing(warehouse, told[a], told[b]),
+        retries={
+            run_id: found
+            for run_id in (a, b)
+            if (found := retries_of(warehouse, run_id, terms.alpha)).matter(terms.alpha)
+        },
         pairs_needed=more,
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from nightjar.comparison.retries import Retries
 from nightjar.errors import ConfigError
 from nightjar.stats.intervals import Interval
 
@@ -192,6 +193,7 @@ class Comparison:
         categories: by value of ``terms.by``, the worst first.
         excerpts: texts of the first flips by example_hash, as many as were asked for.
         differs: setting to its values in the two runs.
+        retries: run to its retried rollouts, where their reward is not like that of the others.
         pairs_needed: how many pairs would decide it, four times in five, if the difference is what it seems; None where
             it is decided, or nobody can tell.
     """
@@ -213,6 +215,7 @@ class Comparison:
     categories: list[Category]
     excerpts: Mapping[str, Excerpt]
     differs: Mapping[str, tuple[Any, Any]]
+    retries: Mapping[str, Retries]
     pairs_needed: int | None
 
 

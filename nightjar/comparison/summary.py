@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from nightjar.comparison.measuring import mean_interval
+from nightjar.comparison.retries import Retries, retries_of
 from nightjar.errors import ConfigError
 from nightjar.stats import clustered_mean, pass_all_k, pass_at_k
-from nightjar.stats.effects import Effect, marked_effect
 from nightjar.stats.intervals import Interval, cluster_bootstrap, wilson
 from nightjar.stats.variance import Components, variance_components
 from nightjar.warehouse import Warehouse, resolve_warehouse
@@ -28,7 +28,7 @@ SELECT run_id, env_id, model, status, rollouts, coverage, rollouts_per_example
 FROM runs WHERE run_id = $run_id
 """
 _ROLLOUTS = """
-SELECT example_id, reward, correct::INTEGER::DOUBLE AS correct, coalesce(attempts > 1, false) AS retried
+SELECT example_id, reward, correct::INTEGER::DOUBLE AS correct
 FROM rollouts WHERE run_id = $run_id
 ORDER BY example_id, rollout_index
 """
@@ -89,8 +89,7 @@ class RunStatistics:
         variance: of the rewards, between examples and within.
         pass_rates: for k = 1, 2, 4, … up to the rollouts of an example.
         categories: value of the field that was asked for to the mean over its examples.
-        retried: rollouts that were scored and took more than one attempt; ``retry_effect`` is how much higher their
-            reward is than that of others, None where that cannot be said.
+        retries: what became of rollouts that took more than one attempt.
         alpha: the chance that an interval misses, over many.
     """
 
@@ -107,8 +106,7 @@ class RunStatistics:
     variance: Components
     pass_rates: list[PassRate]
     categories: Mapping[str, Mean]
-    retried: int
-    retry_effect: Effect | None
+    retries: Retries
     alpha: float
 
 
@@ -119,7 +117,6 @@ class _Rows:
     example: NDArray[np.int64]
     reward: NDArray[np.float64]
     correct: NDArray[np.float64]
-    retried: NDArray[np.bool_]
     cluster: NDArray[np.object_]
     category: NDArray[np.object_]
 
@@ -175,8 +172,7 @@ def describe_run(
         variance=variance_components(_grouped(scored.example, scored.reward)),
         pass_rates=list(_pass_rates(scored, told["rollouts_per_example"] or 1, alpha)),
         categories=dict(_categories(scored, alpha)) if by else {},
-        retried=int(scored.retried.sum()),
-        retry_effect=marked_effect(scored.reward, scored.retried, scored.example, alpha),
+        retries=retries_of(warehouse, run_id, alpha),
         alpha=alpha,
     )
 
@@ -197,7 +193,6 @@ def _read(warehouse: Warehouse, run_id: str, cluster: str | None, by: str | None
         example=example,
         reward=rows["reward"].to_numpy(),
         correct=rows["correct"].to_numpy(),
-        retried=rows["retried"].to_numpy(zero_copy_only=False),
         cluster=np.array([label for label, _ in named], dtype=object),
         category=np.array([label for _, label in named], dtype=object),
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from math import isfinite
 from typing import Any
 
 from nightjar.comparison import Category, Comparison, Comparisons, Difference, Flip, Side
+from nightjar.reports.finite import finite
 from nightjar.reports.markdown import cell, table
+from nightjar.reports.statistics import of_retries
 from nightjar.stats.intervals import Interval
 
 _FLIPS = 10
@@ -52,6 +53,7 @@ def findings(found: Comparison) -> dict[str, str]:
         "Broken": _named(found.broken),
         "Fixed": _named(found.fixed),
         "Missing": _missing(found),
+        "Retries": "; ".join(f"in {run}, {of_retries(one, found.terms.alpha)}" for run, one in found.retries.items()),
         "Differs": "; ".join(f"{name}: {was} → {now}" for name, was, now in differing_rows(found)),
     }
     return {label: text for label, text in told.items() if text}
@@ -124,7 +126,7 @@ def one_sided(found: Comparisons) -> list[str]:
 def comparison_record(found: Comparison | Comparisons) -> dict[str, Any]:
     """Returns a comparison, or several, as JSON can hold it: None where an interval has no end."""
     decision = {"decision": found.decision} if isinstance(found, Comparisons) else {}
-    return {**decision, **{name: _finite(value) for name, value in asdict(found).items()}}
+    return {**decision, **{name: finite(value) for name, value in asdict(found).items()}}
 
 
 def _of_category(one: Category) -> str:
@@ -139,14 +141,6 @@ def _pairs(found: Comparison) -> str:
     clusters = found.difference.clusters
     together = "" if clusters == found.pairs else f", in {clusters:,} clusters"
     return f"{found.pairs:,} examples that both have scored{together}" + (": few" if clusters < _FEW_CLUSTERS else "")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _finite(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _missing(found: Comparison) -> str:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from math import isinf
 
+from nightjar.comparison.retries import Retries
 from nightjar.comparison.summary import Mean, PassRate, RunStatistics
-from nightjar.stats.effects import Effect
 from nightjar.stats.intervals import Interval
-
-_SURE = 0.05
-"""A retry's effect that is at least so unlikely by chance is told first."""
 
 
 def told(found: RunStatistics) -> dict[str, str]:
@@ -27,7 +24,7 @@ def told(found: RunStatistics) -> dict[str, str]:
         if variance.shared is None
         else f"{variance.shared:.0%} of it between examples "
         f"(variance {variance.between:.4f}), the rest between rollouts of one ({variance.within:.4f})",
-        "Retries": "" if found.retry_effect is None else _retries(found.retried, found.retry_effect),
+        "Retries": of_retries(found.retries, found.alpha),
     }
     return {label: text for label, text in lines.items() if text}
 
@@ -40,6 +37,21 @@ def mean(found: Mean) -> str:
 def interval(found: Interval) -> str:
     """Returns an interval; nothing where nothing can be said."""
     return "" if isinf(found.low) else f"[{found.low:.4f}, {found.high:.4f}]"
+
+
+def of_retries(found: Retries, alpha: float) -> str:
+    """Says whether rollouts that took several attempts do otherwise than those that took one."""
+    effect = found.effect
+    if effect is None:
+        return ""
+    many = f"{found.count:,} rollouts took more than one attempt"
+    apart = f"{effect.difference:+.4f} {interval(effect.interval)}, p = {effect.p_value:.2g}"
+    if not found.matter(alpha):
+        return f"{many}; their reward is like that of the others ({apart})"
+    where = "of the same examples" if effect.is_within else "of other examples, which may be harder"
+    return (
+        f"{many}, and their reward is not like that of the others {where} ({apart}): what is retried, or how, matters"
+    )
 
 
 def pass_rows(found: list[PassRate]) -> list[tuple[str, str, str]]:
@@ -57,15 +69,3 @@ def _failed(found: RunStatistics) -> str:
         return ""
     bounds = f"{found.if_failed_wrong:.4f} were they all wrong, {found.if_failed_right:.4f} were they right"
     return f"{missing:,} have no reward: the mean is {bounds}"
-
-
-def _retries(count: int, effect: Effect) -> str:
-    """Says whether rollouts that took several attempts do otherwise than those that took one."""
-    apart = f"{effect.difference:+.4f} {interval(effect.interval)}, p = {effect.p_value:.2g}"
-    many = f"{count:,} rollouts took more than one attempt"
-    if effect.p_value >= _SURE:
-        return f"{many}; their reward is like that of the others ({apart})"
-    where = "of the same examples" if effect.is_within else "of other examples, which may be harder"
-    return (
-        f"{many}, and their reward is not like that of the others {where} ({apart}): what is retried, or how, matters"
-    )

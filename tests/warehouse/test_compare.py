@@ -11,6 +11,7 @@ from scipy import stats
 
 from nightjar.comparison import compare_all, compare_runs
 from nightjar.errors import ConfigError
+from nightjar.reports.comparison import findings
 from nightjar.warehouse import Warehouse
 
 TABLE = (222, 293, 64, 740)
@@ -418,3 +419,20 @@ class TestSides:
         house.warehouse.publish(house.write("a", [1.0, 0.0]), tidies=False)
         with pytest.raises(ConfigError, match="no run 'b' in"):
             compare_runs("a", "b", warehouse=house.warehouse)
+
+
+def test_retries_that_go_with_another_reward_are_told(house, run_writer, tmp_path):
+    groups = [[1.0, 0.0]] * 20
+    house.warehouse.publish(house.write("before", groups), tidies=False)
+    rows = [
+        run_writer.rollout(example, index, 1.0 - index, example_hash=f"hash-{example}", attempts=1 + index)
+        for example in range(20)
+        for index in range(2)
+    ]
+    rows[0]["reward"] = 0.0
+    house.warehouse.publish(run_writer.write(tmp_path / "after", rows, run_id="after"), tidies=False)
+    found = compare_runs("before", "after", warehouse=house.warehouse)
+    assert list(found.retries) == ["after"]
+    # within examples: 19 times -1, once 0
+    assert found.retries["after"].effect.difference == pytest.approx(-0.95)
+    assert "what is retried, or how, matters" in findings(found)["Retries"]

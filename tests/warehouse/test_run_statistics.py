@@ -106,10 +106,10 @@ def test_what_failed_is_bounded(describe):
 def test_retried_rollouts_that_do_worse_are_told(describe):
     groups = [[0.0, 1.0, 1.0, 1.0]] * 12 + [[1.0, 1.0, 1.0, 1.0]]
     found = describe(groups, retried={(example, 0) for example in range(13)})
-    assert found.retried == 13
-    assert found.retry_effect.difference == pytest.approx(-12 / 13)
-    assert found.retry_effect.is_within
-    assert found.retry_effect.p_value < 1e-6
+    assert found.retries.count == 13
+    assert found.retries.effect.difference == pytest.approx(-12 / 13)
+    assert found.retries.effect.is_within
+    assert found.retries.effect.p_value < 1e-6
 
 
 def test_nothing_scored_is_no_mean(describe):
