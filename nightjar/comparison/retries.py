@@ -9,9 +9,9 @@ from nightjar.warehouse import Warehouse
 
 _ROLLOUTS = """
 SELECT example_id, reward, attempts > 1 AS retried
-FROM rollouts
+FROM segments.rollouts
 WHERE run_id = $run_id AND reward IS NOT NULL
-    AND EXISTS (FROM rollouts WHERE run_id = $run_id AND reward IS NOT NULL AND attempts > 1)
+    AND EXISTS (FROM segments.rollouts WHERE run_id = $run_id AND reward IS NOT NULL AND attempts > 1)
 """
 
 

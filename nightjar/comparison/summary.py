@@ -29,7 +29,7 @@ FROM runs WHERE run_id = $run_id
 """
 _ROLLOUTS = """
 SELECT example_id, reward, correct::INTEGER::DOUBLE AS correct
-FROM rollouts WHERE run_id = $run_id
+FROM segments.rollouts WHERE run_id = $run_id
 ORDER BY example_id, rollout_index
 """
 _FIELDS = """

@@ -209,7 +209,7 @@ def _p_value(row: list[NDArray[np.float64]], stopped: list[bool], margin: float)
 
 def nights_table(years: int) -> Table:
     """Returns how often nights are stopped for nothing, and when a drop is seen."""
-    table = Table("ten benchmarks", "max_drop", "false NO-GO a year ≤ 1", "nights until a drop of 0.03 is found", "90 %")
+    table = Table("ten benchmarks", "max_drop", "false NO-GO a year ≤ 1", "nights until 0.03 is found", "90 %")
     with ProcessPoolExecutor() as pool:
         for examples, margin in ((300, 0.0), (300, 0.015), (1_000, 0.0), (1_000, 0.015)):
             settings = {"examples": examples, "margin": margin}
