@@ -5,6 +5,7 @@ nightjar compare 0a1b2c3d4e5f 5f4e3d2c1b0a --max-drop 0.02
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -17,7 +18,7 @@ from rich.text import Text
 from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.cli.warehouse.output import print_json
-from nightjar.comparison import Comparison, Comparisons, Terms, compare_all
+from nightjar.comparison import Comparison, Comparisons, Flip, Terms, compare_all
 from nightjar.reports.comparison import (
     category_rows,
     comparison_record,
@@ -94,7 +95,7 @@ def compare(
     elif markdown:
         echo(comparison_report(compared.found[0]) if is_single else comparisons_report(compared))
     elif is_single:
-        _print(compared.found[0])
+        _print(compared.found[0], candidate, warehouse)
     else:
         _print_all(compared)
     if html:
@@ -123,7 +124,7 @@ def _table(*headings: str) -> Table:
     return table
 
 
-def _print(found: Comparison) -> None:
+def _print(found: Comparison, candidate: str, warehouse: str | None) -> None:
     console = Console()
     console.print(Text.assemble((found.decision, _STYLES[found.decision]), f"  {found.reason}"))
     sides = _table("", "Baseline", "Candidate", "Change")
@@ -142,5 +143,14 @@ def _print(found: Comparison) -> None:
             categories.add_row(*(Text(harmless(text)) for text in category))
         console.print(categories)
     if flips := found.broken + found.fixed:
-        command = f"nightjar eval samples {found.candidate.run_id} --example {flips[0].example_id}"
-        echo(f"Next: {harmless(command)}", err=True)
+        echo(f"Next: {harmless(_next(found, flips[0], candidate, warehouse))}", err=True)
+
+
+def _next(found: Comparison, flip: Flip, candidate: str, warehouse: str | None) -> str:
+    """Returns the command that shows a flip; of a run that is only among files, how its texts can be seen."""
+    is_directory = (Path(candidate) / "metadata.json").is_file()
+    if not is_directory and (Path(candidate).exists() or "*" in candidate):
+        return "--html FILE has the answers that changed"
+    command = ["nightjar", "eval", "samples", candidate if is_directory else found.candidate.run_id]
+    command += ["--example", str(flip.example_id), *(["--warehouse", warehouse] if warehouse else [])]
+    return shlex.join(command)

@@ -5,8 +5,8 @@ Run it::
     make bench-compare                              # two minutes, 1 GB
     make bench-compare ARGS="--keep outputs/bench"  # keeps what was built, and uses it again
 
-Ten runs of one environment, one rollout an example, made up by ``warehouse_data.py``. Times are of calls in this process:
-the first one, then the best and the median of five more. What is asked for is 1 s.
+Ten runs of one environment, one rollout an example, made up by ``warehouse_data.py``. Times are of calls in this
+process: the first one, then the best and the median of five more. What is asked for is 1 s.
 """
 
 from __future__ import annotations

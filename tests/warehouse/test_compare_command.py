@@ -51,8 +51,12 @@ def test_fits_on_a_terminal_and_says_how_to_look_further(folder, nightjar):
     assert "Broken: examples 25, 26, 27, 28, 29" in lines
     assert "Fixed: examples 57, 58, 59" in lines
     assert "Differs: model: model-before → model-unsure" in lines
-    [command] = re.findall(r"Next: nightjar (.*)", told.err)
-    assert nightjar(*shlex.split(command)).code == 0
+    for asked in ("uns", folder / "runs/unsure"):
+        for more in ([], ["--warehouse", folder / "outputs/warehouse"]):
+            told = nightjar("compare", "before", asked, *more)
+            [command] = re.findall(r"Next: nightjar (.*)", told.err)
+            assert nightjar(*shlex.split(command)).code == 0
+    assert "Next: --html FILE has" in nightjar("compare", "before", "runs/unsur*").err
 
 
 def test_json_has_all_of_it_and_markdown_a_table(folder, nightjar):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from nightjar.comparison import selected
+from nightjar.comparison import compare_runs, selected
 from nightjar.errors import ConfigError
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.nights import Night, NightEvaluation
@@ -95,6 +95,7 @@ class TestOnDisk:
         assert (is_given, a != b) == (False, True)
         with selected(["baseline/eval-*.json"], warehouse) as (where, [[run_id]]):
             assert where.query("SELECT env_id, scored FROM runs WHERE run_id = ?", [run_id]).rows == [("sums", 2)]
+        assert compare_runs("baseline/eval-*.json", "candidate/eval-*.json").pairs == 2
 
 
 def bundle(folder):
