@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import glob
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -86,7 +87,7 @@ def _chosen(asked: str | Path, warehouse: Warehouse, converted: Path) -> Sequenc
 
 
 def _paths(asked: str | Path) -> list[Path]:
-    if Path(asked).exists():
+    if os.path.exists(asked):  # noqa: PTH110 - Path's raises for a name that is too long
         return [Path(asked)]
     return [Path(path) for path in sorted(glob.glob(str(asked), recursive=True))]  # noqa: PTH207 - absolute patterns too
 

@@ -1,8 +1,9 @@
 """The exchange test and Holm's adjustment, against values counted by hand."""
 
+import numpy as np
 import pytest
 
-from nightjar.stats.exchange import chance_of_so_low, holm
+from nightjar.stats.exchange import chance_of_so_low, holm, sign_flips
 
 
 def of(*differences):
@@ -22,6 +23,13 @@ class TestChanceOfSoLow:
         assert chance_of_so_low(of(*[-1.0] * 5)) == pytest.approx(1 / 32, abs=0.006)
         assert chance_of_so_low(of(*[-1.0] * 4, 1.0)) == pytest.approx(6 / 32, abs=0.015)
         assert chance_of_so_low(of(*[1.0] * 5)) == 1.0
+
+    def test_of_one_old_value_each_is_the_sign_flip_test(self):
+        assert sign_flips(np.array([-1.0] * 5)) == pytest.approx(1 / 32, abs=0.006)
+        assert sign_flips(np.array([])) == sign_flips(np.zeros(3)) == 1.0
+        draw = np.random.default_rng(1).normal(size=(2, 1_500))
+        for differences in (draw[0][:40], draw[1]):
+            assert sign_flips(differences) == chance_of_so_low(of(*differences.tolist()))
 
     def test_with_several_old_values_any_may_be_the_new_one(self):
         # each of two things was right three times and is wrong now: both are the odd one of four in 1 of 16 choices

@@ -10,6 +10,7 @@ import statsmodels.api as sm
 from scipy import stats
 
 from nightjar.comparison import compare_all, compare_runs
+from nightjar.comparison.measuring import Paired, measure
 from nightjar.errors import ConfigError
 from nightjar.reports.comparison import findings
 from nightjar.warehouse import Warehouse
@@ -207,6 +208,19 @@ class TestPairs:
 BEFORE = [float(n % 3 > 0) for n in range(25)]
 AFTER = [float(n % 4 > 1) for n in range(25)]
 PASSAGES = [0, 1, 1, 2, 2, 2, 3, 3, 3, 3, 4, 5, 5, 6, 6, 6, 7, 7, 7, 7, 8, 8, 9, 9, 9]
+
+
+class TestSeveralRunsOfASide:
+    def test_an_example_has_the_mean_of_their_means(self, house):
+        runs = {"a1": [[1.0, 0.0], 1.0, 0.0], "a2": [[1.0] * 4, None, None], "b": [0.0, 0.5, 1.0, 1.0]}
+        for run_id, groups in runs.items():
+            house.warehouse.publish(house.write(run_id, groups), tidies=False)
+        paired = Paired.read(house.warehouse, ["a1", "a2"], ["b"])
+        # of the first example 0.5 in one and 1.0 in the other, however many rollouts; of the others one run alone
+        assert paired.value_a.tolist() == [0.75, 1.0, 0.0]
+        assert paired.value_b.tolist() == [0.0, 0.5, 1.0]
+        assert (paired.scored_a.tolist(), paired.failed_a.tolist()) == ([6, 1, 1], [0, 1, 1])
+        assert measure(paired, 0.05).mean == pytest.approx((-0.75 - 0.5 + 1.0) / 3)
 
 
 class TestClusters:

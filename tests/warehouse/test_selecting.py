@@ -60,6 +60,8 @@ class TestInTheWarehouse:
             asked(warehouse, "openai/gpt@gsm8k@2026-11-21")
         with pytest.raises(ConfigError, match=r"There is no run 'nobody' in .*, and no file or folder of that name"):
             asked(warehouse, "nobody")
+        with pytest.raises(ConfigError, match=r"There is no run 'xxx"):
+            asked(warehouse, "x" * 5_000)
 
     def test_where_nothing_was_published(self, tmp_path):
         with pytest.raises(ConfigError, match=r"There is no finished run"):
