@@ -105,6 +105,10 @@ COMMANDS = {
         "nightjar.cli.compare:compare",
         "Compare two runs over the examples that both have scored: is the candidate worse by more than it may be?",
     ),
+    "trend": (
+        "nightjar.cli.trend:show_trend",
+        "Draw what the runs of an environment came to, mark from which on it is better or worse, and say why.",
+    ),
     "nights": (
         "nightjar.cli.nights.list:nights",
         "List the nights of suites, the newest first: what each came to, and what it cost.",

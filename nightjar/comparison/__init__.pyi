@@ -17,3 +17,8 @@ from .records import Terms as Terms
 from .selecting import selected as selected
 from .summary import RunStatistics as RunStatistics
 from .summary import describe_run as describe_run
+from .trending import Change as Change
+from .trending import Trend as Trend
+from .trending import TrendPoint as TrendPoint
+from .trending import TrendSeries as TrendSeries
+from .trending import trend as trend

@@ -1,0 +1,156 @@
+"""The finished runs of an environment in the order of time, example by example."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nightjar.comparison.pairs import settings_of
+from nightjar.errors import ConfigError
+from nightjar.stats.change_points import Matrix
+from nightjar.warehouse import Warehouse
+
+_RUNS = """
+SELECT
+    run_id, model, began(runs.started_at, finished_at, published_at) AS began, configuration,
+    runs.env_version AS "environment's version", served_models AS "served model",
+    nightjar_version AS "Nightjar's version"
+FROM runs JOIN (SELECT run_id, configuration FROM history WHERE env_id = $env) USING (run_id)
+WHERE ($model IS NULL OR model = $model) AND ($since IS NULL OR began >= $since) AND rescored_from IS NULL
+ORDER BY began, run_id
+"""
+_VALUES = """
+SELECT run_id, example_hash, value, correct, scored
+FROM example_results($run_ids, metric := $metric)
+WHERE value IS NOT NULL
+"""
+
+
+@dataclass(frozen=True)
+class PastRun:
+    """A finished run.
+
+    Attributes:
+        began: when.
+        configuration: as in the view ``history``: runs with the same arguments and sampling have the same.
+        settings: what its results depend on, by what that is called.
+    """
+
+    run_id: str
+    model: str | None
+    began: datetime
+    configuration: int
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class History:
+    """Runs of a model with settings that followed one another, in the order of time; tables are run × example.
+
+    Attributes:
+        values: mean of an example's rollouts; NaN where there is none.
+        correct: share of these that are right.
+        counts: how many these are.
+    """
+
+    runs: Sequence[PastRun]
+    values: Matrix
+    correct: Matrix
+    counts: Matrix
+
+    @property
+    def model(self) -> str | None:
+        """The model of all of them."""
+        return self.runs[0].model
+
+    def between(self, low: int, high: int) -> History:
+        """Returns runs from low to before high, and the examples that any of these has."""
+        asked = self.counts[low:high].any(axis=0)
+        tables = (table[low:high, asked] for table in (self.values, self.correct, self.counts))
+        return History(self.runs[low:high], *tables)
+
+
+def read_history(
+    warehouse: Warehouse,
+    env_id: str,
+    *,
+    model: str | None = None,
+    metric: str = "reward",
+    since: date | None = None,
+) -> list[History]:
+    """Returns the finished runs of an environment that asked a model, by model and settings.
+
+    Settings that were used while others were too are a history of their own; otherwise they continue the one before.
+
+    Args:
+        warehouse: has the runs.
+        env_id: the environment, as runs name it.
+        model: runs of this model alone.
+        metric: ``reward``, ``correct``, or the name of a metric.
+        since: runs that began on this day or later alone.
+
+    Raises:
+        ConfigError: there is no such run with the metric.
+        WarehouseError: the warehouse cannot be asked.
+    """
+    found = warehouse.query(_RUNS, {"env": env_id, "model": model, "since": since and since.isoformat()})
+    settings = settings_of(warehouse, [row[0] for row in found.rows])
+    names = found.columns[4:]
+    runs = [
+        PastRun(row[0], row[1], row[2], row[3], {**dict(zip(names, row[4:], strict=True)), **settings[row[0]]})
+        for row in found.rows
+    ]
+    tables = warehouse.query_arrow(_VALUES, {"run_ids": [run.run_id for run in runs], "metric": metric})
+    rows, at_run = np.unique(tables["run_id"].to_numpy(), return_inverse=True)
+    examples, at_example = np.unique(tables["example_hash"].to_numpy(), return_inverse=True)
+
+    def table(name: str, fill: float) -> Matrix:
+        made = np.full((len(rows), len(examples)), fill)
+        made[at_run, at_example] = tables[name].to_numpy()
+        return made
+
+    place = {str(run_id): row for row, run_id in enumerate(rows)}
+    values, correct, counts = table("value", np.nan), table("correct", np.nan), table("scored", 0.0)
+    histories = []
+    for members in _joined([run for run in runs if run.run_id in place]):
+        own: NDArray[np.int64] = np.array([place[run.run_id] for run in members])
+        histories.append(History(members, values[own], correct[own], counts[own]).between(0, len(members)))
+    if not histories:
+        raise ConfigError(_nothing(warehouse, env_id, model, metric))
+    return histories
+
+
+def differing(before: PastRun, after: PastRun) -> dict[str, tuple[Any, Any]]:
+    """Returns the settings in which two runs differ, each with its values."""
+    pairs = {name: (value, after.settings[name]) for name, value in before.settings.items()}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _joined(runs: Sequence[PastRun]) -> list[list[PastRun]]:
+    """Returns the runs of each history."""
+    by_settings: dict[int, list[PastRun]] = defaultdict(list)
+    for run in runs:
+        by_settings[run.configuration].append(run)
+    joined: list[list[PastRun]] = []
+    for members in by_settings.values():
+        first = members[0]
+        earlier = [one for one in joined if one[-1].model == first.model and one[-1].began < first.began]
+        if earlier:
+            max(earlier, key=lambda one: one[-1].began).extend(members)
+        else:
+            joined.append(members)
+    return joined
+
+
+def _nothing(warehouse: Warehouse, env_id: str, model: str | None, metric: str) -> str:
+    rows = warehouse.query("SELECT DISTINCT env_id, model FROM history ORDER BY ALL").rows
+    of_model = f" and model {model!r}" if model else ""
+    known = [f"{env} ({name})" for env, name in rows if env == env_id] or [str(env) for env, _ in rows]
+    there = f" There are: {', '.join(dict.fromkeys(known))}" if known else " There is none at all: nightjar eval run"
+    return f"No finished run of environment {env_id!r}{of_model} in {warehouse.location} has a {metric}.{there}"

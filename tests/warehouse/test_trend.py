@@ -1,0 +1,109 @@
+"""``nightjar trend``: runs made by hand, whose answers are known."""
+
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+
+from nightjar.comparison import trend
+from nightjar.errors import ConfigError
+from nightjar.warehouse import Warehouse
+
+EXAMPLES = 60
+
+
+@pytest.fixture
+def nightly(tmp_path, monkeypatch, run_writer):
+    """Publishes a run a day, with so many right of 60; which ones, turns round by one a night."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("NIGHTJAR_WAREHOUSE", raising=False)
+
+    def publish(first_day, right, *, hashes="hash", model="m", **metadata):
+        for day, count in enumerate(right, first_day):
+            rewards = np.roll([1.0] * count + [0.0] * (EXAMPLES - count), day).tolist()
+            run_id = f"{model}-{day:02}"
+            rollouts = [
+                run_writer.rollout(n, 0, reward, example_hash=f"{hashes}-{n}") for n, reward in enumerate(rewards)
+            ]
+            told = {"run_id": run_id, "model": model, "status": "completed", "failed": 0, "coverage": 1.0,
+                    "rollouts": EXAMPLES, "scored": EXAMPLES, "avg_reward": count / EXAMPLES,
+                    "started_at": f"2026-01-{day:02}T02:00:00+00:00"}  # fmt: skip
+            run_dir = run_writer.write(tmp_path / run_id, rollouts, **{**told, **metadata})
+            Warehouse("outputs/warehouse").publish(run_dir, tidies=False)
+
+    return publish
+
+
+def changes(**wanted):
+    [series] = trend("gsm8k", **wanted).series
+    return series.changes
+
+
+def test_a_change_and_what_was_changed_with_it(nightly, nightjar):
+    nightly(1, [50] * 8, served_models=["m-2025"])
+    nightly(9, [20] * 6, served_models=["m-2026"])
+    [found] = changes()
+    assert (found.previous, found.run_id, found.earliest, found.latest) == ("m-08", "m-09", "m-09", "m-09")
+    assert (found.before, found.after) == pytest.approx((50 / 60, 20 / 60))
+    assert found.differs == {"served model": (["m-2025"], ["m-2026"])}
+    # a turn by one changes two answers of 60; on the ninth night 30 more are broken than fixed, and the turn moves one
+    assert found.usually_flipped == pytest.approx(2 / 60)
+    assert found.flipped == pytest.approx(31 / 60, abs=2 / 60)
+    told = nightjar("trend", "gsm8k")
+    assert max(map(len, told.out.splitlines())) <= 80
+    text = " ".join(told.out.split())
+    assert "gsm8k, m: reward of 14 runs" in text
+    assert "2026-01-09: 0.8333 → 0.3333 (-0.5000," in text
+    assert "Differs: served model: m-2025 → m-2026" in text
+    assert "Next: nightjar compare m-08 m-09" in told.err
+
+
+def test_settings_that_follow_one_another_are_one_series_and_others_two(nightly):
+    nightly(1, [50] * 6)
+    nightly(7, [20] * 6, sampling_args={"temperature": 1.5})
+    [found] = changes()
+    assert list(found.differs) == ["sampling"]
+    nightly(13, [50])
+    assert [len(series.points) for series in trend("gsm8k").series] == [7, 6]
+
+
+def test_other_examples_are_not_compared_and_more_are(nightly, nightjar):
+    nightly(1, [50] * 6)
+    nightly(7, [20] * 6, hashes="other")
+    [series] = trend("gsm8k").series
+    assert ([point.segment for point in series.points], series.changes) == ([0] * 6 + [1] * 6, [])
+    assert "Examples: 2026-01-07: other examples from run m-07" in nightjar("trend", "gsm8k").out
+
+
+def test_no_change(nightly, nightjar):
+    nightly(1, [40, 41, 40, 39, 40, 41, 40])
+    assert changes() == []
+    assert "Changes: none" in nightjar("trend", "gsm8k").out
+
+
+def test_a_metric_since_a_day_and_of_a_model(nightly):
+    nightly(1, [50] * 4)
+    nightly(1, [10] * 4, model="n")
+    found = trend("gsm8k", metric="correct", model="n", since=trend("gsm8k").series[0].points[2].began.date())
+    [series] = found.series
+    assert [point.run_id for point in series.points] == ["n-03", "n-04"]
+    assert series.points[0].value == pytest.approx(10 / 60)
+
+
+def test_what_is_not_there_is_said_with_what_is(nightly):
+    nightly(1, [50])
+    with pytest.raises(ConfigError, match=r"'gsm9k' in .* has a reward. There are: gsm8k"):
+        trend("gsm9k")
+    with pytest.raises(ConfigError, match=r"and model 'x' .*There are: gsm8k \(m\)"):
+        trend("gsm8k", model="x")
+
+
+def test_as_svg_and_json(nightly, nightjar, tmp_path):
+    nightly(1, [50] * 6)
+    nightly(7, [20] * 6)
+    told = nightjar("trend", "gsm8k", "--svg", "trend.svg", "--json")
+    assert told.json["series"][0]["changes"][0]["run_id"] == "m-07"
+    svg = ET.parse(tmp_path / "trend.svg")
+    assert svg.getroot().tag.endswith("svg")
+    assert "-0.500" in "".join(svg.getroot().itertext())
