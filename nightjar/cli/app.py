@@ -109,6 +109,10 @@ COMMANDS = {
         "nightjar.cli.trend:show_trend",
         "Draw what the runs of an environment came to, mark from which on it is better or worse, and say why.",
     ),
+    "plan": (
+        "nightjar.cli.plan:show_plan",
+        "Say how many examples and rollouts two runs need for a drop to be seen, and what they take.",
+    ),
     "nights": (
         "nightjar.cli.nights.list:nights",
         "List the nights of suites, the newest first: what each came to, and what it cost.",

@@ -4,6 +4,9 @@ from .comparing import compare_runs as compare_runs
 from .judging import judge_night as judge_night
 from .pairs import Compared as Compared
 from .pairs import compare_run as compare_run
+from .planning import Plan as Plan
+from .planning import PlanRow as PlanRow
+from .planning import plan as plan
 from .records import Category as Category
 from .records import Comparison as Comparison
 from .records import Comparisons as Comparisons

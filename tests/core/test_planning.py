@@ -1,0 +1,55 @@
+"""How many examples and rollouts: against statsmodels, values worked by hand, and by simulation."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.power import TTestPower
+
+from nightjar.stats import clustered_mean
+from nightjar.stats.intervals import t_interval
+from nightjar.stats.planning import Spread, examples_needed, paired_power, rollouts_needed, smallest_drop
+
+
+@pytest.mark.parametrize(("deviation", "drop", "pairs"), [(0.5, 0.05, 787), (0.3, 0.1, 40), (1.0, 0.9, 8)])
+def test_power_is_that_of_statsmodels(deviation, drop, pairs):
+    # 'larger' at alpha / 2: statsmodels' two-sided power has the chance of the wrong side as well
+    expected = TTestPower().power(drop / deviation, pairs, 0.025, alternative="larger")
+    assert paired_power(deviation, drop, pairs) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(("deviation", "drop", "alpha", "power"), [(0.5, 0.05, 0.05, 0.8), (0.4, 0.1, 0.01, 0.9)])
+def test_examples_and_drop_are_those_of_statsmodels(deviation, drop, alpha, power):
+    needed = TTestPower().solve_power(drop / deviation, None, alpha / 2, power, alternative="larger")
+    assert examples_needed(deviation, drop, alpha, power) == np.ceil(needed)
+    size = TTestPower().solve_power(None, 200, alpha / 2, power, alternative="larger")
+    assert smallest_drop(deviation, 200, alpha, power) == pytest.approx(size * deviation, rel=1e-4)
+
+
+def test_examples_are_those_of_cohen():
+    # Cohen (1988), table 2.4.1 for two samples halves for pairs: d = 0.5, two-sided 0.05, power 0.8: 34 pairs
+    assert examples_needed(1.0, 0.5) == 34
+
+
+def test_rollouts_by_hand():
+    # a drop of 0.15 × what is shown with a deviation of 1: 0.01 + 0.04 / r <= 0.15^2 where r >= 3.2
+    spread, shown = Spread(difference=0.01, within=0.04), smallest_drop(1.0, 50)
+    assert spread.deviation(4) == pytest.approx(0.02**0.5)
+    assert rollouts_needed(spread, 0.15 * shown, 50) == 4
+    assert rollouts_needed(spread, 0.09 * shown, 50) is None
+    assert rollouts_needed(Spread(0.0, 0.0), 0.1, 50) == 1
+
+
+@pytest.mark.parametrize("rollouts", [1, 4])
+def test_the_power_is_reached_by_runs_that_are_made_up(rollouts):
+    draw, drop, tries = np.random.default_rng(0), 0.08, 500
+    right = draw.beta(2, 1, size=100_000)
+    broken = right * (1 - drop / right.mean())
+    within = (right * (1 - right) + broken * (1 - broken)).mean()
+    spread = Spread(difference=float((right - broken).var()), within=float(within))
+    examples, shown = examples_needed(spread.deviation(rollouts), drop), 0
+    for _ in range(tries):
+        chosen = draw.integers(len(right), size=examples)
+        before, after = (draw.binomial(rollouts, chances[chosen]) / rollouts for chances in (right, broken))
+        shown += t_interval(clustered_mean([[value] for value in after - before]), examples).high < 0
+    low, high = stats.binom.ppf([0.001, 0.999], tries, 0.8)
+    assert low <= shown <= high

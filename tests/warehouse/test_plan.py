@@ -1,0 +1,96 @@
+"""``nightjar plan``, from runs made by hand."""
+
+import json
+
+import numpy as np
+import pytest
+from statsmodels.stats.power import TTestPower
+
+from nightjar.comparison import plan
+from nightjar.errors import ConfigError
+from nightjar.warehouse import Warehouse
+
+
+@pytest.fixture
+def publish(tmp_path, monkeypatch, run_writer):
+    """Publishes a run; ``groups`` are the rewards of each example's rollouts."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("NIGHTJAR_WAREHOUSE", raising=False)
+
+    def publish(run_id, groups, model="m", asked=None):
+        rollouts = [run_writer.rollout(n, i, value) for n, group in enumerate(groups) for i, value in enumerate(group)]
+        told = {"run_id": run_id, "model": model, "status": "completed", "scored": len(rollouts), "failed": 0,
+                "rollouts": len(rollouts), "coverage": 1.0, "num_examples": len(groups),
+                "time_ms": 1000.0 * len(rollouts),
+                "started_at": f"2026-01-{len(list(tmp_path.iterdir())) + 1:02}T00:00:00+00:00"}  # fmt: skip
+        run_dir = run_writer.write(tmp_path / run_id, rollouts, **told)
+        (run_dir / "config.json").write_text(json.dumps({} if asked is None else {"num_examples": asked}))
+        Warehouse("outputs/warehouse").publish(run_dir, tidies=False)
+
+    return publish
+
+
+def once(right, flipped=0):
+    """Returns a hundred examples: the first are right, of which the last few are flipped with as many of the others."""
+    rewards = np.array([1.0] * right + [0.0] * (100 - right))
+    rewards[right - flipped : right + flipped] = 1 - rewards[right - flipped : right + flipped]
+    return rewards[:, None].tolist()
+
+
+def needed(variance, detect):
+    return np.ceil(TTestPower().solve_power(detect / variance**0.5, None, 0.025, 0.8, alternative="larger"))
+
+
+def test_from_runs_that_differ(publish, nightjar):
+    publish("a", once(50))
+    publish("b", once(50, flipped=10), asked=-1)
+    found = plan("gsm8k", detect=0.05)
+    # 20 of 100 flipped between two runs: each has variance 1/2 and the others 0, so the mean is 0.1
+    assert found.variances.within == pytest.approx(0.1)
+    # 40 examples always right, 40 never, 20 half: 0.2020 over examples, without a half of 0.1
+    assert found.variances.between == pytest.approx(20 / 99 - 0.05)
+    assert found.variances.difference == pytest.approx(0.05 * 0.95)
+    assert [row.examples for row in found.rows] == [needed(0.0475 + 0.2 / rollouts, 0.05) for rollouts in (1, 2, 4, 8)]
+    assert (found.rows[1].seconds, found.rows[1].cost) == (found.rows[1].rollouts, None)
+    assert (found.dataset, found.rollouts_for_dataset) == (100, None)
+    told = nightjar("plan", "gsm8k", "--detect", 0.05)
+    assert max(map(len, told.out.splitlines())) <= 80
+    assert "The 100 examples are too few, with any number of rollouts" in " ".join(told.out.split())
+    # (0.1275 + 0.2) * 7.85 / 0.15^2 = 114 are more than 100, (0.1275 + 0.1) * 7.85 / 0.15^2 = 79 are not
+    assert nightjar("plan", "gsm8k", "--detect", 0.15, "--json").json["rollouts_for_dataset"] == 2
+
+
+def test_more_rollouts_where_examples_are_too_few(publish, nightjar):
+    publish("a", once(50))
+    publish("b", once(50, flipped=20), asked=-1)
+    publish("n", once(50), model="n")
+    found = plan("gsm8k", detect=0.1, model="m")
+    # the means of the two runs of m differ by 1/2 from n on 40 examples: (40 * 1/4) / 99, and by chance 0.2 / 2 and, as
+    # n was asked once, all of its variance
+    assert (found.variances.models, found.variances.difference) == (["n"], 0.0)
+    assert found.rows[0].examples > 100
+    assert found.rollouts_for_dataset == 4
+    told = nightjar("plan", "gsm8k", "--detect", 0.1, "--model", "m")
+    assert "All 100 examples, 4 rollouts each" in " ".join(told.out.split())
+    assert "Next: nightjar eval run gsm8k -m m -n -1 -r 4" in told.err
+
+
+def test_from_the_rollouts_of_one_run_or_from_none_at_all(publish, nightjar):
+    told = nightjar("plan", "gsm8k", "--detect", 0.05)
+    assert "A pilot of 50 examples × 2 rollouts" in " ".join(told.out.split())
+    assert "Next: nightjar eval run gsm8k -m MODEL -n 50 -r 2" in told.err
+    publish("a", [[1.0, 0.0], [1.0, 1.0], [0.0, 0.0], [1.0, 0.0]])
+    # two of four examples with a variance of 1/2
+    assert plan("gsm8k", detect=0.05).variances.within == pytest.approx(0.25)
+    publish("b", once(50), model="once")
+    found = plan("gsm8k", detect=0.05)
+    assert (found.variances.is_within_known, found.variances.within) == (False, pytest.approx(25 / 99))
+
+
+def test_what_cannot_be_planned_is_refused(publish):
+    publish("a", once(50))
+    with pytest.raises(ConfigError, match=r"No run of model 'x'. There are: m"):
+        plan("gsm8k", detect=0.05, model="x")
+    with pytest.raises(ConfigError, match="detect above 0"):
+        plan("gsm8k", detect=0.0)
