@@ -113,6 +113,10 @@ COMMANDS = {
         "nightjar.cli.plan:show_plan",
         "Say how many examples and rollouts two runs need for a drop to be seen, and what they take.",
     ),
+    "leaderboard": (
+        "nightjar.cli.leaderboard:show_leaderboard",
+        "Rank the models of an environment over the examples that all have scored, and say which are tied.",
+    ),
     "nights": (
         "nightjar.cli.nights.list:nights",
         "List the nights of suites, the newest first: what each came to, and what it cost.",

@@ -7,6 +7,9 @@ from .pairs import compare_run as compare_run
 from .planning import Plan as Plan
 from .planning import PlanRow as PlanRow
 from .planning import plan as plan
+from .ranking import Leaderboard as Leaderboard
+from .ranking import LeaderboardRow as LeaderboardRow
+from .ranking import leaderboard as leaderboard
 from .records import Category as Category
 from .records import Comparison as Comparison
 from .records import Comparisons as Comparisons

@@ -9,7 +9,6 @@ from datetime import date, datetime
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nightjar.comparison.pairs import settings_of
 from nightjar.errors import ConfigError
@@ -106,24 +105,31 @@ def read_history(
         PastRun(row[0], row[1], row[2], row[3], {**dict(zip(names, row[4:], strict=True)), **settings[row[0]]})
         for row in found.rows
     ]
-    tables = warehouse.query_arrow(_VALUES, {"run_ids": [run.run_id for run in runs], "metric": metric})
-    rows, at_run = np.unique(tables["run_id"].to_numpy(), return_inverse=True)
-    examples, at_example = np.unique(tables["example_hash"].to_numpy(), return_inverse=True)
+    place, tables = read_values(warehouse, [run.run_id for run in runs], metric)
+    histories = []
+    for members in _joined([run for run in runs if run.run_id in place]):
+        own = [place[run.run_id] for run in members]
+        histories.append(History(members, *(table[own] for table in tables)).between(0, len(members)))
+    if not histories:
+        raise ConfigError(no_such_run(warehouse, env_id, model, metric))
+    return histories
+
+
+def read_values(
+    warehouse: Warehouse, run_ids: Sequence[str], metric: str
+) -> tuple[dict[str, int], tuple[Matrix, Matrix, Matrix]]:
+    """Returns the row of each run that has the metric, and the tables ``values``, ``correct`` and ``counts``."""
+    found = warehouse.query_arrow(_VALUES, {"run_ids": list(run_ids), "metric": metric})
+    rows, at_run = np.unique(found["run_id"].to_numpy(), return_inverse=True)
+    examples, at_example = np.unique(found["example_hash"].to_numpy(), return_inverse=True)
 
     def table(name: str, fill: float) -> Matrix:
         made = np.full((len(rows), len(examples)), fill)
-        made[at_run, at_example] = tables[name].to_numpy()
+        made[at_run, at_example] = found[name].to_numpy()
         return made
 
-    place = {str(run_id): row for row, run_id in enumerate(rows)}
-    values, correct, counts = table("value", np.nan), table("correct", np.nan), table("scored", 0.0)
-    histories = []
-    for members in _joined([run for run in runs if run.run_id in place]):
-        own: NDArray[np.int64] = np.array([place[run.run_id] for run in members])
-        histories.append(History(members, values[own], correct[own], counts[own]).between(0, len(members)))
-    if not histories:
-        raise ConfigError(_nothing(warehouse, env_id, model, metric))
-    return histories
+    tables = (table("value", np.nan), table("correct", np.nan), table("scored", 0.0))
+    return {str(run_id): row for row, run_id in enumerate(rows)}, tables
 
 
 def differing(before: PastRun, after: PastRun) -> dict[str, tuple[Any, Any]]:
@@ -148,7 +154,8 @@ def _joined(runs: Sequence[PastRun]) -> list[list[PastRun]]:
     return joined
 
 
-def _nothing(warehouse: Warehouse, env_id: str, model: str | None, metric: str) -> str:
+def no_such_run(warehouse: Warehouse, env_id: str, model: str | None, metric: str) -> str:
+    """Says that an environment has no finished run, and which have."""
     rows = warehouse.query("SELECT DISTINCT env_id, model FROM history ORDER BY ALL").rows
     of_model = f" and model {model!r}" if model else ""
     known = [f"{env} ({name})" for env, name in rows if env == env_id] or [str(env) for env, _ in rows]

@@ -1,0 +1,154 @@
+"""``leaderboard``: the models of an environment beside one another, and which of them are tied.
+
+>>> [row.ranks for row in leaderboard("gsm8k").rows]  # doctest: +SKIP
+[(1, 2), (1, 2), (3, 3)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from nightjar.comparison.history import no_such_run, read_values
+from nightjar.comparison.pairs import settings_of
+from nightjar.errors import ConfigError
+from nightjar.stats.change_points import Matrix
+from nightjar.stats.intervals import Interval
+from nightjar.stats.ranking import better, letters, pair_contrasts, rank_sets, simultaneous_intervals
+from nightjar.warehouse import Warehouse, resolve_warehouse
+
+_STANDING = "SELECT run_id, model FROM leaderboard WHERE env_id = $env"
+_PER_MODEL = {"model", "endpoint"}
+"""Settings in which models differ by nature."""
+_LEAST_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class LeaderboardRow:
+    """A model, by the run that stands for it.
+
+    Attributes:
+        mean: over the examples that all have scored; of an example's rollouts their mean counts.
+        interval: of that; those of all models hold at once.
+        ranks: the best and the worst that the model may have; those of all models hold at once.
+        letters: two models are tied exactly where they share a letter.
+        tied: the other models that it is neither better nor worse than.
+    """
+
+    model: str | None
+    run_id: str
+    mean: float
+    interval: Interval
+    ranks: tuple[int, int]
+    letters: str
+    tied: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """The models of an environment, the highest mean first.
+
+    Attributes:
+        alpha: the chance that any two models are told apart that are the same.
+        examples: those that all of them have scored.
+        left_out: model to how many of these examples it has scored; too few of them.
+        differs: settings in which the runs are not the same.
+    """
+
+    env_id: str
+    metric: str
+    alpha: float
+    examples: int
+    rows: Sequence[LeaderboardRow]
+    left_out: Mapping[str, int]
+    differs: Sequence[str]
+
+
+def leaderboard(
+    env_id: str,
+    *,
+    metric: str = "reward",
+    alpha: float = 0.05,
+    warehouse: str | Path | Warehouse | None = None,
+) -> Leaderboard:
+    """Returns the models of an environment over the examples that all have scored, and which are tied.
+
+    The run that stands for a model is that of the view ``leaderboard``. A model that would halve the examples is left
+    out.
+
+    Args:
+        env_id: the environment, as runs name it.
+        metric: ``reward``, ``correct``, or the name of a metric; more is better.
+        alpha: the chance that any two models are told apart that are the same.
+        warehouse: None for the one that runs go to.
+
+    Raises:
+        ConfigError: no model has a run with the metric, or alpha is out of range.
+        WarehouseError: the warehouse cannot be asked.
+    """
+    if not 0 < alpha < 1:
+        raise ConfigError(f"Expected alpha between 0 and 1, found {alpha}")
+    where = warehouse if isinstance(warehouse, Warehouse) else Warehouse(warehouse or resolve_warehouse())
+    models = dict(where.query(_STANDING, {"env": env_id}).rows)
+    place, (values, _, _) = read_values(where, list(models), metric)
+    if not place:
+        raise ConfigError(no_such_run(where, env_id, None, metric))
+    kept, common = _with_common(place, ~np.isnan(values))
+    left_out = {str(models[run_id]): int((~np.isnan(values[place[run_id]]) & common).sum()) for run_id in place}
+    kept.sort(key=lambda run_id: -float(values[place[run_id]][common].mean()))
+    rows = _rows(values[[place[run_id] for run_id in kept]][:, common], kept, models, alpha)
+    for run_id in kept:
+        del left_out[str(models[run_id])]
+    settings = list(settings_of(where, kept).values())
+    differs = [name for name in settings[0] if len({str(one[name]) for one in settings}) > 1]
+    return Leaderboard(
+        env_id=env_id,
+        metric=metric,
+        alpha=alpha,
+        examples=int(common.sum()),
+        rows=rows,
+        left_out=left_out,
+        differs=[name for name in differs if name not in _PER_MODEL],
+    )
+
+
+def _with_common(place: Mapping[str, int], scored: np.ndarray) -> tuple[list[str], np.ndarray]:
+    """Returns the runs that have at least half of the examples in common with those before, and these examples.
+
+    Args:
+        place: the row of each run.
+        scored: run × example.
+    """
+    ordered = sorted(place, key=lambda run_id: -int(scored[place[run_id]].sum()))
+    common, kept = scored[place[ordered[0]]], []
+    for run_id in ordered:
+        smaller = common & scored[place[run_id]]
+        if smaller.sum() >= _LEAST_SHARE * common.sum():
+            common = smaller
+            kept.append(run_id)
+    return kept, common
+
+
+def _rows(
+    values: Matrix, run_ids: Sequence[str], models: Mapping[str, str | None], alpha: float
+) -> list[LeaderboardRow]:
+    count, span = len(values), max(1.0, float(np.ptp(values)))
+    means = simultaneous_intervals(values, np.eye(count), alpha, span=span)
+    is_better = better(simultaneous_intervals(values, pair_contrasts(count), alpha, span=span).signs, count)
+    named = zip(run_ids, means.estimates, means.half_widths, rank_sets(is_better), letters(is_better), strict=True)
+    tied = ~(is_better | is_better.T | np.eye(count, dtype=bool))
+    return [
+        LeaderboardRow(
+            model=models[run_id],
+            run_id=run_id,
+            mean=float(mean),
+            interval=Interval(float(mean - half), float(mean + half)),
+            ranks=ranks,
+            letters=group,
+            tied=[str(models[other]) for other, is_tied in zip(run_ids, tied[row], strict=True) if is_tied],
+        )
+        for row, (run_id, mean, half, ranks, group) in enumerate(named)
+    ]

@@ -1,0 +1,40 @@
+"""A leaderboard in words."""
+
+from __future__ import annotations
+
+from nightjar.comparison.ranking import Leaderboard
+
+HEADINGS = ("model", "rank", "mean", "interval", "group", "run")
+
+
+def leaderboard_rows(found: Leaderboard) -> list[tuple[str, ...]]:
+    """Returns a row of cells for each model, below ``HEADINGS``."""
+    return [
+        (
+            str(row.model),
+            str(row.ranks[0]) if row.ranks[0] == row.ranks[1] else f"{row.ranks[0]}-{row.ranks[1]}",
+            f"{row.mean:.4f}",
+            f"[{row.interval.low:.3f}, {row.interval.high:.3f}]",
+            row.letters,
+            row.run_id,
+        )
+        for row in found.rows
+    ]
+
+
+def leaderboard_findings(found: Leaderboard) -> dict[str, str]:
+    """Returns label to what is to be known beside the table: who is first, who is tied, what is not compared."""
+    first, *_ = found.rows
+    told = {"First": f"{first.model}, alone", "Examples": f"{found.examples:,} that all have scored"}
+    if len(found.rows) == 1:
+        told["First"] = f"{first.model}, the only model"
+    elif len(best := [str(row.model) for row in found.rows if row.ranks[0] == 1]) > 1:
+        told["First"] = f"{', '.join(best)} are tied: any of them may be the best"
+    if found.left_out:
+        shares = (f"{model} ({count:,} of them)" for model, count in found.left_out.items())
+        told["Left out"] = f"{', '.join(shares)}: asked too few of these examples"
+    if found.differs:
+        told["Not the same"] = f"{', '.join(found.differs)}: runs differ in more than the model"
+    wrong = f"{found.alpha:.0%} of the time any two are told apart that are the same"
+    told["Groups"] = f"models that share a letter are tied; ranks and intervals hold all at once: {wrong}"
+    return told

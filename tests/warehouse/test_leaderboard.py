@@ -1,0 +1,70 @@
+"""``nightjar leaderboard``, from runs made by hand."""
+
+import numpy as np
+import pytest
+
+from nightjar.comparison import leaderboard
+from nightjar.errors import ConfigError
+from nightjar.warehouse import Warehouse
+
+
+@pytest.fixture
+def publish(tmp_path, monkeypatch, run_writer):
+    """Publishes a run of a model; so many of a hundred examples are right, the first or, turned round, others."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("NIGHTJAR_WAREHOUSE", raising=False)
+
+    def publish(model, right, *, examples=100, turn=0, hashes="hash", **metadata):
+        rewards = np.roll([1.0] * right + [0.0] * (examples - right), turn).tolist()
+        rollouts = [run_writer.rollout(n, 0, reward, example_hash=f"{hashes}-{n}") for n, reward in enumerate(rewards)]
+        told = {"run_id": f"run-{model}", "model": model, "status": "completed", "rollouts": examples, "failed": 0,
+                "scored": examples, "coverage": 1.0, "num_examples": examples,
+                "avg_reward": right / examples}  # fmt: skip
+        run_dir = run_writer.write(tmp_path / model, rollouts, **{**told, **metadata})
+        Warehouse("outputs/warehouse").publish(run_dir, tidies=False)
+
+    return publish
+
+
+def test_models_are_ranked_and_those_that_cannot_be_told_apart_are_tied(publish, nightjar):
+    publish("best", 80)
+    publish("good", 78, turn=1)
+    publish("weak", 30)
+    found = leaderboard("gsm8k")
+    assert [(row.model, row.mean, row.ranks, row.letters, row.tied) for row in found.rows] == [
+        ("best", 0.8, (1, 2), "a", ["good"]),
+        ("good", 0.78, (1, 2), "a", ["best"]),
+        ("weak", 0.3, (3, 3), "b", []),
+    ]
+    assert (found.examples, found.left_out, found.differs) == (100, {}, [])
+    told = nightjar("leaderboard", "gsm8k")
+    assert max(map(len, told.out.splitlines())) <= 80
+    assert "First: best, good are tied: any of them may be the best" in " ".join(told.out.split())
+    assert "Next: nightjar compare run-good run-best" in told.err
+    assert nightjar("leaderboard", "gsm8k", "--json").json["rows"][2]["ranks"] == [3, 3]
+
+
+def test_means_are_over_what_all_have_scored(publish):
+    publish("more", 60)
+    # of the first sixty, the fifty that are right
+    publish("fewer", 50, examples=60)
+    publish("others", 90, hashes="other")
+    publish("few", 20, examples=20)
+    found = leaderboard("gsm8k")
+    assert {row.model: row.mean for row in found.rows} == {"more": 1.0, "fewer": pytest.approx(50 / 60)}
+    assert (found.examples, found.left_out) == (60, {"others": 0, "few": 20})
+
+
+def test_other_settings_are_said(publish, nightjar):
+    publish("a", 50)
+    publish("b", 50, sampling_args={"temperature": 1.5})
+    assert leaderboard("gsm8k").differs == ["sampling"]
+    assert "Not the same: sampling" in nightjar("leaderboard", "gsm8k").out
+
+
+def test_one_model_and_none(publish, nightjar):
+    publish("a", 50)
+    assert "First: a, the only model" in " ".join(nightjar("leaderboard", "gsm8k").out.split())
+    with pytest.raises(ConfigError, match="There are: gsm8k"):
+        leaderboard("other")
