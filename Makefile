@@ -70,8 +70,9 @@ many-workers: $(READY) ## run eight evaluations on four workers, with SQLite and
 month: $(READY) ## run thirty nights with planted faults, and compare the verdicts (ten minutes)
 	$(BIN)/python tests/performance/month.py
 
-simulation: $(READY) ## count how often intervals, tests and gates err on runs whose truth is known (ten minutes)
+simulation: $(READY) ## count how often intervals, tests, gates and trends err on runs whose truth is known (ten minutes)
 	$(BIN)/python tests/performance/simulation.py $(ARGS)
+	$(BIN)/python tests/performance/trends.py $(ARGS)
 
 side-by-side: $(READY) $(ORIGINAL)/.ready ## run environments with verifiers 0.1.14 and with Nightjar, and compare (RECORD=1 keeps the former)
 	$(BIN)/python tests/side_by_side/side_by_side.py --original $(ORIGINAL)/bin/python $(if $(RECORD),--record)

@@ -27,6 +27,7 @@ EXTRAS = {
     "reasoning_gym": "reasoning-gym",
     "s3fs": "s3",
     "textarena": "textarena",
+    "vl_convert": "svg",
 }
 """The modules that tests need beyond Nightjar's dependencies, and which extra brings each."""
 

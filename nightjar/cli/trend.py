@@ -61,7 +61,10 @@ def show_trend(
     for series in shown:
         _print_series(found, series)
     if single := len(found.series) - len(shown):
-        echo(f"Not shown: {number(single, 'run')} with settings of its own; --json has all.", err=True)
+        echo(
+            f"Not shown: {number(single, 'run')} that no other is beside, by model and settings; --json has all.",
+            err=True,
+        )
     changes = [change for series in shown for change in series.changes]
     if changes:
         echo(f"Next: nightjar compare {changes[-1].previous} {changes[-1].run_id}", err=True)

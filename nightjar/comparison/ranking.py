@@ -21,8 +21,8 @@ from nightjar.stats.ranking import better, letters, pair_contrasts, rank_sets, s
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
 _STANDING = "SELECT run_id, model FROM leaderboard WHERE env_id = $env"
-_PER_MODEL = {"model", "endpoint"}
-"""Settings in which models differ by nature."""
+_NOT_TOLD = {"model", "endpoint", "rollouts per example"}
+"""Settings in which runs of models may differ without one being the easier for it."""
 _LEAST_SHARE = 0.5
 
 
@@ -111,7 +111,7 @@ def leaderboard(
         examples=int(common.sum()),
         rows=rows,
         left_out=left_out,
-        differs=[name for name in differs if name not in _PER_MODEL],
+        differs=[name for name in differs if name not in _NOT_TOLD],
     )
 
 

@@ -35,6 +35,6 @@ def leaderboard_findings(found: Leaderboard) -> dict[str, str]:
         told["Left out"] = f"{', '.join(shares)}: asked too few of these examples"
     if found.differs:
         told["Not the same"] = f"{', '.join(found.differs)}: runs differ in more than the model"
-    wrong = f"{found.alpha:.0%} of the time any two are told apart that are the same"
+    wrong = f"with chance {found.alpha:g} at most, any two are told apart that are the same"
     told["Groups"] = f"models that share a letter are tied; ranks and intervals hold all at once: {wrong}"
     return told

@@ -31,8 +31,8 @@ def plan_findings(found: Plan) -> dict[str, str]:
     known = found.variances
     told = {"Drop": f"{found.detect:g}, seen {found.power:.0%} of the time by an interval of {1 - found.alpha:.0%}"}
     if known.runs:
-        noun = "run" if known.runs == 1 else "runs"
-        told["Model"] = f"{found.model}, from its newest {known.runs} {noun}"
+        runs = "run" if known.runs == 1 else f"{known.runs} runs"
+        told["Model"] = f"{found.model}, from its newest {runs}"
     told["Between"] = f"variance of {known.between:.4f} between examples, which pairs are free of"
     told["Within"] = f"{known.within:.4f} of one rollout from run to run" + _unless_known(found)
     told["Difference"] = f"{known.difference:.4f} between what two runs come to on an example, {_source(found)}"

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 Matrix = NDArray[np.float64]
 
-_DRAWS = 2_000
+_FEWEST_DRAWS, _MOST_DRAWS, _DRAWN = 2_000, 20_000, 200_000
+"""How many series are simulated: as many as have so many runs together, within bounds."""
 _MEDIAN_OF_HALF_NORMAL = 0.6745
 _SHRINKAGE = 4.0
 """An example's own variance counts as much as that of all after so many differences between runs."""
@@ -177,9 +178,12 @@ class _Limits:
 
 @lru_cache(maxsize=64)
 def _limits(weights: tuple[int, ...], alpha: float) -> _Limits:
-    counts = np.array(weights, dtype=float)[:, None]
-    values = np.random.default_rng(0).standard_normal((len(weights), _DRAWS)) / np.sqrt(counts)
-    largest = np.zeros(_DRAWS)
+    counts, draws = (
+        np.array(weights, dtype=float)[:, None],
+        max(_FEWEST_DRAWS, min(_MOST_DRAWS, _DRAWN // len(weights))),
+    )
+    values = np.random.default_rng(0).standard_normal((len(weights), draws)) / np.sqrt(counts)
+    largest = np.zeros(draws)
     for low, high in _seeded(len(weights)):
         largest = np.maximum(largest, np.abs(split_statistics(values[low:high], counts[low:high])).max(axis=0))
     steps = [split_statistics(values[n : n + 2], counts[n : n + 2])[0] for n in range(len(weights) - 1)]

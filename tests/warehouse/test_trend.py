@@ -100,6 +100,7 @@ def test_what_is_not_there_is_said_with_what_is(nightly):
 
 
 def test_as_svg_and_json(nightly, nightjar, tmp_path):
+    pytest.importorskip("vl_convert")
     nightly(1, [50] * 6)
     nightly(7, [20] * 6)
     told = nightjar("trend", "gsm8k", "--svg", "trend.svg", "--json")
