@@ -14,12 +14,15 @@ from math import ceil, log
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 Matrix = NDArray[np.float64]
 
 _FEWEST_DRAWS, _MOST_DRAWS, _DRAWN = 2_000, 20_000, 200_000
 """How many series are simulated: as many as have so many runs together, within bounds."""
-_MEDIAN_OF_HALF_NORMAL = 0.6745
+_QUANTILE = 0.75
+"""Of the differences of neighbours, for the noise between runs: more of them than a few changes of the level reach."""
+_OF_HALF_NORMAL = float(stats.halfnorm.ppf(_QUANTILE))
 _SHRINKAGE = 4.0
 """An example's own variance counts as much as that of all after so many differences between runs."""
 _FEWEST = 4
@@ -54,7 +57,7 @@ def change_points(values: Matrix, counts: Matrix, alpha: float = 0.01) -> list[C
     searched in the same way (binary segmentation with the intervals of Kovács, Bühlmann, Li and Munk, "Seeded binary
     segmentation", 2023, after Fryzlewicz, "Wild binary segmentation", 2014). What is large enough is simulated: normal
     values with as many observations a run. Where runs differ by more than their examples explain, as seen in the
-    median difference of neighbours, a change must be larger by as much.
+    differences of neighbours, a change must be larger by as much.
 
     Args:
         values: run × example, the mean of an example's rollouts; NaN where there is none. Runs in the order of time.
@@ -153,7 +156,7 @@ def _excess(steps: Matrix) -> Matrix:
     """Returns by how much more neighbours differ than they should, about 1, of each column of statistics."""
     if len(steps) < _FEWEST:
         return np.ones(steps.shape[1])
-    found: Matrix = np.quantile(np.abs(steps), 0.5, axis=0, method="lower") / _MEDIAN_OF_HALF_NORMAL
+    found: Matrix = np.quantile(np.abs(steps), _QUANTILE, axis=0, method="lower") / _OF_HALF_NORMAL
     return found
 
 
