@@ -39,6 +39,8 @@ class TrendPoint:
         level: the mean as it would be over all examples that runs of its segment were asked.
         noise: the standard error of the level from run to run, of the same examples.
         examples: of how many.
+        new: how many of these no run of its segment before it had; 0 for the first. They do not count where it is
+            compared with those.
         segment: runs of one segment have examples in common; the first is 0.
     """
 
@@ -49,6 +51,7 @@ class TrendPoint:
     level: float
     noise: float
     examples: int
+    new: int
     segment: int
 
 
@@ -167,8 +170,11 @@ def _segment_starts(asked: NDArray[np.bool_]) -> Iterator[int]:
 
 def _points(past: History, segment: int) -> Iterator[TrendPoint]:
     noise = noise_variances(past.values, past.counts)
+    seen = past.counts[0] > 0
     for run, level, row, count in zip(past.runs, levels(past.values), past.values, past.counts, strict=True):
         asked = count > 0
+        new = int((asked & ~seen).sum())
+        seen = seen | asked
         mean = clustered_mean([[value] for value in row[asked]])
         error = float(np.sqrt((noise[asked] / count[asked]).sum())) / int(asked.sum())
         yield TrendPoint(
@@ -179,6 +185,7 @@ def _points(past: History, segment: int) -> Iterator[TrendPoint]:
             level=float(level),
             noise=error,
             examples=int(asked.sum()),
+            new=new,
             segment=segment,
         )
 

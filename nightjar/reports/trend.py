@@ -15,6 +15,7 @@ _LABEL = 8
 _WIDEST_STEP = 4
 _Z = 1.96
 _LONGEST_VALUE = 24
+_MANY_NEW, _REMARKS = 0.05, 5
 
 
 def drawing(series: TrendSeries, width: int = 80) -> list[str]:
@@ -71,11 +72,15 @@ def change_findings(series: TrendSeries, change: Change) -> dict[str, str]:
 
 def remarks(series: TrendSeries) -> list[str]:
     """Returns what a reader must know of a series: where the examples are others."""
-    starts = [point for before, point in _neighbours(series.points) if before.segment != point.segment]
-    return [
-        f"{point.began:%Y-%m-%d}: other examples from run {point.run_id} on; runs are not compared across this."
-        for point in starts
+    told = [
+        f"{point.began:%Y-%m-%d}: other examples from run {point.run_id} on; runs are not compared across this"
+        if point.segment != before.segment
+        else f"{point.began:%Y-%m-%d}: {point.new:,} of {point.examples:,} are new with run {point.run_id}; with runs "
+        "before it, it is compared on the others"
+        for before, point in pairwise(series.points)
+        if point.segment != before.segment or point.new > _MANY_NEW * point.examples
     ]
+    return told if len(told) <= _REMARKS else [*told[:_REMARKS], f"and so {len(told) - _REMARKS:,} times more"]
 
 
 def _columns(points: Sequence[TrendPoint], columns: int) -> list[Sequence[TrendPoint]]:
@@ -91,12 +96,8 @@ def _bar(group: Sequence[TrendPoint]) -> tuple[float, float, float]:
 
 def _marked(groups: Sequence[Sequence[TrendPoint]], series: TrendSeries) -> list[bool]:
     runs = {change.run_id for change in series.changes}
-    runs |= {point.run_id for before, point in _neighbours(series.points) if before.segment != point.segment}
+    runs |= {point.run_id for before, point in pairwise(series.points) if before.segment != point.segment}
     return [any(point.run_id in runs for point in group) for group in groups]
-
-
-def _neighbours(points: Sequence[TrendPoint]) -> list[tuple[TrendPoint, TrendPoint]]:
-    return list(pairwise(points))
 
 
 def _dates(points: Sequence[TrendPoint], width: int) -> str:

@@ -68,12 +68,36 @@ def test_settings_that_follow_one_another_are_one_series_and_others_two(nightly)
     assert [len(series.points) for series in trend("gsm8k").series] == [7, 6]
 
 
-def test_other_examples_are_not_compared_and_more_are(nightly, nightjar):
+def test_other_examples_are_not_compared(nightly, nightjar):
     nightly(1, [50] * 6)
     nightly(7, [20] * 6, hashes="other")
     [series] = trend("gsm8k").series
     assert ([point.segment for point in series.points], series.changes) == ([0] * 6 + [1] * 6, [])
     assert "Examples: 2026-01-07: other examples from run m-07" in nightjar("trend", "gsm8k").out
+
+
+def test_a_dataset_that_grew_is_compared_on_what_is_common(nightly, nightjar, run_writer, tmp_path):
+    nightly(1, [30] * 8)
+    rollouts = [run_writer.rollout(n, 0, 1.0, example_hash=f"hash-{n}") for n in range(100)]
+    for day in (9, 10, 11, 12):
+        told = {
+            "run_id": f"grown-{day}",
+            "model": "m",
+            "status": "completed",
+            "scored": 100,
+            "failed": 0,
+            "coverage": 1.0,
+        }
+        run_dir = run_writer.write(
+            tmp_path / f"grown-{day}", rollouts, started_at=f"2026-01-{day:02}T02:00:00Z", **told
+        )
+        Warehouse("outputs/warehouse").publish(run_dir, tidies=False)
+    [series] = trend("gsm8k").series
+    assert [(point.new, point.segment) for point in series.points[7:10]] == [(0, 0), (40, 0), (0, 0)]
+    # of the sixty that all were asked, half were right, and then all
+    assert [change.run_id for change in series.changes] == ["grown-9"]
+    assert (series.changes[0].before, series.changes[0].after) == pytest.approx((0.5, 1.0))
+    assert "40 of 100 are new with run grown-9" in " ".join(nightjar("trend", "gsm8k").out.split())
 
 
 def test_no_change(nightly, nightjar):
