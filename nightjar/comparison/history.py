@@ -111,7 +111,7 @@ def read_history(
         own = [place[run.run_id] for run in members]
         histories.append(History(members, *(table[own] for table in tables)).between(0, len(members)))
     if not histories:
-        raise ConfigError(no_such_run(warehouse, env_id, model, metric))
+        raise ConfigError(no_such_run(warehouse, env_id, metric, model, since))
     return histories
 
 
@@ -154,10 +154,12 @@ def _joined(runs: Sequence[PastRun]) -> list[list[PastRun]]:
     return joined
 
 
-def no_such_run(warehouse: Warehouse, env_id: str, model: str | None, metric: str) -> str:
-    """Says that an environment has no finished run, and which have."""
+def no_such_run(
+    warehouse: Warehouse, env_id: str, metric: str, model: str | None = None, since: date | None = None
+) -> str:
+    """Says that an environment has no finished run of a kind, and which there are."""
     rows = warehouse.query("SELECT DISTINCT env_id, model FROM history ORDER BY ALL").rows
-    of_model = f" and model {model!r}" if model else ""
+    kind = (f" and model {model!r}" if model else "") + (f" since {since}" if since else "")
     known = [f"{env} ({name})" for env, name in rows if env == env_id] or [str(env) for env, _ in rows]
     there = f" There are: {', '.join(dict.fromkeys(known))}" if known else " There is none at all: nightjar eval run"
-    return f"No finished run of environment {env_id!r}{of_model} in {warehouse.location} has a {metric}.{there}"
+    return f"No finished run of environment {env_id!r}{kind} in {warehouse.location} has {metric!r}.{there}"

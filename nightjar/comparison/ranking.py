@@ -95,7 +95,7 @@ def leaderboard(
     models = dict(where.query(_STANDING, {"env": env_id}).rows)
     place, (values, _, _) = read_values(where, list(models), metric)
     if not place:
-        raise ConfigError(no_such_run(where, env_id, None, metric))
+        raise ConfigError(no_such_run(where, env_id, metric))
     kept, common = _with_common(place, ~np.isnan(values))
     left_out = {str(models[run_id]): int((~np.isnan(values[place[run_id]]) & common).sum()) for run_id in place}
     kept.sort(key=lambda run_id: -float(values[place[run_id]][common].mean()))

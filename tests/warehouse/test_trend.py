@@ -117,7 +117,7 @@ def test_a_metric_since_a_day_and_of_a_model(nightly):
 
 def test_what_is_not_there_is_said_with_what_is(nightly):
     nightly(1, [50])
-    with pytest.raises(ConfigError, match=r"'gsm9k' in .* has a reward. There are: gsm8k"):
+    with pytest.raises(ConfigError, match=r"'gsm9k' in .* has 'reward'. There are: gsm8k"):
         trend("gsm9k")
     with pytest.raises(ConfigError, match=r"and model 'x' .*There are: gsm8k \(m\)"):
         trend("gsm8k", model="x")
