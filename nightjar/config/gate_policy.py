@@ -1,0 +1,179 @@
+"""``GatePolicy``: what a candidate may lose on each benchmark, in YAML.
+
+::
+
+    # nightjar gate --policy configs/gates/release.yaml BASELINE CANDIDATE
+    version: 1
+    defaults:
+      tier: supporting
+      max_drop: 0.015
+    benchmarks:
+      gsm8k:
+        tier: critical
+        max_drop: 0.01
+      arithmetic:
+        tier: advisory
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from nightjar.config.toml_file import nearest
+from nightjar.errors import ConfigError
+
+Tier: TypeAlias = Literal["critical", "supporting", "advisory"]
+Direction: TypeAlias = Literal["higher_is_better", "lower_is_better"]
+Correction: TypeAlias = Literal["holm", "bh", "none"]
+TIERS: tuple[Tier, ...] = ("critical", "supporting", "advisory")
+"""What matters most comes first; only ``advisory`` never changes a verdict."""
+_METRICS = {"mean_reward": "reward", "pass@1": "correct"}
+"""What NeMo Evaluator calls them."""
+_NIGHTS_A_YEAR = 365
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class GateRule(_Strict):
+    """What a candidate may lose on a benchmark."""
+
+    tier: Tier = "supporting"
+    """``critical`` and ``supporting`` decide; ``advisory`` is shown and decides nothing."""
+    max_drop: Annotated[float, Field(ge=0)] | None = 0.015
+    """How much worse the mean may be; null for no such limit."""
+    max_relative_drop: Annotated[float, Field(ge=0)] | None = None
+    """How much worse it may be as a share of the baseline's mean; the smaller of the two limits counts."""
+    relative_guard_below: Annotated[float, Field(ge=0, le=1)] | None = None
+    """The relative limit holds where the baseline's mean is below this; null: everywhere."""
+    metric: str = "reward"
+    """``reward``, ``correct``, or the name of a metric; ``mean_reward`` and ``pass@1`` are other names of these."""
+    direction: Direction = "higher_is_better"
+    """Which way is better."""
+
+    @model_validator(mode="after")
+    def _has_a_limit(self) -> Self:
+        if self.max_drop is None and (self.max_relative_drop is None or self.relative_guard_below is not None):
+            raise ValueError("no limit holds: give max_drop, or max_relative_drop without relative_guard_below")
+        return self
+
+    def margin(self, baseline: float) -> float:
+        """Returns how much worse a candidate may be than a baseline with this mean."""
+        limits = [] if self.max_drop is None else [self.max_drop]
+        guard = self.relative_guard_below
+        if self.max_relative_drop is not None and (guard is None or baseline < guard):
+            limits.append(self.max_relative_drop * abs(baseline))
+        return min(limits)
+
+    @property
+    def measured(self) -> str:
+        """What is compared, as the warehouse calls it."""
+        return _METRICS.get(self.metric, self.metric)
+
+
+class AcceptedNights(_Strict):
+    """A baseline that moves: the accepted nights of the candidate's suite."""
+
+    accepted_nights: Annotated[int, Field(ge=1)]
+    """The last so many."""
+
+
+class GatePolicy(_Strict):
+    """What a candidate may lose, and how surely a loss is to be known."""
+
+    version: Literal[1]
+    """Of the format."""
+    defaults: GateRule = GateRule()
+    """For all benchmarks, also for those that are in both sides and not listed."""
+    benchmarks: Mapping[str, GateRule] = Field(default_factory=dict)
+    """By the name of an evaluation, or its environment's id; what is not said is as in the defaults, null unsets it."""
+    min_pairs: Annotated[int, Field(ge=2)] = 10
+    """Fewer examples that both have scored never pass. As in NeMo Evaluator: of fewer, nobody sees how they spread."""
+    alpha: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    """The chance that an interval misses; of a wrong PASS of a benchmark half of it, as for ``nightjar compare``."""
+    correction: Correction = "holm"
+    """For several benchmarks: ``holm`` keeps the chance of any false breach, ``bh`` the share of false ones."""
+    baseline: str | AcceptedNights | None = None
+    """A run, a folder, ``model@environment@date``, or the last accepted nights; null where it is typed."""
+    false_alarms_a_year: Annotated[float, Field(gt=0, le=_NIGHTS_A_YEAR / 2)] = 1.0
+    """With accepted nights as the baseline: how many false NO-GO nights to expect in a year without any change."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_defaults(cls, told: Any) -> Any:
+        """Completes the rule of each benchmark with the defaults as they are written."""
+        if not isinstance(told, Mapping) or not isinstance(told.get("benchmarks"), Mapping):
+            return told
+        defaults = told.get("defaults") or {}
+        if not isinstance(defaults, Mapping):
+            return told
+        rules = {
+            name: {**defaults, **(rule or {})} if rule is None or isinstance(rule, Mapping) else rule
+            for name, rule in told["benchmarks"].items()
+        }
+        return {**told, "benchmarks": rules}
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Reads a policy.
+
+        Raises:
+            ConfigError: the file is missing, no YAML, or says something that a policy does not have.
+        """
+        try:
+            text = path.read_text("utf-8")
+            return cls.model_validate(yaml.load(text, _Loader))  # noqa: S506 - a SafeLoader
+        except FileNotFoundError:
+            raise ConfigError(f"There is no file {str(path)!r}") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} cannot be read: {error}") from None
+        except yaml.YAMLError as error:
+            raise ConfigError(f"{path}: {' '.join(str(error).split())}") from None
+        except ValidationError as error:
+            raise ConfigError(f"{path}: {_first(error)}") from None
+
+    @property
+    def sha256(self) -> str:
+        """Of what it says, however that is written."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+    @property
+    def level(self) -> float:
+        """The chance of any false breach: one-sided, of all benchmarks together."""
+        if isinstance(self.baseline, AcceptedNights):
+            return self.false_alarms_a_year / _NIGHTS_A_YEAR
+        return self.alpha / 2
+
+    def rule(self, *names: str) -> GateRule:
+        """Returns the rule of a benchmark that may go by several names."""
+        return next((self.benchmarks[name] for name in names if name in self.benchmarks), self.defaults)
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads YAML; a key that stands twice in a mapping is an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Any] = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} stands there twice", key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _first(error: ValidationError) -> str:
+    """Returns what is wrong first, and where."""
+    found = error.errors()[0]
+    place = ".".join(map(str, found["loc"]))
+    if found["type"] == "extra_forbidden":
+        known = GateRule.model_fields if len(found["loc"]) > 1 else GatePolicy.model_fields
+        return f"Unknown key {place!r}. {nearest(str(found['loc'][-1]), known)}"
+    said = found["msg"].removeprefix("Value error, ")
+    return f"{place}: {said}" if place else said

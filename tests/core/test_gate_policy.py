@@ -1,0 +1,80 @@
+"""The policy of a gate: the format of NeMo Evaluator, and what Nightjar adds to it."""
+
+import pytest
+
+from nightjar.config.gate_policy import AcceptedNights, GatePolicy, GateRule
+from nightjar.errors import ConfigError
+
+
+def read(tmp_path, text):
+    (tmp_path / "policy.yaml").write_text(text)
+    return GatePolicy.read(tmp_path / "policy.yaml")
+
+
+class TestFile:
+    def test_the_format_of_nemo_evaluator(self, tmp_path):
+        policy = read(
+            tmp_path,
+            """
+            version: 1
+            defaults: {tier: supporting, max_drop: 0.015, max_relative_drop: 0.1, relative_guard_below: 0.2,
+                       metric: mean_reward, direction: higher_is_better}
+            benchmarks:
+              mmlu: {tier: critical, max_drop: 0.01, metric: pass@1}
+              latency: {metric: seconds, direction: lower_is_better, max_relative_drop: null}
+              gsm8k:
+            """,
+        )
+        assert policy.rule("mmlu") == GateRule(
+            tier="critical", max_drop=0.01, max_relative_drop=0.1, relative_guard_below=0.2, metric="pass@1"
+        )
+        assert (policy.rule("mmlu").measured, policy.rule("other").measured) == ("correct", "reward")
+        assert policy.rule("latency").max_relative_drop is None
+        assert policy.rule("gsm8k") == policy.rule("not listed") == policy.defaults
+        assert (policy.min_pairs, policy.correction, policy.level) == (10, "holm", 0.025)
+        assert len(policy.sha256) == 64
+
+    def test_of_accepted_nights_spends_its_false_alarms_over_a_year(self, tmp_path):
+        policy = read(tmp_path, "version: 1\nbaseline: {accepted_nights: 7}\nfalse_alarms_a_year: 2\n")
+        assert policy.baseline == AcceptedNights(accepted_nights=7)
+        assert policy.level == pytest.approx(2 / 365)
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("version: 2", "version: Input should be 1"),
+            ("version: 1\nmin_pair: 3", "Unknown key 'min_pair'. Did you mean 'min_pairs'?"),
+            (
+                "version: 1\nbenchmarks: {a: {max_dorp: 1}}",
+                "Unknown key 'benchmarks.a.max_dorp'. Did you mean 'max_drop'",
+            ),
+            ("version: 1\ndefaults: {max_drop: -1}", "defaults.max_drop: Input should be greater than or equal to 0"),
+            ("version: 1\nversion: 1", "'version' stands there twice"),
+            ("version: 1\nbenchmarks: {a: {tier: critical}, a: {}}", "'a' stands there twice"),
+            ("version: 1\nbenchmarks: {a: 3}", "benchmarks.a: Input should be a valid dictionary"),
+            ("version: 1\ndefaults: {max_drop: null}", "defaults: no limit holds: give max_drop"),
+            ("version: [", "while parsing a flow"),
+            ("", "Input should be a valid dictionary"),
+            ("- 1", "Input should be a valid dictionary"),
+        ],
+    )
+    def test_what_is_wrong_is_named(self, tmp_path, text, said):
+        with pytest.raises(ConfigError) as raised:
+            read(tmp_path, text)
+        assert said in str(raised.value)
+        assert str(tmp_path / "policy.yaml") in str(raised.value)
+
+    def test_one_that_is_missing_is_named(self, tmp_path):
+        with pytest.raises(ConfigError, match="There is no file"):
+            GatePolicy.read(tmp_path / "policy.yaml")
+
+
+class TestMargin:
+    def test_the_smaller_limit_counts_below_the_guard(self):
+        rule = GateRule(max_drop=0.02, max_relative_drop=0.1, relative_guard_below=0.3)
+        assert rule.margin(0.1) == pytest.approx(0.01)
+        assert rule.margin(0.25) == 0.02
+        assert rule.margin(0.5) == 0.02
+
+    def test_without_a_guard_the_relative_limit_holds_everywhere(self):
+        assert GateRule(max_drop=None, max_relative_drop=0.1).margin(0.5) == pytest.approx(0.05)
