@@ -133,6 +133,16 @@ def unseen_share(trials: int, alpha: float = 0.05) -> float:
     return clopper_pearson(0, trials, alpha).high
 
 
+def chance_of_unseen(share: float, trials: int) -> float:
+    """Returns the chance that none of so many trials is of a kind that has a share of all: that of ``unseen_share``.
+
+    Example:
+        >>> chance_of_unseen(0.5, 3)
+        0.125
+    """
+    return float((1 - min(1.0, max(0.0, share))) ** trials)
+
+
 def mcnemar(gained: int, lost: int) -> float:
     """Returns the two-sided p-value of McNemar's exact test; 1 where no pair has changed.
 
