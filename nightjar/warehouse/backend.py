@@ -5,7 +5,7 @@ What only some need is imported where it is needed: a query waits for this modul
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -18,7 +18,7 @@ from nightjar.warehouse.reading.damage import damage_named
 from nightjar.warehouse.reading.reader import Look, Reader, read_patiently
 from nightjar.warehouse.reading.relations import define
 from nightjar.warehouse.storage.folder import Folder
-from nightjar.warehouse.storage.nights import Night
+from nightjar.warehouse.storage.line_files import LineFile, Row
 from nightjar.warehouse.storage.store import Store
 from nightjar.warehouse.writing.publish_report import PublishReport
 
@@ -92,15 +92,15 @@ class SegmentedWarehouse:
 
         tidy(self.store)
 
-    def nights(self) -> list[Night]:
-        """Returns the nights of suites."""
-        return self.store.nights()
+    def rows(self, file: LineFile[Row]) -> list[Row]:
+        """Returns the records of a kind that is kept beside the segments."""
+        return self.store.rows(file)
 
-    def write_night(self, night: Night) -> None:
-        """Adds a night, or replaces it."""
+    def write_rows(self, file: LineFile[Row], rows: Sequence[Row]) -> None:
+        """Adds records of a kind, or replaces them."""
         from nightjar.warehouse.reading.snapshot import write_snapshot
 
-        self.store.write_night(night)
+        self.store.write_rows(file, rows)
         write_snapshot(self.store)
 
     def ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:

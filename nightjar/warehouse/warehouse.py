@@ -18,10 +18,13 @@ from nightjar.warehouse.reading.time_limit import QUERY_TIMEOUT_SECONDS, TimeLim
 from nightjar.warehouse.writing.publish_report import PublishReport
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import duckdb
     import pyarrow as pa
 
     from nightjar.warehouse.backend import Backend
+    from nightjar.warehouse.storage.line_files import LineFile, Row
     from nightjar.warehouse.storage.nights import Night
     from nightjar.warehouse.storage.store import Store
 
@@ -93,10 +96,9 @@ class Warehouse:
         Raises:
             WarehouseError: the warehouse cannot be read, or the list of nights is damaged.
         """
-        try:
-            return self._backend.nights()
-        except MissingWarehouseError:
-            return []
+        from nightjar.warehouse.storage.nights import NIGHTS
+
+        return self.rows(NIGHTS)
 
     def write_night(self, night: Night) -> None:
         """Writes down what a night came to, in the place of what was written of it before.
@@ -104,7 +106,28 @@ class Warehouse:
         Raises:
             WarehouseError: the warehouse cannot be written, or the list of nights is damaged.
         """
-        self._backend.write_night(night)
+        from nightjar.warehouse.storage.nights import NIGHTS
+
+        self.write_rows(NIGHTS, [night])
+
+    def rows(self, file: LineFile[Row]) -> list[Row]:
+        """Returns the records of a kind that is kept beside the segments; none where there is no warehouse.
+
+        Raises:
+            WarehouseError: the warehouse cannot be read, or the list of these records is damaged.
+        """
+        try:
+            return self._backend.rows(file)
+        except MissingWarehouseError:
+            return []
+
+    def write_rows(self, file: LineFile[Row], rows: Sequence[Row]) -> None:
+        """Adds records of a kind, or replaces those with the same key; who else writes meanwhile loses nothing.
+
+        Raises:
+            WarehouseError: the warehouse cannot be written, or the list of these records is damaged.
+        """
+        self._backend.write_rows(file, rows)
 
     def query(
         self,

@@ -18,17 +18,17 @@ from nightjar.warehouse.doctor.rows import Totals, examine_rows
 from nightjar.warehouse.reading.damage import listed
 from nightjar.warehouse.reading.snapshot import NAME
 from nightjar.warehouse.storage.folder import Folder
-from nightjar.warehouse.storage.nights import FILE_NAME as NIGHTS_NAME
+from nightjar.warehouse.storage.nights import NIGHTS
 from nightjar.warehouse.storage.prices import FILE_NAME as PRICES_NAME
 from nightjar.warehouse.storage.segments import COMMIT, KINDS, Catalog
-from nightjar.warehouse.storage.store import Fault
+from nightjar.warehouse.storage.store import LINE_FILES, Fault
 from nightjar.warehouse.writing.bulk import Progress, silent
 from nightjar.warehouse.writing.packing import FAN_IN, LARGE_ROLLOUTS, outdated
 
 _TRIES = 5
 _MANY_SMALL = 4 * FAN_IN
 _FEW, _MANY = 3, 10
-_OWN_NAMES = {"segments", NAME, f"{NAME}.wal", PRICES_NAME, NIGHTS_NAME, SET_ASIDE}
+_OWN_NAMES = {"segments", NAME, f"{NAME}.wal", PRICES_NAME, SET_ASIDE, *(file.file_name for file in LINE_FILES)}
 
 _VERSIONS = "SELECT run_id, version FROM segments.runs"
 
@@ -191,10 +191,12 @@ def _record_findings(folder: Folder) -> Iterator[Finding]:
     except WarehouseError as error:
         again = folder.command("prices set MODEL --input PRICE --output PRICE")
         yield Finding(str(error), f"mend this line in an editor; or remove the file, then for each model: {again}")
-    try:
-        folder.nights()
-    except WarehouseError as error:
-        yield Finding(str(error), "remove this line in an editor: the next start of that night writes it again")
+    for file in LINE_FILES:
+        try:
+            folder.rows(file)
+        except WarehouseError as error:
+            again = ": the next start of that night writes it again" if file is NIGHTS else ""
+            yield Finding(str(error), f"remove this line in an editor{again}")
 
 
 def _aside_findings(folder: Folder, catalog: Catalog) -> Iterator[Finding]:

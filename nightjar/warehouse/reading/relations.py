@@ -1,7 +1,8 @@
 """Defines in a DuckDB connection what people ask: the relations of the segments that count, and the views over them.
 
-The schema ``segments`` holds ``runs``, ``rollouts``, ``attempts``, ``examples``, ``prices`` and ``nights``;
-``views.sql`` builds on these six, whether they are views over Parquet files, as here, or tables of a service.
+The schema ``segments`` holds ``runs``, ``rollouts``, ``attempts``, ``examples``, ``prices``, ``nights``,
+``comparisons`` and ``gate_decisions``; ``views.sql`` builds on these, whether they are views over Parquet files, as
+here, or tables of a service.
 """
 
 from __future__ import annotations
@@ -14,15 +15,12 @@ from importlib import resources
 import duckdb
 
 from nightjar.warehouse.database import parquet, quoted
-from nightjar.warehouse.storage.nights import Night, dump_nights
 from nightjar.warehouse.storage.prices import Price
 from nightjar.warehouse.storage.segments import KINDS, Catalog, Source
-from nightjar.warehouse.storage.store import Records
+from nightjar.warehouse.storage.store import LINE_FILES, Records
 
 PRICES_COLUMNS = "model VARCHAR NOT NULL, since TIMESTAMPTZ NOT NULL, input DOUBLE NOT NULL, output DOUBLE NOT NULL"
 """The columns of the table of prices."""
-NIGHTS_COLUMNS = "night JSON NOT NULL"
-"""The column of the table of nights: a night, as ``Night`` has it."""
 
 FileOf = Callable[[str, str], str]
 """From a segment's id and a kind to where DuckDB finds the file."""
@@ -46,7 +44,8 @@ def define_segments(connection: duckdb.DuckDBPyConnection, catalog: Catalog, fil
 def define_records(connection: duckdb.DuckDBPyConnection, records: Records) -> None:
     """Makes, or replaces, the tables of what is kept beside the segments."""
     _define_prices(connection, records.prices)
-    _define_nights(connection, records.nights)
+    for file, lines in zip(LINE_FILES, records.lines, strict=True):
+        _define_lines(connection, f"segments.{file.table}", file.columns, lines)
 
 
 def selection(kind: str, sources: Sequence[Source], file_of: FileOf) -> str:
@@ -63,11 +62,10 @@ def _define_prices(connection: duckdb.DuckDBPyConnection, prices: Sequence[Price
         connection.execute(f"INSERT INTO segments.prices VALUES {rows}")  # noqa: S608 - quoted
 
 
-def _define_nights(connection: duckdb.DuckDBPyConnection, nights: Sequence[Night]) -> None:
-    connection.execute(f"CREATE OR REPLACE TABLE segments.nights ({NIGHTS_COLUMNS})")
-    if nights:
-        lines = dump_nights(nights).decode().splitlines()
-        connection.execute("INSERT INTO segments.nights SELECT unnest(?::JSON[])", [lines])
+def _define_lines(connection: duckdb.DuckDBPyConnection, table: str, columns: str, lines: Sequence[str]) -> None:
+    connection.execute(f"CREATE OR REPLACE TABLE {table} ({columns})")
+    if lines:
+        connection.execute(f"INSERT INTO {table} SELECT unnest(?::JSON[])", [lines])
 
 
 @cache

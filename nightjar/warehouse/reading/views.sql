@@ -1,5 +1,5 @@
 -- What people ask. The schema "segments" holds what was published, as tables or as views over files:
--- runs, rollouts, attempts, examples (a content may be there several times), prices and nights.
+-- runs, rollouts, attempts, examples (a content may be there several times), prices, nights, comparisons, gate_decisions.
 
 CREATE OR REPLACE VIEW prices AS FROM segments.prices;
 
@@ -403,6 +403,29 @@ SELECT
 FROM segments.nights
 ORDER BY suite, night;
 
+CREATE OR REPLACE VIEW gate_decisions AS
+SELECT unnest(json_transform(decision, '{
+    "gate_id": "VARCHAR", "made_at": "TIMESTAMPTZ", "verdict": "VARCHAR", "reason": "VARCHAR", "suite": "VARCHAR",
+    "night": "DATE", "baseline": "VARCHAR", "candidate": "VARCHAR", "policy": "VARCHAR", "policy_sha256": "VARCHAR",
+    "alpha": "DOUBLE", "level": "DOUBLE", "correction": "VARCHAR", "min_pairs": "BIGINT", "benchmarks": "BIGINT",
+    "breached": ["VARCHAR"], "undecided": ["VARCHAR"], "flow_run_id": "VARCHAR"
+}'))
+FROM segments.gate_decisions
+ORDER BY ALL;
+
+CREATE OR REPLACE VIEW comparisons AS
+SELECT unnest(json_transform(comparison, '{
+    "comparison_id": "VARCHAR", "gate_id": "VARCHAR", "made_at": "TIMESTAMPTZ", "benchmark": "VARCHAR",
+    "tier": "VARCHAR", "decision": "VARCHAR", "reason": "VARCHAR", "metric": "VARCHAR", "direction": "VARCHAR",
+    "margin": "DOUBLE", "difference": "DOUBLE", "stderr": "DOUBLE", "low": "DOUBLE", "high": "DOUBLE",
+    "alpha": "DOUBLE", "method": "VARCHAR", "seed": "BIGINT", "p": "DOUBLE", "p_adjusted": "DOUBLE",
+    "p_sign_flips": "DOUBLE", "nights": "BIGINT", "pairs": "BIGINT", "clusters": "BIGINT", "pairs_needed": "BIGINT",
+    "baseline_mean": "DOUBLE", "candidate_mean": "DOUBLE", "baseline_coverage": "DOUBLE",
+    "candidate_coverage": "DOUBLE", "baseline_runs": ["VARCHAR"], "candidate_runs": ["VARCHAR"]
+}'))
+FROM segments.comparisons
+ORDER BY ALL;
+
 COMMENT ON VIEW runs IS 'a run: one environment, one model, one configuration';
 COMMENT ON COLUMN runs.version IS 'of its published content; a newer one replaces it';
 COMMENT ON COLUMN runs.rollouts IS 'asked for; those there are: scored + failed';
@@ -444,6 +467,16 @@ COMMENT ON VIEW example_rewards IS 'the mean reward of every example of a run';
 COMMENT ON VIEW regressions IS 'examples with less reward in the newest run that can stand for its model than in the one before, by example_hash';
 COMMENT ON VIEW cost IS 'tokens of all attempts of a run, failed ones too, and what they cost; without rescored runs';
 COMMENT ON VIEW retries IS 'attempts that failed, by run and error, and what they took';
+COMMENT ON VIEW gate_decisions IS 'what gates came to: nightjar gate; the benchmarks of each are comparisons with its gate_id';
+COMMENT ON COLUMN gate_decisions.verdict IS 'GO, NO-GO or INCONCLUSIVE';
+COMMENT ON COLUMN gate_decisions.level IS 'the chance of any false breach, one-sided';
+COMMENT ON VIEW comparisons IS 'runs beside others, as a gate or compare --record found them';
+COMMENT ON COLUMN comparisons.decision IS 'PASS, BREACH, INSUFFICIENT or MISSING of a gate; PASS, REGRESSION or INCONCLUSIVE';
+COMMENT ON COLUMN comparisons.margin IS 'how much worse the candidate may be';
+COMMENT ON COLUMN comparisons.difference IS 'of the mean over the pairs: candidate minus baseline; low to high is its interval, at 1 - alpha';
+COMMENT ON COLUMN comparisons.p IS 'chance of so much damage, were it the margin in truth; p_adjusted: for all benchmarks of the gate';
+COMMENT ON COLUMN comparisons.p_sign_flips IS 'chance of a difference so bad where nothing has changed, with this seed';
+COMMENT ON COLUMN comparisons.nights IS 'how many nights together showed a breach most clearly; NULL where none were tested';
 COMMENT ON VIEW nights IS 'a suite on one date, and what it came to: nightjar nights';
 COMMENT ON COLUMN nights.verdict IS 'accepted, worse, incomplete, skipped or running';
 COMMENT ON VIEW night_evaluations IS 'what an evaluation of a night came to beside the accepted nights before';

@@ -1,18 +1,18 @@
 """``ServedWarehouse``: real tables in a database that DuckDB attaches: MotherDuck, a DuckLake, or one DuckDB file.
 
-The schema ``segments`` there has the tables of a segment, ``prices`` and ``nights``; the schema ``main`` the views over
-them, for people's own tools. A publish is one transaction: it removes the run's rows and inserts those of its
-directory. Every publish counts up a row of its own first, so that of two at the same time one fails and is repeated: a
-run cannot be there twice.
+The schema ``segments`` there has the tables of a segment, ``prices`` and what ``LINE_FILES`` names; the schema
+``main`` the views over them, for people's own tools. A publish is one transaction: it removes the run's rows and
+inserts those of its directory. Every publish counts up a row of its own first, so that of two at the same time one
+fails and is repeated: a run cannot be there twice.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import duckdb
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
@@ -22,10 +22,11 @@ from nightjar.scratch import scratch_folder
 from nightjar.warehouse.database import connect_scratch, explained, newer, quoted, transaction
 from nightjar.warehouse.location import missing, shown
 from nightjar.warehouse.reading.querying import connect_locked
-from nightjar.warehouse.reading.relations import NIGHTS_COLUMNS, PRICES_COLUMNS, tables_script, views_script
+from nightjar.warehouse.reading.relations import PRICES_COLUMNS, tables_script, views_script
 from nightjar.warehouse.served.address import Address, parse_address
-from nightjar.warehouse.storage.nights import Night, dump_nights, load_nights
+from nightjar.warehouse.storage.line_files import LineFile, Row
 from nightjar.warehouse.storage.segments import KINDS, SCHEMA, is_held
+from nightjar.warehouse.storage.store import LINE_FILES
 from nightjar.warehouse.storage.writability import ask_patiently, check_place
 from nightjar.warehouse.writing.publish_report import PublishReport
 from nightjar.warehouse.writing.publishing import define_new, publish_with
@@ -70,19 +71,21 @@ class ServedWarehouse:
     def tidy(self) -> None:
         """Does nothing: the service looks after its storage."""
 
-    def nights(self) -> list[Night]:
-        """Returns the nights of suites."""
-        rows = self.ask(lambda connection: connection.execute("FROM segments.nights").fetchall())
-        return load_nights("\n".join(night for (night,) in rows).encode())
+    def rows(self, file: LineFile[Row]) -> list[Row]:
+        """Returns the records of a kind that is kept beside the runs."""
+        found = self.ask(lambda connection: connection.execute(f"FROM segments.{file.table}").fetchall())
+        return file.load("\n".join(line for (line,) in found).encode())
 
-    def write_night(self, night: Night) -> None:
-        """Adds a night, or replaces it."""
+    def write_rows(self, file: LineFile[Row], rows: Sequence[Row]) -> None:
+        """Adds records of a kind, or replaces them."""
 
         def replace(connection: duckdb.DuckDBPyConnection) -> None:
-            connection.execute(f"CREATE TABLE IF NOT EXISTS nights ({NIGHTS_COLUMNS})")
-            same = "night ->> 'suite' = ? AND night ->> 'night' = ?"
-            connection.execute(f"DELETE FROM nights WHERE {same}", [night.suite, night.night])  # noqa: S608 - own text
-            connection.execute("INSERT INTO nights VALUES (?)", [dump_nights([night]).decode().strip()])
+            connection.execute(f"CREATE TABLE IF NOT EXISTS {file.table} ({file.columns})")
+            same = " AND ".join(f"{file.column} ->> '{name}' = ?" for name in file.key)
+            for row in rows:
+                connection.execute(f"DELETE FROM {file.table} WHERE {same}", file.key_of(row))  # noqa: S608 - own text
+            lines = file.lines(rows)
+            connection.execute(f"INSERT INTO {file.table} SELECT unnest(?::JSON[])", [lines])
 
         with _discreet(), scratch_folder() as spill, closing(connect_scratch(spill)) as connection:
             self._change(connection, replace)
@@ -193,17 +196,18 @@ class _Attached:
         connection.execute("CREATE SCHEMA segments")
         for name in (*KINDS, "prices"):
             connection.execute(f'CREATE VIEW segments.{name} AS FROM "{self._address.catalog}".segments.{name}')
-        _define_nights(connection, self._address)
+        for file in LINE_FILES:
+            _define_lines(connection, self._address, file)
         connection.execute(views_script())
 
 
-def _define_nights(connection: duckdb.DuckDBPyConnection, address: Address) -> None:
-    """Makes the table of nights known; one without rows where no night was written down yet."""
-    there = "FROM duckdb_tables() WHERE database_name = ? AND schema_name = 'segments' AND table_name = 'nights'"
-    if connection.execute(there, [address.catalog]).fetchone():
-        connection.execute(f'CREATE VIEW segments.nights AS FROM "{address.catalog}".segments.nights')
+def _define_lines(connection: duckdb.DuckDBPyConnection, address: Address, file: LineFile[Any]) -> None:
+    """Makes a table of records known; one without rows where an older Nightjar made the database."""
+    there = "FROM duckdb_tables() WHERE database_name = ? AND schema_name = 'segments' AND table_name = ?"
+    if connection.execute(there, [address.catalog, file.table]).fetchone():
+        connection.execute(f'CREATE VIEW segments.{file.table} AS FROM "{address.catalog}".segments.{file.table}')
     else:
-        connection.execute(f"CREATE TABLE segments.nights ({NIGHTS_COLUMNS})")
+        connection.execute(f"CREATE TABLE segments.{file.table} ({file.columns})")
 
 
 def _replace_run(connection: duckdb.DuckDBPyConnection, run_id: str) -> None:
@@ -222,7 +226,9 @@ def _make_tables(connection: duckdb.DuckDBPyConnection, address: Address) -> Non
         name = f'"{address.catalog}".segments'
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {name}; USE {name}")
         connection.execute(tables_script())
-        connection.execute(f"CREATE TABLE prices ({PRICES_COLUMNS}); CREATE TABLE nights ({NIGHTS_COLUMNS})")
+        connection.execute(f"CREATE TABLE prices ({PRICES_COLUMNS})")
+        for file in LINE_FILES:
+            connection.execute(f"CREATE TABLE {file.table} ({file.columns})")
         connection.execute("CREATE TABLE publishes (number BIGINT); INSERT INTO publishes VALUES (0)")
         connection.execute(f"CREATE TABLE version (number INTEGER); INSERT INTO version VALUES ({SCHEMA})")  # noqa: S608
         _make_views(connection, address)

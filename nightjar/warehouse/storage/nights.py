@@ -5,16 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Literal, TypeAlias
 
-from pydantic import TypeAdapter, ValidationError
-
-from nightjar.errors import ConfigError, WarehouseError
-
-FILE_NAME = "nights.jsonl"
+from nightjar.errors import ConfigError
+from nightjar.warehouse.storage.line_files import LineFile
 
 Verdict: TypeAlias = Literal["running", "accepted", "worse", "incomplete", "skipped"]
 """What a night came to; ``skipped`` where a later one was due before it could begin."""
@@ -107,28 +104,7 @@ class Night:
         return sum(costs) if costs else None
 
 
-_NIGHT = TypeAdapter(Night)
-
-
-def load_nights(content: bytes) -> list[Night]:
-    """Reads the content of ``nights.jsonl``.
-
-    Raises:
-        WarehouseError: it is damaged; the line is named.
-    """
-    found = []
-    for number, line in enumerate(content.splitlines(), start=1):
-        try:
-            found.append(_NIGHT.validate_json(line))
-        except ValidationError as error:
-            raise WarehouseError(f"{FILE_NAME}, line {number}: {error.errors()[0]['msg']}") from error
-    return found
-
-
-def dump_nights(nights: Iterable[Night]) -> bytes:
-    """Returns the content of ``nights.jsonl``, by suite and date."""
-    ordered = sorted(nights, key=lambda one: (one.suite, one.night))
-    return b"".join(_NIGHT.dump_json(one) + b"\n" for one in ordered)
+NIGHTS = LineFile("nights", "night", Night, ("suite", "night"))
 
 
 def checked_night(text: str) -> str:

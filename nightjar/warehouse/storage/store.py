@@ -16,12 +16,17 @@ import duckdb
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.location import missing
-from nightjar.warehouse.storage import nights, prices
-from nightjar.warehouse.storage.nights import Night
+from nightjar.warehouse.storage import prices
+from nightjar.warehouse.storage.decisions import COMPARISONS, GATE_DECISIONS
+from nightjar.warehouse.storage.line_files import LineFile, Row
+from nightjar.warehouse.storage.nights import NIGHTS
 from nightjar.warehouse.storage.prices import Price
 from nightjar.warehouse.storage.segments import KINDS, Catalog, Segment
 
 Kept = TypeVar("Kept")
+
+LINE_FILES: tuple[LineFile[Any], ...] = (NIGHTS, COMPARISONS, GATE_DECISIONS)
+"""What is kept beside the segments, with a record a line."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +58,11 @@ class Records(NamedTuple):
 
     Attributes:
         prices: what models cost.
-        nights: of suites.
+        lines: those of each of ``LINE_FILES``, in its order.
     """
 
     prices: tuple[Price, ...] = ()
-    nights: tuple[Night, ...] = ()
+    lines: tuple[tuple[str, ...], ...] = ((),) * len(LINE_FILES)
 
 
 class Readable(Protocol):
@@ -71,7 +76,7 @@ class Readable(Protocol):
 
 
 class Store(ABC):
-    """Keeps segments, which never change, and beside them prices and nights.
+    """Keeps segments, which never change, and beside them prices, nights and decisions.
 
     ``str()`` of it is the location for messages, without credentials. Its methods raise a WarehouseError where the
     place cannot be read or written, and where what they read is damaged or of a newer Nightjar.
@@ -184,19 +189,18 @@ class Store(ABC):
             yield changed
             self.write_prices(changed)
 
-    def nights(self) -> list[Night]:
-        """Returns the nights of suites."""
-        return self._kept(nights.FILE_NAME, nights.load_nights)
+    def rows(self, file: LineFile[Row]) -> list[Row]:
+        """Returns the records of a kind."""
+        return self._kept(file.file_name, file.load)
 
-    def write_night(self, night: Night) -> None:
-        """Adds a night, or replaces it."""
-        with self.changing_beside(nights.FILE_NAME):
-            others = [one for one in self.nights() if (one.suite, one.night) != (night.suite, night.night)]
-            self.write_beside(nights.FILE_NAME, nights.dump_nights([*others, night]))
+    def write_rows(self, file: LineFile[Row], rows: Sequence[Row]) -> None:
+        """Adds records of a kind, or replaces them."""
+        with self.changing_beside(file.file_name):
+            self.write_beside(file.file_name, file.dump([*self.rows(file), *rows]))
 
     def records(self) -> Records:
         """Returns all that is kept beside the segments."""
-        return Records(tuple(self.prices()), tuple(self.nights()))
+        return Records(tuple(self.prices()), tuple(tuple(file.lines(self.rows(file))) for file in LINE_FILES))
 
     def _kept(self, name: str, load: Callable[[bytes], list[Kept]]) -> list[Kept]:
         content = self.read_beside(name)
