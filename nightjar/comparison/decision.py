@@ -5,9 +5,13 @@ from __future__ import annotations
 from math import ceil, isfinite, sqrt
 from typing import NamedTuple
 
+from scipy import special
+
 from nightjar.comparison.records import Decision, Difference, Direction, Terms
 from nightjar.stats.estimates import Estimate
-from nightjar.stats.intervals import Interval, pairs_needed, t_interval
+from nightjar.stats.intervals import Interval, chance_of_unseen, pairs_needed, t_interval, unseen_share
+
+_ROUNDING = 1e-12
 
 
 class _Words(NamedTuple):
@@ -38,6 +42,26 @@ def decide(difference: Difference, max_drop: float, direction: Direction = "high
 def damage_of(interval: Interval, direction: Direction) -> Interval:
     """Returns how much worse the candidate is, of how much higher it is."""
     return interval if direction == "lower" else Interval(-interval.high, -interval.low)
+
+
+def chance_of_damage(difference: Difference, terms: Terms) -> float:
+    """Returns the chance of so much damage, were it ``max_drop`` in truth: a one-sided p-value.
+
+    It is below half of alpha just where the lower end of the interval of the damage is beyond that.
+
+    Args:
+        difference: with an interval made with the alpha of the terms.
+        terms: what may be lost.
+    """
+    damage = damage_of(difference.interval, terms.direction)
+    half, middle = (damage.high - damage.low) / 2, (damage.high + damage.low) / 2
+    if difference.clusters < 2 or not isfinite(half):  # noqa: PLR2004 - a spread needs two
+        return 1.0
+    if difference.stderr is not None and difference.stderr <= _ROUNDING and difference.p_mcnemar is None:
+        span = half / unseen_share(difference.clusters, terms.alpha)
+        return chance_of_unseen((middle - terms.max_drop) / span, difference.clusters)
+    stderr = half / t_interval(Estimate(0.0, 1.0), difference.clusters, terms.alpha).high
+    return float(special.stdtr(difference.clusters - 1, (terms.max_drop - middle) / stderr))
 
 
 def needed(difference: Difference, pairs: int, terms: Terms) -> int | None:

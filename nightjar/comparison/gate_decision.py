@@ -1,0 +1,207 @@
+"""``decide_gate``: from what is known of each benchmark to GO, NO-GO or INCONCLUSIVE; pure, without a warehouse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from scipy import stats
+
+from nightjar.comparison.decision import chance_of_damage, needed
+from nightjar.comparison.gate_records import Benchmarks, Evidence, GatedBenchmark, GateDecision, Outcome, Verdict
+from nightjar.comparison.measuring import Paired, measure
+from nightjar.comparison.records import Difference
+from nightjar.config.gate_policy import TIERS, Correction, GatePolicy
+from nightjar.stats.exchange import holm
+from nightjar.stats.windows import WindowTest, chance_of_so_much_damage, window_tests
+
+
+def decide_gate(policy: GatePolicy, benchmarks: Benchmarks) -> Verdict:
+    """Returns what a policy says of a candidate.
+
+    A benchmark passes where the upper end of the interval of its damage is within the margin. All must pass for a GO,
+    so a GO is as rarely wrong as one of them: that needs no correction (the intersection-union test of Berger,
+    "Multiparameter Hypothesis Testing and Acceptance Sampling", 1982). It has a breach where damage beyond the margin
+    is shown, at a level that all benchmarks which decide share: else one of many would have one by chance.
+
+    Args:
+        policy: what may be lost, and how surely it is to be known.
+        benchmarks: name to what is known of it.
+    """
+    measured = [_measured(name, evidence, policy) for name, evidence in sorted(benchmarks.items())]
+    measured.sort(key=lambda one: TIERS.index(one.evidence.rule.tier))
+    judged = [_judged(one, p, policy) for one, p in zip(measured, _adjusted(measured, policy.correction), strict=True)]
+    decision, reason = _decision(judged)
+    return Verdict(
+        decision=decision,
+        reason=reason,
+        benchmarks=judged,
+        alpha=policy.alpha,
+        level=policy.level,
+        correction=policy.correction,
+        min_pairs=policy.min_pairs,
+        policy_sha256=policy.sha256,
+    )
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """A benchmark before it is judged; without pairs only its name and evidence count."""
+
+    name: str
+    evidence: Evidence
+    pairs: int = 0
+    baseline: float = 0.0
+    candidate: float = 0.0
+    improvement: Difference | None = None
+    margin: float = 0.0
+    p: float = 1.0
+    windows: Sequence[WindowTest] = ()
+
+
+def _measured(name: str, evidence: Evidence, policy: GatePolicy) -> _Measured:
+    paired, rule = evidence.paired, evidence.rule
+    if paired is None or not paired.is_pair.any():
+        return _Measured(name, evidence)
+    pairs = int(paired.is_pair.sum())
+    before, after = (float(values[paired.is_pair].mean()) for values in (paired.value_a, paired.value_b))
+    is_lower_better = rule.direction == "lower_is_better"
+    improvement = measure(_swapped(paired) if is_lower_better else paired, policy.alpha)
+    margin = rule.margin(before)
+    found = _Measured(name, evidence, pairs, before, after, improvement, margin)
+    if pairs < policy.min_pairs:
+        return found
+    if evidence.nights is None:
+        return replace(found, p=chance_of_damage(improvement, margin, policy.alpha))
+    nights = evidence.nights
+    values = -nights.values if is_lower_better else nights.values
+    windows = window_tests(values, nights.is_normal, count=nights.count, margin=margin, settings=nights.settings)
+    return replace(found, p=chance_of_so_much_damage(windows, margin), windows=windows)
+
+
+def _swapped(paired: Paired) -> Paired:
+    """Returns the sides turned round: where lower is better, the improvement is the baseline minus the candidate."""
+    other = {"a": "b", "b": "a"}
+    sides = {name: name[:-1] + other[name[-1]] for name in vars(paired) if name.endswith(("_a", "_b"))}
+    return replace(paired, **{name: getattr(paired, turned) for name, turned in sides.items()})
+
+
+def _adjusted(measured: Sequence[_Measured], correction: Correction) -> list[float]:
+    """Returns p-values that hold for all benchmarks that decide together; those of others stay as they are."""
+    deciding = [at for at, one in enumerate(measured) if one.evidence.rule.tier != "advisory" and one.improvement]
+    found = [one.p for one in measured]
+    own = [found[at] for at in deciding]
+    if correction == "none" or not own:
+        return found
+    together = holm(own) if correction == "holm" else stats.false_discovery_control(own).tolist()
+    for at, p in zip(deciding, together, strict=True):
+        found[at] = p
+    return found
+
+
+def _judged(one: _Measured, p: float, policy: GatePolicy) -> GatedBenchmark:
+    evidence, difference = one.evidence, one.improvement
+    outcome, reason = _outcome(one, p, policy)
+    told = GatedBenchmark(
+        name=one.name,
+        tier=evidence.rule.tier,
+        metric=evidence.rule.measured,
+        direction=evidence.rule.direction,
+        outcome=outcome,
+        reason=reason,
+        baseline_runs=list(evidence.baseline_runs),
+        candidate_runs=list(evidence.candidate_runs),
+        baseline_coverage=evidence.baseline_coverage,
+        candidate_coverage=evidence.candidate_coverage,
+    )
+    if difference is None:
+        return told
+    is_thin = outcome == "INSUFFICIENT" and one.pairs >= policy.min_pairs
+    more = needed(difference, one.pairs, one.margin, policy.alpha) if is_thin else None
+    return replace(
+        told,
+        reason=reason + (f" About {more:,} examples would tell, if the damage is what it seems." if more else ""),
+        margin=one.margin,
+        pairs=one.pairs,
+        baseline_mean=one.baseline,
+        candidate_mean=one.candidate,
+        improvement=difference,
+        p=one.p,
+        p_adjusted=p,
+        windows=one.windows,
+        pairs_needed=more,
+    )
+
+
+def _outcome(one: _Measured, p: float, policy: GatePolicy) -> tuple[Outcome, str]:
+    evidence, difference = one.evidence, one.improvement
+    if evidence.missing:
+        return ("MISSING" if evidence.is_listed and not evidence.is_new else "INSUFFICIENT"), evidence.missing
+    if difference is None:
+        return "INSUFFICIENT", _nothing_to_compare(evidence)
+    if one.pairs < policy.min_pairs:
+        return "INSUFFICIENT", f"Only {one.pairs} examples are scored in both, of {policy.min_pairs} that it takes."
+    if p <= policy.level:
+        return "BREACH", _breach(one, difference, p)
+    doubt = _doubt(evidence, difference, one.margin)
+    return ("INSUFFICIENT", doubt) if doubt else ("PASS", _within(difference, one.margin))
+
+
+def _doubt(evidence: Evidence, difference: Difference, margin: float) -> str:
+    """Returns why a benchmark does not pass; empty where it does."""
+    at_most = -difference.interval.low
+    if at_most > margin:
+        return f"It may be worse by up to {at_most:.4f}, and {margin:.4g} is allowed."
+    if evidence.not_made:
+        return f"{evidence.not_made:,} rollouts of the candidate were not made: nightjar eval retry."
+    if at_most + difference.mean - difference.if_failed_wrong > margin:
+        return f"Were all that failed wrong, it would be worse by {-difference.if_failed_wrong:.4f}, give or take."
+    return ""
+
+
+def _nothing_to_compare(evidence: Evidence) -> str:
+    common = 0 if evidence.paired is None else len(evidence.paired)
+    if not common:
+        return "No example is in both sides: they are of other content."
+    return f"No example has {evidence.rule.metric!r} in both sides, of {common:,} that were asked in both."
+
+
+def _breach(one: _Measured, difference: Difference, p: float) -> str:
+    lost = f"It is worse by {-difference.mean:.4f}, and {one.margin:.4g} is allowed"
+    window = clearest(one.windows)
+    if window is None or window.nights == 1:
+        return f"{lost} (p = {p:.2g})."
+    return f"{lost}; over {window.nights} nights by {window.damage:.4f} (p = {p:.2g})."
+
+
+def clearest(windows: Sequence[WindowTest]) -> WindowTest | None:
+    """Returns the window of nights that shows damage most clearly; None where none was tested."""
+    return min(windows, key=lambda window: window.p, default=None)
+
+
+def _within(difference: Difference, margin: float) -> str:
+    lowest = difference.interval.low
+    if lowest > 0:
+        return f"It is better by at least {lowest:.4f}."
+    return f"It is worse by at most {-lowest:.4f}: within {margin:.4g}."
+
+
+def _decision(judged: Sequence[GatedBenchmark]) -> tuple[GateDecision, str]:
+    deciding = [one for one in judged if one.decides]
+    if not deciding:
+        return "INCONCLUSIVE", "No benchmark decides: none is listed, and none is in both sides."
+    failed = [one for one in deciding if one.outcome in {"BREACH", "MISSING"}]
+    if failed:
+        return "NO-GO", f"{_counted(failed, deciding)} may not pass: {_listed(failed)}."
+    undecided = [one for one in deciding if one.outcome == "INSUFFICIENT"]
+    if undecided:
+        return "INCONCLUSIVE", f"{_counted(undecided, deciding)} cannot be told: {_listed(undecided)}."
+    return "GO", f"All {len(deciding)} benchmarks that decide are within their margins."
+
+
+def _counted(some: Sequence[GatedBenchmark], deciding: Sequence[GatedBenchmark]) -> str:
+    return f"{len(some)} of {len(deciding)} benchmarks"
+
+
+def _listed(some: Sequence[GatedBenchmark]) -> str:
+    return "; ".join(f"{one.name} ({one.tier}): {one.reason[0].lower()}{one.reason.rstrip('.')[1:]}" for one in some)

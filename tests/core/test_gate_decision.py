@@ -1,0 +1,192 @@
+"""A gate's verdict from made-up pairs: the rules, the mistakes of others, and how often chance has its way."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from nightjar.comparison.decision import chance_of_damage
+from nightjar.comparison.gate_decision import decide_gate
+from nightjar.comparison.gate_records import Evidence, Nights
+from nightjar.comparison.measuring import Paired, measure
+from nightjar.config.gate_policy import AcceptedNights, GatePolicy, GateRule
+
+
+def paired(before, after, failed=0, rollouts=1):
+    """Returns pairs of these values; so many of the first examples have failed in the candidate."""
+    before, after = np.array(before, dtype=float), np.array(after, dtype=float)
+    count = len(before)
+    has_failed = np.arange(count) < failed
+    scored, none = np.full(count, rollouts), np.zeros(count, dtype=int)
+    names = np.full(count, "", dtype=object)
+    return Paired(
+        example_id=np.arange(count), example_hash=np.arange(count).astype(str).astype(object), cluster=names,
+        category=names, value_a=before, value_b=np.where(has_failed, np.nan, after), right_a=before >= 0.5,
+        right_b=after >= 0.5, scored_a=scored, scored_b=np.where(has_failed, 0, rollouts), failed_a=none,
+        failed_b=np.where(has_failed, rollouts, 0),
+    )  # fmt: skip
+
+
+def flips(right, broken, fixed, wrong, **wanted):
+    before = [1] * (right + broken) + [0] * (fixed + wrong)
+    return paired(before, [1] * right + [0] * broken + [1] * fixed + [0] * wrong, **wanted)
+
+
+def evidence(pairs, *, not_made=0, nights=None, **rule):
+    return Evidence(GateRule(**{"max_drop": 0.02, **rule}), paired=pairs, not_made=not_made, nights=nights)
+
+
+def decide(policy=None, **benchmarks):
+    return decide_gate(policy or GatePolicy(version=1), benchmarks)
+
+
+GOOD, BAD, UNSURE = flips(700, 3, 3, 294), flips(500, 200, 10, 290), flips(400, 40, 35, 25)
+
+
+class TestVerdict:
+    def test_all_within_their_margins_is_a_go(self):
+        found = decide(a=evidence(GOOD), b=evidence(flips(500, 0, 100, 400)))
+        assert (found.decision, [one.outcome for one in found.benchmarks]) == ("GO", ["PASS", "PASS"])
+        assert found.reason == "All 2 benchmarks that decide are within their margins."
+        assert found.benchmarks[1].reason.startswith("It is better by at least 0.08")
+
+    @pytest.mark.parametrize("tier", ["critical", "supporting"])
+    def test_a_breach_is_a_no_go(self, tier):
+        found = decide(a=evidence(GOOD), b=evidence(BAD, tier=tier), c=evidence(UNSURE))
+        assert found.decision == "NO-GO"
+        assert found.reason.startswith(f"1 of 3 benchmarks may not pass: b ({tier}): it is worse by 0.1900, and 0.02")
+
+    def test_advisory_is_shown_and_changes_nothing(self):
+        found = decide(a=evidence(GOOD), b=evidence(BAD, tier="advisory"), c=evidence(GOOD, tier="critical"))
+        assert found.decision == "GO"
+        assert [(one.name, one.outcome) for one in found.benchmarks] == [("c", "PASS"), ("a", "PASS"), ("b", "BREACH")]
+        assert decide(b=evidence(GOOD, tier="advisory")).decision == "INCONCLUSIVE"
+
+    def test_what_is_not_known_well_enough_is_no_go_either_way(self):
+        found = decide(a=evidence(GOOD), b=evidence(UNSURE))
+        assert found.decision == "INCONCLUSIVE"
+        assert found.benchmarks[1].pairs_needed > 500
+        assert "examples would tell, if the damage is what it seems" in found.reason
+
+    def test_listed_and_missing_is_a_no_go_and_nothing_at_all_is_no_go_through(self):
+        lost = Evidence(GateRule(), missing="The candidate has no run of it.")
+        assert decide(a=evidence(GOOD), b=lost).decision == "NO-GO"
+        assert decide(a=evidence(GOOD), b=lost).benchmarks[1].outcome == "MISSING"
+        new = Evidence(GateRule(), missing="No accepted night has it.", is_new=True)
+        assert decide(a=evidence(GOOD), b=new).decision == "INCONCLUSIVE"
+        assert decide().decision == "INCONCLUSIVE"
+
+    def test_where_lower_is_better_a_fall_passes(self):
+        before, after = [3.0, 5.0, 4.0, 6.0] * 10, [2.5, 4.6, 3.3, 5.6] * 10
+        rule = {"direction": "lower_is_better", "metric": "seconds", "max_drop": 0.1}
+        better, worse = (
+            decide(a=evidence(paired(before, after), **rule)),
+            decide(a=evidence(paired(after, before), **rule)),
+        )
+        assert (better.decision, worse.decision) == ("GO", "NO-GO")
+        assert better.benchmarks[0].improvement.mean == pytest.approx(0.5)
+        assert (better.benchmarks[0].baseline_mean, better.benchmarks[0].candidate_mean) == (4.5, 4.0)
+
+
+class TestMistakesOfOthers:
+    """Of NeMo Evaluator 0.3, see features.md 4.6: what it says is in the names."""
+
+    def test_five_pairs_are_no_go(self):
+        found = decide(a=evidence(paired([1] * 5, [1] * 5)))
+        assert (found.decision, found.benchmarks[0].outcome) == ("INCONCLUSIVE", "INSUFFICIENT")
+        assert found.reason.endswith("only 5 examples are scored in both, of 10 that it takes.")
+
+    def test_the_relative_limit_is_held_by_an_interval(self):
+        # 3 of 50 right, then 2: a third less, which one example is and which says nothing
+        rule = {"max_relative_drop": 0.2, "relative_guard_below": 0.1, "max_drop": 0.5}
+        found = decide(a=evidence(flips(2, 1, 0, 47), **rule)).benchmarks[0]
+        assert (found.outcome, found.margin) == ("INSUFFICIENT", pytest.approx(0.2 * 0.06))
+        assert decide(a=evidence(flips(2, 1, 0, 47), max_drop=0.5)).decision == "GO"
+
+
+class TestWhatIsMissing:
+    def test_failed_rollouts_that_could_change_it_are_no_pass(self):
+        assert decide(a=evidence(flips(900, 0, 0, 100, failed=2))).decision == "GO"
+        found = decide(a=evidence(flips(900, 0, 0, 100, failed=30)))
+        assert found.decision == "INCONCLUSIVE"
+        assert "Were all that failed wrong, it would be worse by 0.0300" in found.benchmarks[0].reason
+
+    def test_rollouts_that_were_never_made_are_no_pass(self):
+        assert decide(a=evidence(GOOD, not_made=3)).benchmarks[0].reason.startswith("3 rollouts of the candidate")
+
+    def test_no_example_in_common(self):
+        found = decide(a=evidence(paired([], []))).benchmarks[0]
+        assert (found.outcome, found.reason) == (
+            "INSUFFICIENT",
+            "No example is in both sides: they are of other content.",
+        )
+
+
+class TestChanceOfDamage:
+    def test_is_the_t_test_of_scipy(self):
+        draw = np.random.default_rng(2)
+        before, after = draw.uniform(0.4, 0.9, 40), draw.uniform(0.3, 0.9, 40)
+        found = chance_of_damage(measure(paired(before, after, rollouts=4), 0.1), 0.01, 0.1)
+        assert found == pytest.approx(stats.ttest_1samp(before - after, 0.01, alternative="greater").pvalue)
+
+    @pytest.mark.parametrize("pairs", [BAD, UNSURE, GOOD, flips(5, 9, 1, 5), paired([0.9] * 40, [0.8] * 40)])
+    @pytest.mark.parametrize("alpha", [0.05, 0.01])
+    def test_is_below_half_of_alpha_where_the_interval_is_beyond(self, pairs, alpha):
+        found = measure(pairs, alpha)
+        for away, is_beyond in ((-1e-6, True), (1e-6, False)):
+            margin = -found.interval.high + away
+            assert (chance_of_damage(found, margin, alpha) < alpha / 2) is is_beyond
+
+    def test_of_one_pair_is_1(self):
+        assert chance_of_damage(measure(paired([0.9], [0.2]), 0.05), 0.0, 0.05) == 1.0
+
+
+class TestManyBenchmarks:
+    # lower by just so much that alone it would be a breach: 41 broken and 20 fixed of 1,000, no margin
+    EDGE = flips(600, 41, 20, 339)
+
+    @pytest.mark.parametrize(
+        ("correction", "outcome"), [("none", "BREACH"), ("holm", "INSUFFICIENT"), ("bh", "INSUFFICIENT")]
+    )
+    def test_one_of_ten_at_the_edge_is_chance(self, correction, outcome):
+        policy = GatePolicy(version=1, correction=correction)
+        others = {f"other{number}": evidence(GOOD, max_drop=0.0) for number in range(9)}
+        assert decide(policy, edge=evidence(self.EDGE, max_drop=0.0)).benchmarks[0].outcome == "BREACH"
+        found = decide(policy, edge=evidence(self.EDGE, max_drop=0.0), **others)
+        assert next(one.outcome for one in found.benchmarks if one.name == "edge") == outcome
+
+    def test_several_at_the_edge_are_a_breach_by_their_share(self):
+        policy = GatePolicy(version=1, correction="bh")
+        found = decide(policy, **{f"edge{number}": evidence(self.EDGE, max_drop=0.0) for number in range(10)})
+        assert {one.outcome for one in found.benchmarks} == {"BREACH"}
+
+    @pytest.mark.slow
+    def test_where_nothing_changes_false_breaches_and_wrong_passes_are_as_rare_as_they_say(self):
+        """600 releases of five benchmarks; once nothing changes, once all are worse by just the margin."""
+        draw, policy = np.random.default_rng(7), GatePolicy(version=1, alpha=0.2)
+        counts = {"NO-GO": 0, "GO": 0}
+        for _ in range(600):
+            same, worse = {}, {}
+            for name in "abcde":
+                ease = draw.beta(2, 1, 100) * 0.9 + 0.1
+                before = draw.random(100) < ease
+                same[name] = evidence(paired(before, draw.random(100) < ease), max_drop=0.0)
+                worse[name] = evidence(paired(before, draw.random(100) < ease - 0.05), max_drop=0.05)
+            counts["NO-GO"] += decide(policy, **same).decision == "NO-GO"
+            counts["GO"] += decide(policy, **worse).decision == "GO"
+        highest = 0.1 + 3 * (0.1 * 0.9 / 600) ** 0.5
+        assert 0 < counts["NO-GO"] / 600 <= highest
+        assert counts["GO"] / 600 <= highest
+
+
+class TestNights:
+    def nights(self, *rows):
+        return Nights(np.array(rows, dtype=float), [True] * len(rows), ["same"] * len(rows), 7)
+
+    def test_a_night_is_a_breach_once_a_year_by_chance(self):
+        policy = GatePolicy(version=1, baseline=AcceptedNights(accepted_nights=7))
+        usual = [[float((thing + night) % 10 != 0) for thing in range(300)] for night in range(8)]
+        for lower, outcome in ((16, "INSUFFICIENT"), (90, "BREACH")):
+            tonight = [value if thing >= lower else 0.0 for thing, value in enumerate(usual[0])]
+            pairs = paired(np.mean(usual[:7], axis=0), tonight, rollouts=7)
+            found = decide(policy, a=evidence(pairs, max_drop=0.0, nights=self.nights(*usual[:7], tonight)))
+            assert (found.benchmarks[0].outcome, found.level) == (outcome, pytest.approx(1 / 365))
