@@ -105,6 +105,10 @@ COMMANDS = {
         "nightjar.cli.compare:compare",
         "Compare two runs over the examples that both have scored: is the candidate worse by more than it may be?",
     ),
+    "gate": (
+        "nightjar.cli.gate:gate_command",
+        "Say whether a candidate may go where the baseline is, by a policy: GO, NO-GO or INCONCLUSIVE.",
+    ),
     "trend": (
         "nightjar.cli.trend:show_trend",
         "Draw what the runs of an environment came to, mark from which on it is better or worse, and say why.",

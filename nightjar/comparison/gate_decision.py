@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from scipy import stats
 
-from nightjar.comparison.decision import chance_of_damage, needed
+from nightjar.comparison.decision import chance_of_damage, damage_of, needed
 from nightjar.comparison.gate_records import Benchmarks, Evidence, GatedBenchmark, GateDecision, Outcome, Verdict
-from nightjar.comparison.measuring import Paired, measure
-from nightjar.comparison.records import Difference
+from nightjar.comparison.measuring import measure
+from nightjar.comparison.records import Difference, Direction, Terms
 from nightjar.config.gate_policy import TIERS, Correction, GatePolicy
 from nightjar.stats.exchange import holm
 from nightjar.stats.windows import WindowTest, chance_of_so_much_damage, window_tests
@@ -40,7 +40,6 @@ def decide_gate(policy: GatePolicy, benchmarks: Benchmarks) -> Verdict:
         level=policy.level,
         correction=policy.correction,
         min_pairs=policy.min_pairs,
-        policy_sha256=policy.sha256,
     )
 
 
@@ -53,8 +52,8 @@ class _Measured:
     pairs: int = 0
     baseline: float = 0.0
     candidate: float = 0.0
-    improvement: Difference | None = None
-    margin: float = 0.0
+    difference: Difference | None = None
+    terms: Terms = field(default_factory=Terms)
     p: float = 1.0
     windows: Sequence[WindowTest] = ()
 
@@ -65,30 +64,23 @@ def _measured(name: str, evidence: Evidence, policy: GatePolicy) -> _Measured:
         return _Measured(name, evidence)
     pairs = int(paired.is_pair.sum())
     before, after = (float(values[paired.is_pair].mean()) for values in (paired.value_a, paired.value_b))
-    is_lower_better = rule.direction == "lower_is_better"
-    improvement = measure(_swapped(paired) if is_lower_better else paired, policy.alpha)
-    margin = rule.margin(before)
-    found = _Measured(name, evidence, pairs, before, after, improvement, margin)
+    direction: Direction = "lower" if rule.direction == "lower_is_better" else "higher"
+    terms = Terms(rule.margin(before), policy.alpha, rule.measured, direction)
+    difference = measure(paired, policy.alpha, direction)
+    found = _Measured(name, evidence, pairs, before, after, difference, terms)
     if pairs < policy.min_pairs:
         return found
     if evidence.nights is None:
-        return replace(found, p=chance_of_damage(improvement, margin, policy.alpha))
-    nights = evidence.nights
-    values = -nights.values if is_lower_better else nights.values
+        return replace(found, p=chance_of_damage(difference, terms))
+    nights, margin = evidence.nights, terms.max_drop
+    values = -nights.values if direction == "lower" else nights.values
     windows = window_tests(values, nights.is_normal, count=nights.count, margin=margin, settings=nights.settings)
     return replace(found, p=chance_of_so_much_damage(windows, margin), windows=windows)
 
 
-def _swapped(paired: Paired) -> Paired:
-    """Returns the sides turned round: where lower is better, the improvement is the baseline minus the candidate."""
-    other = {"a": "b", "b": "a"}
-    sides = {name: name[:-1] + other[name[-1]] for name in vars(paired) if name.endswith(("_a", "_b"))}
-    return replace(paired, **{name: getattr(paired, turned) for name, turned in sides.items()})
-
-
 def _adjusted(measured: Sequence[_Measured], correction: Correction) -> list[float]:
     """Returns p-values that hold for all benchmarks that decide together; those of others stay as they are."""
-    deciding = [at for at, one in enumerate(measured) if one.evidence.rule.tier != "advisory" and one.improvement]
+    deciding = [at for at, one in enumerate(measured) if one.evidence.rule.tier != "advisory" and one.difference]
     found = [one.p for one in measured]
     own = [found[at] for at in deciding]
     if correction == "none" or not own:
@@ -100,7 +92,7 @@ def _adjusted(measured: Sequence[_Measured], correction: Correction) -> list[flo
 
 
 def _judged(one: _Measured, p: float, policy: GatePolicy) -> GatedBenchmark:
-    evidence, difference = one.evidence, one.improvement
+    evidence, difference = one.evidence, one.difference
     outcome, reason = _outcome(one, p, policy)
     told = GatedBenchmark(
         name=one.name,
@@ -117,15 +109,15 @@ def _judged(one: _Measured, p: float, policy: GatePolicy) -> GatedBenchmark:
     if difference is None:
         return told
     is_thin = outcome == "INSUFFICIENT" and one.pairs >= policy.min_pairs
-    more = needed(difference, one.pairs, one.margin, policy.alpha) if is_thin else None
+    more = needed(difference, one.pairs, one.terms) if is_thin else None
     return replace(
         told,
         reason=reason + (f" About {more:,} examples would tell, if the damage is what it seems." if more else ""),
-        margin=one.margin,
+        margin=one.terms.max_drop,
         pairs=one.pairs,
         baseline_mean=one.baseline,
         candidate_mean=one.candidate,
-        improvement=difference,
+        difference=difference,
         p=one.p,
         p_adjusted=p,
         windows=one.windows,
@@ -134,7 +126,7 @@ def _judged(one: _Measured, p: float, policy: GatePolicy) -> GatedBenchmark:
 
 
 def _outcome(one: _Measured, p: float, policy: GatePolicy) -> tuple[Outcome, str]:
-    evidence, difference = one.evidence, one.improvement
+    evidence, difference = one.evidence, one.difference
     if evidence.missing:
         return ("MISSING" if evidence.is_listed and not evidence.is_new else "INSUFFICIENT"), evidence.missing
     if difference is None:
@@ -143,19 +135,19 @@ def _outcome(one: _Measured, p: float, policy: GatePolicy) -> tuple[Outcome, str
         return "INSUFFICIENT", f"Only {one.pairs} examples are scored in both, of {policy.min_pairs} that it takes."
     if p <= policy.level:
         return "BREACH", _breach(one, difference, p)
-    doubt = _doubt(evidence, difference, one.margin)
-    return ("INSUFFICIENT", doubt) if doubt else ("PASS", _within(difference, one.margin))
+    doubt = _doubt(evidence, difference, one.terms)
+    return ("INSUFFICIENT", doubt) if doubt else ("PASS", _within(difference, one.terms))
 
 
-def _doubt(evidence: Evidence, difference: Difference, margin: float) -> str:
+def _doubt(evidence: Evidence, difference: Difference, terms: Terms) -> str:
     """Returns why a benchmark does not pass; empty where it does."""
-    at_most = -difference.interval.low
-    if at_most > margin:
-        return f"It may be worse by up to {at_most:.4f}, and {margin:.4g} is allowed."
+    at_most = damage_of(difference.interval, terms.direction).high
+    if at_most > terms.max_drop:
+        return f"It may be worse by up to {at_most:.4f}, and {terms.max_drop:.4g} is allowed."
     if evidence.not_made:
         return f"{evidence.not_made:,} rollouts of the candidate were not made: nightjar eval retry."
-    if at_most + difference.mean - difference.if_failed_wrong > margin:
-        return f"Were all that failed wrong, it would be worse by {-difference.if_failed_wrong:.4f}, give or take."
+    if at_most + abs(difference.mean - difference.if_failed_wrong) > terms.max_drop:
+        return f"Were all that failed wrong, the difference would be {difference.if_failed_wrong:+.4f}, give or take."
     return ""
 
 
@@ -167,7 +159,7 @@ def _nothing_to_compare(evidence: Evidence) -> str:
 
 
 def _breach(one: _Measured, difference: Difference, p: float) -> str:
-    lost = f"It is worse by {-difference.mean:.4f}, and {one.margin:.4g} is allowed"
+    lost = f"It is worse by {abs(difference.mean):.4f}, and {one.terms.max_drop:.4g} is allowed"
     window = clearest(one.windows)
     if window is None or window.nights == 1:
         return f"{lost} (p = {p:.2g})."
@@ -179,11 +171,11 @@ def clearest(windows: Sequence[WindowTest]) -> WindowTest | None:
     return min(windows, key=lambda window: window.p, default=None)
 
 
-def _within(difference: Difference, margin: float) -> str:
-    lowest = difference.interval.low
-    if lowest > 0:
-        return f"It is better by at least {lowest:.4f}."
-    return f"It is worse by at most {-lowest:.4f}: within {margin:.4g}."
+def _within(difference: Difference, terms: Terms) -> str:
+    at_most = damage_of(difference.interval, terms.direction).high
+    if at_most < 0:
+        return f"It is better by at least {-at_most:.4f}."
+    return f"It is worse by at most {at_most:.4f}: within {terms.max_drop:.4g}."
 
 
 def _decision(judged: Sequence[GatedBenchmark]) -> tuple[GateDecision, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -76,7 +76,7 @@ class GatedBenchmark:
         margin: how much worse the candidate may be; None where the baseline is not known.
         pairs: examples that both sides have scored.
         baseline_mean, candidate_mean: over these; None where there are none.
-        improvement: how much better the candidate is, also where lower is better; None without pairs.
+        difference: candidate minus baseline; None without pairs.
         p: chance of so much damage, were it the margin in truth; ``p_adjusted`` for all gated benchmarks together.
         windows: of nights, where the baseline is the nights before.
         pairs_needed: how many would decide it, four times in five; None where it is decided, or nobody can tell.
@@ -93,7 +93,7 @@ class GatedBenchmark:
     pairs: int = 0
     baseline_mean: float | None = None
     candidate_mean: float | None = None
-    improvement: Difference | None = None
+    difference: Difference | None = None
     p: float | None = None
     p_adjusted: float | None = None
     windows: Sequence[WindowTest] = ()
@@ -123,9 +123,10 @@ class Verdict:
         correction: for several benchmarks.
         min_pairs: fewer never pass.
         baseline, candidate: as they were asked for.
-        policy, policy_sha256: its file, empty where it is of none, and of what it says.
+        policy, policy_sha256: its file, and of what it says.
         suite, night: of the candidate, where the baseline is the nights before.
         not_gated: benchmarks that only one side has and the policy does not list.
+        gate_id: under which the warehouse keeps it; empty where it does not.
     """
 
     decision: GateDecision
@@ -141,7 +142,8 @@ class Verdict:
     policy_sha256: str = ""
     suite: str | None = None
     night: str | None = None
-    not_gated: Sequence[str] = field(default_factory=list)
+    not_gated: Sequence[str] = ()
+    gate_id: str = ""
 
     def named(self, *outcomes: Outcome) -> list[str]:
         """Returns the names of the benchmarks that decide and came to one of these."""

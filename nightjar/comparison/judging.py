@@ -47,7 +47,7 @@ def night_of(tags: Iterable[str]) -> tuple[str, str] | None:
 
 def completed_evaluations(warehouse: Warehouse, suite: str, night: str) -> set[str]:
     """Returns the names of the evaluations of a night that are complete."""
-    return {name for name, run in _runs(warehouse, suite, night).items() if run["status"] == "completed"}
+    return {name for name, run in runs_of_night(warehouse, suite, night).items() if run["status"] == "completed"}
 
 
 def find_night(nights: Sequence[Night], suite: str, night: str) -> Night | None:
@@ -69,7 +69,7 @@ def judge_night(warehouse: Warehouse, begun: Night) -> Night:
     Raises:
         WarehouseError: the warehouse cannot be read.
     """
-    runs = _runs(warehouse, begun.suite, begun.night)
+    runs = runs_of_night(warehouse, begun.suite, begun.night)
     accepted = [one for one in warehouse.nights() if one.suite == begun.suite and one.night < begun.night]
     accepted = [one for one in accepted if one.verdict == "accepted"]
     found = [_of_run(one, runs.get(one.name)) for one in begun.evaluations]
@@ -80,7 +80,7 @@ def judge_night(warehouse: Warehouse, begun: Night) -> Night:
     return replace(judged, verdict=verdict, line=_line(judged, verdict))
 
 
-def _runs(warehouse: Warehouse, suite: str, night: str) -> dict[str, dict[str, Any]]:
+def runs_of_night(warehouse: Warehouse, suite: str, night: str) -> dict[str, dict[str, Any]]:
     """Returns of each evaluation the run that counts: one that is complete, or else the newest."""
     try:
         found = warehouse.query(_RUNS, {"suite": suite, "tag": night_tag(night)})

@@ -151,6 +151,10 @@ class GatePolicy(_Strict):
             return self.false_alarms_a_year / _NIGHTS_A_YEAR
         return self.alpha / 2
 
+    def lists(self, *names: str) -> bool:
+        """Says whether it names a benchmark that may go by several names."""
+        return any(name in self.benchmarks for name in names)
+
     def rule(self, *names: str) -> GateRule:
         """Returns the rule of a benchmark that may go by several names."""
         return next((self.benchmarks[name] for name in names if name in self.benchmarks), self.defaults)

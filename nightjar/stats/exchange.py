@@ -9,6 +9,8 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+SEED = 0
+"""Of the draws."""
 _ROUNDS, _DRAWS = 9, 1_111
 _MOST = 1_000
 """Among so many things values are exchanged; for more, the sum is as good as normally distributed."""
@@ -54,7 +56,7 @@ def _chance(tables: Sequence[NDArray[np.float64]]) -> float:
     made = sum(float(table[:, 0].sum()) for table in tables)
     if sum(map(len, tables)) > _MOST:
         return NormalDist().cdf(made / sum(float((table**2).mean(axis=1).sum()) for table in tables) ** 0.5)
-    draw = np.random.default_rng(0)
+    draw = np.random.default_rng(SEED)
     sums = np.concatenate([sum(_draws(draw, table) for table in tables) for _ in range(_ROUNDS)])
     slack = 1e-9 * sum(float(np.abs(table).sum()) for table in tables)
     return float((1 + np.count_nonzero(sums <= made + slack)) / (1 + len(sums)))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice, takewhile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,8 +66,7 @@ def window_tests(
         A test for each window that the nights allow: with a baseline, and two examples at least in both.
     """
     labels = [None] * len(values) if settings is None else list(settings)
-    normal = [night for night, fits in enumerate(is_normal) if fits]
-    found = (_test(values, labels, normal, nights, count, margin) for nights in windows)
+    found = (_test(values, labels, is_normal, nights, count, margin) for nights in windows)
     return [test for test in found if test is not None]
 
 
@@ -86,19 +86,30 @@ def chance_of_so_much_damage(tests: Sequence[WindowTest], margin: float = 0.0) -
     return min(1.0, len(tests) * min(test.p for test in tests))
 
 
+def normal_before(begins: int, is_normal: Sequence[bool], settings: Sequence[object], count: int) -> list[int]:
+    """Returns the normal nights that a window is compared with: the last ones before it that have the same settings.
+
+    Args:
+        begins: the first night of the window.
+        is_normal, settings, count: as for ``window_tests``.
+    """
+    before = [night for night in range(begins) if is_normal[night]]
+    alike = takewhile(lambda night: settings[night] == settings[before[-1]], reversed(before))
+    return sorted(islice(alike, count))
+
+
 def _test(
     values: NDArray[np.float64],
     labels: Sequence[object],
-    normal: Sequence[int],
+    is_normal: Sequence[bool],
     nights: int,
     count: int,
     margin: float,
 ) -> WindowTest | None:
     begins = len(values) - nights
-    before = [night for night in normal if night < begins]
-    if not before or any(label != labels[-1] for label in labels[begins:]):
+    baseline = normal_before(max(0, begins), is_normal, labels, count)
+    if not baseline or any(label != labels[-1] for label in labels[begins:]):
         return None
-    baseline = list(_alike(before, labels))[:count]
     window, other = _Sums.of(values[begins:]), _Sums.of(values[baseline])
     both = (window.count > 0) & (other.count > 0)
     pairs = int(both.sum())
@@ -113,15 +124,7 @@ def _test(
         p = chance_of_unseen((damage - margin) / span, pairs)
     else:
         p = float(special.stdtr(pairs - 1, (margin - damage) / stderr))
-    return WindowTest(nights, tuple(sorted(baseline)), pairs, damage, stderr, p)
-
-
-def _alike(before: Sequence[int], labels: Sequence[object]) -> Iterator[int]:
-    """Yields nights, the last one first, as long as their settings are those of that one."""
-    for night in reversed(before):
-        if labels[night] != labels[before[-1]]:
-            return
-        yield night
+    return WindowTest(nights, tuple(baseline), pairs, damage, stderr, p)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from nightjar.comparison.decision import chance_of_damage
 from nightjar.comparison.gate_decision import decide_gate
 from nightjar.comparison.gate_records import Evidence, Nights
 from nightjar.comparison.measuring import Paired, measure
+from nightjar.comparison.records import Terms
 from nightjar.config.gate_policy import AcceptedNights, GatePolicy, GateRule
 
 
@@ -83,7 +84,7 @@ class TestVerdict:
             decide(a=evidence(paired(after, before), **rule)),
         )
         assert (better.decision, worse.decision) == ("GO", "NO-GO")
-        assert better.benchmarks[0].improvement.mean == pytest.approx(0.5)
+        assert better.benchmarks[0].difference.mean == pytest.approx(-0.5)
         assert (better.benchmarks[0].baseline_mean, better.benchmarks[0].candidate_mean) == (4.5, 4.0)
 
 
@@ -108,7 +109,7 @@ class TestWhatIsMissing:
         assert decide(a=evidence(flips(900, 0, 0, 100, failed=2))).decision == "GO"
         found = decide(a=evidence(flips(900, 0, 0, 100, failed=30)))
         assert found.decision == "INCONCLUSIVE"
-        assert "Were all that failed wrong, it would be worse by 0.0300" in found.benchmarks[0].reason
+        assert "Were all that failed wrong, the difference would be -0.0300" in found.benchmarks[0].reason
 
     def test_rollouts_that_were_never_made_are_no_pass(self):
         assert decide(a=evidence(GOOD, not_made=3)).benchmarks[0].reason.startswith("3 rollouts of the candidate")
@@ -125,19 +126,19 @@ class TestChanceOfDamage:
     def test_is_the_t_test_of_scipy(self):
         draw = np.random.default_rng(2)
         before, after = draw.uniform(0.4, 0.9, 40), draw.uniform(0.3, 0.9, 40)
-        found = chance_of_damage(measure(paired(before, after, rollouts=4), 0.1), 0.01, 0.1)
+        found = chance_of_damage(measure(paired(before, after, rollouts=4), 0.1), Terms(0.01, 0.1))
         assert found == pytest.approx(stats.ttest_1samp(before - after, 0.01, alternative="greater").pvalue)
 
-    @pytest.mark.parametrize("pairs", [BAD, UNSURE, GOOD, flips(5, 9, 1, 5), paired([0.9] * 40, [0.8] * 40)])
+    @pytest.mark.parametrize("pairs", [BAD, flips(50, 90, 10, 50), paired([0.9] * 40, [0.6] * 40)])
     @pytest.mark.parametrize("alpha", [0.05, 0.01])
     def test_is_below_half_of_alpha_where_the_interval_is_beyond(self, pairs, alpha):
         found = measure(pairs, alpha)
         for away, is_beyond in ((-1e-6, True), (1e-6, False)):
             margin = -found.interval.high + away
-            assert (chance_of_damage(found, margin, alpha) < alpha / 2) is is_beyond
+            assert (chance_of_damage(found, Terms(margin, alpha)) < alpha / 2) is is_beyond
 
     def test_of_one_pair_is_1(self):
-        assert chance_of_damage(measure(paired([0.9], [0.2]), 0.05), 0.0, 0.05) == 1.0
+        assert chance_of_damage(measure(paired([0.9], [0.2]), 0.05), Terms(0.0)) == 1.0
 
 
 class TestManyBenchmarks:

@@ -13,7 +13,7 @@ COMMANDS = [
     "", "demo", "sql", "publish", "up", "status", "deploy", "down", "model-server",
     "eval", "eval run", "eval list", "eval get", "eval stats", "eval samples", "eval view-config", "eval push",
     "eval pull", "eval logs", "eval stop", "eval retry", "eval rescore", "eval repair",
-    "cache", "cache info", "cache clear", "compare", "trend", "plan", "leaderboard",
+    "cache", "cache info", "cache clear", "compare", "gate", "trend", "plan", "leaderboard",
     "nights", "nights show", "nights accept", "nights judge",
     "env", "env init", "env install", "env list",
     "warehouse", "warehouse info", "warehouse doctor", "warehouse rebuild", "warehouse import", "warehouse export",

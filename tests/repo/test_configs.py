@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nightjar.cli.app import app
+from nightjar.config.gate_policy import GatePolicy
 from nightjar.config.registry import Registry
 from nightjar.config.suite import load_suite
 from nightjar.testing import ArithmeticSolver, ModelServer
@@ -38,6 +39,13 @@ def test_a_file_runs_as_it_says(file: Path, tmp_path: Path, monkeypatch: pytest.
     assert ended.exit_code == 0, ended.output
     told = json.loads(ended.stdout)
     assert {run["status"] for run in (told if isinstance(told, list) else [told])} == {"completed"}
+
+
+@pytest.mark.parametrize("file", sorted(CONFIGS.rglob("*.yaml")), ids=lambda file: file.name)
+def test_a_policy_says_how_to_use_it(file: Path) -> None:
+    GatePolicy.read(file)
+    opening = file.read_text().partition("\n\n")[0]
+    assert f"#   nightjar gate --policy {file.relative_to(CONFIGS.parent)} " in opening
 
 
 def test_what_the_page_shows_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

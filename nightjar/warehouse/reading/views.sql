@@ -408,7 +408,7 @@ SELECT unnest(json_transform(decision, '{
     "gate_id": "VARCHAR", "made_at": "TIMESTAMPTZ", "verdict": "VARCHAR", "reason": "VARCHAR", "suite": "VARCHAR",
     "night": "DATE", "baseline": "VARCHAR", "candidate": "VARCHAR", "policy": "VARCHAR", "policy_sha256": "VARCHAR",
     "alpha": "DOUBLE", "level": "DOUBLE", "correction": "VARCHAR", "min_pairs": "BIGINT", "benchmarks": "BIGINT",
-    "breached": ["VARCHAR"], "undecided": ["VARCHAR"], "flow_run_id": "VARCHAR"
+    "breached": ["VARCHAR"], "undecided": ["VARCHAR"]
 }'))
 FROM segments.gate_decisions
 ORDER BY ALL;

@@ -84,7 +84,6 @@ class GateDecision:
         correction: for several benchmarks: holm, bh or none.
         min_pairs: fewer never pass.
         breached, undecided: names of benchmarks that are not advisory.
-        flow_run_id: of the flow run that asked; None where none did.
     """
 
     gate_id: str
@@ -104,7 +103,6 @@ class GateDecision:
     benchmarks: int = 0
     breached: list[str] = field(default_factory=list)
     undecided: list[str] = field(default_factory=list)
-    flow_run_id: str | None = None
 
 
 COMPARISONS = LineFile("comparisons", "comparison", RecordedComparison, ("comparison_id",))

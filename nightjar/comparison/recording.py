@@ -1,0 +1,97 @@
+"""Keeps what was compared and decided in the warehouse: the views ``comparisons`` and ``gate_decisions``."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import Any
+
+from nightjar.comparison.gate_decision import clearest
+from nightjar.comparison.gate_records import GatedBenchmark, Verdict
+from nightjar.comparison.records import Comparison, Difference
+from nightjar.stats.exchange import SEED
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.storage.decisions import COMPARISONS, GATE_DECISIONS, GateDecision, RecordedComparison
+
+_OF_COMPARISON = {field.name for field in fields(RecordedComparison)}
+_OF_GATE = {field.name for field in fields(GateDecision)}
+
+
+def record_verdict(warehouse: Warehouse, verdict: Verdict) -> str:
+    """Keeps a verdict with its benchmarks, and returns its id.
+
+    Raises:
+        WarehouseError: the warehouse cannot be written.
+    """
+    now, gate_id = _now_and_id()
+    told: dict[str, Any] = {name: value for name, value in vars(verdict).items() if name in _OF_GATE}
+    told |= {
+        "gate_id": gate_id,
+        "made_at": now,
+        "verdict": verdict.decision,
+        "benchmarks": len(verdict.benchmarks),
+        "breached": verdict.named("BREACH", "MISSING"),
+        "undecided": verdict.named("INSUFFICIENT"),
+    }
+    rows = [_of_benchmark(one, f"{gate_id}-{number:03}", verdict) for number, one in enumerate(verdict.benchmarks)]
+    warehouse.write_rows(COMPARISONS, [RecordedComparison(made_at=now, gate_id=gate_id, **row) for row in rows])
+    warehouse.write_rows(GATE_DECISIONS, [GateDecision(**told)])
+    return gate_id
+
+
+def record_comparison(warehouse: Warehouse, found: Comparison) -> str:
+    """Keeps a comparison of two runs, and returns its id.
+
+    Raises:
+        WarehouseError: the warehouse cannot be written.
+    """
+    now, comparison_id = _now_and_id()
+    a, b = found.baseline, found.candidate
+    row = RecordedComparison(
+        comparison_id=comparison_id,
+        made_at=now,
+        benchmark=b.env_id or "",
+        decision=found.decision,
+        reason=found.reason,
+        metric=found.terms.metric,
+        direction=f"{found.terms.direction}_is_better",
+        baseline_runs=[a.run_id],
+        candidate_runs=[b.run_id],
+        alpha=found.terms.alpha,
+        margin=found.terms.max_drop,
+        pairs=found.pairs,
+        baseline_coverage=a.coverage,
+        candidate_coverage=b.coverage,
+        pairs_needed=found.pairs_needed,
+        **_of_difference(found.difference),
+    )
+    warehouse.write_rows(COMPARISONS, [row])
+    return comparison_id
+
+
+def _now_and_id() -> tuple[datetime, str]:
+    now = datetime.now(UTC)
+    return now.replace(microsecond=0), f"{now:%Y%m%dT%H%M%S}.{now.microsecond // 1000:03}-{uuid.uuid4().hex[:6]}"
+
+
+def _of_benchmark(one: GatedBenchmark, comparison_id: str, verdict: Verdict) -> dict[str, Any]:
+    window = clearest(one.windows)
+    told = {name: value for name, value in vars(one).items() if name in _OF_COMPARISON}
+    told |= {"comparison_id": comparison_id, "benchmark": one.name, "decision": one.outcome, "alpha": verdict.alpha}
+    if one.difference is not None:
+        told |= _of_difference(one.difference)
+    return {**told, "nights": window.nights if window else None}
+
+
+def _of_difference(difference: Difference) -> dict[str, Any]:
+    return {
+        "difference": difference.mean,
+        "stderr": difference.stderr,
+        "low": difference.interval.low,
+        "high": difference.interval.high,
+        "method": difference.method,
+        "seed": SEED,
+        "clusters": difference.clusters,
+        "p_sign_flips": difference.p_worse,
+    }

@@ -1,0 +1,88 @@
+"""A gate's verdict in words: the rows of the terminal, markdown for a pull request or an artifact, and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from nightjar.comparison import GatedBenchmark, Verdict
+from nightjar.reports.finite import finite
+from nightjar.reports.markdown import cell, table
+
+HEADINGS = ("Benchmark", "Tier", "Outcome", "Baseline", "Candidate", "Change", "Allowed", "Pairs")
+_NUMBERS = len(("Baseline", "Candidate", "Change", "Allowed", "Pairs"))
+
+
+def gate_rows(found: Verdict) -> list[tuple[str, ...]]:
+    """Returns a row a benchmark, with the cells of ``HEADINGS``."""
+    return [_row(one) for one in found.benchmarks]
+
+
+def reasons(found: Verdict, *, is_verbose: bool = False) -> Iterator[tuple[str, str]]:
+    """Yields benchmark and why it has not passed; when verbose, all that is known of each."""
+    for one in found.benchmarks:
+        if is_verbose or one.outcome != "PASS":
+            yield one.name, " ".join([one.reason, *(_details(one) if is_verbose else ())])
+
+
+def error_rate(found: Verdict) -> str:
+    """Returns how often the verdict errs, in a sentence."""
+    if found.night:
+        return f"About {found.level * 365:.3g} false NO-GO nights are to be expected in a year without any change."
+    together = {"holm": "any false breach", "bh": "a breach being false", "none": "a false breach of each benchmark"}
+    chance = f"the chance of {together[found.correction]} is {found.level:.3g}"
+    return f"Where nothing is worse by more than allowed, {chance}."
+
+
+def gate_report(found: Verdict) -> str:
+    """Returns the verdict as markdown."""
+    rows = [" | ".join(map(cell, row)) for row in gate_rows(found)]
+    lines = [f"- **{cell(name)}**: {text.replace('|', '¦')}" for name, text in reasons(found, is_verbose=True)]
+    said = [
+        f"Candidate: {cell(found.candidate)}. Baseline: {cell(found.baseline)}.",
+        error_rate(found),
+        left_out(found),
+    ]
+    parts = [f"## {found.decision}", found.reason, table(" | ".join(HEADINGS), rows), "\n".join(lines)]
+    return "\n\n".join(filter(None, [*parts, " ".join(filter(None, said))]))
+
+
+def gate_record(found: Verdict) -> dict[str, Any]:
+    """Returns the verdict as JSON can hold it: None where an interval has no end."""
+    record: dict[str, Any] = finite(asdict(found))
+    return record
+
+
+def left_out(found: Verdict) -> str:
+    """Returns which benchmarks only one side has; empty where there are none."""
+    return f"Of one side alone, and not gated: {', '.join(found.not_gated)}." if found.not_gated else ""
+
+
+def _row(one: GatedBenchmark) -> tuple[str, ...]:
+    difference = one.difference
+    if difference is None or one.margin is None:
+        return (one.name, one.tier, one.outcome, *[""] * _NUMBERS)
+    numbers = [
+        f"{one.baseline_mean:.4f}",
+        f"{one.candidate_mean:.4f}",
+        f"{difference.mean:+.4f} [{difference.interval.low:+.3f}, {difference.interval.high:+.3f}]",
+        f"{one.margin if one.direction == 'lower_is_better' else -one.margin:+.3g}",
+        f"{one.pairs:,}",
+    ]
+    return one.name, one.tier, one.outcome, *numbers
+
+
+def _details(one: GatedBenchmark) -> Iterator[str]:
+    """Yields what was measured, how, and of which runs."""
+    if one.difference is not None:
+        yield f"{one.metric}, {one.difference.method}; p = {one.p:.2g}, {one.p_adjusted:.2g} for all together."
+    for window in one.windows:
+        several = f"{window.nights} nights" if window.nights > 1 else "This night"
+        by = f"{window.damage:+.4f} ± {window.stderr:.4f}, p = {window.p:.2g}"
+        yield f"{several} beside {len(window.baseline)}: worse by {by}."
+    coverages = (one.baseline_coverage, one.candidate_coverage)
+    if any(coverage is not None and coverage < 1 for coverage in coverages):
+        yield "Scored: " + " and ".join("unknown" if one is None else f"{one:.1%}" for one in coverages) + "."
+    if one.candidate_runs:
+        yield f"Runs: {', '.join(one.candidate_runs)} beside {', '.join(one.baseline_runs) or 'none'}."

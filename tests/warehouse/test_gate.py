@@ -1,0 +1,238 @@
+"""A gate over published runs, folders and nights: what it says, what it keeps, and as somebody types it."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from nightjar.comparison import gate, judge_night
+from nightjar.config.gate_policy import AcceptedNights, GatePolicy, GateRule
+from nightjar.errors import ConfigError
+from nightjar.reports.gate import gate_report
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.storage.nights import Night, NightEvaluation
+
+EXAMPLES = 400
+POLICY = """
+version: 1
+defaults: {max_drop: 0.03}
+benchmarks:
+  gsm8k: {tier: critical}
+  mmlu:
+"""
+
+
+@pytest.fixture
+def house(tmp_path, run_writer, monkeypatch):
+    """Publishes runs of 400 examples, of which some are right."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("NIGHTJAR_WAREHOUSE", raising=False)
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    return House(tmp_path, run_writer)
+
+
+class House:
+    def __init__(self, folder, run_writer):
+        self.folder, self.warehouse, self._writer = folder, Warehouse(folder / "outputs/warehouse"), run_writer
+
+    def write(self, place, env_id, right, hashes="hash", **metadata):
+        """Writes a run directory; right says of each example whether it is."""
+        rollouts = [
+            self._writer.rollout(n, 0, float(one), example_hash=f"{hashes}-{n}", metrics={"seconds": 1.0 + n % 3})
+            for n, one in enumerate(right)
+        ]
+        told = {"run_id": place.replace("/", "-"), "env_id": env_id, "status": "completed", "rollouts": len(rollouts),
+                "scored": len(rollouts), "failed": 0, "coverage": 1.0, "dataset_fingerprint": hashes}  # fmt: skip
+        return self._writer.write(self.folder / "runs" / place, rollouts, **{**told, **metadata})
+
+    def publish(self, run_id, env_id="gsm8k", right=300, **metadata):
+        right = np.arange(EXAMPLES) < right if isinstance(right, int) else right
+        self.warehouse.publish(self.write(run_id, env_id, right, **metadata), tidies=False)
+        return run_id
+
+    def night(self, date, *, gsm8k, mmlu=None, **metadata):
+        """Publishes a night of a suite, and judges it."""
+        draw = np.random.default_rng(int(date.replace("-", "")))
+        for name, ease in {"gsm8k": gsm8k, "mmlu": mmlu}.items():
+            if ease is not None:
+                told = {"suite": "nightly", "tags": [f"night:{date}"], "started_at": f"{date}T02:00:00Z"}
+                self.publish(f"{date}-{name}", name, draw.random(EXAMPLES) < ease, **{**told, **metadata})
+        evaluations = [NightEvaluation(name, "missing", name, "m") for name in ("gsm8k", "mmlu")]
+        judged = judge_night(self.warehouse, Night("nightly", date, "running", evaluations=evaluations))
+        self.warehouse.write_night(judged)
+        return judged
+
+
+class TestTwoSides:
+    def test_a_run_beside_another(self, house):
+        house.publish("before"), house.publish("same"), house.publish("worse", right=200)
+        policy = GatePolicy(version=1)
+        assert gate(policy, "before", "same", warehouse=house.warehouse).decision == "GO"
+        found = gate(policy, "before", "worse", warehouse=house.warehouse)
+        assert (found.decision, found.benchmarks[0].outcome) == ("NO-GO", "BREACH")
+        assert found.benchmarks[0].candidate_runs == ["worse"]
+
+    def test_what_a_policy_lists_and_a_side_lacks_is_a_no_go(self, house):
+        house.publish("before"), house.publish("after")
+        found = gate(house.folder / "policy.yaml", "before", "after", warehouse=house.warehouse)
+        assert [(one.name, one.outcome) for one in found.benchmarks] == [("gsm8k", "PASS"), ("mmlu", "MISSING")]
+        assert found.reason.endswith("mmlu (supporting): there is no run of it in the baseline and the candidate.")
+
+    def test_folders_with_several_benchmarks_and_the_baseline_of_the_policy(self, house):
+        for side in ("before", "after"):
+            for name in ("gsm8k", "mmlu", "other"):
+                house.write(f"{side}/{name}", name, [1.0] * EXAMPLES)
+        house.write("after/new", "new", [1.0])
+        policy = GatePolicy(
+            version=1,
+            baseline=str(house.folder / "runs/before"),
+            benchmarks={"gsm8k": GateRule(tier="critical"), "mmlu": GateRule(tier="advisory")},
+        )
+        found = gate(policy, candidate=house.folder / "runs/after", warehouse=house.warehouse, record=True)
+        assert (found.decision, [one.name for one in found.benchmarks]) == ("GO", ["gsm8k", "other", "mmlu"])
+        assert (found.not_gated, found.gate_id) == (["new"], "")
+
+    def test_empty_folders_pass_nothing_and_a_side_without_a_name_is_an_error(self, house):
+        (house.folder / "empty").mkdir()
+        policy, empty = GatePolicy(version=1), house.folder / "empty"
+        assert gate(policy, empty, empty, warehouse=house.warehouse).decision == "INCONCLUSIVE"
+        house.publish("after")
+        found = gate(policy, empty, "after", warehouse=house.warehouse)
+        assert (found.decision, found.not_gated) == ("INCONCLUSIVE", ["gsm8k"])
+        assert gate("policy.yaml", empty, empty, warehouse=house.warehouse).decision == "NO-GO"
+        with pytest.raises(ConfigError, match="Name the baseline, here or in the policy: nightjar gate"):
+            gate(policy, candidate="after", warehouse=house.warehouse)
+
+    def test_any_metric_and_a_run_that_is_not_whole(self, house):
+        house.publish("before"), house.publish("half", rollouts=2 * EXAMPLES, status="incomplete")
+        seconds = GateRule(metric="seconds", direction="lower_is_better", max_drop=0.1)
+        policy = GatePolicy(version=1, benchmarks={"gsm8k": seconds})
+        found = gate(policy, "before", "half", warehouse=house.warehouse)
+        assert (found.decision, found.benchmarks[0].baseline_mean) == ("INCONCLUSIVE", pytest.approx(1.9975))
+        assert found.benchmarks[0].reason.startswith("400 rollouts of the candidate were not made")
+
+    def test_is_kept_for_sql(self, house):
+        house.publish("before"), house.publish("worse", right=200)
+        found = gate(GatePolicy(version=1), "before", "worse", warehouse=house.warehouse, record=True)
+        [row] = house.warehouse.query("SELECT verdict, breached, level, policy_sha256 FROM gate_decisions").rows
+        assert row == ("NO-GO", ["gsm8k"], 0.025, GatePolicy(version=1).sha256)
+        [row] = house.warehouse.query(
+            "SELECT decision, difference, high < -0.2, p < 1e-6, pairs, clusters, seed, margin, baseline_coverage, "
+            "candidate_runs FROM comparisons WHERE gate_id = ?", [found.gate_id],
+        ).rows  # fmt: skip
+        assert row == ("BREACH", -0.25, True, True, 400, 400, 0, 0.015, 1.0, ["worse"])
+
+
+class TestNights:
+    POLICY = GatePolicy(version=1, baseline=AcceptedNights(accepted_nights=7), defaults=GateRule(max_drop=0.05))
+
+    def gate(self, house, asked="", **wanted):
+        return gate(self.POLICY, candidate=asked, warehouse=house.warehouse, **wanted)
+
+    def test_the_newest_night_beside_the_accepted_ones(self, house):
+        for day in range(1, 8):
+            house.night(f"2026-11-0{day}", gsm8k=0.9, mmlu=0.95)
+        found = self.gate(house)
+        assert (found.decision, found.candidate, found.suite) == ("GO", "nightly@2026-11-07", "nightly")
+        assert [len(one.baseline_runs) for one in found.benchmarks] == [6, 6]
+        assert [window.nights for window in found.benchmarks[0].windows] == [1, 2, 4]
+        house.night("2026-11-08", gsm8k=0.6, mmlu=0.95)
+        worse = self.gate(house, "nightly", record=True)
+        assert (worse.decision, worse.named("BREACH")) == ("NO-GO", ["gsm8k"])
+        assert worse.level == pytest.approx(1 / 365)
+        assert house.warehouse.query("SELECT suite, night::VARCHAR, verdict FROM gate_decisions").rows == [
+            ("nightly", "2026-11-08", "NO-GO")
+        ]
+
+    def test_the_first_night_has_nothing_to_be_compared_with(self, house):
+        house.night("2026-11-01", gsm8k=0.9, mmlu=0.9)
+        found = self.gate(house)
+        assert (found.decision, found.named("INSUFFICIENT")) == ("INCONCLUSIVE", ["gsm8k", "mmlu"])
+        assert found.benchmarks[0].reason == "No accepted night before this one has it."
+
+    def test_a_night_that_the_gate_stopped_is_no_baseline_until_somebody_accepts_it(self, house):
+        for day in range(1, 4):
+            house.night(f"2026-11-0{day}", gsm8k=0.9, mmlu=0.95)
+        strict = replace_rule(self.POLICY, max_drop=0.0, level=100)
+        house.night("2026-11-04", gsm8k=0.85, mmlu=0.95)
+        stopped = gate(strict, warehouse=house.warehouse, record=True)
+        house.night("2026-11-05", gsm8k=0.9, mmlu=0.95)
+        assert (stopped.decision, beside(self.gate(house))) == ("NO-GO", ["2026-11-01", "2026-11-02", "2026-11-03"])
+        [low] = [night for night in house.warehouse.nights() if night.night == "2026-11-04"]
+        house.warehouse.write_night(judge_night(house.warehouse, replace(low, is_accepted_by_hand=True)))
+        assert beside(self.gate(house)) == ["2026-11-04"]
+
+    def test_what_did_not_run_is_missing_where_it_is_listed(self, house):
+        house.night("2026-11-01", gsm8k=0.9, mmlu=0.9)
+        house.night("2026-11-02", gsm8k=0.9)
+        assert self.gate(house).decision == "INCONCLUSIVE"
+        listed = self.POLICY.model_copy(update={"benchmarks": {"mmlu": GateRule()}})
+        found = gate(listed, candidate="nightly@2026-11-02", warehouse=house.warehouse)
+        assert (found.decision, found.named("MISSING")) == ("NO-GO", ["mmlu"])
+
+    def test_nights_of_other_settings_are_no_part_of_a_window(self, house):
+        for day in range(1, 6):
+            house.night(f"2026-11-0{day}", gsm8k=0.9, mmlu=0.9, model="old" if day < 5 else "new")
+        [gsm8k, _] = self.gate(house).benchmarks
+        assert [(window.nights, len(window.baseline)) for window in gsm8k.windows] == [(1, 4)]
+
+    def test_a_night_that_there_is_not(self, house):
+        house.night("2026-11-01", gsm8k=0.9)
+        with pytest.raises(ConfigError, match="No night 2026-11-09 of suite 'nightly' has ended"):
+            self.gate(house, "nightly@2026-11-09")
+
+
+def beside(found):
+    return [run_id.removesuffix("-gsm8k") for run_id in found.benchmarks[0].baseline_runs]
+
+
+def replace_rule(policy, max_drop, level):
+    return policy.model_copy(update={"defaults": GateRule(max_drop=max_drop), "false_alarms_a_year": level})
+
+
+class TestCommand:
+    def test_the_exit_code_is_the_verdict_unless_that_is_switched_off(self, house, nightjar):
+        for name in ("gsm8k", "mmlu"):
+            for side, right in {"before": 300, "same": 300, "worse": 200}.items():
+                house.write(f"{side}/{name}", name, [n < right for n in range(EXAMPLES)])
+            house.write(f"few/{name}", name, [True] * 5)
+        sides = [house.folder / "runs" / side for side in ("before", "same", "worse", "few")]
+        for candidate, code, verdict in zip(sides[1:], (0, 1, 2), ("GO", "NO-GO", "INCONCLUSIVE"), strict=True):
+            told = nightjar("gate", "-p", "policy.yaml", sides[0], candidate)
+            assert (told.code, told.out.split()[0]) == (code, verdict)
+            assert max(map(len, told.out.splitlines())) <= 80
+            assert nightjar("gate", "-p", "policy.yaml", sides[0], candidate, "--no-strict").code == 0
+        assert "gsm8k: It is worse by 0.2500, and 0.03 is allowed" in " ".join(
+            nightjar("gate", "-p", "policy.yaml", sides[0], sides[2]).out.split()
+        )
+
+    def test_every_format_has_the_same_and_a_file_all_of_it(self, house, nightjar):
+        house.publish("before"), house.publish("worse", right=200)
+        command = ["gate", "-p", "policy.yaml", "before", "worse", "--no-strict"]
+        # by hand: 1/402 gained, 101/402 lost, error sqrt((102/402 - (100/402)^2) / 402) = 0.02185, 1.966 of it each way
+        told = nightjar(*command, "-o", "told.json", "--format", "markdown", "--verbose")
+        assert told.out.startswith("## NO-GO\n\n2 of 2 benchmarks may not pass: gsm8k (critical): it is worse by 0.25")
+        assert "| gsm8k | critical | BREACH | 0.7500 | 0.5000 | -0.2500 [-0.292, -0.206] | -0.03 | 400 |" in told.out
+        written = json.loads((house.folder / "told.json").read_text())
+        assert written["gate_id"] in told.err
+        sql = f"SELECT count(*) AS n FROM comparisons WHERE gate_id = '{written['gate_id']}'"
+        assert nightjar("sql", sql, "--json").json == [{"n": 2}]
+        for asked in (["--json"], ["--format", "json"]):
+            assert json.loads(nightjar(*command, *asked, "--no-record").out) == {**written, "gate_id": ""}
+
+    def test_what_is_typed_wrong(self, house, nightjar):
+        assert nightjar("gate", "a", "b", "c", "-p", "policy.yaml").code == 2
+        assert nightjar("gate", "a", "b", "-p", "none.yaml").err.startswith("Error: There is no file 'none.yaml'")
+
+    def test_a_night_as_markdown(self, house, nightjar):
+        (house.folder / "nightly.yaml").write_text("version: 1\nbaseline: {accepted_nights: 7}\n")
+        house.night("2026-11-01", gsm8k=0.9, mmlu=0.9), house.night("2026-11-02", gsm8k=0.9, mmlu=0.9)
+        told = nightjar("gate", "-p", "nightly.yaml", "nightly", "--format", "markdown", "--no-strict")
+        assert (
+            "Candidate: nightly@2026-11-02. Baseline: the last 7 accepted nights. About 1 false NO-GO nights"
+            in told.out
+        )
+        assert "This night beside 1: worse by" in told.out
+        assert told.out.strip() == gate_report(gate(house.folder / "nightly.yaml")).strip()
