@@ -20,6 +20,7 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled, Completed, Failed
 from pydantic import Field
 
+from flows import gating
 from flows.endings import refused
 from flows.evaluation import evaluate
 from flows.named_blocks import WarehouseName, warehouse_location
@@ -32,6 +33,7 @@ from nightjar.errors import ConfigError, NightjarError
 from nightjar.evaluation import Ended, Outcome, evaluate_together, told_to_stop, within_budget
 from nightjar.evaluation.nights import (
     NightPlan,
+    add_to_line,
     begin_night,
     end_night,
     note_broken,
@@ -63,6 +65,7 @@ async def benchmark(
     allow_sandbox_access: bool = False,
     warehouse: WarehouseName = "",
     stuck_minutes: Annotated[float, Field(gt=0)] = 60,
+    gate: str = "",
 ) -> State[Night]:
     """Runs the evaluations of a suite that are not complete for a date, and says what the night came to.
 
@@ -79,10 +82,12 @@ async def benchmark(
         allow_sandbox_access: Let the environments make sandboxes, in which they run what the model writes.
         warehouse: Where results go, as for evaluate.
         stuck_minutes: A night in which nothing has moved for so many minutes is not waited for.
+        gate: A policy's file, such as configs/gates/nightly.yaml: the night ends with a run of gate, and fails by that.
 
     Returns:
         Completed, where all is complete and nothing is worse than on the last accepted night; Worse or Incomplete,
-        which have failed; Skipped, where a later night was due; Cancelled.
+        which have failed; Skipped, where a later night was due; Cancelled. With a gate, a complete night fails where
+        that says NO-GO, and not where it is worse by the verdict of nights alone.
     """
     nightjar_log_in_run_log()
     try:
@@ -111,10 +116,19 @@ async def benchmark(
                 else:
                     reasons = await _on_the_pool(plan, begun, place, deployment, parameters, stop)
             judged = await asyncio.to_thread(end_night, place, begun, reasons)
+            gated = await _gated(judged, gate, warehouse) if gate and not stop.is_set() else None
+            if gated is not None:
+                judged = await asyncio.to_thread(add_to_line, place, judged, gated.message or "")
             await show_night(judged)
-        return _final_state(judged, is_cancelled=stop.is_set())
+        return _final_state(judged, gated, is_cancelled=stop.is_set())
     except NightjarError as error:
         return refused(error)
+
+
+async def _gated(night: Night, policy: str, warehouse: str) -> State[Any]:
+    """Holds the night against a policy, as a flow run of its own; returns its last state."""
+    state: State[Any] = await gating.gate(policy, night.suite, night.night, warehouse, return_state=True)
+    return state
 
 
 async def _label(plan: NightPlan) -> None:
@@ -173,10 +187,12 @@ def _say(ended: Ended) -> None:
         get_run_logger().error("%s: %s", ended.evaluation.label, ended.error)
 
 
-def _final_state(night: Night, *, is_cancelled: bool) -> State[Night]:
+def _final_state(night: Night, gated: State[Any] | None, *, is_cancelled: bool) -> State[Night]:
     if is_cancelled:
         return Cancelled(message=night.line, data=night)
-    if night.verdict == "accepted":
+    by_gate = None if night.verdict == "incomplete" else gated
+    if night.verdict == "accepted" if by_gate is None else by_gate.is_completed():
         return Completed(message=night.line, data=night)
     get_run_logger().error(night.line)
-    return Failed(name=night.verdict.capitalize(), message=night.line, data=night)
+    name = night.verdict.capitalize() if by_gate is None else by_gate.name
+    return Failed(name=name, message=night.line, data=night)

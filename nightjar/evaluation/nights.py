@@ -131,6 +131,17 @@ def end_night(warehouse: Warehouse, begun: Night, reasons: Mapping[str, str] = M
     return judged
 
 
+def add_to_line(warehouse: Warehouse, night: Night, text: str) -> Night:
+    """Writes down what a gate has said of a night that has ended, and returns the night.
+
+    Raises:
+        WarehouseError: the warehouse cannot be written.
+    """
+    told = replace(night, line=f"{night.line}; gate {text}")
+    warehouse.write_night(told)
+    return told
+
+
 def skip_night(warehouse: Warehouse, plan: NightPlan, later: str) -> str:
     """Writes down that a night did not run, unless it did before, or is the later one; returns why, in a line."""
     line = f"{plan.title()} skipped: a later night was due, at {later}, before it could begin"

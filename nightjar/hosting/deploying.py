@@ -26,6 +26,7 @@ class Wanted:
         prefix, is_taken_over: as for ``planned_deployments``.
         suite: the file of a suite that is to be scheduled, below the folder; None for none.
         cron: when it is due.
+        gate: the file of the policy that its nights are held against, below the folder; None for none that is new.
         retry_cron, upkeep_cron: when what failed is retried, and the warehouse looked after; None for no schedule.
         time_zone: whose time these are.
         notify: the block of Prefect's notifications that is told of its nights, as ``slack-webhook/team``.
@@ -36,6 +37,7 @@ class Wanted:
     is_taken_over: bool = False
     suite: Path | None = None
     cron: str | None = None
+    gate: Path | None = None
     retry_cron: str | None = None
     upkeep_cron: str | None = None
     time_zone: str = "UTC"
@@ -56,7 +58,7 @@ async def deploy(wanted: Wanted, confirm: Callable[[Sequence[Change]], bool]) ->
         ServiceError: another folder has registered the deployments.
         ConfigError: a schedule or block is wrong.
     """
-    suite = None if wanted.suite is None else of_suite(wanted.suite)
+    suite = None if wanted.suite is None else of_suite(wanted.suite, wanted.gate)
     suites = [] if suite is None else [suite]
     async with get_client() as client:
         changes = await planned_deployments(

@@ -26,6 +26,7 @@ from prefect.types.entrypoint import EntrypointType
 
 from flows.benchmark import benchmark
 from flows.evaluation import evaluate
+from flows.gating import gate
 from flows.pruning import prune
 from flows.publishing import publish_run
 from flows.querying import query
@@ -60,6 +61,7 @@ DEPLOYMENTS = (
     Deployment(evaluate, "One environment, one model; results in the warehouse."),
     Deployment(query, "A question to the warehouse; the answer is a table artifact."),
     Deployment(benchmark, "A suite on a date: its evaluations, and whether anything is worse.", "nightly-benchmark"),
+    Deployment(gate, "A night held against a policy; fails where that says NO-GO."),
     Deployment(retry_failed, "What is owed of runs that failed or crashed, each as the same flow run."),
     Deployment(rescore, "The rollouts of a run scored with the rubric as it is now, as a new run."),
     Deployment(publish_run, "A run directory on the worker's machine into the warehouse."),
@@ -94,9 +96,10 @@ async def carry_out(client: PrefectClient, changes: Sequence[Change]) -> None:
             await change.make(client)
 
 
-def of_suite(suite: Path) -> Deployment:
-    """Returns the deployment that runs a suite, which is called as the suite is."""
-    return Deployment(benchmark, f"The suite {suite} on a date.", suite.stem, {"suite": str(suite)})
+def of_suite(suite: Path, policy: Path | None = None) -> Deployment:
+    """Returns the deployment that runs a suite, which is called as the suite is; a policy gates its nights."""
+    parameters = {"suite": str(suite)} | ({"gate": str(policy)} if policy else {})
+    return Deployment(benchmark, f"The suite {suite} on a date.", suite.stem, parameters)
 
 
 def deployment_name(declared: Deployment, prefix: str = "") -> str:

@@ -10,6 +10,7 @@ import runpy
 import sys
 
 import flows.benchmark
+import flows.gating
 import flows.pruning
 import flows.publishing
 import flows.querying

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-FLOWS = ("evaluate", "query", "benchmark", "retry-failed", "rescore", "publish-run", "prune", "upkeep")
+FLOWS = ("evaluate", "query", "benchmark", "retry-failed", "rescore", "publish-run", "prune", "upkeep", "gate")
 """The names of the flows."""
 
 POOL = "nightjar"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nightjar.comparison import GatedBenchmark, Verdict
 from nightjar.reports.finite import finite
 from nightjar.reports.markdown import cell, table
+
+if TYPE_CHECKING:  # the night's flow, too, loads this, and SciPy takes 0.8 s
+    from nightjar.comparison import GatedBenchmark, Verdict
 
 HEADINGS = ("Benchmark", "Tier", "Outcome", "Baseline", "Candidate", "Change", "Allowed", "Pairs")
 _NUMBERS = len(("Baseline", "Candidate", "Change", "Allowed", "Pairs"))

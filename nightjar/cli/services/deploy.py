@@ -19,6 +19,7 @@ from nightjar.cli.services.up import NamePrefixOption, TakeOverOption
 from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption
 from nightjar.cli.warehouse.output import print_json
+from nightjar.config.gate_policy import GatePolicy
 from nightjar.config.suite import load_suite
 from nightjar.errors import ConfigError, MissingEnvironmentsError, ServiceError
 from nightjar.evaluation import check_environments
@@ -36,6 +37,9 @@ def deploy(
         Path | None, typer.Argument(metavar="[SUITE]", help="File of a suite that is to run on a schedule.")
     ] = None,
     cron: Annotated[str | None, typer.Option(metavar="CRON", help="When it runs, such as '0 2 * * *'.")] = None,
+    gate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Policy that each night is held against: nightjar gate.")
+    ] = None,
     retry_cron: Annotated[
         str | None, typer.Option(metavar="CRON", help="When runs that failed in the last 24 hours are retried.")
     ] = None,
@@ -70,8 +74,13 @@ def deploy(
         raise typer.BadParameter("a suite goes with --cron, and --cron with a suite")
     if notify and suite is None:
         raise typer.BadParameter("--notify goes with a suite and --cron")
+    if gate and suite is None:
+        raise typer.BadParameter("--gate goes with a suite and --cron")
     if suite is not None:
         _check_suite(suite)
+    if gate is not None:
+        GatePolicy.read(gate)
+        _check_relative(gate)
     api_url = find_prefect_api()
     if api_url is None:
         raise ServiceError("There is no Prefect server to deploy to. Start one here: nightjar up --detach")
@@ -79,7 +88,7 @@ def deploy(
     from nightjar.hosting.deploying import Wanted
     from nightjar.hosting.deploying import deploy as deploy_to
 
-    wanted = Wanted(Path.cwd(), name_prefix, take_over, suite, cron, retry_cron, upkeep_cron, time_zone, notify)
+    wanted = Wanted(Path.cwd(), name_prefix, take_over, suite, cron, gate, retry_cron, upkeep_cron, time_zone, notify)
     is_done = asyncio.run(deploy_to(wanted, partial(_confirm, dry_run=dry_run, yes=yes, as_json=as_json)))
     if is_done and not as_json:
         echo(f"Deployed to {api_url.removesuffix('/api')}. Next: nightjar status")
@@ -91,8 +100,12 @@ def _check_suite(suite: Path) -> None:
         check_environments([each.config for each in evaluations])
     except MissingEnvironmentsError as error:
         echo(f"Warning: the worker needs what is not here. {error}", err=True)
-    if suite.is_absolute():
-        raise ConfigError(f"Name {str(suite)!r} as a path from this folder: other machines have it elsewhere")
+    _check_relative(suite)
+
+
+def _check_relative(path: Path) -> None:
+    if path.is_absolute():
+        raise ConfigError(f"Name {str(path)!r} as a path from this folder: other machines have it elsewhere")
 
 
 def _confirm(changes: Sequence[Change], *, dry_run: bool, yes: bool, as_json: bool) -> bool:

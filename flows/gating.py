@@ -1,0 +1,56 @@
+"""``gate``: a night of a suite held against a policy, as a Prefect flow; it fails where that says NO-GO.
+
+Run it::
+
+    nightjar up --detach
+    export PREFECT_API_URL=http://127.0.0.1:4200/api
+    prefect deployment run gate/gate -p policy=configs/gates/nightly.yaml -p suite=benchmark
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from prefect import State, flow, get_run_logger
+from prefect.states import Completed, Failed
+from pydantic import Field
+
+from flows.endings import refused
+from flows.named_blocks import WarehouseName, warehouse_location
+from flows.naming import named_after
+from flows.run_log import nightjar_log_in_run_log
+from nightjar import __version__
+from nightjar.errors import NightjarError
+from nightjar.warehouse import Warehouse
+from tasks import gating as tasks
+
+
+@flow(name="gate", version=__version__, flow_run_name=named_after("suite", "night"), persist_result=False)
+async def gate(
+    policy: Annotated[str, Field(min_length=1)],
+    suite: str = "",
+    night: str = "",
+    warehouse: WarehouseName = "",
+) -> State[Any]:
+    """Holds a night against a policy: its baseline is what the policy says, such as the accepted nights before.
+
+    Args:
+        policy: Its file, such as configs/gates/nightly.yaml, in the folder of the worker.
+        suite: The name of the suite; empty where there is only one.
+        night: The date, as 2026-01-31; empty for the newest night that has ended.
+        warehouse: Where results are, as for evaluate.
+
+    Returns:
+        Completed for GO and INCONCLUSIVE, which the message says; Failed for NO-GO, with the reason.
+    """
+    nightjar_log_in_run_log()
+    try:
+        place = Warehouse(await warehouse_location(warehouse))
+        verdict = await tasks.decide(policy, f"{suite}@{night}" if night else suite, place)
+    except NightjarError as error:
+        return refused(error)
+    message = f"{verdict.decision}: {verdict.reason}"
+    if verdict.decision == "NO-GO":
+        get_run_logger().error(message)
+        return Failed(name="NO-GO", message=message, data=verdict)
+    return Completed(message=message, data=verdict)

@@ -1,0 +1,52 @@
+"""A night that ends with a gate, and a gate of its own, on a real server with a real worker."""
+
+from __future__ import annotations
+
+import json
+
+from local_services import Services
+
+from nightjar.testing import ArithmeticSolver, ModelServer
+
+SUITE = """\
+model = "gated"
+api_base_url = "{url}"
+num_examples = 40
+rollouts_per_example = 1
+request_retries = 0
+
+[[eval]]
+env_id = "arithmetic"
+"""
+FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+
+
+def test_a_night_fails_by_its_gate_and_the_line_says_so(services: Services) -> None:
+    (services.folder / "gate.yaml").write_text("version: 1\nbaseline: {accepted_nights: 7}\n")
+    states = {}
+    for night, error_rate in {"2026-11-20": 0.0, "2026-11-21": 1.0}.items():
+        with ModelServer(ArithmeticSolver(error_rate)) as server:
+            (services.folder / "gated.toml").write_text(SUITE.format(url=server.url))
+            deployment = services.call("GET", "/deployments/name/benchmark/nightly-benchmark")["id"]
+            told = {"suite": "gated.toml", "night": night, "in_place": True, "gate": "gate.yaml"}
+            body = {"parameters": told, "state": {"type": "SCHEDULED"}}
+            begun = services.call("POST", f"/deployments/{deployment}/create_flow_run", body)["id"]
+            services.wait_for(begun, *FINAL)
+        states[night] = services.call("GET", f"/flow_runs/{begun}")["state"]
+    first, second = states.values()
+    assert first["type"] == "COMPLETED"
+    assert "; gate INCONCLUSIVE: 1 of 1 benchmarks cannot be told: arithmetic" in first["message"]
+    assert (second["type"], second["name"]) == ("FAILED", "NO-GO")
+    assert "; gate NO-GO: 1 of 1 benchmarks may not pass: arithmetic (supporting)" in second["message"]
+    nights = json.loads(services.run("nights", "--suite", "gated", "--json").stdout)
+    assert {night["line"] for night in nights} == {first["message"], second["message"]}
+
+    again = services.create("gate", {"policy": "gate.yaml", "suite": "gated"}).json()["id"]
+    assert services.wait_for(again, *FINAL) == "FAILED"
+    found = services.call("GET", f"/flow_runs/{again}")
+    assert (found["name"], found["state"]["name"]) == ("gate | gated", "NO-GO")
+    chosen = {"artifacts": {"flow_run_id": {"any_": [again]}, "key": {"any_": ["gate-gated"]}}}
+    [artifact] = services.call("POST", "/artifacts/filter", chosen)
+    assert artifact["data"].startswith("## NO-GO\n\n1 of 1 benchmarks may not pass")
+    asked = services.run("sql", "SELECT night, verdict FROM gate_decisions WHERE suite = 'gated'", "--format", "csv")
+    assert sorted(asked.stdout.split()[1:]) == ["2026-11-20,INCONCLUSIVE", "2026-11-21,NO-GO", "2026-11-21,NO-GO"]
