@@ -18,7 +18,7 @@ from rich.text import Text
 from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.cli.warehouse.output import print_json
-from nightjar.comparison import Comparison, Comparisons, Flip, Terms, compare_all
+from nightjar.comparison import Comparison, Comparisons, Flip, Terms, compare_all, record_comparisons
 from nightjar.reports.comparison import (
     category_rows,
     comparison_record,
@@ -73,6 +73,7 @@ def compare(
             metavar="FILE", dir_okay=False, help="Also write a page with the answers that changed, for any browser."
         ),
     ] = None,
+    record: Annotated[bool, typer.Option("--record", help="Keep it in the warehouse, for SQL.")] = False,
 ) -> None:
     """Compare two runs over the examples that both have scored: is the candidate worse by more than it may be?
 
@@ -101,6 +102,9 @@ def compare(
     if html:
         write_page(html, comparison_page(compared))
         echo(f"Wrote {harmless(str(html))}", err=True)
+    if record:
+        record_comparisons(where, compared.found)
+        echo('Recorded. Next: nightjar sql "FROM comparisons"', err=True)
     raise typer.Exit(_EXIT_CODES[compared.decision] if strict else 0)
 
 

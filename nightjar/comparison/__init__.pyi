@@ -15,6 +15,7 @@ from .planning import plan as plan
 from .ranking import Leaderboard as Leaderboard
 from .ranking import LeaderboardRow as LeaderboardRow
 from .ranking import leaderboard as leaderboard
+from .recording import record_comparisons as record_comparisons
 from .records import Category as Category
 from .records import Comparison as Comparison
 from .records import Comparisons as Comparisons

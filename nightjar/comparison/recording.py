@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
+from nightjar.comparison.decision import chance_of_damage
 from nightjar.comparison.gate_decision import clearest
 from nightjar.comparison.gate_records import GatedBenchmark, Verdict
 from nightjar.comparison.records import Comparison, Difference
@@ -40,34 +42,37 @@ def record_verdict(warehouse: Warehouse, verdict: Verdict) -> str:
     return gate_id
 
 
-def record_comparison(warehouse: Warehouse, found: Comparison) -> str:
-    """Keeps a comparison of two runs, and returns its id.
+def record_comparisons(warehouse: Warehouse, compared: Sequence[Comparison]) -> None:
+    """Keeps comparisons of runs.
 
     Raises:
         WarehouseError: the warehouse cannot be written.
     """
+    warehouse.write_rows(COMPARISONS, [_of_comparison(one) for one in compared])
+
+
+def _of_comparison(found: Comparison) -> RecordedComparison:
     now, comparison_id = _now_and_id()
-    a, b = found.baseline, found.candidate
-    row = RecordedComparison(
+    a, b, terms = found.baseline, found.candidate, found.terms
+    return RecordedComparison(
         comparison_id=comparison_id,
         made_at=now,
         benchmark=b.env_id or "",
         decision=found.decision,
         reason=found.reason,
-        metric=found.terms.metric,
-        direction=f"{found.terms.direction}_is_better",
+        metric=terms.metric,
+        direction=f"{terms.direction}_is_better",
         baseline_runs=[a.run_id],
         candidate_runs=[b.run_id],
-        alpha=found.terms.alpha,
-        margin=found.terms.max_drop,
+        alpha=terms.alpha,
+        margin=terms.max_drop,
         pairs=found.pairs,
         baseline_coverage=a.coverage,
         candidate_coverage=b.coverage,
+        p=chance_of_damage(found.difference, terms),
         pairs_needed=found.pairs_needed,
         **_of_difference(found.difference),
     )
-    warehouse.write_rows(COMPARISONS, [row])
-    return comparison_id
 
 
 def _now_and_id() -> tuple[datetime, str]:

@@ -158,3 +158,12 @@ def test_a_page_of_several_evaluations_links_to_each(folder, nightjar, run_write
     places = [page.index(text) for text in ('href="#e1">gsm8k of m', 'href="#e2">mmlu of m', 'id="e1"', 'id="e2"')]
     assert places == sorted(places)
     assert "Of 2 evaluations: 1 worse, 1 passed." in page
+
+
+def test_is_kept_for_sql_where_that_is_asked_for(folder, nightjar):
+    told = nightjar("compare", "before", "worse", "--record")
+    assert told.err.endswith('Recorded. Next: nightjar sql "FROM comparisons"\n')
+    [row] = nightjar("sql", "FROM comparisons", "--json").json
+    assert (row["decision"], row["gate_id"], row["candidate_runs"]) == ("REGRESSION", None, ["worse"])
+    assert (row["difference"], row["margin"], row["pairs"], row["seed"]) == (-0.5, 0.05, 60, 0)
+    assert row["p"] < 1e-6
