@@ -20,15 +20,15 @@ from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.cli.warehouse.output import print_json
 from nightjar.comparison import Verdict, gate
-from nightjar.reports.gate import HEADINGS, error_rate, gate_record, gate_report, gate_rows, left_out, reasons
+from nightjar.reports.gate import error_rate, gate_record, gate_report, gate_rows, left_out, reasons
 from nightjar.terminal import harmless
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
 _EXIT_CODES = {"GO": 0, "NO-GO": 1, "INCONCLUSIVE": 2}
 _STYLES = {"GO": "bold green", "NO-GO": "bold red", "INCONCLUSIVE": "bold yellow"}
 _OUTCOME_STYLES = {"PASS": "green", "BREACH": "red", "MISSING": "red", "INSUFFICIENT": "yellow"}
-_TEXTS = 3
-"""So many columns are no numbers."""
+_SHOWN = ("Benchmark", "Tier", "Outcome", "Change", "Interval", "Allowed", "Pairs")
+"""What has room on a terminal of 80 columns; the other formats have the means, too."""
 
 
 class ReportFormat(StrEnum):
@@ -106,11 +106,13 @@ def _print(found: Verdict, *, is_verbose: bool) -> None:
     console = Console()
     console.print(Text.assemble((found.decision, _STYLES[found.decision]), f"  {harmless(found.reason)}"))
     rows = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for number, heading in enumerate(HEADINGS):
-        rows.add_column(heading, justify="left" if number < _TEXTS else "right", overflow="fold")
+    for heading in _SHOWN:
+        is_text = heading in _SHOWN[:3]
+        rows.add_column(
+            heading, justify="left" if is_text else "right", no_wrap=heading != "Benchmark", overflow="fold"
+        )
     for row in gate_rows(found):
-        cells = [Text(harmless(text), style=_OUTCOME_STYLES.get(text, "")) for text in row]
-        rows.add_row(*cells)
+        rows.add_row(*(Text(harmless(row[name]), style=_OUTCOME_STYLES.get(row[name], "")) for name in _SHOWN))
     if found.benchmarks:
         console.print(rows)
     for name, text in reasons(found, is_verbose=is_verbose):

@@ -196,4 +196,8 @@ def _counted(some: Sequence[GatedBenchmark], deciding: Sequence[GatedBenchmark])
 
 
 def _listed(some: Sequence[GatedBenchmark]) -> str:
-    return "; ".join(f"{one.name} ({one.tier}): {one.reason[0].lower()}{one.reason.rstrip('.')[1:]}" for one in some)
+    """Names benchmarks; where there is one, with its reason."""
+    if len(some) > 1:
+        return ", ".join(f"{one.name} ({one.tier})" if one.tier == "critical" else one.name for one in some)
+    [one] = some
+    return f"{one.name} ({one.tier}): {one.reason[0].lower()}{one.reason.rstrip('.')[1:]}"

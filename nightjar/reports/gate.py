@@ -12,13 +12,12 @@ from nightjar.reports.markdown import cell, table
 if TYPE_CHECKING:  # the night's flow, too, loads this, and SciPy takes 0.8 s
     from nightjar.comparison import GatedBenchmark, Verdict
 
-HEADINGS = ("Benchmark", "Tier", "Outcome", "Baseline", "Candidate", "Change", "Allowed", "Pairs")
-_NUMBERS = len(("Baseline", "Candidate", "Change", "Allowed", "Pairs"))
+HEADINGS = ("Benchmark", "Tier", "Outcome", "Baseline", "Candidate", "Change", "Interval", "Allowed", "Pairs")
 
 
-def gate_rows(found: Verdict) -> list[tuple[str, ...]]:
-    """Returns a row a benchmark, with the cells of ``HEADINGS``."""
-    return [_row(one) for one in found.benchmarks]
+def gate_rows(found: Verdict) -> list[dict[str, str]]:
+    """Returns a row a benchmark: each of ``HEADINGS`` and its cell."""
+    return [dict(zip(HEADINGS, _cells(one), strict=True)) for one in found.benchmarks]
 
 
 def reasons(found: Verdict, *, is_verbose: bool = False) -> Iterator[tuple[str, str]]:
@@ -39,7 +38,7 @@ def error_rate(found: Verdict) -> str:
 
 def gate_report(found: Verdict) -> str:
     """Returns the verdict as markdown."""
-    rows = [" | ".join(map(cell, row)) for row in gate_rows(found)]
+    rows = [" | ".join(map(cell, row.values())) for row in gate_rows(found)]
     lines = [f"- **{cell(name)}**: {text.replace('|', '¦')}" for name, text in reasons(found, is_verbose=True)]
     said = [
         f"Candidate: {cell(found.candidate)}. Baseline: {cell(found.baseline)}.",
@@ -61,18 +60,21 @@ def left_out(found: Verdict) -> str:
     return f"Of one side alone, and not gated: {', '.join(found.not_gated)}." if found.not_gated else ""
 
 
-def _row(one: GatedBenchmark) -> tuple[str, ...]:
+def _cells(one: GatedBenchmark) -> tuple[str, ...]:
     difference = one.difference
     if difference is None or one.margin is None:
-        return (one.name, one.tier, one.outcome, *[""] * _NUMBERS)
-    numbers = [
+        return one.name, one.tier, one.outcome, *[""] * len(HEADINGS[3:])
+    return (
+        one.name,
+        one.tier,
+        one.outcome,
         f"{one.baseline_mean:.4f}",
         f"{one.candidate_mean:.4f}",
-        f"{difference.mean:+.4f} [{difference.interval.low:+.3f}, {difference.interval.high:+.3f}]",
+        f"{difference.mean:+.4f}",
+        f"[{difference.interval.low:+.3f}, {difference.interval.high:+.3f}]",
         f"{one.margin if one.direction == 'lower_is_better' else -one.margin:+.3g}",
         f"{one.pairs:,}",
-    ]
-    return one.name, one.tier, one.outcome, *numbers
+    )
 
 
 def _details(one: GatedBenchmark) -> Iterator[str]:
