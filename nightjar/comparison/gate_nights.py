@@ -47,7 +47,7 @@ def night_asked_for(warehouse: Warehouse, asked: str) -> Night:
     if not found:
         raise ConfigError(
             f"No night {date or 'of any date'} of suite {suite!r} has ended. Suites with nights: "
-            f"{', '.join(suites) or 'none'}; those of each: nightjar nights SUITE"
+            f"{', '.join(suites) or 'none'}; those of each: nightjar nights --suite NAME"
         )
     return max(found, key=lambda night: night.night)
 

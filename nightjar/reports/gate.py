@@ -30,7 +30,9 @@ def reasons(found: Verdict, *, is_verbose: bool = False) -> Iterator[tuple[str, 
 def error_rate(found: Verdict) -> str:
     """Returns how often the verdict errs, in a sentence."""
     if found.night:
-        return f"About {found.level * 365:.3g} false NO-GO nights are to be expected in a year without any change."
+        each = " for each benchmark" if found.correction == "none" else ""
+        count = f"{found.level * 365:.3g}"
+        return f"In a year without any change, at most {count} false NO-GO nights are to be expected{each}."
     together = {"holm": "any false breach", "bh": "a breach being false", "none": "a false breach of each benchmark"}
     chance = f"the chance of {together[found.correction]} is {found.level:.3g}"
     return f"Where nothing is worse by more than allowed, {chance}."

@@ -174,7 +174,9 @@ def test_deploy_shows_what_it_changes_and_tells_of_a_night(services: Services) -
         assert done.stdout.count("+ automation") == 3
         again = services.run(*command)
         assert (again.returncode, again.stderr) == (0, "Nothing changes.\n")
-        moved = services.run("deploy", suite, "--cron", "0 3 * * *", *zone, "--upkeep-cron", "0 5 * * 0", "--yes")
+        (services.folder / "told.yaml").write_text("version: 1\nbaseline: {accepted_nights: 7}\n")
+        more = ["--upkeep-cron", "0 5 * * 0", "--gate", "told.yaml"]
+        moved = services.run("deploy", suite, "--cron", "0 3 * * *", *zone, *more, "--yes")
         assert "+ schedule 'upkeep' of upkeep/upkeep\n    cron 0 5 * * 0, Europe/Berlin\n" in moved.stdout
         assert "cron 0 2 * * *, Europe/Berlin → cron 0 3 * * *, Europe/Berlin" in moved.stdout
         begun = start(services, "told", night="2026-11-20")
@@ -186,6 +188,7 @@ def test_deploy_shows_what_it_changes_and_tells_of_a_night(services: Services) -
         hook.shutdown()
     [said] = [each["text"] for each in listener.heard if "told" in each["text"]]
     assert said.startswith("told 2026-11-20: accepted | told 2026-11-20 accepted: 2 of 2 evaluations complete")
+    assert "; gate INCONCLUSIVE: 2 of 2 benchmarks cannot be told: arithmetic, large." in said
 
 
 def save_webhook(services: Services, port: int) -> None:
