@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -200,7 +201,8 @@ class Store(ABC):
 
     def records(self) -> Records:
         """Returns all that is kept beside the segments."""
-        return Records(tuple(self.prices()), tuple(tuple(file.lines(self.rows(file))) for file in LINE_FILES))
+        lines = (tuple(self._kept(file.file_name, partial(_lines, file))) for file in LINE_FILES)
+        return Records(tuple(self.prices()), tuple(lines))
 
     def _kept(self, name: str, load: Callable[[bytes], list[Kept]]) -> list[Kept]:
         content = self.read_beside(name)
@@ -244,3 +246,9 @@ class Store(ABC):
         Where there is no lock, nothing keeps other machines from doing so meanwhile, and each looks afterwards.
         """
         yield True
+
+
+@lru_cache(maxsize=32)
+def _lines(file: LineFile[Any], content: bytes) -> list[str]:
+    """Returns the checked lines of a file: every query asks for them, and a year of gates has megabytes."""
+    return file.lines(file.load(content))
