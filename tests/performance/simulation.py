@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from nightjar.stats.windows import chance_of_so_much_damage, window_tests
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
@@ -35,6 +34,7 @@ from nightjar.comparison.measuring import Paired, measure
 from nightjar.stats import clustered_mean, pass_at_k
 from nightjar.stats.exchange import holm
 from nightjar.stats.intervals import clopper_pearson, cluster_bootstrap, t_interval, wilson
+from nightjar.stats.windows import chance_of_so_much_damage, window_tests
 
 PAIRS, EXAMPLES, ALPHA, DROP = 2_000, 300, 0.05, 0.03
 PASSAGE = 5
