@@ -12,8 +12,8 @@ from scipy import special
 
 from nightjar.stats.intervals import chance_of_unseen
 
-WINDOWS = (1, 2, 4, 8)
-"""So many nights are looked at together, the last one among them: eight show a small drop that lasts."""
+WINDOWS = (1, 2, 4, 8, 16, 32)
+"""So many nights are looked at together, the last one among them: thirty-two show a small drop that lasts."""
 _ROUNDING = 1e-12
 
 

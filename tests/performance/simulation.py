@@ -39,7 +39,7 @@ from nightjar.stats.windows import chance_of_so_much_damage, window_tests
 PAIRS, EXAMPLES, ALPHA, DROP = 2_000, 300, 0.05, 0.03
 PASSAGE = 5
 """So many examples ask about the same passage, where they are clustered."""
-BENCHMARKS, QUIET, ACCEPTED, REMEMBERED = 10, 15, 7, 25
+BENCHMARKS, QUIET, ACCEPTED, REMEMBERED = 10, 40, 28, 62
 """Of the nights: benchmarks, nights before a drop, accepted nights that one is compared with, nights looked at."""
 
 
@@ -175,7 +175,7 @@ def runs_table(count: int) -> Table:
 
 
 def nights(seed: int, *, examples: int, drop: float, margin: float, count: int) -> list[bool]:
-    """Returns of each night of a suite whether the gate stops it; from night 15 on one benchmark has lost ``drop``.
+    """Returns of each night of a suite whether the gate stops it; from night 40 on one benchmark has lost ``drop``.
 
     Args:
         seed: of the draws.
