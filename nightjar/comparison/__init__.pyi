@@ -1,11 +1,11 @@
 # The public names and where they live: read by type checkers, and by __init__.py to load them on first use.
 from .comparing import compare_all as compare_all
 from .comparing import compare_runs as compare_runs
-from .gate_decision import decide_gate as decide_gate
-from .gate_records import Evidence as Evidence
-from .gate_records import GatedBenchmark as GatedBenchmark
-from .gate_records import Verdict as Verdict
-from .gating import gate as gate
+from .gates.decision import decide_gate as decide_gate
+from .gates.gating import gate as gate
+from .gates.records import Evidence as Evidence
+from .gates.records import GatedBenchmark as GatedBenchmark
+from .gates.records import Verdict as Verdict
 from .judging import judge_night as judge_night
 from .pairs import Compared as Compared
 from .pairs import compare_run as compare_run

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from nightjar.comparison.decision import chance_of_damage
-from nightjar.comparison.gate_decision import clearest
-from nightjar.comparison.gate_records import GatedBenchmark, Verdict
+from nightjar.comparison.gates.decision import clearest
+from nightjar.comparison.gates.records import GatedBenchmark, Verdict
 from nightjar.comparison.records import Comparison, Difference
 from nightjar.stats.exchange import SEED
 from nightjar.warehouse import Warehouse

@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from nightjar.comparison.decision import chance_of_damage
-from nightjar.comparison.gate_decision import decide_gate
-from nightjar.comparison.gate_records import Evidence, Nights
+from nightjar.comparison.gates.decision import decide_gate
+from nightjar.comparison.gates.records import Evidence, Nights
 from nightjar.comparison.measuring import Paired, measure
 from nightjar.comparison.records import Terms
 from nightjar.config.gate_policy import AcceptedNights, GatePolicy, GateRule

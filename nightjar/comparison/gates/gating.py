@@ -10,10 +10,10 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
-from nightjar.comparison.gate_decision import decide_gate
-from nightjar.comparison.gate_evidence import evidence_of_sides
-from nightjar.comparison.gate_nights import evidence_of_night, night_asked_for
-from nightjar.comparison.gate_records import Verdict
+from nightjar.comparison.gates.decision import decide_gate
+from nightjar.comparison.gates.evidence import evidence_of_sides
+from nightjar.comparison.gates.nights import evidence_of_night, night_asked_for
+from nightjar.comparison.gates.records import Verdict
 from nightjar.comparison.recording import record_verdict
 from nightjar.comparison.selecting import selected
 from nightjar.config.gate_policy import AcceptedNights, GatePolicy

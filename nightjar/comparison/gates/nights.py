@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nightjar.comparison.gate_evidence import GatedRun, evidence_of_pair, gated_runs
-from nightjar.comparison.gate_records import Benchmarks, Evidence, Nights
+from nightjar.comparison.gates.evidence import GatedRun, evidence_of_pair, gated_runs
+from nightjar.comparison.gates.records import Benchmarks, Evidence, Nights
 from nightjar.comparison.judging import runs_of_night
 from nightjar.comparison.pairs import settings_of
 from nightjar.config.gate_policy import GatePolicy

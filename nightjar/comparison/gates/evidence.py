@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nightjar.comparison.gate_records import Benchmarks, Evidence
+from nightjar.comparison.gates.records import Benchmarks, Evidence
 from nightjar.comparison.matching import Matched, match_evaluations
 from nightjar.comparison.measuring import Paired
 from nightjar.config.gate_policy import GatePolicy

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from scipy import stats
 
 from nightjar.comparison.decision import chance_of_damage, damage_of, needed
-from nightjar.comparison.gate_records import Benchmarks, Evidence, GatedBenchmark, GateDecision, Outcome, Verdict
+from nightjar.comparison.gates.records import Benchmarks, Evidence, GatedBenchmark, GateDecision, Outcome, Verdict
 from nightjar.comparison.measuring import measure
 from nightjar.comparison.records import Difference, Direction, Terms
 from nightjar.config.gate_policy import TIERS, Correction, GatePolicy
