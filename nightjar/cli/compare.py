@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from nightjar.cli.tables import columns, labelled
 from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.cli.warehouse.output import print_json
@@ -111,41 +110,21 @@ def compare(
 def _print_all(compared: Comparisons) -> None:
     console = Console()
     console.print(Text.assemble((compared.decision, _STYLES[compared.decision]), f"  {verdict(compared)}"))
-    rows = evaluation_rows(compared)
-    table = _table("Decision", "Evaluation", "Difference", "Pairs")
-    for decision, *texts in rows:
-        table.add_row(Text(decision, _STYLES[decision]), *(Text(harmless(text)) for text in texts))
-    console.print(table)
+    rows: list[list[str | Text]] = [[Text(row[0], _STYLES[row[0]]), *row[1:]] for row in evaluation_rows(compared)]
+    console.print(columns(("Decision", "Evaluation", "Difference", "Pairs"), rows))
     for line in one_sided(compared):
         console.print(Text(harmless(line)))
     echo("Next: --markdown or --html FILE has each of them in full", err=True)
 
 
-def _table(*headings: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for number, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if number else "left", overflow="fold")
-    return table
-
-
 def _print(found: Comparison, candidate: str, warehouse: str | None) -> None:
     console = Console()
     console.print(Text.assemble((found.decision, _STYLES[found.decision]), f"  {found.reason}"))
-    sides = _table("", "Baseline", "Candidate", "Change")
-    for row in side_rows(found):
-        sides.add_row(*(Text(harmless(text)) for text in row))
-    console.print(sides)
-    lines = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
-    lines.add_column(no_wrap=True)
-    lines.add_column(overflow="fold")
-    for label, text in findings(found).items():
-        lines.add_row(f"{label}:", Text(harmless(text)))
-    console.print(lines)
+    console.print(columns(("", "Baseline", "Candidate", "Change"), side_rows(found)))
+    console.print(labelled(findings(found)))
     if found.categories:
-        categories = _table(harmless(str(found.terms.by)), "Pairs", "Baseline", "Candidate", "Difference")
-        for category in category_rows(found):
-            categories.add_row(*(Text(harmless(text)) for text in category))
-        console.print(categories)
+        headings = (str(found.terms.by), "Pairs", "Baseline", "Candidate", "Difference")
+        console.print(columns(headings, category_rows(found)))
     if flips := found.broken + found.fixed:
         echo(f"Next: {harmless(_next(found, flips[0], candidate, warehouse))}", err=True)
 

@@ -21,11 +21,11 @@ def labelled(lines: Mapping[str, str]) -> Table:
     return table
 
 
-def columns(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Returns rows below headings, the first column on the left and the others on the right."""
+def columns(headings: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
+    """Returns rows below headings, the first column on the left and the others on the right; a ``Text`` as it is."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for number, heading in enumerate(headings):
         table.add_column(harmless(heading), justify="right" if number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(harmless(text)) for text in row))
+        table.add_row(*(text if isinstance(text, Text) else Text(harmless(text)) for text in row))
     return table
