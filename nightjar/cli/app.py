@@ -101,6 +101,10 @@ COMMANDS = {
         "nightjar.cli.eval.repair:eval_repair",
         "Set what is damaged in a run aside, so that a resume does again what it held.",
     ),
+    "view": (
+        "nightjar.cli.services.view:view",
+        "Look at runs, examples and conversations in a browser, until Ctrl-C. It only reads.",
+    ),
     "compare": (
         "nightjar.cli.compare:compare",
         "Compare two runs over the examples that both have scored: is the candidate worse by more than it may be?",

@@ -14,6 +14,7 @@ COMMANDS = [
     "eval", "eval run", "eval list", "eval get", "eval stats", "eval samples", "eval view-config", "eval push",
     "eval pull", "eval logs", "eval stop", "eval retry", "eval rescore", "eval repair",
     "cache", "cache info", "cache clear", "compare", "gate", "trend", "plan", "leaderboard",
+    "cache", "cache info", "cache clear", "view", "compare",
     "nights", "nights show", "nights accept", "nights judge",
     "env", "env init", "env install", "env list",
     "warehouse", "warehouse info", "warehouse doctor", "warehouse rebuild", "warehouse import", "warehouse export",

@@ -1,0 +1,1 @@
+"""HTTP: ``nightjar view``, the web pages of a warehouse."""

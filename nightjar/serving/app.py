@@ -1,0 +1,50 @@
+"""The application: its pages, and what is answered where one cannot be made."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+
+from nightjar.errors import ConfigError, MissingWarehouseError, NightjarError
+from nightjar.serving import runs
+from nightjar.serving.access import Access, Guard
+from nightjar.serving.templating import page
+from nightjar.warehouse import Warehouse
+
+ROUTERS = (runs.router,)
+_STATIC = resources.files(__package__) / "static"
+
+
+def create_app(warehouse: Warehouse, access: Access) -> FastAPI:
+    """Returns the application that shows a warehouse.
+
+    Args:
+        warehouse: what it shows; need not be there yet.
+        access: who may ask.
+    """
+    app = FastAPI(openapi_url=None)
+    app.state.warehouse = warehouse
+    app.add_middleware(Guard, access=access)
+    app.mount("/static", StaticFiles(directory=str(_STATIC)), name="static")
+    for router in ROUTERS:
+        app.include_router(router)
+    app.add_exception_handler(NightjarError, _refused)
+    app.add_exception_handler(HTTPException, _missing)
+    return app
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    """Says what is wrong in words: what is not there is 404, what was asked wrongly 400."""
+    if isinstance(error, MissingWarehouseError):
+        return page(request, "empty.html")
+    status = 404 if isinstance(error, LookupError) else 400 if isinstance(error, ConfigError) else 500
+    return page(request, "error.html", status, message=str(error))
+
+
+def _missing(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException), "it is registered for that"
+    return page(request, "error.html", error.status_code, message=error.detail)

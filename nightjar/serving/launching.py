@@ -1,0 +1,62 @@
+"""Starts the server of the web view, and says where it is."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from nightjar.errors import ServiceError
+from nightjar.serving.access import LOOPBACK, Access
+from nightjar.serving.app import create_app
+from nightjar.warehouse import Warehouse
+
+PORT = 4280
+_TRIED = 20
+
+
+def serve(warehouse: Warehouse, host: str, port: int | None, announce: Callable[[str], None]) -> None:
+    """Serves the web view until Ctrl-C.
+
+    Args:
+        warehouse: what it shows.
+        host: the address that it listens at; on any but this machine's own, a token is asked for.
+        port: None for 4280, or the next one that is free.
+        announce: is given the address of the first page, when the server listens.
+
+    Raises:
+        ServiceError: the address or port cannot be had.
+    """
+    is_own = host == "localhost" or _is_loopback(host)
+    access = Access((*LOOPBACK, host)) if is_own else Access((), secrets.token_urlsafe(24))
+    listening = _listen(host, port)
+    name = f"[{host}]" if ":" in host else host
+    address = f"http://{name}:{listening.getsockname()[1]}/"
+    announce(address if access.token is None else f"{address}?token={access.token}")
+    config = uvicorn.Config(create_app(warehouse, access), log_level="warning", server_header=False)
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listen(host: str, port: int | None) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for tried in range(PORT, PORT + _TRIED) if port is None else [port]:
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((host, tried))
+        except OSError as error:
+            listening.close()
+            failed = error
+        else:
+            return listening
+    raise ServiceError(f"Cannot listen at {host}, port {port or PORT}: {failed.strerror}. Choose another: --port 0")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

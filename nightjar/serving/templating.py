@@ -1,0 +1,104 @@
+"""From a record to a page: the templates, and how numbers and moments read on them.
+
+Everything is escaped: what a model has said is text, never HTML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+from urllib.parse import urlencode
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+_MINUTE, _HOUR = 60, 3600
+
+
+def page(request: Request, template: str, status: int = 200, /, **values: Any) -> HTMLResponse:
+    """Returns a template as a page."""
+    text = _environment().get_template(template).render(request=request, **values)
+    return HTMLResponse(text, status_code=status)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("nightjar.serving"),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "number": number, "count": count, "seconds": seconds, "moment": moment, "ago": ago, "share": share
+    }  # fmt: skip
+    environment.globals |= {"link": link}
+    return environment
+
+
+def link(path: str, parameters: Mapping[str, Any] | None = None, /, **changes: Any) -> str:
+    """Returns an address with parameters, those that are changed in their new form; empty ones are left out."""
+    asked = {name: value for name, value in {**(parameters or {}), **changes}.items() if value not in (None, "")}
+    return f"{path}?{urlencode(asked, doseq=True)}" if asked else path
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """Returns a number; a dash where there is none."""
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def count(value: int | None) -> str:
+    """Returns a count; a dash where there is none."""
+    return "–" if value is None else f"{value:,}"
+
+
+def share(value: float | None) -> str:
+    """Returns a share in percent; a dash where there is none.
+
+    Example:
+        >>> share(1.0), share(0.9991), share(None)
+        ('100 %', '99.9 %', '–')
+    """
+    if value is None:
+        return "–"
+    percent = int(value * 1000) / 10
+    return f"{percent:g} %"
+
+
+def seconds(value: float | None) -> str:
+    """Returns a duration that is given in seconds; a dash where there is none.
+
+    Example:
+        >>> seconds(0.25), seconds(75), seconds(7300)
+        ('0.25 s', '1 min 15 s', '2 h 1 min')
+    """
+    if value is None:
+        return "–"
+    if value < _MINUTE:
+        return f"{value:.3g} s"
+    if value < _HOUR:
+        return f"{int(value) // _MINUTE} min {int(value) % _MINUTE} s"
+    return f"{int(value) // _HOUR:,} h {int(value) % _HOUR // _MINUTE} min"
+
+
+def moment(value: datetime | None) -> str:
+    """Returns a moment, in UTC; a dash where there is none."""
+    return "–" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def ago(value: datetime | None) -> str:
+    """Returns how long ago a moment was."""
+    if value is None:
+        return "–"
+    since = datetime.now(UTC) - value
+    if since < timedelta(minutes=1):
+        return "just now"
+    for unit, length in (("day", timedelta(days=1)), ("hour", timedelta(hours=1)), ("minute", timedelta(minutes=1))):
+        if since >= length:
+            times = since // length
+            return f"{times} {unit}{'s' * (times > 1)} ago"
+    raise AssertionError("a minute has gone by")
