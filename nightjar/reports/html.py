@@ -21,6 +21,11 @@ def render(template: str, **values: Any) -> str:
     return _templates().get_template(template).render(values)
 
 
+def style() -> str:
+    """Returns the style of all pages."""
+    return _templates().get_template("style.css").render()
+
+
 def write_page(path: Path, page: str) -> None:
     """Writes a page into a file; halves of surrogate pairs, which a model may answer, become question marks.
 

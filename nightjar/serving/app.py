@@ -10,6 +10,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from nightjar.errors import ConfigError, MissingWarehouseError, NightjarError
+from nightjar.reports.html import style
 from nightjar.serving import runs
 from nightjar.serving.access import Access, Guard
 from nightjar.serving.templating import page
@@ -30,6 +31,7 @@ def create_app(warehouse: Warehouse, access: Access) -> FastAPI:
     app.state.warehouse = warehouse
     app.add_middleware(Guard, access=access)
     app.mount("/static", StaticFiles(directory=str(_STATIC)), name="static")
+    app.add_api_route("/style.css", lambda: Response(style(), media_type="text/css"))
     for router in ROUTERS:
         app.include_router(router)
     app.add_exception_handler(NightjarError, _refused)

@@ -1,6 +1,7 @@
 """From a record to a page: the templates, and how numbers and moments read on them.
 
-Everything is escaped: what a model has said is text, never HTML.
+Everything is escaped: what a model has said is text, never HTML. The templates of reports are there, too: here they
+extend this package's ``base.html``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from urllib.parse import urlencode
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, select_autoescape
 
 _MINUTE, _HOUR = 60, 3600
 
@@ -27,7 +28,7 @@ def page(request: Request, template: str, status: int = 200, /, **values: Any) -
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("nightjar.serving"),
+        loader=ChoiceLoader([PackageLoader("nightjar.serving"), PackageLoader("nightjar.reports")]),
         autoescape=select_autoescape(default=True),
         undefined=StrictUndefined,
         trim_blocks=True,
