@@ -1,0 +1,64 @@
+"""Who may look at the web view, and what its pages may do."""
+
+import pytest
+from fastapi.testclient import TestClient
+
+from nightjar.serving.access import Access
+from nightjar.serving.app import create_app
+from nightjar.warehouse import Warehouse
+
+
+@pytest.fixture
+def client(tmp_path):
+    """Makes a client of a view that has these rules, with nothing published."""
+
+    def client(*rules, base_url="http://localhost:4280"):
+        app = create_app(Warehouse(tmp_path / "warehouse"), Access(*rules))
+        app.add_api_route("/change", lambda: "changed", methods=["POST"])
+        return TestClient(app, base_url=base_url, follow_redirects=False)
+
+    return client
+
+
+def test_a_page_from_elsewhere_cannot_call_this_machine_by_its_own_name(client):
+    assert client().get("/").status_code == 200
+    assert client(base_url="http://127.0.0.1:9000").get("/").status_code == 200
+    assert client(base_url="http://[::1]:9000").get("/").status_code == 200
+    for host in ("evil.example", "localhost.evil.example", "evil.example:4280", "", "localhost@evil.example"):
+        assert client().get("/", headers={"host": host}).status_code == 421
+
+
+def test_a_page_from_elsewhere_changes_nothing(client):
+    asked = client()
+    assert asked.post("/change").status_code == 200  # no browser
+    assert asked.post("/change", headers={"origin": "http://localhost:4280"}).status_code == 200
+    for origin in ("https://evil.example", "http://localhost:1", "null"):
+        assert asked.post("/change", headers={"origin": origin}).status_code == 403
+    assert asked.post("/change", headers={"sec-fetch-site": "cross-site"}).status_code == 403
+    assert asked.post("/change", headers={"sec-fetch-site": "same-site"}).status_code == 403
+
+
+def test_a_token_is_asked_for_once(client):
+    asked = client((), "secret", base_url="http://any.example")
+    assert asked.get("/").status_code == 401
+    assert asked.get("/?token=guess").status_code == 401
+    assert asked.get("/", headers={"cookie": "nightjar_view=guess"}).status_code == 401
+    assert asked.get("/?token=%C3%A9").status_code == 401
+    told = asked.get("/sql?token=secret")
+    assert (told.status_code, told.headers["location"]) == (303, "/sql")
+    assert {"HttpOnly", "SameSite=strict"} <= set(told.headers["set-cookie"].split("; "))
+    assert asked.get("/").status_code == 200
+
+
+def test_every_page_says_what_it_may_do(client):
+    for told in (client().get("/"), client().get("/no/such/page"), client().get("/", headers={"host": "evil.example"})):
+        rules = told.headers["content-security-policy"]
+        assert rules.startswith("default-src 'none'; script-src 'self';")
+        assert "unsafe" not in rules
+        assert told.headers["x-content-type-options"] == "nosniff"
+
+
+def test_what_is_not_there_is_said(client):
+    assert "nightjar demo" in client().get("/").text
+    told = client().get("/no/such/page")
+    assert (told.status_code, "This cannot be shown" in told.text) == (404, True)
