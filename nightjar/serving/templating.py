@@ -22,7 +22,7 @@ _MINUTE, _HOUR = 60, 3600
 def page(request: Request, template: str, status: int = 200, /, **values: Any) -> HTMLResponse:
     """Returns a template as a page."""
     text = _environment().get_template(template).render(request=request, **values)
-    return HTMLResponse(text, status_code=status)
+    return HTMLResponse(text.encode("utf-8", "replace"), status_code=status)  # halves of surrogate pairs: "?"
 
 
 @cache
@@ -35,7 +35,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "number": number, "count": count, "seconds": seconds, "moment": moment, "ago": ago, "share": share
+        "number": number, "count": count, "seconds": seconds, "moment": moment, "ago": ago, "share": share,
+        "one_line": one_line,
     }  # fmt: skip
     environment.globals |= {"link": link}
     return environment
@@ -45,6 +46,17 @@ def link(path: str, parameters: Mapping[str, Any] | None = None, /, **changes: A
     """Returns an address with parameters, those that are changed in their new form; empty ones are left out."""
     asked = {name: value for name, value in {**(parameters or {}), **changes}.items() if value not in (None, "")}
     return f"{path}?{urlencode(asked, doseq=True)}" if asked else path
+
+
+def one_line(text: str, longest: int = 160) -> str:
+    r"""Returns the beginning of a text as one line.
+
+    Example:
+        >>> one_line("What\n is 2 + 2?", 6)
+        'What i…'
+    """
+    line = " ".join(text.split())
+    return line if len(line) <= longest else f"{line[:longest]}…"
 
 
 def number(value: float | None, digits: int = 4) -> str:

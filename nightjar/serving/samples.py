@@ -1,0 +1,163 @@
+"""The samples of a run: a line an example, with a strip of its rollouts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi.responses import HTMLResponse
+from pydantic import BaseModel
+
+from nightjar.errors import WarehouseError
+from nightjar.serving.runs import records
+from nightjar.serving.templating import page
+from nightjar.warehouse import Warehouse
+
+router = APIRouter()
+
+ROWS = 50
+TIMEOUT_SECONDS = 10.0
+SORTS = {
+    "example": "example_id",
+    "worst": "mean NULLS FIRST",
+    "best": "mean DESC NULLS LAST",
+    "spread": "spread DESC NULLS LAST",
+    "longest": "output_tokens DESC NULLS LAST",
+    "slowest": "total_ms DESC NULLS LAST",
+}
+KINDS = {
+    "wrong": "count(*) FILTER (NOT correct) > 0",
+    "right": "count(*) FILTER (correct) > 0",
+    "failed": "count(error) > 0",
+    "flaky": "bool_or(correct) AND NOT bool_and(correct)",
+    "truncated": "bool_or(is_truncated)",
+}
+"""What an example may be, over its rollouts."""
+
+_RUN = """
+SELECT run_id, env_id, model, status, avg_reward, stderr, num_examples, rollouts_per_example, pass_threshold
+FROM runs WHERE run_id = $run
+"""
+_COMPARABLE = """
+SELECT run_id, model, started_at FROM runs
+WHERE env_id = $env AND run_id <> $run AND part_of IS NULL
+ORDER BY started_at DESC NULLS LAST, run_id LIMIT 100
+"""
+_TEXT = """
+regexp_matches(
+    concat_ws(' ', prompt, answer, completion), regexp_escape((to_json($q::VARCHAR)::VARCHAR)[2:-2]), 'i'
+)
+"""
+# The condition must hold between brackets of two kinds, so that it is an expression and closes none of them.
+_CONDITION = """(
+{condition}
+) AND len([
+{condition}
+]) = 1"""
+_OTHER = """other AS (
+    SELECT example_hash, avg(correct::INTEGER) >= 0.5 AS is_right
+    FROM rollouts WHERE run_id = $against AND example_hash IS NOT NULL GROUP BY example_hash
+),"""
+_SAMPLES = """
+WITH {other} asked AS (
+    SELECT
+        example_id, example_hash, rollout_index, reward, correct, error, is_truncated, output_tokens, total_ms,
+        {holds} AS holds
+    FROM rollouts WHERE run_id = $run
+), grouped AS (
+    SELECT
+        example_id,
+        any_value(example_hash) AS example_hash,
+        avg(correct::INTEGER) >= 0.5 AS is_right,
+        avg(reward) AS mean,
+        stddev_samp(reward) AS spread,
+        sum(output_tokens)::BIGINT AS output_tokens,
+        sum(total_ms) AS total_ms,
+        list({{index: rollout_index, reward: reward, correct: correct, error: error}} ORDER BY rollout_index) AS strip
+    FROM asked GROUP BY example_id HAVING bool_or(holds) AND ({kind})
+)
+SELECT grouped.* EXCLUDE (example_hash, is_right), count(*) OVER () AS found
+FROM grouped {join}
+ORDER BY {order}, example_id LIMIT $limit OFFSET $offset
+"""
+_PROMPTS = """
+SELECT example_id, left(any_value(coalesce(
+    nullif(array_to_string(prompt ->> '$[#-1].content[*].text', ' '), ''), prompt ->> '$[#-1].content', prompt ->> '$'
+)), 400) AS prompt
+FROM rollouts WHERE run_id = $run AND list_contains($examples, example_id) GROUP BY example_id
+"""
+
+
+class Asked(BaseModel):
+    """What somebody wants to see of the samples of a run; an empty text is nothing."""
+
+    q: str | None = None
+    show: str | None = None
+    where: str | None = None
+    against: str | None = None
+    sort: str = "example"
+    page: int = 1
+
+
+@router.get("/runs/{run_id}/samples")
+def samples(request: Request, run_id: str, asked: Annotated[Asked, Query()]) -> HTMLResponse:
+    """Shows the examples of a run that are asked for."""
+    warehouse: Warehouse = request.app.state.warehouse
+    run = known_run(warehouse, run_id)
+    found: list[dict[str, Any]] = []
+    problem = None
+    try:
+        found = _examples(warehouse, run_id, asked)
+    except WarehouseError as error:
+        if not asked.where:
+            raise
+        problem = str(error)
+    return page(
+        request,
+        "samples.html",
+        run=run,
+        examples=found,
+        problem=problem,
+        asked=asked,
+        others=records(warehouse, _COMPARABLE, {"env": run["env_id"], "run": run_id}),
+        kinds=KINDS,
+        sorts=SORTS,
+        number=max(1, asked.page),
+        count=found[0]["found"] if found else 0,
+        rows=ROWS,
+    )
+
+
+def known_run(warehouse: Warehouse, run_id: str) -> dict[str, Any]:
+    """Returns what a page of a run says at its top.
+
+    Raises:
+        HTTPException: there is none.
+    """
+    found = records(warehouse, _RUN, {"run": run_id})
+    if not found:
+        raise HTTPException(404, f"There is no run {run_id!r} in this warehouse.")
+    return found[0]
+
+
+def _examples(warehouse: Warehouse, run_id: str, asked: Asked) -> list[dict[str, Any]]:
+    """Returns a page of examples, each with the beginning of its prompt."""
+    conditions = [_TEXT] * bool(asked.q) + [_CONDITION.format(condition=asked.where)] * bool(asked.where)
+    sql = _SAMPLES.format(
+        holds=" AND ".join(conditions) or "true",
+        kind=KINDS.get(asked.show or "", "true"),
+        order=SORTS.get(asked.sort, SORTS["example"]),
+        other=_OTHER if asked.against else "",
+        join="JOIN other ON grouped.example_hash = other.example_hash AND grouped.is_right <> other.is_right"
+        if asked.against
+        else "",
+    )
+    values = {"run": run_id, "limit": ROWS, "offset": ROWS * (max(1, asked.page) - 1)}
+    values |= {name: value for name in ("q", "against") if (value := getattr(asked, name))}
+    answer = warehouse.query(sql, values, timeout_seconds=TIMEOUT_SECONDS)
+    found = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+    shown = [example["example_id"] for example in found]
+    prompts = {
+        row["example_id"]: row["prompt"] for row in records(warehouse, _PROMPTS, {"run": run_id, "examples": shown})
+    }
+    return [{**example, "prompt": prompts.get(example["example_id"])} for example in found]

@@ -1,0 +1,93 @@
+"""The pages of a run's samples, of a rollout, and of a search, as a browser is given them."""
+
+import re
+
+import pytest
+from starlette.testclient import TestClient
+
+from nightjar.serving.access import Access
+from nightjar.serving.app import create_app
+from nightjar.warehouse import Warehouse
+
+HOSTILE = "<script>alert(1)</script>\u202e\x1b[31m</pre><img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory, run_writer):
+    """Asks for pages of two runs: in the first, example 0 is flaky, 1 wrong and failed, 2 right and hostile."""
+    folder = tmp_path_factory.mktemp("view")
+    warehouse = Warehouse(folder / "warehouse")
+    one, failed = run_writer.rollout, run_writer.failed
+    hostile = {
+        "prompt": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": HOSTILE}],
+        "completion": [
+            {
+                "role": "assistant",
+                "content": None,
+                "reasoning_content": "Let me think.",
+                "tool_calls": [{"id": "c1", "name": "add", "arguments": '{"a": 2}'}],
+            },
+            {"role": "tool", "tool_call_id": "c1", "content": "Result: 4"},
+            {"role": "assistant", "content": f"```python\nprint(4)\n```\n{HOSTILE} \\(x^2\\)"},
+        ],
+        "judge_response": {"asked": "It is right."},
+    }
+    long = {"completion": [{"role": "assistant", "content": "long\n" * 250_000}]}
+    first = [one(0, 0, 1.0), one(0, 1, 0.0), one(1, 0, 0.0, **long), failed(1, 1), one(2, 0, 1.0, **hostile)]
+    first.append(one(2, 1, prompt=hostile["prompt"]))
+    tries = [run_writer.attempt(1, 1, number, error=run_writer.failure) for number in (1, 2, 3)]
+    second = [one(0, 0, 1.0), one(0, 1, 1.0), one(2, 0, 0.0, completion=[{"role": "assistant", "content": "5"}])]
+    for run_id, rollouts, attempts in (("first", first, tries), ("second", second, None)):
+        warehouse.publish(run_writer.write(folder / run_id, rollouts, attempts, run_id=run_id), tidies=False)
+    return TestClient(create_app(warehouse, Access()), base_url="http://localhost")
+
+
+def examples(page):
+    assert page.status_code == 200, page.text
+    return re.findall(r'<a data-row href="([^"]+)"', page.text)
+
+
+class TestSamples:
+    @pytest.mark.parametrize(
+        ("asked", "expected"),
+        [
+            ({}, [0, 1, 2]),
+            ({"show": "flaky"}, [0]),
+            ({"show": "failed"}, [1]),
+            ({"show": "wrong"}, [0, 1]),
+            ({"sort": "worst"}, [1, 0, 2]),
+            ({"q": "LONG\nlong"}, [1]),
+            ({"q": "<script>"}, [2]),
+            ({"where": "reward < 0.5"}, [0, 1]),
+            ({"where": "example_id IN (SELECT 2) -- that one"}, [2]),
+            ({"against": "second"}, [2]),
+            ({"page": 2}, []),
+        ],
+    )
+    def test_are_those_that_are_asked_for(self, browser, asked, expected):
+        found = examples(browser.get("/runs/first/samples", params=asked))
+        assert [int(address.split("/")[3]) for address in found] == expected
+
+    @pytest.mark.parametrize(
+        "condition", ["1) UNION SELECT (1", "1] = [1", "1; DROP VIEW runs", "rewrd > 1", "'", "$x"]
+    )
+    def test_a_condition_that_is_no_expression_is_refused_beside_the_field(self, browser, condition):
+        page = browser.get("/runs/first/samples", params={"where": condition})
+        assert page.status_code == 200
+        assert 'id="problem"' in page.text
+        assert examples(page) == []
+
+    def test_a_line_leads_to_what_is_not_right_and_says_of_each_rollout_what_it_came_to(self, browser):
+        page = browser.get("/runs/first/samples")
+        assert examples(page) == ["/runs/first/0/1", "/runs/first/1/0", "/runs/first/2/0"]
+        assert re.findall(r">(rollout \d: \w+)<", page.text)[:4] == [
+            "rollout 0: right", "rollout 1: wrong", "rollout 0: wrong", "rollout 1: failed"
+        ]  # fmt: skip
+
+    def test_what_a_dataset_says_is_text(self, browser):
+        page = browser.get("/runs/first/samples").text
+        assert "<script>alert" not in page
+        assert "&lt;script&gt;alert(1)" in page
+
+    def test_of_a_run_that_is_not_there_it_is_said(self, browser):
+        assert browser.get("/runs/other/samples").status_code == 404
