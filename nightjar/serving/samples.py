@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request
@@ -119,7 +120,7 @@ def samples(request: Request, run_id: str, asked: Annotated[Asked, Query()]) -> 
         examples=found,
         problem=problem,
         asked=asked,
-        others=records(warehouse, _COMPARABLE, {"env": run["env_id"], "run": run_id}),
+        others=comparable_runs(warehouse, run),
         kinds=KINDS,
         sorts=SORTS,
         number=max(1, asked.page),
@@ -138,6 +139,11 @@ def known_run(warehouse: Warehouse, run_id: str) -> dict[str, Any]:
     if not found:
         raise HTTPException(404, f"There is no run {run_id!r} in this warehouse.")
     return found[0]
+
+
+def comparable_runs(warehouse: Warehouse, run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns the other runs of the environment of a run, the newest first."""
+    return records(warehouse, _COMPARABLE, {"env": run["env_id"], "run": run["run_id"]})
 
 
 def _examples(warehouse: Warehouse, run_id: str, asked: Asked) -> list[dict[str, Any]]:

@@ -38,7 +38,9 @@ def browser(tmp_path_factory, run_writer):
     tries = [run_writer.attempt(1, 1, number, error=run_writer.failure) for number in (1, 2, 3)]
     second = [one(0, 0, 1.0), one(0, 1, 1.0), one(2, 0, 0.0, completion=[{"role": "assistant", "content": "5"}])]
     for run_id, rollouts, attempts in (("first", first, tries), ("second", second, None)):
-        warehouse.publish(run_writer.write(folder / run_id, rollouts, attempts, run_id=run_id), tidies=False)
+        columns = ["judge_response"] if run_id == "first" else []
+        run_dir = run_writer.write(folder / run_id, rollouts, attempts, run_id=run_id, state_columns=columns)
+        warehouse.publish(run_dir, tidies=False)
     return TestClient(create_app(warehouse, Access()), base_url="http://localhost")
 
 
@@ -91,3 +93,60 @@ class TestSamples:
 
     def test_of_a_run_that_is_not_there_it_is_said(self, browser):
         assert browser.get("/runs/other/samples").status_code == 404
+
+
+def text_of(page):
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page.text))
+
+
+class TestRollout:
+    def test_shows_a_conversation_with_calls_beside_results_and_code_set_apart(self, browser):
+        page = browser.get("/runs/first/2/0")
+        assert page.status_code == 200
+        assert '<div class="code" dir="auto">print(4)</div>' in page.text
+        assert '<div class="maths" dir="auto">\\(x^2\\)</div>' in page.text
+        assert "calls add { &#34;a&#34;: 2 } result Result: 4" in text_of(page)
+        assert "system Be brief." in text_of(page)
+        assert "judge_response It is right." in text_of(page)
+        assert page.text.count("Result: 4") == 1
+
+    def test_nothing_that_a_model_says_is_html(self, browser):
+        page = browser.get("/runs/first/2/0?beside=first").text
+        assert not re.search(r"<script>|<img", page)
+        assert "&lt;script&gt;alert(1)" in page
+        assert "\x1b" not in page
+        assert "␛[31m" in page
+
+    def test_a_megabyte_is_folded_and_cut(self, browser):
+        page = browser.get("/runs/first/1/0")
+        assert page.text.count("long\n") < 41_000
+        assert "1,050,000 more characters, which are in the raw JSON" in page.text
+
+    def test_of_a_failed_one_it_says_why_and_shows_every_attempt(self, browser, run_writer):
+        page = browser.get("/runs/first/1/1")
+        assert run_writer.failure["message"] in page.text
+        assert "3 attempts" in page.text
+        assert "There is no completion." in page.text
+
+    def test_leads_to_its_neighbours(self, browser):
+        page = browser.get("/runs/first/1/0").text
+        assert re.findall(r'data-turn rel="(\w+)" href="([^"]+)"', page) == [
+            ("prev", "/runs/first/0/1"), ("next", "/runs/first/1/1")
+        ]  # fmt: skip
+        assert '"/runs/first/0/0">Example 0<' in page
+        assert '"/runs/first/2/0">Example 2<' in page
+
+    def test_beside_another_run_words_that_differ_are_marked(self, browser):
+        page = browser.get("/runs/second/2/0?beside=first")
+        assert "<ins>5</ins>" in page.text
+        assert re.search(r"<del>[^<]*Let me think\.", page.text)
+        assert "no other rollout" in browser.get("/runs/first/1/0?beside=second").text
+
+    def test_raw_is_json(self, browser):
+        page = browser.get("/runs/first/2/0?raw=1")
+        assert page.headers["content-type"] == "application/json"
+        assert page.json()["completion"][1] == {"role": "tool", "tool_call_id": "c1", "content": "Result: 4"}
+
+    @pytest.mark.parametrize("place", ["first/9/0", "first/2/9", "other/0/0"])
+    def test_one_that_is_not_there_is_not_found(self, browser, place):
+        assert browser.get(f"/runs/{place}").status_code == 404

@@ -1,0 +1,139 @@
+"""A rollout: its conversation, what it was given for it, and the same example beside it in another run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi.responses import Response
+from pydantic import BaseModel
+
+from nightjar.serving.conversation import plain_text, pretty, turns
+from nightjar.serving.runs import records
+from nightjar.serving.samples import comparable_runs, known_run
+from nightjar.serving.templating import page
+from nightjar.serving.word_difference import MOST_WORDS, is_whole, word_difference
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.reading.result_values import as_records, value_text
+
+router = APIRouter()
+
+_ROLLOUT = "FROM rollouts WHERE run_id = $run AND example_id = $example AND rollout_index = $index"
+_STRIP = """
+SELECT example_id, rollout_index AS index, reward, correct, error FROM rollouts
+WHERE run_id = $run AND {which} ORDER BY example_id, rollout_index LIMIT 200
+"""
+_NEIGHBOURS = """
+SELECT
+    max([example_id, rollout_index]) FILTER ((example_id, rollout_index) < ($example, $index)) AS prev,
+    min([example_id, rollout_index]) FILTER ((example_id, rollout_index) > ($example, $index)) AS next,
+    max([example_id, -rollout_index]) FILTER (example_id < $example) AS prev_example,
+    min([example_id, rollout_index]) FILTER (example_id > $example) AS next_example
+FROM rollouts WHERE run_id = $run
+"""
+_ATTEMPTS = """
+FROM attempts WHERE run_id = $run AND example_id = $example AND rollout_index = $index ORDER BY attempt
+"""
+
+
+class Asked(BaseModel):
+    """How a rollout is looked at: as raw JSON, or beside another of the example, in a run."""
+
+    raw: bool = False
+    beside: str | None = None
+    other: int | None = None
+
+
+@router.get("/runs/{run_id}/{example_id}/{rollout_index}")
+def rollout(
+    request: Request, run_id: str, example_id: int, rollout_index: int, asked: Annotated[Asked, Query()]
+) -> Response:
+    """Shows a rollout."""
+    warehouse: Warehouse = request.app.state.warehouse
+    key = {"run": run_id, "example": example_id, "index": rollout_index}
+    found = _record(warehouse, key)
+    if asked.raw:
+        text = json.dumps(found, default=value_text, indent=2)
+        return Response(text, media_type="application/json")
+    run = known_run(warehouse, run_id)
+    strip = records(warehouse, _STRIP.format(which="example_id = $example"), {"run": run_id, "example": example_id})
+    [neighbours] = records(warehouse, _NEIGHBOURS, key)
+    return page(
+        request,
+        "rollout.html",
+        run=run,
+        rollout=readable(found),
+        strip=strip,
+        neighbours=neighbours,
+        attempts=records(warehouse, _ATTEMPTS, key),
+        asked=asked,
+        others=comparable_runs(warehouse, run),
+        beside=_beside(warehouse, found, asked) if asked.beside else None,
+    )
+
+
+def readable(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a rollout with its messages as turns, and what else is text as people read it.
+
+    Args:
+        found: a row of ``rollouts``, its JSON parsed.
+    """
+    return {
+        **found,
+        "prompt": turns(found["prompt"]),
+        "completion": turns(found["completion"]),
+        "info": pretty(found["info"]) if found["info"] else None,
+        "tool_defs": pretty(found["tool_defs"]) if found["tool_defs"] else None,
+        "calls": [_call(step) for step in found["trajectory"] or ()],
+        "state": {name: _state_text(name, value) for name, value in (found["state"] or {}).items()},
+    }
+
+
+def _record(warehouse: Warehouse, key: Mapping[str, Any]) -> dict[str, Any]:
+    found = as_records(warehouse.query(_ROLLOUT, key))
+    if not found:
+        raise HTTPException(404, f"Run {key['run']!r} has no rollout {key['index']} of example {key['example']}.")
+    return found[0]
+
+
+def _call(step: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what a model call took."""
+    response = step.get("response") or {}
+    usage = response.get("usage") or {}
+    return {
+        "seconds": None if step.get("latency_ms") is None else step["latency_ms"] / 1000,
+        "input_tokens": usage.get("prompt_tokens"),
+        "output_tokens": usage.get("completion_tokens"),
+        "finish_reason": response.get("finish_reason"),
+    }
+
+
+def _state_text(name: str, value: object) -> str:
+    """Returns a value of the state; of what a judge said, which is kept by what it was asked, only that."""
+    if name == "judge_response" and isinstance(value, Mapping):
+        return "\n\n".join(map(pretty, value.values()))
+    return pretty(value)
+
+
+def _beside(warehouse: Warehouse, found: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
+    """Returns the rollouts of the same example in another run, one of them, and what is different in it."""
+    if found["example_hash"] is None:
+        which, values = "example_id = $example", {"example": found["example_id"]}
+    else:
+        which, values = "example_hash = $hash", {"hash": found["example_hash"]}
+    strip = records(warehouse, _STRIP.format(which=which), {"run": asked.beside, **values})
+    own = (found["run_id"], found["example_id"], found["rollout_index"])
+    choices = [one for one in strip if (asked.beside, one["example_id"], one["index"]) != own]
+    if not choices:
+        return {"strip": strip, "rollout": None}
+    chosen = next((one for one in choices if one["index"] == asked.other), choices[0])
+    other = _record(warehouse, {"run": asked.beside, "example": chosen["example_id"], "index": chosen["index"]})
+    before, after = plain_text(other["completion"]), plain_text(found["completion"])
+    return {
+        "strip": choices,
+        "rollout": other,
+        "changes": word_difference(before, after),
+        "most_words": None if is_whole(before) and is_whole(after) else MOST_WORDS,
+    }
