@@ -11,12 +11,12 @@ from starlette.exceptions import HTTPException
 
 from nightjar.errors import ConfigError, MissingWarehouseError, NightjarError
 from nightjar.reports.html import style
-from nightjar.serving import rollouts, runs, samples
+from nightjar.serving import rollouts, runs, samples, searching
 from nightjar.serving.access import Access, Guard
 from nightjar.serving.templating import page
 from nightjar.warehouse import Warehouse
 
-ROUTERS = (runs.router, samples.router, rollouts.router)
+ROUTERS = (runs.router, samples.router, rollouts.router, searching.router)
 _STATIC = resources.files(__package__) / "static"
 
 

@@ -150,3 +150,28 @@ class TestRollout:
     @pytest.mark.parametrize("place", ["first/9/0", "first/2/9", "other/0/0"])
     def test_one_that_is_not_there_is_not_found(self, browser, place):
         assert browser.get(f"/runs/{place}").status_code == 404
+
+
+class TestSearch:
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("PRINT(4)", ["/runs/first/2/0"]),
+            ("<script>alert(1)", ["/runs/first/2/0"]),
+            ("tool_call_id", []),
+            ("4", ["/runs/first/0/0", "/runs/first/0/1", "/runs/first/2/0", "/runs/first/2/1"]),
+        ],
+    )
+    def test_finds_what_was_said_in_any_run(self, browser, text, expected):
+        found = examples(browser.get("/search", params={"q": text}))
+        assert [address for address in found if "/first/" in address] == expected
+
+    def test_shows_the_words_around_as_text(self, browser):
+        page = browser.get("/search", params={"q": "alert(1)</script>"}).text
+        assert "<mark>alert(1)&lt;/script&gt;</mark>" in page
+        assert "in the newest 2 of 2 runs." in text_of(browser.get("/search?q=4"))
+
+    def test_goes_on_with_older_runs(self, browser):
+        both, older = examples(browser.get("/search?q=4")), examples(browser.get("/search?q=4&skip=1"))
+        assert 0 < len(older) < len(both)
+        assert examples(browser.get("/search?q=")) == []

@@ -1,0 +1,109 @@
+"""What was said in any run: the newest runs first, as many as there is time for."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse
+
+from nightjar.errors import WarehouseError
+from nightjar.serving.conversation import plain_text
+from nightjar.serving.runs import records
+from nightjar.serving.templating import page
+from nightjar.warehouse import Warehouse
+
+router = APIRouter()
+
+SECONDS = 1.5
+"""How long runs are looked through; what is found then is shown."""
+MOST = 50
+"""How many rollouts are shown."""
+_AROUND = 80
+_FIRST_RUNS = 16
+_SHARE = 0.5
+"""Of the time that is left, what the next runs may take by the pace so far: so none is stopped in the middle."""
+
+_RUNS = """
+SELECT run_id FROM segments.runs WHERE part_of(run_id) IS NULL ORDER BY started_at DESC NULLS LAST, run_id
+"""
+# The first condition is fast; the second leaves out the names of fields.
+_FOUND = """
+SELECT run_id, example_id, rollout_index, reward, correct, error, completion
+FROM segments.rollouts
+WHERE run_id IN (SELECT unnest($runs))
+    AND regexp_matches(completion, regexp_escape((to_json($q::VARCHAR)::VARCHAR)[2:-2]), 'i')
+    AND regexp_matches(
+        completion,
+        '(^"|"(content|text|reasoning_content|thinking|arguments|name)":")([^"\\\\]|\\\\.)*?'
+            || regexp_escape((to_json($q::VARCHAR)::VARCHAR)[2:-2]),
+        'is'
+    )
+LIMIT $most
+"""
+_NAMES = "SELECT run_id, env_id, model, started_at FROM segments.runs WHERE list_contains($runs, run_id)"
+
+
+@dataclass(frozen=True)
+class Search:
+    """What was found.
+
+    Attributes:
+        rows: rollouts, the newest run first.
+        looked: through how many runs, with those that were left out.
+        runs: how many there are.
+    """
+
+    rows: list[dict[str, Any]]
+    looked: int
+    runs: int
+
+
+@router.get("/search")
+def search(request: Request, q: str = "", skip: Annotated[int, Query(ge=0)] = 0) -> HTMLResponse:
+    """Shows rollouts in whose completion a text is; the newest runs may be left out, which were looked through."""
+    found = _search(request.app.state.warehouse, q, skip) if q.strip() else None
+    return page(request, "search.html", q=q, found=found, most=MOST)
+
+
+def _search(warehouse: Warehouse, text: str, skip: int) -> Search:
+    began = time.monotonic()
+    runs = [row["run_id"] for row in records(warehouse, _RUNS)]
+    rows: list[dict[str, Any]] = []
+    looked, size = skip, _FIRST_RUNS
+    while looked < len(runs) and len(rows) < MOST and (left := SECONDS - (time.monotonic() - began)) > 0:
+        some, started = runs[looked : looked + size], time.monotonic()
+        try:
+            answer = warehouse.query(
+                _FOUND, {"runs": some, "q": text, "most": MOST - len(rows)}, timeout_seconds=left + SECONDS
+            )
+        except WarehouseError:
+            if looked == skip:
+                raise
+            break
+        rows += [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+        looked += len(some)
+        pace = len(some) / (time.monotonic() - started)
+        size = max(_FIRST_RUNS, int(pace * (SECONDS - (time.monotonic() - began)) * _SHARE))
+    return Search(_described(warehouse, rows, runs, text), looked, len(runs))
+
+
+def _described(warehouse: Warehouse, rows: list[dict[str, Any]], runs: list[str], text: str) -> list[dict[str, Any]]:
+    """Returns what was found in the order of runs, with their names and the words around."""
+    places = {run_id: number for number, run_id in enumerate(runs)}
+    names = {row["run_id"]: row for row in records(warehouse, _NAMES, {"runs": [row["run_id"] for row in rows]})}
+    rows = sorted(rows, key=lambda row: (places[row["run_id"]], row["example_id"], row["rollout_index"]))
+    return [{**row, **names[row["run_id"]], "passage": _passage(row["completion"], text)} for row in rows]
+
+
+def _passage(completion: str, text: str) -> tuple[str, str, str]:
+    """Returns what stands before the text, the text as it is there, and what stands behind it."""
+    said = plain_text(json.loads(completion))
+    at = said.lower().find(text.lower())
+    if at < 0:  # beyond what is shown of a long text, or between two passages
+        return said[: 2 * _AROUND], "", ""
+    end = at + len(text)
+    return said[max(0, at - _AROUND) : at], said[at:end], said[end : end + _AROUND]
