@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from nightjar.serving.templating import page
 from nightjar.warehouse import Warehouse
+from nightjar.warehouse.reading.time_limit import QUERY_TIMEOUT_SECONDS
 
 router = APIRouter()
 
@@ -79,7 +80,13 @@ def runs(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse:
     )
 
 
-def records(warehouse: Warehouse, sql: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+def records(
+    warehouse: Warehouse,
+    sql: str,
+    parameters: Mapping[str, Any] | None = None,
+    *,
+    timeout_seconds: float = QUERY_TIMEOUT_SECONDS,
+) -> list[dict[str, Any]]:
     """Returns the rows of an answer, each from column to value."""
-    answer = warehouse.query(sql, parameters)
+    answer = warehouse.query(sql, parameters, timeout_seconds=timeout_seconds)
     return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]

@@ -160,8 +160,7 @@ def _examples(warehouse: Warehouse, run_id: str, asked: Asked) -> list[dict[str,
     )
     values = {"run": run_id, "limit": ROWS, "offset": ROWS * (max(1, asked.page) - 1)}
     values |= {name: value for name in ("q", "against") if (value := getattr(asked, name))}
-    answer = warehouse.query(sql, values, timeout_seconds=TIMEOUT_SECONDS)
-    found = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+    found = records(warehouse, sql, values, timeout_seconds=TIMEOUT_SECONDS)
     shown = [example["example_id"] for example in found]
     prompts = {
         row["example_id"]: row["prompt"] for row in records(warehouse, _PROMPTS, {"run": run_id, "examples": shown})

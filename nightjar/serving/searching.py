@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -21,7 +22,8 @@ router = APIRouter()
 SECONDS = 1.5
 """How long runs are looked through; what is found then is shown."""
 MOST = 50
-"""How many rollouts are shown."""
+"""Runs that come after so many rollouts are left to the next page."""
+MOST_OF_A_RUN = 5
 _AROUND = 80
 _FIRST_RUNS = 16
 _SHARE = 0.5
@@ -42,7 +44,7 @@ WHERE run_id IN (SELECT unnest($runs))
             || regexp_escape((to_json($q::VARCHAR)::VARCHAR)[2:-2]),
         'is'
     )
-LIMIT $most
+QUALIFY row_number() OVER (PARTITION BY run_id ORDER BY example_id, rollout_index) <= $most
 """
 _NAMES = "SELECT run_id, env_id, model, started_at FROM segments.runs WHERE list_contains($runs, run_id)"
 
@@ -66,7 +68,7 @@ class Search:
 def search(request: Request, q: str = "", skip: Annotated[int, Query(ge=0)] = 0) -> HTMLResponse:
     """Shows rollouts in whose completion a text is; the newest runs may be left out, which were looked through."""
     found = _search(request.app.state.warehouse, q, skip) if q.strip() else None
-    return page(request, "search.html", q=q, found=found, most=MOST)
+    return page(request, "search.html", q=q, found=found, most=MOST, most_of_a_run=MOST_OF_A_RUN)
 
 
 def _search(warehouse: Warehouse, text: str, skip: int) -> Search:
@@ -76,26 +78,32 @@ def _search(warehouse: Warehouse, text: str, skip: int) -> Search:
     looked, size = skip, _FIRST_RUNS
     while looked < len(runs) and len(rows) < MOST and (left := SECONDS - (time.monotonic() - began)) > 0:
         some, started = runs[looked : looked + size], time.monotonic()
+        values = {"runs": some, "q": text, "most": MOST_OF_A_RUN}
         try:
-            answer = warehouse.query(
-                _FOUND, {"runs": some, "q": text, "most": MOST - len(rows)}, timeout_seconds=left + SECONDS
-            )
+            rows += records(warehouse, _FOUND, values, timeout_seconds=left + SECONDS / 4)
         except WarehouseError:
             if looked == skip:
                 raise
             break
-        rows += [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
         looked += len(some)
         pace = len(some) / (time.monotonic() - started)
         size = max(_FIRST_RUNS, int(pace * (SECONDS - (time.monotonic() - began)) * _SHARE))
-    return Search(_described(warehouse, rows, runs, text), looked, len(runs))
+    shown = _first(rows, {run_id: place for place, run_id in enumerate(runs)})
+    if len(shown) < len(rows):
+        looked = runs.index(shown[-1]["run_id"]) + 1
+    return Search(_described(warehouse, shown, text), looked, len(runs))
 
 
-def _described(warehouse: Warehouse, rows: list[dict[str, Any]], runs: list[str], text: str) -> list[dict[str, Any]]:
-    """Returns what was found in the order of runs, with their names and the words around."""
-    places = {run_id: number for number, run_id in enumerate(runs)}
+def _first(rows: list[dict[str, Any]], places: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Returns the rollouts in the order of their runs, up to the end of the run in which there are enough."""
+    ordered = sorted(rows, key=lambda row: (places[row["run_id"]], row["example_id"], row["rollout_index"]))
+    last = places[ordered[MOST - 1]["run_id"]] if len(ordered) > MOST else len(places)
+    return [row for row in ordered if places[row["run_id"]] <= last]
+
+
+def _described(warehouse: Warehouse, rows: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
+    """Returns what was found with the names of its run, and the words around."""
     names = {row["run_id"]: row for row in records(warehouse, _NAMES, {"runs": [row["run_id"] for row in rows]})}
-    rows = sorted(rows, key=lambda row: (places[row["run_id"]], row["example_id"], row["rollout_index"]))
     return [{**row, **names[row["run_id"]], "passage": _passage(row["completion"], text)} for row in rows]
 
 
