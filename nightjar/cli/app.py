@@ -105,6 +105,10 @@ COMMANDS = {
         "nightjar.cli.services.view:view",
         "Look at runs, examples and conversations in a browser, until Ctrl-C. It only reads.",
     ),
+    "export": (
+        "nightjar.cli.export:export",
+        "Write a run into a file that opens without Nightjar: a page for a browser, or a log for Inspect.",
+    ),
     "compare": (
         "nightjar.cli.compare:compare",
         "Compare two runs over the examples that both have scored: is the candidate worse by more than it may be?",

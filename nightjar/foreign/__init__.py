@@ -7,7 +7,7 @@
 ``verifiers``: ``results.jsonl`` and ``metadata.json``. NeMo Evaluator: a bundle ``eval-*.json`` and ``results.jsonl``,
 also in shards. What is read of each is told in :mod:`~nightjar.foreign.verifiers` and
 :mod:`~nightjar.foreign.nemo`. Nothing is asked of a model and nothing is scored again; aggregates are
-Nightjar's own, over what was scored.
+Nightjar's own, over what was scored. The other way goes :mod:`~nightjar.foreign.inspect_log`.
 """
 
 from nightjar.foreign.discovery import FoundResults, Kind, default_paths, find_results, find_run_directories

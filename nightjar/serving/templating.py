@@ -21,14 +21,19 @@ _MINUTE, _HOUR = 60, 3600
 
 def page(request: Request, template: str, status: int = 200, /, **values: Any) -> HTMLResponse:
     """Returns a template as a page."""
-    text = _environment().get_template(template).render(request=request, **values)
+    text = _environment("nightjar.serving", "nightjar.reports").get_template(template).render(request=request, **values)
     return HTMLResponse(text.encode("utf-8", "replace"), status_code=status)  # halves of surrogate pairs: "?"
 
 
+def standalone(template: str, /, **values: Any) -> str:
+    """Returns a template as a page that needs no server: there ``base.html`` is that of reports, with the style."""
+    return _environment("nightjar.reports", "nightjar.serving").get_template(template).render(**values)
+
+
 @cache
-def _environment() -> Environment:
+def _environment(*packages: str) -> Environment:
     environment = Environment(
-        loader=ChoiceLoader([PackageLoader("nightjar.serving"), PackageLoader("nightjar.reports")]),
+        loader=ChoiceLoader([PackageLoader(package) for package in packages]),
         autoescape=select_autoescape(default=True),
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -15,6 +15,7 @@ COMMANDS = [
     "eval pull", "eval logs", "eval stop", "eval retry", "eval rescore", "eval repair",
     "cache", "cache info", "cache clear", "compare", "gate", "trend", "plan", "leaderboard",
     "cache", "cache info", "cache clear", "view", "compare",
+    "cache", "cache info", "cache clear", "view", "export", "compare",
     "nights", "nights show", "nights accept", "nights judge",
     "env", "env init", "env install", "env list",
     "warehouse", "warehouse info", "warehouse doctor", "warehouse rebuild", "warehouse import", "warehouse export",

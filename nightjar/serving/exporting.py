@@ -1,0 +1,96 @@
+"""A run in a file that is handed on: a page that opens offline, or a log of Inspect."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from nightjar.errors import ConfigError
+from nightjar.evaluation.stored_runs import StoredRun
+from nightjar.foreign.inspect_log import inspect_log, log_name
+from nightjar.scratch import scratch_folder
+from nightjar.serving.conversation import pretty
+from nightjar.serving.rollouts import readable
+from nightjar.serving.templating import standalone
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.reading.result_values import as_records, value_text
+
+_RUN = "FROM runs WHERE run_id = ?"
+_ROLLOUTS = "FROM rollouts WHERE run_id = ? ORDER BY example_id, rollout_index LIMIT ?"
+
+
+@dataclass(frozen=True)
+class HandedOn:
+    """What was made of a run.
+
+    Attributes:
+        text: the content of a file.
+        shown: how many rollouts are in it.
+        rollouts: how many there are.
+        name: what the file is best called.
+    """
+
+    text: str
+    shown: int
+    rollouts: int
+    name: str
+
+
+def run_page(found: StoredRun, limit: int) -> HandedOn:
+    """Returns a run as a page that needs nothing beside it.
+
+    Args:
+        found: the run.
+        limit: how many rollouts it has, with whole examples at its end.
+
+    Raises:
+        ConfigError: it has no rollout yet.
+        WarehouseError: it cannot be read.
+    """
+    run, rollouts = _read(found, limit + (found.metadata.get("rollouts_per_example") or 1))
+    examples = [list(rows) for _, rows in groupby(rollouts, key=lambda row: row["example_id"])]
+    shown: list[list[dict[str, Any]]] = []
+    for example in examples:
+        if shown and sum(map(len, shown)) + len(example) > limit:
+            break
+        shown.append(example)
+    values = [[readable(row) | {"index": row["rollout_index"]} for row in example] for example in shown]
+    text = standalone("export.html", run=run, examples=values, config=pretty(run["config"]))
+    return HandedOn(text, sum(map(len, shown)), _count(run), f"{found.run_id}.html")
+
+
+def run_log(found: StoredRun) -> HandedOn:
+    """Returns a run as a log of Inspect; raises like ``run_page``."""
+    run, rollouts = _read(found, None)
+    text = json.dumps(inspect_log(run, rollouts), default=value_text)
+    return HandedOn(text, len(rollouts), _count(run), log_name(run))
+
+
+def _count(run: Mapping[str, Any]) -> int:
+    return int((run["scored"] or 0) + (run["failed"] or 0))
+
+
+def _read(found: StoredRun, limit: int | None) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Returns the rows of a run in the tables ``runs`` and ``rollouts``, JSON parsed."""
+    with _published(found) as warehouse:
+        rollouts = as_records(warehouse.query(_ROLLOUTS, [found.run_id, limit]))
+        if not rollouts:
+            raise ConfigError(f"Run {found.run_id!r} has no rollout yet: there is nothing to export")
+        [run] = as_records(warehouse.query(_RUN, [found.run_id]))
+    return {**run, "cost": found.cost if run["cost"] is None else run["cost"]}, rollouts
+
+
+@contextmanager
+def _published(found: StoredRun) -> Iterator[Warehouse]:
+    """Gives a warehouse with the run as it is now: one of its own for a run that is on disk here."""
+    if found.path is None:
+        yield found.warehouse
+        return
+    with scratch_folder() as folder:
+        alone = Warehouse(folder / "warehouse")
+        alone.publish(found.path, tidies=False)
+        yield alone

@@ -1,0 +1,73 @@
+"""``nightjar export``: the page that opens offline, and the log for Inspect."""
+
+import json
+import re
+
+import pytest
+
+HOSTILE = "</style><script>alert(1)</script>"
+
+
+@pytest.fixture
+def run_dir(tmp_path, run_writer):
+    completion = [
+        {
+            "role": "assistant",
+            "content": [{"type": "text", "text": "I add."}],
+            "reasoning_content": "Hm.",
+            "tool_calls": [
+                {"id": "c1", "name": "add", "arguments": '{"a": 2}'},
+                {"id": "c2", "name": "add", "arguments": "{a"},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "4"},
+        {"role": "assistant", "content": f"4 {HOSTILE}"},
+    ]
+    rollouts = [run_writer.rollout(0, 0, 1.0, completion=completion), *run_writer.rollouts[1:]]
+    return run_writer.write(tmp_path / "run", rollouts, run_id="r1", started_at="2026-01-02T03:04:05+00:00")
+
+
+def test_a_page_has_the_figures_and_the_samples_and_needs_nothing_else(run_dir, nightjar, tmp_path):
+    ended = nightjar("export", run_dir, "--html", tmp_path / "run.html")
+    assert (ended.code, ended.out) == (0, f"Wrote {tmp_path / 'run.html'}: 4 of 4 rollouts\n")
+    page = (tmp_path / "run.html").read_text()
+    assert not re.search(r"<script|<link|src=|@import|https?://", page)
+    assert re.findall(r'id="r-([^"]+)"', page) == ["0-0", "0-1", "1-0", "1-1"]
+    assert "&lt;/style&gt;&lt;script&gt;alert(1)" in page
+
+
+def test_a_page_has_whole_examples_up_to_a_limit(run_dir, nightjar, tmp_path):
+    nightjar("export", run_dir, "--html", tmp_path / "run.html", "--limit", 3)
+    page = (tmp_path / "run.html").read_text()
+    assert re.findall(r'id="r-([^"]+)"', page) == ["0-0", "0-1"]
+    assert "The first 2 of 4 rollouts." in page
+
+
+def test_a_log_has_every_score_and_message_as_inspect_calls_them(run_dir, run_writer, nightjar, tmp_path):
+    assert nightjar("export", run_dir, "--inspect-log", tmp_path / "logs").code == 0
+    [path] = (tmp_path / "logs").iterdir()
+    assert path.name == "2026-01-02T03-04-05+00-00_gsm8k_r1.json"
+    log = json.loads(path.read_text())
+    assert (log["version"], log["status"], log["eval"]["task"]) == (2, "success", "gsm8k")
+    found = {
+        (s["id"], s["epoch"]): {name: score["value"] for name, score in s["scores"].items()} for s in log["samples"]
+    }
+    assert found == {
+        (0, 1): {"reward": 1.0, "correct": 1.0, "length": 12.0},
+        (0, 2): {"reward": 0.0, "correct": 0.0, "length": 12.0},
+        (1, 1): {"reward": 0.5, "correct": 0.5, "length": 12.0},
+        (1, 2): {},
+    }
+    assert (log["results"]["total_samples"], log["results"]["completed_samples"]) == (4, 3)
+    assert log["results"]["scores"][0]["metrics"]["mean"] == {"name": "mean", "value": 0.5}
+    said = log["samples"][0]["messages"][1:]
+    assert [part["type"] for part in said[0]["content"]] == ["reasoning", "text"]
+    assert [call["arguments"] for call in said[0]["tool_calls"]] == [{"a": 2}, {"text": "{a"}]
+    assert said[1] == {"role": "tool", "content": "4", "tool_call_id": "c1"}
+    assert run_writer.failure["message"] in log["samples"][3]["error"]["message"]
+
+
+def test_what_cannot_be_done_is_said(run_dir, nightjar, tmp_path):
+    assert nightjar("export", run_dir).code == 2
+    ended = nightjar("export", run_dir, "--html", tmp_path / "missing" / "run.html")
+    assert (ended.code, "Cannot write" in ended.err) == (1, True)
