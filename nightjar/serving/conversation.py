@@ -22,11 +22,15 @@ _MOST_SET_APART = 500
 # What is looked for without an end is bounded: a text of beginnings alone would take hours.
 _SET_APART = re.compile(
     r"```(?P<language>[\w+#.-]{0,40})[^\n]{0,100}\n(?P<code>.*?)(?:\n[ \t]*```|\Z)"
-    r"|(?P<maths>\$\$.{1,500}?\$\$|\\\[.{1,500}?\\\]|\\\(.{1,500}?\\\))",
+    r"|(?P<maths>\$\$.{1,500}?\$\$|\\\[.{1,500}?\\\])",
     re.DOTALL,
 )
-_CONTROLS = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"} | {0x7F: 0x2421}
-"""Control characters, to the signs that stand for them."""
+_VISIBLE = (
+    {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n\r"}
+    | {0x7F: "␡"}
+    | {code: f"[U+{code:04X}]" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
+)
+"""Control characters, and those that turn the direction of writing, to what is seen in their place."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,16 @@ def passages(content: object) -> list[Passage]:
     return list(_passages(content if isinstance(content, str) else pretty(content)))
 
 
+def visible(text: str) -> str:
+    r"""Returns a text with signs for what is not seen, or turns what is; line feeds and tabs stay.
+
+    Example:
+        >>> visible("a\x1b[31m\u202eb")
+        'a␛[31m[U+202E]b'
+    """
+    return text.translate(_VISIBLE)
+
+
 def pretty(value: object) -> str:
     """Returns a value as JSON that is read by people; a text that is JSON as that, any other text as it is."""
     if isinstance(value, str):
@@ -147,7 +161,7 @@ def _part(part: object) -> Iterator[Passage]:
 
 
 def _passages(text: str) -> Iterator[Passage]:
-    shown, at = text[:LONGEST_TEXT].translate(_CONTROLS), 0
+    shown, at = visible(text[:LONGEST_TEXT]), 0
     for found in islice(_SET_APART.finditer(shown), _MOST_SET_APART):
         if before := shown[at : found.start()].strip("\n"):
             yield _folded("text", before)

@@ -16,6 +16,8 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, select_autoescape
 
+from nightjar.serving.conversation import visible
+
 _MINUTE, _HOUR = 60, 3600
 
 
@@ -41,7 +43,7 @@ def _environment(*packages: str) -> Environment:
     )
     environment.filters |= {
         "number": number, "count": count, "seconds": seconds, "moment": moment, "ago": ago, "share": share,
-        "one_line": one_line,
+        "one_line": one_line, "visible": visible,
     }  # fmt: skip
     environment.globals |= {"link": link}
     return environment
@@ -60,7 +62,7 @@ def one_line(text: str, longest: int = 160) -> str:
         >>> one_line("What\n is 2 + 2?", 6)
         'What i…'
     """
-    line = " ".join(text.split())
+    line = visible(" ".join(text.split()))
     return line if len(line) <= longest else f"{line[:longest]}…"
 
 

@@ -28,7 +28,7 @@ def browser(tmp_path_factory, run_writer):
                 "tool_calls": [{"id": "c1", "name": "add", "arguments": '{"a": 2}'}],
             },
             {"role": "tool", "tool_call_id": "c1", "content": "Result: 4"},
-            {"role": "assistant", "content": f"```python\nprint(4)\n```\n{HOSTILE} \\(x^2\\)"},
+            {"role": "assistant", "content": f"```python\nprint(4)\n```\n{HOSTILE} \\[x^2\\]"},
         ],
         "judge_response": {"asked": "It is right."},
     }
@@ -88,7 +88,7 @@ class TestSamples:
 
     def test_what_a_dataset_says_is_text(self, browser):
         page = browser.get("/runs/first/samples").text
-        assert "<script>alert" not in page
+        assert not re.search("<script>alert|[\x1b\u202e]", page)
         assert "&lt;script&gt;alert(1)" in page
 
     def test_of_a_run_that_is_not_there_it_is_said(self, browser):
@@ -104,7 +104,7 @@ class TestRollout:
         page = browser.get("/runs/first/2/0")
         assert page.status_code == 200
         assert '<div class="code" dir="auto">print(4)</div>' in page.text
-        assert '<div class="maths" dir="auto">\\(x^2\\)</div>' in page.text
+        assert '<div class="maths" dir="auto">\\[x^2\\]</div>' in page.text
         assert "calls add { &#34;a&#34;: 2 } result Result: 4" in text_of(page)
         assert "system Be brief." in text_of(page)
         assert "judge_response It is right." in text_of(page)
@@ -114,8 +114,8 @@ class TestRollout:
         page = browser.get("/runs/first/2/0?beside=first").text
         assert not re.search(r"<script>|<img", page)
         assert "&lt;script&gt;alert(1)" in page
-        assert "\x1b" not in page
-        assert "␛[31m" in page
+        assert not re.search("[\x1b\u202e]", page)
+        assert "[U+202E]␛[31m" in page
 
     def test_a_megabyte_is_folded_and_cut(self, browser):
         page = browser.get("/runs/first/1/0")
