@@ -10,6 +10,7 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel
 
+from nightjar.evaluation.failures import failure_class
 from nightjar.serving.conversation import plain_text, pretty, turns
 from nightjar.serving.runs import records
 from nightjar.serving.samples import comparable_runs, known_run
@@ -86,8 +87,11 @@ def readable(found: Mapping[str, Any]) -> dict[str, Any]:
         "completion": turns(found["completion"]),
         "info": pretty(found["info"]) if found["info"] else None,
         "tool_defs": pretty(found["tool_defs"]) if found["tool_defs"] else None,
+        "failure": failure_class(f"{found['error_chain']}: {found['error_message']}") if found["error"] else None,
         "calls": [_call(step) for step in found["trajectory"] or ()],
-        "state": {name: _state_text(name, value) for name, value in (found["state"] or {}).items()},
+        "state": {
+            name: _state_text(name, value) for name, value in (found["state"] or {}).items() if value is not None
+        },
     }
 
 

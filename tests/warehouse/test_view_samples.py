@@ -125,6 +125,7 @@ class TestRollout:
     def test_of_a_failed_one_it_says_why_and_shows_every_attempt(self, browser, run_writer):
         page = browser.get("/runs/first/1/1")
         assert run_writer.failure["message"] in page.text
+        assert "rate limit: Ask for less at once" in page.text
         assert "3 attempts" in page.text
         assert "There is no completion." in page.text
 
