@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-LONGEST_TEXT = 200_000
-"""How many characters of a message are shown."""
+LONGEST_TEXT, LEAST_TEXT = 200_000, 4_000
+"""How many characters of a message are shown, and how many whatever the length of the conversation."""
+LONGEST_CONVERSATION = 4_000_000
 UNFOLDED = 4_000
 """How many characters of a passage are seen at once; the rest is folded, where a browser's search finds it."""
 _MOST_SET_APART = 500
@@ -79,20 +80,26 @@ def turns(messages: str | Sequence[Mapping[str, Any]] | None) -> list[Turn]:
         if message.get("role") == "tool" and message.get("tool_call_id")
     }
     called = {call.get("id") for message in messages for call in message.get("tool_calls") or ()}
+    longest = min(LONGEST_TEXT, max(LEAST_TEXT, LONGEST_CONVERSATION // max(1, len(messages))))
     return [
-        _turn(message, results)
+        _turn(message, results, longest)
         for message in messages
         if not (message.get("role") == "tool" and message.get("tool_call_id") in called)
     ]
 
 
-def passages(content: object) -> list[Passage]:
-    """Returns the passages of a message's content: a text, or parts of several kinds."""
+def passages(content: object, longest: int = LONGEST_TEXT) -> list[Passage]:
+    """Returns the passages of a message's content: a text, or parts of several kinds.
+
+    Args:
+        content: as a message has it.
+        longest: how many characters of a text.
+    """
     if isinstance(content, list):
-        return [passage for part in content for passage in _part(part)]
+        return [passage for part in content for passage in _part(part, longest)]
     if content is None:
         return []
-    return list(_passages(content if isinstance(content, str) else pretty(content)))
+    return list(_passages(content if isinstance(content, str) else pretty(content), longest))
 
 
 def visible(text: str) -> str:
@@ -132,24 +139,26 @@ def plain_text(messages: str | Sequence[Mapping[str, Any]] | None) -> str:
     )
 
 
-def _turn(message: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]]) -> Turn:
+def _turn(message: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]], longest: int) -> Turn:
     thinking = [block.get("thinking") for block in message.get("thinking_blocks") or ()]
     reasoning = message.get("reasoning_content") or "\n\n".join(text for text in thinking if text)
     calls = [
         Call(
             str(call.get("name")),
-            [_folded("code", pretty(call.get("arguments") or "{}")[:LONGEST_TEXT])],
-            passages(results[call["id"]].get("content")) if call.get("id") in results else None,
+            [_folded("code", visible(pretty(call.get("arguments") or "{}")[:longest]))],
+            passages(results[call["id"]].get("content"), longest) if call.get("id") in results else None,
         )
         for call in message.get("tool_calls") or ()
     ]
-    return Turn(str(message.get("role")), passages(message.get("content")), passages(reasoning or None), calls)
+    return Turn(
+        str(message.get("role")), passages(message.get("content"), longest), passages(reasoning or None, longest), calls
+    )
 
 
-def _part(part: object) -> Iterator[Passage]:
+def _part(part: object, longest: int) -> Iterator[Passage]:
     match part:
         case {"text": str(text)}:
-            yield from _passages(text)
+            yield from _passages(text, longest)
         case {"image_url": {"url": str(url)}} if url.startswith("data:image/"):
             yield Passage("image", url)
         case {"image_url": {"url": str(url)}} if url.startswith(("https://", "http://")):
@@ -157,11 +166,11 @@ def _part(part: object) -> Iterator[Passage]:
         case {"input_audio": _}:
             yield Passage("note", "audio, which is in the raw JSON")
         case _:
-            yield from _passages(pretty(part))
+            yield from _passages(pretty(part), longest)
 
 
-def _passages(text: str) -> Iterator[Passage]:
-    shown, at = visible(text[:LONGEST_TEXT]), 0
+def _passages(text: str, longest: int) -> Iterator[Passage]:
+    shown, at = visible(text[:longest]), 0
     for found in islice(_SET_APART.finditer(shown), _MOST_SET_APART):
         if before := shown[at : found.start()].strip("\n"):
             yield _folded("text", before)
@@ -172,8 +181,8 @@ def _passages(text: str) -> Iterator[Passage]:
         at = found.end()
     if (after := shown[at:].strip("\n")) or not shown.strip():
         yield _folded("text", after)
-    if len(text) > LONGEST_TEXT:
-        yield Passage("note", f"{len(text) - LONGEST_TEXT:,} more characters, which are in the raw JSON")
+    if len(text) > longest:
+        yield Passage("note", f"{len(text) - longest:,} more characters, which are in the raw JSON")
 
 
 def _folded(kind: str, text: str, label: str = "") -> Passage:

@@ -18,6 +18,8 @@ router = APIRouter()
 
 ROWS = 50
 TIMEOUT_SECONDS = 10.0
+MOST_SQUARES = 64
+"""How many rollouts of an example are shown in its line."""
 SORTS = {
     "example": "example_id",
     "worst": "mean NULLS FIRST",
@@ -74,7 +76,9 @@ WITH {other} asked AS (
         stddev_samp(reward) AS spread,
         sum(output_tokens)::BIGINT AS output_tokens,
         sum(total_ms) AS total_ms,
-        list({{index: rollout_index, reward: reward, correct: correct, error: error}} ORDER BY rollout_index) AS strip
+        list({{index: rollout_index, reward: reward, correct: correct, error: error}} ORDER BY rollout_index)[:{most}]
+            AS strip,
+        count(*) AS rollouts
     FROM asked GROUP BY example_id HAVING bool_or(holds) AND ({kind})
 )
 SELECT grouped.* EXCLUDE (example_hash, is_right), count(*) OVER () AS found
@@ -150,6 +154,7 @@ def _examples(warehouse: Warehouse, run_id: str, asked: Asked) -> list[dict[str,
     """Returns a page of examples, each with the beginning of its prompt."""
     conditions = [_TEXT] * bool(asked.q) + [_CONDITION.format(condition=asked.where)] * bool(asked.where)
     sql = _SAMPLES.format(
+        most=MOST_SQUARES,
         holds=" AND ".join(conditions) or "true",
         kind=KINDS.get(asked.show or "", "true"),
         order=SORTS.get(asked.sort, SORTS["example"]),

@@ -1,0 +1,75 @@
+"""A conversation as the web view shows it, and what is different between two texts."""
+
+import time
+
+import pytest
+
+from nightjar.serving.conversation import plain_text, turns
+from nightjar.serving.word_difference import is_whole, word_difference
+
+
+def seen(turn):
+    return [(passage.kind, passage.text) for passage in turn.passages]
+
+
+def test_parts_are_shown_by_kind_and_only_images_that_are_in_the_message():
+    parts = [
+        {"type": "text", "text": "Look: $$x$$ and \\(y\\)"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}},
+        {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
+        {"type": "image_url", "image_url": {"url": "javascript:alert(1)"}},
+        {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}},
+    ]
+    [turn] = turns([{"role": "user", "content": parts}])
+    assert [kind for kind, _ in seen(turn)] == ["text", "maths", "text", "image", "link", "text", "note"]
+    assert "javascript:" in seen(turn)[5][1]
+
+
+def test_code_is_set_apart_also_without_an_end():
+    [turn] = turns([{"role": "assistant", "content": "A\n```python\nx = 1\n```\nB\n```\ny"}])
+    assert seen(turn) == [("text", "A"), ("code", "x = 1"), ("text", "B"), ("code", "y")]
+    assert turn.passages[1].label == "python"
+
+
+def test_a_result_stands_at_its_call_and_one_without_a_call_by_itself():
+    call = {"id": "1", "name": "add", "arguments": "{a"}
+    said = [
+        {"role": "assistant", "content": None, "tool_calls": [call, {**call, "id": "2"}]},
+        {"role": "tool", "tool_call_id": "1", "content": "4"},
+        {"role": "tool", "tool_call_id": "9", "content": "5"},
+    ]
+    first, second = turns(said)
+    assert [call.result and call.result[0].text for call in first.calls] == ["4", None]
+    assert first.calls[0].arguments[0].text == "{a"
+    assert (second.role, seen(second)) == ("tool", [("text", "5")])
+
+
+@pytest.mark.parametrize("nasty", ["`", "```", "```a", "\\[", "$$", "$$ ", " ", "\n"])
+def test_no_text_takes_long(nasty):
+    began = time.process_time()
+    turns([{"role": "assistant", "content": nasty * 1_000_000}])
+    assert time.process_time() - began < 10
+
+
+def test_a_long_conversation_shows_less_of_each_message():
+    [*_, last] = turns([{"role": "user", "content": "x" * 100_000}] * 1_000)
+    assert sum(len(passage.text + passage.rest) for passage in last.passages) < 5_000
+
+
+def test_a_difference_is_of_words_and_bounded():
+    changes = word_difference("one two three", "one 2 three four")
+    assert [(change.kind, change.text) for change in changes] == [
+        ("same", "one"), ("gone", " two"), ("new", " 2"), ("same", " three"), ("new", " four")
+    ]  # fmt: skip
+    long = "word " * 100_000
+    assert (is_whole("a b"), is_whole(long)) == (True, False)
+    assert sum(len(change.text) for change in word_difference(long, "other " * 100_000)) < 100_000
+
+
+def test_plain_text_has_calls_too():
+    call = {"id": "1", "name": "add", "arguments": '"2"'}
+    assert (
+        plain_text([{"role": "assistant", "content": "So", "tool_calls": [call]}, {"role": "tool"}]) == "So\nadd(2)\n\n"
+    )
+    assert plain_text("text") == "text"
+    assert plain_text(None) == ""
