@@ -1,5 +1,6 @@
 # The public names and where they live: read by type checkers, and by __init__.py to load them on first use.
 from .comparing import compare_all as compare_all
+from .comparing import compare_published as compare_published
 from .comparing import compare_runs as compare_runs
 from .gates.decision import decide_gate as decide_gate
 from .gates.gating import gate as gate

@@ -91,7 +91,7 @@ def compare_all(
         missing = dict.fromkeys(matched.only_a, "The candidate has no run of it")
         for before, after in matched.pairs:
             try:
-                found.append(_compare(where, before, after, terms, excerpts))
+                found.append(compare_published(where, before, after, terms, excerpts))
             except ConfigError as error:
                 if len(a) == len(b) == 1:
                     raise
@@ -102,7 +102,17 @@ def compare_all(
     return Comparisons(found, missing, matched.only_b)
 
 
-def _compare(warehouse: Warehouse, a: str, b: str, terms: Terms, excerpts: int) -> Comparison:
+def compare_published(warehouse: Warehouse, a: str, b: str, terms: Terms, excerpts: int = 0) -> Comparison:
+    """Compares two runs of one warehouse; takes ids alone, as from somebody who may read nothing else.
+
+    Args:
+        warehouse: has both.
+        a, b: the ids of the baseline and the candidate.
+        terms, excerpts: as for ``compare_all``.
+
+    Raises:
+        ConfigError, WarehouseError: as ``compare_runs``.
+    """
     if a == b:
         raise ConfigError(f"Both are run {a!r}. Name two runs: nightjar eval list")
     told = told_of_sides(warehouse, a, b, terms.metric)

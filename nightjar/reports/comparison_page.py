@@ -54,7 +54,7 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class _Page:
+class ComparisonPage:
     """A comparison as the template shows it."""
 
     found: Comparison
@@ -78,17 +78,24 @@ def comparison_page(compared: Comparisons) -> str:
         is_single=len(compared.found) == 1 and not compared.missing and not compared.new,
         verdict=verdict(compared),
         one_sided=one_sided(compared),
-        pages=[_page(one, shared) for one in compared.found],
+        pages=[page_of(one, shared) for one in compared.found],
         level=f"{100 * (1 - compared.found[0].terms.alpha):g} %" if compared.found else "",
         version=__version__,
     )
 
 
-def _page(found: Comparison, shared: list[Difference]) -> _Page:
+def page_of(found: Comparison, shared: list[Difference], shown_flips: int = SHOWN_FLIPS) -> ComparisonPage:
+    """Returns a comparison as the template shows it.
+
+    Args:
+        found: the comparison.
+        shared: the differences that are on one axis with its own.
+        shown_flips: so many are shown each way.
+    """
     told = findings(found)
     told.pop("Differs", None)
     of_categories = [one.difference for one in found.categories]
-    return _Page(
+    return ComparisonPage(
         found=found,
         name=evaluation_name(found),
         chart=draw(found.difference, found.terms, [found.difference]),
@@ -100,8 +107,8 @@ def _page(found: Comparison, shared: list[Difference]) -> _Page:
             (row, one.change, draw(one.difference, found.terms, of_categories))
             for row, one in zip(category_rows(found), found.categories, strict=True)
         ],
-        broken=found.broken[:SHOWN_FLIPS],
-        fixed=found.fixed[:SHOWN_FLIPS],
+        broken=found.broken[:shown_flips],
+        fixed=found.fixed[:shown_flips],
     )
 
 

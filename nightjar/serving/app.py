@@ -5,18 +5,19 @@ from __future__ import annotations
 from importlib import resources
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from nightjar.errors import ConfigError, MissingWarehouseError, NightjarError
 from nightjar.reports.html import style
-from nightjar.serving import rollouts, runs, samples, searching
+from nightjar.serving import compare, rollouts, runs, samples, searching
 from nightjar.serving.access import Access, Guard
 from nightjar.serving.templating import page
 from nightjar.warehouse import Warehouse
 
-ROUTERS = (runs.router, samples.router, rollouts.router, searching.router)
+ROUTERS = (runs.router, samples.router, rollouts.router, searching.router, compare.router)
 _STATIC = resources.files(__package__) / "static"
 
 
@@ -36,6 +37,7 @@ def create_app(warehouse: Warehouse, access: Access) -> FastAPI:
         app.include_router(router)
     app.add_exception_handler(NightjarError, _refused)
     app.add_exception_handler(HTTPException, _missing)
+    app.add_exception_handler(RequestValidationError, _misread)
     return app
 
 
@@ -50,3 +52,9 @@ def _refused(request: Request, error: Exception) -> Response:
 def _missing(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException), "it is registered for that"
     return page(request, "error.html", error.status_code, message=error.detail)
+
+
+def _misread(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError), "it is registered for that"
+    told = [f"{one['loc'][-1]}: {one['msg']}" for one in error.errors()]
+    return page(request, "error.html", 400, message="\n".join(told))

@@ -1,0 +1,99 @@
+"""Runs beside runs in the web view."""
+
+import re
+
+import pytest
+from fastapi.testclient import TestClient
+
+from nightjar.serving.access import Access
+from nightjar.serving.app import create_app
+from nightjar.serving.plotting import Scale
+from nightjar.warehouse import Warehouse
+
+HOSTILE = '</pre><script>alert("1")</script>\u202e\x1b[31m'
+
+
+@pytest.fixture(scope="module")
+def view(tmp_path_factory, run_writer):
+    """A client of a warehouse with three runs over the same twenty examples, and one over others."""
+    folder = tmp_path_factory.mktemp("view")
+    warehouse = Warehouse(folder / "warehouse")
+
+    def publish(run_id, rewards, first=0, **metadata):
+        rollouts = [
+            run_writer.rollout(number, 0, reward, completion=[{"role": "assistant", "content": HOSTILE}])
+            for number, reward in enumerate(rewards, start=first)
+        ]
+        run_dir = run_writer.write(folder / run_id, rollouts, run_id=run_id, status="completed", **metadata)
+        warehouse.publish(run_dir, tidies=False)
+
+    publish("base", [1.0] * 18 + [0.0] * 2)
+    publish("worse", [0.0] * 17 + [1.0, 1.0, 0.0], model=HOSTILE)
+    publish("same", [1.0] * 18 + [0.0] * 2)
+    publish("other", [1.0], first=100)
+    return TestClient(create_app(warehouse, Access()), base_url="http://localhost")
+
+
+def test_two_runs_are_shown_with_their_difference_and_flips(view):
+    told = view.get("/compare?run=base&run=worse")
+    assert told.status_code == 200
+    assert "REGRESSION" in told.text
+    assert "17 examples" in told.text
+    assert "1 example<" in told.text
+    assert "/runs/base/0/0?beside=worse" in told.text
+    assert "/runs/worse/18/0?beside=base" in told.text
+    assert "higher in the candidate for 1, lower for 17" in told.text
+    assert sorted(re.findall(r"<title>(\d+) examples: (\S+) → (\S+)</title>", told.text)) == [
+        ("1", "0", "0"), ("1", "0", "1"), ("1", "1", "1"), ("17", "1", "0")
+    ]  # fmt: skip
+
+
+def test_what_a_model_says_is_text(view):
+    told = view.get("/compare?run=base&run=worse")
+    assert "<script>alert" not in told.text
+    assert "&lt;/pre&gt;&lt;script&gt;" in told.text
+    assert re.search(r'\son\w+="|\sstyle="', told.text) is None
+
+
+def test_terms_are_asked_in_the_form(view):
+    assert "PASS" in view.get("/compare?run=base&run=worse&max_drop=1").text
+    told = view.get("/compare?run=base&run=same&metric=correct&direction=lower&by=level")
+    assert "By level" in told.text
+    assert "<option selected>correct</option>" in told.text
+    told = view.get("/compare?run=base&run=same&max_drop=-1")
+    assert (told.status_code, "max_drop" in told.text) == (400, True)
+
+
+def test_several_runs_are_a_table_beside_the_first(view):
+    told = view.get("/compare?run=base&run=worse&run=same&run=other")
+    assert told.status_code == 200
+    assert "/compare?run=base&amp;run=worse&amp;" in told.text
+    assert "No example is in both run" in told.text
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "words"),
+    [
+        ("", 200, "Give the ids of two runs"),
+        ("run=base", 200, "Give the ids of two runs"),
+        ("run=base&run=base", 200, "Give the ids of two runs"),
+        ("run=base&run=missing", 404, "There is no run"),
+        ("run=base&run=/etc/passwd", 404, "There is no run"),
+        ("run=base&run=*", 404, "There is no run"),
+        ("run=base&run=other", 400, "No example is in both run"),
+        ("run=base&run=same&metric=height", 400, "Choose one of: reward, correct"),
+        ("run=base&run=same&by=colour", 400, "has &#39;colour&#39; in its info"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(view, asked, status, words):
+    told = view.get(f"/compare?{asked}")
+    assert (told.status_code, words in told.text) == (status, True)
+
+
+def test_the_numbers_beside_a_plot_are_round():
+    assert Scale.over([0.0, 1.0], 0, 100).ticks == [
+        (0.0, "0"), (20.0, "0.2"), (40.0, "0.4"), (60.0, "0.6"), (80.0, "0.8"), (100.0, "1")
+    ]  # fmt: skip
+    assert [text for _, text in Scale.over([-3.0, 1200.0], 0, 100).ticks] == ["0", "500", "1000"]
+    assert [text for _, text in Scale.over([7.0], 0, 100).ticks] == ["4", "6", "8", "10"]
+    assert Scale.over([float("nan")], 0, 100).ticks == Scale.over([0.0, 1.0], 0, 100).ticks
