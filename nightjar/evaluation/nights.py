@@ -158,10 +158,15 @@ def note_broken(warehouse: Warehouse, suite: str, night: str, error: ConfigError
         warehouse.write_night(Night(name, night, "incomplete", line, ended_at=_now(), file=suite))
 
 
-def as_of_now(warehouse: Warehouse, night: Night) -> Night:
+def as_of_now(warehouse: Warehouse, night: Night, *, writes: bool = True) -> Night:
     """Returns a night as its published runs make it now; that is written down, where it differs and this may write.
 
     One that is under way has no verdict yet: only its evaluations are those of now.
+
+    Args:
+        warehouse: has the runs.
+        night: as it is written down.
+        writes: False for who only looks.
 
     Raises:
         WarehouseError: the warehouse cannot be read.
@@ -173,8 +178,9 @@ def as_of_now(warehouse: Warehouse, night: Night) -> Night:
         return replace(judged, verdict="running", line=night.line, ended_at=None)
     if [one.status for one in judged.evaluations] == [one.status for one in night.evaluations]:
         return night
-    with suppress(WarehouseError, OSError):  # who looks may have no right to write
-        warehouse.write_night(judged)
+    if writes:
+        with suppress(WarehouseError, OSError):  # who looks may have no right to write
+            warehouse.write_night(judged)
     return judged
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import floor, isfinite, log10
+from typing import ClassVar
 
 _STEPS = (1, 2, 5, 10)
 _TICKS = 5
@@ -46,3 +47,50 @@ class Scale:
         first = -floor(-self.low / step + 1e-9)
         numbers = [number * step for number in range(first, floor(self.high / step + 1e-9) + 1)]
         return [(self.place(number), f"{number:.6g}") for number in numbers]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A number in a plot: ``x`` in percent of the width, heights in pixels.
+
+    Attributes:
+        ends: of its interval; none where that is not known.
+        text: what it is, in words.
+        address: where it leads; '' for nowhere.
+    """
+
+    x: float
+    y: float
+    ends: list[float]
+    text: str
+    address: str = ""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A place at which something has changed, what is written there, and what that means."""
+
+    x: float
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Points from left to right that a line joins; it is as wide as the page, so that its texts stay as they are.
+
+    Attributes:
+        up: from numbers to heights.
+        below: places and what is written there.
+        label: what is drawn, in words.
+    """
+
+    HEIGHT: ClassVar = 180
+    LEFT: ClassVar = 6.0
+    RIGHT: ClassVar = 98.0
+
+    points: list[Point]
+    up: Scale
+    below: list[tuple[float, str]]
+    marks: list[Mark]
+    label: str

@@ -1,0 +1,80 @@
+"""Nights and history in the web view."""
+
+import re
+
+import pytest
+from fastapi.testclient import TestClient
+
+from nightjar.comparison import judge_night
+from nightjar.serving.access import Access
+from nightjar.serving.app import create_app
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.storage.nights import Night, NightEvaluation
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory, run_writer):
+    """Three nights of a suite: the third is worse, of another version; and a night that is under way."""
+    folder = tmp_path_factory.mktemp("view")
+    warehouse = Warehouse(folder / "warehouse")
+    for night, right, version in (("2026-11-01", 36, "1.0"), ("2026-11-02", 36, "1.0"), ("2026-11-03", 18, "1.1")):
+        rollouts = [run_writer.rollout(number, 0, float(number < right)) for number in range(40)]
+        told = {"suite": "nightly", "tags": [f"night:{night}"], "env_id": "gsm8k", "env_version": version,
+                "run_id": f"run-{night}", "started_at": f"{night}T02:00:00Z", "status": "completed", "rollouts": 40,
+                "scored": 40, "failed": 0, "avg_reward": right / 40, "stderr": 0.05, "num_examples": 40}  # fmt: skip
+        warehouse.publish(run_writer.write(folder / night, rollouts, **told), tidies=False)
+        begun = Night("nightly", night, "running", evaluations=[NightEvaluation("gsm8k", "missing", "gsm8k", "m")])
+        warehouse.write_night(judge_night(warehouse, begun))
+    evaluations = [NightEvaluation(HOSTILE, "missing", "gsm8k", HOSTILE)]
+    warehouse.write_night(Night("other", "2026-11-04", "incomplete", HOSTILE, evaluations=evaluations))
+    return warehouse
+
+
+@pytest.fixture(scope="module")
+def view(warehouse):
+    """A client of that."""
+    return TestClient(create_app(warehouse, Access()), base_url="http://localhost")
+
+
+def test_nights_are_listed_the_newest_first(view):
+    told = view.get("/nights").text
+    assert re.findall(r'status status-(\w+)"', told) == ["incomplete", "worse", "accepted", "accepted"]
+    assert "gsm8k worse by 0.450" in told
+    assert re.findall(r'status status-(\w+)"', view.get("/nights?suite=other").text) == ["incomplete"]
+
+
+def test_a_night_has_its_evaluations_beside_those_before(view):
+    told = view.get("/nights?suite=nightly&night=2026-11-03").text
+    assert "/compare?run=run-2026-11-02&amp;run=run-2026-11-03" in told
+    assert "/history?env=gsm8k" in told
+    assert "worse (-0.450" in told
+    assert view.get("/nights?suite=nightly&night=2026-11-09").status_code == 404
+
+
+def test_who_looks_changes_nothing_and_what_is_shown_is_text(view, warehouse):
+    before = warehouse.nights()
+    for address in ("/nights", "/nights?suite=other&night=2026-11-04"):
+        assert "<script>alert" not in view.get(address).text
+    assert warehouse.nights() == before
+
+
+def test_history_has_every_series_with_intervals_and_marks(view):
+    told = view.get("/history?env=gsm8k").text
+    assert [float(value) for value in re.findall(r"<title>2026-11-0\d 02:00: (\S+) \[", told)] == [0.9, 0.9, 0.45]
+    assert "environment: 1.0 → 1.1" in told
+    assert "/compare?run=run-2026-11-02&amp;run=run-2026-11-03" in told
+    assert told.count('<a href="/runs/run-2026-11-03"') == 3  # in the plot, beside the mark, in the table
+    half = 2.0227 * 0.05  # Student's t at 97.5 % with 39 degrees of freedom
+    low, high = re.search(r"0\.4500 \[(\S+), (\S+)\]", told).groups()
+    assert (float(low), float(high)) == pytest.approx((0.45 - half, 0.45 + half), abs=1e-4)
+
+
+def test_history_of_a_metric_and_of_what_is_not_there(view):
+    told = view.get("/history?env=gsm8k&metric=length")
+    assert "2026-11-03 02:00: 12.0000<" in told.text
+    for asked in ("env=none", "env=gsm8k&metric=none", "env=gsm8k&model=none", "env=%3Cscript%3E"):
+        told = view.get(f"/history?{asked}")
+        assert (told.status_code, "No finished run" in told.text, "<script>" in told.text) == (200, True, False)
+    assert "/history?env=gsm8k&amp;model=" in view.get("/history").text
