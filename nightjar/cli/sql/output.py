@@ -6,8 +6,6 @@ replaced there: a completion is a model's text.
 
 from __future__ import annotations
 
-import csv
-import json
 import os
 import re
 import sys
@@ -23,7 +21,7 @@ from nightjar.cli.sql.table import is_number, print_table
 from nightjar.errors import ConfigError
 from nightjar.terminal import harmless
 from nightjar.warehouse import QueryResult
-from nightjar.warehouse.reading.result_values import as_records, value_text
+from nightjar.warehouse.reading.result_values import value_text, write_csv, write_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,7 +90,7 @@ def print_rows(rows: QueryResult | pa.Table, chosen: Format, path: Path | None, 
         elif chosen is Format.TABLE:
             print_table(rows, stream, is_full=is_full)
         else:
-            write = {Format.CSV: _write_csv, Format.JSON: _write_json, Format.MARKDOWN: _write_markdown}[chosen]
+            write = {Format.CSV: write_csv, Format.JSON: write_json, Format.MARKDOWN: _write_markdown}[chosen]
             write(rows, _Screen(stream) if stream.isatty() else stream)
         stream.flush()
 
@@ -124,17 +122,6 @@ class _Screen:
 
     def write(self, text: str) -> None:
         self._stream.write(harmless(text))
-
-
-def _write_csv(result: QueryResult, stream: TextIO | _Screen) -> None:
-    rows = ([value_text(value) for value in row] for row in result.rows)
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(result.columns)
-    writer.writerows(rows)
-
-
-def _write_json(result: QueryResult, stream: TextIO | _Screen) -> None:
-    stream.write(json.dumps(as_records(result), indent=2, ensure_ascii=False, default=value_text) + "\n")
 
 
 def _write_markdown(result: QueryResult, stream: TextIO | _Screen) -> None:

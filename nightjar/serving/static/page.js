@@ -18,3 +18,9 @@ document.addEventListener("keydown", (event) => {
   else return;
   if (!turn) event.preventDefault();
 });
+
+for (const text of document.querySelectorAll("form textarea[name=q]")) {
+  text.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) text.form.requestSubmit();
+  });
+}

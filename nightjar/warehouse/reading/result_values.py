@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol
 
 from nightjar.warehouse.reading.result import QueryResult
+
+
+class Writable(Protocol):
+    """What takes text."""
+
+    def write(self, text: str, /) -> object:
+        """Takes some."""
+
+
+def write_csv(result: QueryResult, stream: Writable) -> None:
+    """Writes a result as CSV, with a line of names."""
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(result.columns)
+    writer.writerows([value_text(value) for value in row] for row in result.rows)
+
+
+def write_json(result: QueryResult, stream: Writable) -> None:
+    """Writes a result as JSON: a list with an object a row."""
+    stream.write(json.dumps(as_records(result), indent=2, ensure_ascii=False, default=value_text) + "\n")
 
 
 def as_records(result: QueryResult) -> list[dict[str, Any]]:

@@ -56,11 +56,22 @@ def is_finished(text: str) -> bool:
         >>> is_finished("FROM runs; -- all"), is_finished("SELECT ';"), is_finished("FROM runs")
         (True, False, False)
     """
+    return unfinished(text) != text
+
+
+def unfinished(text: str) -> str:
+    """Returns a statement without the semicolon that ends it, and what comments follow that: as a part of another.
+
+    Example:
+        >>> unfinished("FROM runs; -- all"), unfinished("SELECT ';'")
+        ('FROM runs', "SELECT ';'")
+    """
     import duckdb
 
     written = text.encode()
     tokens = [start for start, kind in duckdb.tokenize(text) if kind is not duckdb.token_type.comment]
-    return bool(tokens) and written[tokens[-1] : tokens[-1] + 1] == b";"
+    is_ended = bool(tokens) and written[tokens[-1] : tokens[-1] + 1] == b";"
+    return written[: tokens[-1]].decode() if is_ended else text
 
 
 def require_fitting(given: Collection[str], names: Collection[str]) -> None:

@@ -1,0 +1,118 @@
+"""SQL in the web view."""
+
+import csv
+import io
+import re
+
+import pytest
+from fastapi.testclient import TestClient
+
+from nightjar.serving.access import Access
+from nightjar.serving.app import create_app
+from nightjar.warehouse import Warehouse
+
+HOSTILE = "</textarea><script>alert(1)</script>\u202e"
+
+
+@pytest.fixture(scope="module")
+def view(tmp_path_factory, run_writer):
+    """A client of a warehouse with a run of two examples."""
+    folder = tmp_path_factory.mktemp("view")
+    warehouse = Warehouse(folder / "warehouse")
+    warehouse.publish(run_writer.write(folder / "run", run_id="run", status="completed", env_id="gsm8k"), tidies=False)
+    return TestClient(create_app(warehouse, Access()), base_url="http://localhost")
+
+
+def asked(view, q, address="/sql", **more):
+    return view.get(address, params={"q": q, **more})
+
+
+def cells(told):
+    return re.findall(r"<td[^>]*>(.*?)</td>", told.text)
+
+
+def test_what_there_is_to_ask_is_beside_the_field(view):
+    told = view.get("/sql")
+    assert told.status_code == 200
+    assert "/sql?q=hardest" in told.text
+    assert "/sql?q=FROM+rollouts+LIMIT+20" in told.text
+    assert "NULL for a failed rollout, never 0" in told.text
+
+
+def test_an_answer_is_a_table(view):
+    told = asked(view, "SELECT run_id, count(*) AS n FROM rollouts GROUP BY ALL; -- all")
+    assert cells(told) == ['<a href="/runs/run">run</a>', "4"]
+    assert "1 row<" in told.text
+    assert asked(view, "DESCRIBE runs").status_code == asked(view, "EXPLAIN FROM runs").status_code == 200
+    assert "No row." in asked(view, "FROM runs WHERE false").text
+
+
+def test_a_long_answer_is_cut_and_that_is_said(view):
+    told = asked(view, "SELECT i FROM range(5000) AS t(i) ORDER BY i DESC")
+    assert "The first 1,000 rows" in told.text
+    assert (cells(told)[0], len(cells(told))) == ("4999", 1000)
+
+
+def test_a_named_query_asks_for_its_parameters(view):
+    told = asked(view, "hardest")
+    assert (told.status_code, 'name="p.env"' in told.text, "<td" in told.text) == (200, True, False)
+    told = asked(view, "hardest", **{"p.env": "gsm8k", "p.limit": "1"})
+    assert "1 row<" in told.text
+    assert asked(view, "hardest", **{"p.env": "gsm8k", "p.limit": "few"}).status_code == 400
+    assert cells(asked(view, "SELECT reward FROM rollouts WHERE reward > $least", **{"p.least": "0.5"})) == ["1.0"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("SELEC 1", "syntax error"),
+        ("hardst", "Did you mean"),
+        ("SELECT 1; SELECT 2", "found 2"),
+        ("-- nothing", "found 0"),
+        ("DROP VIEW runs", "DROP is refused"),
+        ("COPY runs TO '/tmp/runs.csv'", "COPY is refused"),
+        ("FROM read_text('/etc/passwd')", "Permission Error"),
+        ("SELECT 1) UNION (SELECT 2", "syntax error"),
+        ("FROM runs WHERE env_id = $env", "env"),
+        (f"SELECT '{HOSTILE}", "unterminated"),
+    ],
+)
+def test_an_error_is_said_beside_the_field_and_nothing_else_is_done(view, statement, words):
+    told = asked(view, statement)
+    assert told.status_code == 400
+    assert words in re.search(r'role="alert">(.*?)</p>', told.text, re.DOTALL)[1]
+    told = asked(view, statement, "/sql/answer.csv")
+    assert (told.status_code, words in told.text) == (400, True)
+
+
+def test_what_is_asked_and_answered_is_text(view):
+    told = asked(view, f"SELECT '{HOSTILE}' AS \"{HOSTILE}\", 1 AS n", chart="bars")
+    assert told.status_code == 200
+    assert "<script>alert" not in told.text
+    assert told.text.count("</textarea>") == 1
+
+
+def test_two_columns_are_drawn(view):
+    rows = "SELECT * FROM (VALUES ('a', -1.0), ('b', 3.0), ('c', NULL)) AS t(name, n)"
+    told = asked(view, rows, chart="bars")
+    assert re.findall(r'<rect x="(\S+)%" width="(\S+)%"', told.text) == [("0.0", "25.0"), ("25.0", "75.0")]
+    assert "n by name: 2 bars" in told.text
+    told = asked(view, rows, chart="line")
+    assert re.findall(r'<circle cx="(\S+)%" cy="(\S+)"', told.text) == [("6.0", "180.0"), ("98.0", "0.0")]
+    days = "SELECT DATE '2026-01-01' + i::INTEGER AS day, 10 - i AS n, i AS m FROM (VALUES (2), (0), (1)) AS t(i)"
+    told = asked(view, days, chart="line", x="day", y="m")
+    assert re.findall(r"<title>(2026-01-0\d: \d)</title>", told.text) == [
+        "2026-01-01: 0", "2026-01-02: 1", "2026-01-03: 2"
+    ]  # fmt: skip
+    for q in ("SELECT 'a' AS a", "SELECT 1 AS a WHERE false", "SELECT 'nan'::DOUBLE AS a"):
+        assert "<svg" not in asked(view, q, chart="line").text
+    assert "<svg" in asked(view, "SELECT 1 AS a", chart="line").text
+
+
+def test_an_answer_is_had_as_a_file(view):
+    told = asked(view, "SELECT example_id, reward FROM rollouts ORDER BY ALL", "/sql/answer.csv")
+    assert told.headers["content-disposition"] == 'attachment; filename="answer.csv"'
+    assert list(csv.reader(io.StringIO(told.text)))[:2] == [["example_id", "reward"], ["0", "0.0"]]
+    told = asked(view, "SELECT run_id FROM runs", "/sql/answer.json")
+    assert told.json() == [{"run_id": "run"}]
+    assert asked(view, "FROM runs", "/sql/answer.exe").status_code == 400
