@@ -12,12 +12,12 @@ from starlette.exceptions import HTTPException
 
 from nightjar.errors import ConfigError, MissingWarehouseError, NightjarError
 from nightjar.reports.html import style
-from nightjar.serving import compare, history, nights, rollouts, runs, samples, searching, sql
+from nightjar.serving import compare, history, nights, notes, rollouts, runs, samples, searching, sql
 from nightjar.serving.access import Access, Guard
 from nightjar.serving.templating import page
 from nightjar.warehouse import Warehouse
 
-ROUTERS = (runs.router, samples.router, rollouts.router, searching.router, compare.router, nights.router, history.router, sql.router)
+ROUTERS = (runs.router, samples.router, rollouts.router, searching.router, compare.router, nights.router, history.router, sql.router, notes.router)
 _STATIC = resources.files(__package__) / "static"
 
 

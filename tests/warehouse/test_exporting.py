@@ -159,7 +159,7 @@ class TestDuckDb:
             tables = connection.execute(
                 "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'segments' ORDER BY 1"
             ).fetchall()
-            beside = ["comparisons", "gate_decisions", "nights", "prices"]
+            beside = ["comparisons", "gate_decisions", "nights", "notes", "prices"]
             assert {name for (name,) in tables} == {"attempts", "examples", "rollouts", "runs", *beside}
             sql = "SELECT run_id, avg_reward, scored FROM leaderboard ORDER BY run_id"
             assert connection.execute(sql).fetchall() == house.query(sql).rows[:2]

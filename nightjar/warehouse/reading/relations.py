@@ -1,8 +1,8 @@
 """Defines in a DuckDB connection what people ask: the relations of the segments that count, and the views over them.
 
 The schema ``segments`` holds ``runs``, ``rollouts``, ``attempts``, ``examples``, ``prices``, ``nights``,
-``comparisons`` and ``gate_decisions``; ``views.sql`` builds on these, whether they are views over Parquet files, as
-here, or tables of a service.
+``comparisons``, ``gate_decisions`` and ``notes``; ``views.sql`` builds on these, whether they are views over Parquet
+files, as here, or tables of a service.
 """
 
 from __future__ import annotations

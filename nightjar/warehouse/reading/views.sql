@@ -1,5 +1,5 @@
 -- What people ask. The schema "segments" holds what was published, as tables or as views over files:
--- runs, rollouts, attempts, examples (a content may be there several times), prices, nights, comparisons, gate_decisions.
+-- runs, rollouts, attempts, examples (a content may be there several times), prices, nights, comparisons, gate_decisions, notes.
 
 CREATE OR REPLACE VIEW prices AS FROM segments.prices;
 
@@ -426,6 +426,39 @@ SELECT unnest(json_transform(comparison, '{
 FROM segments.comparisons
 ORDER BY ALL;
 
+CREATE OR REPLACE VIEW notes AS
+SELECT unnest(json_transform(note, '{
+    "note_id": "VARCHAR", "written_at": "TIMESTAMPTZ", "author": "VARCHAR", "mark": "VARCHAR", "comment": "VARCHAR",
+    "overruled_reward": "DOUBLE", "run_id": "VARCHAR", "example_id": "BIGINT", "rollout_index": "INTEGER"
+}'))
+FROM segments.notes
+WHERE NOT (note ->> 'is_withdrawn')::BOOLEAN
+ORDER BY ALL;
+
+-- The newest note that overrules a rollout counts; one that failed is scored so, too.
+CREATE OR REPLACE VIEW overruled_runs AS
+WITH overruled AS (
+    SELECT run_id, example_id, rollout_index, arg_max(overruled_reward, written_at) AS overruled_reward
+    FROM notes
+    WHERE overruled_reward IS NOT NULL
+    GROUP BY ALL
+)
+SELECT
+    runs.env_id,
+    runs.model,
+    runs.avg_reward,
+    avg(coalesce(overruled.overruled_reward, rollouts.reward)) AS overruled_avg_reward,
+    count(overruled.overruled_reward) AS overruled,
+    runs.scored,
+    count(coalesce(overruled.overruled_reward, rollouts.reward)) AS overruled_scored,
+    run_id
+FROM segments.runs AS runs
+JOIN segments.rollouts USING (run_id)
+LEFT JOIN overruled USING (run_id, example_id, rollout_index)
+WHERE run_id IN (SELECT run_id FROM overruled)
+GROUP BY ALL
+ORDER BY ALL;
+
 COMMENT ON VIEW runs IS 'a run: one environment, one model, one configuration';
 COMMENT ON COLUMN runs.version IS 'of its published content; a newer one replaces it';
 COMMENT ON COLUMN runs.rollouts IS 'asked for; those there are: scored + failed';
@@ -477,6 +510,12 @@ COMMENT ON COLUMN comparisons.difference IS 'of the mean over the pairs: candida
 COMMENT ON COLUMN comparisons.p IS 'chance of so much damage, were it the margin in truth; p_adjusted: for all benchmarks of the gate';
 COMMENT ON COLUMN comparisons.p_sign_flips IS 'chance of a difference so bad where nothing has changed, with this seed';
 COMMENT ON COLUMN comparisons.nights IS 'how many nights together showed a breach most clearly; NULL where none were tested';
+COMMENT ON VIEW notes IS 'what people have noted of rollouts: nightjar view; rollouts.reward stays as it was recorded';
+COMMENT ON COLUMN notes.mark IS 'wrong grade, bad question or interesting';
+COMMENT ON COLUMN notes.overruled_reward IS 'what the reward should be in the view of its author; NULL where they do not say';
+COMMENT ON VIEW overruled_runs IS 'runs with notes that overrule a reward, with and without them';
+COMMENT ON COLUMN overruled_runs.overruled_avg_reward IS 'mean with the overruled rewards in the place of the recorded ones; avg_reward is without them';
+COMMENT ON COLUMN overruled_runs.overruled IS 'how many rollouts are overruled';
 COMMENT ON VIEW nights IS 'a suite on one date, and what it came to: nightjar nights';
 COMMENT ON COLUMN nights.verdict IS 'accepted, worse, incomplete, skipped or running';
 COMMENT ON VIEW night_evaluations IS 'what an evaluation of a night came to beside the accepted nights before';

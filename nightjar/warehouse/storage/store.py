@@ -21,12 +21,13 @@ from nightjar.warehouse.storage import prices
 from nightjar.warehouse.storage.decisions import COMPARISONS, GATE_DECISIONS
 from nightjar.warehouse.storage.line_files import LineFile, Row
 from nightjar.warehouse.storage.nights import NIGHTS
+from nightjar.warehouse.storage.notes import NOTES
 from nightjar.warehouse.storage.prices import Price
 from nightjar.warehouse.storage.segments import KINDS, Catalog, Segment
 
 Kept = TypeVar("Kept")
 
-LINE_FILES: tuple[LineFile[Any], ...] = (NIGHTS, COMPARISONS, GATE_DECISIONS)
+LINE_FILES: tuple[LineFile[Any], ...] = (NIGHTS, COMPARISONS, GATE_DECISIONS, NOTES)
 """What is kept beside the segments, with a record a line."""
 
 

@@ -1,0 +1,97 @@
+"""Notes of people in the web view."""
+
+import re
+
+import pytest
+from fastapi.testclient import TestClient
+
+from nightjar.serving.access import Access
+from nightjar.serving.app import create_app
+from nightjar.warehouse import Warehouse
+
+HOSTILE = '"><script>alert(1)</script>\u202e\u2028\x1b[31m\n{"run_id":"x"}'
+FIRST = {"run": "run", "example": "0", "index": "1", "mark": "wrong grade", "author": "Zoë"}
+
+
+@pytest.fixture
+def warehouse(tmp_path, run_writer):
+    """A warehouse with a run of two examples and two rollouts each: rewards 1, 0, 0.5 and a failure."""
+    warehouse = Warehouse(tmp_path / "warehouse")
+    warehouse.publish(run_writer.write(tmp_path / "run", run_id="run", status="completed"), tidies=False)
+    return warehouse
+
+
+@pytest.fixture
+def view(warehouse):
+    """A client of that."""
+    return TestClient(create_app(warehouse, Access()), base_url="http://localhost", follow_redirects=False)
+
+
+def shown(view):
+    return view.get("/notes?run=run&example=0&index=1").text
+
+
+def test_a_note_is_kept_with_its_author_and_listed(view, warehouse):
+    told = view.post("/notes", data={**FIRST, "comment": " It is 4. "})
+    assert (told.status_code, told.headers["location"]) == (303, "/runs/run/0/1#notes")
+    columns = "run_id, example_id, rollout_index, mark, comment, author, overruled_reward"
+    assert warehouse.query(f"SELECT {columns} FROM notes").rows == [
+        ("run", 0, 1, "wrong grade", "It is 4.", "Zoë", None)
+    ]
+    assert "It is 4." in shown(view)
+    assert "It is 4." in view.get("/notes?mark=wrong+grade").text
+    assert "It is 4." not in view.get("/notes?mark=interesting").text
+    assert 'name="author" value="Zoë"' in shown(view)  # the cookie remembers
+
+
+def test_an_overruled_reward_changes_no_recorded_one(view, warehouse):
+    before = warehouse.query("SELECT reward FROM rollouts ORDER BY ALL").rows
+    view.post("/notes", data={**FIRST, "overruled_reward": "0.25"})
+    view.post("/notes", data={**FIRST, "overruled_reward": "1"})  # the newest counts
+    view.post("/notes", data={**FIRST, "example": "1", "overruled_reward": "0.5"})  # of a failed rollout
+    assert warehouse.query("SELECT reward FROM rollouts ORDER BY ALL").rows == before
+    assert warehouse.query("SELECT avg_reward FROM runs").rows == [(0.5,)]
+    columns = "avg_reward, overruled_avg_reward, overruled, scored, overruled_scored"
+    assert warehouse.query(f"SELECT {columns} FROM overruled_runs").rows == [(0.5, 0.75, 2, 3, 4)]
+    assert "0.7500" in view.get("/notes").text
+
+
+def test_a_note_can_be_withdrawn(view, warehouse):
+    view.post("/notes", data={**FIRST, "comment": "No!", "overruled_reward": "1"})
+    [note_id] = re.findall(r'name="note_id" value="(\w+)"', shown(view))
+    assert view.post("/notes/withdraw", data={"note_id": note_id}).status_code == 303
+    assert "No!" not in shown(view)
+    assert warehouse.query("SELECT count(*) FROM notes").rows == [(0,)]
+    assert warehouse.query("SELECT count(*) FROM overruled_runs").rows == [(0,)]
+    assert view.post("/notes/withdraw", data={"note_id": "none"}).status_code == 404
+
+
+def test_what_somebody_writes_is_text(view, warehouse):
+    view.post("/notes", data={**FIRST, "comment": HOSTILE, "author": HOSTILE})
+    assert "<script>alert" not in shown(view) + view.get("/notes").text
+    assert warehouse.query("SELECT comment, author FROM notes").rows == [(HOSTILE, HOSTILE)]
+    assert view.get("/notes", headers={"cookie": "nightjar_author=%3Cscript%3E%ff"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("changed", "status"),
+    [
+        ({"run": "other"}, 404),
+        ({"index": "9"}, 404),
+        ({"example": "first"}, 400),
+        ({"mark": "right"}, 400),
+        ({"overruled_reward": "high"}, 400),
+        ({"overruled_reward": "nan"}, 400),
+        ({"comment": "x" * 10_001}, 400),
+        ({"comment": "x" * 200_000}, 413),
+    ],
+)
+def test_what_is_no_note_is_not_kept(view, warehouse, changed, status):
+    assert view.post("/notes", data={**FIRST, **changed}).status_code == status
+    assert warehouse.query("SELECT count(*) FROM notes").rows == [(0,)]
+
+
+def test_a_foreign_page_notes_nothing(view, warehouse):
+    told = view.post("/notes", data=FIRST, headers={"origin": "https://evil.example"})
+    assert told.status_code == 403
+    assert warehouse.query("SELECT count(*) FROM notes").rows == [(0,)]
