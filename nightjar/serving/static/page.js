@@ -1,5 +1,5 @@
 // What links and forms cannot do: choices that act at once.
-for (const choice of document.querySelectorAll(".filters select")) {
+for (const choice of document.querySelectorAll("form.filters[method=get] select")) {
   choice.addEventListener("change", () => choice.form.requestSubmit());
 }
 
