@@ -17,7 +17,17 @@ from nightjar.serving.access import Access, Guard
 from nightjar.serving.templating import page
 from nightjar.warehouse import Warehouse
 
-ROUTERS = (runs.router, samples.router, rollouts.router, searching.router, compare.router, nights.router, history.router, sql.router, notes.router)
+ROUTERS = (
+    runs.router,
+    samples.router,
+    rollouts.router,
+    searching.router,
+    compare.router,
+    nights.router,
+    history.router,
+    sql.router,
+    notes.router,
+)
 _STATIC = resources.files(__package__) / "static"
 
 
