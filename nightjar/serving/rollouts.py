@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from nightjar.evaluation.failures import failure_class
 from nightjar.serving.conversation import plain_text, pretty, turns
+from nightjar.serving.notes import notes_of
 from nightjar.serving.runs import records
 from nightjar.serving.samples import comparable_runs, known_run
 from nightjar.serving.templating import page
@@ -69,6 +70,7 @@ def rollout(
         strip=strip,
         neighbours=neighbours,
         attempts=records(warehouse, _ATTEMPTS, key),
+        noted=notes_of(request, run_id, example_id, rollout_index),
         asked=asked,
         others=comparable_runs(warehouse, run),
         beside=_beside(warehouse, found, asked) if asked.beside else None,

@@ -28,7 +28,8 @@ def view(warehouse):
 
 
 def shown(view):
-    return view.get("/notes?run=run&example=0&index=1").text
+    """Returns the page of the rollout, and that of its notes alone."""
+    return view.get("/runs/run/0/1").text + view.get("/notes?run=run&example=0&index=1").text
 
 
 def test_a_note_is_kept_with_its_author_and_listed(view, warehouse):
@@ -58,7 +59,7 @@ def test_an_overruled_reward_changes_no_recorded_one(view, warehouse):
 
 def test_a_note_can_be_withdrawn(view, warehouse):
     view.post("/notes", data={**FIRST, "comment": "No!", "overruled_reward": "1"})
-    [note_id] = re.findall(r'name="note_id" value="(\w+)"', shown(view))
+    [note_id, _] = re.findall(r'name="note_id" value="(\w+)"', shown(view))
     assert view.post("/notes/withdraw", data={"note_id": note_id}).status_code == 303
     assert "No!" not in shown(view)
     assert warehouse.query("SELECT count(*) FROM notes").rows == [(0,)]
