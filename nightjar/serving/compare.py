@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
@@ -164,7 +165,7 @@ def _links(warehouse: Warehouse, found: Comparison, flips: Sequence[Flip]) -> di
 
 
 def _address(run_id: str, place: dict[str, int], beside: str) -> str:
-    return link(f"/runs/{run_id}/{place['example']}/{place['index']}", beside=beside)
+    return link(f"/runs/{quote(run_id, safe='')}/{place['example']}/{place['index']}", beside=beside)
 
 
 def _scatter(warehouse: Warehouse, found: Comparison) -> Scatter:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from math import isfinite
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
@@ -141,7 +142,7 @@ def _point(run: dict[str, Any], up: Scale, time: Scale) -> Point:
         up.place(run["value"]),
         [up.place(end) for end in ends],
         text,
-        f"/runs/{run['run_id']}",
+        f"/runs/{quote(run['run_id'], safe='')}",
     )
 
 
