@@ -95,4 +95,7 @@ def test_what_is_no_note_is_not_kept(view, warehouse, changed, status):
 def test_a_foreign_page_notes_nothing(view, warehouse):
     told = view.post("/notes", data=FIRST, headers={"origin": "https://evil.example"})
     assert told.status_code == 403
+    assert view.get("/notes").headers["referrer-policy"] == "same-origin"  # else a form of this server has no origin
+    own = {"origin": "http://localhost", "sec-fetch-site": "same-origin"}
+    assert view.post("/notes", data={**FIRST, "run": "other"}, headers=own).status_code == 404
     assert warehouse.query("SELECT count(*) FROM notes").rows == [(0,)]
