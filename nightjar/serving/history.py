@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import isfinite
@@ -13,6 +13,8 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel
 
+from nightjar.comparison import Change, trend
+from nightjar.errors import ConfigError
 from nightjar.serving.plotting import Mark, Plot, Point, Scale
 from nightjar.serving.runs import records
 from nightjar.serving.templating import moment, page
@@ -87,13 +89,25 @@ def history(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse:
             "model": sorted({one["model"] for one in known if one["model"] and asked.env in {"", one["env_id"]}}),
             "metric": ["reward", *sorted({name for run in runs for name in run["metrics"] or []})],
         },
-        series=_all_series([run for run in runs if run["value"] is not None], asked.metric),
+        series=_all_series([run for run in runs if run["value"] is not None], _changes(warehouse, asked), asked.metric),
     )
 
 
-def _all_series(runs: Sequence[dict[str, Any]], metric: str) -> list[Series]:
+def _changes(warehouse: Warehouse, asked: Asked) -> dict[str, Change]:
+    """Returns the first run with another level to what is known of that."""
+    if not asked.env:
+        return {}
+    try:
+        found = trend(asked.env, model=asked.model or None, metric=asked.metric, warehouse=warehouse)
+    except ConfigError:
+        return {}
+    return {change.run_id: change for series in found.series for change in series.changes}
+
+
+def _all_series(runs: Sequence[dict[str, Any]], changes: Mapping[str, Change], metric: str) -> list[Series]:
     """Returns the series, all on the same axes."""
     for run in runs:
+        run["change"] = changes.get(run["run_id"])
         found = t_interval(Estimate(run["value"], run["stderr"]), max(2, run["num_examples"] or run["scored"] or 2))
         run["low"], run["high"] = (end if isfinite(end) else None for end in (found.low, found.high))
     up = Scale.over(_heights(runs), Plot.HEIGHT, 0)
@@ -111,7 +125,7 @@ def _series(model: str, runs: list[dict[str, Any]], up: Scale, time: Scale, metr
         run["before"] = before
     changed = [(run, told) for run in runs if (told := _changed(run))]
     marks = [
-        Mark(time.place(run["began"].timestamp()), str(number), told)
+        Mark(time.place(run["began"].timestamp()), str(number), told, run["change"] is not None)
         for number, (run, told) in enumerate(changed, start=1)
     ]
     label = f"{metric} of {len(runs):,} runs of {model}, from {moment(runs[0]['began'])} to {moment(runs[-1]['began'])}"
@@ -120,14 +134,21 @@ def _series(model: str, runs: list[dict[str, Any]], up: Scale, time: Scale, metr
 
 
 def _changed(run: dict[str, Any]) -> str:
-    """Says which versions are others than in the run before."""
+    """Says whether the level is another from here on, and which versions are others than in the run before."""
     was = (run["before"] or run)["versions"]
-    told = [
+    change: Change | None = run["change"]
+    told = [] if change is None else [_of_level(change)]
+    told += [
         f"{name}: {_short(was[name])} → {_short(value)}"
         for name, value in run["versions"].items()
         if was[name] != value
     ]
     return "; ".join(told)
+
+
+def _of_level(change: Change) -> str:
+    unsure = "" if change.earliest == change.latest else f", in one of the runs {change.earliest} to {change.latest}"
+    return f"the level has changed: {change.before:.4f} → {change.after:.4f}{unsure}"
 
 
 def _short(value: str | None) -> str:

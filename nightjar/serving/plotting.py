@@ -68,11 +68,16 @@ class Point:
 
 @dataclass(frozen=True)
 class Mark:
-    """A place at which something has changed, what is written there, and what that means."""
+    """A place at which something is another, what is written there, and what that means.
+
+    Attributes:
+        is_change: whether it is the level that has changed.
+    """
 
     x: float
     name: str
     text: str
+    is_change: bool = False
 
 
 @dataclass(frozen=True)

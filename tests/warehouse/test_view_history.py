@@ -63,7 +63,7 @@ def test_who_looks_changes_nothing_and_what_is_shown_is_text(view, warehouse):
 def test_history_has_every_series_with_intervals_and_marks(view):
     told = view.get("/history?env=gsm8k").text
     assert [float(value) for value in re.findall(r"<title>2026-11-0\d 02:00: (\S+) \[", told)] == [0.9, 0.9, 0.45]
-    assert "environment: 1.0 → 1.1" in told
+    assert "<title>the level has changed: 0.9000 → 0.4500; environment: 1.0 → 1.1</title>" in told
     assert "/compare?run=run-2026-11-02&amp;run=run-2026-11-03" in told
     assert told.count('<a href="/runs/run-2026-11-03"') == 3  # in the plot, beside the mark, in the table
     half = 2.0227 * 0.05  # Student's t at 97.5 % with 39 degrees of freedom
