@@ -34,7 +34,7 @@ SELECT
     env_args AS "environment's arguments", extra_env_kwargs AS "environment's settings",
     sampling_args AS sampling, dataset_fingerprint AS dataset, rollouts_per_example AS "rollouts per example",
     env_hash AS "environment's code", scoring_hash AS scoring
-FROM runs WHERE run_id IN (SELECT unnest($run_ids))
+FROM runs WHERE list_contains($run_ids, run_id)
 """
 
 

@@ -1,4 +1,4 @@
-"""``saved_config``: what a run on disk was started with, to be looked at or to be gone on with."""
+"""What a run was started with, to be looked at or to be gone on with."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def saved_config(directory: RunDirectory, changes: Mapping[str, Any] | None = No
         ConfigError: a change is wrong.
     """
     saved, changes = directory.read_config(), changes or {}
-    values = {name: saved[name] for name in RunConfig.model_fields if name in saved}
+    values = _known(saved)
     try:
         parse_run_config(values)
     except ConfigError as error:
@@ -37,3 +37,16 @@ def saved_config(directory: RunDirectory, changes: Mapping[str, Any] | None = No
     if changes.get("provider") in PROVIDERS:
         values = {name: value for name, value in values.items() if name not in _OF_PROVIDER}
     return parse_run_config({**values, **changes})
+
+
+def restored_config(saved: Mapping[str, Any]) -> RunConfig:
+    """Returns the configuration of a run, of what its ``config.json`` says.
+
+    Raises:
+        ConfigError: it is of no use, as that of a run that another program made.
+    """
+    return parse_run_config(_known(saved))
+
+
+def _known(saved: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: saved[name] for name in RunConfig.model_fields if name in saved}

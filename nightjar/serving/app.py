@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from importlib import resources
 
 from fastapi import FastAPI, Request
@@ -10,15 +11,17 @@ from fastapi.responses import Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
+from nightjar.config import RunConfig
 from nightjar.errors import ConfigError, MissingWarehouseError, NightjarError
 from nightjar.reports.html import style
-from nightjar.serving import compare, history, nights, notes, rollouts, runs, samples, searching, sql
+from nightjar.serving import compare, history, nights, notes, rollouts, run, runs, samples, searching, sql
 from nightjar.serving.access import Access, Guard
 from nightjar.serving.templating import page
 from nightjar.warehouse import Warehouse
 
 ROUTERS = (
     runs.router,
+    run.router,
     samples.router,
     rollouts.router,
     searching.router,
@@ -31,15 +34,18 @@ ROUTERS = (
 _STATIC = resources.files(__package__) / "static"
 
 
-def create_app(warehouse: Warehouse, access: Access) -> FastAPI:
+def create_app(
+    warehouse: Warehouse, access: Access, command_of: Callable[[RunConfig], Sequence[str]] | None = None
+) -> FastAPI:
     """Returns the application that shows a warehouse.
 
     Args:
         warehouse: what it shows; need not be there yet.
         access: who may ask.
+        command_of: returns the words that start a run; None for the command that says them.
     """
     app = FastAPI(openapi_url=None)
-    app.state.warehouse = warehouse
+    app.state.warehouse, app.state.command_of = warehouse, command_of
     app.add_middleware(Guard, access=access)
     app.mount("/static", StaticFiles(directory=str(_STATIC)), name="static")
     app.add_api_route("/style.css", lambda: Response(style(), media_type="text/css"))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ipaddress
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import uvicorn
 
+from nightjar.config import RunConfig
 from nightjar.errors import ServiceError
 from nightjar.serving.access import LOOPBACK, Access
 from nightjar.serving.app import create_app
@@ -18,7 +19,13 @@ PORT = 4280
 _TRIED = 20
 
 
-def serve(warehouse: Warehouse, host: str, port: int | None, announce: Callable[[str], None]) -> None:
+def serve(
+    warehouse: Warehouse,
+    host: str,
+    port: int | None,
+    announce: Callable[[str], None],
+    command_of: Callable[[RunConfig], Sequence[str]],
+) -> None:
     """Serves the web view until Ctrl-C.
 
     Args:
@@ -26,6 +33,7 @@ def serve(warehouse: Warehouse, host: str, port: int | None, announce: Callable[
         host: the address that it listens at; on any but this machine's own, a token is asked for.
         port: None for 4280, or the next one that is free.
         announce: is given the address of the first page, when the server listens.
+        command_of: returns the words that start a run.
 
     Raises:
         ServiceError: the address or port cannot be had.
@@ -36,7 +44,7 @@ def serve(warehouse: Warehouse, host: str, port: int | None, announce: Callable[
     name = f"[{host}]" if ":" in host else host
     address = f"http://{name}:{listening.getsockname()[1]}/"
     announce(address if access.token is None else f"{address}?token={access.token}")
-    config = uvicorn.Config(create_app(warehouse, access), log_level="warning", server_header=False)
+    config = uvicorn.Config(create_app(warehouse, access, command_of), log_level="warning", server_header=False)
     uvicorn.Server(config).run(sockets=[listening])
 
 

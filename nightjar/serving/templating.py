@@ -93,13 +93,13 @@ def seconds(value: float | None) -> str:
     """Returns a duration that is given in seconds; a dash where there is none.
 
     Example:
-        >>> seconds(0.25), seconds(75), seconds(7300)
-        ('0.25 s', '1 min 15 s', '2 h 1 min')
+        >>> seconds(0.0024), seconds(2.5), seconds(75), seconds(7300)
+        ('2.4 ms', '2.5 s', '1 min 15 s', '2 h 1 min')
     """
     if value is None:
         return "–"
     if value < _MINUTE:
-        return f"{value:.3g} s"
+        return f"{value:.3g} s" if value >= 1 or not value else f"{1000 * value:.3g} ms"
     if value < _HOUR:
         return f"{int(value) // _MINUTE} min {int(value) % _MINUTE} s"
     return f"{int(value) // _HOUR:,} h {int(value) % _HOUR // _MINUTE} min"

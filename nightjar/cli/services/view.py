@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from nightjar.cli.eval.view_config import command_of
 from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import WarehouseOption
 from nightjar.serving.launching import serve
@@ -37,4 +38,4 @@ def view(
         if not no_browser:
             webbrowser.open(address)
 
-    serve(where, host, port, announce)
+    serve(where, host, port, announce, command_of)

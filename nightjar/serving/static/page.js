@@ -24,3 +24,11 @@ for (const text of document.querySelectorAll("form textarea[name=q]")) {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) text.form.requestSubmit();
   });
 }
+
+for (const button of document.querySelectorAll("[data-copy]")) {
+  button.hidden = !navigator.clipboard;
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+    button.textContent = "Copied";
+  });
+}

@@ -1,0 +1,200 @@
+"""The page of a run: why it failed, what it came to, what it cost, and what it was made with."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import HTMLResponse
+
+from nightjar.comparison import describe_run
+from nightjar.comparison.pairs import settings_of
+from nightjar.errors import ConfigError
+from nightjar.evaluation.failures import FailureClass, failure_class, recorded_failures
+from nightjar.evaluation.saved_config import restored_config
+from nightjar.hosting.server import configured_prefect_api, page_of
+from nightjar.hosting.state import read_state
+from nightjar.reports.statistics import pass_rows, told
+from nightjar.serving.runs import records
+from nightjar.serving.templating import page
+from nightjar.warehouse import Warehouse
+
+router = APIRouter()
+
+_RUN = """
+SELECT
+    runs.* EXCLUDE (cost, input_tokens, output_tokens), paid.attempts,
+    coalesce(paid.cost, runs.cost) AS cost,
+    coalesce(paid.input_tokens, runs.input_tokens) AS input_tokens,
+    coalesce(paid.output_tokens, runs.output_tokens) AS output_tokens
+FROM runs LEFT JOIN (FROM cost WHERE run_id = $run_id) AS paid USING (run_id)
+WHERE runs.run_id = $run_id
+"""
+_ERRORS = """
+SELECT
+    coalesce(error_chain, error) AS chain, error_phase AS phase, count(*) AS count,
+    arg_min(
+        {example_id: example_id, rollout_index: rollout_index, message: left(error_message, 2000)},
+        (example_id, rollout_index)
+    ) AS first
+FROM segments.rollouts WHERE run_id = $run_id AND error IS NOT NULL
+GROUP BY ALL ORDER BY count DESC, chain
+"""
+_SPREADS = """
+SELECT
+    quantile_cont(generation_ms / 1000, [0.5, 0.9, 0.99]) AS "Generation",
+    quantile_cont(scoring_ms / 1000, [0.5, 0.9, 0.99]) AS "Scoring",
+    quantile_disc(input_tokens, [0.5, 0.9, 0.99]) AS "Tokens in",
+    quantile_disc(output_tokens, [0.5, 0.9, 0.99]) AS "Tokens out"
+FROM segments.rollouts WHERE run_id = $run_id
+"""
+_REWARDS = """
+WITH seen AS (
+    SELECT reward, count(*) AS count FROM segments.rollouts
+    WHERE run_id = $run_id AND isfinite(reward) GROUP BY reward
+),
+span AS (SELECT min(reward) AS low, (max(reward) - min(reward)) / $bars AS width, count(*) AS kinds FROM seen)
+SELECT
+    CASE WHEN kinds <= $kinds THEN reward ELSE low + width * least(floor((reward - low) / width), $bars - 1) END AS low,
+    CASE WHEN any_value(kinds) <= $kinds THEN 0 ELSE any_value(width) END AS width,
+    sum(count)::BIGINT AS count
+FROM seen, span GROUP BY 1 ORDER BY 1
+"""
+_BEFORE = """
+SELECT run_id, avg_reward, began(started_at, finished_at, published_at) AS began FROM runs
+WHERE env_id = $env_id AND model IS NOT DISTINCT FROM $model AND part_of IS NULL
+    AND status IN ('completed', 'incomplete') AND began(started_at, finished_at, published_at) < $began
+ORDER BY began DESC, run_id LIMIT 1
+"""
+_BARS, _KINDS = 20, 12
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar of a distribution; places and lengths in percent.
+
+    Attributes:
+        x, width, height: where it stands and how large it is.
+        label: the value, or the first of a range.
+        text: all of it, in words.
+    """
+
+    x: float
+    width: float
+    height: float
+    label: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Errors of one kind.
+
+    Attributes:
+        kind: what they are about.
+        chain: the names of their classes.
+        phase: generation or scoring.
+        count: rollouts that ended so.
+        first: the first of these: ``example_id``, ``rollout_index`` and ``message``.
+    """
+
+    kind: FailureClass
+    chain: str
+    phase: str | None
+    count: int
+    first: Mapping[str, Any]
+
+
+@router.get("/runs/{run_id}")
+def run(request: Request, run_id: str) -> HTMLResponse:
+    """Shows a run."""
+    warehouse: Warehouse = request.app.state.warehouse
+    found = records(warehouse, _RUN, {"run_id": run_id})
+    if not found:
+        raise HTTPException(404, f"There is no run {run_id!r} in {warehouse.location}.")
+    [shown] = found
+    metadata = json.loads(shown["metadata"] or "{}")
+    statistics = describe_run(run_id, warehouse=warehouse)
+    before = _before(warehouse, shown)
+    [spreads] = records(warehouse, _SPREADS, {"run_id": run_id})
+    return page(
+        request,
+        "run.html",
+        run=shown,
+        error=metadata.get("error"),
+        classes=recorded_failures(metadata),
+        failures=_failures(warehouse, run_id),
+        told=_told(statistics),
+        pass_rates=pass_rows(statistics.pass_rates) if statistics.pass_rates[1:] else [],
+        rewards=_bars(records(warehouse, _REWARDS, {"run_id": run_id, "bars": _BARS, "kinds": _KINDS})),
+        spreads={what: places for what, places in spreads.items() if places},
+        before=before,
+        settings=_settings(warehouse, run_id, before),
+        config=json.dumps(json.loads(shown["config"] or "{}"), indent=2, ensure_ascii=False),
+        command=_command(request, shown),
+        prefect=prefect_page(shown["flow_run_id"]),
+        is_here=bool(shown["run_dir"]) and Path(shown["run_dir"]).is_dir(),
+    )
+
+
+def prefect_page(flow_run_id: str | None) -> str | None:
+    """Returns the page of a flow run in Prefect's UI; None where no server is known."""
+    up = read_state()
+    api = configured_prefect_api() or (up.api_url if up else None)
+    return page_of(flow_run_id, api) if flow_run_id and api else None
+
+
+def _told(statistics: Any) -> dict[str, str]:
+    said_above = {"Run", "Environment", "Model"}
+    return {label: text for label, text in told(statistics).items() if label not in said_above}
+
+
+def _failures(warehouse: Warehouse, run_id: str) -> list[Failure]:
+    return [
+        Failure(failure_class(f"{row['chain']}: {row['first']['message'] or ''}"), **row)
+        for row in records(warehouse, _ERRORS, {"run_id": run_id})
+    ]
+
+
+def _bars(rows: list[dict[str, Any]]) -> list[Bar]:
+    most, total = max((row["count"] for row in rows), default=1), sum(row["count"] for row in rows)
+    ranges = bool(rows and rows[0]["width"])
+    start, step = (rows[0]["low"], rows[0]["width"]) if ranges else (0.0, 1.0)
+    room = 100 / (_BARS if ranges else max(len(rows), 1))
+    bars = []
+    for number, row in enumerate(rows):
+        place = round((row["low"] - start) / step) if ranges else number
+        label = f"{row['low']:.4g}"
+        value = f"{label} to {row['low'] + step:.4g}" if ranges else label
+        text = f"Reward {value}: {row['count']:,} rollout{'s' * (row['count'] != 1)}, {row['count'] / total:.1%}"
+        bars.append(Bar(round(place * room, 2), round(room * 0.9, 2), round(100 * row["count"] / most, 2), label, text))
+    return bars
+
+
+def _before(warehouse: Warehouse, shown: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Returns the finished run of the same environment and model before this one."""
+    began = shown["started_at"] or shown["finished_at"] or shown["published_at"]
+    found = records(warehouse, _BEFORE, {"env_id": shown["env_id"], "model": shown["model"], "began": began})
+    return found[0] if found else None
+
+
+def _settings(warehouse: Warehouse, run_id: str, before: Mapping[str, Any] | None) -> list[tuple[str, Any, Any, bool]]:
+    """Returns what results depend on: name, value, that of the run before, and whether they differ."""
+    found = settings_of(warehouse, [run_id, *([before["run_id"]] if before else [])])
+    own, earlier = found[run_id], found[before["run_id"]] if before else found[run_id]
+    return [(name, value, earlier[name], value != earlier[name]) for name, value in own.items()]
+
+
+def _command(request: Request, shown: Mapping[str, Any]) -> str | None:
+    """Returns the command that runs it again; None where its configuration is not known, as of other programs' runs."""
+    command_of = request.app.state.command_of
+    try:
+        config = restored_config(json.loads(shown["config"] or "{}"))
+    except ConfigError:
+        return None
+    return shlex.join(command_of(config) if command_of else ["nightjar", "eval", "view-config", shown["run_id"]])

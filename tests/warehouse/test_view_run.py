@@ -1,0 +1,103 @@
+"""The page of a run in the web view."""
+
+import json
+import re
+
+import pytest
+from fastapi.testclient import TestClient
+
+from nightjar.serving.access import Access
+from nightjar.serving.app import create_app
+from nightjar.warehouse import Warehouse
+
+HOSTILE = '</pre><script>alert("1")</script>\u202e\x1b[31m'
+
+
+@pytest.fixture
+def view(tmp_path, run_writer, monkeypatch):
+    """A client of a warehouse; ``publish`` adds a run to it."""
+    monkeypatch.setenv("NIGHTJAR_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:4299/api")
+    warehouse = Warehouse(tmp_path / "warehouse")
+
+    def publish(run_id, rollouts=None, config=None, **metadata):
+        run_dir = run_writer.write(tmp_path / run_id, rollouts, run_id=run_id, **metadata)
+        if config:
+            (run_dir / "config.json").write_text(json.dumps(config))
+        warehouse.publish(run_dir, tidies=False)
+
+    app = create_app(warehouse, Access(), lambda config: ["nightjar", "eval", "run", config.env_id, "-m", config.model])
+    client = TestClient(app, base_url="http://localhost")
+    client.publish = publish
+    return client
+
+
+def test_what_failed_comes_first_with_what_to_do(view):
+    view.publish("run", error="RunAbortedError: all requests fail", flow_run_id="f00d")
+    told = view.get("/runs/run").text
+    assert told.index("What failed") < told.index("RunAbortedError: all requests fail") < told.index("Numbers")
+    assert "Ask for less at once" in told
+    assert '<a href="/runs/run/1/1">Example 1</a>: 429 Too Many Requests' in told
+    assert "http://127.0.0.1:4299/runs/flow-run/f00d" in told
+
+
+def test_the_numbers_are_those_of_the_statistics(view):
+    view.publish("run")
+    told = view.get("/runs/run").text
+    assert "3 of 4 rollouts, 2 examples" in told
+    assert re.findall(r"<title>(.*)</title>", told)[1:] == [
+        "Reward 0: 1 rollout, 33.3%", "Reward 0.5: 1 rollout, 33.3%", "Reward 1: 1 rollout, 33.3%"
+    ]  # fmt: skip
+    assert "10.5 ms" in told
+
+
+def test_many_rewards_are_shown_in_ranges(view, run_writer):
+    rewards = [0.0, 1.0, *((number + 0.5) / 20 for number in range(20))]
+    view.publish("run", [run_writer.rollout(number, 0, reward) for number, reward in enumerate(rewards)])
+    bars = re.findall(r"<title>Reward (.*): (\d+) rollout", view.get("/runs/run").text)
+    assert len(bars) == 20
+    assert (bars[0], bars[-1]) == (("0 to 0.05", "2"), ("0.95 to 1", "2"))
+    assert sum(int(count) for _, count in bars) == 22
+
+
+def test_what_differs_from_the_run_before_is_said(view):
+    view.publish("old", started_at="2026-11-01T00:00:00Z", sampling_args={"temperature": 1.0})
+    view.publish("other", started_at="2026-11-02T00:00:00Z", model="other")
+    view.publish("new", started_at="2026-11-03T00:00:00Z")
+    told = view.get("/runs/new").text
+    assert "the run before: {&#34;temperature&#34;:1.0}" in told
+    assert "/compare?run=old&amp;run=new" in told
+    assert "the run before" not in view.get("/runs/old").text
+
+
+def test_the_command_that_runs_it_again_is_shown_where_it_is_known(view):
+    view.publish("run", config={"env_id": "gsm8k", "model": "a model"})
+    view.publish("foreign", config={"harness": 1})
+    assert "nightjar eval run gsm8k -m &#39;a model&#39;" in view.get("/runs/run").text
+    assert "Run it again" not in view.get("/runs/foreign").text
+
+
+@pytest.mark.parametrize("rollouts", [[], None])
+def test_a_run_of_which_hardly_anything_is_known_is_shown(view, rollouts):
+    nothing = dict.fromkeys(("started_at", "time_ms", "avg_reward", "model", "avg_metrics", "usage", "env_args"))
+    view.publish("run", rollouts, **nothing)
+    assert view.get("/runs/run").status_code == 200
+
+
+def test_what_others_have_written_is_text(view, run_writer):
+    failure = {**run_writer.failure, "message": HOSTILE + "x" * 1_000_000, "error_chain_repr": HOSTILE}
+    view.publish(
+        "run", [run_writer.rollout(0, 0), run_writer.failed(0, 1, error=failure)], error=HOSTILE, model=HOSTILE,
+        tags=[HOSTILE], avg_metrics={HOSTILE: 1.0}, config={"env_id": "gsm8k", "model": HOSTILE},
+    )  # fmt: skip
+    told = view.get("/runs/run")
+    assert told.status_code == 200
+    assert "<script>alert" not in told.text
+    assert re.search(r'\son\w+="|\sstyle="', told.text) is None
+    assert len(told.text) < 50_000
+
+
+def test_a_run_that_is_not_there_is_said(view):
+    view.publish("run")
+    told = view.get("/runs/nobody")
+    assert (told.status_code, "There is no run &#39;nobody&#39;" in told.text) == (404, True)
