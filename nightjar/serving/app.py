@@ -14,13 +14,14 @@ from starlette.exceptions import HTTPException
 from nightjar.config import RunConfig
 from nightjar.errors import ConfigError, MissingWarehouseError, NightjarError
 from nightjar.reports.html import style
-from nightjar.serving import compare, history, nights, notes, rollouts, run, runs, samples, searching, sql
+from nightjar.serving import compare, history, live, nights, notes, rollouts, run, runs, samples, searching, sql
 from nightjar.serving.access import Access, Guard
 from nightjar.serving.templating import page
 from nightjar.warehouse import Warehouse
 
 ROUTERS = (
     runs.router,
+    live.router,
     run.router,
     samples.router,
     rollouts.router,
@@ -46,6 +47,7 @@ def create_app(
     """
     app = FastAPI(openapi_url=None)
     app.state.warehouse, app.state.command_of = warehouse, command_of
+    app.state.live = live.LiveRuns()
     app.add_middleware(Guard, access=access)
     app.mount("/static", StaticFiles(directory=str(_STATIC)), name="static")
     app.add_api_route("/style.css", lambda: Response(style(), media_type="text/css"))

@@ -14,12 +14,13 @@ from fastapi.responses import HTMLResponse
 
 from nightjar.comparison import describe_run
 from nightjar.comparison.pairs import settings_of
-from nightjar.errors import ConfigError
+from nightjar.errors import ConfigError, MissingWarehouseError
 from nightjar.evaluation.failures import FailureClass, failure_class, recorded_failures
 from nightjar.evaluation.saved_config import restored_config
 from nightjar.hosting.server import configured_prefect_api, page_of
 from nightjar.hosting.state import read_state
 from nightjar.reports.statistics import pass_rows, told
+from nightjar.serving.live import is_published
 from nightjar.serving.runs import records
 from nightjar.serving.templating import page
 from nightjar.warehouse import Warehouse
@@ -114,7 +115,10 @@ class Failure:
 def run(request: Request, run_id: str) -> HTMLResponse:
     """Shows a run."""
     warehouse: Warehouse = request.app.state.warehouse
-    found = records(warehouse, _RUN, {"run_id": run_id})
+    live = request.app.state.live.find(run_id)
+    found = _published(warehouse, run_id, is_live=live is not None)
+    if not found and live:
+        return page(request, "live_run.html", one=live, prefect=prefect_page(live.metadata.get("flow_run_id")))
     if not found:
         raise HTTPException(404, f"There is no run {run_id!r} in {warehouse.location}.")
     [shown] = found
@@ -126,6 +130,7 @@ def run(request: Request, run_id: str) -> HTMLResponse:
         request,
         "run.html",
         run=shown,
+        one=live if live and not is_published(request, live) else None,
         error=metadata.get("error"),
         classes=recorded_failures(metadata),
         failures=_failures(warehouse, run_id),
@@ -140,6 +145,15 @@ def run(request: Request, run_id: str) -> HTMLResponse:
         prefect=prefect_page(shown["flow_run_id"]),
         is_here=bool(shown["run_dir"]) and Path(shown["run_dir"]).is_dir(),
     )
+
+
+def _published(warehouse: Warehouse, run_id: str, *, is_live: bool) -> list[dict[str, Any]]:
+    try:
+        return records(warehouse, _RUN, {"run_id": run_id})
+    except MissingWarehouseError:
+        if is_live:
+            return []
+        raise
 
 
 def prefect_page(flow_run_id: str | None) -> str | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel
 
+from nightjar.errors import MissingWarehouseError
+from nightjar.serving.live import under_way
 from nightjar.serving.templating import page
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.time_limit import QUERY_TIMEOUT_SECONDS
@@ -16,6 +19,8 @@ from nightjar.warehouse.reading.time_limit import QUERY_TIMEOUT_SECONDS
 router = APIRouter()
 
 ROWS = 50
+_POINTS = 30
+_LEAST_SPAN = 0.02
 SORTS = {
     "started": "started_at DESC NULLS LAST",
     "reward": "avg_reward DESC NULLS LAST",
@@ -23,17 +28,36 @@ SORTS = {
     "time": "time_ms DESC NULLS LAST",
     "coverage": "coverage NULLS FIRST",
 }
+GROUPS = {
+    "environment": "env_id",
+    "model": "model",
+    "suite": "suite",
+    "night": "began(started_at, finished_at, published_at)::DATE",
+}
 _RUNS = """
 SELECT
     run_id, env_id, model, status, suite, tags, started_at, avg_reward, stderr, scored, failed, rollouts, coverage,
-    cost, time_ms / 1000 AS seconds, env_version, count(*) OVER () AS found
+    cost, time_ms / 1000 AS seconds, env_version, count(*) OVER () AS found,
+    {group} AS "group", count(*) OVER (PARTITION BY {group}) AS group_size
 FROM runs
 WHERE ($env IS NULL OR env_id = $env) AND ($model IS NULL OR model = $model) AND ($suite IS NULL OR suite = $suite)
     AND ($status IS NULL OR status = $status) AND ($tag IS NULL OR list_contains(tags, $tag))
     AND ($q IS NULL OR contains(lower(concat_ws(' ', run_id, env_id, model, suite, tags)), lower($q)))
     AND part_of IS NULL
-ORDER BY {order}, run_id
+ORDER BY {group_order} NULLS LAST, {order}, run_id
 LIMIT $limit OFFSET $offset
+"""
+_HISTORIES = """
+WITH shown AS (
+    SELECT
+        env_id, model, run_id, avg_reward AS reward, began(started_at, finished_at, published_at) AS began
+    FROM segments.runs
+    WHERE status IN ('completed', 'incomplete') AND part_of(run_id) IS NULL AND isfinite(avg_reward)
+        AND (env_id, model) IN (SELECT (unnest($env_ids), unnest($models)))
+    QUALIFY row_number() OVER (PARTITION BY env_id, model ORDER BY began DESC, run_id) <= $points
+)
+SELECT env_id, model, list({run_id: run_id, reward: reward} ORDER BY began, run_id) AS history
+FROM shown GROUP BY env_id, model
 """
 _CHOICES = """
 SELECT
@@ -42,6 +66,36 @@ SELECT
     list_sort(array_agg(DISTINCT status)) AS status
 FROM runs
 """
+
+
+@dataclass(frozen=True)
+class Spark:
+    """The rewards of the last runs of one kind as a line, 64 wide and 20 high.
+
+    Attributes:
+        points: of the line, as SVG takes them.
+        at: where the run itself is; None where it is older, or not among them.
+        label: what is drawn, in words.
+    """
+
+    points: str
+    at: tuple[float, float] | None
+    label: str
+
+    @classmethod
+    def of(cls, history: Sequence[Mapping[str, Any]], run_id: str) -> Spark:
+        """Returns the line of two or more runs, each with its ``run_id`` and ``reward``, the oldest first."""
+        rewards = [one["reward"] for one in history]
+        low, span = min(rewards), max(max(rewards) - min(rewards), _LEAST_SPAN)
+        places = {
+            one["run_id"]: (
+                round(3 + 58 * number / (len(history) - 1), 1),
+                round(17 - 14 * (one["reward"] - low) / span, 1),
+            )
+            for number, one in enumerate(history)
+        }
+        label = f"Rewards of the last {len(rewards)} runs: {rewards[0]:.3f} to {rewards[-1]:.3f}, lowest {low:.3f}"
+        return cls(" ".join(f"{x},{y}" for x, y in places.values()), places.get(run_id), label)
 
 
 class Asked(BaseModel):
@@ -54,6 +108,7 @@ class Asked(BaseModel):
     status: str | None = None
     tag: str | None = None
     sort: str = "started"
+    group: str | None = None
     page: int = 1
 
 
@@ -62,22 +117,50 @@ def runs(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse:
     """Shows the runs, the newest first."""
     warehouse: Warehouse = request.app.state.warehouse
     filters = {name: getattr(asked, name) or None for name in ("q", "env", "model", "suite", "status", "tag")}
-    order, number = SORTS.get(asked.sort, SORTS["started"]), max(1, asked.page)
-    paging = {"limit": ROWS, "offset": ROWS * (number - 1)}
-    found = records(warehouse, _RUNS.format(order=order), {**filters, **paging})
-    [choices] = records(warehouse, _CHOICES)
-    count = found[0]["found"] if found else 0
+    number = max(1, asked.page)
+    group = GROUPS.get(asked.group or "", "NULL::VARCHAR")
+    sql = _RUNS.format(
+        order=SORTS.get(asked.sort, SORTS["started"]),
+        group=group,
+        group_order=f"{group} DESC" if asked.group == "night" else group,
+    )
+    live = under_way(request)
+    try:
+        found = records(warehouse, sql, {**filters, "limit": ROWS, "offset": ROWS * (number - 1)})
+        [choices] = records(warehouse, _CHOICES)
+    except MissingWarehouseError:
+        if not live:
+            raise
+        found, choices = [], dict.fromkeys(("env", "model", "suite", "status"))
     return page(
         request,
         "runs.html",
+        live=live,
         runs=found,
+        sparks=_sparks(warehouse, found),
         choices=choices,
         asked=asked,
-        count=count,
+        count=found[0]["found"] if found else 0,
         number=number,
         rows=ROWS,
         sorts=SORTS,
+        groups=GROUPS,
     )
+
+
+def _sparks(warehouse: Warehouse, found: list[dict[str, Any]]) -> dict[str, Spark]:
+    """Returns run to the history of its environment and model, of those that have one."""
+    kinds = {(run["env_id"], run["model"]) for run in found}
+    if not kinds:
+        return {}
+    env_ids, models = zip(*kinds, strict=True)
+    told = records(warehouse, _HISTORIES, {"env_ids": list(env_ids), "models": list(models), "points": _POINTS})
+    histories = {(row["env_id"], row["model"]): row["history"] for row in told}
+    return {
+        run["run_id"]: Spark.of(history, run["run_id"])
+        for run in found
+        if len(history := histories.get((run["env_id"], run["model"]), [])) > 1
+    }
 
 
 def records(

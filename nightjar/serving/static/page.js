@@ -32,3 +32,21 @@ for (const button of document.querySelectorAll("[data-copy]")) {
     button.textContent = "Copied";
   });
 }
+
+// What is under way is asked for every second while the page is seen; when a run has ended, the page is loaded anew.
+const live = document.querySelector("[data-live]");
+const shown = () => [...live.querySelectorAll("[data-run]")].map((each) => each.dataset.run);
+async function follow() {
+  if (!document.hidden) {
+    const answer = await fetch(live.dataset.live).catch(() => null);
+    const text = answer?.ok ? await answer.text() : null;
+    if (text !== null && text !== live.told && !live.contains(document.activeElement)) {
+      const before = shown();
+      live.innerHTML = live.told = text;
+      const now = shown();
+      if (before.some((run) => !now.includes(run)) && !document.activeElement.matches("input, select")) location.reload();
+    }
+  }
+  setTimeout(follow, 1000);
+}
+if (live) setTimeout(follow, 1000);

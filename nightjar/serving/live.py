@@ -1,0 +1,259 @@
+"""Runs that are still being written: their directories are read as they grow, a little at a time.
+
+Whoever looks, the files are looked at once a second at most, for all together, and only what was added is read. The
+process of the run has no part in it. A page asks for the fragment of what is under way every second; a stream of
+events would hold one of the six connections that a browser has to a server, and the server's end.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from io import BytesIO
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+
+from nightjar.errors import MissingWarehouseError, RunDirectoryError
+from nightjar.runs import RunDirectory, run_directories
+from nightjar.serving.templating import page
+from nightjar.warehouse import Warehouse
+
+router = APIRouter()
+
+_LOOK_SECONDS = 1.0
+_SEARCH_SECONDS = 5.0
+_KEPT_SECONDS = 600.0
+_MOST_BYTES = 16 << 20
+_RATE_SECONDS = 60.0
+_PUBLISHING_SECONDS = 60.0
+_SHOWN = 10
+_PUBLISHED = """
+SELECT 1 FROM runs WHERE run_id = $run_id AND coalesce(finished_at >= $finished_at::TIMESTAMPTZ, true)
+"""
+
+
+class LiveRun:
+    """A run directory that is being written, or was and is not published yet.
+
+    Attributes:
+        directory: where it is.
+        metadata: what it says of itself.
+        rewards: rollout to reward, of those that are scored.
+        failures: rollout to the chain of error classes, of those that failed for good.
+        messages: chain of error classes to what one of the errors says, attempts that were made again included.
+        failed_attempts: chain of error classes to how many attempts ended so.
+        latest: the last rollouts that were written.
+    """
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self.metadata: Mapping[str, Any] = {}
+        self.rewards: dict[tuple[int, int], float] = {}
+        self.failures: dict[tuple[int, int], str] = {}
+        self.messages: dict[str, str] = {}
+        self.failed_attempts: Counter[str] = Counter()
+        self.latest: deque[dict[str, Any]] = deque(maxlen=_SHOWN)
+        self.directory = directory
+        self._finished: deque[float] = deque()
+        self._results, self._attempts = _Growing(directory.results_path), _Growing(directory.attempts_path)
+
+    @property
+    def run_id(self) -> str:
+        """Its id."""
+        return str(self.metadata.get("run_id") or self.directory.path.name)
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When it was started; None where it does not say."""
+        try:
+            return datetime.fromisoformat(self.metadata["started_at"]).astimezone(UTC)
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    @property
+    def status(self) -> str:
+        """How it stands; ``crashed`` where its process is gone."""
+        status = str(self.metadata.get("status"))
+        return "crashed" if status == "running" and self.directory.is_abandoned() else status
+
+    @property
+    def is_recent(self) -> bool:
+        """Says whether it is running, or has ended so short a time ago that it may not be published yet."""
+        if self.metadata.get("status") == "running":
+            return self.status == "running"
+        return time.time() - self.directory.last_session()[0] < _PUBLISHING_SECONDS
+
+    @property
+    def done(self) -> int:
+        """How many rollouts are scored, or have failed for good."""
+        return len(self.rewards) + len(self.failures)
+
+    @property
+    def mean(self) -> float | None:
+        """The mean reward so far."""
+        return sum(self.rewards.values()) / len(self.rewards) if self.rewards else None
+
+    @property
+    def rate(self) -> float:
+        """How many attempts ended in the last minute."""
+        since = time.time() - _RATE_SECONDS
+        return sum(moment > since for moment in self._finished)
+
+    def was_replaced(self) -> bool:
+        """Says whether its files are not those that were read, as at the end, when they are put in order."""
+        return self._results.was_replaced() or self._attempts.was_replaced()
+
+    def look(self) -> None:
+        """Reads what was added.
+
+        Raises:
+            RunDirectoryError: it is damaged, or gone.
+        """
+        self.metadata = self.directory.read_metadata()
+        for row in self._results.added():
+            self._take_result(row)
+        since = time.time() - _RATE_SECONDS
+        for row in self._attempts.added():
+            self._finished.append(row.get("finished_at") or 0.0)
+            if row.get("error"):
+                self.failed_attempts[self._chain(row["error"])] += 1
+        while self._finished and self._finished[0] < since:
+            self._finished.popleft()
+
+    def _take_result(self, row: dict[str, Any]) -> None:
+        key = (row["example_id"], row["rollout_index"])
+        if row.get("error"):
+            self.failures[key] = self._chain(row["error"])
+        elif row.get("reward") is not None:
+            self.rewards[key] = row["reward"]
+        self.latest.appendleft({name: row.get(name) for name in ("example_id", "rollout_index", "reward", "error")})
+
+    def _chain(self, error: Mapping[str, Any]) -> str:
+        chain = str(error.get("error_chain_repr") or error.get("error"))
+        self.messages.setdefault(chain, str(error.get("message") or ""))
+        return chain
+
+
+class _Growing:
+    """A file of JSON lines to which another process appends."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._place, self._inode = path, 0, 0
+
+    def was_replaced(self) -> bool:
+        """Says whether it is another file than the one that was read, or was cut off."""
+        try:
+            now = self._path.stat()
+        except OSError:
+            return False
+        return bool(self._place) and (now.st_ino != self._inode or now.st_size < self._place)
+
+    def added(self) -> Iterator[dict[str, Any]]:
+        """Yields the whole lines that were added, so many at once that nobody waits long; damaged ones are left out."""
+        try:
+            with self._path.open("rb") as file:
+                self._inode = self._path.stat().st_ino
+                file.seek(self._place)
+                lines = BytesIO(file.read(_MOST_BYTES) + file.readline())
+        except OSError:
+            return
+        for line in lines:
+            if not line.endswith(b"\n"):
+                return
+            self._place += len(line)
+            try:
+                yield orjson.loads(line)
+            except orjson.JSONDecodeError:
+                continue
+
+
+class LiveRuns:
+    """The runs under way in the folder where the server was started."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._known: dict[Path, LiveRun] = {}
+        self._seen: dict[Path, float] = {}
+        self._looked_at = self._searched_at = -_SEARCH_SECONDS
+
+    def recent(self) -> list[LiveRun]:
+        """Returns those whose process is there, or that have come to their end just now; the newest first."""
+        self._look()
+        found = [run for run in self._known.values() if run.is_recent]
+        return sorted(found, key=lambda run: str(run.metadata.get("started_at")), reverse=True)
+
+    def find(self, run_id: str) -> LiveRun | None:
+        """Returns a run that was under way while this server was there; None where there was none of this id."""
+        self._look()
+        return next((run for run in self._known.values() if run.run_id == run_id), None)
+
+    def _look(self) -> None:
+        with self._lock:
+            now = time.monotonic()
+            if now - self._searched_at >= _SEARCH_SECONDS:
+                self._search()
+                self._searched_at = now
+            elif now - self._looked_at < _LOOK_SECONDS:
+                return
+            for path, run in list(self._known.items()):
+                self._look_at(path, LiveRun(run.directory) if run.was_replaced() else run)
+            self._looked_at = time.monotonic()
+
+    def _look_at(self, path: Path, run: LiveRun) -> None:
+        try:
+            run.look()
+            self._known[path] = run
+        except (RunDirectoryError, KeyError):
+            del self._known[path]
+
+    def _search(self) -> None:
+        """Looks for runs that are being written, among the metadata that are new; forgets those that ended long ago."""
+        for directory in run_directories():
+            metadata = directory.path / "metadata.json"
+            try:
+                written = metadata.stat().st_mtime
+                is_new = self._seen.get(directory.path) != written
+                if is_new and orjson.loads(metadata.read_bytes()).get("status") == "running":
+                    self._known.setdefault(directory.path, LiveRun(directory))
+            except (OSError, ValueError, AttributeError):
+                continue
+            self._seen[directory.path] = written
+            known = self._known.get(directory.path)
+            if known and known.metadata and known.status != "running" and time.time() - written > _KEPT_SECONDS:
+                del self._known[directory.path]
+
+
+@router.get("/live")
+def live(request: Request) -> HTMLResponse:
+    """Shows what is under way, as a part of the first page."""
+    return page(request, "live_runs.html", live=under_way(request))
+
+
+@router.get("/live/{run_id}")
+def live_run(request: Request, run_id: str) -> HTMLResponse:
+    """Shows how far a run is, as a part of its page; nothing once it has ended and is published."""
+    found: LiveRun | None = request.app.state.live.find(run_id)
+    return page(request, "live_part.html", one=None if found and is_published(request, found) else found)
+
+
+def under_way(request: Request) -> list[LiveRun]:
+    """Returns the runs that are running, or have ended and will be published."""
+    return [run for run in request.app.state.live.recent() if not is_published(request, run)]
+
+
+def is_published(request: Request, run: LiveRun) -> bool:
+    """Says whether a run has ended, and the warehouse has it as it ended."""
+    if run.metadata.get("status") == "running":
+        return False
+    warehouse: Warehouse = request.app.state.warehouse
+    try:
+        asked = {"run_id": run.run_id, "finished_at": run.metadata.get("finished_at")}
+        return bool(warehouse.query(_PUBLISHED, asked).rows)
+    except MissingWarehouseError:
+        return False

@@ -1,0 +1,103 @@
+"""Runs that are still being written, and the first page, in the web view."""
+
+import json
+import os
+import re
+import socket
+
+import pytest
+from fastapi.testclient import TestClient
+
+from nightjar.serving import live
+from nightjar.serving.access import Access
+from nightjar.serving.app import create_app
+from nightjar.warehouse import Warehouse
+
+
+@pytest.fixture
+def view(tmp_path, run_writer, monkeypatch):
+    """A client of an empty warehouse, in a folder in which a run is being written."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(live, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(live, "_SEARCH_SECONDS", 0.0)
+    folder = tmp_path / "outputs" / "evals" / "gsm8k--gpt" / "run"
+    rollouts = [run_writer.rollout(0, 0, 1.0), run_writer.rollout(0, 1, 0.0)]
+    attempts = [run_writer.attempt(0, 0, 1, error=run_writer.failure), run_writer.attempt(0, 0, 2)]
+    run_writer.write(folder, rollouts, attempts, run_id="run", status="running")
+    (folder / ".lock").write_text(f"process {os.getpid()} on {socket.gethostname()}")
+    client = TestClient(create_app(Warehouse(tmp_path / "warehouse"), Access()), base_url="http://localhost")
+    client.folder = folder
+    return client
+
+
+def test_a_run_under_way_comes_first_before_anything_is_published(view):
+    told = view.get("/").text
+    assert "Under way" in told
+    assert "2 of 4" in told
+    assert "0.5000" in told
+    assert "attempts: 1" in told
+
+
+def test_only_what_was_added_is_read_and_a_torn_line_waits(view, run_writer):
+    view.get("/live")
+    whole = json.dumps(run_writer.rollout(1, 0, 1.0)) + "\n"
+    with (view.folder / "results.jsonl").open("a") as results:
+        results.write("damaged\n" + whole[:20])
+    assert "2 of 4" in view.get("/live").text
+    with (view.folder / "results.jsonl").open("a") as results:
+        results.write(whole[20:] + json.dumps(run_writer.failed(1, 1)) + "\n")
+    told = view.get("/live/run").text
+    assert "3 of 4" in told
+    assert re.search(r"<dt>Failed</dt><dd>1</dd>", told)
+    assert "429 Too Many Requests" in told
+
+
+def test_files_that_are_put_in_order_are_read_anew(view, run_writer):
+    view.get("/live")
+    new = view.folder / "new"
+    new.write_text(json.dumps(run_writer.rollout(7, 0, 1.0)) + "\n")
+    new.replace(view.folder / "results.jsonl")
+    assert "1 of 4" in view.get("/live").text
+
+
+def test_the_page_of_a_run_under_way_is_that_of_the_run_once_it_is_published(view, run_writer, tmp_path):
+    assert 'data-live="/live/run"' in view.get("/runs/run").text
+    run_writer.write(view.folder, run_id="run", status="incomplete")
+    assert "4 of 4" in view.get("/live").text
+    assert "Incomplete" in view.get("/live/run").text
+    assert "3 of 4" in view.get("/runs/run").text
+    Warehouse(tmp_path / "warehouse").publish(view.folder, tidies=False)
+    assert view.get("/live/run").text.strip() == view.get("/live").text.strip() == ""
+    assert "Numbers" in view.get("/runs/run").text
+
+
+def test_a_run_whose_process_is_gone_is_not_under_way(view):
+    (view.folder / ".lock").write_text(f"process 4194305 on {socket.gethostname()}")
+    assert view.get("/live").text.strip() == ""
+
+
+def test_what_a_run_under_way_says_is_text(view, run_writer):
+    hostile = '</pre><script>alert("1")</script>'
+    failure = {**run_writer.failure, "message": hostile, "error": hostile, "error_chain_repr": hostile}
+    run_writer.write(
+        view.folder, [run_writer.failed(0, 0, error=failure)], run_id="run", status="running", model=hostile
+    )
+    for path in ("/", "/runs/run", "/live", "/live/run"):
+        told = view.get(path)
+        assert (told.status_code, "<script>alert" in told.text) == (200, False)
+
+
+def test_runs_are_shown_in_groups_with_their_history(view, run_writer, tmp_path):
+    warehouse = Warehouse(tmp_path / "warehouse")
+    for number, model in enumerate(["m1", "m2", "m1"]):
+        start = f"2026-11-0{number + 1}T00:00:00Z"
+        run_dir = run_writer.write(
+            tmp_path / str(number), run_id=f"r{number}", model=model, started_at=start, avg_reward=number / 4
+        )
+        warehouse.publish(run_dir, tidies=False)
+    groups = re.compile(r'scope="rowgroup" class="group">(\S+) <small>(.*?)</small>|href="/runs/(r\d)"')
+    found = [next(filter(None, each)) for each in groups.findall(view.get("/?group=model").text)]
+    assert found == ["m1", "r2", "r0", "m2", "r1"]
+    nights = groups.findall(view.get("/?group=night").text)
+    assert [night for night, *_ in nights if night] == ["2026-11-03", "2026-11-02", "2026-11-01"]
+    assert view.get("/").text.count('aria-label="Rewards of the last 2 runs: 0.000 to 0.500, lowest 0.000"') == 2
