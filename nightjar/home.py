@@ -7,6 +7,9 @@ from pathlib import Path
 
 from nightjar.errors import ConfigError
 
+VIEW_URL = "NIGHTJAR_VIEW_URL"
+"""The variable that says where the web view is, for links to it."""
+
 
 def home() -> Path:
     """Returns ``~/.nightjar``, or ``NIGHTJAR_HOME``; makes it.

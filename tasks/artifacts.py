@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from datetime import timedelta
+from urllib.parse import quote
 
 from prefect.artifacts import acreate_markdown_artifact
 
 from nightjar.errors import WarehouseError
 from nightjar.evaluation import Run
 from nightjar.evaluation.failures import advice_line, class_of_chain, recorded_failures
+from nightjar.home import VIEW_URL
 from nightjar.reports.markdown import cell, table
 from nightjar.runs import Summary
 from nightjar.warehouse import Warehouse
@@ -57,6 +60,7 @@ def _results(run: Run, warehouse: Warehouse, cost: float | None) -> str:
     sections = [
         f"# {_reward(summary)}",
         f"`{metadata.env_id}`, model `{metadata.model}`: **{metadata.status}**",
+        _link(metadata.run_id),
         table("what | value", _overview(summary, metadata.time_ms or 0, cost)),
         table("metric | mean", [f"{name} | {value:.4g}" for name, value in summary.avg_metrics.items()]),
         table("k | pass@k | pass^k", _curves(summary)),
@@ -66,6 +70,12 @@ def _results(run: Run, warehouse: Warehouse, cost: float | None) -> str:
         f"```sql\nFROM rollouts WHERE run_id = '{metadata.run_id}'\n```",
     ]
     return "\n\n".join(filter(None, sections))
+
+
+def _link(run_id: str) -> str:
+    """Returns a link to the run's page; nothing where no web view is known."""
+    view = os.environ.get(VIEW_URL)
+    return f"[The run in the web view]({view}runs/{quote(run_id)})" if view else ""
 
 
 def _reward(summary: Summary) -> str:

@@ -39,7 +39,7 @@ COMMANDS = {
     ),
     "up": (
         "nightjar.cli.services.up:up",
-        "Start the local Prefect server, a worker and the deployments, and keep them running.",
+        "Start the local Prefect server, a worker, the deployments and the web view, and keep them running.",
     ),
     "status": (
         "nightjar.cli.services.status:status",

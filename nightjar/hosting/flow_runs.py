@@ -11,7 +11,9 @@ from nightjar.config import RunConfig
 from nightjar.engine import Run, runs_under_way
 from nightjar.errors import ServiceError
 from nightjar.evaluation import Outcome
+from nightjar.home import VIEW_URL
 from nightjar.hosting.server import SETTINGS
+from nightjar.hosting.state import read_state
 from nightjar.hosting.temporary_server import temporary_server
 from nightjar.packages import EnvironmentId
 from nightjar.warehouse import Warehouse, resolve_warehouse
@@ -45,6 +47,8 @@ async def evaluate_as_flow(
     """
     for name, value in {**SETTINGS, **_ON_A_TERMINAL}.items():
         os.environ.setdefault(name, value)
+    if (up := read_state()) and up.view_url and up.api_url == api_url:
+        os.environ.setdefault(VIEW_URL, up.view_url)
     server = None if api_url else temporary_server()
     os.environ["PREFECT_API_URL"] = api_url or temporary_server().api_url
     from prefect import State

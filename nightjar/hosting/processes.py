@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ _STEADY_SECONDS = 60.0
 _LONGEST_PAUSE_SECONDS = 60.0
 _STOP_SECONDS = 30.0
 _POLL_SECONDS = 0.2
+_PORTS_TRIED = 20
 
 
 def spawn(
@@ -125,11 +127,30 @@ def end_left_over(pid: int, since: float) -> None:
     """
     try:
         process = psutil.Process(pid)
-        if process.create_time() <= since and "prefect" in process.cmdline():
+        if process.create_time() <= since and {"prefect", "view"} & {*process.cmdline()}:
             process.kill()
             process.wait(_STOP_SECONDS)
     except psutil.Error:
         return
+
+
+def free_port(first: int) -> int:
+    """Returns the first port of this machine from this one on at which nothing listens.
+
+    Raises:
+        ServiceError: there is none near.
+    """
+    for port in range(first, first + _PORTS_TRIED):
+        with socket.socket() as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                tried.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise ServiceError(
+        f"Something listens at each port from {first} to {first + _PORTS_TRIED - 1}. Do without: --no-view"
+    )
 
 
 def wait_until(is_done: Callable[[], bool], seconds: float, complaint: str) -> None:

@@ -19,12 +19,14 @@ class ServicesState:
         folder: where its deployments' runs happen.
         work_pool: the pool of its worker.
         services: the process id of each, and how often it was started again.
+        view_url: of the web view; None where it is not served.
     """
 
     api_url: str
     folder: str
     work_pool: str
     services: dict[str, tuple[int, int]]
+    view_url: str | None = None
 
 
 def write_state(state: ServicesState) -> None:

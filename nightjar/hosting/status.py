@@ -99,6 +99,7 @@ class Status:
         api_url: of the server; None where none is configured and none is running.
         is_answering: whether it does.
         supervisor_pid: the process of ``nightjar up``; None where it does not run.
+        view_url: of the web view that it serves; None for none.
         services: what that started; what it left behind where it was killed.
         work_pool: its name.
         work_pool_status: as the server has it, such as ``READY``; None where there is no such pool.
@@ -109,6 +110,7 @@ class Status:
     api_url: str | None
     is_answering: bool
     supervisor_pid: int | None
+    view_url: str | None
     services: list[ServiceStatus]
     work_pool: str
     work_pool_status: str | None
@@ -129,7 +131,8 @@ def read_status() -> Status:
     api_url = state.api_url if state else configured_prefect_api()
     is_answering = api_url is not None and prefect_answers(api_url)
     known = _of_server(PrefectApi(api_url), work_pool) if api_url and is_answering else (None, [], [], [])
-    return Status(api_url, is_answering, pid, services, work_pool, *known, log=str(home() / "up.log"))
+    view_url = state.view_url if state else None
+    return Status(api_url, is_answering, pid, view_url, services, work_pool, *known, log=str(home() / "up.log"))
 
 
 def _service(name: str, known: tuple[int, int]) -> ServiceStatus:

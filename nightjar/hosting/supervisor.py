@@ -1,4 +1,4 @@
-"""The local services, a Prefect server and a worker for the deployments: starts, watches and ends them.
+"""The local services, a Prefect server, the web view and a worker for the deployments: starts, watches and ends them.
 
 One process supervises them, see ``supervisor_lock``. What happens to the services and to lost runs is in ``up.log`` in
 Nightjar's home.
@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 import psutil
 
 from nightjar.errors import ServiceError
-from nightjar.home import home
+from nightjar.home import VIEW_URL, home
 from nightjar.hosting.api import PrefectApi
 from nightjar.hosting.lost_runs import LostRuns
 from nightjar.hosting.naming import POOL, prefixed
-from nightjar.hosting.processes import Service, end_left_over, last_line, spawn, wait_until
+from nightjar.hosting.processes import Service, end_left_over, free_port, last_line, spawn, wait_until
 from nightjar.hosting.server import SETTINGS, configured_prefect_api, prefect_answers
 from nightjar.hosting.state import ServicesState, forget_state, read_state, write_state, written_at
 from nightjar.hosting.supervisor_lock import check_nobody_supervises, supervisor_lock, supervisor_pid
@@ -37,6 +37,7 @@ _START_SECONDS = 180.0
 _STOP_SECONDS = 120.0
 _CANCEL_SECONDS = 40.0
 _WATCH_SECONDS = 1.0
+_VIEW_PORT = 4280
 _LOST_RUNS_SECONDS = 5.0
 
 
@@ -47,14 +48,18 @@ class Supervisor:
         port: of the Prefect server, on loopback.
         prefix: of the names of the deployments and of the work pool.
         is_taken_over: whether deployments that another folder has registered become this one's.
+        is_viewed: whether the web view is served, too.
         notify: is told what a person should know.
     """
 
-    def __init__(self, port: int, prefix: str, *, is_taken_over: bool, notify: Callable[[str], None]) -> None:
+    def __init__(
+        self, port: int, prefix: str, *, is_taken_over: bool, is_viewed: bool, notify: Callable[[str], None]
+    ) -> None:
         self._port = port
         self._prefix = prefix
         self._is_taken_over = is_taken_over
         self._notify = notify
+        self._is_viewed, self._view_url = is_viewed, ""
         self._services: list[Service] = []
         self._is_up = False
         self._api = PrefectApi(f"http://127.0.0.1:{port}/api")
@@ -75,6 +80,8 @@ class Supervisor:
         self._forget_old_secrets = forget_old_secrets
         self._lost_results = LostResults(self._api, home() / "up.log")
         self._wait_for_server()
+        if self._is_viewed:
+            self._serve_view()
         names = asyncio.run(register(Path.cwd(), self._prefix, is_taken_over=self._is_taken_over))
         pool = ("--pool", self._work_pool, "--type", WORK_POOL.type)
         worker = ("nightjar.hosting.launch", "prefect", "worker", "start", *pool)
@@ -84,6 +91,7 @@ class Supervisor:
         self._log(f"Up: {self._api.url}, work pool {self._work_pool!r}, folder {Path.cwd()}.")
         return (
             f"Prefect is up: {self._api.url.removesuffix('/api')}\n"
+            f"Web view:      {self._view_url or 'not served'}\n"
             f"Deployments:   {', '.join(names)}\n"
             f"Logs:          {home()}\n"
             "Next:          nightjar eval run ENV -m MODEL   (appears in the UI)\n"
@@ -162,6 +170,13 @@ class Supervisor:
         if server.has_ended():
             raise ServiceError(f"Prefect's server did not start: {last_line(server.log)}. The log is {server.log}")
 
+    def _serve_view(self) -> None:
+        """Starts the web view, which is there when the deployments are."""
+        port = free_port(_VIEW_PORT)
+        view = ("nightjar", "view", "--no-browser", "--port", str(port))
+        self._services.append(Service("The web view", home() / "view.log", view))
+        self._view_url = os.environ[VIEW_URL] = f"http://127.0.0.1:{port}/"
+
     def _settle_lost_runs(self) -> None:
         with suppress(ServiceError):  # the server is away: it is being started again
             self._say(self._lost_runs.settle())
@@ -194,6 +209,7 @@ class Supervisor:
                 folder=str(Path.cwd()),
                 work_pool=self._work_pool,
                 services={service.name: (service.pid, service.restarts) for service in self._services},
+                view_url=self._view_url or None,
             )
         )
 
@@ -213,13 +229,14 @@ def supervise(
     prefix: str,
     *,
     is_taken_over: bool,
+    is_viewed: bool,
     announce: Callable[[str], None],
     notify: Callable[[str], None],
 ) -> None:
     """Starts the services and watches them until Ctrl-C or SIGTERM, which ends them.
 
     Args:
-        port, prefix, is_taken_over, notify: as for ``Supervisor``.
+        port, prefix, is_taken_over, is_viewed, notify: as for ``Supervisor``.
         announce: is told once that all is up, where, and what to do next.
 
     Raises:
@@ -227,7 +244,7 @@ def supervise(
     """
     with supervisor_lock():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        supervisor = Supervisor(port, prefix, is_taken_over=is_taken_over, notify=notify)
+        supervisor = Supervisor(port, prefix, is_taken_over=is_taken_over, is_viewed=is_viewed, notify=notify)
         try:
             text = supervisor.start()
             _ready_file().write_text(text, encoding="utf-8")
@@ -241,7 +258,7 @@ def supervise(
             forget_state()
 
 
-def supervise_in_background(port: int, prefix: str, *, is_taken_over: bool) -> str:
+def supervise_in_background(port: int, prefix: str, *, is_taken_over: bool, is_viewed: bool) -> str:
     """Starts a process that supervises the services, and returns what it announces when they are up.
 
     Raises:
@@ -251,7 +268,8 @@ def supervise_in_background(port: int, prefix: str, *, is_taken_over: bool) -> s
     log, ready = home() / "up.out", _ready_file()
     ready.unlink(missing_ok=True)
     log.unlink(missing_ok=True)
-    wishes = ("--port", str(port), "--name-prefix", prefix, *(["--take-over"] if is_taken_over else []))
+    flags = {"--take-over": is_taken_over, "--no-view": not is_viewed}
+    wishes = ("--port", str(port), "--name-prefix", prefix, *(flag for flag, is_set in flags.items() if is_set))
     process = spawn(log, ("nightjar", "up", *wishes))
     wait_until(lambda: ready.exists() or process.poll() is not None, _START_SECONDS, f"No start; see {log}")
     if not ready.exists():

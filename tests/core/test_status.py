@@ -52,14 +52,17 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def left_behind(api_url: str) -> None:
     services = {"Prefect's server": (os.getpid(), 0), "The worker": (NO_PROCESS, 1)}
-    write_state(ServicesState(api_url, folder="/work", work_pool="mine", services=services))
+    write_state(
+        ServicesState(api_url, folder="/work", work_pool="mine", services=services, view_url="http://127.0.0.1:9/")
+    )
 
 
 def test_what_was_left_behind_is_shown(api_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     left_behind(api_url)
     assert app(args=["status"], standalone_mode=False) == 1
-    assert capsys.readouterr().out.splitlines()[:5] == [
+    assert capsys.readouterr().out.splitlines()[:6] == [
         f"Server:      {api_url.removesuffix('/api')} answers",
+        "Web view:    http://127.0.0.1:9/",
         "Services:    'nightjar up' does not run: its next start replaces these",
         f"             Prefect's server: process {os.getpid()}",
         "             The worker: is not running, started again 1 time",

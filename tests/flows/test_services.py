@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
+import httpx
 from local_services import Services
 
 from nightjar.testing import ArithmeticSolver, Faults, ModelServer
@@ -24,6 +25,11 @@ def test_eval_run_is_a_flow_run(services: Services) -> None:
     flow_run = services.call("GET", f"/flow_runs/{metadata['flow_run_id']}")
     assert flow_run["state_type"] == "COMPLETED"
     assert flow_run["name"] == "arithmetic | typed"
+    page = json.loads(services.run("status", "--json").stdout)["view_url"] + f"runs/{metadata['run_id']}"
+    chosen = {"artifacts": {"flow_run_id": {"any_": [flow_run["id"]]}, "key": {"like_": "results-"}}}
+    [artifact] = services.call("POST", "/artifacts/filter", chosen)
+    assert f"]({page})" in artifact["data"]
+    assert f"/runs/flow-run/{flow_run['id']}" in httpx.get(page).text
 
 
 def test_retry_does_only_what_is_missing(services: Services) -> None:

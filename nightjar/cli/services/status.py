@@ -32,6 +32,7 @@ def _print_status(found: Status) -> None:
         return
     lines = {
         "Server": f"{found.api_url.removesuffix('/api')} {'answers' if found.is_answering else 'does not answer'}",
+        "Web view": found.view_url or "",
         "Services": _line(_services(found)),
         "Work pool": f"{found.work_pool}, {(found.work_pool_status or 'not there').lower()}",
         "Deployments": _line([_deployment(each) for each in found.deployments]),
@@ -40,7 +41,8 @@ def _print_status(found: Status) -> None:
         "Log": found.log,
     }
     for label, text in lines.items():
-        echo(f"{label + ':':<{_INDENT}}{text}")
+        if text:
+            echo(f"{label + ':':<{_INDENT}}{text}")
 
 
 def _line(texts: list[str]) -> str:

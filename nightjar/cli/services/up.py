@@ -37,8 +37,9 @@ def up(
     port: Annotated[int, typer.Option("--port", help="Port of the Prefect server.")] = 4200,
     name_prefix: NamePrefixOption = "",
     take_over: TakeOverOption = False,
+    no_view: Annotated[bool, typer.Option("--no-view", help="Do not serve the web view.")] = False,
 ) -> None:
-    """Start the local Prefect server, a worker and the deployments, and keep them running.
+    """Start the local Prefect server, a worker, the deployments and the web view, and keep them running.
 
     Flow runs write to ./outputs of the folder where this command was typed, and see its environment variables:
     export the API keys first. Of deployments that are there already only what belongs to the code is changed:
@@ -46,12 +47,13 @@ def up(
     that the UI offers Retry.
     """
     if detach:
-        echo(supervise_in_background(port, name_prefix, is_taken_over=take_over))
+        echo(supervise_in_background(port, name_prefix, is_taken_over=take_over, is_viewed=not no_view))
     else:
         supervise(
             port,
             name_prefix,
             is_taken_over=take_over,
+            is_viewed=not no_view,
             announce=echo,
             notify=partial(echo, err=True),
         )
