@@ -93,6 +93,7 @@ def test_what_others_have_written_is_text(view, run_writer):
     told = view.get("/runs/run")
     assert told.status_code == 200
     assert "<script>alert" not in told.text
+    assert "\x1b" not in told.text[told.text.index("What failed") : told.text.index("Numbers")]
     assert re.search(r'\son\w+="|\sstyle="', told.text) is None
     assert len(told.text) < 50_000
 
