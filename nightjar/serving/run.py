@@ -66,6 +66,12 @@ SELECT
     sum(count)::BIGINT AS count
 FROM seen, span GROUP BY 1 ORDER BY 1
 """
+_ROLLOUTS = f"""
+SELECT
+    (SELECT list(found) FROM ({_ERRORS}) AS found) AS errors,
+    (SELECT list(found) FROM ({_REWARDS}) AS found) AS rewards,
+    (SELECT found FROM ({_SPREADS}) AS found) AS spreads
+"""  # noqa: S608 - of what stands above
 _BEFORE = """
 SELECT run_id, avg_reward, began(started_at, finished_at, published_at) AS began FROM runs
 WHERE env_id = $env_id AND model IS NOT DISTINCT FROM $model AND part_of IS NULL
@@ -125,7 +131,7 @@ def run(request: Request, run_id: str) -> HTMLResponse:
     metadata = json.loads(shown["metadata"] or "{}")
     statistics = describe_run(run_id, warehouse=warehouse)
     before = _before(warehouse, shown)
-    [spreads] = records(warehouse, _SPREADS, {"run_id": run_id})
+    [rollouts] = records(warehouse, _ROLLOUTS, {"run_id": run_id, "bars": _BARS, "kinds": _KINDS})
     return page(
         request,
         "run.html",
@@ -133,11 +139,11 @@ def run(request: Request, run_id: str) -> HTMLResponse:
         one=live if live and not is_published(request, live) else None,
         error=metadata.get("error"),
         classes=recorded_failures(metadata),
-        failures=_failures(warehouse, run_id),
+        failures=_failures(rollouts["errors"] or []),
         told=_told(statistics),
         pass_rates=pass_rows(statistics.pass_rates) if statistics.pass_rates[1:] else [],
-        rewards=_bars(records(warehouse, _REWARDS, {"run_id": run_id, "bars": _BARS, "kinds": _KINDS})),
-        spreads={what: places for what, places in spreads.items() if places},
+        rewards=_bars(rollouts["rewards"] or []),
+        spreads={what: places for what, places in rollouts["spreads"].items() if places},
         before=before,
         settings=_settings(warehouse, run_id, before),
         config=json.dumps(json.loads(shown["config"] or "{}"), indent=2, ensure_ascii=False),
@@ -168,11 +174,8 @@ def _told(statistics: Any) -> dict[str, str]:
     return {label: text for label, text in told(statistics).items() if label not in said_above}
 
 
-def _failures(warehouse: Warehouse, run_id: str) -> list[Failure]:
-    return [
-        Failure(failure_class(f"{row['chain']}: {row['first']['message'] or ''}"), **row)
-        for row in records(warehouse, _ERRORS, {"run_id": run_id})
-    ]
+def _failures(rows: list[dict[str, Any]]) -> list[Failure]:
+    return [Failure(failure_class(f"{row['chain']}: {row['first']['message'] or ''}"), **row) for row in rows]
 
 
 def _bars(rows: list[dict[str, Any]]) -> list[Bar]:
