@@ -24,6 +24,7 @@ EXTRAS = {
     "gymnasium": "gym",
     "moto": "dev",
     "nltk": "textarena",
+    "playwright": "screenshots",
     "reasoning_gym": "reasoning-gym",
     "s3fs": "s3",
     "textarena": "textarena",

@@ -122,11 +122,15 @@ def compare_published(warehouse: Warehouse, a: str, b: str, terms: Terms, excerp
     difference = measure(paired, terms.alpha, terms.direction)
     decision = decide(difference, terms.max_drop, terms.direction)
     more = needed(difference, pairs, terms) if decision == "INCONCLUSIVE" else None
+    why = reason(decision, difference, pairs, terms, more)
+    if unmade := max(0, (after.rollouts or 0) - after.scored - after.failed):
+        why += f" But {unmade:,} of the candidate's {after.rollouts:,} rollouts are not made."
+        decision = "INCONCLUSIVE" if decision == "PASS" else decision
     both_right = int((paired.is_pair & paired.right_a & paired.right_b).sum())
     broken, fixed = paired.flips()
     return Comparison(
         decision=decision,
-        reason=reason(decision, difference, pairs, terms, more),
+        reason=why,
         terms=terms,
         baseline=before,
         candidate=after,

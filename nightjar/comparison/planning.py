@@ -138,7 +138,7 @@ def plan(
     if model and histories and model not in {one.model for one in histories}:
         raise ConfigError(f"No run of model {model!r}. There are: {', '.join(str(one.model) for one in histories)}")
     if not histories:
-        known = Variances(0.0, 0.25, detect * (1 - detect), 0, is_within_known=False, models=[])
+        known = Variances(0.0, 0.25, _whole(detect), 0, is_within_known=False, models=[])
         return _plan(env_id, model, detect, power, alpha, known, (None, None, None))
     [own] = [one for one in histories if one.model == (model or histories[0].model)]
     known = _variances(where, own, [one for one in histories if one is not own], detect)
@@ -196,8 +196,13 @@ def _variances(warehouse: Warehouse, own: History, others: Sequence[History], de
         found = _difference(warehouse, own, other, within)
         if found is not None:
             differences[str(other.model)] = found
-    difference = median(differences.values()) if differences else detect * (1 - detect)
+    difference = median(differences.values()) if differences else _whole(detect)
     return Variances(between, within, difference, len(own.runs), is_known, list(differences))
+
+
+def _whole(drop: float) -> float:
+    """Returns the variance of the difference where a drop takes some examples whole: each loses 1, or nothing."""
+    return drop * max(0.0, 1 - drop)
 
 
 def _components(warehouse: Warehouse, past: History) -> tuple[float, float, bool]:

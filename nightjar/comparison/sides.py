@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from math import inf
 from typing import Any
 
 from nightjar.comparison.measuring import mean_interval
@@ -70,5 +71,6 @@ def side_of(told: Mapping[str, Any], alpha: float) -> Side:
         mean = told["mean"]
         interval = mean_interval(Estimate(mean, told["stderr"]), count, alpha, span=1.0)
         if told["stderr"] == 0:
-            interval = Interval(max(interval.low, min(0.0, mean)), min(interval.high, max(1.0, mean)))
+            is_share = 0 <= mean <= 1
+            interval = Interval(max(interval.low, 0.0), min(interval.high, 1.0)) if is_share else Interval(-inf, inf)
     return Side(interval=interval, **{field.name: told[field.name] for field in fields(Side) if field.name in told})

@@ -237,7 +237,7 @@ def _mean(rows: _Rows, values: NDArray[np.float64], alpha: float) -> Mean:
     is_binary = bool(np.isin(values, (0.0, 1.0)).all())
     if is_binary and len(values) == examples == len(clusters):
         interval, method = wilson(int(values.sum()), examples, alpha), "Wilson"
-    elif not is_binary and _is_skewed(clusters):
+    elif _is_skewed(clusters):
         interval, method = cluster_bootstrap(clusters, alpha), "cluster bootstrap, skewed rewards"
     else:
         interval = mean_interval(estimate, len(clusters), alpha, highest - lowest)

@@ -168,7 +168,7 @@ def _named(flips: Sequence[Flip]) -> str:
 
 
 def _mean(side: Side) -> str:
-    return "" if side.mean is None else f"{side.mean:.4f} {_interval(side.interval, '.3f')}"
+    return "" if side.mean is None else f"{side.mean:.4f} {_interval(side.interval, '.3f')}".replace(" [-inf, inf]", "")
 
 
 def _interval(interval: Interval, form: str) -> str:

@@ -12,7 +12,8 @@ from scipy import stats
 from nightjar.comparison import compare_all, compare_runs
 from nightjar.comparison.measuring import Paired, measure
 from nightjar.errors import ConfigError
-from nightjar.reports.comparison import findings
+from nightjar.reports.comparison import findings, side_rows
+from nightjar.stats.intervals import Interval
 from nightjar.warehouse import Warehouse
 
 TABLE = (222, 293, 64, 740)
@@ -450,3 +451,19 @@ def test_retries_that_go_with_another_reward_are_told(house, run_writer, tmp_pat
     # within examples: 19 times -1, once 0
     assert found.retries["after"].effect.difference == pytest.approx(-0.95)
     assert "what is retried, or how, matters" in findings(found)["Retries"]
+
+
+def test_what_is_not_made_yet_is_no_pass(house):
+    house.warehouse.publish(house.write("before", [1.0] * 60), tidies=False)
+    house.warehouse.publish(house.write("after", [1.0] * 60, rollouts=100, status="running"), tidies=False)
+    found = compare_runs("before", "after", warehouse=house.warehouse, max_drop=0.2)
+    assert found.decision == "INCONCLUSIVE"
+    assert "But 40 of the candidate's 100 rollouts are not made" in found.reason
+
+
+def test_a_metric_that_is_the_same_everywhere_has_no_invented_interval(house):
+    for run_id in ("before", "after"):
+        house.warehouse.publish(house.write(run_id, [7.0] * 40), tidies=False)
+    found = compare_runs("before", "after", warehouse=house.warehouse)
+    assert found.baseline.interval == Interval(-math.inf, math.inf)
+    assert ("Avg reward", "7.0000", "7.0000", "+0.0000") in side_rows(found)

@@ -94,3 +94,8 @@ def test_what_cannot_be_planned_is_refused(publish):
         plan("gsm8k", detect=0.05, model="x")
     with pytest.raises(ConfigError, match="detect above 0"):
         plan("gsm8k", detect=0.0)
+
+
+def test_a_drop_of_more_than_a_reward_needs_few_examples(tmp_path):
+    found = plan("nothing-yet", detect=5, warehouse=tmp_path / "warehouse")
+    assert found.rows[0].examples <= 3
