@@ -44,6 +44,11 @@ def damage_of(interval: Interval, direction: Direction) -> Interval:
     return interval if direction == "lower" else Interval(-interval.high, -interval.low)
 
 
+def damage_if_failed_wrong(difference: Difference, direction: Direction) -> float:
+    """Returns how much worse the candidate may be, were all that failed in it wrong: the end of an interval."""
+    return damage_of(difference.interval_if_failed_wrong, direction).high
+
+
 def chance_of_damage(difference: Difference, terms: Terms) -> float:
     """Returns the chance of so much damage, were it ``max_drop`` in truth: a one-sided p-value.
 
@@ -115,7 +120,7 @@ def _more(more: int | None) -> str:
 
 def _unless_failed(difference: Difference, terms: Terms) -> str:
     """Says where a PASS rests on rollouts that failed having been no worse than the others."""
-    if _damage(difference.if_failed_wrong, terms.direction) <= terms.max_drop:
+    if damage_if_failed_wrong(difference, terms.direction) <= terms.max_drop:
         return ""
     return f" Were all that failed in it wrong, it would be {difference.if_failed_wrong:+.4f}."
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -97,6 +97,15 @@ class Paired:
         """Returns some of the examples."""
         return Paired(**{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
 
+    def with_failed(self, before: float, after: float) -> Paired:
+        """Returns the examples as they were, had the failed rollouts of either side been scored with these."""
+        values = {}
+        for side, by in (("a", before), ("b", after)):
+            value, scored, failed = (getattr(self, f"{name}_{side}") for name in ("value", "scored", "failed"))
+            values[f"value_{side}"] = (np.nan_to_num(value) * scored + by * failed) / (scored + failed)
+            values |= {f"scored_{side}": scored + failed, f"failed_{side}": np.zeros_like(failed)}
+        return replace(self, **values)
+
     def clusters(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Returns the sum of the differences of the pairs of each cluster, and their number."""
         differences, names = (self.value_b - self.value_a)[self.is_pair], self.cluster[self.is_pair]
@@ -136,23 +145,30 @@ def measure(paired: Paired, alpha: float, direction: Direction = "higher") -> Di
     totals, sizes = paired.clusters()
     estimate, is_binary = mean_of_clusters(totals.tolist(), sizes.tolist()), _is_binary(paired)
     assert estimate.mean is not None, "there are pairs"
-    if is_binary:
-        interval, method = paired_shares(gained, lost, len(before), alpha), "Bonett and Price, paired shares"
-    else:
-        interval, method = mean_interval(estimate, len(totals), alpha, highest - lowest), "Student's t, by cluster"
+    wrong, right = paired.with_failed(best, worst), paired.with_failed(worst, best)
     return Difference(
         mean=estimate.mean,
         stderr=estimate.stderr,
         clusters=len(totals),
-        interval=interval,
-        method=method,
+        interval=_interval(paired, alpha, highest - lowest),
+        method="Bonett and Price, paired shares" if is_binary else "Student's t, by cluster",
         effect=estimate.mean / spread if spread > _ROUNDING else None,
         p_mcnemar=mcnemar(gained, lost) if is_binary else None,
         p_worse=sign_flips(totals if direction == "higher" else -totals),
         p_better=sign_flips(-totals if direction == "higher" else totals),
-        if_failed_wrong=_with_failed(paired, best, worst),
-        if_failed_right=_with_failed(paired, worst, best),
+        if_failed_wrong=float((wrong.value_b - wrong.value_a).mean()),
+        if_failed_right=float((right.value_b - right.value_a).mean()),
+        interval_if_failed_wrong=_interval(wrong, alpha, highest - lowest),
     )
+
+
+def _interval(paired: Paired, alpha: float, span: float) -> Interval:
+    before, after = paired.value_a[paired.is_pair], paired.value_b[paired.is_pair]
+    if _is_binary(paired):
+        gained, lost = int(np.count_nonzero(after > before)), int(np.count_nonzero(after < before))
+        return paired_shares(gained, lost, len(before), alpha)
+    totals, sizes = paired.clusters()
+    return mean_interval(mean_of_clusters(totals.tolist(), sizes.tolist()), len(totals), alpha, span)
 
 
 def mean_interval(estimate: Estimate, clusters: int, alpha: float, span: float) -> Interval:
@@ -172,13 +188,3 @@ def _is_binary(paired: Paired) -> bool:
     values = np.concatenate([paired.value_a[paired.is_pair], paired.value_b[paired.is_pair]])
     rollouts = np.concatenate([paired.scored_a[paired.is_pair], paired.scored_b[paired.is_pair]])
     return bool((np.isin(values, (0.0, 1.0)) & (rollouts == 1)).all()) and not paired.cluster.any()
-
-
-def _with_failed(paired: Paired, before: float, after: float) -> float:
-    """Returns the mean difference where failed rollouts had these values."""
-
-    def filled(value: NDArray[np.float64], scored: NDArray[np.int64], failed: NDArray[np.int64], by: float) -> float:
-        return float(((np.nan_to_num(value) * scored + by * failed) / (scored + failed)).mean())
-
-    new = filled(paired.value_b, paired.scored_b, paired.failed_b, after)
-    return new - filled(paired.value_a, paired.scored_a, paired.failed_a, before)

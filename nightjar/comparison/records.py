@@ -113,6 +113,7 @@ class Difference:
         p_worse, p_better: one-sided, of the sign-flip test with a fixed seed; worse is what the direction says.
         if_failed_wrong, if_failed_right: the mean over all examples that both were asked, where the candidate's failed
             rollouts had the worst value and the baseline's the best, and the reverse.
+        interval_if_failed_wrong: of the first of these, at 1 − alpha.
     """
 
     mean: float
@@ -126,6 +127,7 @@ class Difference:
     p_better: float
     if_failed_wrong: float
     if_failed_right: float
+    interval_if_failed_wrong: Interval
 
     @property
     def p_value(self) -> float:

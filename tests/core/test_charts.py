@@ -11,7 +11,7 @@ from nightjar.stats.intervals import Interval
 
 DIFFERENCE = Difference(
     mean=-0.05, stderr=0.01, clusters=100, interval=Interval(-0.1, 0.0), method="t", effect=-0.1, p_mcnemar=None,
-    p_worse=0.1, p_better=0.9, if_failed_wrong=0.0, if_failed_right=0.0,
+    p_worse=0.1, p_better=0.9, if_failed_wrong=0.0, if_failed_right=0.0, interval_if_failed_wrong=Interval(-0.2, 0.1),
 )  # fmt: skip
 
 

@@ -111,6 +111,13 @@ class TestWhatIsMissing:
         assert found.decision == "INCONCLUSIVE"
         assert "Were all that failed wrong, the difference would be -0.0300" in found.benchmarks[0].reason
 
+    def test_failed_rollouts_change_it_by_the_interval_of_the_worst_case(self):
+        found = decide(a=evidence(flips(300, 0, 0, 0, failed=20), max_drop=0.08))
+        as_wrong = decide(a=evidence(flips(280, 20, 0, 0), max_drop=0.08))
+        assert (found.decision, as_wrong.decision) == ("INCONCLUSIVE", "INCONCLUSIVE")
+        at_most = -as_wrong.benchmarks[0].difference.interval.low
+        assert f"-0.0667: worse by up to {at_most:.4f}, and 0.08 is allowed." in found.reason + "."
+
     def test_rollouts_that_were_never_made_are_no_pass(self):
         assert decide(a=evidence(GOOD, not_made=3)).benchmarks[0].reason.startswith("3 rollouts of the candidate")
 

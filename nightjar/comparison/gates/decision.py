@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from scipy import stats
 
-from nightjar.comparison.decision import chance_of_damage, damage_of, needed
+from nightjar.comparison.decision import chance_of_damage, damage_if_failed_wrong, damage_of, needed
 from nightjar.comparison.gates.records import Benchmarks, Evidence, GatedBenchmark, GateDecision, Outcome, Verdict
 from nightjar.comparison.measuring import measure
 from nightjar.comparison.records import Difference, Direction, Terms
@@ -146,8 +146,10 @@ def _doubt(evidence: Evidence, difference: Difference, terms: Terms) -> str:
         return f"It may be worse by up to {at_most:.4f}, and {terms.max_drop:.4g} is allowed."
     if evidence.not_made:
         return f"{evidence.not_made:,} rollouts of the candidate were not made: nightjar eval retry."
-    if at_most + abs(difference.mean - difference.if_failed_wrong) > terms.max_drop:
-        return f"Were all that failed wrong, the difference would be {difference.if_failed_wrong:+.4f}, give or take."
+    at_worst = damage_if_failed_wrong(difference, terms.direction)
+    if at_worst > terms.max_drop:
+        told = f"Were all that failed wrong, the difference would be {difference.if_failed_wrong:+.4f}"
+        return f"{told}: worse by up to {at_worst:.4f}, and {terms.max_drop:.4g} is allowed."
     return ""
 
 
