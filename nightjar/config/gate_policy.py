@@ -18,12 +18,13 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from nightjar.config.toml_file import nearest
 from nightjar.errors import ConfigError
@@ -36,6 +37,21 @@ TIERS: tuple[Tier, ...] = ("critical", "supporting", "advisory")
 _METRICS = {"mean_reward": "reward", "pass@1": "correct"}
 """What NeMo Evaluator calls them."""
 _NIGHTS_A_YEAR = 365
+_NO_POLICY = "empty. A policy begins with 'version: 1': docs/gate.md"
+_NO_MAPPING = "no policy: it should have keys and values, 'version: 1' the first of them: docs/gate.md"
+_FLOAT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$")
+"""Numbers of YAML 1.2, such as 1e-3, that PyYAML takes for text."""
+
+
+def _version(told: Any) -> Any:
+    """Returns a version as it is written; true is none, though Python takes it for 1."""
+    if type(told) is not int:
+        raise ValueError("Input should be 1")
+    return told
+
+
+_Number: TypeAlias = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+_Count: TypeAlias = Annotated[int, Field(strict=True)]
 
 
 class _Strict(BaseModel):
@@ -47,11 +63,11 @@ class GateRule(_Strict):
 
     tier: Tier = "supporting"
     """``critical`` and ``supporting`` decide; ``advisory`` is shown and decides nothing."""
-    max_drop: Annotated[float, Field(ge=0)] | None = 0.015
+    max_drop: Annotated[_Number, Field(ge=0)] | None = 0.015
     """How much worse the mean may be; null for no such limit."""
-    max_relative_drop: Annotated[float, Field(ge=0)] | None = None
+    max_relative_drop: Annotated[_Number, Field(ge=0)] | None = None
     """How much worse it may be as a share of the baseline's mean; the smaller of the two limits counts."""
-    relative_guard_below: Annotated[float, Field(ge=0, le=1)] | None = None
+    relative_guard_below: Annotated[_Number, Field(ge=0, le=1)] | None = None
     """The relative limit holds where the baseline's mean is below this; null: everywhere."""
     metric: str = "reward"
     """``reward``, ``correct``, or the name of a metric; ``mean_reward`` and ``pass@1`` are other names of these."""
@@ -81,28 +97,28 @@ class GateRule(_Strict):
 class AcceptedNights(_Strict):
     """A baseline that moves: the accepted nights of the candidate's suite."""
 
-    accepted_nights: Annotated[int, Field(ge=1)]
+    accepted_nights: Annotated[_Count, Field(ge=1)]
     """The last so many."""
 
 
 class GatePolicy(_Strict):
     """What a candidate may lose, and how surely a loss is to be known."""
 
-    version: Literal[1]
+    version: Annotated[Literal[1], BeforeValidator(_version)]
     """Of the format."""
     defaults: GateRule = GateRule()
     """For all benchmarks, also for those that are in both sides and not listed."""
     benchmarks: Mapping[str, GateRule] = Field(default_factory=dict)
     """By the name of an evaluation, or its environment's id; what is not said is as in the defaults, null unsets it."""
-    min_pairs: Annotated[int, Field(ge=2)] = 10
+    min_pairs: Annotated[_Count, Field(ge=2)] = 10
     """Fewer examples that both have scored never pass. As in NeMo Evaluator: of fewer, nobody sees how they spread."""
-    alpha: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    alpha: Annotated[_Number, Field(gt=0, lt=1)] = 0.05
     """The chance that an interval misses; of a wrong PASS of a benchmark half of it, as for ``nightjar compare``."""
     correction: Correction = "holm"
     """For several benchmarks: ``holm`` keeps the chance of any false breach, ``bh`` the share of false ones."""
     baseline: str | AcceptedNights | None = None
     """A run, a folder, ``model@environment@date``, or the last accepted nights; null where it is typed."""
-    false_alarms_a_year: Annotated[float, Field(gt=0, le=_NIGHTS_A_YEAR / 2)] = 1.0
+    false_alarms_a_year: Annotated[_Number, Field(gt=0, le=_NIGHTS_A_YEAR / 2)] = 1.0
     """With accepted nights as the baseline: how many false NO-GO nights to expect in a year without any change."""
 
     @model_validator(mode="before")
@@ -128,11 +144,14 @@ class GatePolicy(_Strict):
             ConfigError: the file is missing, no YAML, or says something that a policy does not have.
         """
         try:
-            text = path.read_text("utf-8")
-            return cls.model_validate(yaml.load(text, _Loader))  # noqa: S506 - a SafeLoader
+            with path.open("rb") as stream:  # an error of YAML names the file of a stream
+                told = yaml.load(stream, _Loader)  # noqa: S506 - a SafeLoader
+            if not isinstance(told, Mapping):
+                raise ConfigError(f"{path} is {_NO_POLICY if told is None else _NO_MAPPING}")
+            return cls.model_validate(told)
         except FileNotFoundError:
             raise ConfigError(f"There is no file {str(path)!r}") from None
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
             raise ConfigError(f"{path} cannot be read: {error}") from None
         except yaml.YAMLError as error:
             raise ConfigError(f"{path}: {' '.join(str(error).split())}") from None
@@ -172,12 +191,18 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789"))
+
+
 def _first(error: ValidationError) -> str:
     """Returns what is wrong first, and where."""
     found = error.errors()[0]
-    place = ".".join(map(str, found["loc"]))
+    where, known = found["loc"], GateRule.model_fields if len(found["loc"]) > 1 else GatePolicy.model_fields
+    if where[0:1] == ("baseline",):  # either a text or a mapping: what goes further into it is what was meant
+        found = max((one for one in error.errors() if one["loc"][0] == "baseline"), key=lambda one: len(one["loc"]))
+        where, known = (where[0], *found["loc"][2:]), AcceptedNights.model_fields
+    place = ".".join(map(str, where))
     if found["type"] == "extra_forbidden":
-        known = GateRule.model_fields if len(found["loc"]) > 1 else GatePolicy.model_fields
-        return f"Unknown key {place!r}. {nearest(str(found['loc'][-1]), known)}"
+        return f"Unknown key {place!r}. {nearest(str(where[-1]), known)}"
     said = found["msg"].removeprefix("Value error, ")
     return f"{place}: {said}" if place else said

@@ -54,8 +54,21 @@ class TestFile:
             ("version: 1\nbenchmarks: {a: 3}", "benchmarks.a: Input should be a valid dictionary"),
             ("version: 1\ndefaults: {max_drop: null}", "defaults: no limit holds: give max_drop"),
             ("version: [", "while parsing a flow"),
-            ("", "Input should be a valid dictionary"),
-            ("- 1", "Input should be a valid dictionary"),
+            ("", "policy.yaml is empty. A policy begins with 'version: 1'"),
+            ("- 1", "policy.yaml is no policy: it should have keys and values"),
+            ("version: true", "version: Input should be 1"),
+            ("version: 1\ndefaults: {max_drop: .inf}", "defaults.max_drop: Input should be a finite number"),
+            ("version: 1\ndefaults: {max_drop: 1e400}", "defaults.max_drop: Input should be a finite number"),
+            ("version: 1\ndefaults: {max_drop: true}", "defaults.max_drop: Input should be a valid number"),
+            ("version: 1\nbenchmarks: {a: {max_drop: '0.1'}}", "benchmarks.a.max_drop: Input should be a valid number"),
+            ("version: 1\nmin_pairs: '20'", "min_pairs: Input should be a valid integer"),
+            ("version: 1\nalpha: .nan", "alpha: Input should be a finite number"),
+            (
+                "version: 1\nbaseline: {accepted_nights: 0}",
+                "baseline.accepted_nights: Input should be greater than or equal to 1",
+            ),
+            ("version: 1\nbaseline: 3", "baseline: Input should be a valid string"),
+            ("version: 1\nbaseline: {nights: 3}", "baseline.accepted_nights: Field required"),
         ],
     )
     def test_what_is_wrong_is_named(self, tmp_path, text, said):
@@ -63,6 +76,14 @@ class TestFile:
             read(tmp_path, text)
         assert said in str(raised.value)
         assert str(tmp_path / "policy.yaml") in str(raised.value)
+
+    def test_errors_of_yaml_name_the_file(self, tmp_path):
+        with pytest.raises(ConfigError) as raised:
+            read(tmp_path, "version: [")
+        assert "string>" not in str(raised.value)
+
+    def test_small_numbers_as_they_are_often_written(self, tmp_path):
+        assert read(tmp_path, "version: 1\ndefaults: {max_drop: 1e-3}").defaults.max_drop == 0.001
 
     def test_one_that_is_missing_is_named(self, tmp_path):
         with pytest.raises(ConfigError, match="There is no file"):
