@@ -80,6 +80,25 @@ class TestTwoSides:
         assert [(one.name, one.outcome) for one in found.benchmarks] == [("gsm8k", "PASS"), ("mmlu", "MISSING")]
         assert found.reason.endswith("mmlu (supporting): there is no run of it in the baseline and the candidate.")
 
+    def test_a_candidate_does_not_choose_its_rule_by_another_name(self, house):
+        house.publish("before", "synth"), house.publish("other", "synth3"), house.publish("named", "synth", name="easy")
+        listed = {"synth": GateRule(tier="critical", max_drop=0.001)}
+        found = gate(GatePolicy(version=1, benchmarks=listed), "before", "other", warehouse=house.warehouse)
+        assert (found.decision, found.named("MISSING"), found.not_gated) == ("NO-GO", ["synth"], ["synth3"])
+        assert found.benchmarks[0].reason == "There is no run of it in the candidate."
+        easy = {**listed, "easy": GateRule(max_drop=0.5)}
+        found = gate(GatePolicy(version=1, benchmarks=easy), "before", "named", warehouse=house.warehouse)
+        assert [(one.name, one.margin, one.outcome) for one in found.benchmarks] == [
+            ("synth", 0.001, "INSUFFICIENT"),
+            ("easy", None, "MISSING"),
+        ]
+
+    def test_two_environments_are_no_benchmark_though_their_examples_are_the_same(self, house):
+        house.publish("before", "synth"), house.publish("other", "synth3")
+        found = gate(GatePolicy(version=1), "before", "other", warehouse=house.warehouse)
+        assert (found.decision, found.benchmarks[0].outcome) == ("INCONCLUSIVE", "INSUFFICIENT")
+        assert found.benchmarks[0].reason.startswith("The baseline's environment is 'synth', the candidate's 'synth3'")
+
     def test_folders_with_several_benchmarks_and_the_baseline_of_the_policy(self, house):
         for side in ("before", "after"):
             for name in ("gsm8k", "mmlu", "other"):

@@ -19,6 +19,7 @@ FROM runs
 WHERE run_id IN (SELECT unnest($run_ids))
 ORDER BY name, run_id
 """
+_UNLIKE = "Its runs in the two sides are of different environments, or different names of one: none is compared."
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,10 @@ class GatedRun:
         """What a policy may call it."""
         return self.name, self.env_id
 
+    def shared(self, other: GatedRun) -> list[str]:
+        """Returns what a policy may call both; nothing where their environments differ."""
+        return [name for name in self.names if name in other.names] if self.env_id == other.env_id else []
+
     @property
     def coverage(self) -> float | None:
         """Scored / asked for; None where that is not known."""
@@ -68,6 +73,8 @@ def evidence_of_sides(
 ) -> tuple[Benchmarks, list[str]]:
     """Returns what is known of each benchmark that is in both sides or listed, and the names of the others.
 
+    The rule of a benchmark is by a name that both sides have: a candidate cannot choose its own by another name.
+
     Args:
         warehouse: has the runs.
         policy: lists benchmarks by their names, or by their environments'.
@@ -81,31 +88,49 @@ def evidence_of_sides(
     matched = match_evaluations(warehouse, baseline, candidate) if has_both else Matched([], [], [])
     runs = {run.run_id: run for run in gated_runs(warehouse, [*baseline, *candidate])}
     pairs = [(runs[a], runs[b]) for a, b in matched.pairs]
-    taken = Counter(b.name for _, b in pairs)
+    pairs = [(a, b) for a, b in pairs if policy.lists(*a.shared(b)) or not policy.lists(*a.names, *b.names)]
     found = {
-        b.name if taken[b.name] == 1 else f"{b.name} of {b.model}": evidence_of_pair(warehouse, policy, [a], b)
-        for a, b in pairs
+        name: evidence_of_pair(warehouse, policy, [a], b, a.shared(b)) if a.shared(b) else _of_two(policy, a, b)
+        for name, (a, b) in zip(_called(pairs), pairs, strict=True)
     }
-    known = {name for pair in pairs for run in pair for name in run.names}
-    for name in policy.benchmarks.keys() - known:
+    for name in policy.benchmarks.keys() - {name for a, b in pairs for name in a.shared(b)}:
         sides = {"baseline": baseline, "candidate": candidate}
         lacking = [side for side, ids in sides.items() if not any(name in runs[one].names for one in ids)]
-        found[name] = Evidence(policy.rule(name), missing=f"There is no run of it in the {' and the '.join(lacking)}.")
+        told = f"There is no run of it in the {' and the '.join(lacking)}." if lacking else _UNLIKE
+        found[name] = Evidence(policy.rule(name), missing=told)
     paired = {run.run_id for pair in pairs for run in pair}
     alone = {run.name for run in runs.values() if run.run_id not in paired and not policy.lists(*run.names)}
     return found, sorted(alone)
 
 
+def _called(pairs: Sequence[tuple[GatedRun, GatedRun]]) -> list[str]:
+    """Returns what each pair is called: by as much as tells it from the others."""
+    names = [((a.shared(b) or b.names)[0], b) for a, b in pairs]
+    ways = [(name, f"{name} of {b.model}", f"{name} of {b.env_id}, {b.model}") for name, b in names]
+    taken = Counter(way for each in ways for way in each)
+    return [next((way for way in each if taken[way] == 1), each[-1]) for each in ways]
+
+
+def _of_two(policy: GatePolicy, a: GatedRun, b: GatedRun) -> Evidence:
+    """Returns what is known of runs of different environments: nothing, also where they have the same examples."""
+    told = f"The baseline's environment is {a.env_id!r}, the candidate's {b.env_id!r}: these are two benchmarks."
+    return Evidence(policy.defaults, False, None, told, baseline_runs=[a.run_id], candidate_runs=[b.run_id])
+
+
 def evidence_of_pair(
-    warehouse: Warehouse, policy: GatePolicy, baseline: Sequence[GatedRun], candidate: GatedRun
+    warehouse: Warehouse,
+    policy: GatePolicy,
+    baseline: Sequence[GatedRun],
+    candidate: GatedRun,
+    names: Sequence[str],
 ) -> Evidence:
-    """Returns what is known of a benchmark; of several runs in the baseline the mean counts."""
-    rule = policy.rule(*candidate.names)
+    """Returns what is known of a benchmark, by these names; of several runs in the baseline the mean counts."""
+    rule = policy.rule(*names)
     run_ids = [run.run_id for run in baseline]
     coverages = [run.coverage for run in baseline if run.coverage is not None]
     return Evidence(
         rule=rule,
-        is_listed=policy.lists(*candidate.names),
+        is_listed=policy.lists(*names),
         paired=Paired.read(warehouse, run_ids, [candidate.run_id], metric=rule.measured),
         baseline_runs=run_ids,
         candidate_runs=[candidate.run_id],

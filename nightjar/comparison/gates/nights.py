@@ -122,10 +122,10 @@ def _beside(
     labels = [repr(settings[run_id]) for run_id in (*run_ids, run.run_id)]
     baseline = normal_before(len(run_ids), is_normal, labels, count)
     if not baseline:
-        found = evidence_of_pair(warehouse, policy, [], run)
+        found = evidence_of_pair(warehouse, policy, [], run, run.names)
         return replace(found, paired=None, missing="No accepted night before this one has it.", is_new=True)
     chosen = gated_runs(warehouse, [run_ids[at] for at in baseline])
-    found = evidence_of_pair(warehouse, policy, chosen, run)
+    found = evidence_of_pair(warehouse, policy, chosen, run, run.names)
     values = _values(warehouse, [*run_ids, run.run_id], found.rule.measured)
     return replace(found, nights=Nights(values, [*is_normal, False], labels, count))
 
