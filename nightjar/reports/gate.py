@@ -21,9 +21,9 @@ def gate_rows(found: Verdict) -> list[dict[str, str]]:
 
 
 def reasons(found: Verdict, *, is_verbose: bool = False) -> Iterator[tuple[str, str]]:
-    """Yields benchmark and why it has not passed; when verbose, all that is known of each."""
+    """Yields benchmark and why it has not passed, or passed on a part; when verbose, all that is known of each."""
     for one in found.benchmarks:
-        if is_verbose or one.outcome != "PASS":
+        if is_verbose or one.outcome != "PASS" or one.not_asked:
             yield one.name, " ".join([one.reason, *(_details(one) if is_verbose else ())])
 
 

@@ -1,5 +1,7 @@
 """A gate's verdict from made-up pairs: the rules, the mistakes of others, and how often chance has its way."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -60,7 +62,8 @@ class TestVerdict:
         found = decide(a=evidence(GOOD), b=evidence(BAD, tier="advisory"), c=evidence(GOOD, tier="critical"))
         assert found.decision == "GO"
         assert [(one.name, one.outcome) for one in found.benchmarks] == [("c", "PASS"), ("a", "PASS"), ("b", "BREACH")]
-        assert decide(b=evidence(GOOD, tier="advisory")).decision == "INCONCLUSIVE"
+        alone = decide(b=evidence(GOOD, tier="advisory"))
+        assert (alone.decision, alone.reason) == ("INCONCLUSIVE", "No benchmark decides: all are advisory.")
 
     def test_what_is_not_known_well_enough_is_no_go_either_way(self):
         found = decide(a=evidence(GOOD), b=evidence(UNSURE))
@@ -74,7 +77,7 @@ class TestVerdict:
         assert decide(a=evidence(GOOD), b=lost).benchmarks[1].outcome == "MISSING"
         new = Evidence(GateRule(), missing="No accepted night has it.", is_new=True)
         assert decide(a=evidence(GOOD), b=new).decision == "INCONCLUSIVE"
-        assert decide().decision == "INCONCLUSIVE"
+        assert decide().reason == "No benchmark decides: none is listed, and none is in both sides."
 
     def test_where_lower_is_better_a_fall_passes(self):
         before, after = [3.0, 5.0, 4.0, 6.0] * 10, [2.5, 4.6, 3.3, 5.6] * 10
@@ -120,6 +123,27 @@ class TestWhatIsMissing:
 
     def test_rollouts_that_were_never_made_are_no_pass(self):
         assert decide(a=evidence(GOOD, not_made=3)).benchmarks[0].reason.startswith("3 rollouts of the candidate")
+
+    @pytest.mark.parametrize(
+        "known",
+        [
+            evidence(GOOD, not_made=3),
+            evidence(UNSURE, not_made=3),
+            evidence(flips(300, 0, 0, 0, failed=20), max_drop=0.08),
+            evidence(flips(400, 40, 35, 25, failed=100)),
+        ],
+    )
+    def test_more_examples_are_no_advice_where_size_is_not_the_problem(self, known):
+        [found] = decide(a=known).benchmarks
+        assert (found.outcome, found.pairs_needed) == ("INSUFFICIENT", None)
+        assert "would tell" not in found.reason
+
+    @pytest.mark.parametrize(("examples", "outcome"), [(1000, "PASS"), (1500, "PASS"), (2001, "INSUFFICIENT")])
+    def test_a_part_of_the_baseline_is_said_and_less_than_half_is_no_pass(self, examples, outcome):
+        [found] = decide(a=replace(evidence(GOOD), baseline_examples=examples)).benchmarks
+        assert (found.outcome, found.not_asked, found.pairs_needed) == (outcome, examples - 1000, None)
+        told = f"{examples - 1000:,} of the baseline's {examples:,} examples are not in the candidate."
+        assert found.reason.endswith(told) is (examples > 1000)
 
     def test_no_example_in_common(self):
         found = decide(a=evidence(paired([], []))).benchmarks[0]

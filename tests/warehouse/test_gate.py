@@ -99,6 +99,15 @@ class TestTwoSides:
         assert (found.decision, found.benchmarks[0].outcome) == ("INCONCLUSIVE", "INSUFFICIENT")
         assert found.benchmarks[0].reason.startswith("The baseline's environment is 'synth', the candidate's 'synth3'")
 
+    def test_a_thin_part_of_the_baseline_is_no_go_and_a_large_one_says_so(self, house, nightjar):
+        house.publish("before"), house.publish("few", right=np.ones(20)), house.publish("most", right=np.ones(300))
+        (house.folder / "policy.yaml").write_text("version: 1\ndefaults: {max_drop: 0.2}\n")
+        told = {to: nightjar("gate", "-p", "policy.yaml", "before", to) for to in ("few", "most")}
+        assert {to: one.out.split()[0] for to, one in told.items()} == {"few": "INCONCLUSIVE", "most": "GO"}
+        for to, count in {"few": 380, "most": 100}.items():
+            said = " ".join(told[to].out.split())
+            assert f"{count} of the baseline's 400 examples are not in the candidate." in said
+
     def test_folders_with_several_benchmarks_and_the_baseline_of_the_policy(self, house):
         for side in ("before", "after"):
             for name in ("gsm8k", "mmlu", "other"):

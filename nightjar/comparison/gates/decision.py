@@ -108,13 +108,19 @@ def _judged(one: _Measured, p: float, policy: GatePolicy) -> GatedBenchmark:
     )
     if difference is None:
         return told
-    is_thin = outcome == "INSUFFICIENT" and one.pairs >= policy.min_pairs
+    is_thin = outcome == "INSUFFICIENT" and one.pairs >= policy.min_pairs and _is_of_size(one, difference)
     more = needed(difference, one.pairs, one.terms) if is_thin else None
+    lacking = max(0, evidence.baseline_examples - len(evidence.paired or ()))
+    if lacking:
+        reason += f" {lacking:,} of the baseline's {evidence.baseline_examples:,} examples are not in the candidate."
+    if more:
+        reason += f" About {more:,} examples would tell, if the damage is what it seems."
     return replace(
         told,
-        reason=reason + (f" About {more:,} examples would tell, if the damage is what it seems." if more else ""),
+        reason=reason,
         margin=one.terms.max_drop,
         pairs=one.pairs,
+        not_asked=lacking,
         baseline_mean=one.baseline,
         candidate_mean=one.candidate,
         difference=difference,
@@ -135,12 +141,29 @@ def _outcome(one: _Measured, p: float, policy: GatePolicy) -> tuple[Outcome, str
         return "INSUFFICIENT", f"Only {one.pairs} examples are scored in both, of {policy.min_pairs} that it takes."
     if p <= policy.level:
         return "BREACH", _breach(one, difference, p)
-    doubt = _doubt(evidence, difference, one.terms)
+    doubt = _doubt(one, difference)
     return ("INSUFFICIENT", doubt) if doubt else ("PASS", _within(difference, one.terms))
 
 
-def _doubt(evidence: Evidence, difference: Difference, terms: Terms) -> str:
+def _is_mostly_left_out(one: _Measured) -> bool:
+    return one.pairs < one.evidence.baseline_examples / 2
+
+
+def _is_of_size(one: _Measured, difference: Difference) -> bool:
+    """Says whether more examples would decide it, and not the rest of those that it was asked for."""
+    if one.evidence.not_made or _is_mostly_left_out(one):
+        return False
+    wrong = difference.if_failed_wrong
+    damage = wrong if one.terms.direction == "lower" else -wrong
+    is_decided_by_failed = damage > one.terms.max_drop and wrong != difference.if_failed_right
+    return damage_of(difference.interval, one.terms.direction).high > one.terms.max_drop and not is_decided_by_failed
+
+
+def _doubt(one: _Measured, difference: Difference) -> str:
     """Returns why a benchmark does not pass; empty where it does."""
+    evidence, terms = one.evidence, one.terms
+    if _is_mostly_left_out(one):
+        return f"Only {one.pairs:,} of the baseline's {evidence.baseline_examples:,} examples are scored in both."
     at_most = damage_of(difference.interval, terms.direction).high
     if at_most > terms.max_drop:
         return f"It may be worse by up to {at_most:.4f}, and {terms.max_drop:.4g} is allowed."
@@ -183,7 +206,8 @@ def _within(difference: Difference, terms: Terms) -> str:
 def _decision(judged: Sequence[GatedBenchmark]) -> tuple[GateDecision, str]:
     deciding = [one for one in judged if one.decides]
     if not deciding:
-        return "INCONCLUSIVE", "No benchmark decides: none is listed, and none is in both sides."
+        why = "all are advisory" if judged else "none is listed, and none is in both sides"
+        return "INCONCLUSIVE", f"No benchmark decides: {why}."
     failed = [one for one in deciding if one.outcome in {"BREACH", "MISSING"}]
     if failed:
         return "NO-GO", f"{_counted(failed, deciding)} may not pass: {_listed(failed)}."

@@ -14,8 +14,11 @@ from nightjar.warehouse import Warehouse
 
 _RUNS = """
 SELECT
-    coalesce(config ->> 'name', metadata ->> 'name', env_id) AS name, run_id, env_id, model, rollouts, scored, failed
-FROM runs
+    coalesce(config ->> 'name', metadata ->> 'name', env_id) AS name, run_id, env_id, model, rollouts, scored, failed,
+    coalesce(examples, 0)
+FROM runs LEFT JOIN (
+    SELECT run_id, count(*) AS examples FROM example_results($run_ids) GROUP BY run_id
+) USING (run_id)
 WHERE run_id IN (SELECT unnest($run_ids))
 ORDER BY name, run_id
 """
@@ -30,6 +33,7 @@ class GatedRun:
         name: of the evaluation, or else its environment's id.
         rollouts: that it was asked for; None where that is not known.
         scored, failed: how many rollouts.
+        examples: how many it has rollouts of.
     """
 
     name: str
@@ -39,6 +43,7 @@ class GatedRun:
     rollouts: int | None
     scored: int
     failed: int
+    examples: int
 
     @property
     def names(self) -> tuple[str, str]:
@@ -137,4 +142,5 @@ def evidence_of_pair(
         baseline_coverage=sum(coverages) / len(coverages) if coverages else None,
         candidate_coverage=candidate.coverage,
         not_made=candidate.not_made,
+        baseline_examples=round(sum(run.examples for run in baseline) / max(1, len(baseline))),
     )

@@ -49,6 +49,7 @@ class Evidence:
         baseline_runs, candidate_runs: ids.
         baseline_coverage, candidate_coverage: scored / asked for; None where that is not known.
         not_made: rollouts that the candidate was asked for and has neither scored nor failed.
+        baseline_examples: how many the baseline was asked, of several runs their mean; 0 where that is not known.
         nights: where the baseline is the nights before.
     """
 
@@ -62,6 +63,7 @@ class Evidence:
     baseline_coverage: float | None = None
     candidate_coverage: float | None = None
     not_made: int = 0
+    baseline_examples: int = 0
     nights: Nights | None = None
 
 
@@ -75,6 +77,7 @@ class GatedBenchmark:
         reason: why, in a sentence.
         margin: how much worse the candidate may be; None where the baseline is not known.
         pairs: examples that both sides have scored.
+        not_asked: examples of the baseline that the candidate was not asked.
         baseline_mean, candidate_mean: over these; None where there are none.
         difference: candidate minus baseline; None without pairs.
         p: chance of so much damage, were it the margin in truth; ``p_adjusted`` for all gated benchmarks together.
@@ -91,6 +94,7 @@ class GatedBenchmark:
     reason: str
     margin: float | None = None
     pairs: int = 0
+    not_asked: int = 0
     baseline_mean: float | None = None
     candidate_mean: float | None = None
     difference: Difference | None = None
