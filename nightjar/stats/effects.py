@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from nightjar.stats.estimates import Estimate
 from nightjar.stats.intervals import Interval, t_interval
@@ -67,7 +67,7 @@ def marked_effect(
     stderr = float(np.sqrt((scores**2).sum() * count / (count - 1))) / weight
     if not stderr:
         return None
-    p_value = float(2 * stats.t.sf(abs(difference) / stderr, count - 1))
+    p_value = float(2 * special.stdtr(count - 1, -abs(difference) / stderr))
     return Effect(difference, t_interval(Estimate(difference, stderr), count, alpha), p_value, count, is_within)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from scipy import stats
-
 from nightjar.comparison.decision import chance_of_damage, damage_if_failed_wrong, damage_of, needed
 from nightjar.comparison.gates.records import Benchmarks, Evidence, GatedBenchmark, GateDecision, Outcome, Verdict
 from nightjar.comparison.measuring import measure
@@ -85,10 +83,17 @@ def _adjusted(measured: Sequence[_Measured], correction: Correction) -> list[flo
     own = [found[at] for at in deciding]
     if correction == "none" or not own:
         return found
-    together = holm(own) if correction == "holm" else stats.false_discovery_control(own).tolist()
+    together = holm(own) if correction == "holm" else _benjamini_hochberg(own)
     for at, p in zip(deciding, together, strict=True):
         found[at] = p
     return found
+
+
+def _benjamini_hochberg(p_values: list[float]) -> list[float]:
+    from scipy import stats
+
+    adjusted: list[float] = stats.false_discovery_control(p_values).tolist()
+    return adjusted
 
 
 def _judged(one: _Measured, p: float, policy: GatePolicy) -> GatedBenchmark:
