@@ -35,7 +35,7 @@ def read_excerpts(
     if not flips:
         return {}
     found = warehouse.query(_TEXTS, {"a": a, "b": b, "hashes": [flip.example_hash for flip in flips]})
-    texts = {row[:2]: dict(zip(found.columns, row, strict=True)) for row in found.rows}
+    texts = {(record["run_id"], record["example_hash"]): record for record in found.records()}
     return {
         flip.example_hash: _excerpt(
             texts[a, flip.example_hash], texts[b, flip.example_hash], right_a=number < len(broken)

@@ -86,7 +86,7 @@ def runs_of_night(warehouse: Warehouse, suite: str, night: str) -> dict[str, dic
         found = warehouse.query(_RUNS, {"suite": suite, "tag": night_tag(night)})
     except MissingWarehouseError:
         return {}
-    return {row[0]: dict(zip(found.columns, row, strict=True)) for row in found.rows}
+    return {record["name"]: record for record in found.records()}
 
 
 def _of_run(expected: NightEvaluation, run: dict[str, Any] | None) -> NightEvaluation:

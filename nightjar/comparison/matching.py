@@ -40,8 +40,7 @@ def match_evaluations(warehouse: Warehouse, a: Sequence[str], b: Sequence[str]) 
     """
     if len(a) == len(b) == 1:
         return Matched([(a[0], b[0])], [], [])
-    found = warehouse.query(_EVALUATIONS, {"run_ids": [*a, *b]})
-    rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+    rows = warehouse.query(_EVALUATIONS, {"run_ids": [*a, *b]}).records()
     matched = Matched([], [], [])
     for env_id in dict.fromkeys(row["env_id"] for row in rows):
         sides = [[row for row in rows if row["env_id"] == env_id and row["run_id"] in side] for side in (a, b)]

@@ -55,7 +55,7 @@ def told_of_sides(warehouse: Warehouse, a: str, b: str, metric: str) -> Mapping[
         ConfigError: a run is not there.
     """
     found = warehouse.query(_SIDES, {"a": a, "b": b, "metric": metric})
-    told = {row[0]: dict(zip(found.columns, row, strict=True)) for row in found.rows}
+    told = {record["run_id"]: record for record in found.records()}
     for run_id in (a, b):
         if run_id not in told:
             raise ConfigError(f"There is no run {run_id!r} in {warehouse.location}. See: nightjar eval list")

@@ -177,10 +177,10 @@ def describe_run(
 
 
 def _told(warehouse: Warehouse, run_id: str) -> dict[str, Any]:
-    found = warehouse.query(_RUN, {"run_id": run_id})
-    if not found.rows:
+    found = warehouse.query(_RUN, {"run_id": run_id}).records()
+    if not found:
         raise ConfigError(f"No run {run_id!r} in {warehouse.location}. Those that there are: nightjar eval list")
-    return dict(zip(found.columns, found.rows[0], strict=True))
+    return found[0]
 
 
 def _read(warehouse: Warehouse, run_id: str, cluster: str | None, by: str | None) -> _Rows:

@@ -185,6 +185,8 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Any] = set()
         for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue  # what it refuses by itself
             if key.value in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} stands there twice", key.start_mark)
             seen.add(key.value)

@@ -66,9 +66,7 @@ class StoredRun:
         if self.path is not None:
             yield from (line.row for line in scan_lines(RunDirectory(self.path).results_path))
             return
-        found = self.warehouse.query(_ROLLOUTS, [self.run_id])
-        for values in found.rows:
-            row = dict(zip(found.columns, values, strict=True))
+        for row in self.warehouse.query(_ROLLOUTS, [self.run_id]).records():
             message = row.pop("error_message")
             yield (
                 row

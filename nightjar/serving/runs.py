@@ -171,5 +171,4 @@ def records(
     timeout_seconds: float = QUERY_TIMEOUT_SECONDS,
 ) -> list[dict[str, Any]]:
     """Returns the rows of an answer, each from column to value."""
-    answer = warehouse.query(sql, parameters, timeout_seconds=timeout_seconds)
-    return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+    return warehouse.query(sql, parameters, timeout_seconds=timeout_seconds).records()

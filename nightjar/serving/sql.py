@@ -156,9 +156,7 @@ def _lacks(query: NamedQuery | None, given: dict[str, str]) -> bool:
 
 def _schema(warehouse: Warehouse) -> list[tuple[str, str, list[dict[str, Any]]]]:
     """Returns each table with what it is and its columns."""
-    found = warehouse.catalog()
-    rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
-    tables = groupby(rows, key=lambda row: (row["table"], row["about"] or ""))
+    tables = groupby(warehouse.catalog().records(), key=lambda row: (row["table"], row["about"] or ""))
     return [(name, about, list(columns)) for (name, about), columns in tables]
 
 

@@ -54,6 +54,7 @@ class TestFile:
             ("version: 1\nbenchmarks: {a: 3}", "benchmarks.a: Input should be a valid dictionary"),
             ("version: 1\ndefaults: {max_drop: null}", "defaults: no limit holds: give max_drop"),
             ("version: [", "while parsing a flow"),
+            ("? [a]\n: 1", "found unhashable key"),
             ("", "policy.yaml is empty. A policy begins with 'version: 1'"),
             ("- 1", "policy.yaml is no policy: it should have keys and values"),
             ("version: true", "version: Input should be 1"),

@@ -44,11 +44,11 @@ def info(warehouse: WarehouseOption = None, as_json: JsonOption = False) -> None
 
 
 def _summary(store: Store) -> dict[str, Any]:
-    found = ask_once(store, _SUMMARY)
+    [found] = ask_once(store, _SUMMARY).records()
     catalog = store.catalog()
     return {
         "location": str(store),
-        **dict(zip(found.columns, found.rows[0], strict=True)),
+        **found,
         "segments": len(catalog.live),
         "bytes": sum(segment.size for segment in catalog.needed.values()),
         "retired_bytes": sum(segment.size for segment in catalog.retired.values()),

@@ -23,3 +23,7 @@ class QueryResult:
     columns: tuple[str, ...]
     types: tuple[str, ...]
     rows: list[tuple[Any, ...]]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Returns the rows, each from column to value."""
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
