@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from nightjar.reports.markdown import cell, table
 if TYPE_CHECKING:  # the night's flow, too, loads this, and SciPy takes 0.8 s
     from nightjar.comparison import GatedBenchmark, Verdict
 
+_MOST_NAMED = 3
 HEADINGS = ("Benchmark", "Tier", "Outcome", "Baseline", "Candidate", "Change", "Interval", "Allowed", "Pairs")
 
 
@@ -91,4 +92,11 @@ def _details(one: GatedBenchmark) -> Iterator[str]:
     if any(coverage is not None and coverage < 1 for coverage in coverages):
         yield "Scored: " + " and ".join("unknown" if one is None else f"{one:.1%}" for one in coverages) + "."
     if one.candidate_runs:
-        yield f"Runs: {', '.join(one.candidate_runs)} beside {', '.join(one.baseline_runs) or 'none'}."
+        yield f"Runs: {_named(one.candidate_runs)} beside {_named(one.baseline_runs)}."
+
+
+def _named(run_ids: Sequence[str]) -> str:
+    """Returns the ids of runs; of many how many, the first and the last."""
+    if len(run_ids) > _MOST_NAMED:
+        return f"{len(run_ids)} runs, {run_ids[0]} to {run_ids[-1]}"
+    return ", ".join(run_ids) or "none"
