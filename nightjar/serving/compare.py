@@ -15,8 +15,8 @@ from nightjar import __version__
 from nightjar.comparison import Comparison, Direction, Flip, Terms, compare_published
 from nightjar.errors import ConfigError
 from nightjar.reports.comparison_page import SHOWN_FLIPS, ComparisonPage, page_of
+from nightjar.serving.asking import records
 from nightjar.serving.plotting import Scale
-from nightjar.serving.runs import records
 from nightjar.serving.templating import link, page
 from nightjar.warehouse import Warehouse
 

@@ -15,8 +15,8 @@ from pydantic import BaseModel
 
 from nightjar.comparison import Change, trend
 from nightjar.errors import ConfigError
+from nightjar.serving.asking import records
 from nightjar.serving.plotting import Mark, Plot, Point, Scale
-from nightjar.serving.runs import records
 from nightjar.serving.templating import moment, page
 from nightjar.stats.estimates import Estimate
 from nightjar.stats.intervals import t_interval

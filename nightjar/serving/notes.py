@@ -18,7 +18,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from pydantic import BaseModel, Field, ValidationError
 from starlette.exceptions import HTTPException
 
-from nightjar.serving.runs import records
+from nightjar.serving.asking import records
 from nightjar.serving.templating import page
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.notes import NOTES, Mark, Note

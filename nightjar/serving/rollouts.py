@@ -11,13 +11,14 @@ from fastapi.responses import Response
 from pydantic import BaseModel
 
 from nightjar.evaluation.failures import failure_class
+from nightjar.serving.asking import records
 from nightjar.serving.conversation import plain_text, pretty, turns
 from nightjar.serving.notes import notes_of
-from nightjar.serving.runs import records
-from nightjar.serving.samples import comparable_runs, known_run
+from nightjar.serving.samples import about_run, the_run
 from nightjar.serving.templating import page
 from nightjar.serving.word_difference import MOST_WORDS, is_whole, word_difference
 from nightjar.warehouse import Warehouse
+from nightjar.warehouse.reading.result import AskedQuery
 from nightjar.warehouse.reading.result_values import as_records, value_text
 
 router = APIRouter()
@@ -55,24 +56,23 @@ def rollout(
     """Shows a rollout."""
     warehouse: Warehouse = request.app.state.warehouse
     key = {"run": run_id, "example": example_id, "index": rollout_index}
-    found = _record(warehouse, key)
     if asked.raw:
-        text = json.dumps(found, default=value_text, indent=2)
+        text = json.dumps(_record(warehouse, key), default=value_text, indent=2)
         return Response(text, media_type="application/json")
-    run = known_run(warehouse, run_id)
-    strip = records(warehouse, _STRIP.format(which="example_id = $example"), {"run": run_id, "example": example_id})
-    [neighbours] = records(warehouse, _NEIGHBOURS, key)
+    shown, *more = warehouse.query_all([(_ROLLOUT, key), *_around(key), *about_run(run_id)])
+    found = _one(as_records(shown), key)
+    strip, [neighbours], attempts, run, others = (one.records() for one in more)
     return page(
         request,
         "rollout.html",
-        run=run,
+        run=the_run(run, run_id),
         rollout=readable(found),
         strip=strip,
         neighbours=neighbours,
-        attempts=records(warehouse, _ATTEMPTS, key),
+        attempts=attempts,
         noted=notes_of(request, run_id, example_id, rollout_index),
         asked=asked,
-        others=comparable_runs(warehouse, run),
+        others=others,
         beside=_beside(warehouse, found, asked) if asked.beside else None,
     )
 
@@ -98,7 +98,16 @@ def readable(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _record(warehouse: Warehouse, key: Mapping[str, Any]) -> dict[str, Any]:
-    found = as_records(warehouse.query(_ROLLOUT, key))
+    return _one(as_records(warehouse.query(_ROLLOUT, key)), key)
+
+
+def _around(key: Mapping[str, Any]) -> list[AskedQuery]:
+    """Returns what is asked for what stands beside a rollout: those of its example, its neighbours, its attempts."""
+    strip = _STRIP.format(which="example_id = $example")
+    return [(strip, {name: key[name] for name in ("run", "example")}), (_NEIGHBOURS, key), (_ATTEMPTS, key)]
+
+
+def _one(found: list[dict[str, Any]], key: Mapping[str, Any]) -> dict[str, Any]:
     if not found:
         raise HTTPException(404, f"Run {key['run']!r} has no rollout {key['index']} of example {key['example']}.")
     return found[0]

@@ -6,13 +6,14 @@ import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse
 
-from nightjar.comparison import describe_run
+from nightjar.comparison import RunStatistics, describe_run
 from nightjar.comparison.pairs import settings_of
 from nightjar.errors import ConfigError, MissingWarehouseError
 from nightjar.evaluation.failures import FailureClass, failure_class, recorded_failures
@@ -20,8 +21,8 @@ from nightjar.evaluation.saved_config import restored_config
 from nightjar.hosting.server import configured_prefect_api, page_of
 from nightjar.hosting.state import read_state
 from nightjar.reports.statistics import pass_rows, told
+from nightjar.serving.asking import answers
 from nightjar.serving.live import is_published
-from nightjar.serving.runs import records
 from nightjar.serving.templating import page
 from nightjar.warehouse import Warehouse
 
@@ -73,9 +74,14 @@ SELECT
     (SELECT found FROM ({_SPREADS}) AS found) AS spreads
 """  # noqa: S608 - of what stands above
 _BEFORE = """
+WITH shown AS (
+    SELECT env_id, model, began(started_at, finished_at, published_at) AS began
+    FROM segments.runs WHERE run_id = $run_id
+)
 SELECT run_id, avg_reward, began(started_at, finished_at, published_at) AS began FROM runs
-WHERE env_id = $env_id AND model IS NOT DISTINCT FROM $model AND part_of IS NULL
-    AND status IN ('completed', 'incomplete') AND began(started_at, finished_at, published_at) < $began
+WHERE env_id = (SELECT env_id FROM shown) AND model IS NOT DISTINCT FROM (SELECT model FROM shown)
+    AND part_of IS NULL AND status IN ('completed', 'incomplete')
+    AND began(started_at, finished_at, published_at) < (SELECT began FROM shown)
 ORDER BY began DESC, run_id LIMIT 1
 """
 _BARS, _KINDS = 20, 12
@@ -122,16 +128,15 @@ def run(request: Request, run_id: str) -> HTMLResponse:
     """Shows a run."""
     warehouse: Warehouse = request.app.state.warehouse
     live = request.app.state.live.find(run_id)
-    found = _published(warehouse, run_id, is_live=live is not None)
+    found, earlier, [rollouts] = _published(warehouse, run_id, is_live=live is not None)
     if not found and live:
         return page(request, "live_run.html", one=live, prefect=prefect_page(live.metadata.get("flow_run_id")))
     if not found:
         raise HTTPException(404, f"There is no run {run_id!r} in {warehouse.location}.")
     [shown] = found
     metadata = json.loads(shown["metadata"] or "{}")
-    statistics = describe_run(run_id, warehouse=warehouse)
-    before = _before(warehouse, shown)
-    [rollouts] = records(warehouse, _ROLLOUTS, {"run_id": run_id, "bars": _BARS, "kinds": _KINDS})
+    statistics = _statistics(warehouse, run_id, shown["published_at"])
+    before = earlier[0] if earlier else None
     return page(
         request,
         "run.html",
@@ -153,13 +158,21 @@ def run(request: Request, run_id: str) -> HTMLResponse:
     )
 
 
-def _published(warehouse: Warehouse, run_id: str, *, is_live: bool) -> list[dict[str, Any]]:
+def _published(warehouse: Warehouse, run_id: str, *, is_live: bool) -> list[list[dict[str, Any]]]:
+    """Returns the run, the finished one of its environment and model before it, and what its rollouts came to."""
+    key = {"run_id": run_id}
     try:
-        return records(warehouse, _RUN, {"run_id": run_id})
+        return answers(warehouse, (_RUN, key), (_BEFORE, key), (_ROLLOUTS, {**key, "bars": _BARS, "kinds": _KINDS}))
     except MissingWarehouseError:
         if is_live:
-            return []
+            return [[], [], [{}]]
         raise
+
+
+@lru_cache(maxsize=100)
+def _statistics(warehouse: Warehouse, run_id: str, published_at: object) -> RunStatistics:  # noqa: ARG001 - what they depend on
+    """Returns what a run came to, which stays as it is until the run is published again."""
+    return describe_run(run_id, warehouse=warehouse)
 
 
 def prefect_page(flow_run_id: str | None) -> str | None:
@@ -191,13 +204,6 @@ def _bars(rows: list[dict[str, Any]]) -> list[Bar]:
         text = f"Reward {value}: {row['count']:,} rollout{'s' * (row['count'] != 1)}, {row['count'] / total:.1%}"
         bars.append(Bar(round(place * room, 2), round(room * 0.9, 2), round(100 * row["count"] / most, 2), label, text))
     return bars
-
-
-def _before(warehouse: Warehouse, shown: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Returns the finished run of the same environment and model before this one."""
-    began = shown["started_at"] or shown["finished_at"] or shown["published_at"]
-    found = records(warehouse, _BEFORE, {"env_id": shown["env_id"], "model": shown["model"], "began": began})
-    return found[0] if found else None
 
 
 def _settings(warehouse: Warehouse, run_id: str, before: Mapping[str, Any] | None) -> list[tuple[str, Any, Any, bool]]:

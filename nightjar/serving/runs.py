@@ -11,10 +11,10 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel
 
 from nightjar.errors import MissingWarehouseError
+from nightjar.serving.asking import answers, records
 from nightjar.serving.live import under_way
 from nightjar.serving.templating import page
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.reading.time_limit import QUERY_TIMEOUT_SECONDS
 
 router = APIRouter()
 
@@ -126,8 +126,8 @@ def runs(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse:
     )
     live = under_way(request)
     try:
-        found = records(warehouse, sql, {**filters, "limit": ROWS, "offset": ROWS * (number - 1)})
-        [choices] = records(warehouse, _CHOICES)
+        shown = {**filters, "limit": ROWS, "offset": ROWS * (number - 1)}
+        found, [choices] = answers(warehouse, (sql, shown), (_CHOICES, None))
     except MissingWarehouseError:
         if not live:
             raise
@@ -161,14 +161,3 @@ def _sparks(warehouse: Warehouse, found: list[dict[str, Any]]) -> dict[str, Spar
         for run in found
         if len(history := histories.get((run["env_id"], run["model"]), [])) > 1
     }
-
-
-def records(
-    warehouse: Warehouse,
-    sql: str,
-    parameters: Mapping[str, Any] | None = None,
-    *,
-    timeout_seconds: float = QUERY_TIMEOUT_SECONDS,
-) -> list[dict[str, Any]]:
-    """Returns the rows of an answer, each from column to value."""
-    return warehouse.query(sql, parameters, timeout_seconds=timeout_seconds).records()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request
@@ -10,9 +9,10 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel
 
 from nightjar.errors import WarehouseError
-from nightjar.serving.runs import records
+from nightjar.serving.asking import answers, records
 from nightjar.serving.templating import page
 from nightjar.warehouse import Warehouse
+from nightjar.warehouse.reading.result import AskedQuery
 
 router = APIRouter()
 
@@ -43,7 +43,7 @@ FROM runs WHERE run_id = $run
 """
 _COMPARABLE = """
 SELECT run_id, model, started_at FROM runs
-WHERE env_id = $env AND run_id <> $run AND part_of IS NULL
+WHERE env_id = (SELECT env_id FROM segments.runs WHERE run_id = $run) AND run_id <> $run AND part_of IS NULL
 ORDER BY started_at DESC NULLS LAST, run_id LIMIT 100
 """
 _TEXT = """
@@ -108,23 +108,24 @@ class Asked(BaseModel):
 def samples(request: Request, run_id: str, asked: Annotated[Asked, Query()]) -> HTMLResponse:
     """Shows the examples of a run that are asked for."""
     warehouse: Warehouse = request.app.state.warehouse
-    run = known_run(warehouse, run_id)
-    found: list[dict[str, Any]] = []
     problem = None
     try:
-        found = _examples(warehouse, run_id, asked)
+        run, others, found = answers(
+            warehouse, *about_run(run_id), _examples(run_id, asked), timeout_seconds=TIMEOUT_SECONDS
+        )
     except WarehouseError as error:
         if not asked.where:
             raise
         problem = str(error)
+        run, others, found = *answers(warehouse, *about_run(run_id)), []
     return page(
         request,
         "samples.html",
-        run=run,
-        examples=found,
+        run=the_run(run, run_id),
+        examples=_with_prompts(warehouse, run_id, found),
         problem=problem,
         asked=asked,
-        others=comparable_runs(warehouse, run),
+        others=others,
         kinds=KINDS,
         sorts=SORTS,
         number=max(1, asked.page),
@@ -133,25 +134,24 @@ def samples(request: Request, run_id: str, asked: Annotated[Asked, Query()]) -> 
     )
 
 
-def known_run(warehouse: Warehouse, run_id: str) -> dict[str, Any]:
-    """Returns what a page of a run says at its top.
+def about_run(run_id: str) -> tuple[AskedQuery, AskedQuery]:
+    """Returns what is asked for the top of a page of a run: the run, and the others of its environment."""
+    return (_RUN, {"run": run_id}), (_COMPARABLE, {"run": run_id})
+
+
+def the_run(found: list[dict[str, Any]], run_id: str) -> dict[str, Any]:
+    """Returns the one run that was found.
 
     Raises:
         HTTPException: there is none.
     """
-    found = records(warehouse, _RUN, {"run": run_id})
     if not found:
         raise HTTPException(404, f"There is no run {run_id!r} in this warehouse.")
     return found[0]
 
 
-def comparable_runs(warehouse: Warehouse, run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Returns the other runs of the environment of a run, the newest first."""
-    return records(warehouse, _COMPARABLE, {"env": run["env_id"], "run": run["run_id"]})
-
-
-def _examples(warehouse: Warehouse, run_id: str, asked: Asked) -> list[dict[str, Any]]:
-    """Returns a page of examples, each with the beginning of its prompt."""
+def _examples(run_id: str, asked: Asked) -> AskedQuery:
+    """Returns what is asked for a page of examples."""
     conditions = [_TEXT] * bool(asked.q) + [_CONDITION.format(condition=asked.where)] * bool(asked.where)
     sql = _SAMPLES.format(
         most=MOST_SQUARES,
@@ -164,10 +164,12 @@ def _examples(warehouse: Warehouse, run_id: str, asked: Asked) -> list[dict[str,
         else "",
     )
     values = {"run": run_id, "limit": ROWS, "offset": ROWS * (max(1, asked.page) - 1)}
-    values |= {name: value for name in ("q", "against") if (value := getattr(asked, name))}
-    found = records(warehouse, sql, values, timeout_seconds=TIMEOUT_SECONDS)
+    return sql, values | {name: value for name in ("q", "against") if (value := getattr(asked, name))}
+
+
+def _with_prompts(warehouse: Warehouse, run_id: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns examples with the beginning of their prompts, which is read of those alone."""
     shown = [example["example_id"] for example in found]
-    prompts = {
-        row["example_id"]: row["prompt"] for row in records(warehouse, _PROMPTS, {"run": run_id, "examples": shown})
-    }
+    rows = records(warehouse, _PROMPTS, {"run": run_id, "examples": shown}) if shown else []
+    prompts = {row["example_id"]: row["prompt"] for row in rows}
     return [{**example, "prompt": prompts.get(example["example_id"])} for example in found]

@@ -12,8 +12,8 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
 from nightjar.errors import WarehouseError
+from nightjar.serving.asking import records
 from nightjar.serving.conversation import plain_text
-from nightjar.serving.runs import records
 from nightjar.serving.templating import page
 from nightjar.warehouse import Warehouse
 

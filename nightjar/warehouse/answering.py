@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from logging.handlers import QueueHandler
 from pathlib import Path
@@ -26,7 +26,7 @@ from nightjar.errors import NightjarError
 from nightjar.warehouse.backend import Backend, open_backend
 from nightjar.warehouse.reading import querying
 from nightjar.warehouse.reading.process import Failure, Parts, Request
-from nightjar.warehouse.reading.result import Parameters
+from nightjar.warehouse.reading.result import AskedQuery
 from nightjar.warehouse.reading.statements import split_statements
 
 LARGEST_PROCESS_BYTES = 2 * querying.LARGEST_ANSWER_BYTES
@@ -107,18 +107,19 @@ class _Told(QueueHandler):
         send(record)
 
 
-def _rows(answers: BinaryIO, send: _Send, house: str, location: str, sql: str, parameters: Parameters | None) -> None:
-    packed = _opened(house, location).ask(lambda connection: querying.pack_rows(connection, sql, parameters))
-    send(Parts(packed.result, len(packed.parts)))
-    answers.writelines(packed.parts)
+def _rows(answers: BinaryIO, send: _Send, house: str, location: str, asked: Sequence[AskedQuery]) -> None:
+    packed = _opened(house, location).ask(lambda connection: [querying.pack_rows(connection, *one) for one in asked])
+    send(Parts([one.result for one in packed], [len(one.parts) for one in packed]))
+    answers.writelines(part for one in packed for part in one.parts)
     answers.flush()
 
 
-def _table(answers: BinaryIO, send: _Send, house: str, location: str, sql: str, parameters: Parameters | None) -> None:
+def _table(answers: BinaryIO, send: _Send, house: str, location: str, asked: Sequence[AskedQuery]) -> None:
     import pyarrow as pa
 
-    table = _opened(house, location).ask(lambda connection: querying.run_arrow_query(connection, sql, parameters))
-    send(Parts(None, 0))
+    [one] = asked
+    table = _opened(house, location).ask(lambda connection: querying.run_arrow_query(connection, *one))
+    send(Parts(None))
     with pa.ipc.new_stream(answers, table.schema) as stream:
         stream.write_table(table)
     answers.flush()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from nightjar.errors import MissingWarehouseError, WarehouseError
 from nightjar.warehouse.location import Kind, folder_of, is_in_memory, kind_of, resolve_warehouse, shown
 from nightjar.warehouse.reading import process
-from nightjar.warehouse.reading.result import Parameters, QueryResult
+from nightjar.warehouse.reading.result import AskedQuery, Parameters, QueryResult
 from nightjar.warehouse.reading.statements import WrittenStatement, split_statements
 from nightjar.warehouse.reading.time_limit import QUERY_TIMEOUT_SECONDS, TimeLimit
 from nightjar.warehouse.writing.publish_report import PublishReport
@@ -146,8 +146,23 @@ class Warehouse:
         Raises:
             WarehouseError: there is no warehouse, the statement is refused, takes too long or too much memory.
         """
-        rows: QueryResult = self._ask("rows", sql, parameters, TimeLimit(timeout_seconds))
-        return rows
+        [result] = self.query_all([(sql, parameters)], timeout_seconds=timeout_seconds)
+        return result
+
+    def query_all(
+        self, asked: Sequence[AskedQuery], *, timeout_seconds: float = QUERY_TIMEOUT_SECONDS
+    ) -> list[QueryResult]:
+        """Runs statements that only read, all on the warehouse as it is at one moment; in less time than one by one.
+
+        Args:
+            asked: the statements, each with the values of its parameters.
+            timeout_seconds: how long all of them may run.
+
+        Raises:
+            WarehouseError: as ``query``, for the first that fails.
+        """
+        results: list[QueryResult] = self._ask("rows", asked, TimeLimit(timeout_seconds))
+        return results
 
     def query_arrow(
         self,
@@ -157,7 +172,7 @@ class Warehouse:
         timeout_seconds: float = QUERY_TIMEOUT_SECONDS,
     ) -> pa.Table:
         """Runs one statement that only reads, and returns an Arrow table; otherwise like ``query``."""
-        return self._ask("table", sql, parameters, TimeLimit(timeout_seconds))
+        return self._ask("table", [(sql, parameters)], TimeLimit(timeout_seconds))
 
     def statements(self, text: str, *, timeout_seconds: float = QUERY_TIMEOUT_SECONDS) -> list[WrittenStatement]:
         """Returns the statements of a text, which semicolons separate; none for blanks and comments.
@@ -201,21 +216,25 @@ class Warehouse:
 
         return open_backend(self._location)
 
-    def _ask(self, kind: str, sql: str, parameters: Parameters | None, limit: TimeLimit) -> Any:
-        if len(sql) > LONGEST_STATEMENT:
+    def _ask(self, kind: str, asked: Sequence[AskedQuery], limit: TimeLimit) -> Any:
+        longest = max((len(sql) for sql, _ in asked), default=0)
+        if longest > LONGEST_STATEMENT:
             raise WarehouseError(
-                f"The statement has {len(sql):,} characters, expected at most {LONGEST_STATEMENT:,}. Hand long texts "
+                f"The statement has {longest:,} characters, expected at most {LONGEST_STATEMENT:,}. Hand long texts "
                 "to it as values of parameters."
             )
         if is_in_memory(self._location):
-            from nightjar.warehouse.reading.querying import run_arrow_query, run_query
-            from nightjar.warehouse.reading.running import run_stoppable
+            return self._backend.ask(lambda connection: _asked_here(connection, kind, asked, limit))
+        return process.ask(kind, self._id, self._asked_at, asked, limit=limit)
 
-            run: Any = {"rows": run_query, "table": run_arrow_query}[kind]
-            return self._backend.ask(
-                lambda connection: run_stoppable(lambda: run(connection, sql, parameters), connection, limit)
-            )
-        return process.ask(kind, self._id, self._asked_at, sql, parameters, limit=limit)
+
+def _asked_here(connection: duckdb.DuckDBPyConnection, kind: str, asked: Sequence[AskedQuery], limit: TimeLimit) -> Any:
+    from nightjar.warehouse.reading.querying import run_arrow_query, run_query
+    from nightjar.warehouse.reading.running import run_stoppable
+
+    if kind == "table":
+        return run_stoppable(lambda: run_arrow_query(connection, *asked[0]), connection, limit)
+    return run_stoppable(lambda: [run_query(connection, *one) for one in asked], connection, limit)
 
 
 class Unlocked(Warehouse):
@@ -232,24 +251,24 @@ class Unlocked(Warehouse):
         super().__init__(location)
         self._connection = self.connect()
 
-    def query(
+    def query_all(
         self,
-        sql: str,
-        parameters: Parameters | None = None,
+        asked: Sequence[AskedQuery],
         *,
         timeout_seconds: float = 0,  # noqa: ARG002 - the owner waits as long as it takes
-    ) -> QueryResult:
-        """Runs one statement, as long as it takes; Ctrl-C stops it.
+    ) -> list[QueryResult]:
+        """Runs statements, as long as they take; Ctrl-C stops them.
 
         Raises:
-            WarehouseError: it is more than one statement, DuckDB refuses it, or it answers too much.
+            WarehouseError: one is more than one statement, DuckDB refuses it, or it answers too much.
         """
         from nightjar.warehouse.reading.querying import run_statement
         from nightjar.warehouse.reading.running import run_stoppable
 
-        return run_stoppable(
-            lambda: run_statement(self._connection, sql, parameters), self._connection, TimeLimit(math.inf)
-        )
+        def run() -> list[QueryResult]:
+            return [run_statement(self._connection, *one) for one in asked]
+
+        return run_stoppable(run, self._connection, TimeLimit(math.inf))
 
     def statements(
         self,

@@ -120,6 +120,34 @@ class TestAnswers:
     def test_words_that_write_may_be_used_as_names_and_texts(self, published, sql, parameters):
         assert one(published, sql, parameters) == (4,)
 
+    def test_several_are_answered_in_their_order(self, published):
+        first, second, none = published.query_all(
+            [("SELECT $n AS n", {"n": 1}), ("FROM range(20_000)", None), ("SELECT 1 WHERE false", None)]
+        )
+        assert (first.columns, first.rows) == (("n",), [(1,)])
+        assert second.rows == [(number,) for number in range(20_000)]
+        assert none.rows == []
+        assert published.query_all([]) == []
+
+    def test_of_several_the_first_that_fails_is_said(self, published):
+        with pytest.raises(WarehouseError, match="nowhere"):
+            published.query_all([("SELECT 1", None), ("FROM nowhere", None), ("DROP VIEW runs", None)])
+        assert one(published, "SELECT 2") == (2,)
+
+    def test_several_see_the_same_moment(self, tmp_path, run_writer):
+        warehouse = Warehouse(tmp_path / "warehouse")
+        warehouse.publish(run_writer.write(tmp_path / "first"))
+        run_dirs = [run_writer.write(tmp_path / f"run-{number}", run_id=f"run-{number}") for number in range(20)]
+        publishing = threading.Thread(target=lambda: [warehouse.publish(run_dir) for run_dir in run_dirs])
+        publishing.start()
+        seen = set()
+        while publishing.is_alive():
+            counts = warehouse.query_all([("SELECT count(*) FROM runs", None)] * 3)
+            assert len({result.rows[0] for result in counts}) == 1
+            seen.add(counts[0].rows[0])
+        publishing.join()
+        assert len(seen) > 1
+
     def test_a_table_of_arrow_has_the_same(self, published):
         arrow = pytest.importorskip("pyarrow")
         table = published.query_arrow("SELECT reward FROM rollouts WHERE run_id = ? ORDER BY ALL", ["run-1"])

@@ -15,6 +15,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import IO, Any, cast
 
 from nightjar.errors import WarehouseError
 from nightjar.scratch import scratch_folder
+from nightjar.warehouse.reading.result import QueryResult
 from nightjar.warehouse.reading.time_limit import TimeLimit
 
 COMMAND = [sys.executable, "-P", "-m", "nightjar.warehouse.answering"]
@@ -59,10 +61,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class Parts:
-    """An answer whose rows follow in so many parts; without a result, Arrow follows as its own stream."""
+    """Answers whose rows follow, each in so many parts; in the place of None, Arrow follows as its own stream."""
 
-    result: Any
-    count: int
+    results: list[QueryResult] | None
+    counts: Sequence[int] = ()
 
 
 class _QueryProcess:
@@ -139,13 +141,14 @@ class _QueryProcess:
             logging.getLogger(said.name).handle(said)
         if not isinstance(said, Parts):
             return said
-        if said.result is None:
+        if said.results is None:
             import pyarrow as pa
 
             return pa.ipc.open_stream(self._answers).read_all()
-        for _ in range(said.count):
-            said.result.rows.extend(pickle.load(self._answers))  # noqa: S301 - our own process
-        return said.result
+        for result, count in zip(said.results, said.counts, strict=True):
+            for _ in range(count):
+                result.rows.extend(pickle.load(self._answers))  # noqa: S301 - our own process
+        return said.results
 
     def _ended(self) -> WarehouseError:
         status = self._process.wait()

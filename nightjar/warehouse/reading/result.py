@@ -9,6 +9,9 @@ from typing import Any
 Parameters = Sequence[object] | Mapping[str, object]
 """Values for ``?`` in a statement, or for ``$name``."""
 
+AskedQuery = tuple[str, Parameters | None]
+"""A statement, and the values of its parameters."""
+
 
 @dataclass(frozen=True)
 class QueryResult:
