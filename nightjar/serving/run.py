@@ -78,9 +78,9 @@ WITH shown AS (
     SELECT env_id, model, began(started_at, finished_at, published_at) AS began
     FROM segments.runs WHERE run_id = $run_id
 )
-SELECT run_id, avg_reward, began(started_at, finished_at, published_at) AS began FROM runs
+SELECT run_id, avg_reward, began(started_at, finished_at, published_at) AS began FROM segments.runs
 WHERE env_id = (SELECT env_id FROM shown) AND model IS NOT DISTINCT FROM (SELECT model FROM shown)
-    AND part_of IS NULL AND status IN ('completed', 'incomplete')
+    AND part_of(run_id) IS NULL AND status IN ('completed', 'incomplete')
     AND began(started_at, finished_at, published_at) < (SELECT began FROM shown)
 ORDER BY began DESC, run_id LIMIT 1
 """

@@ -64,7 +64,7 @@ SELECT
     list_sort(array_agg(DISTINCT env_id)) AS env, list_sort(array_agg(DISTINCT model)) AS model,
     list_sort(array_agg(DISTINCT suite) FILTER (suite IS NOT NULL)) AS suite,
     list_sort(array_agg(DISTINCT status)) AS status
-FROM runs
+FROM segments.runs
 """
 
 

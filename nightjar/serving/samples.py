@@ -39,11 +39,11 @@ KINDS = {
 
 _RUN = """
 SELECT run_id, env_id, model, status, avg_reward, stderr, num_examples, rollouts_per_example, pass_threshold
-FROM runs WHERE run_id = $run
+FROM segments.runs WHERE run_id = $run
 """
 _COMPARABLE = """
-SELECT run_id, model, started_at FROM runs
-WHERE env_id = (SELECT env_id FROM segments.runs WHERE run_id = $run) AND run_id <> $run AND part_of IS NULL
+SELECT run_id, model, started_at FROM segments.runs
+WHERE env_id = (SELECT env_id FROM segments.runs WHERE run_id = $run) AND run_id <> $run AND part_of(run_id) IS NULL
 ORDER BY started_at DESC NULLS LAST, run_id LIMIT 100
 """
 _TEXT = """
