@@ -28,27 +28,34 @@ FROM segments.runs AS runs
 ASOF LEFT JOIN segments.prices AS prices
     ON runs.model = prices.model AND began(runs.started_at, runs.finished_at, runs.published_at) >= prices.since;
 
+-- With LATERAL a condition on rollouts has their contents read alone, where a join reads all that there are; nothing may
+-- be computed above it, or DuckDB applies the condition afterwards.
 CREATE OR REPLACE VIEW rollouts AS
 SELECT
-    rollouts.* EXCLUDE (content_id, completion, trajectory, state),
-    contents.* EXCLUDE (content_id),
-    rollouts.trajectory ->> '$[#-1].response.finish_reason' AS finish_reason,
-    list_sum(TRY_CAST(rollouts.trajectory -> '$[*].latency_ms' AS DOUBLE[])) AS model_ms,
+    rollouts.* EXCLUDE (content_id, finish_reason, model_ms, completion, trajectory, state),
+    contents.*,
+    rollouts.finish_reason,
+    rollouts.model_ms,
     rollouts.completion,
     rollouts.trajectory,
     rollouts.state
-FROM segments.rollouts AS rollouts
-LEFT JOIN (
+FROM (
     SELECT
-        content_id,
+        *,
+        trajectory ->> '$[#-1].response.finish_reason' AS finish_reason,
+        list_sum(TRY_CAST(trajectory -> '$[*].latency_ms' AS DOUBLE[])) AS model_ms
+    FROM segments.rollouts
+) AS rollouts
+LEFT JOIN LATERAL (
+    SELECT
         any_value(task) AS task,
         any_value(prompt) AS prompt,
         any_value(answer) AS answer,
         any_value(info) AS info,
         any_value(tool_defs) AS tool_defs
     FROM segments.examples
-    GROUP BY content_id
-) AS contents USING (content_id);
+    WHERE examples.content_id = rollouts.content_id
+) AS contents ON true;
 
 CREATE OR REPLACE VIEW attempts AS FROM segments.attempts;
 

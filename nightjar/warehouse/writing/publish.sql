@@ -49,11 +49,13 @@ SELECT
     getvariable('config')::JSON AS config
 FROM staged_run;
 
+-- Which content a rollout has: a hash, whose first byte is that of the environment. Files are sorted by it, so that those
+-- of one environment lie together, and what is asked of a run reads no others.
 CREATE TEMP MACRO content(example_hash, task, prompt, answer, info, tool_defs) AS
-    md5_number_lower(concat_ws(
+    ((md5_number_lower((SELECT coalesce(env_id, '') FROM staged_run)) & 255::UBIGINT) << 56) | (md5_number_lower(concat_ws(
         chr(0), example_hash, coalesce(task, chr(1)), coalesce(prompt::VARCHAR, chr(1)), coalesce(answer, chr(1)),
         coalesce(info::VARCHAR, chr(1)), coalesce(tool_defs::VARCHAR, chr(1))
-    ));
+    )) >> 8);
 
 CREATE TEMP VIEW new_rollouts AS
 WITH trajectories AS (
