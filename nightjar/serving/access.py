@@ -2,7 +2,8 @@
 
 On loopback everybody on this machine may look, by a name of this machine alone: so no page from elsewhere reads the
 warehouse by giving its own name this machine's address (DNS rebinding). Elsewhere a token is asked for, once: it comes
-in the address that is printed, and stays as a cookie. What changes something must come from a page of this server.
+in the address that is printed, and stays as a cookie. What a page from elsewhere may do is link here: it changes
+nothing, and shows or asks for nothing in passing, as a query that takes a minute.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from secrets import compare_digest
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -18,7 +19,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 COOKIE = "nightjar_view"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_HEADERS = {
+_READING = ("GET", "HEAD")
+HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
@@ -43,21 +45,23 @@ class Access:
     def refusal(self, scope: Scope) -> Response | None:
         """Returns what is answered in the place of the page; None where it may be seen."""
         headers = Headers(scope=scope)
-        name = urlsplit(f"//{headers.get('host', '')}").hostname
+        name = _name(headers)
         if self.hosts and name not in self.hosts:
             return PlainTextResponse(f"This server is not called {name!r}: use {' or '.join(self.hosts)}.", 421)
-        if scope["method"] not in {"GET", "HEAD"} and not _is_own(headers):
-            return PlainTextResponse("Only a page of this server may change something here.", 403)
+        if not _is_own(headers) and not (scope["method"] in _READING and _is_link(headers)):
+            return PlainTextResponse("Only a page of this server may ask for this.", 403)
         return None if self.token is None else self._without_token(scope, headers, self.token)
 
     def _without_token(self, scope: Scope, headers: Headers, token: str) -> Response | None:
         if compare_digest(_cookie(headers).encode(), token.encode()):
             return None
-        [given, *_] = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])
+        asked = parse_qs(scope["query_string"].decode("latin-1"))
+        [given, *_] = asked.pop("token", [""])
         if not compare_digest(given.encode(), token.encode()):
             return PlainTextResponse("Open the address that 'nightjar view' printed: it ends with a token.", 401)
-        response = RedirectResponse(scope["path"] or "/", 303)
-        response.set_cookie(COOKIE, token, httponly=True, samesite="strict")
+        path = "/" + scope["path"].lstrip("/")  # what begins with two slashes is another server's
+        response = RedirectResponse(f"{path}?{urlencode(asked, doseq=True)}".rstrip("?"), 303)
+        response.set_cookie(COOKIE, token, httponly=True, samesite="lax")  # "strict" would refuse links from a chat
         return response
 
 
@@ -76,11 +80,13 @@ class Guard:
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
+                for name, value in HEADERS.items():
                     headers[name] = value
             await send(message)
 
-        await (self._access.refusal(scope) or self._app)(scope, receive, send_guarded)
+        answering = self._access.refusal(scope) or self._app
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]  # the server leaves out the body
+        await answering({**scope, "method": method}, receive, send_guarded)
 
 
 def _is_own(headers: Headers) -> bool:
@@ -88,7 +94,20 @@ def _is_own(headers: Headers) -> bool:
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site is not None and site not in {"same-origin", "none"}:
         return False
-    return origin is None or urlsplit(origin).netloc == headers.get("host")
+    return origin is None or origin.partition("://")[2] == headers.get("host")
+
+
+def _is_link(headers: Headers) -> bool:
+    """Says whether somebody has followed a link of another page: it is left for the page that is asked for."""
+    return headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+
+
+def _name(headers: Headers) -> str | None:
+    """Returns by which name the server was called; None where that is no name."""
+    try:
+        return urlsplit(f"//{headers.get('host', '')}").hostname
+    except ValueError:
+        return None
 
 
 def _cookie(headers: Headers) -> str:

@@ -15,7 +15,7 @@ from nightjar.config import RunConfig
 from nightjar.errors import ConfigError, MissingWarehouseError, NightjarError
 from nightjar.reports.html import style
 from nightjar.serving import compare, history, live, nights, notes, rollouts, run, runs, samples, searching, sql
-from nightjar.serving.access import Access, Guard
+from nightjar.serving.access import HEADERS, Access, Guard
 from nightjar.serving.templating import page
 from nightjar.warehouse import Warehouse
 
@@ -56,6 +56,7 @@ def create_app(
     app.add_exception_handler(NightjarError, _refused)
     app.add_exception_handler(HTTPException, _missing)
     app.add_exception_handler(RequestValidationError, _misread)
+    app.add_exception_handler(Exception, _failed)
     return app
 
 
@@ -76,3 +77,11 @@ def _misread(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError), "it is registered for that"
     told = [f"{one['loc'][-1]}: {one['msg']}" for one in error.errors()]
     return page(request, "error.html", 400, message="\n".join(told))
+
+
+def _failed(request: Request, error: Exception) -> Response:
+    """Says that there is a mistake in Nightjar; the server logs it."""
+    told = f"This page failed ({type(error).__name__}): a mistake in Nightjar. The terminal of the server says more."
+    response = page(request, "error.html", 500, message=told)
+    response.headers.update(HEADERS)  # nothing else adds them here
+    return response

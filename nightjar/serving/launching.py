@@ -39,7 +39,7 @@ def serve(
         ServiceError: the address or port cannot be had.
     """
     is_own = host == "localhost" or _is_loopback(host)
-    access = Access((*LOOPBACK, host)) if is_own else Access((), secrets.token_urlsafe(24))
+    access = Access(tuple(dict.fromkeys((*LOOPBACK, host)))) if is_own else Access((), secrets.token_urlsafe(24))
     listening = _listen(host, port)
     name = f"[{host}]" if ":" in host else host
     address = f"http://{name}:{listening.getsockname()[1]}/"

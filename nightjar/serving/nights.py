@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from nightjar.comparison.judging import beside, find_night
 from nightjar.evaluation.nights import as_of_now
 from nightjar.reports.nights import change_of, how_to_complete, why
-from nightjar.serving.templating import page
+from nightjar.serving.templating import PageNumber, page
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.nights import Night
 
@@ -27,7 +27,7 @@ class Asked(BaseModel):
 
     suite: str = ""
     night: str = ""
-    page: int = 1
+    page: PageNumber = 1
 
 
 @router.get("/nights")

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.exceptions import HTTPException
 
 from nightjar.serving.asking import records
-from nightjar.serving.templating import page
+from nightjar.serving.templating import PageNumber, Whole, page
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.notes import NOTES, Mark, Note
 
@@ -55,18 +55,18 @@ class Asked(BaseModel):
 
     mark: str = ""
     author: str = ""
-    page: int = 1
+    page: PageNumber = 1
     run: str = ""
-    example: int = 0
-    index: int = 0
+    example: Whole = 0
+    index: Whole = 0
 
 
 class Written(BaseModel):
     """What somebody notes of a rollout."""
 
     run: str = Field(max_length=500)
-    example: int
-    index: int
+    example: Whole
+    index: Whole
     mark: Mark
     author: str = Field("", max_length=100)
     comment: str = Field("", max_length=10_000)

@@ -15,7 +15,7 @@ from nightjar.serving.asking import records
 from nightjar.serving.conversation import plain_text, pretty, turns
 from nightjar.serving.notes import notes_of
 from nightjar.serving.samples import about_run, the_run
-from nightjar.serving.templating import page
+from nightjar.serving.templating import Whole, page
 from nightjar.serving.word_difference import MOST_WORDS, is_whole, word_difference
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.result import AskedQuery
@@ -46,12 +46,12 @@ class Asked(BaseModel):
 
     raw: bool = False
     beside: str | None = None
-    other: int | None = None
+    other: Whole | None = None
 
 
 @router.get("/runs/{run_id}/{example_id}/{rollout_index}")
 def rollout(
-    request: Request, run_id: str, example_id: int, rollout_index: int, asked: Annotated[Asked, Query()]
+    request: Request, run_id: str, example_id: Whole, rollout_index: Whole, asked: Annotated[Asked, Query()]
 ) -> Response:
     """Shows a rollout."""
     warehouse: Warehouse = request.app.state.warehouse

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from nightjar.errors import MissingWarehouseError
 from nightjar.serving.asking import answers, records
 from nightjar.serving.live import under_way
-from nightjar.serving.templating import page
+from nightjar.serving.templating import PageNumber, page
 from nightjar.warehouse import Warehouse
 
 router = APIRouter()
@@ -109,7 +109,7 @@ class Asked(BaseModel):
     tag: str | None = None
     sort: str = "started"
     group: str | None = None
-    page: int = 1
+    page: PageNumber = 1
 
 
 @router.get("/")

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from nightjar.errors import WarehouseError
 from nightjar.serving.asking import answers, records
-from nightjar.serving.templating import page
+from nightjar.serving.templating import PageNumber, page
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.result import AskedQuery
 
@@ -101,7 +101,7 @@ class Asked(BaseModel):
     where: str | None = None
     against: str | None = None
     sort: str = "example"
-    page: int = 1
+    page: PageNumber = 1
 
 
 @router.get("/runs/{run_id}/samples")

@@ -14,7 +14,7 @@ from fastapi.responses import HTMLResponse
 from nightjar.errors import WarehouseError
 from nightjar.serving.asking import records
 from nightjar.serving.conversation import plain_text
-from nightjar.serving.templating import page
+from nightjar.serving.templating import Whole, page
 from nightjar.warehouse import Warehouse
 
 router = APIRouter()
@@ -65,7 +65,7 @@ class Search:
 
 
 @router.get("/search")
-def search(request: Request, q: str = "", skip: Annotated[int, Query(ge=0)] = 0) -> HTMLResponse:
+def search(request: Request, q: str = "", skip: Annotated[Whole, Query(ge=0)] = 0) -> HTMLResponse:
     """Shows rollouts in whose completion a text is; the newest runs may be left out, which were looked through."""
     found = _search(request.app.state.warehouse, q, skip) if q.strip() else None
     return page(request, "search.html", q=q, found=found, most=MOST, most_of_a_run=MOST_OF_A_RUN)

@@ -9,14 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, select_autoescape
+from pydantic import Field
 
 from nightjar.serving.conversation import visible
+
+Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+"""A number in an address, as large as the database has them."""
+PageNumber = Annotated[int, Field(le=1_000_000)]
 
 _MINUTE, _HOUR = 60, 3600
 

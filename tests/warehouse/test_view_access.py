@@ -24,18 +24,41 @@ def test_a_page_from_elsewhere_cannot_call_this_machine_by_its_own_name(client):
     assert client().get("/").status_code == 200
     assert client(base_url="http://127.0.0.1:9000").get("/").status_code == 200
     assert client(base_url="http://[::1]:9000").get("/").status_code == 200
-    for host in ("evil.example", "localhost.evil.example", "evil.example:4280", "", "localhost@evil.example"):
+    for host in ("evil.example", "localhost.evil.example", "evil.example:4280", "", "localhost@evil.example", "[::1"):
         assert client().get("/", headers={"host": host}).status_code == 421
+    told = client().get("/", headers={"x-forwarded-host": "evil.example", "forwarded": "host=evil.example"})
+    assert (told.status_code, "evil.example" in told.text) == (200, False)
 
 
 def test_a_page_from_elsewhere_changes_nothing(client):
     asked = client()
     assert asked.post("/change").status_code == 200  # no browser
     assert asked.post("/change", headers={"origin": "http://localhost:4280"}).status_code == 200
-    for origin in ("https://evil.example", "http://localhost:1", "null"):
+    for origin in ("https://evil.example", "http://localhost:1", "null", "http://[::1"):
         assert asked.post("/change", headers={"origin": origin}).status_code == 403
     assert asked.post("/change", headers={"sec-fetch-site": "cross-site"}).status_code == 403
     assert asked.post("/change", headers={"sec-fetch-site": "same-site"}).status_code == 403
+
+
+def test_a_page_from_elsewhere_may_link_here_and_show_or_ask_nothing(client):
+    def status(method="GET", **told):
+        fetched = {f"sec-fetch-{name}": value for name, value in told.items()}
+        return client().request(method, "/sql?q=FROM+runs", headers=fetched).status_code
+
+    followed = {"mode": "navigate", "dest": "document"}
+    for site in ("cross-site", "same-site"):
+        assert status(site=site, **followed) == 200
+        assert status(site=site, mode="no-cors", dest="image") == 403
+        assert status(site=site, mode="navigate", dest="iframe") == 403
+        assert status("POST", site=site, **followed) == 403
+    assert status(site="same-origin", mode="cors", dest="empty") == 200
+    assert client().get("/", headers={"origin": "https://evil.example"}).status_code == 403
+
+
+def test_what_there_is_can_be_asked_without_its_body(client):
+    assert client().head("/").status_code == 200
+    assert client().head("/no/such/page").status_code == 404
+    assert client().put("/").status_code == client().options("/").status_code == 405
 
 
 def test_a_token_is_asked_for_once(client):
@@ -44,9 +67,9 @@ def test_a_token_is_asked_for_once(client):
     assert asked.get("/?token=guess").status_code == 401
     assert asked.get("/", headers={"cookie": "nightjar_view=guess"}).status_code == 401
     assert asked.get("/?token=%C3%A9").status_code == 401
-    told = asked.get("/sql?token=secret")
-    assert (told.status_code, told.headers["location"]) == (303, "/sql")
-    assert {"HttpOnly", "SameSite=strict"} <= set(told.headers["set-cookie"].split("; "))
+    told = asked.get("http://any.example//evil.example/sql?q=FROM+runs&token=secret")
+    assert (told.status_code, told.headers["location"]) == (303, "/evil.example/sql?q=FROM+runs")
+    assert {"HttpOnly", "SameSite=lax"} <= set(told.headers["set-cookie"].split("; "))
     assert asked.get("/").status_code == 200
 
 
@@ -62,3 +85,14 @@ def test_what_is_not_there_is_said(client):
     assert "nightjar demo" in client().get("/").text
     told = client().get("/no/such/page")
     assert (told.status_code, "This cannot be shown" in told.text) == (404, True)
+
+
+def test_a_mistake_is_said_in_words(client):
+    def mistaken():
+        raise RuntimeError("<script>")
+
+    asked = client()
+    asked.app.add_api_route("/mistaken", mistaken)
+    told = TestClient(asked.app, base_url="http://localhost", raise_server_exceptions=False).get("/mistaken")
+    assert (told.status_code, "RuntimeError" in told.text, "<script>" in told.text) == (500, True, False)
+    assert told.headers["content-security-policy"].startswith("default-src 'none'")
