@@ -26,12 +26,6 @@ _SET_APART = re.compile(
     r"|(?P<maths>\$\$.{1,500}?\$\$|\\\[.{1,500}?\\\])",
     re.DOTALL,
 )
-_VISIBLE = (
-    {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n\r"}
-    | {0x7F: "␡"}
-    | {code: f"[U+{code:04X}]" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
-)
-"""Control characters, and those that turn the direction of writing, to what is seen in their place."""
 
 
 @dataclass(frozen=True)
@@ -102,16 +96,6 @@ def passages(content: object, longest: int = LONGEST_TEXT) -> list[Passage]:
     return list(_passages(content if isinstance(content, str) else pretty(content), longest))
 
 
-def visible(text: str) -> str:
-    r"""Returns a text with signs for what is not seen, or turns what is; line feeds and tabs stay.
-
-    Example:
-        >>> visible("a\x1b[31m\u202eb")
-        'a␛[31m[U+202E]b'
-    """
-    return text.translate(_VISIBLE)
-
-
 def pretty(value: object) -> str:
     """Returns a value as JSON that is read by people; a text that is JSON as that, any other text as it is."""
     if isinstance(value, str):
@@ -145,7 +129,7 @@ def _turn(message: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]], 
     calls = [
         Call(
             str(call.get("name")),
-            [_folded("code", visible(pretty(call.get("arguments") or "{}")[:longest]))],
+            [_folded("code", pretty(call.get("arguments") or "{}")[:longest])],
             passages(results[call["id"]].get("content"), longest) if call.get("id") in results else None,
         )
         for call in message.get("tool_calls") or ()
@@ -170,7 +154,7 @@ def _part(part: object, longest: int) -> Iterator[Passage]:
 
 
 def _passages(text: str, longest: int) -> Iterator[Passage]:
-    shown, at = visible(text[:longest]), 0
+    shown, at = text[:longest], 0
     for found in islice(_SET_APART.finditer(shown), _MOST_SET_APART):
         if before := shown[at : found.start()].strip("\n"):
             yield _folded("text", before)

@@ -1,6 +1,7 @@
 """From a record to a page: the templates, and how numbers and moments read on them.
 
-Everything is escaped: what a model has said is text, never HTML. The templates of reports are there, too: here they
+Everything is escaped: what a model has said is text, never HTML; what would not be seen of it is shown as signs, but
+where a form sends it back (``| e``). The templates of reports are there, too: here they
 extend this package's ``base.html``.
 """
 
@@ -17,7 +18,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, select_autoescape
 from pydantic import Field
 
-from nightjar.serving.conversation import visible
+from nightjar.reports.html import finished
 
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 """A number in an address, as large as the database has them."""
@@ -43,12 +44,13 @@ def _environment(*packages: str) -> Environment:
         loader=ChoiceLoader([PackageLoader(package) for package in packages]),
         autoescape=select_autoescape(default=True),
         undefined=StrictUndefined,
+        finalize=finished,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters |= {
         "number": number, "count": count, "seconds": seconds, "moment": moment, "ago": ago, "share": share,
-        "one_line": one_line, "visible": visible,
+        "one_line": one_line,
     }  # fmt: skip
     environment.globals |= {"link": link}
     return environment
@@ -67,7 +69,7 @@ def one_line(text: str, longest: int = 160) -> str:
         >>> one_line("What\n is 2 + 2?", 6)
         'What i…'
     """
-    line = visible(" ".join(text.split()))
+    line = " ".join(text.split())
     return line if len(line) <= longest else f"{line[:longest]}…"
 
 

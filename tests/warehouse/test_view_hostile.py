@@ -1,0 +1,155 @@
+"""What models, environments, datasets and people may write: every page shows it as text, and none grows with it."""
+
+import os
+import re
+from html import unescape
+from html.parser import HTMLParser
+from urllib.parse import quote
+
+import pytest
+from fastapi.testclient import TestClient
+
+from nightjar.serving.access import Access
+from nightjar.serving.app import create_app
+from nightjar.warehouse import Warehouse
+
+HOSTILE = (
+    "'\"><script>alert(1)</script><svg onload=alert(1)>[a](javascript:alert(1))\u202e\x1b[31m\x9b2J\x00\u2028{{7*7}}"
+)
+OWN_SCRIPT = "/static/page.js"
+RUN = "\u202eevil<b>\x1b"
+PAGES = ("/", "/?group=environment", "/?group=model", "/?group=suite", "/runs/{run}", "/runs/{run}/samples",
+         "/runs/{run}/samples?where=error", "/runs/{run}/0/0", "/runs/{run}/0/1", "/runs/{run}/0/0?beside=other",
+         "/search?q=script", "/compare?run=other&run={run}&by=level", "/compare?run=other&run={run}&run=third",
+         "/compare?run=other&run={run}&metric={text}", "/history", "/history?env={text}", "/nights",
+         "/nights?suite={text}&night=2026-01-02", "/notes", "/notes?run={run}&example=0&index=0", "/sql?q=FROM+runs",
+         "/sql?q=FROM+rollouts", "/sql?q=FROM+notes", "/sql?q={text}", "/?q={text}", "/runs/{text}",
+         "/runs/{run}/samples?q={text}&where={text}", "/search?q={text}")  # fmt: skip
+
+
+def hostile_rollout(run_writer, index, reward):
+    text = {"role": "user", "content": HOSTILE}
+    call = {"id": "c", "name": HOSTILE, "arguments": HOSTILE}
+    image = {"type": "image_url", "image_url": {"url": f"data:image/svg+xml,{HOSTILE}"}}
+    address = {"type": "image_url", "image_url": {"url": f"https://e.example/{HOSTILE}"}}
+    script = {"type": "image_url", "image_url": {"url": "javascript:alert(1)"}}
+    said = {"role": HOSTILE, "content": [image, address, script, {"type": "text", "text": f"```{HOSTILE}\n{HOSTILE}"}]}
+    return run_writer.rollout(
+        0,
+        index,
+        reward,
+        prompt=[{"role": "system", "content": HOSTILE}, text],
+        completion=[
+            {"role": "assistant", "content": HOSTILE, "reasoning_content": HOSTILE, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": HOSTILE},
+            said,
+        ],
+        answer=HOSTILE,
+        task=HOSTILE,
+        model=HOSTILE,
+        info={"level": HOSTILE, HOSTILE: HOSTILE},
+        metrics={"correct": reward, HOSTILE: 0.5},
+        stop_condition=HOSTILE,
+        judge_response={HOSTILE: HOSTILE},
+    )
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory, run_writer):
+    folder = tmp_path_factory.mktemp("hostile")
+    warehouse = Warehouse(folder / "warehouse")
+    error = {**run_writer.failure, "message": HOSTILE, "error": HOSTILE, "error_chain_repr": HOSTILE}
+    told = dict.fromkeys(("env_id", "model", "suite", "env_version", "base_url", "flow_run_id"), HOSTILE)
+    for run_id, reward in ((RUN, 1.0), ("other", 0.0), ("third", 0.5)):
+        rollouts = [hostile_rollout(run_writer, 0, reward), run_writer.failed(0, 1, error=error, prompt=HOSTILE)]
+        tries = [run_writer.attempt(0, 1, number, error=error) for number in (1, 2)]
+        run_dir = run_writer.write(
+            folder / f"run-{reward}",
+            rollouts,
+            tries,
+            run_id=run_id,
+            status="completed",
+            tags=[HOSTILE],
+            error=HOSTILE,
+            env_args={HOSTILE: HOSTILE},
+            avg_metrics={"correct": reward, HOSTILE: 0.5},
+            state_columns=["judge_response"],
+            **told,
+        )
+        warehouse.publish(run_dir, tidies=False)
+    return warehouse
+
+
+@pytest.fixture(scope="module")
+def view(warehouse):
+    view = TestClient(create_app(warehouse, Access()), base_url="http://localhost")
+    noted = {
+        "run": RUN,
+        "example": "0",
+        "index": "0",
+        "mark": "interesting",
+        "comment": HOSTILE,
+        "author": HOSTILE[:90],
+    }
+    assert view.post("/notes", data=noted).status_code == 200
+    return view
+
+
+class Elements(HTMLParser):
+    """What a browser makes of a page: what could run or lead away, and the texts."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.odd, self.text, self._is_field = [], "", False
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self._is_field = tag == "textarea"  # what is sent back is as it was
+        for name, value in attributes:
+            is_address = re.match(r"/(?!/)|#|data:(,|image/)|https://e\.example/|$", value or "")
+            if name.startswith("on") or name == "style" or (name in {"href", "src", "action"} and not is_address):
+                self.odd.append((tag, name, value))
+            self.text += "" if name == "value" else value or ""
+        if tag in {"iframe", "object", "embed", "base"} or (tag == "script" and attributes[0] != ("src", OWN_SCRIPT)):
+            self.odd.append(tag)
+
+    def handle_data(self, data):
+        self.text += "" if self._is_field else data
+
+
+def assert_text(page):
+    found = Elements(page)
+    assert found.odd == []
+    assert not re.search("[\x00\x1b\x9b\u202e]", found.text)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_whatever_is_said_is_text(view, page):
+    told = view.get(page.format(run=quote(RUN, safe=""), text=quote(HOSTILE, safe="")))
+    assert told.status_code in {200, 400, 404}, told.text
+    assert_text(told.text)
+
+
+def test_a_form_sends_back_what_was_given(view):
+    told = view.get("/runs/other/samples", params={"q": HOSTILE}).text
+    assert f'name="q" value="{HOSTILE}"' in unescape(told)
+
+
+def test_a_run_under_way_is_text(view, run_writer, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    error = {"error": HOSTILE, "error_chain_repr": HOSTILE, "message": HOSTILE}
+    rows = [run_writer.rollout(0, 0), run_writer.failed(0, 1, error=error)]
+    told = {"env_id": HOSTILE, "model": HOSTILE, "status": "running", "pid": os.getpid(), "finished_at": None}
+    run_writer.write(tmp_path / "outputs/evals/env--m/live", rows, run_id="live<b>", **told)
+    fresh = TestClient(create_app(view.app.state.warehouse, Access()), base_url="http://localhost")
+    for page in ("/", "/live", "/runs/live%3Cb%3E", "/live/live%3Cb%3E"):
+        answer = fresh.get(page)
+        assert (answer.status_code, "live&lt;b&gt;" in answer.text) == (200, True), page
+        assert_text(answer.text)
+
+
+def test_a_page_that_is_handed_on_is_text(warehouse, tmp_path, nightjar):
+    ended = nightjar("export", RUN, "--warehouse", warehouse.location, "--html", tmp_path / "run.html")
+    assert ended.code == 0, ended.err
+    assert_text((tmp_path / "run.html").read_text())
+    assert nightjar("export", RUN, "--warehouse", warehouse.location, "--inspect-log", tmp_path / "logs").code == 0
