@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-MOST_WORDS = 4_000
+MOST_WORDS = 1_500
 """Of each text: what is beyond is not compared, as the time grows with the square."""
 
-_WORD = re.compile(r"\s*\S+|\s+$")
+_WORD = re.compile(r"\s{0,100}\S{1,100}|\s{1,100}")
 
 
 @dataclass(frozen=True)

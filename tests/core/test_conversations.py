@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from markupsafe import escape
 
 from nightjar.serving.conversation import plain_text, turns
 from nightjar.serving.word_difference import is_whole, word_difference
@@ -56,6 +57,40 @@ def test_a_long_conversation_shows_less_of_each_message():
     assert sum(len(passage.text + passage.rest) for passage in last.passages) < 5_000
 
 
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [{"role": "user", "content": "x"}] * 300_000,
+        [{"role": "user", "content": [{"type": "text", "text": "<"}] * 300_000}],
+        [{"role": "assistant", "tool_calls": [{"id": "1", "name": "x" * 100_000, "arguments": "[" * 200_000}] * 1000}],
+        [{"role": "x" * 1_000_000, "content": [{"image_url": {"url": "data:image/png;base64," + "A" * 900_000}}] * 9}],
+        [{"role": "user", "content": [{"image_url": {"url": "https://" + "a" * 9_000_000}}]}],
+        [{"role": "user", "content": '"' * 200_000}] * 50,
+        '"' * 10_000_000,
+    ],
+)
+def test_what_is_shown_does_not_grow_with_what_is_said(messages):
+    shown = turns(messages)
+    parts = [part for turn in shown for part in [*turn.passages, *(one for c in turn.calls for one in c.arguments)]]
+    names = [name for turn in shown for name in (turn.role, *(call.name for call in turn.calls))]
+    texts = [*names, *(passage.text + passage.rest for passage in parts)]
+    assert sum(len(escape(text)) for text in texts) < 6_000_000
+    assert len(texts) < 50_000
+    assert [passage.kind for passage in shown[-1].passages][-1] == "note"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [None, 1, "text", {}, {"role": None, "content": {"a": 1}}, [[1]], [None, "said", 2], [{"tool_calls": "x"}],
+     [{"tool_calls": [1, {"id": [1], "arguments": 1}]}, {"role": "tool", "tool_call_id": [1], "content": 4}],
+     [{"thinking_blocks": [1, {"thinking": 2}], "content": [None, 1, {"text": 3}]}]],
+)  # fmt: skip
+def test_what_is_no_conversation_is_shown_as_it_is(odd):
+    shown = turns(odd)
+    assert all(isinstance(part.text, str) for turn in shown for part in [*turn.passages, *turn.reasoning])
+    assert isinstance(plain_text(odd), str)
+
+
 def test_a_difference_is_of_words_and_bounded():
     changes = word_difference("one two three", "one 2 three four")
     assert [(change.kind, change.text) for change in changes] == [
@@ -63,7 +98,7 @@ def test_a_difference_is_of_words_and_bounded():
     ]  # fmt: skip
     long = "word " * 100_000
     assert (is_whole("a b"), is_whole(long)) == (True, False)
-    assert sum(len(change.text) for change in word_difference(long, "other " * 100_000)) < 100_000
+    assert sum(len(change.text) for change in word_difference(long, "other" * 1_000_000)) < 200_000
 
 
 def test_plain_text_has_calls_too():
