@@ -25,6 +25,8 @@ MOST = 50
 """Runs that come after so many rollouts are left to the next page."""
 MOST_OF_A_RUN = 5
 _AROUND = 80
+_LONGEST = 200_000
+"""Of a completion of more bytes only what is around the words is read, as it is in its JSON."""
 _FIRST_RUNS = 16
 _SHARE = 0.5
 """Of the time that is left, what the next runs may take by the pace so far: so none is stopped in the middle."""
@@ -34,7 +36,13 @@ SELECT run_id FROM segments.runs WHERE part_of(run_id) IS NULL ORDER BY started_
 """
 # The first condition is fast; the second leaves out the names of fields.
 _FOUND = """
-SELECT run_id, example_id, rollout_index, reward, correct, error, completion
+SELECT
+    run_id, example_id, rollout_index, reward, correct, error,
+    CASE WHEN strlen(completion) <= $longest THEN completion
+        ELSE to_json(regexp_extract(
+            completion, '.{0,80}' || regexp_escape((to_json($q::VARCHAR)::VARCHAR)[2:-2]) || '.{0,80}', 0, 'is'
+        ))
+    END AS completion
 FROM segments.rollouts
 WHERE run_id IN (SELECT unnest($runs))
     AND regexp_matches(completion, regexp_escape((to_json($q::VARCHAR)::VARCHAR)[2:-2]), 'i')
@@ -78,7 +86,7 @@ def _search(warehouse: Warehouse, text: str, skip: int) -> Search:
     looked, size = skip, _FIRST_RUNS
     while looked < len(runs) and len(rows) < MOST and (left := SECONDS - (time.monotonic() - began)) > 0:
         some, started = runs[looked : looked + size], time.monotonic()
-        values = {"runs": some, "q": text, "most": MOST_OF_A_RUN}
+        values = {"runs": some, "q": text, "most": MOST_OF_A_RUN, "longest": _LONGEST}
         try:
             rows += records(warehouse, _FOUND, values, timeout_seconds=left + SECONDS / 4)
         except WarehouseError:

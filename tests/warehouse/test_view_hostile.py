@@ -153,3 +153,37 @@ def test_a_page_that_is_handed_on_is_text(warehouse, tmp_path, nightjar):
     assert ended.code == 0, ended.err
     assert_text((tmp_path / "run.html").read_text())
     assert nightjar("export", RUN, "--warehouse", warehouse.location, "--inspect-log", tmp_path / "logs").code == 0
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory, run_writer):
+    """A client of a view of two runs, in which whatever is text has 10 MB."""
+    folder = tmp_path_factory.mktemp("large")
+    warehouse = Warehouse(folder / "warehouse")
+    text = "\"<'& words " * 1_000_000
+    error = {**run_writer.failure, "message": text, "traceback": text}
+    said = [{"role": "user", "content": "x"}] * 100_000
+    rows = [
+        run_writer.rollout(0, 0, completion=[{"role": "assistant", "content": text}], answer=text, info={"a": text}),
+        run_writer.rollout(1, 0, completion=said),
+        run_writer.failed(2, 0, error=error),
+    ]
+    for run_id in ("a", "b"):
+        run_dir = run_writer.write(folder / run_id, rows, run_id=run_id, error=text, env_args={"a": text})
+        warehouse.publish(run_dir, tidies=False)
+    return TestClient(create_app(warehouse, Access()), base_url="http://localhost")
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["/", "/runs/a", "/runs/a/samples", "/runs/a/samples?q=words", "/runs/a/0/0", "/runs/a/1/0", "/runs/a/2/0",
+     "/runs/a/0/0?beside=b", "/compare?run=a&run=b", "/search?q=words", "/sql?q=FROM+rollouts", "/sql?q=FROM+runs"],
+)  # fmt: skip
+def test_ten_megabytes_make_no_page_large(large, page):
+    told = large.get(page)
+    assert told.status_code == 200, told.text[:1000]
+    assert len(told.content) < 4_000_000
+
+
+def test_ten_megabytes_are_found_with_what_is_around(large):
+    assert "<mark>words</mark>" in large.get("/search?q=words").text
