@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request
@@ -9,7 +10,7 @@ from fastapi.responses import HTMLResponse
 from pydantic import BaseModel
 
 from nightjar.errors import WarehouseError
-from nightjar.serving.asking import answers, records
+from nightjar.serving.asking import answers, free_statement, records
 from nightjar.serving.templating import PageNumber, page
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.result import AskedQuery
@@ -110,9 +111,10 @@ def samples(request: Request, run_id: str, asked: Annotated[Asked, Query()]) -> 
     warehouse: Warehouse = request.app.state.warehouse
     problem = None
     try:
-        run, others, found = answers(
-            warehouse, *about_run(run_id), _examples(run_id, asked), timeout_seconds=TIMEOUT_SECONDS
-        )
+        with free_statement() if asked.where else nullcontext():
+            run, others, found = answers(
+                warehouse, *about_run(run_id), _examples(run_id, asked), timeout_seconds=TIMEOUT_SECONDS
+            )
     except WarehouseError as error:
         if not asked.where:
             raise

@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from nightjar.errors import MissingWarehouseError, WarehouseError
+from nightjar.serving.asking import free_statement
 from nightjar.serving.charting import Bars, bars, line, numeric_columns
 from nightjar.serving.plotting import Plot
 from nightjar.serving.templating import page
@@ -32,6 +33,8 @@ router = APIRouter()
 SHOWN_ROWS = 1_000
 MOST_ROWS = 20_000
 """So many rows a file has: they are in the server's memory."""
+_LARGEST_BYTES = 32_000_000
+_SHOWN_CELLS = 50_000
 LONGEST_CELL = 160
 _WRITERS: dict[str, tuple[Callable[[QueryResult, io.StringIO], None], str]] = {
     "csv": (write_csv, "text/csv"),
@@ -123,19 +126,21 @@ def ask(warehouse: Warehouse, text: str, given: dict[str, str], most_rows: int) 
         WarehouseError: as ``Warehouse.query``; or it is not one statement.
     """
     asked = question(text, given)
-    statements = warehouse.statements(asked.sql)
-    if len(statements) != 1:
-        raise WarehouseError(f"Expected one SQL statement, found {len(statements)}.")
-    statement = unfinished(statements[0].text)
-    if _BOUNDED.match(statement):
-        statement = f"FROM ({statement}\n) LIMIT {most_rows}"
-    return warehouse.query(statement, asked.parameters)
+    with free_statement():
+        statements = warehouse.statements(asked.sql)
+        if len(statements) != 1:
+            raise WarehouseError(f"Expected one SQL statement, found {len(statements)}.")
+        statement = unfinished(statements[0].text)
+        if _BOUNDED.match(statement):
+            statement = f"FROM ({statement}\n) LIMIT {most_rows}"
+        return warehouse.query(statement, asked.parameters, largest_bytes=_LARGEST_BYTES)
 
 
 def _answer(warehouse: Warehouse, asked: Asked, given: dict[str, str]) -> Answer:
     found = ask(warehouse, asked.q, given, SHOWN_ROWS + 1)
-    is_cut = len(found.rows) > SHOWN_ROWS
-    shown = QueryResult(found.columns, found.types, found.rows[:SHOWN_ROWS])
+    most = max(1, min(SHOWN_ROWS, _SHOWN_CELLS // max(1, len(found.columns))))
+    is_cut = len(found.rows) > most
+    shown = QueryResult(found.columns, found.types, found.rows[:most])
     numeric = numeric_columns(shown)
     draw = _DRAWINGS.get(asked.chart)
     y = asked.y if asked.y in numeric else next((name for name in numeric if name != asked.x), "")

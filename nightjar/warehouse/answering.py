@@ -107,8 +107,12 @@ class _Told(QueueHandler):
         send(record)
 
 
-def _rows(answers: BinaryIO, send: _Send, house: str, location: str, asked: Sequence[AskedQuery]) -> None:
-    packed = _opened(house, location).ask(lambda connection: [querying.pack_rows(connection, *one) for one in asked])
+def _rows(
+    answers: BinaryIO, send: _Send, house: str, location: str, asked: Sequence[AskedQuery], largest_bytes: int | None
+) -> None:
+    packed = _opened(house, location).ask(
+        lambda connection: [querying.pack_rows(connection, *one, largest_bytes) for one in asked]
+    )
     send(Parts([one.result for one in packed], [len(one.parts) for one in packed]))
     answers.writelines(part for one in packed for part in one.parts)
     answers.flush()

@@ -135,6 +135,7 @@ class Warehouse:
         parameters: Parameters | None = None,
         *,
         timeout_seconds: float = QUERY_TIMEOUT_SECONDS,
+        largest_bytes: int | None = None,
     ) -> QueryResult:
         """Runs one statement that only reads; it sees the warehouse's tables and nothing else.
 
@@ -142,26 +143,32 @@ class Warehouse:
             sql: a SELECT, WITH, FROM, PIVOT, DESCRIBE, SUMMARIZE, SHOW or EXPLAIN.
             parameters: values for ``?`` (a sequence) or ``$name`` (a mapping).
             timeout_seconds: how long it may run.
+            largest_bytes: how much memory its rows may take; None for 2 GB.
 
         Raises:
             WarehouseError: there is no warehouse, the statement is refused, takes too long or too much memory.
         """
-        [result] = self.query_all([(sql, parameters)], timeout_seconds=timeout_seconds)
+        [result] = self.query_all([(sql, parameters)], timeout_seconds=timeout_seconds, largest_bytes=largest_bytes)
         return result
 
     def query_all(
-        self, asked: Sequence[AskedQuery], *, timeout_seconds: float = QUERY_TIMEOUT_SECONDS
+        self,
+        asked: Sequence[AskedQuery],
+        *,
+        timeout_seconds: float = QUERY_TIMEOUT_SECONDS,
+        largest_bytes: int | None = None,
     ) -> list[QueryResult]:
         """Runs statements that only read, all on the warehouse as it is at one moment; in less time than one by one.
 
         Args:
             asked: the statements, each with the values of its parameters.
             timeout_seconds: how long all of them may run.
+            largest_bytes: how much memory the rows of each may take; None for 2 GB.
 
         Raises:
             WarehouseError: as ``query``, for the first that fails.
         """
-        results: list[QueryResult] = self._ask("rows", asked, TimeLimit(timeout_seconds))
+        results: list[QueryResult] = self._ask("rows", asked, TimeLimit(timeout_seconds), largest_bytes)
         return results
 
     def query_arrow(
@@ -216,7 +223,7 @@ class Warehouse:
 
         return open_backend(self._location)
 
-    def _ask(self, kind: str, asked: Sequence[AskedQuery], limit: TimeLimit) -> Any:
+    def _ask(self, kind: str, asked: Sequence[AskedQuery], limit: TimeLimit, *more: object) -> Any:
         longest = max((len(sql) for sql, _ in asked), default=0)
         if longest > LONGEST_STATEMENT:
             raise WarehouseError(
@@ -225,7 +232,7 @@ class Warehouse:
             )
         if is_in_memory(self._location):
             return self._backend.ask(lambda connection: _asked_here(connection, kind, asked, limit))
-        return process.ask(kind, self._id, self._asked_at, asked, limit=limit)
+        return process.ask(kind, self._id, self._asked_at, asked, *more, limit=limit)
 
 
 def _asked_here(connection: duckdb.DuckDBPyConnection, kind: str, asked: Sequence[AskedQuery], limit: TimeLimit) -> Any:
@@ -256,6 +263,7 @@ class Unlocked(Warehouse):
         asked: Sequence[AskedQuery],
         *,
         timeout_seconds: float = 0,  # noqa: ARG002 - the owner waits as long as it takes
+        largest_bytes: int | None = None,  # noqa: ARG002 - as much as the machine has
     ) -> list[QueryResult]:
         """Runs statements, as long as they take; Ctrl-C stops them.
 

@@ -7,6 +7,7 @@ import re
 import pytest
 from fastapi.testclient import TestClient
 
+from nightjar.serving import asking
 from nightjar.serving.access import Access
 from nightjar.serving.app import create_app
 from nightjar.warehouse import Warehouse
@@ -51,6 +52,31 @@ def test_a_long_answer_is_cut_and_that_is_said(view):
     told = asked(view, "SELECT i FROM range(5000) AS t(i) ORDER BY i DESC")
     assert "The first 1,000 rows" in told.text
     assert (cells(told)[0], len(cells(told))) == ("4999", 1000)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["SELECT repeat('x', 50000000) AS run_id", "SELECT repeat('x', 1000000) FROM range(1000)",
+     f"SELECT {', '.join(f'{n} AS c{n}' for n in range(2000))} FROM range(1000)"],
+)  # fmt: skip
+def test_an_answer_that_fills_the_memory_is_refused(view, statement):
+    for address in ("/sql", "/sql/answer.json"):
+        told = asked(view, statement, address)
+        assert (told.status_code, "larger than 0.032 GB" in told.text) == (400, True)
+
+
+def test_of_many_columns_fewer_rows_are_shown(view):
+    told = asked(view, f"SELECT {', '.join(f'{n} AS c{n}' for n in range(200))} FROM range(1000)")
+    assert "The first 250 rows" in told.text
+
+
+def test_pages_are_answered_while_statements_run(view, monkeypatch):
+    monkeypatch.setattr(asking, "_WAIT_SECONDS", 0.1)
+    with asking.free_statement(), asking.free_statement():
+        assert "Other statements are being answered" in asked(view, "FROM runs").text
+        assert "Other statements" in view.get("/runs/run/samples?where=true").text
+        assert view.get("/").status_code == view.get("/runs/run/0/0").status_code == 200
+    assert asked(view, "FROM runs").status_code == 200
 
 
 def test_a_named_query_asks_for_its_parameters(view):

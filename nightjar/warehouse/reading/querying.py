@@ -105,11 +105,16 @@ def run_query(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Param
         return _answer(connection.execute(one_reading(connection, sql), parameters))
 
 
-def pack_rows(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters | None) -> PackedRows:
+def pack_rows(
+    connection: duckdb.DuckDBPyConnection,
+    sql: str,
+    parameters: Parameters | None,
+    largest_bytes: int | None = None,
+) -> PackedRows:
     """Runs one statement on a locked connection for another process; raises like ``run_query``."""
     with _explained(connection):
         cursor = connection.execute(one_reading(connection, sql), parameters)
-        return PackedRows(_described(cursor), [pickle.dumps(chunk) for chunk in _chunks(cursor)])
+        return PackedRows(_described(cursor), [pickle.dumps(chunk) for chunk in _chunks(cursor, largest_bytes)])
 
 
 def run_arrow_query(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters | None) -> pa.Table:
@@ -183,13 +188,13 @@ def _within_size(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
-def _chunks(cursor: duckdb.DuckDBPyConnection) -> Iterator[list[tuple[Any, ...]]]:
+def _chunks(cursor: duckdb.DuckDBPyConnection, largest_bytes: int | None = None) -> Iterator[list[tuple[Any, ...]]]:
     """Yields the rows of an answer, a limited size at a time."""
     rows, size, count = 0, 1, 1
     while chunk := cursor.fetchmany(count):
         rows += len(chunk)
         size += sum(_size(row) for row in chunk)
-        _check_size(size)
+        _check_size(size, largest_bytes)
         yield chunk
         count = max(1, min(8 * count, _CHUNK_ROWS, rows * _CHUNK_BYTES // size))
 
@@ -205,10 +210,11 @@ def _size(value: object) -> int:
     return _CELL_BYTES
 
 
-def _check_size(size: int) -> None:
-    if size > LARGEST_ANSWER_BYTES:
+def _check_size(size: int, largest_bytes: int | None = None) -> None:
+    largest = largest_bytes or LARGEST_ANSWER_BYTES
+    if size > largest:
         raise WarehouseError(
-            f"The answer is larger than {LARGEST_ANSWER_BYTES / 1e9:g} GB. Narrow it (LIMIT, fewer columns), "
+            f"The answer is larger than {largest / 1e9:g} GB. Narrow it (LIMIT, fewer columns), "
             "or write it to a file with 'nightjar warehouse export'."
         )
 
