@@ -165,7 +165,7 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
     given = {"id": str(call.get("id") or ""), "function": str(call.get("name")), "type": "function"}
     try:
         arguments = json.loads(call.get("arguments") or "{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # the latter of a model that opens a thousand brackets
         return {**given, "arguments": {"text": call["arguments"]}, "parse_error": str(error)}
     return {**given, "arguments": arguments if isinstance(arguments, dict) else {"value": arguments}}
 

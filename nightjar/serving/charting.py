@@ -14,6 +14,7 @@ from nightjar.warehouse.reading.result_values import value_text
 
 MOST_BARS = 100
 _LONGEST_LABEL = 60
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - of whichever zone
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,10 @@ def _pairs(result: QueryResult, x: str, y: str) -> list[tuple[Any, float]]:
 
 def _position(value: Any) -> float | None:
     """Returns a number or a time as a number; None for what is neither."""
+    if isinstance(value, datetime):
+        return (value - _EPOCH.replace(tzinfo=value.tzinfo)).total_seconds()
     if isinstance(value, date):
-        return value.timestamp() if isinstance(value, datetime) else float(value.toordinal())
+        return float(value.toordinal())
     return float(value) if _is_number(value) and isfinite(value) else None
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
@@ -34,8 +35,10 @@ _MOST_BYTES = 16 << 20
 _RATE_SECONDS = 60.0
 _PUBLISHING_SECONDS = 60.0
 _SHOWN = 10
+_DAMAGE = (KeyError, TypeError, ValueError, AttributeError)
+"""What a line raises that is none of a run; it is left out."""
 _PUBLISHED = """
-SELECT 1 FROM runs WHERE run_id = $run_id AND coalesce(finished_at >= $finished_at::TIMESTAMPTZ, true)
+SELECT 1 FROM runs WHERE run_id = $run_id AND coalesce(finished_at >= TRY_CAST($finished_at AS TIMESTAMPTZ), true)
 """
 
 
@@ -69,11 +72,27 @@ class LiveRun:
         return str(self.metadata.get("run_id") or self.directory.path.name)
 
     @property
+    def env_id(self) -> str:
+        """The environment."""
+        return str(self.metadata.get("env_id") or "")
+
+    @property
+    def model(self) -> str:
+        """The model; '' where it does not say."""
+        return str(self.metadata.get("model") or "")
+
+    @property
+    def rollouts(self) -> int:
+        """How many there will be; 0 where it does not say."""
+        told = self.metadata.get("rollouts")
+        return told if isinstance(told, int) else 0
+
+    @property
     def started_at(self) -> datetime | None:
         """When it was started; None where it does not say."""
         try:
             return datetime.fromisoformat(self.metadata["started_at"]).astimezone(UTC)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             return None
 
     @property
@@ -117,22 +136,26 @@ class LiveRun:
         """
         self.metadata = self.directory.read_metadata()
         for row in self._results.added():
-            self._take_result(row)
+            with suppress(*_DAMAGE):
+                self._take_result(row)
         since = time.time() - _RATE_SECONDS
         for row in self._attempts.added():
-            self._finished.append(row.get("finished_at") or 0.0)
-            if row.get("error"):
-                self.failed_attempts[self._chain(row["error"])] += 1
+            with suppress(*_DAMAGE):
+                self._finished.append(float(row.get("finished_at") or 0))
+                if row.get("error"):
+                    self.failed_attempts[self._chain(row["error"])] += 1
         while self._finished and self._finished[0] < since:
             self._finished.popleft()
 
     def _take_result(self, row: dict[str, Any]) -> None:
-        key = (row["example_id"], row["rollout_index"])
-        if row.get("error"):
-            self.failures[key] = self._chain(row["error"])
+        key = (int(row["example_id"]), int(row["rollout_index"]))
+        error, reward = row.get("error"), None
+        if error:
+            self.failures[key] = self._chain(error)
         elif row.get("reward") is not None:
-            self.rewards[key] = row["reward"]
-        self.latest.appendleft({name: row.get(name) for name in ("example_id", "rollout_index", "reward", "error")})
+            self.rewards[key] = reward = float(row["reward"])
+        name = str(error.get("error")) if error else ""
+        self.latest.appendleft({"example_id": key[0], "rollout_index": key[1], "reward": reward, "error": name})
 
     def _chain(self, error: Mapping[str, Any]) -> str:
         chain = str(error.get("error_chain_repr") or error.get("error"))
@@ -209,7 +232,7 @@ class LiveRuns:
         try:
             run.look()
             self._known[path] = run
-        except (RunDirectoryError, KeyError):
+        except RunDirectoryError:
             del self._known[path]
 
     def _search(self) -> None:
@@ -253,7 +276,7 @@ def is_published(request: Request, run: LiveRun) -> bool:
         return False
     warehouse: Warehouse = request.app.state.warehouse
     try:
-        asked = {"run_id": run.run_id, "finished_at": run.metadata.get("finished_at")}
+        asked = {"run_id": run.run_id, "finished_at": str(run.metadata.get("finished_at"))}
         return bool(warehouse.query(_PUBLISHED, asked).rows)
     except MissingWarehouseError:
         return False

@@ -9,6 +9,8 @@ from typing import ClassVar
 
 _STEPS = (1, 2, 5, 10)
 _TICKS = 5
+_LARGEST = 1e300
+"""What is larger is drawn here, and differences that are as small are none: the steps between must be numbers."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +30,10 @@ class Scale:
     @classmethod
     def over(cls, values: Iterable[float], start: float, end: float) -> Scale:
         """Returns one that has room for all of these that are finite."""
-        known = [value for value in values if isfinite(value)] or [0.0, 1.0]
+        known = [max(-_LARGEST, min(_LARGEST, value)) for value in values if isfinite(value)] or [0.0, 1.0]
         low, high = min(known), max(known)
-        room = abs(low) / 2 or 0.5
-        return cls(low, high, start, end) if low < high else cls(low - room, high + room, start, end)
+        room = abs(low) / 2 if abs(low) > 1 / _LARGEST else 0.5
+        return cls(low, high, start, end) if high - low > 1 / _LARGEST else cls(low - room, high + room, start, end)
 
     def place(self, value: float) -> float:
         """Returns where a number is; what is beyond an end is at it."""

@@ -18,6 +18,7 @@ def run_dir(tmp_path, run_writer):
             "tool_calls": [
                 {"id": "c1", "name": "add", "arguments": '{"a": 2}'},
                 {"id": "c2", "name": "add", "arguments": "{a"},
+                {"id": "c3", "name": "add", "arguments": "[" * 5_000},
             ],
         },
         {"role": "tool", "tool_call_id": "c1", "content": "4"},
@@ -62,7 +63,7 @@ def test_a_log_has_every_score_and_message_as_inspect_calls_them(run_dir, run_wr
     assert log["results"]["scores"][0]["metrics"]["mean"] == {"name": "mean", "value": 0.5}
     said = log["samples"][0]["messages"][1:]
     assert [part["type"] for part in said[0]["content"]] == ["reasoning", "text"]
-    assert [call["arguments"] for call in said[0]["tool_calls"]] == [{"a": 2}, {"text": "{a"}]
+    assert [call["arguments"] for call in said[0]["tool_calls"]] == [{"a": 2}, {"text": "{a"}, {"text": "[" * 5_000}]
     assert said[1] == {"role": "tool", "content": "4", "tool_call_id": "c1"}
     assert run_writer.failure["message"] in log["samples"][3]["error"]["message"]
 

@@ -101,3 +101,30 @@ def test_runs_are_shown_in_groups_with_their_history(view, run_writer, tmp_path)
     nights = groups.findall(view.get("/?group=night").text)
     assert [night for night, *_ in nights if night] == ["2026-11-03", "2026-11-02", "2026-11-01"]
     assert view.get("/").text.count('aria-label="Rewards of the last 2 runs: 0.000 to 0.500, lowest 0.000"') == 2
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["[]", "5", "null", "{}", '{"example_id": 1}', '{"example_id": [1], "rollout_index": 0, "reward": 1}',
+     '{"example_id": 0, "rollout_index": 9, "reward": "x"}', '{"example_id": 0, "rollout_index": 9, "error": "x"}',
+     '{"example_id": 0, "rollout_index": 9, "error": {"error": 5, "message": [1]}, "finished_at": "x"}'],
+)  # fmt: skip
+def test_a_line_that_is_none_of_a_run_fails_no_page(view, line):
+    for name in ("results.jsonl", "attempts.jsonl"):
+        with (view.folder / name).open("a") as file:
+            file.write(f"{line}\n")
+    for page in ("/", "/live", "/runs/run", "/live/run"):
+        assert (view.get(page).status_code, "Under way" in view.get(page).text) == (200, True)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [{"rollouts": "x"}, {"rollouts": None}, {"env_id": None}, {"env_id": [1]}, {"model": {"a": 1}}, {"started_at": 5},
+     {"started_at": "9999-12-31T23:59:59-14:00"}, {"finished_at": "x", "status": "completed"}],
+)  # fmt: skip
+def test_metadata_that_are_none_of_a_run_fail_no_page(view, told):
+    view.get("/")
+    metadata = view.folder / "metadata.json"
+    metadata.write_text(json.dumps({**json.loads(metadata.read_text()), **told}))
+    for page in ("/", "/live", "/runs/run", "/live/run"):
+        assert view.get(page).status_code in {200, 404}

@@ -142,3 +142,14 @@ def test_an_answer_is_had_as_a_file(view):
     told = asked(view, "SELECT run_id FROM runs", "/sql/answer.json")
     assert told.json() == [{"run_id": "run"}]
     assert asked(view, "FROM runs", "/sql/answer.exe").status_code == 400
+
+
+@pytest.mark.parametrize("chart", ["bars", "line"])
+@pytest.mark.parametrize(
+    "statement",
+    ["SELECT 1e308 AS a UNION ALL SELECT -1e308", "SELECT 1.7e308 AS a", "SELECT 5e-324 AS a UNION ALL SELECT 0",
+     "SELECT TIMESTAMP '0001-01-01' AS d, 1 AS a UNION ALL SELECT TIMESTAMP '9999-12-31', 2",
+     "SELECT 'infinity'::TIMESTAMPTZ AS d, 1 AS a", "SELECT 10::HUGEINT**38 AS a UNION ALL SELECT 1"],
+)  # fmt: skip
+def test_whatever_is_drawn_has_a_picture(view, chart, statement):
+    assert "<figure>" in asked(view, statement, chart=chart).text
