@@ -33,6 +33,7 @@ def inspect_log(run: Mapping[str, Any], rollouts: Sequence[Mapping[str, Any]]) -
         "version": 2,
         "status": _STATUS.get(run["status"], "error"),
         "eval": _spec(run, rollouts),
+        "plan": {},  # without one, Inspect cannot read what a log says before its samples
         "results": {
             "total_samples": run["rollouts"] or len(samples),
             "completed_samples": len(samples) - failed,

@@ -59,7 +59,7 @@ def run_page(found: StoredRun, limit: int) -> HandedOn:
             break
         shown.append(example)
     values = [[readable(row) | {"index": row["rollout_index"]} for row in example] for example in shown]
-    text = standalone("export.html", run=run, examples=values, config=pretty(run["config"]))
+    text = standalone("export.html", run=run, examples=values, config=pretty(run["config"]) if run["config"] else None)
     return HandedOn(text, sum(map(len, shown)), _count(run), f"{found.run_id}.html")
 
 

@@ -204,4 +204,9 @@ def _back(note: Note) -> RedirectResponse:
 def _author(request: Request) -> str:
     """Returns who writes: as they called themselves before, or else the user that the server runs as."""
     told: Any = request.cookies.get(AUTHOR_COOKIE)
-    return unquote(told) if told else getpass.getuser()
+    if told:
+        return unquote(told)
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container in which the user has no name
+        return ""

@@ -33,6 +33,7 @@ def test_a_page_has_the_figures_and_the_samples_and_needs_nothing_else(run_dir, 
     assert (ended.code, ended.out) == (0, f"Wrote {tmp_path / 'run.html'}: 4 of 4 rollouts\n")
     page = (tmp_path / "run.html").read_text()
     assert not re.search(r"<script|<link|src=|@import|https?://", page)
+    assert "default-src 'none'; style-src 'unsafe-inline'; img-src data:" in page
     assert re.findall(r'id="r-([^"]+)"', page) == ["0-0", "0-1", "1-0", "1-1"]
     assert "&lt;/style&gt;&lt;script&gt;alert(1)" in page
 
@@ -50,6 +51,7 @@ def test_a_log_has_every_score_and_message_as_inspect_calls_them(run_dir, run_wr
     assert path.name == "2026-01-02T03-04-05+00-00_gsm8k_r1.json"
     log = json.loads(path.read_text())
     assert (log["version"], log["status"], log["eval"]["task"]) == (2, "success", "gsm8k")
+    assert list(log) == ["version", "status", "eval", "plan", "results", "stats", "samples"]
     found = {
         (s["id"], s["epoch"]): {name: score["value"] for name, score in s["scores"].items()} for s in log["samples"]
     }
