@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from nightjar.envs.rollouts import AnyClient, plan_groups
 from nightjar.errors import DatasetError
 from nightjar.evaluation.checking import check_environments
 from nightjar.evaluation.choosing import failed_where
+from nightjar.evaluation.parsed_answers import keep_parsed_answers
 from nightjar.evaluation.rubric_loading import load_rubric
 from nightjar.evaluation.scoring_code import scoring_hash
 from nightjar.evaluation.selection import Selection, find_resumable, select_examples
@@ -148,7 +150,8 @@ def open_run(
     """
     config, env, selection = prepared.config, prepared.env, prepared.selection
     scoring = {"rescored_from": rescored_from, "rubric": prepared.rubric}
-    metadata = _metadata(prepared, directory.run_id, flow_run_id, rescored_from)
+    state_columns = dict.fromkeys([*config.state_columns, *keep_parsed_answers(env)])
+    metadata = _metadata(prepared, directory.run_id, state_columns, flow_run_id, rescored_from)
     opened = OpenRun(
         directory,
         metadata,
@@ -200,7 +203,13 @@ def _directory(
     return RunDirectory(folder / (run_id or new_run_id()))
 
 
-def _metadata(prepared: Prepared, run_id: str, flow_run_id: str | None, rescored_from: str | None) -> RunMetadata:
+def _metadata(
+    prepared: Prepared,
+    run_id: str,
+    state_columns: Iterable[str],
+    flow_run_id: str | None,
+    rescored_from: str | None,
+) -> RunMetadata:
     config, selection = prepared.config, prepared.selection
     return RunMetadata(
         run_id=run_id,
@@ -217,7 +226,7 @@ def _metadata(prepared: Prepared, run_id: str, flow_run_id: str | None, rescored
         sampling_args=config.sampling_args,
         dataset_fingerprint=selection.fingerprint(),
         pass_threshold=prepared.env.pass_threshold,
-        state_columns=config.state_columns,
+        state_columns=list(state_columns),
         tags=config.tags,
         suite=config.suite,
         name=config.name,

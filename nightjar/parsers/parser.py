@@ -9,6 +9,10 @@ from typing import Any
 from nightjar.messages import Messages, content_text
 
 
+def _whole(text: str) -> str:
+    return text
+
+
 class Parser:
     """Takes the answer out of a completion.
 
@@ -22,9 +26,15 @@ class Parser:
         'B'
     """
 
-    def __init__(self, extract_fn: Callable[[str], Any] = lambda text: text) -> None:
+    def __init__(self, extract_fn: Callable[[str], Any] = _whole) -> None:
         self.logger = logging.getLogger(f"{__name__}.{type(self).__name__}")
         self.extract_fn = extract_fn
+
+    @property
+    def takes_all(self) -> bool:
+        """Says whether the answer is the text as it is."""
+        kind = type(self)
+        return self.extract_fn is _whole and kind.parse is Parser.parse and kind.parse_answer is Parser.parse_answer
 
     def parse(self, text: str) -> Any:
         """Returns what ``extract_fn`` makes of a text."""

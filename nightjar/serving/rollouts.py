@@ -36,6 +36,8 @@ SELECT
     min([example_id, rollout_index]) FILTER (example_id > $example) AS next_example
 FROM rollouts WHERE run_id = $run
 """
+_PARSED = ("parsed_answer", "extracted_answer")
+"""Columns of the state with what a parser found: of Nightjar's runs, and of those of NeMo Evaluator."""
 _ATTEMPTS = """
 FROM attempts WHERE run_id = $run AND example_id = $example AND rollout_index = $index ORDER BY attempt
 """
@@ -83,6 +85,7 @@ def readable(found: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         found: a row of ``rollouts``, its JSON parsed.
     """
+    state = found["state"] or {}
     return {
         **found,
         "prompt": turns(found["prompt"]),
@@ -91,8 +94,9 @@ def readable(found: Mapping[str, Any]) -> dict[str, Any]:
         "tool_defs": pretty(found["tool_defs"]) if found["tool_defs"] else None,
         "failure": failure_class(f"{found['error_chain']}: {found['error_message']}") if found["error"] else None,
         "calls": [_call(step) for step in found["trajectory"] or ()],
+        "parsed": next((_state_text(name, state[name]) for name in _PARSED if name in state), None),
         "state": {
-            name: _state_text(name, value) for name, value in (found["state"] or {}).items() if value is not None
+            name: _state_text(name, value) for name, value in state.items() if value is not None and name not in _PARSED
         },
     }
 
@@ -126,7 +130,9 @@ def _call(step: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _state_text(name: str, value: object) -> str:
-    """Returns a value of the state; of what a judge said, which is kept by what it was asked, only that."""
+    """Returns a value of the state, nothing for None; of what a judge said, kept by what it was asked, only that."""
+    if value is None:
+        return ""
     if name == "judge_response" and isinstance(value, Mapping):
         return "\n\n".join(map(pretty, value.values()))
     return pretty(value)

@@ -31,6 +31,7 @@ def browser(tmp_path_factory, run_writer):
             {"role": "assistant", "content": f"```python\nprint(4)\n```\n{HOSTILE} \\[x^2\\]"},
         ],
         "judge_response": {"asked": "It is right."},
+        "parsed_answer": "x<sup>2</sup>",
     }
     long = {"completion": [{"role": "assistant", "content": "long\n" * 250_000}]}
     first = [one(0, 0, 1.0), one(0, 1, 0.0), one(1, 0, 0.0, **long), failed(1, 1), one(2, 0, 1.0, **hostile)]
@@ -38,7 +39,7 @@ def browser(tmp_path_factory, run_writer):
     tries = [run_writer.attempt(1, 1, number, error=run_writer.failure) for number in (1, 2, 3)]
     second = [one(0, 0, 1.0), one(0, 1, 1.0), one(2, 0, 0.0, completion=[{"role": "assistant", "content": "5"}])]
     for run_id, rollouts, attempts in (("first", first, tries), ("second", second, None)):
-        columns = ["judge_response"] if run_id == "first" else []
+        columns = ["judge_response", "parsed_answer"] if run_id == "first" else []
         run_dir = run_writer.write(folder / run_id, rollouts, attempts, run_id=run_id, state_columns=columns)
         warehouse.publish(run_dir, tidies=False)
     return TestClient(create_app(warehouse, Access()), base_url="http://localhost")
@@ -109,6 +110,12 @@ class TestRollout:
         assert "system Be brief." in text_of(page)
         assert "judge_response It is right." in text_of(page)
         assert page.text.count("Result: 4") == 1
+
+    def test_has_what_the_parser_found_beside_the_answer(self, browser):
+        assert "Parser found x&lt;sup&gt;2&lt;/sup&gt; judge_response" in text_of(browser.get("/runs/first/2/0"))
+        assert "Parser found nothing" in text_of(browser.get("/runs/first/0/0"))
+        assert "Parser found" not in browser.get("/runs/first/1/1").text
+        assert "Parser found" not in browser.get("/runs/second/0/0").text
 
     def test_nothing_that_a_model_says_is_html(self, browser):
         page = browser.get("/runs/first/2/0?beside=first").text
