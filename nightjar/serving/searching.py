@@ -1,4 +1,4 @@
-"""What was said in any run: the newest runs first, as many as there is time for."""
+"""What was asked and said in any run: the newest runs first, as many as there is time for."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ SECONDS = 1.5
 MOST = 50
 """Runs that come after so many rollouts are left to the next page."""
 MOST_OF_A_RUN = 5
+MOST_EXAMPLES = 10_000
 _AROUND = 80
 _LONGEST = 200_000
 """Of a completion of more bytes only what is around the words is read, as it is in its JSON."""
@@ -35,24 +36,46 @@ _RUNS = """
 SELECT run_id FROM segments.runs WHERE part_of(run_id) IS NULL ORDER BY started_at DESC NULLS LAST, run_id
 """
 # The first condition is fast; the second leaves out the names of fields.
-_FOUND = """
-SELECT
-    run_id, example_id, rollout_index, reward, correct, error,
-    CASE WHEN strlen(completion) <= $longest THEN completion
-        ELSE to_json(regexp_extract(
-            completion, '.{0,80}' || regexp_escape((to_json($q::VARCHAR)::VARCHAR)[2:-2]) || '.{0,80}', 0, 'is'
-        ))
-    END AS completion
-FROM segments.rollouts
-WHERE run_id IN (SELECT unnest($runs))
-    AND regexp_matches(completion, regexp_escape((to_json($q::VARCHAR)::VARCHAR)[2:-2]), 'i')
+_SAID = """(
+    regexp_matches({messages}, regexp_escape((to_json($q::VARCHAR)::VARCHAR)[2:-2]), 'i')
     AND regexp_matches(
-        completion,
+        {messages},
         '(^"|"(content|text|reasoning_content|thinking|arguments|name)":")([^"\\\\]|\\\\.)*?'
             || regexp_escape((to_json($q::VARCHAR)::VARCHAR)[2:-2]),
         'is'
     )
-QUALIFY row_number() OVER (PARTITION BY run_id ORDER BY example_id, rollout_index) <= $most
+)"""
+_ASKED = f"""
+SELECT content_id FROM segments.examples
+WHERE contains(lower(answer), lower($q)) OR {_SAID.format(messages="prompt")}
+LIMIT $most
+"""  # noqa: S608 - of what stands above
+# Of an example whose question or answer has the text, one rollout of a run is enough.
+_FOUND = """
+WITH found AS (
+    SELECT
+        run_id, example_id, rollout_index, reward, correct, error, content_id,
+        CASE
+            WHEN NOT {said} THEN NULL
+            WHEN strlen(completion) <= $longest THEN completion
+            ELSE to_json(regexp_extract(
+                completion, '.{{0,80}}' || regexp_escape((to_json($q::VARCHAR)::VARCHAR)[2:-2]) || '.{{0,80}}', 0, 'is'
+            ))
+        END AS completion
+    FROM segments.rollouts
+    WHERE run_id IN (SELECT unnest($runs)) AND ({said} {or_asked})
+), chosen AS (
+    FROM found
+    QUALIFY completion IS NOT NULL
+        OR row_number() OVER (PARTITION BY run_id, example_id ORDER BY completion IS NULL, rollout_index) = 1
+)
+FROM chosen
+QUALIFY row_number() OVER (PARTITION BY run_id ORDER BY completion IS NULL, example_id, rollout_index) <= $most
+"""
+_OR_ASKED = "OR content_id IN (SELECT unnest($asked))"
+_EXAMPLES = """
+SELECT content_id, any_value(prompt) AS prompt, any_value(answer) AS answer FROM segments.examples
+WHERE list_contains($asked, content_id) GROUP BY content_id
 """
 _NAMES = "SELECT run_id, env_id, model, started_at FROM segments.runs WHERE list_contains($runs, run_id)"
 
@@ -74,21 +97,25 @@ class Search:
 
 @router.get("/search")
 def search(request: Request, q: str = "", skip: Annotated[Whole, Query(ge=0)] = 0) -> HTMLResponse:
-    """Shows rollouts in whose completion a text is; the newest runs may be left out, which were looked through."""
+    """Shows rollouts in which a text is; the newest runs may be left out, which were looked through."""
     found = _search(request.app.state.warehouse, q, skip) if q.strip() else None
     return page(request, "search.html", q=q, found=found, most=MOST, most_of_a_run=MOST_OF_A_RUN)
 
 
 def _search(warehouse: Warehouse, text: str, skip: int) -> Search:
     began = time.monotonic()
+    asked = [row["content_id"] for row in records(warehouse, _ASKED, {"q": text, "most": MOST_EXAMPLES})]
+    said = _SAID.format(messages="completion")
+    sql = _FOUND.format(said=said, or_asked=_OR_ASKED if asked else "")
     runs = [row["run_id"] for row in records(warehouse, _RUNS)]
     rows: list[dict[str, Any]] = []
     looked, size = skip, _FIRST_RUNS
     while looked < len(runs) and len(rows) < MOST and (left := SECONDS - (time.monotonic() - began)) > 0:
         some, started = runs[looked : looked + size], time.monotonic()
         values = {"runs": some, "q": text, "most": MOST_OF_A_RUN, "longest": _LONGEST}
+        values |= {"asked": asked} if asked else {}
         try:
-            rows += records(warehouse, _FOUND, values, timeout_seconds=left + SECONDS / 4)
+            rows += records(warehouse, sql, values, timeout_seconds=left + SECONDS / 4)
         except WarehouseError:
             if looked == skip:
                 raise
@@ -112,12 +139,25 @@ def _first(rows: list[dict[str, Any]], places: Mapping[str, int]) -> list[dict[s
 def _described(warehouse: Warehouse, rows: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
     """Returns what was found with the names of its run, and the words around."""
     names = {row["run_id"]: row for row in records(warehouse, _NAMES, {"runs": [row["run_id"] for row in rows]})}
-    return [{**row, **names[row["run_id"]], "passage": _passage(row["completion"], text)} for row in rows]
+    asked = [row["content_id"] for row in rows if row["completion"] is None]
+    examples = {row["content_id"]: row for row in records(warehouse, _EXAMPLES, {"asked": asked})} if asked else {}
+    return [
+        {**row, **names[row["run_id"]], **_placed(row["completion"], examples.get(row["content_id"]), text)}
+        for row in rows
+    ]
 
 
-def _passage(completion: str, text: str) -> tuple[str, str, str]:
+def _placed(completion: str | None, example: Mapping[str, Any] | None, text: str) -> dict[str, Any]:
+    """Returns where the text is, and the passage."""
+    if completion is not None or example is None:
+        return {"where": "said", "passage": _passage(plain_text(json.loads(completion or "null")), text)}
+    if text.lower() in (example["answer"] or "").lower():
+        return {"where": "answer", "passage": _passage(example["answer"], text)}
+    return {"where": "asked", "passage": _passage(plain_text(json.loads(example["prompt"])), text)}
+
+
+def _passage(said: str, text: str) -> tuple[str, str, str]:
     """Returns what stands before the text, the text as it is there, and what stands behind it."""
-    said = plain_text(json.loads(completion))
     at = said.lower().find(text.lower())
     if at < 0:  # beyond what is shown of a long text, or between two passages
         return said[: 2 * _AROUND], "", ""

@@ -167,16 +167,18 @@ class TestSearch:
             ("PRINT(4)", ["/runs/first/2/0"]),
             ("<script>alert(1)", ["/runs/first/2/0"]),
             ("tool_call_id", []),
-            ("4", ["/runs/first/0/0", "/runs/first/0/1", "/runs/first/2/0", "/runs/first/2/1"]),
+            ("4", ["/runs/first/0/0", "/runs/first/0/1", "/runs/first/1/0", "/runs/first/2/0", "/runs/first/2/1"]),
+            ("2 + 2?", ["/runs/first/0/0", "/runs/first/1/0"]),
         ],
     )
-    def test_finds_what_was_said_in_any_run(self, browser, text, expected):
+    def test_finds_what_was_asked_and_said_in_any_run(self, browser, text, expected):
         found = examples(browser.get("/search", params={"q": text}))
         assert [address for address in found if "/first/" in address] == expected
 
     def test_shows_the_words_around_as_text(self, browser):
         page = browser.get("/search", params={"q": "alert(1)</script>"}).text
         assert "<mark>alert(1)&lt;/script&gt;</mark>" in page
+        assert "asked: 2 + 2 ?" in text_of(browser.get("/search", params={"q": "2 + 2"}))
         assert "in the newest 2 of 2 runs." in text_of(browser.get("/search?q=4"))
 
     def test_goes_on_with_older_runs(self, browser):
