@@ -25,7 +25,7 @@ def inspect_log(run: Mapping[str, Any], rollouts: Sequence[Mapping[str, Any]]) -
 
     Args:
         run: its row of ``runs``, JSON parsed.
-        rollouts: its rows of ``rollouts``, JSON parsed.
+        rollouts: its rows of ``rollouts``, JSON parsed; with what people have noted of them as ``notes``.
     """
     samples = [_sample(row) for row in rollouts]
     failed = sum("error" in sample for sample in samples)
@@ -103,7 +103,7 @@ def _sample(row: Mapping[str, Any]) -> dict[str, Any]:
             "usage": _usage(row),
         },
         "scores": {name: _score(row, name, value) for name, value in _values(row) if value is not None},
-        "metadata": {"info": row["info"]} if row["info"] else {},
+        "metadata": {name: row[name] for name in ("info", "notes") if row.get(name)},
         "store": row["state"] or {},
         "model_usage": {row["model"]: _usage(row)} if row["model"] else {},
         "total_time": None if row["total_ms"] is None else row["total_ms"] / 1000,

@@ -15,7 +15,8 @@ from nightjar import __version__
 from nightjar.comparison import Comparison, Direction, Flip, Terms, compare_published
 from nightjar.errors import ConfigError
 from nightjar.reports.comparison_page import SHOWN_FLIPS, ComparisonPage, page_of
-from nightjar.serving.asking import records
+from nightjar.serving.asking import answers, records
+from nightjar.serving.notes import NOTED, by_run
 from nightjar.serving.plotting import Scale
 from nightjar.serving.templating import link, page
 from nightjar.warehouse import Warehouse
@@ -40,6 +41,13 @@ SELECT
 FROM segments.rollouts
 WHERE list_contains([$a, $b], run_id) AND list_contains($hashes, example_hash)
 GROUP BY ALL
+"""
+_OVERRULED_PAIRS = """
+WITH said AS (SELECT run_id, example_id, rollout_index FROM notes WHERE overruled_reward IS NOT NULL)
+SELECT count(DISTINCT example_hash) AS pairs
+FROM segments.rollouts SEMI JOIN said USING (run_id, example_id, rollout_index)
+WHERE list_contains([$a, $b], run_id)
+    AND example_hash IN (SELECT example_hash FROM paired([$a], [$b], metric := $metric) WHERE difference IS NOT NULL)
 """
 # Thousands of examples are fewer dots: those that are near each other, to a fiftieth of the range, are one.
 _DOTS = """
@@ -97,8 +105,12 @@ def compare(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse:
     """Shows two runs beside each other, or a table of several beside the first."""
     warehouse: Warehouse = request.app.state.warehouse
     run_ids = list(dict.fromkeys(run for run in asked.run if run))[:MOST_RUNS]
-    told = {run["run_id"]: run for run in records(warehouse, _RUNS, {"runs": run_ids})}
-    about = {"asked": asked, "runs": told, "run_ids": run_ids, "metrics": _metrics(told.values())}
+    found, noted = answers(warehouse, (_RUNS, {"runs": run_ids}), (NOTED, None))
+    told = {run["run_id"]: run for run in found}
+    overruled = [run_id for run_id in run_ids if by_run(noted).get(run_id, {}).get("overruled")]
+    about = {
+        "asked": asked, "runs": told, "run_ids": run_ids, "metrics": _metrics(told.values()), "overruled": overruled,
+    }  # fmt: skip
     missing = [run_id for run_id in run_ids if run_id not in told]
     if missing or len(run_ids) < len(("baseline", "candidate")):
         problem = f"There is no run {missing[0]!r} here." if missing else ""
@@ -107,10 +119,12 @@ def compare(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse:
         rows = [_row(warehouse, run_ids[0], run_id, asked.terms) for run_id in run_ids[1:]]
         return page(request, "compare_many.html", rows=_with_pages(rows), **about)
     try:
-        found = compare_published(warehouse, run_ids[0], run_ids[1], asked.terms, asked.flips)
+        compared = compare_published(warehouse, run_ids[0], run_ids[1], asked.terms, asked.flips)
     except ConfigError as error:
         return page(request, "compare.html", 400, problem=str(error), **about)
-    return page(request, "compare_two.html", problem="", **about, **_shown(warehouse, found, asked))
+    pairs = _overruled_pairs(warehouse, compared) if overruled else 0
+    shown = _shown(warehouse, compared, asked)
+    return page(request, "compare_two.html", problem="", overruled_pairs=pairs, **about, **shown)
 
 
 def _shown(warehouse: Warehouse, found: Comparison, asked: Asked) -> dict[str, Any]:
@@ -123,6 +137,13 @@ def _shown(warehouse: Warehouse, found: Comparison, asked: Asked) -> dict[str, A
         "most_flips": min(MOST_FLIPS, max(len(found.broken), len(found.fixed))),
         "version": __version__,
     }
+
+
+def _overruled_pairs(warehouse: Warehouse, found: Comparison) -> int:
+    """Returns in how many pairs people have overruled a reward."""
+    values = {"a": found.baseline.run_id, "b": found.candidate.run_id, "metric": found.terms.metric}
+    [row] = records(warehouse, _OVERRULED_PAIRS, values)
+    return int(row["pairs"])
 
 
 def _metrics(runs: Any) -> list[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from nightjar.errors import ConfigError
+from nightjar.errors import ConfigError, WarehouseError
 from nightjar.evaluation.stored_runs import StoredRun
 from nightjar.foreign.inspect_log import inspect_log, log_name
 from nightjar.scratch import scratch_folder
@@ -20,6 +20,7 @@ from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.result_values import as_records, value_text
 
 _RUN = "FROM runs WHERE run_id = ?"
+_NOTES = "SELECT * EXCLUDE (note_id, run_id) FROM notes WHERE run_id = ? ORDER BY written_at"
 _ROLLOUTS = "FROM rollouts WHERE run_id = ? ORDER BY example_id, rollout_index LIMIT ?"
 
 
@@ -58,8 +59,13 @@ def run_page(found: StoredRun, limit: int) -> HandedOn:
         if shown and sum(map(len, shown)) + len(example) > limit:
             break
         shown.append(example)
-    values = [[readable(row) | {"index": row["rollout_index"]} for row in example] for example in shown]
-    text = standalone("export.html", run=run, examples=values, config=pretty(run["config"]) if run["config"] else None)
+    values = [
+        [readable(row) | {"index": row["rollout_index"], "noted": bool(row["notes"])} for row in example]
+        for example in shown
+    ]
+    noted = sum(row["noted"] for example in values for row in example)
+    config = pretty(run["config"]) if run["config"] else None
+    text = standalone("export.html", run=run, examples=values, noted=noted, config=config)
     return HandedOn(text, sum(map(len, shown)), _count(run), f"{found.run_id}.html")
 
 
@@ -75,13 +81,24 @@ def _count(run: Mapping[str, Any]) -> int:
 
 
 def _read(found: StoredRun, limit: int | None) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Returns the rows of a run in the tables ``runs`` and ``rollouts``, JSON parsed."""
+    """Returns the rows of a run in the tables ``runs`` and ``rollouts``, JSON parsed, these with their ``notes``."""
     with _published(found) as warehouse:
         rollouts = as_records(warehouse.query(_ROLLOUTS, [found.run_id, limit]))
         if not rollouts:
             raise ConfigError(f"Run {found.run_id!r} has no rollout yet: there is nothing to export")
         [run] = as_records(warehouse.query(_RUN, [found.run_id]))
-    return {**run, "cost": found.cost if run["cost"] is None else run["cost"]}, rollouts
+    notes = _notes(found)
+    noted = [{**row, "notes": notes.get((row["example_id"], row["rollout_index"]), [])} for row in rollouts]
+    return {**run, "cost": found.cost if run["cost"] is None else run["cost"]}, noted
+
+
+def _notes(found: StoredRun) -> dict[tuple[int, int], list[dict[str, Any]]]:
+    """Returns what people have noted of rollouts of a run; they note it in the warehouse that it is published to."""
+    notes: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    with suppress(WarehouseError):
+        for note in found.warehouse.query(_NOTES, [found.run_id]).records():
+            notes.setdefault((note.pop("example_id"), note.pop("rollout_index")), []).append(note)
+    return notes
 
 
 @contextmanager

@@ -29,6 +29,16 @@ ROWS = 50
 AUTHOR_COOKIE = "nightjar_author"
 _YEAR_SECONDS = 365 * 24 * 3600
 _MOST_BYTES = 100_000
+NOTED = """
+SELECT
+    run_id,
+    count(DISTINCT (example_id, rollout_index)) AS rollouts,
+    count(DISTINCT (example_id, rollout_index)) FILTER (overruled_reward IS NOT NULL) AS overruled
+FROM notes GROUP BY run_id
+"""
+"""How many rollouts of each run have notes, and in how many of them the reward is overruled."""
+IS_NOTED = "(example_id, rollout_index) IN (SELECT (example_id, rollout_index) FROM notes WHERE run_id = $run)"
+"""Says of a rollout of the run whether somebody has noted something of it."""
 _ROLLOUT = """
 SELECT count(*) AS found
 FROM segments.rollouts
@@ -112,6 +122,11 @@ def written_note(sent: Annotated[dict[str, str], Depends(form)]) -> Written:
         return Written.model_validate(sent)
     except ValidationError as error:
         raise RequestValidationError(error.errors()) from error
+
+
+def by_run(noted: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Returns the answer to ``NOTED`` by run."""
+    return {row["run_id"]: row for row in noted}
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from nightjar.evaluation.failures import failure_class
 from nightjar.serving.asking import records
 from nightjar.serving.conversation import plain_text, pretty, turns
-from nightjar.serving.notes import notes_of
+from nightjar.serving.notes import IS_NOTED, notes_of
 from nightjar.serving.samples import about_run, the_run
 from nightjar.serving.templating import Whole, page
 from nightjar.serving.word_difference import MOST_WORDS, is_whole, word_difference
@@ -24,10 +24,10 @@ from nightjar.warehouse.reading.result_values import as_records, value_text
 router = APIRouter()
 
 _ROLLOUT = "FROM rollouts WHERE run_id = $run AND example_id = $example AND rollout_index = $index"
-_STRIP = """
-SELECT example_id, rollout_index AS index, reward, correct, error FROM rollouts
-WHERE run_id = $run AND {which} ORDER BY example_id, rollout_index LIMIT 200
-"""
+_STRIP = f"""
+SELECT example_id, rollout_index AS index, reward, correct, error, {IS_NOTED} AS noted FROM rollouts
+WHERE run_id = $run AND {{which}} ORDER BY example_id, rollout_index LIMIT 200
+"""  # noqa: S608 - of what stands above
 _NEIGHBOURS = """
 SELECT
     max([example_id, rollout_index]) FILTER ((example_id, rollout_index) < ($example, $index)) AS prev,

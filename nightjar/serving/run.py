@@ -21,8 +21,9 @@ from nightjar.evaluation.saved_config import restored_config
 from nightjar.hosting.server import configured_prefect_api, page_of
 from nightjar.hosting.state import read_state
 from nightjar.reports.statistics import pass_rows, told
-from nightjar.serving.asking import answers
+from nightjar.serving.asking import answers, records
 from nightjar.serving.live import is_published
+from nightjar.serving.notes import NOTED, by_run
 from nightjar.serving.templating import page
 from nightjar.warehouse import Warehouse
 
@@ -84,6 +85,7 @@ WHERE env_id = (SELECT env_id FROM shown) AND model IS NOT DISTINCT FROM (SELECT
     AND began(started_at, finished_at, published_at) < (SELECT began FROM shown)
 ORDER BY began DESC, run_id LIMIT 1
 """
+_OVERRULED = "FROM overruled_runs WHERE run_id = $run_id"
 _BARS, _KINDS = 20, 12
 
 
@@ -128,7 +130,7 @@ def run(request: Request, run_id: str) -> HTMLResponse:
     """Shows a run."""
     warehouse: Warehouse = request.app.state.warehouse
     live = request.app.state.live.find(run_id)
-    found, earlier, [rollouts] = _published(warehouse, run_id, is_live=live is not None)
+    found, earlier, [rollouts], noted = _published(warehouse, run_id, is_live=live is not None)
     if not found and live:
         return page(request, "live_run.html", one=live, prefect=prefect_page(live.metadata.get("flow_run_id")))
     if not found:
@@ -137,6 +139,7 @@ def run(request: Request, run_id: str) -> HTMLResponse:
     metadata = json.loads(shown["metadata"] or "{}")
     statistics = _statistics(warehouse, run_id, shown["published_at"])
     before = earlier[0] if earlier else None
+    people = by_run(noted).get(run_id)
     return page(
         request,
         "run.html",
@@ -146,6 +149,8 @@ def run(request: Request, run_id: str) -> HTMLResponse:
         classes=recorded_failures(metadata),
         failures=_failures(rollouts["errors"] or []),
         told=_told(statistics),
+        noted=people,
+        overruled=records(warehouse, _OVERRULED, {"run_id": run_id}) if people and people["overruled"] else [],
         pass_rates=pass_rows(statistics.pass_rates) if statistics.pass_rates[1:] else [],
         rewards=_bars(rollouts["rewards"] or []),
         spreads={what: places for what, places in rollouts["spreads"].items() if places},
@@ -162,10 +167,11 @@ def _published(warehouse: Warehouse, run_id: str, *, is_live: bool) -> list[list
     """Returns the run, the finished one of its environment and model before it, and what its rollouts came to."""
     key = {"run_id": run_id}
     try:
-        return answers(warehouse, (_RUN, key), (_BEFORE, key), (_ROLLOUTS, {**key, "bars": _BARS, "kinds": _KINDS}))
+        rollouts = (_ROLLOUTS, {**key, "bars": _BARS, "kinds": _KINDS})
+        return answers(warehouse, (_RUN, key), (_BEFORE, key), rollouts, (NOTED, None))
     except MissingWarehouseError:
         if is_live:
-            return [[], [], [{}]]
+            return [[], [], [{}], []]
         raise
 
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from nightjar.errors import MissingWarehouseError
 from nightjar.serving.asking import answers, records
 from nightjar.serving.live import under_way
+from nightjar.serving.notes import NOTED, by_run
 from nightjar.serving.templating import PageNumber, page
 from nightjar.warehouse import Warehouse
 
@@ -127,17 +128,18 @@ def runs(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse:
     live = under_way(request)
     try:
         shown = {**filters, "limit": ROWS, "offset": ROWS * (number - 1)}
-        found, [choices] = answers(warehouse, (sql, shown), (_CHOICES, None))
+        found, [choices], noted = answers(warehouse, (sql, shown), (_CHOICES, None), (NOTED, None))
     except MissingWarehouseError:
         if not live:
             raise
-        found, choices = [], dict.fromkeys(("env", "model", "suite", "status"))
+        found, choices, noted = [], dict.fromkeys(("env", "model", "suite", "status")), []
     return page(
         request,
         "runs.html",
         live=live,
         runs=found,
         sparks=_sparks(warehouse, found),
+        noted=by_run(noted),
         choices=choices,
         asked=asked,
         count=found[0]["found"] if found else 0,

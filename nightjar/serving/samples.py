@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from nightjar.errors import WarehouseError
 from nightjar.serving.asking import answers, free_statement, records
+from nightjar.serving.notes import IS_NOTED
 from nightjar.serving.templating import PageNumber, page
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.result import AskedQuery
@@ -35,6 +36,7 @@ KINDS = {
     "failed": "count(error) > 0",
     "flaky": "bool_or(correct) AND NOT bool_and(correct)",
     "truncated": "bool_or(is_truncated)",
+    "noted": "bool_or(noted)",
 }
 """What an example may be, over its rollouts."""
 
@@ -66,7 +68,7 @@ _SAMPLES = """
 WITH {other} asked AS (
     SELECT
         example_id, example_hash, rollout_index, reward, correct, error, is_truncated, output_tokens, total_ms,
-        {holds} AS holds
+        {noted} AS noted, {holds} AS holds
     FROM rollouts WHERE run_id = $run
 ), grouped AS (
     SELECT
@@ -77,8 +79,10 @@ WITH {other} asked AS (
         stddev_samp(reward) AS spread,
         sum(output_tokens)::BIGINT AS output_tokens,
         sum(total_ms) AS total_ms,
-        list({{index: rollout_index, reward: reward, correct: correct, error: error}} ORDER BY rollout_index)[:{most}]
-            AS strip,
+        list(
+            {{index: rollout_index, reward: reward, correct: correct, error: error, noted: noted}}
+            ORDER BY rollout_index
+        )[:{most}] AS strip,
         count(*) AS rollouts
     FROM asked GROUP BY example_id HAVING bool_or(holds) AND ({kind})
 )
@@ -157,6 +161,7 @@ def _examples(run_id: str, asked: Asked) -> AskedQuery:
     conditions = [_TEXT] * bool(asked.q) + [_CONDITION.format(condition=asked.where)] * bool(asked.where)
     sql = _SAMPLES.format(
         most=MOST_SQUARES,
+        noted=IS_NOTED,
         holds=" AND ".join(conditions) or "true",
         kind=KINDS.get(asked.show or "", "true"),
         order=SORTS.get(asked.sort, SORTS["example"]),

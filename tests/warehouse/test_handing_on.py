@@ -2,8 +2,12 @@
 
 import json
 import re
+from datetime import UTC, datetime
 
 import pytest
+
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.storage.notes import NOTES, Note
 
 HOSTILE = "</style><script>alert(1)</script>"
 
@@ -68,6 +72,23 @@ def test_a_log_has_every_score_and_message_as_inspect_calls_them(run_dir, run_wr
     assert [call["arguments"] for call in said[0]["tool_calls"]] == [{"a": 2}, {"text": "{a"}, {"text": "[" * 5_000}]
     assert said[1] == {"role": "tool", "content": "4", "tool_call_id": "c1"}
     assert run_writer.failure["message"] in log["samples"][3]["error"]["message"]
+
+
+def test_what_people_have_noted_goes_with_it(run_dir, nightjar, tmp_path):
+    warehouse = Warehouse(tmp_path / "warehouse")
+    warehouse.publish(run_dir, tidies=False)
+    written = datetime(2026, 1, 2, tzinfo=UTC)
+    warehouse.write_rows(NOTES, [Note("n1", "r1", 0, 1, "wrong grade", "Zoë", written, f"It is 4. {HOSTILE}", 1.0)])
+    where = ("--warehouse", warehouse.location)
+    assert nightjar("export", run_dir, *where, "--html", tmp_path / "run.html").code == 0
+    page = re.sub(r"<[^>]*>", "", (tmp_path / "run.html").read_text())
+    assert "noted something of 1 of these rollouts. All figures are of the recorded rewards." in page
+    assert "wrong grade, the reward should be 1.0000 Zoë, 2026-01-02 00:00 It is 4. &lt;/style&gt;" in page
+    assert nightjar("export", run_dir, *where, "--inspect-log", tmp_path / "logs").code == 0
+    [path] = (tmp_path / "logs").iterdir()
+    notes = [sample["metadata"].get("notes") for sample in json.loads(path.read_text())["samples"]]
+    assert [bool(found) for found in notes] == [False, True, False, False]
+    assert (notes[1][0]["mark"], notes[1][0]["overruled_reward"]) == ("wrong grade", 1.0)
 
 
 def test_what_cannot_be_done_is_said(run_dir, nightjar, tmp_path):

@@ -57,6 +57,32 @@ def test_an_overruled_reward_changes_no_recorded_one(view, warehouse):
     assert "0.7500" in view.get("/notes").text
 
 
+def test_notes_are_seen_wherever_their_run_is(view, warehouse, run_writer, tmp_path):
+    other = [run_writer.rollout(0, 0, 1.0), run_writer.rollout(0, 1, 1.0), run_writer.rollout(1, 0, 1.0)]
+    warehouse.publish(run_writer.write(tmp_path / "other", other, run_id="other", status="completed"), tidies=False)
+    pages = ["/", "/runs/run", "/runs/run/samples", "/runs/run/0/0", "/compare?run=run&run=other"]
+    assert not any(re.search(r"\d noted|verruled", told_by(view, page)) for page in pages)
+    view.post("/notes", data={**FIRST, "overruled_reward": "1"})
+    view.post("/notes", data={**FIRST, "example": "1", "mark": "interesting"})
+    assert "0.5000 ± 0.2500 2 noted, 1 overruled" in told_by(view, "/")
+    assert "As overruled 0.8333 , with what people say in notes in the place of 1 of 3 rewards" in told_by(
+        view, "/runs/run"
+    )
+    assert "rollout 1: wrong, noted noted" in told_by(view, "/runs/run/samples?show=noted&where=example_id=0")
+    assert "rollout 1: wrong, noted" in told_by(view, "/runs/run/0/0")
+    assert "Of 1 of the 2 pairs people have overruled a reward" in told_by(view, "/compare?run=run&run=other")
+    warehouse.publish(run_writer.write(tmp_path / "third", other, run_id="third", status="completed"), tidies=False)
+    assert "overruled rewards of run in notes" in told_by(view, "/compare?run=third&run=run&run=other")
+    assert "2 examples" in told_by(view, "/runs/run/samples?show=noted")
+    assert "0 examples" in told_by(view, "/runs/other/samples?show=noted")
+
+
+def told_by(view, address):
+    page = view.get(address)
+    assert page.status_code == 200, page.text
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page.text))
+
+
 def test_a_note_can_be_withdrawn(view, warehouse):
     view.post("/notes", data={**FIRST, "comment": "No!", "overruled_reward": "1"})
     [note_id, _] = re.findall(r'name="note_id" value="(\w+)"', shown(view))
