@@ -85,8 +85,17 @@ WHERE env_id = (SELECT env_id FROM shown) AND model IS NOT DISTINCT FROM (SELECT
     AND began(started_at, finished_at, published_at) < (SELECT began FROM shown)
 ORDER BY began DESC, run_id LIMIT 1
 """
+_FAILED_ATTEMPTS = """
+SELECT
+    example_id, rollout_index, attempt, finished_at, coalesce(error_chain, error) AS chain,
+    left(error_message, 2000) AS message, count(*) OVER () AS found
+FROM segments.attempts WHERE run_id = $run_id AND error IS NOT NULL
+ORDER BY finished_at DESC NULLS LAST, example_id, rollout_index LIMIT $most
+"""
 _OVERRULED = "FROM overruled_runs WHERE run_id = $run_id"
 _BARS, _KINDS = 20, 12
+_SHOWN_ATTEMPTS = 10
+_FILES = ("results.jsonl", "attempts.jsonl", "metadata.json", "config.json")
 
 
 @dataclass(frozen=True)
@@ -130,7 +139,7 @@ def run(request: Request, run_id: str) -> HTMLResponse:
     """Shows a run."""
     warehouse: Warehouse = request.app.state.warehouse
     live = request.app.state.live.find(run_id)
-    found, earlier, [rollouts], noted = _published(warehouse, run_id, is_live=live is not None)
+    found, earlier, [rollouts], noted, attempts = _published(warehouse, run_id, is_live=live is not None)
     if not found and live:
         return page(request, "live_run.html", one=live, prefect=prefect_page(live.metadata.get("flow_run_id")))
     if not found:
@@ -147,6 +156,7 @@ def run(request: Request, run_id: str) -> HTMLResponse:
         one=live if live and not is_published(request, live) else None,
         error=metadata.get("error"),
         classes=recorded_failures(metadata),
+        failed_attempts=attempts,
         failures=_failures(rollouts["errors"] or []),
         told=_told(statistics),
         noted=people,
@@ -159,7 +169,7 @@ def run(request: Request, run_id: str) -> HTMLResponse:
         config=json.dumps(json.loads(shown["config"] or "{}"), indent=2, ensure_ascii=False),
         command=_command(request, shown),
         prefect=prefect_page(shown["flow_run_id"]),
-        is_here=bool(shown["run_dir"]) and Path(shown["run_dir"]).is_dir(),
+        files=_files(shown["run_dir"]),
     )
 
 
@@ -168,10 +178,11 @@ def _published(warehouse: Warehouse, run_id: str, *, is_live: bool) -> list[list
     key = {"run_id": run_id}
     try:
         rollouts = (_ROLLOUTS, {**key, "bars": _BARS, "kinds": _KINDS})
-        return answers(warehouse, (_RUN, key), (_BEFORE, key), rollouts, (NOTED, None))
+        attempts = (_FAILED_ATTEMPTS, {**key, "most": _SHOWN_ATTEMPTS})
+        return answers(warehouse, (_RUN, key), (_BEFORE, key), rollouts, (NOTED, None), attempts)
     except MissingWarehouseError:
         if is_live:
-            return [[], [], [{}], []]
+            return [[], [], [{}], [], []]
         raise
 
 
@@ -186,6 +197,12 @@ def prefect_page(flow_run_id: str | None) -> str | None:
     up = read_state()
     api = configured_prefect_api() or (up.api_url if up else None)
     return page_of(flow_run_id, api) if flow_run_id and api else None
+
+
+def _files(run_dir: str | None) -> dict[str, int]:
+    """Returns the files of a run directory that are on this machine, each with its size in bytes."""
+    paths = [Path(run_dir) / name for name in _FILES] if run_dir else []
+    return {path.name: path.stat().st_size for path in paths if path.is_file()}
 
 
 def _told(statistics: Any) -> dict[str, str]:

@@ -50,7 +50,7 @@ def _environment(*packages: str) -> Environment:
     )
     environment.filters |= {
         "number": number, "count": count, "seconds": seconds, "moment": moment, "ago": ago, "share": share,
-        "one_line": one_line,
+        "one_line": one_line, "size": size,
     }  # fmt: skip
     environment.globals |= {"link": link}
     return environment
@@ -110,6 +110,19 @@ def seconds(value: float | None) -> str:
     if value < _HOUR:
         return f"{int(value) // _MINUTE} min {int(value) % _MINUTE} s"
     return f"{int(value) // _HOUR:,} h {int(value) % _HOUR // _MINUTE} min"
+
+
+def size(value: int) -> str:
+    """Returns how large something is that has so many bytes.
+
+    Example:
+        >>> size(512), size(2_500), size(3_000_000)
+        ('512 bytes', '2.5 kB', '3 MB')
+    """
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= factor:
+            return f"{value / factor:.3g} {unit}"
+    return f"{value} bytes"
 
 
 def moment(value: datetime | None) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import pytest
 from fastapi.testclient import TestClient
@@ -20,8 +21,8 @@ def view(tmp_path, run_writer, monkeypatch):
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:4299/api")
     warehouse = Warehouse(tmp_path / "warehouse")
 
-    def publish(run_id, rollouts=None, config=None, **metadata):
-        run_dir = run_writer.write(tmp_path / run_id, rollouts, run_id=run_id, **metadata)
+    def publish(run_id, rollouts=None, config=None, attempts=None, **metadata):
+        run_dir = run_writer.write(tmp_path / run_id, rollouts, attempts, run_id=run_id, **metadata)
         if config:
             (run_dir / "config.json").write_text(json.dumps(config))
         warehouse.publish(run_dir, tidies=False)
@@ -39,6 +40,21 @@ def test_what_failed_comes_first_with_what_to_do(view):
     assert "Ask for less at once" in told
     assert '<a href="/runs/run/1/1">Example 1</a>: 429 Too Many Requests' in told
     assert "http://127.0.0.1:4299/runs/flow-run/f00d" in told
+
+
+def test_the_log_and_the_files_are_named(view, run_writer, tmp_path):
+    error = run_writer.failure | {"message": "<b>429</b>"}
+    tries = [run_writer.attempt(0, 0, number, error=error if number < 13 else None) for number in range(1, 14)]
+    view.publish("run", run_writer.rollouts, attempts=tries, tags=["a&b"])
+    told = view.get("/runs/run").text
+    assert "12 attempts failed: the last 10" in told
+    assert told.count("&lt;b&gt;429&lt;/b&gt;") == 10
+    assert '<a href="/runs/run/0/0">0/0</a>' in told
+    assert re.search(r"<dt>attempts.jsonl</dt><dd>[\d.]+ kB</dd>", told)
+    shutil.rmtree(tmp_path / "run")
+    assert "It is not on this machine any more" in view.get("/runs/run").text
+    assert '<a href="/?tag=a%26b">a&amp;b</a>' in view.get("/").text
+    assert 'name="tag" value="a&amp;b"' in view.get("/?tag=a%26b").text
 
 
 def test_the_numbers_are_those_of_the_statistics(view):
