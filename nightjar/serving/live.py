@@ -31,12 +31,14 @@ router = APIRouter()
 _LOOK_SECONDS = 1.0
 _SEARCH_SECONDS = 5.0
 _KEPT_SECONDS = 600.0
+_STRANDED_SECONDS = 30 * 24 * 3600.0
 _MOST_BYTES = 16 << 20
 _RATE_SECONDS = 60.0
 _PUBLISHING_SECONDS = 60.0
 _SHOWN = 10
 _DAMAGE = (KeyError, TypeError, ValueError, AttributeError)
 """What a line raises that is none of a run; it is left out."""
+_MOST_STRANDED = 20
 _PUBLISHED = """
 SELECT 1 FROM runs WHERE run_id = $run_id AND coalesce(finished_at >= TRY_CAST($finished_at AS TIMESTAMPTZ), true)
 """
@@ -49,6 +51,7 @@ class LiveRun:
         directory: where it is.
         metadata: what it says of itself.
         rewards: rollout to reward, of those that are scored.
+        places: rollout to where its line begins in the results.
         failures: rollout to the chain of error classes, of those that failed for good.
         messages: chain of error classes to what one of the errors says, attempts that were made again included.
         failed_attempts: chain of error classes to how many attempts ended so.
@@ -58,6 +61,7 @@ class LiveRun:
     def __init__(self, directory: RunDirectory) -> None:
         self.metadata: Mapping[str, Any] = {}
         self.rewards: dict[tuple[int, int], float] = {}
+        self.places: dict[tuple[int, int], int] = {}
         self.failures: dict[tuple[int, int], str] = {}
         self.messages: dict[str, str] = {}
         self.failed_attempts: Counter[str] = Counter()
@@ -109,6 +113,18 @@ class LiveRun:
         return time.time() - self.directory.last_session()[0] < _PUBLISHING_SECONDS
 
     @property
+    def is_settled(self) -> bool:
+        """Says whether it has ended so long ago that nothing more is written, and all of it is read."""
+        if self.metadata.get("status", "running") == "running" or not (
+            self._results.is_read and self._attempts.is_read
+        ):
+            return False
+        try:
+            return time.time() - self.directory.last_session()[0] > _KEPT_SECONDS
+        except OSError:
+            return False
+
+    @property
     def done(self) -> int:
         """How many rollouts are scored, or have failed for good."""
         return len(self.rewards) + len(self.failures)
@@ -135,11 +151,11 @@ class LiveRun:
             RunDirectoryError: it is damaged, or gone.
         """
         self.metadata = self.directory.read_metadata()
-        for row in self._results.added():
+        for place, row in self._results.added():
             with suppress(*_DAMAGE):
-                self._take_result(row)
+                self._take_result(place, row)
         since = time.time() - _RATE_SECONDS
-        for row in self._attempts.added():
+        for _, row in self._attempts.added():
             with suppress(*_DAMAGE):
                 self._finished.append(float(row.get("finished_at") or 0))
                 if row.get("error"):
@@ -147,8 +163,9 @@ class LiveRun:
         while self._finished and self._finished[0] < since:
             self._finished.popleft()
 
-    def _take_result(self, row: dict[str, Any]) -> None:
+    def _take_result(self, place: int, row: dict[str, Any]) -> None:
         key = (int(row["example_id"]), int(row["rollout_index"]))
+        self.places[key] = place
         error, reward = row.get("error"), None
         if error:
             self.failures[key] = self._chain(error)
@@ -177,8 +194,19 @@ class _Growing:
             return False
         return bool(self._place) and (now.st_ino != self._inode or now.st_size < self._place)
 
-    def added(self) -> Iterator[dict[str, Any]]:
-        """Yields the whole lines that were added, so many at once that nobody waits long; damaged ones are left out."""
+    @property
+    def is_read(self) -> bool:
+        """Says whether nothing more is there than was read."""
+        try:
+            return self._path.stat().st_size <= self._place
+        except OSError:
+            return True
+
+    def added(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yields the whole lines that were added, each with its place, so many at once that nobody waits long.
+
+        Damaged ones are left out.
+        """
         try:
             with self._path.open("rb") as file:
                 self._inode = self._path.stat().st_ino
@@ -189,9 +217,9 @@ class _Growing:
         for line in lines:
             if not line.endswith(b"\n"):
                 return
-            self._place += len(line)
+            place, self._place = self._place, self._place + len(line)
             try:
-                yield orjson.loads(line)
+                yield place, orjson.loads(line)
             except orjson.JSONDecodeError:
                 continue
 
@@ -211,8 +239,14 @@ class LiveRuns:
         found = [run for run in self._known.values() if run.is_recent]
         return sorted(found, key=lambda run: str(run.metadata.get("started_at")), reverse=True)
 
+    def stranded(self) -> list[LiveRun]:
+        """Returns those that have crashed, or ended and were not published as far as they say; the newest first."""
+        recent = self.recent()
+        found = [run for run in self._known.values() if run not in recent and not run.metadata.get("published_at")]
+        return sorted(found, key=lambda run: str(run.metadata.get("started_at")), reverse=True)
+
     def find(self, run_id: str) -> LiveRun | None:
-        """Returns a run that was under way while this server was there; None where there was none of this id."""
+        """Returns a run that is, or was while this server was there, on disk alone; None where there is none."""
         self._look()
         return next((run for run in self._known.values() if run.run_id == run_id), None)
 
@@ -225,7 +259,8 @@ class LiveRuns:
             elif now - self._looked_at < _LOOK_SECONDS:
                 return
             for path, run in list(self._known.items()):
-                self._look_at(path, LiveRun(run.directory) if run.was_replaced() else run)
+                if not run.is_settled:
+                    self._look_at(path, LiveRun(run.directory) if run.was_replaced() else run)
             self._looked_at = time.monotonic()
 
     def _look_at(self, path: Path, run: LiveRun) -> None:
@@ -236,20 +271,25 @@ class LiveRuns:
             del self._known[path]
 
     def _search(self) -> None:
-        """Looks for runs that are being written, among the metadata that are new; forgets those that ended long ago."""
+        """Looks for runs that are not published, among the metadata that are new; forgets those that now are."""
         for directory in run_directories():
             metadata = directory.path / "metadata.json"
             try:
                 written = metadata.stat().st_mtime
                 is_new = self._seen.get(directory.path) != written
-                if is_new and orjson.loads(metadata.read_bytes()).get("status") == "running":
+                if is_new and _may_be_unpublished(orjson.loads(metadata.read_bytes()), written):
                     self._known.setdefault(directory.path, LiveRun(directory))
             except (OSError, ValueError, AttributeError):
                 continue
             self._seen[directory.path] = written
             known = self._known.get(directory.path)
-            if known and known.metadata and known.status != "running" and time.time() - written > _KEPT_SECONDS:
+            if known and known.is_settled and known.metadata.get("published_at"):
                 del self._known[directory.path]
+
+
+def _may_be_unpublished(metadata: Mapping[str, Any], written: float) -> bool:
+    is_ended = metadata.get("published_at") or time.time() - written > _STRANDED_SECONDS
+    return metadata.get("status") == "running" or not is_ended
 
 
 @router.get("/live")
@@ -268,6 +308,12 @@ def live_run(request: Request, run_id: str) -> HTMLResponse:
 def under_way(request: Request) -> list[LiveRun]:
     """Returns the runs that are running, or have ended and will be published."""
     return [run for run in request.app.state.live.recent() if not is_published(request, run)]
+
+
+def stranded(request: Request) -> list[LiveRun]:
+    """Returns the runs that have crashed or ended and are not in the warehouse."""
+    found = request.app.state.live.stranded()[:_MOST_STRANDED]
+    return [run for run in found if not is_published(request, run)]
 
 
 def is_published(request: Request, run: LiveRun) -> bool:

@@ -10,9 +10,11 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel
 
+from nightjar.errors import MissingWarehouseError
 from nightjar.evaluation.failures import failure_class
 from nightjar.serving.asking import records
 from nightjar.serving.conversation import plain_text, pretty, turns
+from nightjar.serving.live_rollouts import examples, read_rollout
 from nightjar.serving.notes import IS_NOTED, notes_of
 from nightjar.serving.samples import about_run, the_run
 from nightjar.serving.templating import Whole, page
@@ -56,8 +58,24 @@ def rollout(
     request: Request, run_id: str, example_id: Whole, rollout_index: Whole, asked: Annotated[Asked, Query()]
 ) -> Response:
     """Shows a rollout."""
-    warehouse: Warehouse = request.app.state.warehouse
     key = {"run": run_id, "example": example_id, "index": rollout_index}
+    try:
+        return _published(request, key, asked)
+    except (HTTPException, MissingWarehouseError):
+        live = request.app.state.live.find(run_id)
+        found = read_rollout(live, example_id, rollout_index) if live else None
+        if found is None:
+            raise
+    if asked.raw:
+        return Response(json.dumps(found, indent=2), media_type="application/json")
+    strip = next(one["strip"] for one in examples(live) if one["example_id"] == example_id)
+    return page(request, "live_rollout.html", one=live, rollout=readable(found), strip=strip)
+
+
+def _published(request: Request, key: dict[str, Any], asked: Asked) -> Response:
+    """Returns the page of a rollout that the warehouse has."""
+    warehouse: Warehouse = request.app.state.warehouse
+    run_id, example_id, rollout_index = key.values()
     if asked.raw:
         text = json.dumps(_record(warehouse, key), default=value_text, indent=2)
         return Response(text, media_type="application/json")

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from nightjar.errors import MissingWarehouseError
 from nightjar.serving.asking import answers, records
-from nightjar.serving.live import under_way
+from nightjar.serving.live import stranded, under_way
 from nightjar.serving.notes import NOTED, by_run
 from nightjar.serving.templating import PageNumber, page
 from nightjar.warehouse import Warehouse
@@ -125,18 +125,19 @@ def runs(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse:
         group=group,
         group_order=f"{group} DESC" if asked.group == "night" else group,
     )
-    live = under_way(request)
+    live, alone = under_way(request), stranded(request)
     try:
         shown = {**filters, "limit": ROWS, "offset": ROWS * (number - 1)}
         found, [choices], noted = answers(warehouse, (sql, shown), (_CHOICES, None), (NOTED, None))
     except MissingWarehouseError:
-        if not live:
+        if not live and not alone:
             raise
         found, choices, noted = [], dict.fromkeys(("env", "model", "suite", "status")), []
     return page(
         request,
         "runs.html",
         live=live,
+        stranded=alone,
         runs=found,
         sparks=_sparks(warehouse, found),
         noted=by_run(noted),

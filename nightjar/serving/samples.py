@@ -9,8 +9,9 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel
 
-from nightjar.errors import WarehouseError
+from nightjar.errors import MissingWarehouseError, WarehouseError
 from nightjar.serving.asking import answers, free_statement, records
+from nightjar.serving.live_rollouts import examples
 from nightjar.serving.notes import IS_NOTED
 from nightjar.serving.templating import PageNumber, page
 from nightjar.warehouse import Warehouse
@@ -112,6 +113,20 @@ class Asked(BaseModel):
 @router.get("/runs/{run_id}/samples")
 def samples(request: Request, run_id: str, asked: Annotated[Asked, Query()]) -> HTMLResponse:
     """Shows the examples of a run that are asked for."""
+    try:
+        return _published(request, run_id, asked)
+    except (HTTPException, MissingWarehouseError):
+        if (live := request.app.state.live.find(run_id)) is None:
+            raise
+    found, number = examples(live, asked.show or ""), max(1, asked.page)
+    shown = found[ROWS * (number - 1) : ROWS * number]
+    return page(
+        request, "live_samples.html", one=live, examples=shown, asked=asked, number=number, count=len(found), rows=ROWS
+    )
+
+
+def _published(request: Request, run_id: str, asked: Asked) -> HTMLResponse:
+    """Returns the page of a run that the warehouse has."""
     warehouse: Warehouse = request.app.state.warehouse
     problem = None
     try:

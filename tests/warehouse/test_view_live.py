@@ -4,6 +4,7 @@ import json
 import os
 import re
 import socket
+import time
 
 import pytest
 from fastapi.testclient import TestClient
@@ -74,6 +75,39 @@ def test_the_page_of_a_run_under_way_is_that_of_the_run_once_it_is_published(vie
 def test_a_run_whose_process_is_gone_is_not_under_way(view):
     (view.folder / ".lock").write_text(f"process 4194305 on {socket.gethostname()}")
     assert view.get("/live").text.strip() == ""
+
+
+def test_samples_and_rollouts_are_seen_before_the_run_is_published(view, run_writer):
+    hostile = [{"role": "assistant", "content": "<script>alert(1)</script>"}]
+    with (view.folder / "results.jsonl").open("a") as results:
+        for row in (run_writer.rollout(1, 1, 0.0, completion=hostile), run_writer.failed(2, 0)):
+            results.write(json.dumps(row) + "\n")
+    assert '<a href="/runs/run/2/0">2</a>' in view.get("/live/run").text
+    listed = view.get("/runs/run/samples").text
+    assert re.findall(r'data-row href="([^"]+)"', listed) == ["/runs/run/0/1", "/runs/run/1/1", "/runs/run/2/0"]
+    assert re.findall(r'data-row href="([^"]+)"', view.get("/runs/run/samples?show=failed").text) == ["/runs/run/2/0"]
+    told = view.get("/runs/run/1/1").text
+    assert "&lt;script&gt;alert(1)" in told
+    assert "the run is not published yet" in told
+    assert run_writer.failure["message"] in view.get("/runs/run/2/0").text
+    assert view.get("/runs/run/1/1?raw=1").json()["completion"] == hostile
+    assert "Conversation" not in view.get("/runs/run/9/9").text
+    assert "so far" not in view.get("/runs/other/samples").text
+
+
+def test_runs_that_have_crashed_or_were_not_published_are_listed_until_they_are(view, run_writer, tmp_path):
+    assert "on disk alone" not in view.get("/").text
+    (view.folder / ".lock").write_text(f"process 4194305 on {socket.gethostname()}")
+    ended = run_writer.write(view.folder.parent / "ended", run_id="ended", status="completed")
+    an_hour_ago = time.time() - 3600
+    os.utime(ended / "metadata.json", (an_hour_ago, an_hour_ago))
+    told = view.get("/").text
+    assert "2 runs on disk alone" in told
+    assert "nightjar publish" in view.get("/runs/run").text
+    assert "3 of 4" in view.get("/runs/ended").text
+    assert view.get("/runs/ended/0/1").status_code == 200
+    Warehouse(tmp_path / "warehouse").publish(ended, tidies=False)
+    assert "1 run on disk alone" in view.get("/").text
 
 
 def test_what_a_run_under_way_says_is_text(view, run_writer):
