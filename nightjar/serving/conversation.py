@@ -33,6 +33,8 @@ _SET_APART = re.compile(
     r"|(?P<maths>\$\$.{1,500}?\$\$|\\\[.{1,500}?\\\])",
     re.DOTALL,
 )
+_IMAGE = re.compile(r"data:image/(png|jpeg|gif|webp)[;,]", re.IGNORECASE)
+"""Images that hold nothing but pixels."""
 
 
 @dataclass(frozen=True)
@@ -190,11 +192,15 @@ def _part(part: object, room: _Room) -> Iterator[Passage]:
     match part:
         case {"text": str(text)}:
             yield from _passages(text, room)
-        case {"image_url": {"url": str(url)}} if url.startswith("data:image/"):
+        case {"image_url": {"url": str(url)} | str(url)} if _IMAGE.match(url):
             has_room = room.has_for_image(url)
             yield Passage("image", url) if has_room else Passage("note", "a large image, which is in the raw JSON")
-        case {"image_url": {"url": str(url)}} if url.startswith(("https://", "http://")) and len(url) <= _LONGEST_LINK:
-            yield Passage("link", room.beginning(url))
+        case {"image_url": {"url": str(url)} | str(url)} if url.startswith("data:"):
+            yield Passage("note", f"{url[:30]}…, an image of a kind that is not shown; it is in the raw JSON")
+        case {"image_url": {"url": str(url)} | str(url)} if url.startswith(("https://", "http://")):
+            yield Passage("link", room.beginning(url)) if len(url) <= _LONGEST_LINK else Passage(
+                "note", "an image at a long address, which is in the raw JSON"
+            )
         case {"input_audio": _}:
             yield Passage("note", "audio, which is in the raw JSON")
         case _:

@@ -26,6 +26,21 @@ def test_parts_are_shown_by_kind_and_only_images_that_are_in_the_message():
     assert "javascript:" in seen(turn)[5][1]
 
 
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("data:image/webp;base64,AA==", "image"),
+        ("data:image/svg+xml,<svg onload='alert(1)'/>", "note"),
+        ("data:text/html,<script>alert(1)</script>", "note"),
+        ("http://example.com/a.png", "link"),
+    ],
+)
+def test_an_image_is_shown_where_it_holds_nothing_but_pixels(url, kind):
+    for part in ({"image_url": {"url": url}}, {"image_url": url}):
+        [turn] = turns([{"role": "user", "content": [part]}])
+        assert [passage.kind for passage in turn.passages] == [kind]
+
+
 def test_code_is_set_apart_also_without_an_end():
     [turn] = turns([{"role": "assistant", "content": "A\n```python\nx = 1\n```\nB\n```\ny"}])
     assert seen(turn) == [("text", "A"), ("code", "x = 1"), ("text", "B"), ("code", "y")]
