@@ -245,15 +245,20 @@ class LiveRuns:
         found = [run for run in self._known.values() if run not in recent and not run.metadata.get("published_at")]
         return sorted(found, key=lambda run: str(run.metadata.get("started_at")), reverse=True)
 
-    def find(self, run_id: str) -> LiveRun | None:
-        """Returns a run that is, or was while this server was there, on disk alone; None where there is none."""
-        self._look()
+    def find(self, run_id: str, *, is_unpublished: bool = False) -> LiveRun | None:
+        """Returns a run that is, or was while this server was there, on disk alone; None where there is none.
+
+        Args:
+            run_id: its id.
+            is_unpublished: whether it must be here, if anywhere: then it is found as soon as it has begun.
+        """
+        self._look(is_hurried=is_unpublished)
         return next((run for run in self._known.values() if run.run_id == run_id), None)
 
-    def _look(self) -> None:
+    def _look(self, *, is_hurried: bool = False) -> None:
         with self._lock:
             now = time.monotonic()
-            if now - self._searched_at >= _SEARCH_SECONDS:
+            if now - self._searched_at >= (_LOOK_SECONDS if is_hurried else _SEARCH_SECONDS):
                 self._search()
                 self._searched_at = now
             elif now - self._looked_at < _LOOK_SECONDS:

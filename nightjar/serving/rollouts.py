@@ -62,7 +62,7 @@ def rollout(
     try:
         return _published(request, key, asked)
     except (HTTPException, MissingWarehouseError):
-        live = request.app.state.live.find(run_id)
+        live = request.app.state.live.find(run_id, is_unpublished=True)
         found = read_rollout(live, example_id, rollout_index) if live else None
         if found is None:
             raise

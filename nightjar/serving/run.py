@@ -138,12 +138,13 @@ class Failure:
 def run(request: Request, run_id: str) -> HTMLResponse:
     """Shows a run."""
     warehouse: Warehouse = request.app.state.warehouse
-    live = request.app.state.live.find(run_id)
-    found, earlier, [rollouts], noted, attempts = _published(warehouse, run_id, is_live=live is not None)
-    if not found and live:
+    try:
+        found, earlier, [rollouts], noted, attempts = _published(warehouse, run_id)
+    except (HTTPException, MissingWarehouseError):
+        if (live := request.app.state.live.find(run_id, is_unpublished=True)) is None:
+            raise
         return page(request, "live_run.html", one=live, prefect=prefect_page(live.metadata.get("flow_run_id")))
-    if not found:
-        raise HTTPException(404, f"There is no run {run_id!r} in {warehouse.location}.")
+    live = request.app.state.live.find(run_id)
     [shown] = found
     metadata = json.loads(shown["metadata"] or "{}")
     statistics = _statistics(warehouse, run_id, shown["published_at"])
@@ -173,17 +174,19 @@ def run(request: Request, run_id: str) -> HTMLResponse:
     )
 
 
-def _published(warehouse: Warehouse, run_id: str, *, is_live: bool) -> list[list[dict[str, Any]]]:
-    """Returns the run, the finished one of its environment and model before it, and what its rollouts came to."""
+def _published(warehouse: Warehouse, run_id: str) -> list[list[dict[str, Any]]]:
+    """Returns the run, the finished one before it, what its rollouts came to, notes, and attempts that failed.
+
+    Raises:
+        HTTPException: it is not published.
+    """
     key = {"run_id": run_id}
-    try:
-        rollouts = (_ROLLOUTS, {**key, "bars": _BARS, "kinds": _KINDS})
-        attempts = (_FAILED_ATTEMPTS, {**key, "most": _SHOWN_ATTEMPTS})
-        return answers(warehouse, (_RUN, key), (_BEFORE, key), rollouts, (NOTED, None), attempts)
-    except MissingWarehouseError:
-        if is_live:
-            return [[], [], [{}], [], []]
-        raise
+    rollouts = (_ROLLOUTS, {**key, "bars": _BARS, "kinds": _KINDS})
+    attempts = (_FAILED_ATTEMPTS, {**key, "most": _SHOWN_ATTEMPTS})
+    found = answers(warehouse, (_RUN, key), (_BEFORE, key), rollouts, (NOTED, None), attempts)
+    if not found[0]:
+        raise HTTPException(404, f"There is no run {run_id!r} in {warehouse.location}.")
+    return found
 
 
 @lru_cache(maxsize=100)

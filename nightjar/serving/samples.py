@@ -116,7 +116,7 @@ def samples(request: Request, run_id: str, asked: Annotated[Asked, Query()]) -> 
     try:
         return _published(request, run_id, asked)
     except (HTTPException, MissingWarehouseError):
-        if (live := request.app.state.live.find(run_id)) is None:
+        if (live := request.app.state.live.find(run_id, is_unpublished=True)) is None:
             raise
     found, number = examples(live, asked.show or ""), max(1, asked.page)
     shown = found[ROWS * (number - 1) : ROWS * number]
