@@ -77,6 +77,14 @@ def test_a_run_whose_process_is_gone_is_not_under_way(view):
     assert view.get("/live").text.strip() == ""
 
 
+def test_a_run_is_found_by_its_address_as_soon_as_it_has_begun(view, run_writer, monkeypatch):
+    view.get("/live")
+    monkeypatch.setattr(live, "_SEARCH_SECONDS", 1000.0)
+    run_writer.write(view.folder.parent / "new", run_id="new", status="running")
+    assert "new" not in view.get("/live").text
+    assert "3 of 4" in view.get("/runs/new").text
+
+
 def test_samples_and_rollouts_are_seen_before_the_run_is_published(view, run_writer):
     hostile = [{"role": "assistant", "content": "<script>alert(1)</script>"}]
     with (view.folder / "results.jsonl").open("a") as results:
