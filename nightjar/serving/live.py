@@ -166,6 +166,8 @@ class LiveRun:
     def _take_result(self, place: int, row: dict[str, Any]) -> None:
         key = (int(row["example_id"]), int(row["rollout_index"]))
         self.places[key] = place
+        self.failures.pop(key, None)  # the last line of a rollout counts: it may have been done again
+        self.rewards.pop(key, None)
         error, reward = row.get("error"), None
         if error:
             self.failures[key] = self._chain(error)

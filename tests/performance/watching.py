@@ -74,8 +74,8 @@ def main() -> None:
     ):
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page()
-        ratios = [pair(number, Path(folder), server.base_url, address, page) for number in range(pairs)]
-        print(f"Watched costs {statistics.median(ratios) - 1:+.1%} (median of {pairs}; {spread(ratios)})")
+        if ratios := [pair(number, Path(folder), server.base_url, address, page) for number in range(pairs)]:
+            print(f"Watched costs {statistics.median(ratios) - 1:+.1%} (median of {pairs}; {spread(ratios)})")
         print(f"Killed and gone on with: {killed(Path(folder), server.base_url, address, page)}")
         browser.close()
 
@@ -156,15 +156,13 @@ class Run:
         if not found:
             return
         scored, mean, failed = int(found[1].replace(",", "")), found[2], int(found[3].replace(",", ""))
-        lines = self.lines()
-        shown = lines[: scored + failed]
-        rewards = [row["reward"] for row in shown if row["error"] is None]
-        was = (len(rewards), f"{sum(rewards) / len(rewards):.4f}" if rewards else "–", len(shown) - len(rewards))
         seen.moments += 1
-        if was != (scored, mean, failed):
-            seen.wrong.append(f"shown {scored}, {mean}, {failed}; was {was}")
-        if len(lines) > len(shown):
-            seen.lags.append(time.time() - self._written_at(lines[len(shown)]))
+        lines = self.lines()
+        behind = next((lines[n:] for n, was in enumerate(states(lines), 1) if was == (scored, mean, failed)), None)
+        if behind is None:
+            seen.wrong.append(f"{scored} scored, {mean}, {failed} failed; in the end {list(states(lines))[-1]}")
+        elif behind:
+            seen.lags.append(time.time() - self._written_at(behind[0]))
 
     def _written_at(self, row: dict[str, Any]) -> float:
         key = row["example_id"], row["rollout_index"]
@@ -190,6 +188,15 @@ class Run:
         ):
             if expected not in text:
                 raise SystemExit(f"The page of {self.run_id} does not say {expected!r}")
+
+
+def states(lines: list[dict[str, Any]]) -> Iterator[tuple[int, str, int]]:
+    """Yields what results come to after each line: how many are scored, their mean, and how many have failed."""
+    rewards: dict[tuple[int, int], float | None] = {}
+    for row in lines:
+        rewards[row["example_id"], row["rollout_index"]] = row["reward"]
+        scored = [reward for reward in rewards.values() if reward is not None]
+        yield len(scored), f"{sum(scored) / len(scored):.4f}" if scored else "–", len(rewards) - len(scored)
 
 
 def follow(address: str, is_over: threading.Event) -> None:

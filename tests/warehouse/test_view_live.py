@@ -85,6 +85,16 @@ def test_a_run_is_found_by_its_address_as_soon_as_it_has_begun(view, run_writer,
     assert "3 of 4" in view.get("/runs/new").text
 
 
+def test_a_rollout_that_is_done_again_counts_once(view, run_writer):
+    for row, told in ((run_writer.failed(1, 1), "1</dd>"), (run_writer.rollout(1, 1, 1.0), "0</dd>")):
+        with (view.folder / "results.jsonl").open("a") as results:
+            results.write(json.dumps(row) + "\n")
+        page = view.get("/live/run").text
+        assert f"<dt>Failed</dt><dd>{told}" in page
+    assert "<dt>Scored</dt><dd>3 of 4</dd>" in page
+    assert "<dt>Reward so far</dt><dd>0.6667</dd>" in page
+
+
 def test_samples_and_rollouts_are_seen_before_the_run_is_published(view, run_writer):
     hostile = [{"role": "assistant", "content": "<script>alert(1)</script>"}]
     with (view.folder / "results.jsonl").open("a") as results:
