@@ -197,9 +197,9 @@ def _part(part: object, room: _Room) -> Iterator[Passage]:
             yield Passage("image", url) if has_room else Passage("note", "a large image, which is in the raw JSON")
         case {"image_url": {"url": str(url)} | str(url)} if url.startswith("data:"):
             yield Passage("note", f"{url[:30]}…, an image of a kind that is not shown; it is in the raw JSON")
-        case {"image_url": {"url": str(url)} | str(url)} if url.startswith(("https://", "http://")) and len(
-            url
-        ) <= _LONGEST_LINK:
+        case {"image_url": {"url": str(url)} | str(url)} if (
+            url.startswith(("https://", "http://")) and len(url) <= _LONGEST_LINK
+        ):
             yield Passage("link", room.beginning(url))
         case {"input_audio": _}:
             yield Passage("note", "audio, which is in the raw JSON")

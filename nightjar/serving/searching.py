@@ -88,11 +88,13 @@ class Search:
         rows: rollouts, the newest run first.
         looked: through how many runs, with those that were left out.
         runs: how many there are.
+        with_questions: whether questions and answers were looked through, too.
     """
 
     rows: list[dict[str, Any]]
     looked: int
     runs: int
+    with_questions: bool
 
 
 @router.get("/search")
@@ -104,7 +106,7 @@ def search(request: Request, q: str = "", skip: Annotated[Whole, Query(ge=0)] = 
 
 def _search(warehouse: Warehouse, text: str, skip: int) -> Search:
     began = time.monotonic()
-    asked = [row["content_id"] for row in records(warehouse, _ASKED, {"q": text, "most": MOST_EXAMPLES})]
+    asked = _asked(warehouse, text)
     said = _SAID.format(messages="completion")
     sql = _FOUND.format(said=said, or_asked=_OR_ASKED if asked else "")
     runs = [row["run_id"] for row in records(warehouse, _RUNS)]
@@ -126,7 +128,16 @@ def _search(warehouse: Warehouse, text: str, skip: int) -> Search:
     shown = _first(rows, {run_id: place for place, run_id in enumerate(runs)})
     if len(shown) < len(rows):
         looked = runs.index(shown[-1]["run_id"]) + 1
-    return Search(_described(warehouse, shown, text), looked, len(runs))
+    return Search(_described(warehouse, shown, text), looked, len(runs), with_questions=asked is not None)
+
+
+def _asked(warehouse: Warehouse, text: str) -> list[int] | None:
+    """Returns the examples whose question or answer has a text; None where there are too many to look through."""
+    try:
+        found = records(warehouse, _ASKED, {"q": text, "most": MOST_EXAMPLES}, timeout_seconds=SECONDS / 2)
+    except WarehouseError:
+        return None
+    return [row["content_id"] for row in found]
 
 
 def _first(rows: list[dict[str, Any]], places: Mapping[str, int]) -> list[dict[str, Any]]:
