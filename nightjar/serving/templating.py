@@ -16,9 +16,10 @@ from urllib.parse import urlencode
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
 from pydantic import Field
 
-from nightjar.reports.html import finished
+from nightjar.reports.html import finished, visible
 
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 """A number in an address, as large as the database has them."""
@@ -50,7 +51,7 @@ def _environment(*packages: str) -> Environment:
     )
     environment.filters |= {
         "number": number, "count": count, "seconds": seconds, "moment": moment, "ago": ago, "share": share,
-        "one_line": one_line, "size": size,
+        "one_line": one_line, "size": size, "breakable": breakable,
     }  # fmt: skip
     environment.globals |= {"link": link}
     return environment
@@ -71,6 +72,16 @@ def one_line(text: str, longest: int = 160) -> str:
     """
     line = " ".join(text.split())
     return line if len(line) <= longest else f"{line[:longest]}…"
+
+
+def breakable(name: str | None) -> Markup:
+    """Returns a name that a narrow column may break after a slash; nothing where there is none.
+
+    Example:
+        >>> breakable("meta/<llama>")
+        Markup('meta/<wbr>&lt;llama&gt;')
+    """
+    return Markup("/<wbr>").join(visible(name or "").split("/"))  # noqa: S704: no text of others is in it
 
 
 def number(value: float | None, digits: int = 4) -> str:
