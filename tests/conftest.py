@@ -24,7 +24,7 @@ EXTRAS = {
     "gymnasium": "gym",
     "moto": "dev",
     "nltk": "textarena",
-    "playwright": "screenshots",
+    "playwright": "dev",
     "reasoning_gym": "reasoning-gym",
     "s3fs": "s3",
     "textarena": "textarena",

@@ -23,7 +23,8 @@ GROUP BY ALL ORDER BY avg_reward, question LIMIT 5"""
 
 GO_ON = """\
 Go on with:
-{activate}  nightjar up --detach                                  Prefect's UI on http://127.0.0.1:4200
+{activate}  nightjar view                                         runs, answers, conversations in a browser
+  nightjar up --detach                                  Prefect's UI on http://127.0.0.1:4200
   nightjar model-server                                 the demo's model, in a second terminal
   nightjar eval run arithmetic -m demo -b http://127.0.0.1:8000/v1 -n 100
   nightjar sql "SELECT * FROM leaderboard"

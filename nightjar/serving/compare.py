@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel, Field
 
 from nightjar import __version__
@@ -32,6 +32,7 @@ _RUNS = """
 SELECT run_id, env_id, model, started_at, map_keys(avg_metrics) AS metrics
 FROM runs
 WHERE list_contains($runs, run_id)
+ORDER BY started_at NULLS FIRST, run_id
 """
 _PLACES = """
 SELECT
@@ -65,9 +66,10 @@ ORDER BY examples DESC
 
 
 class Asked(BaseModel):
-    """What is to be compared; see ``Terms``."""
+    """What is to be compared; see ``Terms``. Of runs that were ticked, the oldest is the baseline."""
 
     run: list[str] = []
+    ticked: list[str] = []
     metric: str = "reward"
     max_drop: float = Field(0.05, ge=0, allow_inf_nan=False)
     direction: Direction = "higher"
@@ -101,9 +103,12 @@ class Scatter:
 
 
 @router.get("/compare")
-def compare(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse:
+def compare(request: Request, asked: Annotated[Asked, Query()]) -> Response:
     """Shows two runs beside each other, or a table of several beside the first."""
     warehouse: Warehouse = request.app.state.warehouse
+    if asked.ticked:
+        oldest_first = [run["run_id"] for run in records(warehouse, _RUNS, {"runs": asked.ticked})]
+        return RedirectResponse(link("/compare", run=oldest_first), 303)
     run_ids = list(dict.fromkeys(run for run in asked.run if run))[:MOST_RUNS]
     found, noted = answers(warehouse, (_RUNS, {"runs": run_ids}), (NOTED, None))
     told = {run["run_id"]: run for run in found}

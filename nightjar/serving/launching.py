@@ -59,6 +59,7 @@ def _listen(host: str, port: int | None) -> socket.socket:
             listening.close()
             failed = error
         else:
+            listening.listen()  # who follows the address at once waits until it is answered
             return listening
     raise ServiceError(f"Cannot listen at {host}, port {port or PORT}: {failed.strerror}. Choose another: --port 0")
 

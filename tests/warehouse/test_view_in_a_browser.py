@@ -1,42 +1,89 @@
-"""The web view in a real browser: links, filters, keys, deep links, phones, and what a screen reader finds."""
+"""The web view in a real browser: every page, every choice, keys, deep links, phones, and what a screen reader finds.
 
+Each test fails, too, where the browser complains in its console, or is refused what a page asks for.
+"""
+
+import os
 import re
 import shutil
 import socket
 import threading
 from contextlib import closing
+from subprocess import PIPE
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import uvicorn
 
+from nightjar.comparison import judge_night
+from nightjar.serving import runs, samples
 from nightjar.serving.access import Access
 from nightjar.serving.app import create_app
 from nightjar.warehouse import Warehouse
+from nightjar.warehouse.storage.nights import Night, NightEvaluation
 
-playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra 'screenshots'")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs the extra 'screenshots'")
+playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra 'dev'")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs the extra 'dev'")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium or Chrome on the PATH")
+pytestmark = [pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium or Chrome on the PATH"), pytest.mark.slow]
 HOSTILE = "<script>document.title = 'taken'</script><img src=x onerror=\"document.title = 'taken'\">"
+LARGE = "large/" + "a-name-as-long-as-none-should-be-" * 4
+PAGES = (
+    "/", "/?group=model", "/?q=nothing", "/runs/after", "/runs/running", "/runs/after/samples",
+    "/runs/after/samples?where=nonsense", "/runs/after/1/1", "/runs/after/1/1?beside=before", "/runs/after/3/1",
+    "/search?q=4", "/compare", "/compare?run=before&run=after", "/compare?run=before&run=after&run=large", "/history",
+    "/history?env=gsm8k", "/nights", "/nights?suite=nightly&night=2026-11-22", "/sql",
+    "/sql?q=leaderboard&chart=bars", "/notes",
+)  # fmt: skip
+UNSEEN = """
+[...document.querySelectorAll("a, button, input, select, textarea, summary, [tabindex='0']")].filter(each => {
+    each.focus();
+    return each === document.activeElement && getComputedStyle(each).outlineStyle === "none";
+}).map(each => each.outerHTML)
+"""
+"""What a page has that can be used by keys, and does not show it."""
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory, run_writer):
-    """Serves two runs over the same three examples; the last one is right in the first run alone."""
+def folder(tmp_path_factory, run_writer):
+    """A warehouse of three runs, one of them of a night, and a fourth run that is under way."""
     folder = tmp_path_factory.mktemp("view")
     warehouse = Warehouse(folder / "warehouse")
-    for run_id, last in (("before", 1.0), ("after", 0.0)):
-        texts = {"prompt": [{"role": "user", "content": HOSTILE}]}
-        rows = [run_writer.rollout(n, 0, float(n < 2 or last), **texts) for n in range(3)]
-        warehouse.publish(run_writer.write(folder / run_id, rows, run_id=run_id, scored=3, failed=0), tidies=False)
-    listening = socket.create_server(("127.0.0.1", 0))
-    app = create_app(warehouse, Access(), lambda config: ["nightjar", "eval", "run", config.env_id])
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
+    one = run_writer.rollout
+    right = [one(example, index, 1.0) for example in range(4) for index in (0, 1)]
+    hostile = {"prompt": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": HOSTILE}]}
+    slow = {"timing": {"generation_ms": 9e6, "scoring_ms": 0.0, "total_ms": 9e6}}
+    long = {"is_truncated": True, "token_usage": {"input_tokens": 1, "output_tokens": 9999}}
+    mixed = [*right[:2], one(1, 0, 1.0, **hostile), one(1, 1, 0.0, **hostile), one(2, 0, 0.0, **slow), one(2, 1, 0.0),
+             one(3, 0, 1.0, **long), run_writer.failed(3, 1)]  # fmt: skip
+    night = {"env_id": "math", "model": LARGE, "suite": "nightly", "tags": ["night:2026-11-22", "fast"]}
+    for day, run_id, rollouts, told in (
+        (20, "before", right, {"model": "small", "avg_reward": 1.0, "coverage": 0.8, "time_ms": 2.0}),
+        (21, "after", mixed, {"model": "small", "avg_reward": 0.5, "coverage": 0.7, "time_ms": 1.0}),
+        (22, "large", right, {**night, "status": "completed", "avg_reward": 0.7, "coverage": 0.9, "time_ms": 3.0}),
+    ):
+        started = {"run_id": run_id, "started_at": f"2026-11-{day}T02:00:00Z"}
+        warehouse.publish(run_writer.write(folder / run_id, rollouts, **told, **started), tidies=False)
+    evaluations = [NightEvaluation("math", "missing", "math", LARGE)]
+    warehouse.write_night(judge_night(warehouse, Night("nightly", "2026-11-22", "running", evaluations=evaluations)))
+    running = folder / "outputs" / "evals" / "gsm8k--small" / "running"
+    run_writer.write(running, [one(0, 0, 1.0)], [run_writer.attempt(0, 0)], run_id="running", status="running")
+    (running / ".lock").write_text(f"process {os.getpid()} on {socket.gethostname()}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(folder):
+    """Serves it."""
+    with pytest.MonkeyPatch.context() as patch, socket.create_server(("127.0.0.1", 0)) as listening:
+        patch.chdir(folder)
+        app = create_app(Warehouse("warehouse"), Access(), lambda config: ["nightjar", "eval", "run", config.env_id])
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        server.should_exit = True
+        thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -49,76 +96,228 @@ def browser():
 
 
 @pytest.fixture
-def page(browser, address):
+def blank(browser):
     """A page that fails its test where the browser has something to complain of."""
-    with closing(browser.new_context(base_url=address)) as context:
+    with closing(browser.new_context()) as context:
         opened, complaints = context.new_page(), []
         opened.set_default_timeout(30_000)
         opened.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
         opened.on("pageerror", lambda error: complaints.append(str(error)))
+        opened.on("requestfailed", lambda asked: complaints.append(f"{asked.failure}: {asked.url}"))
+        opened.on("response", lambda given: complaints.append(given.url) if is_missing(given) else None)
         yield opened
-        assert complaints == []
+        # what a page still asks for ends when it is left; a refusal is among the responses
+        usual = ("net::ERR_ABORTED", "Failed to load resource")
+        assert [each for each in complaints if not each.startswith(usual)] == []
 
 
-PAGES = ("/", "/runs/after", "/runs/after/samples", "/runs/after/2/0", "/compare?run=before&run=after", "/nights",
-         "/history?env=gsm8k", "/sql", "/notes", "/search?q=4")  # fmt: skip
+@pytest.fixture
+def page(blank, address):
+    """A page of the three runs."""
+    blank.goto(address)
+    return blank
 
 
-def test_from_the_first_page_to_a_wrong_answer(page, address):
-    page.goto("/")
-    page.get_by_role("link", name="after").first.click()
-    page.get_by_role("link", name="Samples").first.click()
-    page.wait_for_url("**/samples")
-    page.locator("select[name=show]").select_option("wrong")
-    page.wait_for_url(re.compile("show=wrong"))
-    page.get_by_role("link", name="2", exact=True).click()
-    assert page.url == f"{address}/runs/after/2/0"
-    assert HOSTILE in page.inner_text("main")
-    assert "taken" not in page.title()
-    page.go_back()
-    assert "show=wrong" in page.url
+def is_missing(response):
+    return response.status >= 400 and response.request.resource_type != "document"
 
 
-def test_keys_lead_through_samples(page, address):
-    page.goto("/runs/after/samples")
-    page.keyboard.press("j")
-    page.keyboard.press("j")
-    page.keyboard.press("Enter")
-    page.wait_for_url("**/runs/after/1/0")
-    page.keyboard.press("ArrowRight")
-    page.wait_for_url("**/runs/after/2/0")
+def visit(page, path):
+    return page.goto(f"http://{urlsplit(page.url).netloc}{path}").status
 
 
-def test_runs_that_are_ticked_are_compared(page):
-    page.goto("/")
-    for run in ("before", "after"):
-        page.get_by_label(f"Compare {run}").check()
-    page.get_by_role("button", name="Compare").click()
-    page.wait_for_url("**/compare?**")
-    assert "1 example" in page.inner_text("main")
+def rows(page):
+    return page.locator("a[data-row]").all_inner_texts()
 
 
-def test_a_note_is_kept_and_shown(page):
-    page.goto("/runs/after/1/0")
-    page.get_by_text("Note something").click()
-    page.get_by_label("Comment").fill("odd wording")
-    page.get_by_role("button", name="Note").click()
-    page.wait_for_load_state()
-    page.goto("/notes")
-    assert "odd wording" in page.inner_text("main")
+def assert_is_for_everybody(page):
+    """Fits a phone, is told by a screen reader, and shows where the focus is; in the light and in the dark."""
+    page.set_viewport_size({"width": 375, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 375
+    for scheme, options in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
+        page.emulate_media(color_scheme=scheme)
+        found = axe.Axe().run(page, options=options).response["violations"]
+        bad = [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in {"serious", "critical"}]
+        assert bad == []
+    page.keyboard.press("Tab")  # from here on the browser shows the focus
+    assert page.evaluate(UNSEEN) == []
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_page_fits_on_a_phone_and_is_read_aloud(browser, address, path):
-    with closing(browser.new_context(base_url=address, bypass_csp=True)) as context:
-        page = context.new_page()
-        for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme)
-            page.set_viewport_size({"width": 375, "height": 800})
-            page.goto(path)
-            assert page.evaluate("document.documentElement.scrollWidth") <= 375
-            found = axe.Axe().run(page).response["violations"]
-            serious = [
-                (one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in {"serious", "critical"}
-            ]
-            assert serious == []
+def test_a_page_is_for_everybody(page, path):
+    assert visit(page, path) == 200
+    assert "taken" not in page.title()
+    assert_is_for_everybody(page)
+    for width in (1024, 1920):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize(("path", "status"), [("/runs/none", 404), ("/runs/after/9/9", 404), ("/nowhere", 404)])
+def test_an_error_is_a_page_for_everybody(page, path, status):
+    assert visit(page, path) == status
+    assert_is_for_everybody(page)
+
+
+RUNS = [
+    ("q", "LARGE", ["large"]),
+    ("env", "math", ["large"]),
+    ("model", "small", ["after", "before"]),
+    ("suite", "nightly", ["large"]),
+    ("status", "incomplete", ["after", "before"]),
+    ("sort", "reward", ["before", "large", "after"]),
+    ("sort", "cost", ["after", "before", "large"]),
+    ("sort", "time", ["large", "before", "after"]),
+    ("sort", "coverage", ["after", "before", "large"]),
+    ("sort", "started", ["large", "after", "before"]),
+    ("group", "environment", ["after", "before", "large"]),
+    ("group", "model", ["large", "after", "before"]),
+    ("group", "suite", ["large", "after", "before"]),
+    ("group", "night", ["large", "after", "before"]),
+]
+SAMPLES = [
+    ("q", "taken", ["1"]),
+    ("where", "total_ms > 1e6 AND reward = 0", ["2"]),
+    ("against", "before", ["2"]),
+    ("show", "wrong", ["1", "2"]),
+    ("show", "right", ["0", "1", "3"]),
+    ("show", "failed", ["3"]),
+    ("show", "flaky", ["1"]),
+    ("show", "truncated", ["3"]),
+    ("sort", "worst", ["2", "1", "0", "3"]),
+    ("sort", "best", ["0", "3", "1", "2"]),
+    ("sort", "spread", ["1", "0", "2", "3"]),
+    ("sort", "longest", ["3", "0", "1", "2"]),
+    ("sort", "slowest", ["2", "0", "1", "3"]),
+    ("sort", "example", ["0", "1", "2", "3"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "value", "expected"),
+    [("/", *choice) for choice in RUNS] + [("/runs/after/samples", *choice) for choice in SAMPLES],
+)
+def test_what_is_chosen_is_shown_stays_in_the_address_and_goes_with_the_back_button(page, path, name, value, expected):
+    visit(page, path)
+    everything, field = rows(page), page.locator(f"[name={name}]")
+    if field.evaluate("field => field.matches('select')"):
+        field.select_option(value)
+    else:
+        field.fill(value)
+        field.press("Enter")
+    page.wait_for_url(lambda url: parse_qs(urlsplit(url).query).get(name) == [value])
+    assert rows(page) == expected
+    address = page.url
+    page.go_back()
+    assert rows(page) == everything
+    page.goto(address)
+    assert (rows(page), field.input_value()) == (expected, value)
+
+
+def test_every_choice_is_among_them():
+    def tried(choices, name):
+        return {value for tried, value, _ in choices if tried == name}
+
+    assert (tried(RUNS, "sort"), tried(RUNS, "group")) == (runs.SORTS.keys(), runs.GROUPS.keys())
+    assert (tried(SAMPLES, "sort"), tried(SAMPLES, "show")) == (samples.SORTS.keys(), samples.KINDS.keys())
+
+
+def test_a_tag_leads_to_the_runs_that_have_it(page):
+    visit(page, "/runs/large")
+    page.get_by_role("link", name="fast").click()
+    assert rows(page) == ["large"]
+
+
+def test_keys_lead_through_runs_samples_and_rollouts(page):
+    for key in "jjkj":
+        page.keyboard.press(key)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/runs/after")
+    visit(page, "/runs/after/samples")
+    page.keyboard.press("/")
+    page.keyboard.type("jk/?")  # what is typed is no key
+    assert page.get_by_role("searchbox").input_value() == "jk/?"
+    visit(page, "/runs/after/samples")
+    page.keyboard.press("?")
+    keys = page.get_by_role("dialog", name="Keys")
+    keys.get_by_role("button", name="Close").click()
+    keys.wait_for(state="hidden")
+    for key in ("j", "j", "Enter"):
+        page.keyboard.press(key)
+    page.wait_for_url("**/runs/after/1/1")  # the wrong one of its rollouts
+    page.keyboard.press("ArrowRight")
+    page.wait_for_url("**/runs/after/2/0")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_url("**/runs/after/1/1")
+
+
+def test_the_back_button_leads_from_a_rollout_to_what_was_chosen(page):
+    visit(page, "/runs/after/samples?show=wrong")
+    page.get_by_role("link", name="1", exact=True).click()
+    assert HOSTILE in page.inner_text("main")
+    page.go_back()
+    assert "show=wrong" in page.url
+    assert rows(page) == ["1", "2"]
+
+
+def test_runs_that_are_ticked_are_compared(page):
+    for run in ("before", "after"):
+        page.get_by_label(f"Compare {run}").check()
+    page.get_by_role("button", name="Compare").click()
+    page.wait_for_url("**/compare?run=before&run=after")
+    assert "Broken: 1 example" in page.inner_text("main")
+    page.get_by_label("May be worse by").fill("2")
+    page.get_by_role("button", name="Compare").click()
+    page.wait_for_url("**max_drop=2**")
+    assert "PASS" in page.inner_text("h1")
+
+
+def test_a_statement_is_asked_drawn_and_stays_in_the_address(page):
+    visit(page, "/sql")
+    page.get_by_label("A statement").fill("SELECT run_id, avg_reward FROM runs ORDER BY run_id")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_url("**/sql?q=SELECT**")
+    page.get_by_role("button", name="Bars").click()
+    page.wait_for_url("**chart=bars**")
+    assert page.reload().status == 200
+    assert page.get_by_role("img").count() == 1
+    assert page.locator("main td a").all_inner_texts() == ["after", "before", "large"]
+
+
+def test_a_note_is_kept_and_shown(page):
+    visit(page, "/runs/after/1/0")
+    page.get_by_text("Note something").click()
+    page.get_by_label("Your name").fill("somebody")
+    page.get_by_label("Comment").fill("odd wording")
+    page.get_by_role("button", name="Note").click()
+    page.get_by_text("odd wording").wait_for()
+    visit(page, "/notes")
+    assert "odd wording" in page.inner_text("main")
+    assert_is_for_everybody(page)
+
+
+def test_a_run_under_way_is_followed_and_becomes_the_run(page, folder, run_writer):
+    running = folder / "outputs" / "evals" / "gsm8k--small" / "running"
+    visit(page, "/runs/running")
+    assert "1 of 4" in page.inner_text("main")
+    run_writer.write(running, run_writer.rollouts[:2], run_id="running", status="running")
+    page.get_by_text("2 of 4").wait_for()
+    run_writer.write(running, run_id="running", status="incomplete")
+    Warehouse(folder / "warehouse").publish(running, tidies=False)
+    page.get_by_role("heading", name="Numbers").wait_for()
+
+
+def test_from_the_demo_to_a_wrong_answer_in_three_clicks(blank, fork, tmp_path):
+    home = {**os.environ, "NIGHTJAR_HOME": str(tmp_path / "home")}
+    with fork.nightjar("view", "--no-browser", "--port", 0, env=home, cwd=tmp_path, stdout=PIPE) as view:
+        blank.goto(re.search(r"http://\S+", view.stdout.readline())[0])
+        assert "No runs yet" in blank.title()
+        assert_is_for_everybody(blank)
+        printed, _ = fork.nightjar("demo", "--direct", env=home, cwd=tmp_path, stdout=PIPE).communicate()
+        assert re.search(r"^ +nightjar view ", printed, re.MULTILINE)  # it opens the page that follows
+        blank.reload()
+        run_id = re.search("run ([0-9a-f]{12}): completed", printed)[1]
+        for link in (run_id, "Wrong answers", re.compile(r"^\d+$")):
+            blank.get_by_role("link", name=link).first.click()
+        told = blank.inner_text("main")
+        assert re.search(r"0\.0000 wrong[\s\S]*What is \([\s\S]*The answer is \\boxed\{", told)
