@@ -211,11 +211,16 @@ def take_forms(pages: Pages) -> None:
     pages.take("block", 960, width=910)  # without its logo, which is got from the web
 
 
-def main() -> None:
+def browser_of(description: str | None) -> str:
+    """Returns the browser that the command line says, or the machine has."""
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--chromium", default=found, required=found is None, help="the browser (default: %(default)s)")
-    chromium = parser.parse_args().chromium
+    return str(parser.parse_args().chromium)
+
+
+def main() -> None:
+    chromium = browser_of(__doc__)
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         services = Services(Path(folder))

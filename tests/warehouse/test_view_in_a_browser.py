@@ -225,6 +225,7 @@ def test_every_choice_is_among_them():
 def test_a_tag_leads_to_the_runs_that_have_it(page):
     visit(page, "/runs/large")
     page.get_by_role("link", name="fast").click()
+    page.wait_for_url("**tag=fast")
     assert rows(page) == ["large"]
 
 
@@ -254,6 +255,7 @@ def test_keys_lead_through_runs_samples_and_rollouts(page):
 def test_the_back_button_leads_from_a_rollout_to_what_was_chosen(page):
     visit(page, "/runs/after/samples?show=wrong")
     page.get_by_role("link", name="1", exact=True).click()
+    page.wait_for_url("**/runs/after/1/1")
     assert HOSTILE in page.inner_text("main")
     page.go_back()
     assert "show=wrong" in page.url
@@ -319,5 +321,6 @@ def test_from_the_demo_to_a_wrong_answer_in_three_clicks(blank, fork, tmp_path):
         run_id = re.search("run ([0-9a-f]{12}): completed", printed)[1]
         for link in (run_id, "Wrong answers", re.compile(r"^\d+$")):
             blank.get_by_role("link", name=link).first.click()
+        blank.get_by_role("heading", name="Score").wait_for()
         told = blank.inner_text("main")
         assert re.search(r"0\.0000 wrong[\s\S]*What is \([\s\S]*The answer is \\boxed\{", told)
