@@ -9,6 +9,7 @@ import shutil
 import socket
 import threading
 from contextlib import closing
+from datetime import UTC, datetime
 from subprocess import PIPE
 from urllib.parse import parse_qs, urlsplit
 
@@ -21,6 +22,7 @@ from nightjar.serving.access import Access
 from nightjar.serving.app import create_app
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.nights import Night, NightEvaluation
+from nightjar.warehouse.storage.notes import NOTES, Note
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra 'dev'")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs the extra 'dev'")
@@ -66,6 +68,8 @@ def folder(tmp_path_factory, run_writer):
         warehouse.publish(run_writer.write(folder / run_id, rollouts, **told, **started), tidies=False)
     evaluations = [NightEvaluation("math", "missing", "math", LARGE)]
     warehouse.write_night(judge_night(warehouse, Night("nightly", "2026-11-22", "running", evaluations=evaluations)))
+    written_at = datetime(2026, 11, 22, tzinfo=UTC)
+    warehouse.write_rows(NOTES, [Note("first", "after", 2, 0, "interesting", "somebody", written_at)])
     running = folder / "outputs" / "evals" / "gsm8k--small" / "running"
     run_writer.write(running, [one(0, 0, 1.0)], [run_writer.attempt(0, 0)], run_id="running", status="running")
     (running / ".lock").write_text(f"process {os.getpid()} on {socket.gethostname()}")
@@ -184,6 +188,7 @@ SAMPLES = [
     ("show", "failed", ["3"]),
     ("show", "flaky", ["1"]),
     ("show", "truncated", ["3"]),
+    ("show", "noted", ["2"]),
     ("sort", "worst", ["2", "1", "0", "3"]),
     ("sort", "best", ["0", "3", "1", "2"]),
     ("sort", "spread", ["1", "0", "2", "3"]),
@@ -320,7 +325,8 @@ def test_from_the_demo_to_a_wrong_answer_in_three_clicks(blank, fork, tmp_path):
         blank.reload()
         run_id = re.search("run ([0-9a-f]{12}): completed", printed)[1]
         for link in (run_id, "Wrong answers", re.compile(r"^\d+$")):
-            blank.get_by_role("link", name=link).first.click()
+            with blank.expect_navigation():
+                blank.get_by_role("link", name=link).first.click()
         blank.get_by_role("heading", name="Score").wait_for()
         told = blank.inner_text("main")
         assert re.search(r"0\.0000 wrong[\s\S]*What is \([\s\S]*The answer is \\boxed\{", told)
