@@ -47,7 +47,7 @@ def create_app(
     """
     app = FastAPI(openapi_url=None)
     app.state.warehouse, app.state.command_of = warehouse, command_of
-    app.state.live = live.LiveRuns()
+    app.state.live, app.state.is_ending = live.LiveRuns(), lambda: False
     app.add_middleware(Guard, access=access)
     app.mount("/static", StaticFiles(directory=str(_STATIC)), name="static")
     app.add_api_route("/style.css", lambda: Response(style(), media_type="text/css"))

@@ -28,8 +28,9 @@ MOST_RUNS = 200
 """So many of a series are drawn, the newest."""
 _SERIES = """
 SELECT env_id, model, count(*) AS runs, arg_max(avg_reward, began) AS newest, arg_max(stderr, began) AS stderr,
+    arg_max(num_examples, began) AS num_examples,
     arg_max(run_id, began) AS run_id, max(began) AS began
-FROM history JOIN (SELECT run_id, began FROM finished_runs) USING (run_id)
+FROM history JOIN (SELECT run_id, began, num_examples FROM finished_runs) USING (run_id)
 GROUP BY ALL
 ORDER BY env_id, model
 """

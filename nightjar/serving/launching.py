@@ -17,6 +17,8 @@ from nightjar.warehouse import Warehouse
 
 PORT = 4280
 _TRIED = 20
+_ENDING_SECONDS = 5
+"""How long pages that are being sent keep the server from ending."""
 
 
 def serve(
@@ -44,8 +46,12 @@ def serve(
     name = f"[{host}]" if ":" in host else host
     address = f"http://{name}:{listening.getsockname()[1]}/"
     announce(address if access.token is None else f"{address}?token={access.token}")
-    config = uvicorn.Config(create_app(warehouse, access, command_of), log_level="warning", server_header=False)
-    uvicorn.Server(config).run(sockets=[listening])
+    app = create_app(warehouse, access, command_of)
+    server = uvicorn.Server(
+        uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=_ENDING_SECONDS)
+    )
+    app.state.is_ending = lambda: server.should_exit
+    server.run(sockets=[listening])
 
 
 def _listen(host: str, port: int | None) -> socket.socket:

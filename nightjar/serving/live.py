@@ -1,15 +1,16 @@
 """Runs that are still being written: their directories are read as they grow, a little at a time.
 
 Whoever looks, the files are looked at once a second at most, for all together, and only what was added is read. The
-process of the run has no part in it. A page asks for the fragment of what is under way every second; a stream of
-events would hold one of the six connections that a browser has to a server, and the server's end.
+process of the run has no part in it. A page is told by server-sent events while it is seen: hidden ones would hold
+the six connections that a browser has to a server.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from io import BytesIO
@@ -19,9 +20,11 @@ from typing import Any
 
 import orjson
 from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import Response
+from fastapi.sse import EventSourceResponse, format_sse_event
 
-from nightjar.errors import MissingWarehouseError, RunDirectoryError
+from nightjar.errors import MissingWarehouseError, NightjarError, RunDirectoryError
 from nightjar.runs import RunDirectory, run_directories
 from nightjar.serving.templating import page
 from nightjar.warehouse import Warehouse
@@ -300,16 +303,38 @@ def _may_be_unpublished(metadata: Mapping[str, Any], written: float) -> bool:
 
 
 @router.get("/live")
-def live(request: Request) -> HTMLResponse:
-    """Shows what is under way, as a part of the first page."""
-    return page(request, "live_runs.html", live=under_way(request))
+def live(request: Request) -> Response:
+    """Shows what is under way, as a part of the first page: once, or as events, one whenever it is something else."""
+    return _followed(request, lambda: page(request, "live_runs.html", live=under_way(request)))
 
 
 @router.get("/live/{run_id}")
-def live_run(request: Request, run_id: str) -> HTMLResponse:
-    """Shows how far a run is, as a part of its page; nothing once it has ended and is published."""
-    found: LiveRun | None = request.app.state.live.find(run_id)
-    return page(request, "live_part.html", one=None if found and is_published(request, found) else found)
+def live_run(request: Request, run_id: str) -> Response:
+    """Shows how far a run is, as a part of its page; nothing once it has ended and is published. Otherwise as above."""
+
+    def part() -> Response:
+        found: LiveRun | None = request.app.state.live.find(run_id)
+        return page(request, "live_part.html", one=None if found and is_published(request, found) else found)
+
+    return _followed(request, part)
+
+
+def _followed(request: Request, part: Callable[[], Response]) -> Response:
+    if EventSourceResponse.media_type not in request.headers.get("accept", ""):
+        return part()
+    return EventSourceResponse(_events(part, request.app.state.is_ending))
+
+
+async def _events(part: Callable[[], Response], is_ending: Callable[[], bool]) -> AsyncIterator[bytes]:
+    """Yields a part of a page whenever it is something else, until nobody listens or the server ends."""
+    told = None
+    while not is_ending():
+        with suppress(NightjarError):  # the warehouse cannot be asked just now
+            now = bytes((await run_in_threadpool(part)).body)
+            if now != told:
+                yield format_sse_event(data_str=now.decode())
+            told = now
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 def under_way(request: Request) -> list[LiveRun]:

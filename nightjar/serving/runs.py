@@ -37,8 +37,8 @@ GROUPS = {
 }
 _RUNS = """
 SELECT
-    run_id, env_id, model, status, suite, tags, started_at, avg_reward, stderr, scored, failed, rollouts, coverage,
-    cost, time_ms / 1000 AS seconds, env_version, count(*) OVER () AS found,
+    run_id, env_id, model, status, suite, tags, started_at, avg_reward, stderr, num_examples, scored, failed, rollouts,
+    coverage, cost, time_ms / 1000 AS seconds, env_version, count(*) OVER () AS found,
     {group} AS "group", count(*) OVER (PARTITION BY {group}) AS group_size
 FROM runs
 WHERE ($env IS NULL OR env_id = $env) AND ($model IS NULL OR model = $model) AND ($suite IS NULL OR suite = $suite)

@@ -6,7 +6,7 @@ Run it::
     .venv/bin/python tests/performance/watching.py --pairs 1
 
 A run of 2,000 rollouts asks a local server that takes 50 ms. Those who watch are a real browser on the page of the run
-and three more who ask for what that asks for, once a second. What the browser shows is taken every half second: it must
+and three more who listen to what that listens to. What the browser shows is taken every half second: it must
 be what the results had after as many lines. In the end, a run is killed in the middle and gone on with, and watched all
 the while. CPU is user + system time of the process of the run; the view and the browser are not counted.
 """
@@ -200,8 +200,11 @@ def states(lines: list[dict[str, Any]]) -> Iterator[tuple[int, str, int]]:
 
 
 def follow(address: str, is_over: threading.Event) -> None:
-    while not is_over.wait(1.0):
-        httpx.get(address).raise_for_status()
+    """Listens as a page does, until it is told that it is over, which it notices with the next event."""
+    with httpx.stream("GET", address, headers={"accept": "text/event-stream"}, timeout=60) as events:
+        for _ in events.raise_for_status().iter_lines():
+            if is_over.is_set():
+                return
 
 
 def wait_for(look: Any) -> Any:

@@ -227,6 +227,17 @@ def test_every_choice_is_among_them():
     assert (tried(SAMPLES, "sort"), tried(SAMPLES, "show")) == (samples.SORTS.keys(), samples.KINDS.keys())
 
 
+def test_what_is_typed_is_found_at_once(page):
+    visit(page, "/?sort=reward")
+    page.get_by_label("Search").press_sequentially("larg")
+    page.wait_for_url("**/?q=larg&sort=reward")
+    assert rows(page) == ["large"]
+    visit(page, "/runs/after/samples")
+    page.get_by_label("Search").press_sequentially("taken")
+    page.wait_for_url("**/samples?q=taken&sort=example")
+    assert rows(page) == ["1"]
+
+
 def test_a_tag_leads_to_the_runs_that_have_it(page):
     visit(page, "/runs/large")
     page.get_by_role("link", name="fast").click()

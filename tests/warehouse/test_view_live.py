@@ -53,6 +53,22 @@ def test_only_what_was_added_is_read_and_a_torn_line_waits(view, run_writer):
     assert "429 Too Many Requests" in told
 
 
+def test_who_listens_is_told_whatever_is_new(view, run_writer):
+    looks = iter(range(4))
+
+    def is_ending():
+        look = next(looks)
+        if look == 2:  # one event is sent, and nothing was new after it
+            with (view.folder / "results.jsonl").open("a") as results:
+                results.write(json.dumps(run_writer.rollout(1, 0, 1.0)) + "\n")
+        return look == 3
+
+    view.app.state.is_ending = is_ending
+    told = view.get("/live/run", headers={"accept": "text/event-stream"})
+    assert told.headers["content-type"].startswith("text/event-stream")
+    assert [re.search(r"(\d) of 4", event)[0] for event in told.text.split("\n\n")[:-1]] == ["2 of 4", "3 of 4"]
+
+
 def test_files_that_are_put_in_order_are_read_anew(view, run_writer):
     view.get("/live")
     new = view.folder / "new"

@@ -64,7 +64,8 @@ def test_notes_are_seen_wherever_their_run_is(view, warehouse, run_writer, tmp_p
     assert not any(re.search(r"\d noted|verruled", told_by(view, page)) for page in pages)
     view.post("/notes", data={**FIRST, "overruled_reward": "1"})
     view.post("/notes", data={**FIRST, "example": "1", "mark": "interesting"})
-    assert "0.5000 ± 0.2500 2 noted, 1 overruled" in told_by(view, "/")
+    # Student's t of two examples is 12.706 (any table of it), and the standard error 0.25
+    assert "0.5000 ± 3.1766 2 noted, 1 overruled" in told_by(view, "/")
     assert "As overruled 0.8333 , with what people say in notes in the place of 1 of 3 rewards" in told_by(
         view, "/runs/run"
     )

@@ -3,6 +3,25 @@ for (const choice of document.querySelectorAll("form.filters[method=get] select"
   choice.addEventListener("change", () => choice.form.requestSubmit());
 }
 
+// What is found, as one types; what was typed before and is answered late is left out.
+const typed = document.getElementById("found") && document.querySelector("form.filters input[type=search]");
+let waiting, asked;
+async function find() {
+  const address = new URL(location.pathname, location);
+  address.search = new URLSearchParams([...new FormData(typed.form)].filter(([, value]) => value));
+  asked = address.href;
+  const answer = await fetch(address).catch(() => null);
+  const page = new DOMParser().parseFromString(answer?.ok ? await answer.text() : "", "text/html");
+  const found = page.getElementById("found");
+  if (!found || asked !== address.href) return;
+  document.getElementById("found").replaceWith(found);
+  history.replaceState(null, "", address);
+}
+typed?.addEventListener("input", () => {
+  clearTimeout(waiting);
+  waiting = setTimeout(find, 300);
+});
+
 // Keys: none where somebody types, or with a modifier.
 const moves = { j: 1, k: -1 };
 document.addEventListener("keydown", (event) => {
@@ -33,20 +52,29 @@ for (const button of document.querySelectorAll("[data-copy]")) {
   });
 }
 
-// What is under way is asked for every second while the page is seen; when a run has ended, the page is loaded anew.
+// What is under way, as the server tells it while the page is seen; when a run has ended, the page is loaded anew.
 const live = document.querySelector("[data-live]");
-const shown = () => [...live.querySelectorAll("[data-run]")].map((each) => each.dataset.run);
-async function follow() {
-  if (!document.hidden) {
-    const answer = await fetch(live.dataset.live).catch(() => null);
-    const text = answer?.ok ? await answer.text() : null;
-    if (text !== null && text !== live.told && !live.contains(document.activeElement)) {
-      const before = shown();
-      live.innerHTML = live.told = text;
-      const now = shown();
-      if (before.some((run) => !now.includes(run)) && !document.activeElement.matches("input, select")) location.reload();
-    }
-  }
-  setTimeout(follow, 1000);
+let events, told;
+function show() {
+  if (told === undefined || live.contains(document.activeElement)) return;
+  const runs = () => [...live.querySelectorAll("[data-run]")].map((each) => each.dataset.run);
+  const before = runs();
+  live.innerHTML = told;
+  told = undefined;
+  const now = runs();
+  if (before.some((run) => !now.includes(run)) && !document.activeElement.matches("input, select")) location.reload();
 }
-if (live) setTimeout(follow, 1000);
+function listen() {
+  events?.close();
+  if (document.hidden) return;
+  events = new EventSource(live.dataset.live);
+  events.onmessage = (event) => {
+    told = event.data;
+    show();
+  };
+}
+if (live) {
+  listen();
+  document.addEventListener("visibilitychange", listen);
+  live.addEventListener("focusout", () => setTimeout(show));
+}
