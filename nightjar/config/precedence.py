@@ -16,7 +16,7 @@ from typing import Any
 
 from nightjar.config.endpoints import PROVIDERS, Provider
 from nightjar.config.registry import DEFAULT_PATH, Registry
-from nightjar.config.run_config import PLAIN_SAMPLING, RunConfig, defaults_of_environment, parse_run_config
+from nightjar.config.run_config import PLAIN_SAMPLING, RunConfig, defaults_of_environment, located, parse_run_config
 from nightjar.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -76,7 +76,8 @@ def resolve_evaluation(layers: Sequence[Layer], registry_path: Path | None = Non
     Raises:
         ConfigError: a field is unknown or its value wrong, the registry is wrong, or there is no such endpoint.
     """
-    said, sources = _joined([Layer(layer.source, _with_plain_sampling(layer.values)) for layer in _narrowed(layers)])
+    placed = [Layer(layer.source, located(layer.values)) for layer in layers]
+    said, sources = _joined([Layer(layer.source, _with_plain_sampling(layer.values)) for layer in _narrowed(placed)])
     sampling = said.get("sampling_args")
     if isinstance(sampling, Mapping):
         said |= {name: sampling[name] for name in PLAIN_SAMPLING if name in sampling and name in said}

@@ -22,6 +22,7 @@ from nightjar.config.environment_source import EnvironmentSource
 from nightjar.config.named_headers import NamedHeaders, SamplingFields
 from nightjar.errors import ConfigError
 from nightjar.packages import ENVIRONMENTS_DIR, EvalDefaults, eval_defaults
+from nightjar.packages.catalog import in_file
 from nightjar.packages.defaults import ExampleCount, RolloutCount
 from nightjar.parts import PART_NAME, Part
 
@@ -224,11 +225,27 @@ def parse_run_config(values: Mapping[str, Any], kind: type[RunConfig] = RunConfi
         >>> config.num_examples, config.rollouts_per_example
         (5, 3)
     """
+    values = located(values)
     given = {name: value for name, value in values.items() if value is not None or name not in LEFT_EMPTY}
     try:
         return kind.model_validate({**defaults_of_environment(given), **given})
     except ValidationError as error:
         raise ConfigError(message_of(error.errors()[0])) from error
+
+
+def located(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns what was said, with name and folder of an environment that was named by its file.
+
+    Raises:
+        ConfigError: there is no such file, or a folder is named beside it.
+    """
+    place = in_file(env_id) if isinstance(env_id := values.get("env_id"), str) else None
+    if place is None:
+        return values
+    if values.get("env_dir_path"):
+        raise ConfigError(f"env_dir_path: env_id says the folder, with a file (found {values['env_dir_path']!r})")
+    env_args = {**place.env_args, **(values.get("env_args") or {})}
+    return {**values, "env_id": place.env_id, "env_dir_path": str(place.folder), "env_args": env_args}
 
 
 def refuse_secrets(values: Mapping[str, Any]) -> None:

@@ -111,6 +111,8 @@ class Environment(EvaluatedFromPython, ABC):
             setattr(self, name, value)
 
     make_dataset = staticmethod(results_dataset)
+    state_columns: Sequence[str] = ()
+    """Keys of the state that results keep of every run, besides those that are asked for."""
 
     @property
     def requires_group_rollouts(self) -> bool:

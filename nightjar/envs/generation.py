@@ -166,7 +166,8 @@ class _Asked:
 
 def _open(asked: _Asked, how: Generation) -> Run:
     plan = asked.plan(how.independent_scoring)
-    opened = asked.open(_directory(asked, how), plan, how.state_columns or ())
+    columns = [*dict.fromkeys([*asked.env.state_columns, *(how.state_columns or ())])]
+    opened = asked.open(_directory(asked, how), plan, columns)
     groups = [group for example_id in asked.examples for group in plan.owed(opened.journal, example_id)]
     _announce(how, asked.examples, groups)
     options = EngineOptions(

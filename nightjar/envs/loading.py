@@ -16,10 +16,14 @@ from types import ModuleType
 from typing import Any, cast
 
 from nightjar.envs.environment import Environment
+from nightjar.envs.seeded.bridge import as_environment
+from nightjar.envs.seeded.registry import Registered, registered_in
 from nightjar.errors import EnvironmentImportError, EnvironmentLoadError, MissingKeyError, NightjarError
-from nightjar.packages import EnvironmentId, EnvironmentPackage, ModuleSource, find_here
+from nightjar.packages import EnvironmentId, EnvironmentPackage, ModuleSource, environments_in, find_here
 from nightjar.packages.aliases import ALIAS_HINT, install_where_needed
 from nightjar.packages.aliases import ROOT as ALIASED
+from nightjar.packages.catalog import in_file
+from nightjar.packages.names import listed_name, module_of
 
 logger = logging.getLogger(__name__)
 
@@ -30,12 +34,13 @@ _importing = threading.RLock()
 def load_environment(env_id: str, **env_args: Any) -> Environment:
     """Loads an environment by calling the ``load_environment`` function of its module.
 
-    The module is looked for in ``./environments``, among installed packages, and among the built-in
+    A module without one may define benchmarks (``nightjar.envs.seeded``): then that of this name is made, or the only
+    one. The module is looked for in ``./environments``, among installed packages, and among the built-in
     benchmarks, in this order.
 
     Args:
         env_id: ``my-env``, ``owner/my-env`` or ``owner/my-env@1.2``; the module is ``my_env``. A version is compared
-            with the one that is there.
+            with the one that is there. Or a file, ``path.py`` or ``path.py:name``.
         **env_args: passed on.
 
     Raises:
@@ -51,10 +56,13 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
         >>> env.env_id, len(env.get_eval_dataset())
         ('arithmetic', 3)
     """
+    if (place := in_file(env_id)) is not None:
+        with environments_in(place.folder):
+            return load_environment(place.env_id, **{**place.env_args, **env_args})
     package = find_here(env_id)
     logger.debug("Loading environment %r from %s", env_id, package.module.path)
     with _importing, _explained(env_id, package, "cannot be imported"):
-        module = _import_module(env_id, package.module)
+        module = import_source(env_id, package.module)
     function = _load_function(env_id, module, env_args)
     with _explained(env_id, package, "cannot be loaded"):
         env = function(**env_args)
@@ -68,7 +76,7 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
     return env
 
 
-def _import_module(env_id: str, source: ModuleSource) -> ModuleType:
+def import_source(env_id: str, source: ModuleSource) -> ModuleType:
     """Imports the module of an environment: the only place where an environment's code is read in.
 
     The file that was found is imported, whatever else ``sys.path`` has of this name; its folder comes last in
@@ -153,8 +161,10 @@ def _place(error: BaseException, source: ModuleSource) -> str:
 
 
 def _load_function(env_id: str, module: ModuleType, env_args: dict[str, Any]) -> Callable[..., Any]:
-    """Returns a module's ``load_environment``, which has to take these arguments."""
+    """Returns a module's ``load_environment``, or what makes a benchmark of it; it has to take these arguments."""
     function: Any = getattr(module, "load_environment", None)
+    if function is None and (found := registered_in(Path(module.__file__ or ""))):
+        return _load_benchmark(_chosen(env_id, found, env_args.pop("benchmark", None)))
     if not callable(function):
         raise EnvironmentLoadError(
             env_id,
@@ -167,3 +177,26 @@ def _load_function(env_id: str, module: ModuleType, env_args: dict[str, Any]) ->
             env_id, f"does not take these arguments: {error}. It takes {inspect.signature(function)}"
         ) from error
     return cast("Callable[..., Any]", function)
+
+
+def _chosen(env_id: str, found: list[Registered], name: str | None) -> Registered:
+    """Returns the benchmark of a file that is meant: that of the name, or the only one."""
+    wanted = (name or EnvironmentId.parse(env_id).name).lower()
+    spellings = {wanted, module_of(wanted), listed_name(wanted)}
+    named = [each for each in found if each.name in spellings]
+    if len(found) > 1 and not named:
+        names = ", ".join(each.name for each in found)
+        raise EnvironmentLoadError(env_id, f"is one of several in {found[0].file}: {names}. Name one: FILE.py:NAME")
+    return (named or found)[0]
+
+
+def _load_benchmark(registered: Registered) -> Callable[..., Environment]:
+    """Returns what makes an environment of a benchmark; ``judge_…`` are for its judge, the rest is for itself."""
+    of_judge = inspect.signature(as_environment).parameters
+
+    def load(**env_args: Any) -> Environment:
+        own = {name: value for name, value in env_args.items() if name not in of_judge}
+        judge = {name: value for name, value in env_args.items() if name in of_judge}
+        return as_environment(registered.make(**own), **judge)
+
+    return load

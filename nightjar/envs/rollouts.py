@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, cast
 
 from nightjar.clients import Client
@@ -24,6 +24,7 @@ class RunnableEnvironment(Protocol):
     rubric: Rubric
     score_rollouts: bool
     pass_threshold: float
+    state_columns: Sequence[str]
 
     @property
     def examples(self) -> Examples:

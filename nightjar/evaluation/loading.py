@@ -150,7 +150,7 @@ def open_run(
     """
     config, env, selection = prepared.config, prepared.env, prepared.selection
     scoring = {"rescored_from": rescored_from, "rubric": prepared.rubric}
-    state_columns = dict.fromkeys([*config.state_columns, *keep_parsed_answers(env)])
+    state_columns = dict.fromkeys([*env.state_columns, *config.state_columns, *keep_parsed_answers(env)])
     metadata = _metadata(prepared, directory.run_id, state_columns, flow_run_id, rescored_from)
     opened = OpenRun(
         directory,

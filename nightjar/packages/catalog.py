@@ -6,23 +6,66 @@ The folder of environments comes first, installed modules next, the built-in one
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Iterator
-from dataclasses import replace
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
 from nightjar import __version__
-from nightjar.errors import EnvironmentNotFoundError, EnvironmentPackageError, EnvironmentVersionError
+from nightjar.errors import ConfigError, EnvironmentNotFoundError, EnvironmentPackageError, EnvironmentVersionError
 from nightjar.packages.installed import describe, find_distribution, find_installed, installed_packages
-from nightjar.packages.layouts import ModuleSource, defines_environment, find_module, first_line_of_docstring
+from nightjar.packages.layouts import (
+    ModuleSource,
+    benchmark_names,
+    defines_environment,
+    find_module,
+    first_line_of_docstring,
+)
 from nightjar.packages.names import ENVIRONMENTS_DIR, EnvironmentId, listed_name, module_of
 from nightjar.packages.package import EnvironmentPackage, Project, read_project
 
 _LONGEST_NAME = 240
 """Characters that the name of a file may have, less those of its ending."""
 BUILT_IN = "nightjar.benchmarks"
+_FILE = re.compile(r"(?P<path>.+\.py)(?::(?P<name>[^/:]+))?")
+
+
+@dataclass(frozen=True)
+class InFile:
+    """An environment that is named by its file.
+
+    Attributes:
+        env_id: what it is called.
+        folder: of the file.
+        env_args: what says which of several benchmarks it is, where its name does not.
+    """
+
+    env_id: str
+    folder: Path
+    env_args: Mapping[str, str] = field(default_factory=dict)
+
+
+def in_file(text: str) -> InFile | None:
+    """Returns the environment that ``path.py`` or ``path.py:name`` means; None for any other name.
+
+    Raises:
+        ConfigError: there is no such file.
+    """
+    match = _FILE.fullmatch(text)
+    if match is None:
+        return None
+    path = Path(match["path"])
+    if not path.is_file():
+        raise ConfigError(f"env_id: there is no file {str(path)!r} (found {text!r})")
+    names = benchmark_names(path)
+    name = match["name"] or (names[0] if len(names) == 1 else path.stem)
+    found = known_environment(name, path.parent)
+    if found is not None and found.origin == "local" and found.module.path.resolve() == path.resolve():
+        return InFile(name, path.parent)
+    return InFile(path.stem, path.parent, {"benchmark": name} if match["name"] else {})
 
 
 def find_environment(env_id: str, environments_dir: Path = ENVIRONMENTS_DIR) -> EnvironmentPackage:
@@ -91,7 +134,11 @@ def _find_local(asked: EnvironmentId, environments_dir: Path) -> EnvironmentPack
         package = local_package(environments_dir / name)
         if package is not None and package.module.name == asked.module:
             return package
-    named_otherwise = (package for package in _local_packages(environments_dir) if package.module.name == asked.module)
+    named_otherwise = (
+        package
+        for package in _local_packages(environments_dir)
+        if asked.module in {package.module.name, module_of(package.env_id)}
+    )
     return next(named_otherwise, None)
 
 
@@ -104,7 +151,8 @@ def _local_packages(environments_dir: Path) -> Iterator[EnvironmentPackage]:
         except EnvironmentPackageError as error:
             package = _broken(path, error)
         if package is not None and defines_environment(package.module.path):
-            yield package
+            names = benchmark_names(package.module.path) or [package.env_id]
+            yield from (replace(package, env_id=listed_name(name.lower())) for name in names)
 
 
 def _broken(path: Path, error: EnvironmentPackageError) -> EnvironmentPackage | None:

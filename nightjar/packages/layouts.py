@@ -7,6 +7,9 @@
     my_env/src/my_env.py          either of them in ``src``
     my_env/__init__.py            the folder is the package
     my_env.py                     a file alone
+
+A module has a ``load_environment``; or it defines benchmarks with ``@benchmark`` or ``@register``, as those of NeMo
+Evaluator do (``nightjar.envs.seeded``).
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FUNCTION = "load_environment"
+_DECORATORS = frozenset({"benchmark", "register"})
+_HAVE_DECORATORS = ("nightjar.nemo", "nightjar.envs.seeded", "nemo_evaluator")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +49,20 @@ def find_module(folder: Path, name: str) -> ModuleSource | None:
 
 
 def defines_environment(path: Path) -> bool:
-    """Says, without running it, whether a module has a ``load_environment``. One that cannot be parsed counts."""
+    """Says, without running it, whether a module has an environment or benchmark. What cannot be parsed counts."""
     tree = parse_module(path)
-    return tree is None or any(_binds(statement) for statement in tree.body)
+    return tree is None or any(_binds(statement) for statement in tree.body) or bool(_benchmarks(tree))
+
+
+def benchmark_names(path: Path) -> list[str]:
+    """Returns, without running it, what the benchmarks of a module are called, as far as it says that with a text.
+
+    None of them where it has a ``load_environment``.
+    """
+    tree = parse_module(path)
+    if tree is None or any(_binds(statement) for statement in tree.body):
+        return []
+    return [name for name in _benchmarks(tree) if name]
 
 
 def first_line_of_docstring(path: Path) -> str:
@@ -75,3 +91,32 @@ def _binds(statement: ast.stmt) -> bool:
         case ast.If(body=body, orelse=otherwise) | ast.Try(body=body, orelse=otherwise):
             return any(_binds(inner) for inner in [*body, *otherwise])
     return False
+
+
+def _benchmarks(tree: ast.Module) -> list[str]:
+    """Returns the names that decorators give; an empty one where it is no plain text."""
+    if not any(_imports_decorators(statement) for statement in tree.body):
+        return []
+    calls = [
+        decorator
+        for statement in ast.walk(tree)
+        if isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        for decorator in statement.decorator_list
+        if isinstance(decorator, ast.Call)
+    ]
+    return [_name_given(call) for call in calls if ast.unparse(call.func).rpartition(".")[2] in _DECORATORS]
+
+
+def _imports_decorators(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.ImportFrom(module=str(name)):
+            return f"{name}.".startswith(tuple(f"{root}." for root in _HAVE_DECORATORS))
+        case ast.Import(names=names):
+            return any(f"{alias.name}.".startswith(tuple(f"{r}." for r in _HAVE_DECORATORS)) for alias in names)
+    return False
+
+
+def _name_given(call: ast.Call) -> str:
+    given = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "name")]
+    texts = [value.value for value in given if isinstance(value, ast.Constant) and isinstance(value.value, str)]
+    return texts[0] if texts else ""

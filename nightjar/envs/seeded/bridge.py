@@ -1,0 +1,251 @@
+"""``SeededEnv``: a benchmark of NeMo Evaluator as an environment, which runs like any other."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import math
+import mimetypes
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nightjar.calling.background_loop import BackgroundLoop
+from nightjar.calling.decorators import teardown
+from nightjar.clients import ClientConfig, resolve_client
+from nightjar.envs.seeded.eval_environment import EvalEnvironment, SeedResult, VerifyResult
+from nightjar.envs.seeded.judge import Judge, JudgeScoringConfig, judge_score
+from nightjar.envs.singleturn import SingleTurnEnv
+from nightjar.errors import ConfigError, DatasetError
+from nightjar.messages import Response, UserMessage, content_text
+from nightjar.rollout.state import State
+from nightjar.rubrics import Rubric
+
+logger = logging.getLogger(__name__)
+
+_SEEDED_AT_ONCE = 32
+_EXTRACTED, _DETAILS, SETTLED = "extracted_answer", "scoring_details", "settled"
+_MARKS = frozenset({"needs_judge"})
+
+
+class SeededRows(Sequence[dict[str, Any]]):
+    """The problems of a benchmark as rows, each seeded once, when it is first asked for.
+
+    Args:
+        benchmark: what seeds them, in the loop.
+        loop: where its coroutines run.
+
+    Attributes:
+        seeds: the problems that were asked for, by their numbers.
+    """
+
+    def __init__(self, benchmark: EvalEnvironment, loop: BackgroundLoop) -> None:
+        self._benchmark = benchmark
+        self._loop = loop
+        self.seeds: dict[int, SeedResult] = {}
+        self._size = loop.run(self._prepared())
+
+    async def _prepared(self) -> int:
+        await self._benchmark.prepare()
+        return await size_of(self._benchmark)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, position: Any) -> Any:
+        """Returns the row of a problem."""
+        if position not in self.seeds:
+            wanted = range(position, min(position + _SEEDED_AT_ONCE, self._size))
+            self.seeds.update(self._loop.run(seeded(self._benchmark, wanted)))
+        return row_of(self.seeds[position])
+
+
+class SeededEnv(SingleTurnEnv):
+    """A benchmark as an environment: what it seeds are examples, what it verifies rewards.
+
+    Args:
+        benchmark: what is asked and verified. It is seeded in one event loop, and verifies in that of the run.
+        judge: scores what needs a judge; None where nothing does.
+        rows: its problems where they are known; else they are seeded as they are needed.
+        **kwargs: as for ``SingleTurnEnv``.
+    """
+
+    state_columns = (_EXTRACTED, _DETAILS)
+
+    def __init__(
+        self, benchmark: EvalEnvironment, judge: Judge | None = None, rows: Sequence[Any] | None = None, **kwargs: Any
+    ) -> None:
+        self.benchmark = benchmark
+        self._loop = BackgroundLoop("nightjar-benchmark")
+        made = (lambda: rows) if rows is not None else (lambda: SeededRows(benchmark, self._loop))
+        super().__init__(eval_dataset=made, rubric=VerifyRubric(benchmark, judge), **kwargs)
+
+    @teardown
+    async def close_benchmark(self) -> None:
+        """Closes the benchmark where it was seeded."""
+        if self._loop.is_running:
+            await self._loop.call(self.benchmark.close())
+            self._loop.stop()
+        else:
+            await self.benchmark.close()
+
+
+class VerifyRubric(Rubric):
+    """Scores an answer with a benchmark's ``verify``, and what needs a judge with that."""
+
+    def __init__(self, benchmark: EvalEnvironment, judge: Judge | None = None) -> None:
+        super().__init__()
+        self._benchmark = benchmark
+        self._judge = judge
+        self.add_reward_func(self.verify)
+
+    async def verify(self, state: State) -> float:
+        """Returns the reward; numbers and truth values among the details are metrics."""
+        result = settled_result(state) or await self._verified(state)
+        details = {name: value for name, value in result.scoring_details.items() if not name.startswith("_")}
+        state[_EXTRACTED], state[_DETAILS] = result.extracted_answer, details
+        state["metrics"].update(
+            {name: float(value) for name, value in details.items() if name not in _MARKS and _is_measure(value)}
+        )
+        return float(result.reward)
+
+    async def _verified(self, state: State) -> VerifyResult:
+        response, metadata = said(state), state.get("info") or {}
+        result = await self._benchmark.verify_row(response, state.get("answer", ""), metadata)
+        if not isinstance(result, VerifyResult):
+            raise TypeError(f"verify() returned {type(result).__name__}, not a VerifyResult")
+        if not result.scoring_details.get("needs_judge"):
+            return result
+        config = result.scoring_details.get("judge_config")
+        judged = await judge_score(
+            _instruction(state), response, state.get("answer") or None, self._judge,
+            JudgeScoringConfig(**config) if isinstance(config, Mapping) else config,
+        )  # fmt: skip
+        details = {name: value for name, value in result.scoring_details.items() if name != "judge_config"}
+        details |= {"judge": judged, "correct": judged["correct"]}
+        return VerifyResult(judged["normalized_score"], result.extracted_answer, details, result.metadata)
+
+
+class ModelJudge:
+    """A model as a judge.
+
+    Args:
+        config: where it is.
+        model: its name there.
+    """
+
+    def __init__(self, config: ClientConfig, model: str) -> None:
+        self._client = resolve_client(config)
+        self._model = model
+
+    async def chat(self, prompt: str) -> _Said:
+        """Asks it."""
+        return _Said(await self._client.get_response([UserMessage(content=prompt)], self._model, {}))
+
+
+class _Said:
+    def __init__(self, response: Response) -> None:
+        self.content = content_text(response.message.content)
+
+
+def as_environment(
+    benchmark: EvalEnvironment,
+    judge_model: str | None = None,
+    judge_base_url: str = "https://api.openai.com/v1",
+    judge_api_key_var: str = "OPENAI_API_KEY",
+) -> SeededEnv:
+    """Returns a benchmark as an environment.
+
+    Args:
+        benchmark: what it is.
+        judge_model: scores what needs a judge; None where nothing does.
+        judge_base_url, judge_api_key_var: where that is, and the variable that holds its key.
+
+    Raises:
+        MissingKeyError: the judge's key is not set.
+    """
+    judge = None
+    if judge_model is not None:
+        judge = ModelJudge(ClientConfig(api_base_url=judge_base_url, api_key_var=judge_api_key_var), judge_model)
+    return SeededEnv(benchmark, judge)
+
+
+async def size_of(benchmark: EvalEnvironment) -> int:
+    """Returns how many problems there are; a ``DatasetError``, which is a ValueError too, where that is not known."""
+    size = await benchmark.dataset_size()
+    if not isinstance(size, int) or size < 0:
+        raise DatasetError(f"Benchmark {benchmark.name!r} does not say how many problems it has (found {size!r})")
+    return size
+
+
+async def seeded(benchmark: EvalEnvironment, numbers: Sequence[int]) -> dict[int, SeedResult]:
+    """Returns problems by their numbers, seeded side by side."""
+    found = await asyncio.gather(*(benchmark.seed(number) for number in numbers))
+    return dict(zip(numbers, found, strict=True))
+
+
+def row_of(seed: SeedResult) -> dict[str, Any]:
+    """Returns a problem as a row of an environment."""
+    if not isinstance(seed, SeedResult):
+        raise DatasetError(f"seed() returned {type(seed).__name__}, not a SeedResult")
+    answer = {} if seed.expected_answer is None else {"answer": str(seed.expected_answer)}
+    return {"prompt": messages_of(seed), **answer, "info": seed.metadata}
+
+
+def messages_of(seed: SeedResult, system_prompt: str | None = None) -> list[dict[str, Any]]:
+    """Returns the conversation that a problem begins with.
+
+    Args:
+        seed: the problem.
+        system_prompt: in the place of its own; None for that.
+    """
+    system = system_prompt or seed.system
+    if seed.messages:
+        has_system = seed.messages[0].get("role") == "system"
+        return [*([{"role": "system", "content": system}] if system and not has_system else []), *seed.messages]
+    content: Any = seed.prompt
+    if seed.images:
+        parts = [{"type": "image_url", "image_url": {"url": image_url(image)}} for image in seed.images]
+        content = [*parts, {"type": "text", "text": seed.prompt}]
+    return [*([{"role": "system", "content": system}] if system else []), {"role": "user", "content": content}]
+
+
+def image_url(image: str) -> str:
+    """Returns an image as a URL: a file, or bare base64, as a ``data:`` URL.
+
+    Example:
+        >>> image_url("https://example.com/a.png"), image_url("iVBORw0KGgo=")
+        ('https://example.com/a.png', 'data:image/png;base64,iVBORw0KGgo=')
+    """
+    if image.startswith(("http://", "https://", "data:")):
+        return image
+    path = Path(image)
+    if len(image) < 1000 and path.is_file():  # noqa: PLR2004 - no file has a longer name
+        kind = mimetypes.guess_type(path.name)[0] or "image/png"
+        return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
+    if path.suffix:
+        raise ConfigError(f"The image {image!r} is not here")
+    return f"data:image/png;base64,{image}"
+
+
+def said(state: State) -> str:
+    """Returns the text of the last thing that the model said; empty where it said nothing."""
+    completion = state.get("completion") or []
+    texts = [content_text(message["content"]) for message in completion if message["role"] == "assistant"]
+    return texts[-1] if texts else ""
+
+
+def settled_result(state: State) -> VerifyResult | None:
+    """Returns the result where a solver has settled it, so that nothing is verified."""
+    settled = state.get(SETTLED)
+    return None if settled is None else VerifyResult(settled["reward"], None, dict(settled["scoring_details"]))
+
+
+def _instruction(state: State) -> str:
+    asked = [message for message in state["prompt"] if message["role"] == "user"]
+    return content_text(asked[-1]["content"]) if asked else ""
+
+
+def _is_measure(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)

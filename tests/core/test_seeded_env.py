@@ -1,0 +1,230 @@
+"""Benchmarks that seed and verify, and those of ``@benchmark`` and ``@scorer``, as environments."""
+
+import asyncio
+import sys
+import textwrap
+
+import pytest
+
+from nightjar.clients import ClientConfig
+from nightjar.config.run_config import parse_run_config
+from nightjar.envs import SingleTurnEnv, load_environment
+from nightjar.envs.seeded.benchmark import BenchmarkDefinition, ByobEnvironment, verified
+from nightjar.envs.seeded.bridge import as_environment
+from nightjar.envs.seeded.eval_environment import EvalEnvironment, SeedResult, VerifyResult
+from nightjar.envs.seeded.prompts import prompt_of
+from nightjar.envs.seeded.reverse import as_benchmark
+from nightjar.envs.seeded.rows import load_rows
+from nightjar.errors import ConfigError, DatasetError, EnvironmentLoadError
+from nightjar.packages import environments_in, find_environment, list_environments
+from nightjar.rubrics import Rubric
+from nightjar.testing import FixedAnswer, ModelServer
+
+BENCHMARKS = """
+    from nightjar.envs.seeded.benchmark import benchmark, scorer
+    from nightjar.envs.seeded.eval_environment import EvalEnvironment, SeedResult, VerifyResult
+    from nightjar.envs.seeded.registry import register
+
+    @benchmark(name="Sums", dataset="sums.csv", prompt="What is {question}?", target_field="answer")
+    @scorer
+    def check(sample):
+        said = sample.response
+        return {"correct": said == sample.target, "length": len(said), "extracted": said}
+
+    for language in ("de", "fr"):
+        @benchmark(name=f"words_{language}", dataset=[{"word": "a", "target": language}], prompt="{word}")
+        @scorer
+        def same(sample):
+            return sample.response == sample.target
+
+    @register("products")
+    class Products(EvalEnvironment):
+        def __len__(self):
+            return 3
+
+        async def seed(self, idx):
+            return SeedResult(f"2*{idx}?", str(2 * idx), {"category": "even", "response": "a column", "sandbox": 1})
+
+        async def verify(self, response, expected, sandbox=None, **metadata):
+            return VerifyResult(float(response == expected), response, {"category": metadata["category"]})
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "my_benches.py").write_text(textwrap.dedent(BENCHMARKS))
+    (tmp_path / "sums.csv").write_text("question,answer,response\n2+2,4,x\n3+3,6,y\n")
+    yield tmp_path
+    sys.modules.pop("my_benches", None)
+
+
+def evaluated(env, answer="4", **how):
+    with ModelServer(FixedAnswer(answer), keep_requests=100) as server:
+        results = env.evaluate_sync(ClientConfig(api_base_url=server.url), "m", **how)
+        return results, [request.body for request in server.requests]
+
+
+def test_benchmarks_are_found_by_their_names_and_by_their_file(folder):
+    assert [package.env_id for package in list_environments(folder) if package.origin == "local"] == [
+        "products",
+        "sums",
+    ]
+    assert find_environment("sums", folder).module.name == "my_benches"
+    with environments_in(folder):
+        assert load_environment("sums").env_id == "sums"
+    path = str(folder / "my_benches.py")
+    assert len(load_environment(f"{path}:products").examples) == 3
+    assert load_environment(f"{path}:words_fr").examples[0]["answer"] == "fr"
+    with pytest.raises(EnvironmentLoadError, match=r"is one of several in .*: sums, words_de, words_fr, products"):
+        load_environment(path)
+
+
+def test_a_file_in_a_configuration_becomes_name_and_folder(folder):
+    path = str(folder / "my_benches.py")
+    config = parse_run_config({"env_id": f"{path}:sums", "num_examples": 1, "rollouts_per_example": 1})
+    assert (config.env_id, config.env_dir_path, config.env_args) == ("sums", str(folder), {})
+    assert parse_run_config({"env_id": f"{path}:words_de"}).env_args == {"benchmark": "words_de"}
+    with pytest.raises(ConfigError, match="env_id: there is no file"):
+        parse_run_config({"env_id": "nowhere.py:sums"})
+
+
+def test_a_benchmark_of_rows_is_evaluated(folder):
+    results, asked = evaluated(load_environment(f"{folder / 'my_benches.py'}:sums"), rollouts_per_example=2)
+    rows = results["outputs"]
+    assert [row["reward"] for row in rows] == [1.0, 1.0, 0.0, 0.0]
+    assert rows[0]["info"] == {"question": "2+2", "answer": "4", "response": "x"}
+    assert (rows[0]["extracted_answer"], rows[0]["scoring_details"]) == ("4", {"correct": True, "length": 1})
+    assert rows[0]["metrics"] == {"correct": 1.0, "length": 1.0, "verify": 1.0, "num_turns": 1.0}
+    assert asked[0]["messages"] == [{"role": "user", "content": "What is 2+2?"}]
+
+
+def test_a_benchmark_that_seeds_is_evaluated_whatever_its_metadata_are_called(folder):
+    results, _ = evaluated(load_environment(f"{folder / 'my_benches.py'}:products"))
+    assert [row["reward"] for row in results["outputs"]] == [0.0, 0.0, 1.0]
+    assert results["outputs"][0]["scoring_details"] == {"category": "even"}
+
+
+class Odd(EvalEnvironment):
+    """Whose parts a test may break."""
+
+    size, result = 1, VerifyResult(1.0)
+
+    async def dataset_size(self):
+        return self.size
+
+    async def seed(self, idx):
+        await asyncio.sleep(0)
+        return SeedResult("?", "!", images=["https://example.com/a.png"], system="Look.")
+
+    async def verify(self, response, expected, sandbox=None, **metadata):
+        return self.result
+
+
+def test_images_and_a_system_prompt_are_sent():
+    _, [asked] = evaluated(as_environment(Odd()))
+    assert asked["messages"][0] == {"role": "system", "content": "Look."}
+    assert asked["messages"][1]["content"] == [
+        {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
+        {"type": "text", "text": "?"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [(None, "not a VerifyResult"), (VerifyResult(float("nan")), "not a finite number"),
+     (VerifyResult(0.0, None, {"needs_judge": True}), "needs a judge, and there is none")],
+)  # fmt: skip
+def test_what_cannot_be_scored_is_an_error_and_no_zero(result, message):
+    env = Odd()
+    env.result = result
+    [row] = evaluated(as_environment(env))[0]["outputs"]
+    assert row["reward"] is None
+    assert message in row["error"]["message"]
+
+
+def test_a_benchmark_of_unknown_size_is_refused():
+    env = Odd()
+    env.size = -1
+    with pytest.raises(DatasetError, match=r"does not say how many problems it has \(found -1\)"):
+        len(as_environment(env).examples)
+
+
+def test_a_judge_scores_what_needs_one():
+    env = Odd()
+    env.result = VerifyResult(0.0, None, {"needs_judge": True, "judge_config": {"swap_check": True}})
+    with ModelServer(FixedAnswer('{"score": 4}'), keep_requests=10) as judge:
+        bridged = as_environment(env, judge_model="j", judge_base_url=judge.url)
+        [row] = evaluated(bridged, answer="SAID")[0]["outputs"]
+        asked = [request.body["messages"][0]["content"] for request in judge.requests]
+    assert (row["reward"], row["metrics"]["correct"]) == (0.8, 1.0)
+    assert [text.index("SAID") < text.index("Reference answer") for text in asked] == [True, False]
+
+
+def test_prompts_of_files_and_unknown_fields(tmp_path):
+    (tmp_path / "ask.jinja").write_text("{% for x in xs %}{{ x }};{% endfor %}")
+    assert prompt_of("ask.jinja", tmp_path)({"xs": [1, 2]}) == "1;2;"
+    (tmp_path / "ask.txt").write_text("Say {word}.")
+    assert prompt_of("ask.txt", tmp_path)({"word": "yes"}) == "Say yes."
+    for prompt in ("{wrod}", "ask.txt"):
+        with pytest.raises(DatasetError, match=r"The prompt cannot be made of a row: KeyError.* The row has: x"):
+            prompt_of(prompt, tmp_path)({"x": 1})
+    with pytest.raises(DatasetError, match="'xs' is undefined"):
+        prompt_of("ask.jinja", tmp_path)({})
+    with pytest.raises(DatasetError, match="not here"):
+        prompt_of("nowhere.jinja", tmp_path)
+
+
+def test_rows_of_files_and_functions(tmp_path):
+    (tmp_path / "a.tsv").write_text("q\tt\n1,5\t2\n")
+    (tmp_path / "a.jsonl").write_text('{"q": 1}\n{"q": 2}\n')
+    assert load_rows("a.tsv", folder=tmp_path) == [{"q": "1,5", "t": "2"}]
+    assert load_rows("a.jsonl", 1, tmp_path) == [{"q": 1}]
+    assert load_rows(lambda num_examples: [{"n": num_examples}], 3) == [{"n": 3}]
+    (tmp_path / "b.csv").write_text("q,t\n1\n")
+    with pytest.raises(DatasetError, match=r"b\.csv, row 1: it has more or fewer fields"):
+        load_rows("b.csv", folder=tmp_path)
+    with pytest.raises(DatasetError, match="no such file"):
+        load_rows("c.csv")
+    with pytest.raises(DatasetError, match="unknown part 'spilt'"):
+        load_rows("hf://a/b?spilt=test")
+
+
+def test_rows_are_prepared_in_their_order_and_renamed():
+    rows = [{"old": number, "target": "t"} for number in range(3)]
+    prepared = BenchmarkDefinition(
+        "b", rows, "{new} {drawn}", field_mapping={"old": "new"},
+        prepare_row=lambda row, number, generator: {**row, "drawn": generator.randrange(1000)},
+    )  # fmt: skip
+    few, all_ = ByobEnvironment(prepared, num_examples=2), ByobEnvironment(prepared)
+    assert few.dataset == all_.dataset[:2]
+    assert asyncio.run(all_.seed(1)).prompt == "1 114"
+    with pytest.raises(DatasetError, match="Row 1 of benchmark 'b' has no 'answer', its target_field"):
+        asyncio.run(ByobEnvironment(BenchmarkDefinition("b", rows, "", "answer")).seed(0))
+    with pytest.raises(ConfigError, match="needs: pip install 'no-such-package>=3'"):
+        ByobEnvironment(BenchmarkDefinition("b", rows, "", requirements=["no-such-package>=3", "pytest"]))
+
+
+def test_what_a_scorer_returns():
+    assert verified({"method": "text", "score": 0.25}).reward == 0.25
+    assert verified({"first": 1, "correct": False}).reward == 0.0
+    assert verified(True).reward == 1.0
+    for scored in ({"method": "text"}, {"correct": "yes"}, None):
+        with pytest.raises(ValueError, match="A scorer returns a dict with 'correct' or 'reward', a number"):
+            verified(scored)
+
+
+async def test_any_environment_of_one_turn_is_a_benchmark():
+    def right(completion, answer, info):
+        return float(completion[-1]["content"] == answer and info == {"unit": "m"})
+
+    rows = [{"question": "2+2?", "answer": "4", "info": {"unit": "m"}}]
+    env = SingleTurnEnv(dataset=rows, rubric=Rubric([right]), system_prompt="Be brief.")
+    served = as_benchmark(env)
+    seed = await served.seed(0)
+    assert (seed.prompt, seed.metadata, len(seed.messages)) == ("2+2?", {"unit": "m", "problem_idx": 0}, 2)
+    result = await served.verify("4", seed.expected_answer, **seed.metadata)
+    assert (result.reward, result.extracted_answer, result.scoring_details["right"]) == (1.0, "4", 1.0)
+    with pytest.raises(IndexError, match=r"idx=1 out of range \[0, 1\)"):
+        await served.seed(1)
+    benchmark = Odd()
+    assert as_benchmark(as_environment(benchmark)) is benchmark
