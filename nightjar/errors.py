@@ -14,7 +14,8 @@
     │   ├── InfraError                something around the rollout broke; worth another try
     │   │   ├── TunnelError           a tunnel to a sandbox broke
     │   │   └── SandboxError          a sandbox did not start or answer
-    │   └── ScoringError              the rubric could not score the rollout
+    │   ├── ScoringError              the rubric could not score the rollout
+    │   └── GracefulError             a solver has used up what it may; the rollout counts, with the reward 0
     ├── ConfigError                   what was asked for cannot be done as stated
     │   ├── EnvironmentNotFoundError  no environment of that name is installed
     │   ├── MissingEnvironmentsError  environments that are to be run are not installed
@@ -99,6 +100,10 @@ class SandboxError(InfraError):
 
 class ScoringError(Error):
     """The rubric could not score the rollout; what was raised is the cause."""
+
+
+class GracefulError(Error):
+    """A solver has used up what it may: turns, tokens, a budget. The answer counts as 0."""
 
 
 class ConfigError(NightjarError):

@@ -39,6 +39,7 @@ class SendsByAiohttp:
 
     Args:
         config: the endpoint; its key is read from the environment.
+        key: its key, where a program has it.
 
     Raises:
         MissingKeyError: the key's variable is not set.
@@ -51,8 +52,8 @@ class SendsByAiohttp:
     heard: Callable[[Mapping[str, str]], None] | None = None
     """Told the headers of every answer."""
 
-    def __init__(self, config: EndpointClientConfig) -> None:
-        key = resolve_api_key(config)
+    def __init__(self, config: EndpointClientConfig, key: str | None = None) -> None:
+        key = key or resolve_api_key(config)
         self._url = self._address(config)
         super().__init__(  # type: ignore[call-arg]
             api_key=key,

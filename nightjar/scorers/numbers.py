@@ -20,6 +20,17 @@ def read_number(text: str) -> Decimal | None:
     return None if found is None else Decimal(re.sub(r"[$,\s]", "", found.group()))
 
 
+def last_number(text: str) -> Decimal | None:
+    """Returns the last number in a text; None where there is none.
+
+    Example:
+        >>> last_number("3 of 1,200.0"), last_number("none")
+        (Decimal('1200.0'), None)
+    """
+    found = _NUMBER.findall(text)
+    return read_number(found[-1]) if found else None
+
+
 def same_number(given: str, reference: str) -> bool:
     """Says whether two texts give the same number; False where what is given has none.
 

@@ -71,7 +71,7 @@ class SeededEnv(SingleTurnEnv):
         **kwargs: as for ``SingleTurnEnv``.
     """
 
-    state_columns = (_EXTRACTED, _DETAILS)
+    state_columns: Sequence[str] = (_EXTRACTED, _DETAILS)
 
     def __init__(
         self, benchmark: EvalEnvironment, judge: Judge | None = None, rows: Sequence[Any] | None = None, **kwargs: Any

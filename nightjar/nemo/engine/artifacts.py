@@ -1,0 +1,283 @@
+"""Bundles: what an evaluation came to, made of its rows, and written as NeMo Evaluator writes it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from math import fsum, isfinite
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import orjson
+
+import nightjar
+from nightjar.messages import content_text
+from nightjar.nemo.engine.solved_env import SAID, TRAJECTORY
+from nightjar.nemo.observability.failures import artifacts_of, category_of_answer, category_of_error
+from nightjar.nemo.observability.types import ModelResponse, RunArtifacts, StepRecord
+from nightjar.runs.jsonl import replace_file
+from nightjar.stats.estimates import clustered_mean
+from nightjar.stats.intervals import t_interval
+from nightjar.stats.passk import pass_at_k
+
+Bundle: TypeAlias = dict[str, Any]
+Result: TypeAlias = dict[str, Any]
+
+_THRESHOLD = 0.5
+_NOT_HASHED = frozenset({"output_dir", "shard_range", "n_shards", "shard"})
+_BESIDE_A_BUNDLE = ("results.jsonl", "trajectories.jsonl", "runtime_stats.json", "failure_analysis.json")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+def build_artifact_bundle(
+    benchmark_name: str,
+    results: list[Result],
+    metrics: dict[str, Any],
+    config: dict[str, Any],
+    categories: Mapping[str, Any] | None = None,
+    *,
+    repeats: int | None = None,
+) -> Bundle:
+    """Returns a bundle: who and what it was, and its scores.
+
+    Args:
+        benchmark_name: what was evaluated.
+        results: a row a step, see ``result_of``.
+        metrics: name to score.
+        config: settings, for the record.
+        categories: category to its score.
+        repeats: how often each problem was asked; the most that one has, unless given.
+    """
+    now = datetime.now(UTC)
+    counted = max((row["repeat"] + 1 for row in results), default=0)
+    told = {name: value for name, value in config.items() if name not in _NOT_HASHED}
+    digest = hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
+    benchmark: dict[str, Any] = {
+        "name": benchmark_name,
+        "samples": len({row["problem_idx"] for row in results}),
+        "repeats": counted if repeats is None else repeats,
+        "scores": metrics,
+    }
+    return {
+        "run_id": f"eval-{now:%Y%m%dT%H%M%S%fZ}-{_UNSAFE.sub('_', benchmark_name)}",
+        "config_hash": f"sha256:{digest}",
+        "sdk_version": f"nightjar {nightjar.__version__}",
+        "timestamp": now.isoformat(),
+        "config": config,
+        "benchmark": {**benchmark, **({"categories": dict(categories)} if categories else {})},
+        "n_results": len(results),
+    }
+
+
+def bundle_of(
+    benchmark_name: str,
+    results: list[Result],
+    steps: Sequence[StepRecord],
+    config: dict[str, Any],
+    *,
+    repeats: int,
+    elapsed_seconds: float,
+    retries: int,
+) -> Bundle:
+    """Returns the bundle that rows make; the same rows make the same numbers, whoever they are from.
+
+    Args:
+        benchmark_name: what was evaluated.
+        results: a row a step, in the order of problem and repeat.
+        steps: the same steps, with times and tokens.
+        config: settings, for the record.
+        repeats: how often each problem was asked.
+        elapsed_seconds: how long it took.
+        retries: requests that were made again, and further attempts.
+    """
+    artifacts = artifacts_of(steps, elapsed_seconds, retries)
+    runtime = artifacts.runtime
+    scores = scores_of(results, repeats) | {
+        "runtime": {
+            "elapsed_seconds": runtime.elapsed_seconds,
+            "total_tokens": runtime.total_tokens,
+            "latency_p50_ms": runtime.latency_p50_ms,
+        }
+    }
+    bundle = build_artifact_bundle(benchmark_name, results, scores, config, _categories(results), repeats=repeats)
+    return {**bundle, "_results": results, "_artifacts": artifacts}
+
+
+def scores_of(results: Iterable[Result], repeats: int) -> dict[str, Any]:
+    """Returns the scores of rows: the mean reward and pass@1, with intervals, and what they are of.
+
+    Steps that broke have no reward, and are in neither; ``coverage`` says what part was scored. pass@k for k > 1 is
+    over problems with all repeats scored.
+
+    Example:
+        >>> rows = [{"problem_idx": n, "repeat": 0, "reward": n / 2} for n in range(3)]
+        >>> scores = scores_of(rows, 1)
+        >>> scores["mean_reward"]["value"], round(scores["pass@1"]["value"], 4), scores["coverage"]["value"]
+        (0.5, 0.6667, 1.0)
+    """
+    groups, asked = defaultdict[int, list[float]](list), 0
+    for row in results:
+        asked += 1
+        if row["reward"] is not None:
+            groups[row["problem_idx"]].append(row["reward"])
+    scored = sum(map(len, groups.values()))
+    correct = [[float(reward >= _THRESHOLD) for reward in group] for group in groups.values()]
+    scores = {"mean_reward": _score(list(groups.values())), "pass@1": _score(correct)}
+    whole = [group for group in correct if len(group) == repeats]
+    if repeats > 1 and whole:
+        chances = [pass_at_k(repeats, int(sum(group)), repeats) for group in whole]
+        scores[f"pass@{repeats}"] = _score([[chance] for chance in chances])
+    scores["coverage"] = {"value": scored / asked if asked else None, "scored": scored, "total": asked}
+    scores["errors"] = {"value": asked - scored}
+    return scores
+
+
+def _score(groups: Sequence[Sequence[float]]) -> dict[str, Any]:
+    estimate = clustered_mean(groups)
+    interval = t_interval(estimate, len(groups))
+    low, high = (bound if isfinite(bound) else None for bound in (interval.low, interval.high))
+    counts = {"n": sum(map(len, groups)), "problems": len(groups)}
+    return {"value": estimate.mean, "ci_lower": low, "ci_upper": high, "stderr": estimate.stderr, **counts}
+
+
+def _categories(results: Sequence[Result]) -> dict[str, Any]:
+    found = defaultdict[str, dict[int, list[float]]](lambda: defaultdict(list))
+    for row in results:
+        category = row["metadata"].get("category")
+        if row["reward"] is not None and category is not None:
+            found[str(category)][row["problem_idx"]].append(row["reward"])
+    return {name: _category(found[name]) for name in sorted(found)}
+
+
+def _category(groups: Mapping[int, Sequence[float]]) -> dict[str, Any]:
+    score = _score(list(groups.values()))
+    return {"mean_reward": score["value"], **{name: score[name] for name in ("n", "ci_lower", "ci_upper")}}
+
+
+def result_of(row: Mapping[str, Any], scorers: Mapping[str, float] | None = None) -> Result:
+    """Returns a row of a run as a line of ``results.jsonl`` of NeMo Evaluator."""
+    usage, error = row["token_usage"] or {}, row["error"]
+    result = {
+        "problem_idx": row["example_id"],
+        "repeat": row["rollout_index"],
+        "reward": row["reward"],
+        "scorer_rewards": dict(scorers or {}),
+        "prompt": _last(row["prompt"], "user"),
+        "model_response": _last(row["completion"] or [], "assistant") if row["completion"] is not None else None,
+        "extracted_answer": row.get("extracted_answer"),
+        "expected_answer": row.get("answer", ""),
+        "scoring_details": _failed(error) if error else row.get("scoring_details") or dict(row["metrics"]),
+        "metadata": row.get("info") or {},
+        "tokens": sum(usage.get(name, 0) for name in ("input_tokens", "output_tokens")) if usage else None,
+        "latency_ms": row["timing"]["generation_ms"],
+    }
+    return result | ({"trajectory": row[TRAJECTORY]} if row.get(TRAJECTORY) else {})
+
+
+def step_of(row: Mapping[str, Any], result: Mapping[str, Any]) -> StepRecord:
+    """Returns a row of a run as a step."""
+    error, said, usage = row["error"], row.get(SAID) or {}, row["token_usage"] or {}
+    answer = result["model_response"]
+    system = _last(row["prompt"], "system")
+    response = None
+    if answer is not None and not error:
+        given, written = usage.get("input_tokens"), usage.get("output_tokens")
+        total = None if given is None or written is None else given + written
+        response = ModelResponse(
+            content=answer, model=row["model"] or "", finish_reason=said.get("finish_reason") or "",
+            prompt_tokens=given, completion_tokens=written, total_tokens=total,
+            latency_ms=said.get("latency_ms") or row["timing"]["generation_ms"],
+            reasoning_tokens=said.get("reasoning_tokens"), request_prompt=result["prompt"], request_system=system,
+        )  # fmt: skip
+    details = result["scoring_details"]
+    scored = result["reward"]
+    return StepRecord(
+        step_id=f"{result['problem_idx']}-{result['repeat']}",
+        problem_idx=result["problem_idx"],
+        repeat=result["repeat"],
+        timestamp=0.0,
+        prompt=result["prompt"],
+        system_prompt=system or None,
+        expected_answer=result["expected_answer"],
+        seed_metadata=result["metadata"],
+        model_response=response,
+        model_error=error["message"] if error else None,
+        retries=max(0, (row.get("attempts") or 1) - 1),
+        reward=scored,
+        extracted_answer=result["extracted_answer"],
+        scoring_method=str(details.get("method", "")),
+        scoring_details=details,
+        model_ms=response.latency_ms if response else row["timing"]["generation_ms"],
+        verify_ms=row["timing"]["scoring_ms"],
+        total_ms=row["timing"]["total_ms"],
+        failure_category=category_of_error(error)
+        if error
+        else category_of_answer(scored, answer or "", details, result["extracted_answer"]),
+        trajectory=row.get(TRAJECTORY),
+    )
+
+
+def write_all(bundle: Bundle, output_dir: str | Path) -> dict[str, Path]:
+    """Writes a bundle and all that belongs to it, and returns the paths.
+
+    ``eval-….json``, ``results.jsonl``, ``trajectories.jsonl``, ``runtime_stats.json``, ``failure_analysis.json``. The
+    files of another run in this folder are moved into a folder of their own below, named by it.
+    """
+    folder = Path(output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    _set_aside(folder, bundle["run_id"])
+    artifacts: RunArtifacts = bundle.get("_artifacts") or RunArtifacts()
+    steps = (step.to_dict() for step in artifacts.steps)
+    contents: dict[str, tuple[str, Iterable[bytes]]] = {
+        "results": ("results.jsonl", _lines(bundle.get("_results", []))),
+        "trajectories": ("trajectories.jsonl", _lines(steps)),
+        "runtime_stats": ("runtime_stats.json", _document(artifacts.runtime.to_dict())),
+        "failure_analysis": ("failure_analysis.json", _document(artifacts.failures.to_dict())),
+        "bundle": (f"{bundle['run_id']}.json", _document({k: v for k, v in bundle.items() if k[0] != "_"})),
+    }
+    for name, lines in contents.values():
+        replace_file(folder / name, lines)
+    return {name: folder / file for name, (file, _) in contents.items()}
+
+
+def _set_aside(folder: Path, run_id: str) -> None:
+    for other in folder.glob("eval-*.json"):
+        if other.stem != run_id:
+            place = folder / other.stem
+            place.mkdir(exist_ok=True)
+            for name in (*_BESIDE_A_BUNDLE, other.name):
+                if (folder / name).exists():
+                    (folder / name).rename(place / name)
+
+
+def mean_reward(results: Sequence[Mapping[str, Any]]) -> float | None:
+    """Returns the mean over what was scored; None where nothing was."""
+    rewards = [row["reward"] for row in results if row["reward"] is not None]
+    return fsum(rewards) / len(rewards) if rewards else None
+
+
+def _failed(error: Mapping[str, Any]) -> dict[str, Any]:
+    if error["phase"] == "scoring":
+        return {"unscored": True, "unscored_reason": error["message"]}
+    return {"error_category": category_of_error(error), "error": error["message"]}
+
+
+def _last(messages: Sequence[Mapping[str, Any]], role: str) -> str:
+    texts = [content_text(message.get("content")) for message in messages if message["role"] == role]
+    return texts[-1] if texts else ""
+
+
+def _lines(rows: Iterable[Any]) -> Iterable[bytes]:
+    return (_encoded(row, orjson.OPT_APPEND_NEWLINE) for row in rows)
+
+
+def _document(content: Any) -> list[bytes]:
+    return [_encoded(content, orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)]
+
+
+def _encoded(content: Any, option: int) -> bytes:
+    return orjson.dumps(content, default=str, option=option | orjson.OPT_NON_STR_KEYS)

@@ -1,0 +1,284 @@
+"""``run_evaluation``, its solvers and bundles: the names of NeMo Evaluator on Nightjar's engine."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import orjson
+import pytest
+
+from nightjar.errors import ConfigError, DatasetError, ResumeMismatchError, RunError
+from nightjar.foreign import convert, find_results
+from nightjar.nemo import (
+    ChatSolver,
+    CompletionSolver,
+    EvalEnvironment,
+    GracefulError,
+    InfraError,
+    ModelClient,
+    OracleSolver,
+    ReActSolver,
+    SeedResult,
+    SolveResult,
+    VerifyResult,
+    VLMSolver,
+    compare_runs,
+    get_environment,
+    merge_results,
+    run_evaluation,
+    write_all,
+)
+from nightjar.nemo.engine.eval_loop import chosen_problems
+from nightjar.nemo.engine.model_client import RetryConfig
+from nightjar.nemo.observability.failures import category_of_answer
+from nightjar.nemo.solvers import ErrorKind
+from nightjar.testing import FixedAnswer, ModelServer, Script, tool_call
+
+SEEDS = Path("/work/shared/reference/seeds")
+TIMES = ("ms", "seconds", "per_second", "timestamp", "run_id", "config_hash", "latency")
+
+
+class Sums(EvalEnvironment):
+    """Whose answers are 0, 1, 2, …"""
+
+    name = "sums"
+
+    def __init__(self, size=6):
+        super().__init__()
+        self.size, self.seeds, self.closed = size, 0, 0
+
+    def __len__(self):
+        return self.size
+
+    async def seed(self, idx):
+        self.seeds += 1
+        return SeedResult(f"0+{idx}?", str(idx), {"category": "odd" if idx % 2 else "even"}, system="Add.")
+
+    async def verify(self, response, expected, sandbox=None, **metadata):
+        return VerifyResult(
+            float(response == expected), response, {"method": "exact", "is_right": response == expected}
+        )
+
+    async def close(self):
+        self.closed += 1
+
+
+class Wrong:
+    """A solver that answers odd problems wrong; what it does for others is said."""
+
+    def __init__(self, on_even=None):
+        self.on_even, self.solved = on_even or (lambda task: SolveResult(task.expected_answer)), []
+
+    async def solve(self, task):
+        self.solved.append(task.expected_answer)
+        return SolveResult("wrong") if int(task.expected_answer) % 2 else self.on_even(task)
+
+
+def without_times(value):
+    if isinstance(value, dict):
+        return {k: without_times(v) for k, v in value.items() if not any(word in k for word in TIMES)}
+    return [without_times(item) for item in value] if isinstance(value, list) else value
+
+
+async def test_an_evaluation_with_a_model_gives_a_bundle(tmp_path):
+    with ModelServer(FixedAnswer("3"), keep_requests=100) as server:
+        client = ModelClient(f"{server.url}/chat/completions", "m", api_key="sk-secret-secret", temperature=0.5, seed=7)
+        env, solver = Sums(), ChatSolver(client)
+        bundle = await run_evaluation(env, solver, n_repeats=2, config={"note": 1})
+        again = await run_evaluation(env, solver, max_problems=1)
+        asked = server.requests
+    assert again["benchmark"]["samples"] == 1
+    assert client.client.client.api_key == "sk-secret-secret"
+    assert asked[0].body["messages"][0] == {"role": "system", "content": "Add."}
+    assert sorted(request.body["seed"] for request in asked[:12]) == [7] * 6 + [8] * 6
+    benchmark, scores = bundle["benchmark"], bundle["benchmark"]["scores"]
+    assert (benchmark["name"], benchmark["samples"], benchmark["repeats"], bundle["n_results"]) == ("sums", 6, 2, 12)
+    assert (
+        scores["mean_reward"]["value"] == scores["pass@1"]["value"] == scores["pass@2"]["value"] == pytest.approx(1 / 6)
+    )
+    assert scores["mean_reward"]["ci_lower"] < 1 / 6 < scores["mean_reward"]["ci_upper"]
+    assert (scores["coverage"]["value"], scores["errors"]["value"]) == (1.0, 0)
+    assert benchmark["categories"]["odd"]["mean_reward"] == pytest.approx(1 / 3)
+    assert bundle["config"]["note"] == 1
+    assert "sk-secret-secret" not in repr(bundle)
+    assert [(row["problem_idx"], row["repeat"]) for row in bundle["_results"]] == [
+        (n, r) for n in range(6) for r in (0, 1)
+    ]
+    row = bundle["_results"][6]
+    assert (row["prompt"], row["model_response"], row["expected_answer"], row["reward"]) == ("0+3?", "3", "3", 1.0)
+    assert row["scoring_details"] == {"method": "exact", "is_right": True}
+    paths = write_all(bundle, tmp_path)
+    names = {"failure_analysis.json", "results.jsonl", "runtime_stats.json", "trajectories.jsonl"}
+    assert {path.name for path in tmp_path.iterdir()} == {*names, f"{bundle['run_id']}.json"}
+    step = json.loads(paths["trajectories"].read_text().splitlines()[0])
+    assert (step["model"]["finish_reason"], step["system_prompt"]) == ("stop", "Add.")
+    stats = json.loads(paths["runtime_stats"].read_text())
+    assert (stats["total_steps"], stats["finish_reason_counts"]) == (12, {"stop": 12})
+    assert stats["total_tokens"] > 0
+
+
+async def test_what_is_written_can_be_imported_into_the_warehouse(tmp_path):
+    bundle = await run_evaluation(Sums(), Wrong(lambda task: SolveResult("", error="gone", error_kind=ErrorKind.INFRA)))
+    write_all(bundle, tmp_path / "run")
+    [found] = find_results(tmp_path / "run")
+    converted = convert(found, tmp_path / "converted")
+    rows = [orjson.loads(line) for line in (converted / "results.jsonl").read_bytes().splitlines()]
+    assert [row["reward"] for row in rows] == [None, 0.0] * 3
+    assert rows[0]["error"]["error"] == "InfraError"
+
+
+async def test_a_step_that_breaks_has_no_reward_and_stops_no_other(caplog):
+    def broken(task):
+        match task.expected_answer:
+            case "0":
+                raise InfraError("the tool is away")
+            case "2":
+                raise GracefulError("no turns left")
+        raise KeyError("a bug")
+
+    solver = Wrong(broken)
+    bundle = await run_evaluation(Sums(), solver, max_system_retries=2)
+    rewards = [row["reward"] for row in bundle["_results"]]
+    assert rewards == [None, 0.0, 0.0, 0.0, None, 0.0]
+    assert solver.solved.count("0") == 2
+    assert solver.solved.count("4") == 1
+    report = bundle["_artifacts"].failures.to_dict()
+    assert {name: found["count"] for name, found in report["categories"].items()} == {
+        "infra_error": 1, "graceful": 1, "system": 1
+    }  # fmt: skip
+    assert bundle["benchmark"]["scores"]["coverage"] == {"value": 4 / 6, "scored": 4, "total": 6}
+    assert "2 of 6 steps broke" in caplog.text
+
+
+async def test_a_run_is_gone_on_with_and_never_as_another(tmp_path):
+    failing = Wrong(lambda task: SolveResult("", error="gone", error_kind=ErrorKind.INFRA))
+    first = await run_evaluation(Sums(), failing, step_log_dir=tmp_path, max_system_retries=1)
+    assert first["benchmark"]["scores"]["coverage"]["value"] == 0.5
+    healed = Wrong()
+    second = await run_evaluation(Sums(), healed, step_log_dir=tmp_path, resume=True)
+    assert sorted(healed.solved) == ["0", "2", "4"]
+    assert [row["reward"] for row in second["_results"]] == [1.0, 0.0] * 3
+    with pytest.raises(ResumeMismatchError, match="model: saved 'Wrong', asked for 'OracleSolver'"):
+        await run_evaluation(Sums(), OracleSolver(), step_log_dir=tmp_path, resume=True)
+    anew = Wrong()
+    await run_evaluation(Sums(), anew, step_log_dir=tmp_path)
+    assert len(anew.solved) == 6
+
+
+async def test_an_endpoint_that_refuses_everything_is_an_error():
+    client = ModelClient("http://127.0.0.1:9/v1", "m", retry=RetryConfig(max_retries=0))
+    with pytest.raises(RunError):
+        await run_evaluation(Sums(200), ChatSolver(client), max_system_retries=1)
+
+
+async def test_shards_that_are_merged_are_the_whole(tmp_path):
+    with ModelServer(FixedAnswer("3")) as server:
+        solver = ChatSolver(ModelClient(server.url, "m"))
+        whole = await run_evaluation(Sums(10), solver, n_repeats=2, max_problems=9)
+        for shard in range(4):
+            part = await run_evaluation(Sums(10), solver, n_repeats=2, max_problems=9, shard_info=(shard, 4))
+            write_all(part, tmp_path / f"shard_{shard}")
+    folders = [tmp_path / f"shard_{shard}" for shard in (2, 0, 3, 1)]
+    before = (folders[0] / "results.jsonl").read_bytes()
+    merged = merge_results(folders, tmp_path / "merged")
+    for name in ("config", "benchmark", "n_results", "_results"):
+        assert without_times(merged[name]) == without_times(whole[name]), name
+    for name in ("runtime", "failures"):
+        told, expected = (getattr(bundle["_artifacts"], name).to_dict() for bundle in (merged, whole))
+        assert without_times(told) == without_times(expected)
+    latencies = sorted(step.model_ms for step in merged["_artifacts"].steps)
+    assert merged["_artifacts"].runtime.latency_p50_ms == pytest.approx((latencies[8] + latencies[9]) / 2, abs=1e-3)
+    assert (folders[0] / "results.jsonl").read_bytes() == before
+    with pytest.raises(ConfigError, match="Expected one bundle in each of 1 folders, found 0"):
+        merge_results([tmp_path], tmp_path / "none")
+
+
+def test_which_problems_are_asked():
+    assert chosen_problems(10, 6, shard_info=(1, 4)) == [2, 3]
+    assert chosen_problems(10, 6, (4, 99), (1, 4), 1) == [4, 5, 6, 7, 8, 9]
+    shuffled = chosen_problems(100, shuffle_seed=3)
+    assert sorted(shuffled) == [*range(100)] != shuffled
+    with pytest.raises(ConfigError, match="no shard 4 of 4"):
+        chosen_problems(10, shard_info=(4, 4))
+
+
+async def test_nothing_to_ask_and_arguments_without_effect_are_errors():
+    with pytest.raises(DatasetError, match="There is nothing to ask: 0 problems"):
+        await run_evaluation(Sums(0), OracleSolver())
+    with pytest.raises(ConfigError, match="sandbox_manager: run_evaluation has nothing like it"):
+        await run_evaluation(Sums(), OracleSolver(), sandbox_manager=object())
+
+
+async def test_bundles_are_compared(tmp_path):
+    good, bad = [await run_evaluation(Sums(40), solver) for solver in (OracleSolver(), Wrong())]
+    write_all(good, tmp_path / "a")
+    report = compare_runs(f"{tmp_path}/a/eval-*.json", bad)
+    assert (report["verdict"], report["score_deltas"]["mean_reward"]["delta"]) == ("BLOCK", -0.5)
+    assert report["flip_report"]["contingency"] == {
+        "both_correct": 20, "baseline_only_correct": 20, "candidate_only_correct": 0, "both_wrong": 0
+    }  # fmt: skip
+    assert compare_runs(bad, good)["verdict"] == "PASS"
+
+
+async def test_a_fall_of_all_rewards_is_seen_though_nothing_crosses_zero():
+    def worth(reward):
+        return lambda task: SolveResult("", reward=reward - int(task.expected_answer) / 1000)
+
+    class Same:
+        def __init__(self, reward):
+            self.reward = worth(reward)
+
+        async def solve(self, task):
+            return self.reward(task)
+
+    before, after = [await run_evaluation(Sums(100), Same(reward)) for reward in (0.9, 0.5)]
+    assert compare_runs(before, after)["verdict"] == "BLOCK"
+    assert set(after["benchmark"]["scores"]) >= {"mean_reward", "pass@1"}
+
+
+async def test_an_earlier_run_in_a_folder_keeps_its_files_together(tmp_path):
+    first, second = [await run_evaluation(Sums(size), OracleSolver()) for size in (2, 3)]
+    for bundle in (first, second, second):
+        write_all(bundle, tmp_path)
+    assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 3
+    assert len((tmp_path / first["run_id"] / "results.jsonl").read_text().splitlines()) == 2
+
+
+async def test_solvers_for_images_texts_and_tools():
+    class Tools:
+        async def list_tools(self):
+            parameters = {"type": "object", "properties": {"a": {"type": "integer"}}}
+            return [{"type": "function", "function": {"name": "double", "description": "", "parameters": parameters}}]
+
+        async def call_tool(self, name, arguments):
+            return {"double": 2 * arguments["a"]}
+
+    task = SeedResult("What is it?", "42", images=["https://example.com/a.png"])
+    with ModelServer(FixedAnswer("42"), keep_requests=20) as server:
+        client = ModelClient(server.url, "m", reasoning_pattern="4")
+        assert (await VLMSolver(client, image_detail="low").solve(task)).response == "2"
+        plain = await CompletionSolver(server.url, "m", max_tokens=5).solve(SeedResult("So", "", system="Go on."))
+        asked = server.requests
+    assert asked[0].body["messages"][0]["content"][0]["image_url"]["detail"] == "low"
+    assert (plain.response, asked[1].body["prompt"]) == ("42", "Go on.\n\nSo")
+    answers = Script([tool_call("double", a=21), "It is 42"])
+    with ModelServer(answers, keep_requests=20) as server:
+        solved = await ReActSolver(ModelClient(server.url, "m"), Tools(), system_prompt="Use tools.").solve(task)
+        told = server.requests[1].body["messages"]
+    assert solved.response == "It is 42"
+    assert (told[-1]["role"], told[-1]["content"]) == ("tool", '{"double": 42}')
+    assert [message["role"] for message in solved.trajectory] == ["assistant", "tool", "assistant"]
+
+
+def test_a_right_answer_is_no_refusal():
+    assert category_of_answer(1.0, "I cannot say it better: 4", {}, "4") is None
+    assert category_of_answer(0.0, "I cannot help with that", {}, None) == "refusal"
+    assert category_of_answer(0.0, "Hm", {}, None) == "format_error"
+
+
+def test_a_program_may_use_any_environment(tmp_path):
+    env = get_environment("arithmetic", num_problems=3)
+    bundle = asyncio.run(run_evaluation(env, OracleSolver()))
+    assert bundle["benchmark"]["scores"]["mean_reward"]["value"] == 1.0
+    with pytest.raises(ConfigError, match="Unknown scheme 'ftp'"):
+        get_environment("ftp://somewhere")

@@ -1,0 +1,107 @@
+"""The scorers of ``nightjar.nemo``, and the originals' defects the other way round."""
+
+import asyncio
+
+import pytest
+
+from nightjar.errors import ConfigError, ScoringError
+from nightjar.nemo.scoring import (
+    ScorerInput,
+    answer_line,
+    build_judge_prompt,
+    exact_match,
+    extract_json,
+    fuzzy_match,
+    get_scorer,
+    judge_score,
+    list_scorers,
+    mcq_extract,
+    multichoice_regex,
+    numeric_match,
+    parse_judge_response,
+    validate_json_schema,
+)
+
+
+def is_right(scorer, response, target, **how):
+    return scorer(ScorerInput(response, target), **how)["correct"]
+
+
+@pytest.mark.parametrize(
+    ("scorer", "response", "target", "correct"),
+    [
+        (exact_match, "The Hague.", "hague", True),
+        (exact_match, "!!", "??", False),
+        (exact_match, "the", "a", False),
+        (exact_match, "", "", False),
+        (fuzzy_match, "It is Paris, in France.", "Paris", True),
+        (fuzzy_match, "Paris", "Paris, France", True),
+        (fuzzy_match, "", "Paris", False),
+        (fuzzy_match, "13 goals", "3", False),
+        (fuzzy_match, "two", ["2", "two"], True),
+        (multichoice_regex, "**Answer:** B", "b", True),
+        (multichoice_regex, "Answer: because of C.\nAnswer: (D)", "D", True),
+        (multichoice_regex, "Answer: I think C", "I", False),
+        (multichoice_regex, "", "", False),
+        (mcq_extract, r"So \boxed{T}", "T", True),
+        (mcq_extract, "I would say\n\nC.", "C", True),
+        (answer_line, "answer: think.\nAnswer: **1,234**", "1234", True),
+        (answer_line, "Answer: 24 nuts", "24", True),
+        (answer_line, "Answer: 24.00", "24", True),
+        (answer_line, "Answer: 124", "24", False),
+        (answer_line, "Answer: 1, 2", "12", True),
+        (answer_line, "It is\nblue", "Blue", True),
+        (answer_line, "", "", False),
+        (numeric_match, "1", "100", False),
+        (numeric_match, "180.0 is it", "180", True),
+        (numeric_match, "It costs $1,200", "1200", True),
+        (numeric_match, "0", "0", True),
+        (numeric_match, "none", "none", False),
+    ],
+)
+def test_texts_are_scored(scorer, response, target, correct):
+    assert is_right(scorer, response, target) is correct
+
+
+def test_patterns_of_ones_own_and_names():
+    assert is_right(multichoice_regex, "Choose A. Choose E", "E", pattern=r"Choose ([A-E])")
+    assert is_right(answer_line, "So: 4\nSo: 5", "5", pattern=r"So: (\d)")
+    assert get_scorer("exact_match") is exact_match
+    assert len(list_scorers()) == 6
+    with pytest.raises(ConfigError, match="Unknown scorer 'exact'. Choose one of: answer_line"):
+        get_scorer("exact")
+
+
+def test_json_is_validated_by_the_whole_standard():
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 3}}, "required": ["n"]}
+    assert validate_json_schema('Here: ```json\n{"n": 4}\n```', schema)["correct"]
+    assert validate_json_schema('{"n": true}', schema)["error"] == "$.n: True is not of type 'integer'"
+    assert validate_json_schema('{"n": 2}', schema)["error"] == "$.n: 2 is less than the minimum of 3"
+    assert validate_json_schema("nothing", schema)["error"] == "there is no JSON in it"
+    assert extract_json("a [1, 2] b") == [1, 2]
+    with pytest.raises(ConfigError, match="The JSON schema is none"):
+        validate_json_schema("{}", {"type": "no such"})
+
+
+def test_a_judges_reply_is_read_or_is_an_error():
+    assert parse_judge_response('```json\n{"score": 5, "reason": "x"}\n```')["normalized_score"] == 1.0
+    assert parse_judge_response("I give it 4/5.")["score"] == 4.0
+    for reply in ("7/10", "fine", '{"score": 9}', '{"score": true}', ""):
+        with pytest.raises(ScoringError, match="The judge gave no score from 1 to 5"):
+            parse_judge_response(reply)
+    assert "Use {braces}" in build_judge_prompt("Use {braces}", "r", "e")
+
+
+def test_a_judge_that_changes_its_mind_is_seen():
+    class Judge:
+        async def chat(self, prompt):
+            first = prompt.index("ANSWER") < prompt.index("REFERENCE")
+            return type("Said", (), {"content": f'{{"score": {5 if first else 3}}}'})
+
+    from nightjar.nemo.scoring import JudgeScoringConfig
+
+    config = JudgeScoringConfig(swap_check=True)
+    found = asyncio.run(judge_score("q", "ANSWER", "REFERENCE", Judge(), config))
+    assert (found["normalized_score"], found["swap_differs"]) == (0.8, True)
+    with pytest.raises(ScoringError, match="there is none"):
+        asyncio.run(judge_score("q", "a"))
