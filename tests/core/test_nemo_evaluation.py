@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from pathlib import Path
 
 import orjson
 import pytest
@@ -34,7 +33,6 @@ from nightjar.nemo.observability.failures import category_of_answer
 from nightjar.nemo.solvers import ErrorKind
 from nightjar.testing import FixedAnswer, ModelServer, Script, tool_call
 
-SEEDS = Path("/work/shared/reference/seeds")
 TIMES = ("ms", "seconds", "per_second", "timestamp", "run_id", "config_hash", "latency")
 
 

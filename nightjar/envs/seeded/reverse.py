@@ -82,7 +82,8 @@ class RubricEnvironment(EvalEnvironment):
         if state["error"] is not None:
             raise state["error"]
         extracted = state.get("extracted_answer") or self.env.rubric.parser.parse_answer(state["completion"])
-        details = {**(state.get("scoring_details") or {}), **state["metrics"]}
+        metrics = {name: value for name, value in state["metrics"].items() if name != "num_turns"}
+        details = {**(state.get("scoring_details") or {}), **metrics}
         return VerifyResult(state["reward"], None if extracted is None else str(extracted), details)
 
     async def close(self) -> None:

@@ -71,8 +71,7 @@ class SolvedEnv(SeededEnv):
             raise kind(result.error or result.error_kind.value)
         elif result.reward is not None:
             state[SETTLED] = {"reward": float(result.reward), "scoring_details": result.scoring_details}
-        if result.trajectory:
-            state[TRAJECTORY] = result.trajectory
+        state[TRAJECTORY] = result.trajectory or None
         response = _response(result)
         state[SAID] = _told(result.model_response)
         add_usage(state, response)

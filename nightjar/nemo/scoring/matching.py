@@ -18,7 +18,7 @@ from nightjar.scorers.json_texts import extract_json
 from nightjar.scorers.numbers import last_number
 from nightjar.scorers.texts import contains_text, same_text, stated_answer
 
-_UNITS = re.compile(r"[\s,$%]")
+_UNITS = re.compile(r"[\s$%]|(?<=\d),(?=\d{3}(?!\d))")
 
 
 def exact_match(sample: ScorerInput) -> dict[str, Any]:

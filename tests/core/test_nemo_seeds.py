@@ -1,0 +1,90 @@
+"""The examples of NeMo Evaluator's own documentation run as they stand there, but for the imports and the address."""
+
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from nightjar.nemo import OracleSolver, get_environment, run_evaluation, write_all
+from nightjar.testing import FixedAnswer, ModelServer
+
+PAGES = sorted((Path(__file__).parents[3] / "shared/reference/seeds").glob("003_*.txt"))
+CODE = re.compile(
+    r"from |import |@|class |(?:async )?def |super\(|self\.|return |\.\.\.$|\w+ = |\w+=|write_all\(|\)$|# "
+)
+ADDRESS = "https://integrate.api.nvidia.com/v1"
+
+
+def examples():
+    """Gives the blocks of code that import something; the page has lost their indentation."""
+    block: list[str] = []
+    for line in [*(line for page in PAGES for line in page.read_text().splitlines()), ""]:
+        if CODE.match(line) and (block or line.startswith("from nemo_evaluator")):
+            block.append(line)
+        elif block:
+            yield "\n".join(indented(block))
+            block = []
+
+
+def indented(lines):
+    depth = 0
+    for line in lines:
+        if line.startswith("class "):
+            yield line
+            depth = 8
+        elif depth and line.startswith(("def ", "async def ")):
+            yield f"    {line}"
+        else:
+            yield " " * depth + line
+
+
+@pytest.fixture
+async def ground(tmp_path, monkeypatch):
+    """What the page takes for granted: two earlier evaluations, and names of the examples before."""
+    monkeypatch.chdir(tmp_path)
+    bundles = []
+    for side in ("baseline", "candidate"):
+        bundles.append(await run_evaluation(get_environment("arithmetic", num_problems=20), OracleSolver()))
+        write_all(bundles[-1], side)
+    return {
+        "bundle": bundles[0],
+        "env": get_environment("arithmetic", num_problems=3),
+        "run_evaluation": run_evaluation,
+    }
+
+
+@pytest.mark.skipif(not PAGES, reason="needs ../shared/reference")
+@pytest.mark.parametrize("code", list(examples()), ids=lambda code: code.splitlines()[0].split()[1].partition(".")[2])
+async def test_an_example_runs(code, ground):
+    with ModelServer(FixedAnswer("4")) as server:
+        source = code.replace("nemo_evaluator", "nightjar.nemo").replace(ADDRESS, server.url)
+        body = textwrap.indent(f"{source}\nreturn locals()", "    ")
+        names = dict(ground)
+        exec(f"async def main():\n{body}", names)
+        try:
+            found = await names["main"]()
+        except ModuleNotFoundError as error:
+            if not str(error.name).startswith("nightjar.nemo"):
+                raise
+            pytest.skip(f"there is no {error.name} yet")
+    check(found)
+
+
+def check(found):
+    """Looks at what an example has made."""
+    if "response" in found:
+        assert found["response"].content == "4"
+    if "report" in found:
+        assert found["report"]["flip_report"]["n_paired"] == 20
+        assert "identical in all 20 pairs" in found["report"]["verdict_reasons"][0]
+    if "MyBenchmark" in found:
+        assert len(get_environment("My_Benchmark")) == 1
+    if "write_all" in found:
+        names = {path.name for path in Path("eval_results").iterdir()}
+        assert names >= {"results.jsonl", "trajectories.jsonl", "runtime_stats.json", "failure_analysis.json"}
+
+
+def test_the_page_has_examples():
+    if PAGES:
+        assert len(list(examples())) == 8
