@@ -1,0 +1,71 @@
+"""Benchmarks that seed and verify, from the command line: runs, suites, resumes and SQL as of any environment."""
+
+import textwrap
+
+from nightjar.testing import Faults
+
+BENCH = """
+    from {nemo} import benchmark, exact_match, scorer
+
+    ROWS = [{{"a": a, "answer": str(a + 1), "category": "odd" if a % 2 else "even"}} for a in range(20)]
+
+    @benchmark(name="sums", dataset=ROWS, prompt="What is {{a}} + 1?", target_field="answer")
+    @scorer
+    def check(sample):
+        return exact_match(sample) | {{"method": "exact"}}
+
+    @benchmark(name="none", dataset=ROWS, prompt="What is {{b}}?", target_field="answer")
+    @scorer
+    def check_none(sample):
+        return exact_match(sample)
+"""
+SUITE = """\
+model = "m"
+api_base_url = "{url}"
+rollouts_per_example = 1
+
+[[eval]]
+env_id = "bench.py:sums"
+num_examples = 3
+
+[[eval]]
+env_id = "arithmetic"
+num_examples = 2
+"""
+
+
+def write_bench(folder, nemo="nightjar.nemo"):
+    (folder / "bench.py").write_text(textwrap.dedent(BENCH.format(nemo=nemo)))
+
+
+def test_a_run_that_failed_in_part_is_gone_on_with(nightjar, serve):
+    write_bench(nightjar.folder)
+    failing = serve(faults=Faults(rate_500=0.4, seed=1))
+    command = ["eval", "run", "bench.py:sums", "-m", "m", "-b", failing.url, "-n", "20", "-r", "1", "--direct"]
+    first = nightjar.start(*command, "--request-retries", "0").wait()
+    assert first.code == 1
+    scored = nightjar.sql("SELECT scored FROM runs")[0][0]
+    assert 0 < scored < 20
+    assert nightjar.start(*command, "--resume").wait().code == 0
+    assert nightjar.sql("SELECT count(*) FROM attempts WHERE error IS NULL") == [(20,)]
+    assert nightjar.sql("SELECT env_id, scored, failed FROM runs") == [("sums", 20, 0)]
+    categories = "SELECT info->>'category' AS c, count(*), avg(reward) FROM rollouts GROUP BY c ORDER BY c"
+    assert [(name, count) for name, count, _ in nightjar.sql(categories)] == [("even", 10), ("odd", 10)]
+    details = nightjar.sql("SELECT DISTINCT state->'scoring_details'->>'method' FROM rollouts")
+    assert details == [("exact",)]
+
+
+def test_a_suite_has_benchmarks_beside_environments(nightjar, serve):
+    write_bench(nightjar.folder)
+    (nightjar.folder / "nightly.toml").write_text(SUITE.format(url=serve().url))
+    assert nightjar.start("eval", "run", "nightly.toml", "--direct").wait().code == 0
+    assert nightjar.sql("SELECT env_id, scored FROM runs ORDER BY scored") == [("arithmetic", 2), ("sums", 3)]
+
+
+def test_a_field_that_no_row_has_is_said_before_anything_is_asked(nightjar, serve):
+    write_bench(nightjar.folder)
+    server = serve(keep_requests=10)
+    ended = nightjar.start("eval", "run", "bench.py:none", "-m", "m", "-b", server.url, "--direct").wait()
+    assert ended.code == 1
+    assert "Benchmark 'none', row 1: The prompt cannot be made of a row: KeyError: 'b'" in ended.errors[0]
+    assert list(server.requests) == []
