@@ -19,7 +19,7 @@ from nightjar.envs.environment import Environment
 from nightjar.envs.seeded.bridge import as_environment
 from nightjar.envs.seeded.registry import Registered, registered_in
 from nightjar.errors import EnvironmentImportError, EnvironmentLoadError, MissingKeyError, NightjarError
-from nightjar.packages import EnvironmentId, EnvironmentPackage, ModuleSource, environments_in, find_here
+from nightjar.packages import EnvironmentId, EnvironmentPackage, ModuleSource, environments_in, find_here, nemo_aliases
 from nightjar.packages.aliases import ALIAS_HINT, install_where_needed
 from nightjar.packages.aliases import ROOT as ALIASED
 from nightjar.packages.catalog import in_file
@@ -83,6 +83,7 @@ def import_source(env_id: str, source: ModuleSource) -> ModuleType:
     ``sys.path``, so that modules beside it are found and hide none.
     """
     install_where_needed()
+    nemo_aliases.install_where_needed()
     loaded = sys.modules.get(source.name)
     if loaded is not None:
         if _is_at(place := getattr(loaded, "__file__", None), source):

@@ -55,6 +55,13 @@ def test_a_run_that_failed_in_part_is_gone_on_with(nightjar, serve):
     assert details == [("exact",)]
 
 
+def test_a_file_that_was_written_for_nemo_evaluator_runs_as_it_is(nightjar, serve):
+    write_bench(nightjar.folder, "nemo_evaluator")
+    command = ["eval", "run", "bench.py:sums", "-m", "m", "-b", serve().url, "-n", "2", "-r", "1", "--direct"]
+    assert nightjar.start(*command).wait().code == 0
+    assert nightjar.sql("SELECT env_id, scored FROM runs") == [("sums", 2)]
+
+
 def test_a_suite_has_benchmarks_beside_environments(nightjar, serve):
     write_bench(nightjar.folder)
     (nightjar.folder / "nightly.toml").write_text(SUITE.format(url=serve().url))
