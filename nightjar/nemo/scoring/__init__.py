@@ -1,26 +1,18 @@
 """Scorers: from an answer and a target to a dict with ``correct``, and what was taken for the answer."""
 
-from nightjar.envs.seeded.judge import (
+from nightjar.nemo.scoring.by_name import get_scorer, list_scorers
+from nightjar.nemo.scoring.code_execution import code_sandbox, code_sandbox_async
+from nightjar.nemo.scoring.json_schema import extract_json, validate_json_schema
+from nightjar.nemo.scoring.judge import (
     JudgeScoringConfig,
     build_judge_prompt,
     judge_score,
     needs_judge,
     parse_judge_response,
 )
-from nightjar.envs.seeded.scorer_input import ScorerInput
-from nightjar.nemo.scoring.code_execution import code_sandbox, code_sandbox_async
-from nightjar.nemo.scoring.matching import (
-    answer_line,
-    exact_match,
-    fuzzy_match,
-    get_scorer,
-    list_scorers,
-    mcq_extract,
-    multichoice_regex,
-    numeric_match,
-    validate_json_schema,
-)
-from nightjar.scorers.json_texts import extract_json
+from nightjar.nemo.scoring.pattern import answer_line, multichoice_regex, numeric_match
+from nightjar.nemo.scoring.text import exact_match, fuzzy_match, mcq_extract
+from nightjar.nemo.scoring.types import ScorerInput
 
 __all__ = [
     "JudgeScoringConfig",

@@ -1,9 +1,11 @@
 """Solvers: what answers the problems of a benchmark."""
 
-from nightjar.nemo.solvers.asking import ChatSolver, CompletionSolver, VLMSolver
 from nightjar.nemo.solvers.base import ErrorKind, Solver, SolveResult
+from nightjar.nemo.solvers.chat import ChatSolver
+from nightjar.nemo.solvers.completion import CompletionSolver
 from nightjar.nemo.solvers.oracle import OracleSolver
 from nightjar.nemo.solvers.react import ReActSolver, ToolBackend
+from nightjar.nemo.solvers.vlm import VLMSolver
 
 __all__ = [
     "ChatSolver",

@@ -1,10 +1,9 @@
-"""Solvers that ask a model once: for a chat answer, for one about images, or for how a text goes on."""
+"""``CompletionSolver``: asks an endpoint how a text goes on."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any
 
 from nightjar.clients import ClientConfig, OpenAICompletionsClient
 from nightjar.envs.seeded.bridge import messages_of
@@ -14,53 +13,6 @@ from nightjar.nemo.engine.model_client import ModelClient, answer_of, client_of,
 from nightjar.nemo.solvers.base import SolveResult
 
 _COMPLETIONS = "/completions"
-
-
-class ChatSolver:
-    """Asks a model for a chat answer.
-
-    Args:
-        client: a ``ModelClient``, or anything with its ``chat``.
-        system_prompt: in the place of the benchmark's; None for that.
-    """
-
-    def __init__(self, client: Any, system_prompt: str | None = None) -> None:
-        self.client = client
-        self.system_prompt = system_prompt
-
-    async def solve(self, task: SeedResult) -> SolveResult:
-        """Answers one problem."""
-        if task.messages or task.images:
-            said = await self.client.chat(messages=messages_of(task, self.system_prompt))
-        else:
-            said = await self.client.chat(task.prompt, system=self.system_prompt or task.system)
-        return SolveResult(said.content, said)
-
-    async def close(self) -> None:
-        """Closes the client, which opens again when it is needed."""
-        await self.client.close()
-
-
-class VLMSolver(ChatSolver):
-    """Asks a model about images; a problem without any as ``ChatSolver`` does.
-
-    Args:
-        client: a ``ModelClient``, or anything with its ``vlm_chat`` and ``chat``.
-        system_prompt: in the place of the benchmark's; None for that.
-        image_detail: ``auto``, ``low`` or ``high``.
-    """
-
-    def __init__(self, client: Any, system_prompt: str | None = None, image_detail: str = "auto") -> None:
-        super().__init__(client, system_prompt)
-        self.image_detail = image_detail
-
-    async def solve(self, task: SeedResult) -> SolveResult:
-        """Answers one problem."""
-        if not task.images or task.messages:
-            return await super().solve(task)
-        system = self.system_prompt or task.system
-        said = await self.client.vlm_chat(task.prompt, task.images, system=system, detail=self.image_detail)
-        return SolveResult(said.content, said)
 
 
 class CompletionSolver:
