@@ -4,6 +4,7 @@ from .engine import compare_runs as compare_runs
 from .engine import merge_results as merge_results
 from .engine import run_evaluation as run_evaluation
 from .engine import write_all as write_all
+from .environments import CompositeEnvironment as CompositeEnvironment
 from .environments import EvalEnvironment as EvalEnvironment
 from .environments import SeedResult as SeedResult
 from .environments import VerifyResult as VerifyResult

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 
 import orjson
 import pytest
@@ -266,6 +268,44 @@ async def test_solvers_for_images_texts_and_tools():
     assert solved.response == "It is 42"
     assert (told[-1]["role"], told[-1]["content"]) == ("tool", '{"double": 42}')
     assert [message["role"] for message in solved.trajectory] == ["assistant", "tool", "assistant"]
+
+
+async def test_what_json_has_no_form_for_is_written_all_the_same(tmp_path):
+    class Odd(Sums):
+        async def seed(self, idx):
+            return SeedResult("?", str(idx), {5: "a number", "many": {1}})
+
+        async def verify(self, response, expected, sandbox=None, **metadata):
+            return VerifyResult(1.0, None, {"columns": sorted(metadata), "kind": int, "many": {1}})
+
+    bundle = await run_evaluation(Odd(2), OracleSolver(), step_log_dir=tmp_path / "logs")
+    write_all(bundle, tmp_path / "out")
+    details = bundle["_results"][0]["scoring_details"]
+    assert details == {"columns": ["5", "many"], "kind": "<class 'int'>", "many": "{1}"}
+
+
+def test_a_benchmark_is_closed_once_when_the_program_ends():
+    code = """
+import asyncio
+from nightjar.nemo import CompositeEnvironment, EvalEnvironment, OracleSolver, SeedResult, VerifyResult, run_evaluation
+
+class Sums(EvalEnvironment):
+    def __len__(self):
+        return 2
+    async def seed(self, idx):
+        return SeedResult("?", "!")
+    async def verify(self, response, expected, sandbox=None, **metadata):
+        return VerifyResult(1.0)
+    async def close(self):
+        print("closed")
+
+env = CompositeEnvironment(Sums(), Sums())
+for _ in range(2):
+    asyncio.run(run_evaluation(env, OracleSolver()))
+print("done")
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["done", "closed", "closed"]
 
 
 def test_a_right_answer_is_no_refusal():

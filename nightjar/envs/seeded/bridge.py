@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from nightjar.calling.background_loop import BackgroundLoop
 from nightjar.calling.decorators import teardown
 from nightjar.clients import ClientConfig, resolve_client
@@ -104,7 +106,7 @@ class VerifyRubric(Rubric):
         """Returns the reward; numbers and truth values among the details are metrics."""
         result = settled_result(state) or await self._verified(state)
         details = {name: value for name, value in result.scoring_details.items() if not name.startswith("_")}
-        state[_EXTRACTED], state[_DETAILS] = result.extracted_answer, details
+        state[_EXTRACTED], state[_DETAILS] = result.extracted_answer, _as_json(details)
         state["metrics"].update(
             {name: float(value) for name, value in details.items() if name not in _MARKS and _is_measure(value)}
         )
@@ -190,7 +192,8 @@ def row_of(seed: SeedResult) -> dict[str, Any]:
     if not isinstance(seed, SeedResult):
         raise DatasetError(f"seed() returned {type(seed).__name__}, not a SeedResult")
     answer = {} if seed.expected_answer is None else {"answer": str(seed.expected_answer)}
-    return {"prompt": messages_of(seed), **answer, "info": seed.metadata}
+    info = {str(name): value for name, value in seed.metadata.items()}
+    return {"prompt": messages_of(seed), **answer, "info": info}
 
 
 def messages_of(seed: SeedResult, system_prompt: str | None = None) -> list[dict[str, Any]]:
@@ -240,6 +243,14 @@ def settled_result(state: State) -> VerifyResult | None:
     """Returns the result where a solver has settled it, so that nothing is verified."""
     settled = state.get(SETTLED)
     return None if settled is None else VerifyResult(settled["reward"], None, dict(settled["scoring_details"]))
+
+
+def _as_json(details: Mapping[str, Any]) -> Any:
+    """Returns details as JSON has them; what it has no form for, as a text."""
+    try:
+        return orjson.loads(orjson.dumps(details, default=str, option=orjson.OPT_NON_STR_KEYS))
+    except TypeError:  # integers of more than 64 bits, and texts with halves of surrogate pairs
+        return {str(name): repr(value) for name, value in details.items()}
 
 
 def _instruction(state: State) -> str:

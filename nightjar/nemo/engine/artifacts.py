@@ -21,7 +21,7 @@ from nightjar.nemo.observability.failures import artifacts_of, category_of_answe
 from nightjar.nemo.observability.types import ModelResponse, RunArtifacts, StepRecord
 from nightjar.runs.jsonl import replace_file
 from nightjar.stats.estimates import clustered_mean
-from nightjar.stats.intervals import t_interval
+from nightjar.stats.intervals import t_interval, wilson
 from nightjar.stats.passk import pass_at_k
 
 Bundle: TypeAlias = dict[str, Any]
@@ -137,8 +137,9 @@ def scores_of(results: Iterable[Result], repeats: int) -> dict[str, Any]:
 
 
 def _score(groups: Sequence[Sequence[float]]) -> dict[str, Any]:
-    estimate = clustered_mean(groups)
-    interval = t_interval(estimate, len(groups))
+    estimate, singles = clustered_mean(groups), [group[0] for group in groups if len(group) == 1]
+    is_share = len(singles) == len(groups) and {*singles} <= {0.0, 1.0}
+    interval = wilson(int(sum(singles)), len(singles)) if is_share else t_interval(estimate, len(groups))
     low, high = (bound if isfinite(bound) else None for bound in (interval.low, interval.high))
     counts = {"n": sum(map(len, groups)), "problems": len(groups)}
     return {"value": estimate.mean, "ci_lower": low, "ci_upper": high, "stderr": estimate.stderr, **counts}

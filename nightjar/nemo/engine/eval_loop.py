@@ -14,8 +14,9 @@ from typing import Any, cast
 
 from nightjar.clients.unasked import UnaskedClient
 from nightjar.envs.rollouts import AnyClient
-from nightjar.envs.seeded.bridge import row_of, seeded, size_of
+from nightjar.envs.seeded.bridge import SeededEnv, row_of, seeded, size_of
 from nightjar.envs.seeded.eval_environment import EvalEnvironment, SeedResult
+from nightjar.envs.teardown import tear_down, tear_down_at_exit
 from nightjar.errors import ConfigError, DatasetError
 from nightjar.nemo.engine.artifacts import Bundle, bundle_of, mean_reward, result_of, step_of
 from nightjar.nemo.engine.model_client import ModelClient
@@ -31,6 +32,7 @@ logger = logging.getLogger(__name__)
 DEFAULT_MAX_CONCURRENT = 32
 _SEEDED_AT_ONCE = 256
 _CORRECT = 0.5
+_held: list[SeededEnv] = []
 
 
 async def run_evaluation(
@@ -101,10 +103,13 @@ async def run_evaluation(
     for start in range(0, len(numbers), _SEEDED_AT_ONCE):
         seeds |= await seeded(env, numbers[start : start + _SEEDED_AT_ONCE])
     client, model = _asked(solver)
+    if client and client.max_concurrent < max_concurrent:
+        logger.info("The client lets %d requests be in flight, of %d", client.max_concurrent, max_concurrent)
     settings = {"solver": type(solver).__name__, "system_prompt": getattr(solver, "system_prompt", None)}
     solved = SolvedEnv(env, solver, seeds, judge_client, env_args={k: v for k, v in settings.items() if v})
     rows = {number: {**row_of(seed), "example_id": number} for number, seed in seeds.items()}
     inputs = [cast("RolloutInput", rows[number]) for number in numbers for _ in range(n_repeats)]
+    _close_at_exit(env)
     if progress is not None:
         progress.on_start(env.name, len(numbers), n_repeats)
     outputs = await solved.generate(
@@ -117,6 +122,7 @@ async def run_evaluation(
         max_retries=max(0, max_system_retries - 1),
         on_progress=_telling(progress, len(numbers), n_repeats) if progress else None,
     )
+    await tear_down(solved)
     url = client.base_url if client else model_url
     told = {
         "benchmark": env.name,
@@ -166,6 +172,13 @@ def _bundle(name: str, outputs: Any, repeats: int, config: dict[str, Any]) -> Bu
         elapsed_seconds=metadata["time_ms"] / 1000,
         retries=(metadata.get("requests") or {}).get("again", 0),
     )
+
+
+def _close_at_exit(env: EvalEnvironment) -> None:
+    """Has a benchmark closed when the process ends: the program may use it until then."""
+    if not any(held.benchmark is env for held in _held):
+        _held.append(SeededEnv(env, rows=[]))
+        tear_down_at_exit(_held[-1])
 
 
 def _asked(solver: Solver) -> tuple[ModelClient | None, str]:

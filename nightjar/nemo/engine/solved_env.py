@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nightjar.calling.decorators import teardown
 from nightjar.envs.rollouts import AnyClient
 from nightjar.envs.seeded.bridge import SETTLED, SeededEnv, row_of
 from nightjar.envs.seeded.eval_environment import EvalEnvironment, SeedResult
@@ -47,6 +48,10 @@ class SolvedEnv(SeededEnv):
         self._solver = solver
         self._seeds = seeds
         self.env_id = benchmark.name
+
+    @teardown
+    async def close_benchmark(self) -> None:
+        """Leaves the benchmark open: it belongs to the program."""
 
     async def get_model_response(
         self,
