@@ -185,8 +185,10 @@ def _chosen(env_id: str, found: list[Registered], name: str | None) -> Registere
     wanted = (name or EnvironmentId.parse(env_id).name).lower()
     spellings = {wanted, module_of(wanted), listed_name(wanted)}
     named = [each for each in found if each.name in spellings]
+    names = ", ".join(each.name for each in found)
+    if name and not named:
+        raise EnvironmentLoadError(env_id, f"has no benchmark {name!r}. Choose one of: {names}")
     if len(found) > 1 and not named:
-        names = ", ".join(each.name for each in found)
         raise EnvironmentLoadError(env_id, f"is one of several in {found[0].file}: {names}. Name one: FILE.py:NAME")
     return (named or found)[0]
 

@@ -77,6 +77,8 @@ def test_benchmarks_are_found_by_their_names_and_by_their_file(folder):
     assert load_environment(f"{path}:words_fr").examples[0]["answer"] == "fr"
     with pytest.raises(EnvironmentLoadError, match=r"is one of several in .*: sums, words_de, words_fr, products"):
         load_environment(path)
+    with pytest.raises(EnvironmentLoadError, match=r"has no benchmark 'sum'\. Choose one of: sums, "):
+        load_environment(f"{path}:sum")
 
 
 def test_a_file_in_a_configuration_becomes_name_and_folder(folder):

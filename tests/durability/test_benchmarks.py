@@ -1,6 +1,9 @@
 """Benchmarks that seed and verify, from the command line: runs, suites, resumes and SQL as of any environment."""
 
+import subprocess
+import sys
 import textwrap
+import time
 
 from nightjar.testing import Faults
 
@@ -76,3 +79,45 @@ def test_a_field_that_no_row_has_is_said_before_anything_is_asked(nightjar, serv
     assert ended.code == 1
     assert "Benchmark 'none', row 1: The prompt cannot be made of a row: KeyError: 'b'" in ended.errors[0]
     assert list(server.requests) == []
+
+
+PROGRAM = """
+import asyncio, sys
+from nightjar.nemo import ChatSolver, EvalEnvironment, ModelClient, SeedResult, VerifyResult, run_evaluation, write_all
+
+class Sums(EvalEnvironment):
+    name = "sums"
+    def __len__(self):
+        return 60
+    async def seed(self, idx):
+        return SeedResult(f"What is {idx} + 1?", str(idx + 1))
+    async def verify(self, response, expected, sandbox=None, **metadata):
+        return VerifyResult(float(expected in response))
+
+solver = ChatSolver(ModelClient(sys.argv[1], "m"))
+bundle = asyncio.run(run_evaluation(Sums(), solver, max_concurrent=4, step_log_dir="logs", resume=True))
+write_all(bundle, "results")
+print(bundle["n_results"], bundle["benchmark"]["scores"]["mean_reward"]["value"])
+"""
+
+
+def test_a_program_that_was_killed_asks_nothing_twice(tmp_path, serve):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    server = serve(faults=Faults(latency_ms=50), keep_requests=500)
+    command = [sys.executable, "program.py", server.url]
+    killed = subprocess.Popen(command, cwd=tmp_path)
+    try:
+        deadline = time.monotonic() + 60
+        while sum(len(path.read_bytes().splitlines()) for path in tmp_path.glob("logs/*/attempts.jsonl")) < 10:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        killed.kill()
+        killed.wait()
+    [ledger] = tmp_path.glob("logs/*/attempts.jsonl")
+    done = ledger.read_bytes().count(b"\n")
+    before = len(server.requests)
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ended.stdout.split() == ["60", "1.0"]
+    assert len(server.requests) - before == 60 - done
+    assert len((tmp_path / "results/results.jsonl").read_text().splitlines()) == 60
