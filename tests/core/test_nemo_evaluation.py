@@ -25,15 +25,17 @@ from nightjar.nemo import (
     VLMSolver,
     compare_runs,
     get_environment,
+    load_benchmark_file,
     merge_results,
     run_evaluation,
     write_all,
 )
+from nightjar.nemo.engine import bundle_of_run
 from nightjar.nemo.engine.eval_loop import chosen_problems
 from nightjar.nemo.engine.model_client import RetryConfig
 from nightjar.nemo.observability.failures import category_of_answer
 from nightjar.nemo.solvers import ErrorKind
-from nightjar.testing import FixedAnswer, ModelServer, Script, tool_call
+from nightjar.testing import Faults, FixedAnswer, ModelServer, Script, tool_call
 
 TIMES = ("ms", "seconds", "per_second", "timestamp", "run_id", "config_hash", "latency")
 
@@ -118,13 +120,18 @@ async def test_an_evaluation_with_a_model_gives_a_bundle(tmp_path):
 
 
 async def test_what_is_written_can_be_imported_into_the_warehouse(tmp_path):
-    bundle = await run_evaluation(Sums(), Wrong(lambda task: SolveResult("", error="gone", error_kind=ErrorKind.INFRA)))
+    solver = Wrong(lambda task: SolveResult("", error="gone", error_kind=ErrorKind.INFRA))
+    bundle = await run_evaluation(Sums(), solver, max_system_retries=1, step_log_dir=tmp_path / "logs")
     write_all(bundle, tmp_path / "run")
     [found] = find_results(tmp_path / "run")
     converted = convert(found, tmp_path / "converted")
     rows = [orjson.loads(line) for line in (converted / "results.jsonl").read_bytes().splitlines()]
     assert [row["reward"] for row in rows] == [None, 0.0] * 3
     assert rows[0]["error"]["error"] == "InfraError"
+    [logs] = (tmp_path / "logs").iterdir()
+    of_directory = bundle_of_run(logs)
+    assert of_directory["_results"] == bundle["_results"]
+    assert of_directory["benchmark"] == bundle["benchmark"]
 
 
 async def test_a_step_that_breaks_has_no_reward_and_stops_no_other(caplog):
@@ -306,6 +313,47 @@ print("done")
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout.split() == ["done", "closed", "closed"]
+
+
+async def test_a_solvers_system_prompt_takes_the_place_of_the_benchmarks():
+    with ModelServer(FixedAnswer("0"), keep_requests=10) as server:
+        client = ModelClient(server.url, "m")
+        await run_evaluation(Sums(1), ChatSolver(client, system_prompt="Be brief."))
+        [asked] = server.requests
+    assert asked.body["messages"][0] == {"role": "system", "content": "Be brief."}
+
+
+async def test_retries_are_counted_and_categories_need_not_be_there_from_the_first():
+    class Late(Sums):
+        async def seed(self, idx):
+            seed = await super().seed(idx)
+            seed.metadata = {"category": "late"} if idx else {}
+            return seed
+
+    with ModelServer(FixedAnswer("0"), faults=Faults(rate_500=0.25, seed=3)) as server:
+        bundle = await run_evaluation(Late(8), ChatSolver(ModelClient(server.url, "m", retry=RetryConfig(20))))
+        refused = server.stats().received - 8
+    assert bundle["_artifacts"].runtime.total_retries == refused > 0
+    assert bundle["benchmark"]["categories"]["late"]["n"] == 7
+
+
+async def test_a_key_that_is_not_accepted_is_not_tried_again_and_again():
+    with ModelServer(FixedAnswer("0"), require_key="right") as server:
+        with pytest.raises(RunError):
+            await run_evaluation(Sums(100), ChatSolver(ModelClient(server.url, "m", api_key="wrong")), max_concurrent=2)
+        assert server.stats().received < 20
+
+
+def test_a_benchmark_that_is_defined_twice_is_said(tmp_path, caplog):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        file = tmp_path / folder / f"bench_{folder}.py"
+        file.write_text(
+            "from nightjar.nemo import benchmark, exact_match\n"
+            "benchmark(name='twice', dataset=[{'target': '1'}])(lambda sample: exact_match(sample))"
+        )
+        assert load_benchmark_file(str(file)) == ["twice"]
+    assert "Benchmark 'twice' is defined twice" in caplog.text
 
 
 def test_a_right_answer_is_no_refusal():

@@ -7,6 +7,7 @@ from .model_client import ModelClient as ModelClient
 from .model_client import RetryConfig as RetryConfig
 from .model_client import ToolCallInfo as ToolCallInfo
 from .model_client import ToolCallingResponse as ToolCallingResponse
+from .results import bundle_of_run as bundle_of_run
 from .sharding import get_shard_range as get_shard_range
 from .sharding import merge_results as merge_results
 from .sharding import shard_from_env as shard_from_env

@@ -15,10 +15,8 @@ from typing import Any, TypeAlias
 import orjson
 
 import nightjar
-from nightjar.messages import content_text
-from nightjar.nemo.engine.solved_env import SAID, TRAJECTORY
-from nightjar.nemo.observability.failures import artifacts_of, category_of_answer, category_of_error
-from nightjar.nemo.observability.types import ModelResponse, RunArtifacts, StepRecord
+from nightjar.nemo.observability.failures import artifacts_of
+from nightjar.nemo.observability.types import RunArtifacts, StepRecord
 from nightjar.runs.jsonl import replace_file
 from nightjar.stats.estimates import clustered_mean
 from nightjar.stats.intervals import t_interval, wilson
@@ -159,69 +157,6 @@ def _category(groups: Mapping[int, Sequence[float]]) -> dict[str, Any]:
     return {"mean_reward": score["value"], **{name: score[name] for name in ("n", "ci_lower", "ci_upper")}}
 
 
-def result_of(row: Mapping[str, Any], scorers: Mapping[str, float] | None = None) -> Result:
-    """Returns a row of a run as a line of ``results.jsonl`` of NeMo Evaluator."""
-    usage, error = row["token_usage"] or {}, row["error"]
-    result = {
-        "problem_idx": row["example_id"],
-        "repeat": row["rollout_index"],
-        "reward": row["reward"],
-        "scorer_rewards": dict(scorers or {}),
-        "prompt": _last(row["prompt"], "user"),
-        "model_response": _last(row["completion"] or [], "assistant") if row["completion"] is not None else None,
-        "extracted_answer": row.get("extracted_answer"),
-        "expected_answer": row.get("answer", ""),
-        "scoring_details": _failed(error) if error else row.get("scoring_details") or dict(row["metrics"]),
-        "metadata": row.get("info") or {},
-        "tokens": sum(usage.get(name, 0) for name in ("input_tokens", "output_tokens")) if usage else None,
-        "latency_ms": row["timing"]["generation_ms"],
-    }
-    return result | ({"trajectory": row[TRAJECTORY]} if row.get(TRAJECTORY) else {})
-
-
-def step_of(row: Mapping[str, Any], result: Mapping[str, Any]) -> StepRecord:
-    """Returns a row of a run as a step."""
-    error, said, usage = row["error"], row.get(SAID) or {}, row["token_usage"] or {}
-    answer = result["model_response"]
-    system = _last(row["prompt"], "system")
-    response = None
-    if answer is not None and not error:
-        given, written = usage.get("input_tokens"), usage.get("output_tokens")
-        total = None if given is None or written is None else given + written
-        response = ModelResponse(
-            content=answer, model=row["model"] or "", finish_reason=said.get("finish_reason") or "",
-            prompt_tokens=given, completion_tokens=written, total_tokens=total,
-            latency_ms=said.get("latency_ms") or row["timing"]["generation_ms"],
-            reasoning_tokens=said.get("reasoning_tokens"), request_prompt=result["prompt"], request_system=system,
-        )  # fmt: skip
-    details = result["scoring_details"]
-    scored = result["reward"]
-    return StepRecord(
-        step_id=f"{result['problem_idx']}-{result['repeat']}",
-        problem_idx=result["problem_idx"],
-        repeat=result["repeat"],
-        timestamp=0.0,
-        prompt=result["prompt"],
-        system_prompt=system or None,
-        expected_answer=result["expected_answer"],
-        seed_metadata=result["metadata"],
-        model_response=response,
-        model_error=error["message"] if error else None,
-        retries=max(0, (row.get("attempts") or 1) - 1),
-        reward=scored,
-        extracted_answer=result["extracted_answer"],
-        scoring_method=str(details.get("method", "")),
-        scoring_details=details,
-        model_ms=response.latency_ms if response else row["timing"]["generation_ms"],
-        verify_ms=row["timing"]["scoring_ms"],
-        total_ms=row["timing"]["total_ms"],
-        failure_category=category_of_error(error)
-        if error
-        else category_of_answer(scored, answer or "", details, result["extracted_answer"]),
-        trajectory=row.get(TRAJECTORY),
-    )
-
-
 def write_all(bundle: Bundle, output_dir: str | Path) -> dict[str, Path]:
     """Writes a bundle and all that belongs to it, and returns the paths.
 
@@ -259,17 +194,6 @@ def mean_reward(results: Sequence[Mapping[str, Any]]) -> float | None:
     """Returns the mean over what was scored; None where nothing was."""
     rewards = [row["reward"] for row in results if row["reward"] is not None]
     return fsum(rewards) / len(rewards) if rewards else None
-
-
-def _failed(error: Mapping[str, Any]) -> dict[str, Any]:
-    if error["phase"] == "scoring":
-        return {"unscored": True, "unscored_reason": error["message"]}
-    return {"error_category": category_of_error(error), "error": error["message"]}
-
-
-def _last(messages: Sequence[Mapping[str, Any]], role: str) -> str:
-    texts = [content_text(message.get("content")) for message in messages if message["role"] == role]
-    return texts[-1] if texts else ""
 
 
 def _lines(rows: Iterable[Any]) -> Iterable[bytes]:

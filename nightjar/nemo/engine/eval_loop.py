@@ -18,8 +18,9 @@ from nightjar.envs.seeded.bridge import SeededEnv, row_of, seeded, size_of
 from nightjar.envs.seeded.eval_environment import EvalEnvironment, SeedResult
 from nightjar.envs.teardown import tear_down, tear_down_at_exit
 from nightjar.errors import ConfigError, DatasetError
-from nightjar.nemo.engine.artifacts import Bundle, bundle_of, mean_reward, result_of, step_of
+from nightjar.nemo.engine.artifacts import Bundle, mean_reward
 from nightjar.nemo.engine.model_client import ModelClient
+from nightjar.nemo.engine.results import bundle_of_rows
 from nightjar.nemo.engine.sharding import get_shard_range
 from nightjar.nemo.engine.solved_env import SolvedEnv
 from nightjar.nemo.observability.progress import ProgressTracker
@@ -133,7 +134,8 @@ async def run_evaluation(
     }
     told |= {"max_problems": max_problems, "shuffle_seed": shuffle_seed}
     told |= {"shard_range": list(_span(numbers)), "n_shards": shard_info[1]} if shard_info else {}
-    bundle = _bundle(env.name, outputs, n_repeats, {k: v for k, v in told.items() if v is not None} | (config or {}))
+    settings = {name: value for name, value in told.items() if value is not None} | (config or {})
+    bundle = bundle_of_rows(outputs["outputs"], outputs["metadata"], settings)
     _tell_end(bundle, progress, skip_failed=skip_failed)
     return bundle
 
@@ -158,20 +160,6 @@ def chosen_problems(
         random.Random(shuffle_seed).shuffle(numbers)  # noqa: S311 - no secret
     numbers = numbers[:max_problems]
     return numbers if shard_info is None else numbers[slice(*get_shard_range(len(numbers), *shard_info))]
-
-
-def _bundle(name: str, outputs: Any, repeats: int, config: dict[str, Any]) -> Bundle:
-    rows, metadata = outputs["outputs"], outputs["metadata"]
-    results = [result_of(row) for row in rows]
-    return bundle_of(
-        name,
-        results,
-        [step_of(row, result) for row, result in zip(rows, results, strict=True)],
-        config,
-        repeats=repeats,
-        elapsed_seconds=metadata["time_ms"] / 1000,
-        retries=(metadata.get("requests") or {}).get("again", 0),
-    )
 
 
 def _close_at_exit(env: EvalEnvironment) -> None:
