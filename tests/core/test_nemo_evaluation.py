@@ -323,6 +323,22 @@ async def test_a_solvers_system_prompt_takes_the_place_of_the_benchmarks():
     assert asked.body["messages"][0] == {"role": "system", "content": "Be brief."}
 
 
+async def test_a_prompt_that_is_too_long_counts_as_wrong_and_says_why():
+    with ModelServer(FixedAnswer("0"), max_context_tokens=1) as server:
+        bundle = await run_evaluation(Sums(2), ChatSolver(ModelClient(server.url, "m")))
+    assert [row["reward"] for row in bundle["_results"]] == [0.0, 0.0]
+    assert [*bundle["_artifacts"].failures.categories] == ["context_window_exceeded"]
+
+
+async def test_a_model_that_calls_tools_for_ever_counts_as_wrong():
+    with ModelServer(Script(lambda _: tool_call("double", a=1))) as server:
+        solver = ReActSolver(ModelClient(server.url, "m"), max_turns=3)
+        bundle = await run_evaluation(Sums(1), solver)
+    [row] = bundle["_results"]
+    assert (row["reward"], row["scoring_details"]["error_category"]) == (0.0, "turn_budget_exhausted")
+    assert len(row["trajectory"]) == 6
+
+
 async def test_retries_are_counted_and_categories_need_not_be_there_from_the_first():
     class Late(Sums):
         async def seed(self, idx):

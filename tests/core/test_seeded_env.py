@@ -151,6 +151,30 @@ def test_a_benchmark_of_unknown_size_is_refused():
         len(as_environment(env).examples)
 
 
+def test_what_a_benchmark_raises_before_anything_is_asked_names_it():
+    class Broken(Odd):
+        async def seed(self, idx):
+            raise IndexError("list index out of range")
+
+    with pytest.raises(
+        DatasetError, match=r"Benchmark 'unnamed': seed\(0\) raised IndexError: list index out of range"
+    ):
+        evaluated(as_environment(Broken()))
+
+
+def test_few_more_problems_are_seeded_than_are_asked():
+    class Counted(Odd):
+        size, seeded = 100, 0
+
+        async def seed(self, idx):
+            self.seeded += 1
+            return await super().seed(idx)
+
+    benchmark = Counted()
+    evaluated(as_environment(benchmark), num_examples=5)
+    assert benchmark.seeded == 7
+
+
 def test_a_judge_scores_what_needs_one():
     env = Odd()
     env.result = VerifyResult(0.0, None, {"needs_judge": True, "judge_config": {"swap_check": True}})

@@ -7,7 +7,8 @@ import base64
 import logging
 import math
 import mimetypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from nightjar.clients import ClientConfig, resolve_client
 from nightjar.envs.seeded.eval_environment import EvalEnvironment, SeedResult, VerifyResult
 from nightjar.envs.seeded.judge import Judge, JudgeScoringConfig, judge_score
 from nightjar.envs.singleturn import SingleTurnEnv
-from nightjar.errors import ConfigError, DatasetError
+from nightjar.errors import ConfigError, DatasetError, NightjarError
 from nightjar.messages import Response, UserMessage, content_text
 from nightjar.rollout.state import State
 from nightjar.rubrics import Rubric
@@ -49,7 +50,8 @@ class SeededRows(Sequence[dict[str, Any]]):
         self._size = loop.run(self._prepared())
 
     async def _prepared(self) -> int:
-        await self._benchmark.prepare()
+        with _explained(self._benchmark, "prepare()"):
+            await self._benchmark.prepare()
         return await size_of(self._benchmark)
 
     def __len__(self) -> int:
@@ -58,9 +60,17 @@ class SeededRows(Sequence[dict[str, Any]]):
     def __getitem__(self, position: Any) -> Any:
         """Returns the row of a problem."""
         if position not in self.seeds:
-            wanted = range(position, min(position + _SEEDED_AT_ONCE, self._size))
-            self.seeds.update(self._loop.run(seeded(self._benchmark, wanted)))
+            self._loop.run(self._seed_from(position))
         return row_of(self.seeds[position])
+
+    async def _seed_from(self, position: int) -> None:
+        """Seeds a problem, and side by side with it those that come next: never more than there were before."""
+        count = min(_SEEDED_AT_ONCE, len(self.seeds) + 1)
+        wanted = [number for number in range(position, min(position + count, self._size)) if number not in self.seeds]
+        found = await asyncio.gather(*(_seeded(self._benchmark, number) for number in wanted), return_exceptions=True)
+        if isinstance(found[0], BaseException):
+            raise found[0]
+        self.seeds |= {n: seed for n, seed in zip(wanted, found, strict=True) if not isinstance(seed, BaseException)}
 
 
 class SeededEnv(SingleTurnEnv):
@@ -175,7 +185,8 @@ def as_environment(
 
 async def size_of(benchmark: EvalEnvironment) -> int:
     """Returns how many problems there are; a ``DatasetError``, which is a ValueError too, where that is not known."""
-    size = await benchmark.dataset_size()
+    with _explained(benchmark, "dataset_size()"):
+        size = await benchmark.dataset_size()
     if not isinstance(size, int) or size < 0:
         raise DatasetError(f"Benchmark {benchmark.name!r} does not say how many problems it has (found {size!r})")
     return size
@@ -183,8 +194,24 @@ async def size_of(benchmark: EvalEnvironment) -> int:
 
 async def seeded(benchmark: EvalEnvironment, numbers: Sequence[int]) -> dict[int, SeedResult]:
     """Returns problems by their numbers, seeded side by side."""
-    found = await asyncio.gather(*(benchmark.seed(number) for number in numbers))
+    found = await asyncio.gather(*(_seeded(benchmark, number) for number in numbers))
     return dict(zip(numbers, found, strict=True))
+
+
+async def _seeded(benchmark: EvalEnvironment, number: int) -> SeedResult:
+    with _explained(benchmark, f"seed({number})"):
+        return await benchmark.seed(number)
+
+
+@contextmanager
+def _explained(benchmark: EvalEnvironment, what: str) -> Iterator[None]:
+    """Turns what the benchmark's code raises into an error that names it."""
+    try:
+        yield
+    except NightjarError:
+        raise
+    except Exception as error:
+        raise DatasetError(f"Benchmark {benchmark.name!r}: {what} raised {type(error).__name__}: {error}") from error
 
 
 def row_of(seed: SeedResult) -> dict[str, Any]:

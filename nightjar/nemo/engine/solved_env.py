@@ -10,7 +10,7 @@ from nightjar.envs.rollouts import AnyClient
 from nightjar.envs.seeded.bridge import SETTLED, SeededEnv, row_of
 from nightjar.envs.seeded.eval_environment import EvalEnvironment, SeedResult
 from nightjar.envs.seeded.judge import Judge
-from nightjar.errors import Error, GracefulError, InfraError
+from nightjar.errors import Error, GracefulError, InfraError, OverlongPromptError
 from nightjar.messages import Messages, Response, ResponseMessage, Tool, Usage
 from nightjar.nemo.engine.model_client import current_rollout
 from nightjar.nemo.observability.types import ModelResponse
@@ -69,8 +69,8 @@ class SolvedEnv(SeededEnv):
         """
         result = await self._solved(state)
         if result.error_kind in _COUNTS_AS_WRONG:
-            details = {"error": result.error, "error_category": result.error_kind.value}
-            state[SETTLED] = {"reward": 0.0, "scoring_details": {**result.scoring_details, **details}}
+            details = {"error": result.error, "error_category": result.error_kind.value, **result.scoring_details}
+            state[SETTLED] = {"reward": 0.0, "scoring_details": details}
         elif result.error_kind is not ErrorKind.NONE or result.error:
             kind = InfraError if result.error_kind in _MAY_HEAL else Error
             raise kind(result.error or result.error_kind.value)
@@ -88,6 +88,9 @@ class SolvedEnv(SeededEnv):
             return await self._solver.solve(self._seeds[state["example_id"]])
         except GracefulError as error:
             return SolveResult("", error=str(error), error_kind=ErrorKind.GRACEFUL)
+        except OverlongPromptError as error:
+            details = {"error_category": "context_window_exceeded"}
+            return SolveResult("", error=str(error), error_kind=ErrorKind.GRACEFUL, scoring_details=details)
         finally:
             current_rollout.reset(token)
 

@@ -82,8 +82,9 @@ class ReActSolver:
             messages += await asyncio.gather(*(self._called(call) for call in answer.tool_calls))
         total = _total(said)
         if not said or said[-1].tool_calls:
-            error = f"no answer after {self.max_turns} turns"
-            return SolveResult("", total, messages[asked_with:], error=error, error_kind=ErrorKind.GRACEFUL)
+            error, details = f"no answer after {self.max_turns} turns", {"error_category": "turn_budget_exhausted"}
+            kind = ErrorKind.GRACEFUL
+            return SolveResult("", total, messages[asked_with:], None, details, error, kind)
         texts = [answer.content for answer in said if answer.content] if self._takes_all else [said[-1].content]
         return SolveResult("\n\n".join(texts), total, messages[asked_with:])
 
