@@ -63,7 +63,8 @@ def create_app(
 def _refused(request: Request, error: Exception) -> Response:
     """Says what is wrong in words: what is not there is 404, what was asked wrongly 400."""
     if isinstance(error, MissingWarehouseError):
-        return page(request, "empty.html")
+        status = 200 if request.url.path == "/" else 404
+        return page(request, "empty.html", status, location=request.app.state.warehouse.location)
     status = 404 if isinstance(error, LookupError) else 400 if isinstance(error, ConfigError) else 500
     return page(request, "error.html", status, message=str(error))
 

@@ -6,6 +6,7 @@ import ipaddress
 import secrets
 import socket
 from collections.abc import Callable, Sequence
+from types import FrameType
 
 import uvicorn
 
@@ -14,6 +15,7 @@ from nightjar.errors import ServiceError
 from nightjar.serving.access import LOOPBACK, Access
 from nightjar.serving.app import create_app
 from nightjar.warehouse import Warehouse
+from nightjar.warehouse.reading import process
 
 PORT = 4280
 _TRIED = 20
@@ -47,11 +49,20 @@ def serve(
     address = f"http://{name}:{listening.getsockname()[1]}/"
     announce(address if access.token is None else f"{address}?token={access.token}")
     app = create_app(warehouse, access, command_of)
-    server = uvicorn.Server(
+    server = _Server(
         uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=_ENDING_SECONDS)
     )
     app.state.is_ending = lambda: server.should_exit
     server.run(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """Ends although statements are being answered."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stops these, too."""
+        super().handle_exit(sig, frame)
+        process.stop()
 
 
 def _listen(host: str, port: int | None) -> socket.socket:

@@ -71,6 +71,7 @@ class LiveRun:
         self.latest: deque[dict[str, Any]] = deque(maxlen=_SHOWN)
         self.directory = directory
         self._finished: deque[float] = deque()
+        self._began = 0.0
         self._results, self._attempts = _Growing(directory.results_path), _Growing(directory.attempts_path)
 
     @property
@@ -139,9 +140,10 @@ class LiveRun:
 
     @property
     def rate(self) -> float:
-        """How many attempts ended in the last minute."""
-        since = time.time() - _RATE_SECONDS
-        return sum(moment > since for moment in self._finished)
+        """How many attempts end in a minute, by those since the session began, of the last minute at most."""
+        now = time.time()
+        seconds = min(max(now - self._began, 1.0), _RATE_SECONDS)
+        return sum(moment > now - seconds for moment in self._finished) * _RATE_SECONDS / seconds
 
     def was_replaced(self) -> bool:
         """Says whether its files are not those that were read, as at the end, when they are put in order."""
@@ -154,6 +156,8 @@ class LiveRun:
             RunDirectoryError: it is damaged, or gone.
         """
         self.metadata = self.directory.read_metadata()
+        with suppress(OSError):
+            self._began = self.directory.last_session()[0]
         for place, row in self._results.added():
             with suppress(*_DAMAGE):
                 self._take_result(place, row)
@@ -305,7 +309,9 @@ def _may_be_unpublished(metadata: Mapping[str, Any], written: float) -> bool:
 @router.get("/live")
 def live(request: Request) -> Response:
     """Shows what is under way, as a part of the first page: once, or as events, one whenever it is something else."""
-    return _followed(request, lambda: page(request, "live_runs.html", live=under_way(request)))
+    return _followed(
+        request, lambda: page(request, "live_runs.html", live=under_way(request), stranded=stranded(request))
+    )
 
 
 @router.get("/live/{run_id}")

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import Response
-from pydantic import BaseModel
 
 from nightjar.errors import MissingWarehouseError
 from nightjar.evaluation.failures import failure_class
@@ -16,7 +15,7 @@ from nightjar.serving.asking import records
 from nightjar.serving.conversation import plain_text, pretty, turns
 from nightjar.serving.live_rollouts import examples, read_rollout
 from nightjar.serving.notes import IS_NOTED, notes_of
-from nightjar.serving.samples import about_run, the_run
+from nightjar.serving.samples import Chosen, about_run, neighbours, the_run
 from nightjar.serving.templating import Whole, page
 from nightjar.serving.word_difference import MOST_WORDS, is_whole, word_difference
 from nightjar.warehouse import Warehouse
@@ -45,8 +44,8 @@ FROM attempts WHERE run_id = $run AND example_id = $example AND rollout_index = 
 """
 
 
-class Asked(BaseModel):
-    """How a rollout is looked at: as raw JSON, or beside another of the example, in a run."""
+class Asked(Chosen):
+    """How a rollout is looked at: among which, as raw JSON, or beside another of the example, in a run."""
 
     raw: bool = False
     beside: str | None = None
@@ -81,14 +80,15 @@ def _published(request: Request, key: dict[str, Any], asked: Asked) -> Response:
         return Response(text, media_type="application/json")
     shown, *more = warehouse.query_all([(_ROLLOUT, key), *_around(key), *about_run(run_id)])
     found = _one(as_records(shown), key)
-    strip, [neighbours], attempts, run, others = (one.records() for one in more)
+    strip, [around], attempts, run, others = (one.records() for one in more)
     return page(
         request,
         "rollout.html",
         run=the_run(run, run_id),
         rollout=readable(found),
         strip=strip,
-        neighbours=neighbours,
+        neighbours=around,
+        among=neighbours(warehouse, run_id, asked, example_id) if asked.chosen else None,
         attempts=attempts,
         noted=notes_of(request, run_id, example_id, rollout_index),
         asked=asked,

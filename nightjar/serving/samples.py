@@ -21,6 +21,7 @@ router = APIRouter()
 
 ROWS = 50
 TIMEOUT_SECONDS = 10.0
+MOST_NEIGHBOURS = 10_000
 MOST_SQUARES = 64
 """How many rollouts of an example are shown in its line."""
 SORTS = {
@@ -99,14 +100,25 @@ FROM rollouts WHERE run_id = $run AND list_contains($examples, example_id) GROUP
 """
 
 
-class Asked(BaseModel):
-    """What somebody wants to see of the samples of a run; an empty text is nothing."""
+class Chosen(BaseModel):
+    """Which samples of a run somebody wants to see, and in what order; an empty text is nothing."""
 
     q: str | None = None
     show: str | None = None
     where: str | None = None
     against: str | None = None
     sort: str = "example"
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """What is not as it is of itself: so pages of rollouts know where they were opened."""
+        told = {name: getattr(self, name) for name in Chosen.model_fields}
+        return {name: value for name, value in told.items() if value and (name, value) != ("sort", "example")}
+
+
+class Asked(Chosen):
+    """A page of them."""
+
     page: PageNumber = 1
 
 
@@ -131,8 +143,9 @@ def _published(request: Request, run_id: str, asked: Asked) -> HTMLResponse:
     problem = None
     try:
         with free_statement() if asked.where else nullcontext():
+            skipped = ROWS * (max(1, asked.page) - 1)
             run, others, found = answers(
-                warehouse, *about_run(run_id), _examples(run_id, asked), timeout_seconds=TIMEOUT_SECONDS
+                warehouse, *about_run(run_id), _examples(run_id, asked, ROWS, skipped), timeout_seconds=TIMEOUT_SECONDS
             )
     except WarehouseError as error:
         if not asked.where:
@@ -171,8 +184,21 @@ def the_run(found: list[dict[str, Any]], run_id: str) -> dict[str, Any]:
     return found[0]
 
 
-def _examples(run_id: str, asked: Asked) -> AskedQuery:
-    """Returns what is asked for a page of examples."""
+def neighbours(warehouse: Warehouse, run_id: str, asked: Chosen, example_id: int) -> list[dict[str, Any] | None]:
+    """Returns the examples before and after one among those that are chosen; none beyond the first 10,000."""
+    try:
+        with free_statement() if asked.where else nullcontext():
+            [found] = answers(warehouse, _examples(run_id, asked, MOST_NEIGHBOURS, 0), timeout_seconds=TIMEOUT_SECONDS)
+    except WarehouseError:  # the condition is none: the samples say so
+        return [None, None]
+    place = next((place for place, one in enumerate(found) if one["example_id"] == example_id), None)
+    if place is None:
+        return [None, None]
+    return [found[place - 1] if place else None, found[place + 1] if place + 1 < len(found) else None]
+
+
+def _examples(run_id: str, asked: Chosen, limit: int, skipped: int) -> AskedQuery:
+    """Returns what is asked for examples."""
     conditions = [_TEXT] * bool(asked.q) + [_CONDITION.format(condition=asked.where)] * bool(asked.where)
     sql = _SAMPLES.format(
         most=MOST_SQUARES,
@@ -185,7 +211,7 @@ def _examples(run_id: str, asked: Asked) -> AskedQuery:
         if asked.against
         else "",
     )
-    values = {"run": run_id, "limit": ROWS, "offset": ROWS * (max(1, asked.page) - 1)}
+    values = {"run": run_id, "limit": limit, "offset": skipped}
     return sql, values | {name: value for name in ("q", "against") if (value := getattr(asked, name))}
 
 

@@ -1,5 +1,13 @@
 """Who may look at the web view, and what its pages may do."""
 
+import re
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from subprocess import PIPE
+
+import httpx
+import psutil
 import pytest
 from fastapi.testclient import TestClient
 
@@ -43,7 +51,7 @@ def test_a_page_from_elsewhere_changes_nothing(client):
 def test_a_page_from_elsewhere_may_link_here_and_show_or_ask_nothing(client):
     def status(method="GET", **told):
         fetched = {f"sec-fetch-{name}": value for name, value in told.items()}
-        return client().request(method, "/sql?q=FROM+runs", headers=fetched).status_code
+        return client().request(method, "/", headers=fetched).status_code
 
     followed = {"mode": "navigate", "dest": "document"}
     for site in ("cross-site", "same-site"):
@@ -96,3 +104,19 @@ def test_a_mistake_is_said_in_words(client):
     told = TestClient(asked.app, base_url="http://localhost", raise_server_exceptions=False).get("/mistaken")
     assert (told.status_code, "RuntimeError" in told.text, "<script>" in told.text) == (500, True, False)
     assert told.headers["content-security-policy"].startswith("default-src 'none'")
+
+
+def test_ctrl_c_ends_the_server_although_a_statement_runs(fork, tmp_path, run_writer):
+    Warehouse(tmp_path / "warehouse").publish(run_writer.write(tmp_path / "run"))
+    endless = "SELECT count(*) FROM range(1_000_000) a, range(1_000_000) b"
+    command = ("view", "--warehouse", tmp_path / "warehouse", "--no-browser", "--port", 0)
+    with fork.nightjar(*command, stdout=PIPE, stderr=PIPE) as server, ThreadPoolExecutor() as pool:
+        address = re.search(r"http://\S+", server.stdout.readline())[0]
+        asking = pool.submit(httpx.get, f"{address}sql", params={"q": endless}, timeout=60)
+        listening = pool.submit(httpx.get, f"{address}live", headers={"accept": "text/event-stream"}, timeout=60)
+        while not any(each.cpu_times().user > 2 for each in psutil.Process(server.pid).children(recursive=True)):
+            time.sleep(0.1)  # until it is being answered
+        server.send_signal(signal.SIGINT)
+        assert "Traceback" not in server.communicate(timeout=30)[1]
+        assert asking.result().status_code == 400
+        assert listening.result().status_code == 200

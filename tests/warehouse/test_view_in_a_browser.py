@@ -238,6 +238,29 @@ def test_what_is_typed_is_found_at_once(page):
     assert rows(page) == ["1"]
 
 
+def test_runs_that_are_ticked_stay_so_on_other_pages(page):
+    visit(page, "/?q=after")
+    page.get_by_label("Compare after").check()
+    visit(page, "/?q=before")
+    page.get_by_text("and 1 on other pages").wait_for()
+    page.get_by_label("Compare before").check()
+    page.get_by_role("button", name="Compare").click()
+    page.wait_for_url("**/compare?run=before&run=after")
+    visit(page, "/")
+    assert page.locator("input:checked").count() == 0
+
+
+def test_wrong_answers_are_stepped_through(page):
+    visit(page, "/runs/after/samples?show=wrong&sort=worst")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/runs/after/2/0?show=wrong&sort=worst")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_url("**/runs/after/1/1?show=wrong&sort=worst")
+    page.get_by_role("link", name="These samples").click()
+    page.wait_for_url("**/runs/after/samples?show=wrong&sort=worst")
+
+
 def test_a_tag_leads_to_the_runs_that_have_it(page):
     visit(page, "/runs/large")
     page.get_by_role("link", name="fast").click()
@@ -271,7 +294,7 @@ def test_keys_lead_through_runs_samples_and_rollouts(page):
 def test_the_back_button_leads_from_a_rollout_to_what_was_chosen(page):
     visit(page, "/runs/after/samples?show=wrong")
     page.get_by_role("link", name="1", exact=True).click()
-    page.wait_for_url("**/runs/after/1/1")
+    page.wait_for_url("**/runs/after/1/1?show=wrong")
     assert HOSTILE in page.inner_text("main")
     page.go_back()
     assert "show=wrong" in page.url

@@ -5,6 +5,7 @@ import os
 import re
 import socket
 import time
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
@@ -90,7 +91,13 @@ def test_the_page_of_a_run_under_way_is_that_of_the_run_once_it_is_published(vie
 
 def test_a_run_whose_process_is_gone_is_not_under_way(view):
     (view.folder / ".lock").write_text(f"process 4194305 on {socket.gethostname()}")
-    assert view.get("/live").text.strip() == ""
+    told = view.get("/live").text
+    assert "Under way" not in told
+    assert "1 run on disk alone" in told
+    page = view.get("/runs/run").text
+    assert "Crashed" in page
+    assert "running" not in page
+    assert f"nightjar publish {view.folder.relative_to(Path.cwd())}" in page
 
 
 def test_a_run_is_found_by_its_address_as_soon_as_it_has_begun(view, run_writer, monkeypatch):
@@ -122,7 +129,7 @@ def test_samples_and_rollouts_are_seen_before_the_run_is_published(view, run_wri
     assert re.findall(r'data-row href="([^"]+)"', view.get("/runs/run/samples?show=failed").text) == ["/runs/run/2/0"]
     told = view.get("/runs/run/1/1").text
     assert "&lt;script&gt;alert(1)" in told
-    assert "the run is not published yet" in told
+    assert "which is not published yet" in told
     assert run_writer.failure["message"] in view.get("/runs/run/2/0").text
     assert view.get("/runs/run/1/1?raw=1").json()["completion"] == hostile
     assert "Conversation" not in view.get("/runs/run/9/9").text

@@ -26,7 +26,7 @@ typed?.addEventListener("input", () => {
 const moves = { j: 1, k: -1 };
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.target.closest("input, select, textarea, dialog, [contenteditable]")) return;
+  if (event.target.closest("input, select, textarea, dialog[open], [contenteditable]")) return;
   const rows = [...document.querySelectorAll("a[data-row]")];
   const at = rows.findIndex((row) => row.closest("tr").contains(document.activeElement));
   const turn = { ArrowLeft: "prev", ArrowRight: "next" }[event.key];
@@ -52,14 +52,39 @@ for (const button of document.querySelectorAll("[data-copy]")) {
   });
 }
 
+// Runs that are ticked stay ticked on other pages of the list, until they are compared.
+const comparing = document.querySelector("form[action='/compare']:has([name=ticked])");
+const boxes = () => [...document.querySelectorAll("input[type=checkbox][name=ticked]")];
+const kept = () => JSON.parse(sessionStorage.ticked ?? "[]");
+if (comparing) {
+  const others = () => kept().filter((run) => !boxes().some((box) => box.value === run));
+  const tell = () => {
+    const count = others().length;
+    document.getElementById("ticked").textContent = count ? `and ${count} on other pages` : "";
+  };
+  for (const box of boxes()) box.checked = kept().includes(box.value);
+  tell();
+  document.addEventListener("change", (event) => {
+    if (!boxes().includes(event.target)) return;
+    sessionStorage.ticked = JSON.stringify([...others(), ...boxes().filter((box) => box.checked).map((box) => box.value)]);
+  });
+  document.addEventListener("formdata", (event) => {
+    if (event.target.matches("form[action='/compare']")) for (const run of others()) event.formData.append("ticked", run);
+  });
+  document.addEventListener("submit", (event) => {
+    if (event.target.matches("form[action='/compare']")) setTimeout(() => delete sessionStorage.ticked);
+  });
+}
+
 // What is under way, as the server tells it while the page is seen; when a run has ended, the page is loaded anew.
 const live = document.querySelector("[data-live]");
 let events, told;
 function show() {
   if (told === undefined || live.contains(document.activeElement)) return;
   const runs = () => [...live.querySelectorAll("[data-run]")].map((each) => each.dataset.run);
-  const before = runs();
+  const before = runs(), isOpen = live.querySelector("details")?.open;
   live.innerHTML = told;
+  if (isOpen !== undefined) live.querySelector("details")?.toggleAttribute("open", isOpen);
   told = undefined;
   const now = runs();
   if (before.some((run) => !now.includes(run)) && !document.activeElement.matches("input, select")) location.reload();
@@ -68,6 +93,8 @@ function listen() {
   events?.close();
   if (document.hidden) return;
   events = new EventSource(live.dataset.live);
+  events.onopen = () => live.classList.remove("lost");
+  events.onerror = () => live.classList.add("lost");
   events.onmessage = (event) => {
     told = event.data;
     show();

@@ -116,10 +116,14 @@ class _QueryProcess:
                 raise self._ended() from None
             raise
 
-    def end(self) -> None:
-        """Kills it, and removes what it had on the disk."""
+    def kill(self) -> None:
+        """Kills it."""
         with suppress(PermissionError):  # it is another user's than this program has become: it ends with its pipes
             self._process.kill()
+
+    def end(self) -> None:
+        """Kills it, and removes what it had on the disk."""
+        self.kill()
         for pipe in (self._questions, self._answers):
             with suppress(OSError):  # what was not sent yet goes nowhere
                 pipe.close()
@@ -178,15 +182,23 @@ class _Processes:
             raise limit.over()
         try:
             process = self._take()
+            self._busy.add(process)
             try:
                 answer = process.ask(kind, given, limit)
             except BaseException:  # Ctrl-C too
                 process.end()
                 raise
+            finally:
+                self._busy.discard(process)
             self._idle.append(process)
             return answer
         finally:
             self._places.release()
+
+    def stop(self) -> None:
+        """Stops what is being answered: it raises where it was asked."""
+        for process in tuple(self._busy):
+            process.kill()
 
     def end(self) -> None:
         """Ends those that wait."""
@@ -200,6 +212,7 @@ class _Processes:
 
     def _reset(self) -> None:
         self._idle: list[_QueryProcess] = []
+        self._busy: set[_QueryProcess] = set()
         self._places = threading.BoundedSemaphore(_MOST_AT_ONCE)
 
     def _take(self) -> _QueryProcess:
@@ -224,6 +237,11 @@ if hasattr(os, "register_at_fork"):
 def prepare() -> None:
     """Starts a process that will answer the next question, and does not wait for it."""
     _processes.prepare()
+
+
+def stop() -> None:
+    """Stops what is being answered to other threads, as when the program is told to end."""
+    _processes.stop()
 
 
 def ask(kind: str, *arguments: object, limit: TimeLimit) -> Any:
