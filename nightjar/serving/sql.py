@@ -36,6 +36,8 @@ MOST_ROWS = 20_000
 _LARGEST_BYTES = 32_000_000
 _SHOWN_CELLS = 50_000
 LONGEST_CELL = 160
+_WHOLE, _LARGE = 1e6, 1e15
+"""Between these a number has more than six digits before its point, all of which are shown."""
 _WRITERS: dict[str, tuple[Callable[[QueryResult, io.StringIO], None], str]] = {
     "csv": (write_csv, "text/csv"),
     "json": (write_json, "application/json"),
@@ -166,5 +168,13 @@ def _schema(warehouse: Warehouse) -> list[tuple[str, str, list[dict[str, Any]]]]
 
 
 def _cell(value: Any) -> str:
+    """Returns a value as a page shows it: fractions with six digits, long texts cut; files have them whole.
+
+    Example:
+        >>> _cell(2 / 3), _cell(1.0), _cell(1234567.8)
+        ('0.666667', '1', '1234568')
+    """
+    if isinstance(value, float):
+        return f"{value:.0f}" if _WHOLE <= abs(value) < _LARGE else f"{value:.6g}"
     text = value_text(value)
     return text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}…"
