@@ -355,6 +355,15 @@ def test_a_run_under_way_is_followed_and_becomes_the_run(page, folder, run_write
     page.get_by_role("heading", name="Numbers").wait_for()
 
 
+@pytest.mark.parametrize("rollout", ["after/1/1", "running/0/0"])
+def test_a_conversation_has_the_room_beside_its_score(page, rollout):
+    page.set_viewport_size({"width": 1200, "height": 900})
+    visit(page, f"/runs/{rollout}")
+    talk, score = (page.locator(f"section[aria-labelledby={name}]").bounding_box() for name in ("talk", "score"))
+    assert (talk["x"] + talk["width"] <= score["x"], talk["y"] <= score["y"]) == (True, True)
+    assert talk["width"] > score["width"]
+
+
 def test_from_the_demo_to_a_wrong_answer_in_three_clicks(blank, fork, tmp_path):
     home = {**os.environ, "NIGHTJAR_HOME": str(tmp_path / "home")}
     with fork.nightjar("view", "--no-browser", "--port", 0, env=home, cwd=tmp_path, stdout=PIPE) as view:

@@ -114,6 +114,14 @@ def test_what_others_have_written_is_text(view, run_writer):
     assert len(told.text) < 50_000
 
 
+def test_costs_are_shown_where_they_are_known(view, tmp_path):
+    view.publish("run", suite="nightly")
+    pages = ("/", "/runs/run", "/history?env=gsm8k")
+    assert [">Cost<" in view.get(page).text for page in pages] == [False, False, False]
+    (tmp_path / "warehouse/prices.csv").write_text("model,since,input,output\nopenai/gpt-4.1-mini,2025-01-01,1,2\n")
+    assert [">Cost<" in view.get(page).text for page in pages] == [True, True, True]
+
+
 def test_a_run_that_is_not_there_is_said(view):
     view.publish("run")
     told = view.get("/runs/nobody")
