@@ -289,6 +289,7 @@ def test_keys_lead_through_runs_samples_and_rollouts(page):
     keys = page.get_by_role("dialog", name="Keys")
     keys.get_by_role("button", name="Close").click()
     keys.wait_for(state="hidden")
+    page.locator("dialog:not(:has(:focus))").wait_for(state="attached")  # a frame later than it is hidden
     for key in ("j", "j", "Enter"):
         page.keyboard.press(key)
     page.wait_for_url("**/runs/after/1/1")  # the wrong one of its rollouts
