@@ -60,7 +60,7 @@ if (comparing) {
   const others = () => kept().filter((run) => !boxes().some((box) => box.value === run));
   const tell = () => {
     const count = others().length;
-    document.getElementById("ticked").textContent = count ? `and ${count} on other pages` : "";
+    comparing.querySelector("#ticked")?.replaceChildren(count ? `and ${count} on other pages` : "");
   };
   for (const box of boxes()) box.checked = kept().includes(box.value);
   tell();
