@@ -13,6 +13,7 @@ import typer
 from nightjar.cli.eval.view_config import command_of
 from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import WarehouseOption
+from nightjar.errors import ConfigError
 from nightjar.serving.launching import serve
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
@@ -32,9 +33,13 @@ def view(
     Example: nightjar view --port 4300 --no-browser
     """
     where = Warehouse(resolve_warehouse(warehouse))
+    is_there = where.folder is None or (where.folder / "segments").is_dir()
+    if where.folder is not None and where.folder.is_file():
+        raise ConfigError(f"The warehouse {where.location} is a file; expected a folder.")
 
     def announce(address: str) -> None:
-        echo(f"Warehouse {where.location} at {address}  (Ctrl-C ends it)")
+        missing = "" if is_there else ", which is not there yet: the first run that is published makes it,"
+        echo(f"Warehouse {where.location}{missing} at {address}  (Ctrl-C ends it)")
         if not no_browser:
             webbrowser.open(address)
 
