@@ -44,9 +44,8 @@ WHERE list_contains([$a, $b], run_id) AND list_contains($hashes, example_hash)
 GROUP BY ALL
 """
 _OVERRULED_PAIRS = """
-WITH said AS (SELECT run_id, example_id, rollout_index FROM notes WHERE overruled_reward IS NOT NULL)
 SELECT count(DISTINCT example_hash) AS pairs
-FROM segments.rollouts SEMI JOIN said USING (run_id, example_id, rollout_index)
+FROM overruled_rollouts
 WHERE list_contains([$a, $b], run_id)
     AND example_hash IN (SELECT example_hash FROM paired([$a], [$b], metric := $metric) WHERE difference IS NOT NULL)
 """

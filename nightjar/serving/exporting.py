@@ -18,6 +18,7 @@ from nightjar.serving.rollouts import readable
 from nightjar.serving.templating import standalone
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.result_values import as_records, value_text
+from nightjar.warehouse.storage.notes import NOTES
 
 _RUN = "FROM runs WHERE run_id = ?"
 _NOTES = "SELECT * EXCLUDE (note_id, run_id) FROM notes WHERE run_id = ? ORDER BY written_at"
@@ -87,27 +88,31 @@ def _read(found: StoredRun, limit: int | None) -> tuple[dict[str, Any], list[dic
         if not rollouts:
             raise ConfigError(f"Run {found.run_id!r} has no rollout yet: there is nothing to export")
         [run] = as_records(warehouse.query(_RUN, [found.run_id]))
-    notes = _notes(found)
+        notes = _notes(warehouse, found.run_id)
     noted = [{**row, "notes": notes.get((row["example_id"], row["rollout_index"]), [])} for row in rollouts]
     return {**run, "cost": found.cost if run["cost"] is None else run["cost"]}, noted
 
 
-def _notes(found: StoredRun) -> dict[tuple[int, int], list[dict[str, Any]]]:
-    """Returns what people have noted of rollouts of a run; they note it in the warehouse that it is published to."""
+def _notes(warehouse: Warehouse, run_id: str) -> dict[tuple[int, int], list[dict[str, Any]]]:
+    """Returns what people have noted of rollouts of a run."""
     notes: dict[tuple[int, int], list[dict[str, Any]]] = {}
-    with suppress(WarehouseError):
-        for note in found.warehouse.query(_NOTES, [found.run_id]).records():
-            notes.setdefault((note.pop("example_id"), note.pop("rollout_index")), []).append(note)
+    for note in warehouse.query(_NOTES, [run_id]).records():
+        notes.setdefault((note.pop("example_id"), note.pop("rollout_index")), []).append(note)
     return notes
 
 
 @contextmanager
 def _published(found: StoredRun) -> Iterator[Warehouse]:
-    """Gives a warehouse with the run as it is now: one of its own for a run that is on disk here."""
+    """Gives a warehouse with the run as it is now: one of its own for a run that is on disk here, with its notes.
+
+    People write these in the warehouse that it is published to.
+    """
     if found.path is None:
         yield found.warehouse
         return
     with scratch_folder() as folder:
         alone = Warehouse(folder / "warehouse")
         alone.publish(found.path, tidies=False)
+        with suppress(WarehouseError):
+            alone.write_rows(NOTES, [note for note in found.warehouse.rows(NOTES) if note.run_id == found.run_id])
         yield alone

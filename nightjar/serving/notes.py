@@ -33,8 +33,10 @@ NOTED = """
 SELECT
     run_id,
     count(DISTINCT (example_id, rollout_index)) AS rollouts,
-    count(DISTINCT (example_id, rollout_index)) FILTER (overruled_reward IS NOT NULL) AS overruled
-FROM notes GROUP BY run_id
+    coalesce(any_value(found.overruled), 0) AS overruled
+FROM notes
+LEFT JOIN (SELECT run_id, count(*) AS overruled FROM overruled_rollouts GROUP BY run_id) AS found USING (run_id)
+GROUP BY run_id
 """
 """How many rollouts of each run have notes, and in how many of them the reward is overruled."""
 IS_NOTED = "(example_id, rollout_index) IN (SELECT (example_id, rollout_index) FROM notes WHERE run_id = $run)"
@@ -43,6 +45,9 @@ _ROLLOUT = """
 SELECT count(*) AS found
 FROM segments.rollouts
 WHERE run_id = $run AND example_id = $example AND rollout_index = $index
+"""
+_NOTES_OF = """
+FROM notes WHERE run_id = $run AND example_id = $example AND rollout_index = $index ORDER BY written_at DESC, note_id
 """
 _NOTES = """
 WITH shown AS MATERIALIZED (
@@ -136,7 +141,7 @@ class Noted:
     run_id: str
     example_id: int
     rollout_index: int
-    notes: list[Note]
+    notes: list[dict[str, Any]]
     author: str
     marks: tuple[str, ...] = get_args(Mark)
 
@@ -145,9 +150,8 @@ def notes_of(request: Request, run_id: str, example_id: int, rollout_index: int)
     """Returns what is noted of a rollout."""
     warehouse: Warehouse = request.app.state.warehouse
     key = (run_id, example_id, rollout_index)
-    notes = [one for one in warehouse.rows(NOTES) if (one.run_id, one.example_id, one.rollout_index) == key]
-    newest = sorted((one for one in notes if not one.is_withdrawn), key=lambda one: one.written_at, reverse=True)
-    return Noted(*key, newest, _author(request))
+    notes = records(warehouse, _NOTES_OF, {"run": run_id, "example": example_id, "index": rollout_index})
+    return Noted(*key, notes, _author(request))
 
 
 @router.get("/notes")

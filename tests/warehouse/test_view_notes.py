@@ -1,6 +1,7 @@
 """Notes of people in the web view."""
 
 import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from fastapi.testclient import TestClient
@@ -76,6 +77,32 @@ def test_notes_are_seen_wherever_their_run_is(view, warehouse, run_writer, tmp_p
     assert "overruled rewards of run in notes" in told_by(view, "/compare?run=third&run=run&run=other")
     assert "2 examples" in told_by(view, "/runs/run/samples?show=noted")
     assert "0 examples" in told_by(view, "/runs/other/samples?show=noted")
+
+
+def test_a_note_on_what_was_done_again_is_of_an_earlier_attempt(view, warehouse, run_writer, tmp_path):
+    view.post("/notes", data={**FIRST, "comment": "It is 4.", "overruled_reward": "1"})
+    assert warehouse.query("SELECT is_outdated FROM notes").rows == [(False,)]
+    later = (datetime.now(UTC) + timedelta(minutes=1)).timestamp()
+    again = [run_writer.rollout(0, 0, 1.0), run_writer.rollout(0, 1, 0.0, attempts=2)]
+    tries = [run_writer.attempt(0, 1, 1), run_writer.attempt(0, 1, 2, finished_at=later)]
+    warehouse.publish(run_writer.write(tmp_path / "run", again, tries, run_id="run", status="completed"), tidies=False)
+    assert warehouse.query("SELECT comment, is_outdated FROM notes").rows == [("It is 4.", True)]
+    assert warehouse.query("SELECT count(*) FROM overruled_runs").rows == [(0,)]
+    assert "1 noted " in told_by(view, "/")
+    assert "overruled" not in told_by(view, "/") + told_by(view, "/runs/run")
+    for page in ("/notes", "/runs/run/0/1", "/notes?run=run&example=0&index=1"):
+        assert "of an earlier attempt" in told_by(view, page)
+
+
+def test_the_newest_note_counts_and_only_where_it_disagrees(view, warehouse):
+    view.post("/notes", data={**FIRST, "overruled_reward": "1"})
+    view.post("/notes", data={**FIRST, "author": "Ada", "overruled_reward": "0"})  # as it was recorded
+    view.post("/notes", data={**FIRST, "example": "1", "index": "0", "overruled_reward": "1"})
+    view.post("/notes", data={**FIRST, "example": "1", "index": "0", "author": "Ada", "overruled_reward": "0.25"})
+    rows = warehouse.query("SELECT example_id, rollout_index, reward, overruled_reward FROM overruled_rollouts").rows
+    assert rows == [(1, 0, 0.5, 0.25)]
+    assert warehouse.query("SELECT overruled FROM overruled_runs").rows == [(1,)]
+    assert "2 noted, 1 overruled" in told_by(view, "/")
 
 
 def told_by(view, address):

@@ -647,7 +647,8 @@ class TestCatalog:
         assert relations == {
             *("runs", "rollouts", "attempts", "examples", "prices", "metrics", "errors", "leaderboard", "history"),
             *("pass_at_k", "example_rewards", "regressions", "cost", "retries", "finished_runs"),
-            *("nights", "night_evaluations", "comparisons", "gate_decisions", "notes", "overruled_runs"),
+            *("nights", "night_evaluations", "comparisons", "gate_decisions", "notes"),
+            *("overruled_rollouts", "overruled_runs"),
         }
         assert all(about for _, about, *_ in catalog.rows)
         assert ("rollouts", "reward", "DOUBLE", "NULL for a failed rollout, never 0") in [

@@ -433,23 +433,43 @@ SELECT unnest(json_transform(comparison, '{
 FROM segments.comparisons
 ORDER BY ALL;
 
+-- What was done again after a note was written, its author has not seen.
 CREATE OR REPLACE VIEW notes AS
-SELECT unnest(json_transform(note, '{
-    "note_id": "VARCHAR", "written_at": "TIMESTAMPTZ", "author": "VARCHAR", "mark": "VARCHAR", "comment": "VARCHAR",
-    "overruled_reward": "DOUBLE", "run_id": "VARCHAR", "example_id": "BIGINT", "rollout_index": "INTEGER"
-}'))
-FROM segments.notes
-WHERE NOT (note ->> 'is_withdrawn')::BOOLEAN
-ORDER BY ALL;
-
--- The newest note that overrules a rollout counts; one that failed is scored so, too.
-CREATE OR REPLACE VIEW overruled_runs AS
-WITH overruled AS (
-    SELECT run_id, example_id, rollout_index, arg_max(overruled_reward, written_at) AS overruled_reward
-    FROM notes
-    WHERE overruled_reward IS NOT NULL
+WITH written AS (
+    SELECT unnest(json_transform(note, '{
+        "note_id": "VARCHAR", "written_at": "TIMESTAMPTZ", "author": "VARCHAR", "mark": "VARCHAR", "comment": "VARCHAR",
+        "overruled_reward": "DOUBLE", "run_id": "VARCHAR", "example_id": "BIGINT", "rollout_index": "INTEGER"
+    }'))
+    FROM segments.notes
+    WHERE NOT (note ->> 'is_withdrawn')::BOOLEAN
+),
+done AS (
+    SELECT run_id, example_id, rollout_index, max(finished_at) AS finished_at
+    FROM segments.attempts
+    SEMI JOIN written USING (run_id, example_id, rollout_index)
     GROUP BY ALL
 )
+SELECT written.*, coalesce(done.finished_at > written.written_at, false) AS is_outdated
+FROM written
+LEFT JOIN done USING (run_id, example_id, rollout_index)
+ORDER BY ALL;
+
+-- Of several notes that say what a reward should be, whoever wrote them, the newest counts; one that agrees with the
+-- recorded reward overrules nothing, one of a rollout that failed does.
+CREATE OR REPLACE VIEW overruled_rollouts AS
+WITH said AS (
+    SELECT run_id, example_id, rollout_index, arg_max(overruled_reward, written_at) AS overruled_reward
+    FROM notes
+    WHERE overruled_reward IS NOT NULL AND NOT is_outdated
+    GROUP BY ALL
+)
+SELECT run_id, example_id, rollout_index, example_hash, reward, overruled_reward
+FROM segments.rollouts
+JOIN said USING (run_id, example_id, rollout_index)
+WHERE reward IS DISTINCT FROM overruled_reward
+ORDER BY ALL;
+
+CREATE OR REPLACE VIEW overruled_runs AS
 SELECT
     runs.env_id,
     runs.model,
@@ -461,8 +481,8 @@ SELECT
     run_id
 FROM segments.runs AS runs
 JOIN segments.rollouts USING (run_id)
-LEFT JOIN overruled USING (run_id, example_id, rollout_index)
-WHERE run_id IN (SELECT run_id FROM overruled)
+LEFT JOIN overruled_rollouts AS overruled USING (run_id, example_id, rollout_index)
+WHERE run_id IN (SELECT run_id FROM overruled_rollouts)
 GROUP BY ALL
 ORDER BY ALL;
 
@@ -520,7 +540,9 @@ COMMENT ON COLUMN comparisons.nights IS 'how many nights together showed a breac
 COMMENT ON VIEW notes IS 'what people have noted of rollouts: nightjar view; rollouts.reward stays as it was recorded';
 COMMENT ON COLUMN notes.mark IS 'wrong grade, bad question or interesting';
 COMMENT ON COLUMN notes.overruled_reward IS 'what the reward should be in the view of its author; NULL where they do not say';
-COMMENT ON VIEW overruled_runs IS 'runs with notes that overrule a reward, with and without them';
+COMMENT ON COLUMN notes.is_outdated IS 'whether the rollout was done again after it was written: it is of an earlier attempt';
+COMMENT ON VIEW overruled_rollouts IS 'rollouts whose reward people overrule: the newest note counts that is not outdated, where it disagrees';
+COMMENT ON VIEW overruled_runs IS 'runs with overruled rollouts: their means with and without what the newest notes say';
 COMMENT ON COLUMN overruled_runs.overruled_avg_reward IS 'mean with the overruled rewards in the place of the recorded ones; avg_reward is without them';
 COMMENT ON COLUMN overruled_runs.overruled IS 'how many rollouts are overruled';
 COMMENT ON VIEW nights IS 'a suite on one date, and what it came to: nightjar nights';
