@@ -31,7 +31,14 @@ def export(
             "--inspect-log", metavar="FOLDER", help="Write a log that 'inspect view' lists, or to a name with .json."
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="So many rollouts at most are in the page.")] = 200,
+    limit: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="So many rollouts at most are in the page, in whole examples; the first one in any case.",
+        ),
+    ] = 200,
     warehouse: WarehouseOption = None,
 ) -> None:
     """Write a run into a file that opens without Nightjar: a page for a browser, or a log for Inspect.

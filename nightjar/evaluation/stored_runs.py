@@ -115,7 +115,7 @@ def find_stored_run(asked: str, output_dir: Path | None = None, warehouse: str |
     """
     if (Path(asked) / "metadata.json").is_file():
         directory = RunDirectory(Path(asked))
-        return StoredRun(directory.read_metadata(), directory.path, Warehouse(resolve_warehouse(warehouse)))
+        return _here(directory, Warehouse(resolve_warehouse(warehouse)))
     found = [run for run in stored_runs(output_dir, warehouse) if run.run_id.startswith(asked)]
     match [run for run in found if run.run_id == asked] or found:
         case [run]:
@@ -130,12 +130,15 @@ def find_stored_run(asked: str, output_dir: Path | None = None, warehouse: str |
 def _on_disk(output_dir: Path | None, warehouse: Warehouse) -> Iterator[StoredRun]:
     for directory in run_directories(output_dir):
         try:
-            metadata = directory.read_metadata()
+            yield _here(directory, warehouse)
         except RunDirectoryError as damage:
             logger.warning("%s", damage)
-            continue
-        status = "crashed" if metadata["status"] == "running" and directory.is_abandoned() else metadata["status"]
-        yield StoredRun({"run_id": directory.run_id, **metadata, "status": status}, directory.path, warehouse)
+
+
+def _here(directory: RunDirectory, warehouse: Warehouse) -> StoredRun:
+    metadata = directory.read_metadata()
+    told = {"run_id": directory.run_id, **metadata, "status": directory.status(metadata)}
+    return StoredRun(told, directory.path, warehouse)
 
 
 def _published(row: tuple[Any, ...], warehouse: Warehouse) -> StoredRun:

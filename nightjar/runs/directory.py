@@ -125,6 +125,11 @@ class RunDirectory:
             return False
         return host == socket.gethostname() and not psutil.pid_exists(process)
 
+    def status(self, metadata: Mapping[str, Any]) -> str:
+        """Returns how the run stands: what its metadata say, ``crashed`` where that is a run of a dead process."""
+        status = str(metadata["status"])
+        return "crashed" if status == "running" and self.is_abandoned() else status
+
     def last_session(self) -> tuple[float, float]:
         """Returns when the last session wrote its metadata, and when it wrote anything last, in seconds since 1970."""
         began = (self.path / "metadata.json").stat().st_mtime

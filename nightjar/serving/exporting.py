@@ -12,6 +12,7 @@ from typing import Any
 from nightjar.errors import ConfigError, WarehouseError
 from nightjar.evaluation.stored_runs import StoredRun
 from nightjar.foreign.inspect_log import inspect_log, log_name
+from nightjar.runs import RunDirectory
 from nightjar.scratch import scratch_folder
 from nightjar.serving.conversation import pretty
 from nightjar.serving.rollouts import readable
@@ -19,8 +20,10 @@ from nightjar.serving.templating import standalone
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.result_values import as_records, value_text
 from nightjar.warehouse.storage.notes import NOTES
+from nightjar.warehouse.storage.segments import is_held
 
 _RUN = "FROM runs WHERE run_id = ?"
+_VERSION = "SELECT version FROM runs WHERE run_id = ?"
 _NOTES = "SELECT * EXCLUDE (note_id, run_id) FROM notes WHERE run_id = ? ORDER BY written_at"
 _ROLLOUTS = "FROM rollouts WHERE run_id = ? ORDER BY example_id, rollout_index LIMIT ?"
 
@@ -66,7 +69,8 @@ def run_page(found: StoredRun, limit: int) -> HandedOn:
     ]
     noted = sum(row["noted"] for example in values for row in example)
     config = pretty(run["config"]) if run["config"] else None
-    text = standalone("export.html", run=run, examples=values, noted=noted, config=config)
+    newer = _is_newer(found, run["version"])
+    text = standalone("export.html", run=run, examples=values, noted=noted, config=config, newer=newer)
     return HandedOn(text, sum(map(len, shown)), _count(run), f"{found.run_id}.html")
 
 
@@ -89,8 +93,18 @@ def _read(found: StoredRun, limit: int | None) -> tuple[dict[str, Any], list[dic
             raise ConfigError(f"Run {found.run_id!r} has no rollout yet: there is nothing to export")
         [run] = as_records(warehouse.query(_RUN, [found.run_id]))
         notes = _notes(warehouse, found.run_id)
+    if found.path is not None:
+        run["status"] = RunDirectory(found.path).status(run)
     noted = [{**row, "notes": notes.get((row["example_id"], row["rollout_index"]), [])} for row in rollouts]
     return {**run, "cost": found.cost if run["cost"] is None else run["cost"]}, noted
+
+
+def _is_newer(found: StoredRun, version: str) -> bool:
+    """Says whether a version of a run is newer than the one that the warehouse holds."""
+    with suppress(WarehouseError):
+        held = found.warehouse.query(_VERSION, [found.run_id]).rows
+        return bool(held) and not is_held(held[0][0], version)
+    return False
 
 
 def _notes(warehouse: Warehouse, run_id: str) -> dict[tuple[int, int], list[dict[str, Any]]]:

@@ -2,6 +2,9 @@
 
 import json
 import re
+import socket
+import subprocess
+import sys
 from datetime import UTC, datetime
 
 import pytest
@@ -89,6 +92,30 @@ def test_what_people_have_noted_goes_with_it(run_dir, nightjar, tmp_path):
     notes = [sample["metadata"].get("notes") for sample in json.loads(path.read_text())["samples"]]
     assert [bool(found) for found in notes] == [False, True, False, False]
     assert (notes[1][0]["mark"], notes[1][0]["overruled_reward"]) == ("wrong grade", 1.0)
+
+
+def test_a_run_that_went_on_and_was_killed_is_crashed_and_newer_than_the_warehouse_has(run_dir, nightjar, tmp_path):
+    house = Warehouse(tmp_path / "warehouse")
+    house.publish(run_dir, tidies=False)
+    where = ("--warehouse", house.location)
+    assert nightjar("export", "r1", *where, "--html", tmp_path / "before.html").code == 0
+    metadata = json.loads((run_dir / "metadata.json").read_text())
+    (run_dir / "metadata.json").write_text(json.dumps({**metadata, "status": "running"}))
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        gone.wait()
+    (run_dir / ".lock").write_text(f"process {gone.pid} on {socket.gethostname()}")
+    assert (
+        nightjar("export", "r1", *where, "--html", tmp_path / "run.html", "--inspect-log", tmp_path / "log.json").code
+        == 0
+    )
+    assert '<dd class="status-crashed">crashed</dd>' in (tmp_path / "run.html").read_text()
+    told = [
+        name
+        for name in ("before", "run")
+        if "newer than what the warehouse has" in (tmp_path / f"{name}.html").read_text()
+    ]
+    assert told == ["run"]
+    assert json.loads((tmp_path / "log.json").read_text())["status"] == "error"
 
 
 def test_what_cannot_be_done_is_said(run_dir, nightjar, tmp_path):
