@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -46,6 +47,23 @@ def restored_config(saved: Mapping[str, Any]) -> RunConfig:
         ConfigError: it is of no use, as that of a run that another program made.
     """
     return parse_run_config(_known(saved))
+
+
+def rescoring_command(saved: Mapping[str, Any]) -> list[str] | None:
+    """Returns the words that score a run's source again as it did; None where it asked the model itself.
+
+    Args:
+        saved: what its ``config.json`` says.
+
+    Example:
+        >>> rescoring_command({"rescored_from": "0a1b", "rubric": "strict.py:exact", "env_args": {}})
+        ['nightjar', 'eval', 'rescore', '0a1b', '--rubric', 'strict.py:exact']
+    """
+    if not saved.get("rescored_from"):
+        return None
+    rubric = ["--rubric", saved["rubric"]] if saved.get("rubric") else []
+    env_args = ["--env-args", json.dumps(saved["env_args"], ensure_ascii=False)] if saved.get("env_args") else []
+    return ["nightjar", "eval", "rescore", str(saved["rescored_from"]), *rubric, *env_args]
 
 
 def _known(saved: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from nightjar.comparison import RunStatistics, describe_run
 from nightjar.comparison.pairs import settings_of
 from nightjar.errors import ConfigError, MissingWarehouseError
 from nightjar.evaluation.failures import FailureClass, failure_class, recorded_failures
-from nightjar.evaluation.saved_config import restored_config
+from nightjar.evaluation.saved_config import rescoring_command, restored_config
 from nightjar.hosting.server import configured_prefect_api, page_of
 from nightjar.hosting.state import read_state
 from nightjar.reports.statistics import pass_rows, told
@@ -242,8 +242,11 @@ def _settings(warehouse: Warehouse, run_id: str, before: Mapping[str, Any] | Non
 def _command(request: Request, shown: Mapping[str, Any]) -> str | None:
     """Returns the command that runs it again; None where its configuration is not known, as of other programs' runs."""
     command_of = request.app.state.command_of
+    saved = json.loads(shown["config"] or "{}")
+    if (rescoring := rescoring_command(saved)) is not None:
+        return shlex.join(rescoring)
     try:
-        config = restored_config(json.loads(shown["config"] or "{}"))
+        config = restored_config(saved)
     except ConfigError:
         return None
     return shlex.join(command_of(config) if command_of else ["nightjar", "eval", "view-config", shown["run_id"]])

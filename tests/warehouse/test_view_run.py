@@ -93,6 +93,16 @@ def test_the_command_that_runs_it_again_is_shown_where_it_is_known(view):
     assert "Run it again" not in view.get("/runs/foreign").text
 
 
+def test_a_rescored_run_says_of_which_and_is_scored_again_not_asked_again(view):
+    saved = {"env_id": "gsm8k", "model": "m", "env_args": {"n": 1}, "rescored_from": "old", "rubric": "strict.py:exact"}
+    view.publish("run", config=saved, rescored_from="old")
+    told = view.get("/runs/run").text
+    assert 'rescored from <a href="/runs/old">old</a>' in told
+    assert "nightjar eval rescore old --rubric strict.py:exact --env-args &#39;{&#34;n&#34;: 1}&#39;" in told
+    assert "nightjar eval run" not in told
+    assert "resume that one, then score it again" in told
+
+
 @pytest.mark.parametrize("rollouts", [[], None])
 def test_a_run_of_which_hardly_anything_is_known_is_shown(view, rollouts):
     nothing = dict.fromkeys(("started_at", "time_ms", "avg_reward", "model", "avg_metrics", "usage", "env_args"))

@@ -15,7 +15,7 @@ from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import JsonOption, WarehouseOption
 from nightjar.cli.warehouse.output import print_json
 from nightjar.config import RunConfig, parameters
-from nightjar.evaluation.saved_config import saved_config
+from nightjar.evaluation.saved_config import rescoring_command, saved_config
 from nightjar.evaluation.stored_runs import find_stored_run
 from nightjar.terminal import harmless
 
@@ -27,8 +27,9 @@ def eval_view_config(run: RunArgument, warehouse: WarehouseOption = None, as_jso
 
     Example: nightjar eval view-config 0a1b2c
     """
-    config = saved_config(find_stored_run(run, warehouse=warehouse).directory)
-    command = command_of(config)
+    directory = find_stored_run(run, warehouse=warehouse).directory
+    config = saved_config(directory)
+    command = rescoring_command(directory.read_config()) or command_of(config)
     values = config.model_dump(mode="json")
     if as_json:
         print_json({"config": values, "command": command})
