@@ -66,7 +66,10 @@ class Access:
 
 
 class Guard:
-    """Refuses what may not be seen, and says with every page what that may do."""
+    """Refuses what may not be seen, and says with every page what that may do.
+
+    What answers is told as ``request.state.is_own_machine`` whether only people on this machine ask.
+    """
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app, self._access = app, access
@@ -86,7 +89,8 @@ class Guard:
 
         answering = self._access.refusal(scope) or self._app
         method = "GET" if scope["method"] == "HEAD" else scope["method"]  # the server leaves out the body
-        await answering({**scope, "method": method}, receive, send_guarded)
+        state = {**scope.get("state", {}), "is_own_machine": self._access.token is None}
+        await answering({**scope, "method": method, "state": state}, receive, send_guarded)
 
 
 def _is_own(headers: Headers) -> bool:

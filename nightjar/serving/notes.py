@@ -187,6 +187,8 @@ def write(request: Request, written: Annotated[Written, Depends(written_note)]) 
     if not there["found"]:
         raise HTTPException(404, f"There is no rollout {written.index} of example {written.example} in this run.")
     author = written.author.strip() or _author(request)
+    if not author:
+        raise HTTPException(400, "A note has an author: give your name.")
     note = Note(
         note_id=uuid.uuid4().hex,
         run_id=written.run,
@@ -221,10 +223,10 @@ def _back(note: Note) -> RedirectResponse:
 
 
 def _author(request: Request) -> str:
-    """Returns who writes: as they called themselves before, or else the user that the server runs as."""
+    """Returns who writes: as they called themselves before, or else on their own machine its user; '' if not known."""
     told: Any = request.cookies.get(AUTHOR_COOKIE)
-    if told:
-        return unquote(told)
+    if told or not request.state.is_own_machine:
+        return unquote(told or "")
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container in which the user has no name

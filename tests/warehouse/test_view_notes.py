@@ -1,5 +1,6 @@
 """Notes of people in the web view."""
 
+import getpass
 import re
 from datetime import UTC, datetime, timedelta
 
@@ -144,6 +145,19 @@ def test_what_somebody_writes_is_text(view, warehouse):
 def test_what_is_no_note_is_not_kept(view, warehouse, changed, status):
     assert view.post("/notes", data={**FIRST, **changed}).status_code == status
     assert warehouse.query("SELECT count(*) FROM notes").rows == [(0,)]
+
+
+def test_whoever_comes_with_a_token_says_who_they_are(view, warehouse):
+    unnamed = {**FIRST, "author": " "}
+    guest = TestClient(create_app(warehouse, Access((), "secret")), base_url="http://nightjar", follow_redirects=False)
+    assert guest.get("/?token=secret").status_code == 303
+    assert 'name="author" value=""' in shown(guest)
+    told = guest.post("/notes", data=unnamed)
+    assert (told.status_code, "A note has an author" in told.text) == (400, True)
+    assert guest.post("/notes", data=FIRST).status_code == 303
+    assert 'name="author" value="Zoë"' in shown(guest)
+    assert view.post("/notes", data=unnamed).status_code == 303
+    assert sorted(warehouse.query("SELECT author FROM notes").rows) == sorted([("Zoë",), (getpass.getuser(),)])
 
 
 def test_a_foreign_page_notes_nothing(view, warehouse):
