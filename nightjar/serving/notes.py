@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, ValidationError
 from starlette.exceptions import HTTPException
 
 from nightjar.serving.asking import records
-from nightjar.serving.templating import PageNumber, Whole, page
+from nightjar.serving.templating import PageNumber, Whole, one_of, page
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.notes import NOTES, Mark, Note
 
@@ -68,7 +68,7 @@ ORDER BY written_at DESC, note_id
 class Asked(BaseModel):
     """Which notes somebody wants to see; an empty text is nothing."""
 
-    mark: str = ""
+    mark: Annotated[str, one_of(get_args(Mark))] = ""
     author: str = ""
     page: PageNumber = 1
     run: str = ""

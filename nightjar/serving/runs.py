@@ -14,7 +14,7 @@ from nightjar.errors import MissingWarehouseError
 from nightjar.serving.asking import answers, records
 from nightjar.serving.live import stranded, under_way
 from nightjar.serving.notes import NOTED, by_run
-from nightjar.serving.templating import PageNumber, page
+from nightjar.serving.templating import PageNumber, one_of, page
 from nightjar.warehouse import Warehouse
 
 router = APIRouter()
@@ -108,8 +108,8 @@ class Asked(BaseModel):
     suite: str | None = None
     status: str | None = None
     tag: str | None = None
-    sort: str = "started"
-    group: str | None = None
+    sort: Annotated[str, one_of(SORTS)] = "started"
+    group: Annotated[str | None, one_of(GROUPS)] = None
     page: PageNumber = 1
 
 

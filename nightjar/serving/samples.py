@@ -13,7 +13,7 @@ from nightjar.errors import MissingWarehouseError, WarehouseError
 from nightjar.serving.asking import answers, free_statement, records
 from nightjar.serving.live_rollouts import examples
 from nightjar.serving.notes import IS_NOTED
-from nightjar.serving.templating import PageNumber, page
+from nightjar.serving.templating import PageNumber, one_of, page
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.result import AskedQuery
 
@@ -50,6 +50,11 @@ _COMPARABLE = """
 SELECT run_id, model, started_at FROM segments.runs
 WHERE env_id = (SELECT env_id FROM segments.runs WHERE run_id = $run) AND run_id <> $run AND part_of(run_id) IS NULL
 ORDER BY started_at DESC NULLS LAST, run_id LIMIT 100
+"""
+_AGAINST = """
+SELECT
+    (SELECT count(*) FROM segments.runs WHERE run_id = $against) AS runs,
+    (SELECT count(*) FROM pairs($run, $against)) AS pairs
 """
 _TEXT = """
 regexp_matches(
@@ -104,10 +109,10 @@ class Chosen(BaseModel):
     """Which samples of a run somebody wants to see, and in what order; an empty text is nothing."""
 
     q: str | None = None
-    show: str | None = None
+    show: Annotated[str | None, one_of(KINDS)] = None
     where: str | None = None
     against: str | None = None
-    sort: str = "example"
+    sort: Annotated[str, one_of(SORTS)] = "example"
 
     @property
     def chosen(self) -> dict[str, str]:
@@ -140,7 +145,7 @@ def samples(request: Request, run_id: str, asked: Annotated[Asked, Query()]) -> 
 def _published(request: Request, run_id: str, asked: Asked) -> HTMLResponse:
     """Returns the page of a run that the warehouse has."""
     warehouse: Warehouse = request.app.state.warehouse
-    problem = None
+    problem, pairs = None, _pairs(warehouse, run_id, asked.against) if asked.against else None
     try:
         with free_statement() if asked.where else nullcontext():
             skipped = ROWS * (max(1, asked.page) - 1)
@@ -158,6 +163,7 @@ def _published(request: Request, run_id: str, asked: Asked) -> HTMLResponse:
         run=the_run(run, run_id),
         examples=_with_prompts(warehouse, run_id, found),
         problem=problem,
+        pairs=pairs,
         asked=asked,
         others=others,
         kinds=KINDS,
@@ -166,6 +172,20 @@ def _published(request: Request, run_id: str, asked: Asked) -> HTMLResponse:
         count=found[0]["found"] if found else 0,
         rows=ROWS,
     )
+
+
+def _pairs(warehouse: Warehouse, run_id: str, against: str) -> int:
+    """Returns how many examples two runs have both scored.
+
+    Raises:
+        HTTPException: there is no other run like that.
+    """
+    [found] = records(warehouse, _AGAINST, {"run": run_id, "against": against})
+    if not found["runs"]:
+        raise HTTPException(
+            404, f"There is no run {against!r} in this warehouse, against which examples could have flipped."
+        )
+    return int(found["pairs"])
 
 
 def about_run(run_id: str) -> tuple[AskedQuery, AskedQuery]:

@@ -7,7 +7,7 @@ extend this package's ``base.html``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Annotated, Any
@@ -17,7 +17,8 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 
 from nightjar.comparison.measuring import mean_interval
 from nightjar.reports.html import finished, visible
@@ -26,6 +27,23 @@ from nightjar.stats.estimates import Estimate
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 """A number in an address, as large as the database has them."""
 PageNumber = Annotated[int, Field(le=1_000_000)]
+
+
+def one_of(choices: Iterable[str]) -> AfterValidator:
+    """Refuses, in an address, what is none of some choices; an empty text is none, and fine.
+
+    Args:
+        choices: can be gone through again and again.
+    """
+
+    def chosen(value: str | None) -> str | None:
+        if value and value not in choices:
+            named = {"value": repr(value[:100]), "choices": ", ".join(choices)}
+            raise PydanticCustomError("choice", "There is no {value}. Choose one of: {choices}", named)
+        return value
+
+    return AfterValidator(chosen)
+
 
 _ALPHA = 0.05
 _MINUTE, _HOUR = 60, 3600

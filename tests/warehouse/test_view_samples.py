@@ -42,6 +42,8 @@ def browser(tmp_path_factory, run_writer):
         columns = ["judge_response", "parsed_answer"] if run_id == "first" else []
         run_dir = run_writer.write(folder / run_id, rollouts, attempts, run_id=run_id, state_columns=columns)
         warehouse.publish(run_dir, tidies=False)
+    apart = run_writer.write(folder / "apart", [one(9, 0, 1.0)], run_id="apart", env_id="other")
+    warehouse.publish(apart, tidies=False)
     return TestClient(create_app(warehouse, Access()), base_url="http://localhost")
 
 
@@ -70,6 +72,36 @@ class TestSamples:
     def test_are_those_that_are_asked_for(self, browser, asked, expected):
         found = examples(browser.get("/runs/first/samples", params=asked))
         assert [int(address.split("/")[3]) for address in found] == expected
+
+    def test_what_has_flipped_is_of_the_examples_that_both_have_scored(self, browser):
+        assert "1 example flipped, of 2 that both runs have scored" in text_of(
+            browser.get("/runs/first/samples?against=second")
+        )
+        page = browser.get("/runs/first/samples?against=apart")
+        assert "0 examples flipped, of 0 that both runs have scored" in text_of(page)
+        assert '<option value="apart" selected>' in page.text
+        assert "that both runs have scored" not in browser.get("/runs/first/samples").text
+        page = browser.get("/runs/first/samples?against=nobody")
+        assert (page.status_code, "There is no run &#39;nobody&#39;" in page.text) == (404, True)
+
+    @pytest.mark.parametrize(
+        ("address", "words"),
+        [
+            ("/?sort=x", "sort: There is no &#39;x&#39;. Choose one of: started, reward, cost"),
+            ("/?group=x", "group: There is no &#39;x&#39;. Choose one of: environment"),
+            ("/runs/first/samples?show=nonsense", "Choose one of: wrong, right"),
+            ("/runs/first/samples?sort=nonsense", "Choose one of: example, worst"),
+            ("/notes?mark=nonsense", "Choose one of: wrong grade"),
+        ],
+    )
+    def test_a_choice_that_there_is_not_is_refused_in_words(self, browser, address, words):
+        page = browser.get(address)
+        assert (page.status_code, words in page.text) == (400, True)
+
+    def test_a_filter_that_no_run_meets_stays_in_its_box(self, browser):
+        page = browser.get("/?env=gone&status=&sort=")
+        assert page.status_code == 200
+        assert '<option value="gone" selected>gone</option>' in page.text
 
     @pytest.mark.parametrize(
         "condition", ["1) UNION SELECT (1", "1] = [1", "1; DROP VIEW runs", "rewrd > 1", "'", "$x"]
@@ -179,7 +211,7 @@ class TestSearch:
         page = browser.get("/search", params={"q": "alert(1)</script>"}).text
         assert "<mark>alert(1)&lt;/script&gt;</mark>" in page
         assert "asked: 2 + 2 ?" in text_of(browser.get("/search", params={"q": "2 + 2"}))
-        assert "in the newest 2 of 2 runs." in text_of(browser.get("/search?q=4"))
+        assert "in the newest 3 of 3 runs." in text_of(browser.get("/search?q=4"))
 
     def test_goes_on_with_older_runs(self, browser):
         both, older = examples(browser.get("/search?q=4")), examples(browser.get("/search?q=4&skip=1"))
