@@ -108,7 +108,8 @@ def compare(request: Request, asked: Annotated[Asked, Query()]) -> Response:
     if asked.ticked:
         oldest_first = [run["run_id"] for run in records(warehouse, _RUNS, {"runs": asked.ticked})]
         return RedirectResponse(link("/compare", run=oldest_first), 303)
-    run_ids = list(dict.fromkeys(run for run in asked.run if run))[:MOST_RUNS]
+    given = [run for run in asked.run if run]
+    run_ids = list(dict.fromkeys(given))[:MOST_RUNS]
     found, noted = answers(warehouse, (_RUNS, {"runs": run_ids}), (NOTED, None))
     told = {run["run_id"]: run for run in found}
     overruled = [run_id for run_id in run_ids if by_run(noted).get(run_id, {}).get("overruled")]
@@ -118,7 +119,9 @@ def compare(request: Request, asked: Annotated[Asked, Query()]) -> Response:
     missing = [run_id for run_id in run_ids if run_id not in told]
     if missing or len(run_ids) < len(("baseline", "candidate")):
         problem = f"There is no run {missing[0]!r} here." if missing else ""
-        return page(request, "compare.html", 404 if missing else 200, problem=problem, **about)
+        if not missing and len(given) > len(run_ids):
+            problem = f"Both are run {run_ids[0]!r}: compare it with another one."
+        return page(request, "compare.html", 404 if missing else 400 if problem else 200, problem=problem, **about)
     if len(run_ids) > len(("baseline", "candidate")):
         rows = [_row(warehouse, run_ids[0], run_id, asked.terms) for run_id in run_ids[1:]]
         return page(request, "compare_many.html", rows=_with_pages(rows), **about)

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, HTTPException, Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import RedirectResponse, Response
 
 from nightjar.comparison import RunStatistics, describe_run
 from nightjar.comparison.pairs import settings_of
@@ -92,9 +93,11 @@ SELECT
 FROM segments.attempts WHERE run_id = $run_id AND error IS NOT NULL
 ORDER BY finished_at DESC NULLS LAST, example_id, rollout_index LIMIT $most
 """
+_BEGUN = "SELECT run_id FROM segments.runs WHERE starts_with(run_id, $beginning) ORDER BY run_id LIMIT $most"
 _OVERRULED = "FROM overruled_runs WHERE run_id = $run_id"
 _BARS, _KINDS = 20, 12
 _SHOWN_ATTEMPTS = 10
+_SHOWN_IDS = 5
 _FILES = ("results.jsonl", "attempts.jsonl", "metadata.json", "config.json")
 
 
@@ -135,13 +138,15 @@ class Failure:
 
 
 @router.get("/runs/{run_id}")
-def run(request: Request, run_id: str) -> HTMLResponse:
-    """Shows a run."""
+def run(request: Request, run_id: str) -> Response:
+    """Shows a run; of the beginning of an id it leads to the run, as commands take it."""
     warehouse: Warehouse = request.app.state.warehouse
     try:
         found, earlier, [rollouts], noted, attempts = _published(warehouse, run_id)
-    except (HTTPException, MissingWarehouseError):
+    except (HTTPException, MissingWarehouseError) as error:
         if (live := request.app.state.live.find(run_id, is_unpublished=True)) is None:
+            if isinstance(error, HTTPException) and (whole := _begun(warehouse, run_id)):
+                return RedirectResponse(f"/runs/{quote(whole, safe='')}", 303)
             raise
         return page(request, "live_run.html", one=live, prefect=prefect_page(live.metadata.get("flow_run_id")))
     live = request.app.state.live.find(run_id)
@@ -187,6 +192,19 @@ def _published(warehouse: Warehouse, run_id: str) -> list[list[dict[str, Any]]]:
     if not found[0]:
         raise HTTPException(404, f"There is no run {run_id!r} in {warehouse.location}.")
     return found
+
+
+def _begun(warehouse: Warehouse, beginning: str) -> str | None:
+    """Returns the one run whose id begins so; None where there is none.
+
+    Raises:
+        HTTPException: there are several.
+    """
+    found = [row["run_id"] for row in records(warehouse, _BEGUN, {"beginning": beginning, "most": _SHOWN_IDS + 1})]
+    if len(found) > 1:
+        told = ", ".join(found[:_SHOWN_IDS]) + (", …" if len(found) > _SHOWN_IDS else "")
+        raise HTTPException(404, f"Several runs begin with {beginning!r}: {told}. Give more of the id.")
+    return found[0] if found else None
 
 
 @lru_cache(maxsize=100)

@@ -76,7 +76,7 @@ def test_several_runs_are_a_table_beside_the_first(view):
     [
         ("", 200, "Give the ids of two runs"),
         ("run=base", 200, "Give the ids of two runs"),
-        ("run=base&run=base", 200, "Give the ids of two runs"),
+        ("run=base&run=base", 400, "Both are run"),
         ("run=base&run=missing", 404, "There is no run"),
         ("run=base&run=/etc/passwd", 404, "There is no run"),
         ("run=base&run=*", 404, "There is no run"),

@@ -132,6 +132,15 @@ def test_costs_are_shown_where_they_are_known(view, tmp_path):
     assert [">Cost<" in view.get(page).text for page in pages] == [True, True, True]
 
 
+def test_the_beginning_of_an_id_leads_to_its_run(view):
+    view.publish("9aa7-x")
+    view.publish("9aa8")
+    told = view.get("/runs/9aa7", follow_redirects=False)
+    assert (told.status_code, told.headers["location"]) == (303, "/runs/9aa7-x")
+    told = view.get("/runs/9aa")
+    assert (told.status_code, "Several runs begin with &#39;9aa&#39;: 9aa7-x, 9aa8." in told.text) == (404, True)
+
+
 def test_a_run_that_is_not_there_is_said(view):
     view.publish("run")
     told = view.get("/runs/nobody")
