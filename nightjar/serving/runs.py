@@ -39,6 +39,7 @@ _RUNS = """
 SELECT
     run_id, env_id, model, status, suite, tags, started_at, avg_reward, stderr, num_examples, scored, failed, rollouts,
     coverage, cost, time_ms / 1000 AS seconds, env_version, count(*) OVER () AS found,
+    hash(settings(env_args, extra_env_kwargs, sampling_args)) AS kind,
     {group} AS "group", count(*) OVER (PARTITION BY {group}) AS group_size
 FROM runs
 WHERE ($env IS NULL OR env_id = $env) AND ($model IS NULL OR model = $model) AND ($suite IS NULL OR suite = $suite)
@@ -51,14 +52,15 @@ LIMIT $limit OFFSET $offset
 _HISTORIES = """
 WITH shown AS (
     SELECT
-        env_id, model, run_id, avg_reward AS reward, began(started_at, finished_at, published_at) AS began
+        env_id, model, hash(settings(env_args, extra_env_kwargs, sampling_args)) AS kind, run_id, avg_reward AS reward,
+        began(started_at, finished_at, published_at) AS began
     FROM segments.runs
     WHERE status IN ('completed', 'incomplete') AND part_of(run_id) IS NULL AND isfinite(avg_reward)
         AND (env_id, model) IN (SELECT (unnest($env_ids), unnest($models)))
-    QUALIFY row_number() OVER (PARTITION BY env_id, model ORDER BY began DESC, run_id) <= $points
+    QUALIFY row_number() OVER (PARTITION BY env_id, model, kind ORDER BY began DESC, run_id) <= $points
 )
-SELECT env_id, model, list({run_id: run_id, reward: reward} ORDER BY began, run_id) AS history
-FROM shown GROUP BY env_id, model
+SELECT env_id, model, kind, list({run_id: run_id, reward: reward} ORDER BY began, run_id) AS history
+FROM shown GROUP BY env_id, model, kind
 """
 _CHOICES = """
 SELECT
@@ -152,15 +154,15 @@ def runs(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse:
 
 
 def _sparks(warehouse: Warehouse, found: list[dict[str, Any]]) -> dict[str, Spark]:
-    """Returns run to the history of its environment and model, of those that have one."""
+    """Returns run to the history of its environment, model and configuration, of those that have one."""
     kinds = {(run["env_id"], run["model"]) for run in found}
     if not kinds:
         return {}
     env_ids, models = zip(*kinds, strict=True)
     told = records(warehouse, _HISTORIES, {"env_ids": list(env_ids), "models": list(models), "points": _POINTS})
-    histories = {(row["env_id"], row["model"]): row["history"] for row in told}
+    histories = {(row["env_id"], row["model"], row["kind"]): row["history"] for row in told}
     return {
         run["run_id"]: Spark.of(history, run["run_id"])
         for run in found
-        if len(history := histories.get((run["env_id"], run["model"]), [])) > 1
+        if len(history := histories.get((run["env_id"], run["model"], run["kind"]), [])) > 1
     }

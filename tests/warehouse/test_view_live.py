@@ -164,17 +164,23 @@ def test_what_a_run_under_way_says_is_text(view, run_writer):
 
 def test_runs_are_shown_in_groups_with_their_history(view, run_writer, tmp_path):
     warehouse = Warehouse(tmp_path / "warehouse")
-    for number, model in enumerate(["m1", "m2", "m1"]):
+    for number, model in enumerate(["m1", "m2", "m1", "m1"]):
+        sampling = {"temperature": 1.0 if number == 3 else 0.0}  # another configuration: another line
         start = f"2026-11-0{number + 1}T00:00:00Z"
         run_dir = run_writer.write(
-            tmp_path / str(number), run_id=f"r{number}", model=model, started_at=start, avg_reward=number / 4
+            tmp_path / str(number),
+            run_id=f"r{number}",
+            model=model,
+            started_at=start,
+            avg_reward=number / 4,
+            sampling_args=sampling,
         )
         warehouse.publish(run_dir, tidies=False)
     groups = re.compile(r'scope="rowgroup" class="group">(\S+) <small>(.*?)</small>|href="/runs/(r\d)"')
     found = [next(filter(None, each)) for each in groups.findall(view.get("/?group=model").text)]
-    assert found == ["m1", "r2", "r0", "m2", "r1"]
+    assert found == ["m1", "r3", "r2", "r0", "m2", "r1"]
     nights = groups.findall(view.get("/?group=night").text)
-    assert [night for night, *_ in nights if night] == ["2026-11-03", "2026-11-02", "2026-11-01"]
+    assert [night for night, *_ in nights if night] == ["2026-11-04", "2026-11-03", "2026-11-02", "2026-11-01"]
     assert view.get("/").text.count('aria-label="Rewards of the last 2 runs: 0.000 to 0.500, lowest 0.000"') == 2
 
 
