@@ -45,7 +45,8 @@ def serve(
     is_own = host == "localhost" or _is_loopback(host)
     access = Access(tuple(dict.fromkeys((*LOOPBACK, host)))) if is_own else Access((), secrets.token_urlsafe(24))
     listening = _listen(host, port)
-    name = f"[{host}]" if ":" in host else host
+    is_any = host in {"0.0.0.0", "::"}  # noqa: S104 - nothing is bound here
+    name = socket.gethostname() if is_any else f"[{host}]" if ":" in host else host
     address = f"http://{name}:{listening.getsockname()[1]}/"
     announce(address if access.token is None else f"{address}?token={access.token}")
     app = create_app(warehouse, access, command_of)

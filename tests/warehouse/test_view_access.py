@@ -2,6 +2,7 @@
 
 import re
 import signal
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from subprocess import PIPE
@@ -104,6 +105,16 @@ def test_a_mistake_is_said_in_words(client):
     told = TestClient(asked.app, base_url="http://localhost", raise_server_exceptions=False).get("/mistaken")
     assert (told.status_code, "RuntimeError" in told.text, "<script>" in told.text) == (500, True, False)
     assert told.headers["content-security-policy"].startswith("default-src 'none'")
+
+
+def test_the_address_for_others_has_the_name_of_this_machine(fork, tmp_path):
+    command = ("view", "--warehouse", tmp_path / "warehouse", "--no-browser", "--host", "0.0.0.0", "--port", 0)
+    with fork.nightjar(*command, stdout=PIPE, stderr=PIPE) as server:
+        name, port, token = re.search(r"http://([^:/]+):(\d+)/\?token=(\S+)", server.stdout.readline()).groups()
+        assert name == socket.gethostname()
+        assert httpx.get(f"http://127.0.0.1:{port}/?token={token}").status_code == 303
+        server.send_signal(signal.SIGINT)
+        server.communicate(timeout=30)
 
 
 def test_ctrl_c_ends_the_server_although_a_statement_runs(fork, tmp_path, run_writer):
