@@ -314,7 +314,7 @@ def test_runs_that_are_ticked_are_compared(page):
         page.get_by_label(f"Compare {run}").check()
     page.get_by_role("button", name="Compare").click()
     page.wait_for_url("**/compare?run=before&run=after")
-    assert "Broken: 1 example" in page.inner_text("main")
+    page.get_by_text("Broken: 1 example").wait_for()
     page.get_by_label("May be worse by").fill("2")
     page.get_by_role("button", name="Compare").click()
     page.wait_for_url("**max_drop=2**")
