@@ -137,6 +137,7 @@ def visit(page, path):
 
 
 def rows(page):
+    page.wait_for_load_state()
     return page.locator("a[data-row]").all_inner_texts()
 
 
@@ -303,7 +304,7 @@ def test_the_back_button_leads_from_a_rollout_to_what_was_chosen(page):
     visit(page, "/runs/after/samples?show=wrong")
     page.get_by_role("link", name="1", exact=True).click()
     page.wait_for_url("**/runs/after/1/1?show=wrong")
-    assert HOSTILE in page.inner_text("main")
+    page.get_by_text(HOSTILE).wait_for()
     page.go_back()
     assert "show=wrong" in page.url
     assert rows(page) == ["1", "2"]
@@ -318,7 +319,7 @@ def test_runs_that_are_ticked_are_compared(page):
     page.get_by_label("May be worse by").fill("2")
     page.get_by_role("button", name="Compare").click()
     page.wait_for_url("**max_drop=2**")
-    assert "PASS" in page.inner_text("h1")
+    page.locator("h1", has_text="PASS").wait_for()
 
 
 def test_a_statement_is_asked_drawn_and_stays_in_the_address(page):
