@@ -11,19 +11,22 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
 from nightjar.envs.environment import Environment
 from nightjar.envs.seeded.bridge import as_environment
+from nightjar.envs.seeded.eval_environment import EvalEnvironment
 from nightjar.envs.seeded.registry import Registered, registered_in
+from nightjar.envs.seeded.schemes import benchmark_of_uri
 from nightjar.errors import EnvironmentImportError, EnvironmentLoadError, MissingKeyError, NightjarError
 from nightjar.packages import EnvironmentId, EnvironmentPackage, ModuleSource, environments_in, find_here, nemo_aliases
 from nightjar.packages.aliases import ALIAS_HINT, install_where_needed
 from nightjar.packages.aliases import ROOT as ALIASED
 from nightjar.packages.catalog import in_file
-from nightjar.packages.names import listed_name, module_of
+from nightjar.packages.names import is_uri, listed_name, module_of
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +43,7 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
 
     Args:
         env_id: ``my-env``, ``owner/my-env`` or ``owner/my-env@1.2``; the module is ``my_env``. A version is compared
-            with the one that is there. Or a file, ``path.py`` or ``path.py:name``.
+            with the one that is there. Or a file, ``path.py`` or ``path.py:name``; or a URI, see ``SCHEMES``.
         **env_args: passed on.
 
     Raises:
@@ -59,6 +62,8 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
     if (place := in_file(env_id)) is not None:
         with environments_in(place.folder):
             return load_environment(place.env_id, **{**place.env_args, **env_args})
+    if is_uri(env_id):
+        return _load_uri(env_id, env_args)
     package = find_here(env_id)
     logger.debug("Loading environment %r from %s", env_id, package.module.path)
     with _importing, _explained(env_id, package, "cannot be imported"):
@@ -193,13 +198,20 @@ def _chosen(env_id: str, found: list[Registered], name: str | None) -> Registere
     return (named or found)[0]
 
 
+def _load_uri(uri: str, env_args: dict[str, Any]) -> Environment:
+    env = _as_environment(partial(benchmark_of_uri, uri), env_args)
+    env.env_id, env.env_args = uri, env_args
+    return env
+
+
 def _load_benchmark(registered: Registered) -> Callable[..., Environment]:
-    """Returns what makes an environment of a benchmark; ``judge_…`` are for its judge, the rest is for itself."""
+    """Returns what makes an environment of a benchmark."""
+    return lambda **env_args: _as_environment(registered.make, env_args)
+
+
+def _as_environment(make: Callable[..., EvalEnvironment], env_args: dict[str, Any]) -> Environment:
+    """Makes a benchmark, as an environment; ``judge_…`` are for its judge, the rest is for itself."""
     of_judge = inspect.signature(as_environment).parameters
-
-    def load(**env_args: Any) -> Environment:
-        own = {name: value for name, value in env_args.items() if name not in of_judge}
-        judge = {name: value for name, value in env_args.items() if name in of_judge}
-        return as_environment(registered.make(**own), **judge)
-
-    return load
+    own = {name: value for name, value in env_args.items() if name not in of_judge}
+    judge = {name: value for name, value in env_args.items() if name in of_judge}
+    return as_environment(make(**own), **judge)

@@ -9,6 +9,7 @@ from nightjar.config import Evaluation, RunConfig
 from nightjar.errors import EnvironmentVersionError, MissingEnvironmentsError
 from nightjar.packages import EnvironmentId, list_environments
 from nightjar.packages.catalog import known_environment
+from nightjar.packages.names import is_uri
 
 
 def check_environments(configs: Sequence[RunConfig]) -> None:
@@ -37,7 +38,7 @@ def check_named_keys(evaluations: Sequence[Evaluation]) -> None:
 
 def _is_missing(config: RunConfig) -> bool:
     asked = EnvironmentId.parse(config.env_id)
-    if config.env_source or (asked.owner and asked.version):  # it is installed then
+    if config.env_source or (asked.owner and asked.version) or is_uri(config.env_id):  # it is got from elsewhere
         return False
     try:
         return known_environment(config.env_id, config.environments_dir) is None

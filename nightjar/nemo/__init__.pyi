@@ -15,6 +15,8 @@ from .environments import list_environments as list_environments
 from .environments import load_benchmark_file as load_benchmark_file
 from .environments import register as register
 from .environments import scorer as scorer
+from .environments.gym import GymEnvironment as GymEnvironment
+from .environments.gym import ManagedGymEnvironment as ManagedGymEnvironment
 from .errors import GracefulError as GracefulError
 from .errors import InfraError as InfraError
 from .observability import ModelResponse as ModelResponse
@@ -31,6 +33,7 @@ from .scoring import needs_judge as needs_judge
 from .scoring import numeric_match as numeric_match
 from .solvers import ChatSolver as ChatSolver
 from .solvers import CompletionSolver as CompletionSolver
+from .solvers import GymSolver as GymSolver
 from .solvers import OracleSolver as OracleSolver
 from .solvers import ReActSolver as ReActSolver
 from .solvers import Solver as Solver

@@ -14,6 +14,8 @@ from nightjar.errors import EnvironmentPackageError
 ENVIRONMENTS_DIR = Path("environments")
 """Where environments are developed, unless somebody says otherwise."""
 LATEST = "latest"
+_NOT_IN_FOLDERS = re.compile(r"[^\w.]+")
+_LONGEST_FOLDER = 80
 _NEW_NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
 
 
@@ -42,7 +44,12 @@ class EnvironmentId:
 
     @classmethod
     def parse(cls, text: str) -> EnvironmentId:
-        """Takes a name apart. Anything is accepted: a name that no module can have is one that is not found."""
+        """Takes a name apart. Anything is accepted: a name that no module can have is one that is not found.
+
+        A URI, ``gym://localhost:9090``, has no owner and no version; its name is what folders can be called.
+        """
+        if is_uri(text):
+            return cls(text, _NOT_IN_FOLDERS.sub("-", text)[:_LONGEST_FOLDER].strip("-"))
         owner, _, rest = text.rpartition("/")
         name, _, version = rest.partition("@")
         is_latest = version == LATEST
@@ -63,8 +70,20 @@ class EnvironmentId:
 
     @property
     def without_version(self) -> str:
-        """``owner/name``, or the name alone."""
+        """``owner/name``, or the name alone; a URI as it is."""
+        if is_uri(self.text):
+            return self.text
         return f"{self.owner}/{self.name}" if self.owner else self.name
+
+
+def is_uri(text: str) -> bool:
+    """Says whether a benchmark is named by a URI, and not by the name of an environment.
+
+    Example:
+        >>> is_uri("gym://localhost:9090"), is_uri("owner/my-env")
+        (True, False)
+    """
+    return "://" in text
 
 
 def module_of(name: str) -> str:

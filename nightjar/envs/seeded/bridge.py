@@ -20,6 +20,7 @@ from nightjar.clients import ClientConfig, resolve_client
 from nightjar.envs.seeded.eval_environment import EvalEnvironment, SeedResult, VerifyResult
 from nightjar.envs.seeded.judge import Judge, JudgeScoringConfig, judge_score
 from nightjar.envs.singleturn import SingleTurnEnv
+from nightjar.envs.teardown import tear_down_at_exit
 from nightjar.errors import ConfigError, DatasetError, NightjarError
 from nightjar.messages import Response, UserMessage, content_text
 from nightjar.rollout.state import State
@@ -90,8 +91,12 @@ class SeededEnv(SingleTurnEnv):
     ) -> None:
         self.benchmark = benchmark
         self._loop = BackgroundLoop("nightjar-benchmark")
-        made = (lambda: rows) if rows is not None else (lambda: SeededRows(benchmark, self._loop))
+        made = (lambda: rows) if rows is not None else self._seeded
         super().__init__(eval_dataset=made, rubric=VerifyRubric(benchmark, judge), **kwargs)
+
+    def _seeded(self) -> SeededRows:
+        tear_down_at_exit(self)  # what a benchmark opens to seed is closed, also where no run comes of it
+        return SeededRows(self.benchmark, self._loop)
 
     @teardown
     async def close_benchmark(self) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +9,10 @@ from nightjar.envs.loading import import_source, load_environment
 from nightjar.envs.seeded.eval_environment import EvalEnvironment
 from nightjar.envs.seeded.registry import registered, registered_in, registered_names
 from nightjar.envs.seeded.reverse import as_benchmark
+from nightjar.envs.seeded.schemes import benchmark_of_uri
 from nightjar.errors import ConfigError
 from nightjar.packages import ModuleSource, installed_environments
-
-SCHEMES: dict[str, str] = {}
-"""Scheme of a URI to where the function stands that makes a benchmark of the rest, as ``module:function``."""
+from nightjar.packages.names import is_uri
 
 
 def get_environment(name: str, **kwargs: Any) -> EvalEnvironment:
@@ -35,9 +32,8 @@ def get_environment(name: str, **kwargs: Any) -> EvalEnvironment:
         >>> asyncio.run(get_environment("arithmetic", num_problems=3).dataset_size())
         3
     """
-    scheme, separator, _ = name.partition("://")
-    if separator:
-        return _of_scheme(scheme)(name, **kwargs)
+    if is_uri(name):
+        return benchmark_of_uri(name, **kwargs)
     if (known := registered(name)) is not None:
         return known.make(**kwargs)
     return as_benchmark(load_environment(name, **kwargs))
@@ -59,13 +55,3 @@ def load_benchmark_file(file_path: str) -> list[str]:
         raise ConfigError(f"There is no file {file_path!r}")
     import_source(path.stem, ModuleSource(path.stem, path, path.parent))
     return [each.name for each in registered_in(path)]
-
-
-def _of_scheme(scheme: str) -> Callable[..., EvalEnvironment]:
-    place = SCHEMES.get(scheme)
-    if place is None:
-        known = ", ".join(f"{name}://" for name in sorted(SCHEMES)) or "none"
-        raise ConfigError(f"Unknown scheme {scheme!r}://. Choose one of: {known}")
-    module, _, function = place.partition(":")
-    made: Callable[..., EvalEnvironment] = getattr(importlib.import_module(module), function)
-    return made

@@ -3,6 +3,7 @@
 from nightjar.nemo.solvers.base import ErrorKind, Solver, SolveResult
 from nightjar.nemo.solvers.chat import ChatSolver
 from nightjar.nemo.solvers.completion import CompletionSolver
+from nightjar.nemo.solvers.gym import GymSolver
 from nightjar.nemo.solvers.oracle import OracleSolver
 from nightjar.nemo.solvers.react import ReActSolver, ToolBackend
 from nightjar.nemo.solvers.vlm import VLMSolver
@@ -11,6 +12,7 @@ __all__ = [
     "ChatSolver",
     "CompletionSolver",
     "ErrorKind",
+    "GymSolver",
     "OracleSolver",
     "ReActSolver",
     "SolveResult",

@@ -1,0 +1,1 @@
+"""Commands of NeMo Evaluator: serve and validate benchmarks."""

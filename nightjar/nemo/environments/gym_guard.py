@@ -1,0 +1,46 @@
+"""Keeps a server for as long as the process that wants it: ``python -P gym_guard.py COMMAND…``.
+
+The command runs in a process group of its own, which ends when standard input does: so with the process that holds the
+other end, however that ends. It runs alone, with the standard library.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+
+_ENDING_SECONDS = 5.0
+
+
+def main() -> None:
+    """Runs the command until it ends, or standard input does; all of its group is gone then."""
+    server = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603
+
+    def end() -> None:
+        sys.stdin.buffer.read()
+        _signal(server.pid, signal.SIGTERM)
+
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda *_: _signal(server.pid, signal.SIGTERM))
+    watching = threading.Thread(target=end, daemon=True)
+    watching.start()
+    while server.poll() is None and watching.is_alive():
+        with suppress(subprocess.TimeoutExpired):
+            server.wait(0.1)
+    with suppress(subprocess.TimeoutExpired):
+        server.wait(_ENDING_SECONDS)
+    _signal(server.pid, signal.SIGKILL)
+    os._exit(server.wait() & 0xFF)
+
+
+def _signal(group: int, number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,254 @@
+"""Benchmarks over HTTP: ``nightjar serve`` with clients of others, ``gym://`` with servers of others."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from nightjar.testing import Answer, Faults, last_user_text
+
+BENCH = """
+    from nightjar.nemo import benchmark, numeric_match, scorer
+
+    ROWS = [{"a": a, "answer": str(a + 1), "category": "odd" if a % 2 else "even"} for a in range(200)]
+
+    @benchmark(name="sums", dataset=ROWS, prompt="What is {a} + 1?", target_field="answer", system_prompt="Be brief.")
+    @scorer
+    def check(sample):
+        assert sample.metadata["category"] in {"odd", "even"}
+        return numeric_match(sample) | {"method": "numeric", "a": sample.metadata["a"]}
+"""
+# As a resources server of NeMo Gym is: it has no problems, and takes the whole of what was asked and answered
+NEMO_GYM = """
+    import json, os
+    from fastapi import FastAPI, Request
+
+    app = FastAPI()
+
+    @app.post("/seed_session")
+    async def seed_session():
+        return {}
+
+    @app.post("/verify")
+    async def verify(request: Request):
+        body = await request.json()
+        with open("asked.jsonl", "a") as file:
+            file.write(json.dumps(body | {"pid": os.getpid()}) + "\\n")
+        [message] = body["response"]["output"]
+        said = message["content"][0]["text"]
+        right = body["gold"]["answer"] in said and body["responses_create_params"]["input"][0]["content"] in said
+        return body | {"reward": float(right), "length": len(said)}
+"""
+
+
+class WrongBySize:
+    """Solves the sums of this file, but for every fifth."""
+
+    def answer(self, messages):
+        question = last_user_text(messages)
+        number = int(question.split()[2])
+        return Answer(question=question, text=str(number + 1 if number % 5 else -1))
+
+
+@pytest.fixture
+def served(nightjar):
+    """Serves the benchmark of this file; returns where."""
+    (nightjar.folder / "bench.py").write_text(textwrap.dedent(BENCH))
+
+    def start(*arguments):
+        started = nightjar.start("serve", "bench.py:sums", "--host", "127.0.0.1", "--port", "0", *arguments)
+        started.wait_until(lambda: "Serving" in started.stdout)
+        return started, started.stdout.split(" at ")[1].split()[0]
+
+    return start
+
+
+def test_the_protocol_as_it_is_written_down(served):
+    server, url = served()
+    assert "Serving sums (200 problems) at http://127.0.0.1:" in server.stdout
+    with httpx.Client(base_url=url) as client:
+        told = {"status": "ok", "benchmark": "sums", "dataset_size": 200, "protocol": "evaluator"}
+        assert client.get("/health").json() == told
+        assert client.get("/dataset_size").json() == {"size": 200}
+        first = client.post("/seed_session")
+        assert first.json() == client.post("/seed_session", json={"idx": 0}).json()
+        seed = client.post("/seed_session", json={"idx": 4}).json()
+        assert seed == {
+            "prompt": "What is 4 + 1?", "expected_answer": "5", "messages": None, "system": "Be brief.",
+            "metadata": {"a": 4, "answer": "5", "category": "even"}, "sandbox_spec": None,
+        }  # fmt: skip
+        asked = {"response": "It is 5", "expected": "5", "metadata": seed["metadata"]}
+        scored = client.post("/verify", json=asked).json()
+        details = {"correct": True, "method": "numeric", "a": 4}
+        assert scored == {"reward": 1.0, "extracted_answer": "5", "scoring_details": details, "metadata": {}}
+        gym = {"expected_answer": "5", "metadata": seed["metadata"]}
+        for response in ("5", {"choices": [{"message": {"role": "assistant", "content": "5"}}]}):
+            scored = client.post("/verify", json=gym | {"response": response}).json()
+            assert (scored.pop("response", None) is not None) == isinstance(response, dict)
+            told = {"reward": 1.0, "expected_answer": "5", "extracted_answer": "5", "scoring_details": details}
+            assert scored == told
+    server.send(signal.SIGINT)
+    assert server.wait().seconds < 60
+    assert not server.leaves_processes
+
+
+def test_what_is_asked_wrongly_is_refused_in_json_and_the_server_lives(served):
+    server, url = served("--gym-compat")
+    wrong = [
+        ("/seed_session", b'{"idx": 200}', 400), ("/seed_session", b'{"idx": -1}', 400),
+        ("/seed_session", b'{"idx": 9999999999999999999999}', 400), ("/seed_session", b'{"idx": "x"}', 422),
+        ("/seed_session", b'{"idx": null}', 422), ("/seed_session", b'{"idx', 400), ("/seed_session", b"[1]", 422),
+        ("/seed_session", b"\xff\xfe\x00", 400), ("/verify", b"", 422), ("/verify", b'"text"', 422),
+        ("/verify", b'{"response": 4, "expected": "5"}', 422), ("/verify", b'{"response": "5", "expected": 5}', 422),
+        ("/verify", b'{"response": "5", "expected": "5", "metadata": []}', 422),
+        ("/verify", b'{"response": {"said": "5"}, "expected_answer": "5"}', 422),
+        ("/verify", b"[" * 1_000_000, 400), ("/verify", b" " * 40_000_000, 413), ("/nowhere", b"", 404),
+    ]  # fmt: skip
+    with httpx.Client(base_url=url, timeout=60) as client:
+        for path, body, status in wrong:
+            answer = client.post(path, content=body)
+            assert (path, body[:60], answer.status_code) == (path, body[:60], status)
+            assert answer.json()["detail"]
+        assert client.get("/verify").status_code == 405
+        raised = client.post("/verify", json={"response": "5", "expected": "5"})  # the scorer misses a column
+        assert (raised.status_code, raised.json()) == (500, {"detail": "verify() raised KeyError: 'category'"})
+        assert client.get("/health").json()["protocol"] == "gym"
+    assert server.is_running
+
+
+async def test_many_sessions_at_once(served):
+    server, url = served()
+    places = asyncio.Semaphore(64)
+
+    async def session(client, number):
+        async with places:
+            seed = (await client.post("/seed_session", json={"idx": number % 200})).json()
+            asked = {"response": seed["expected_answer"], "expected": seed["expected_answer"]}
+            return (await client.post("/verify", json=asked | {"metadata": seed["metadata"]})).json()["reward"]
+
+    async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+        rewards = await asyncio.gather(*(session(client, number) for number in range(2000)))
+    assert rewards == [1.0] * 2000
+    assert psutil.Process(server.pid).memory_info().rss < 600_000_000
+
+
+def test_problems_are_exported(served, nightjar):
+    (nightjar.folder / "bench.py").write_text(textwrap.dedent(BENCH))
+    ended = nightjar.start("serve", "-b", "bench.py:sums", "--export-data", "data").wait()
+    assert (ended.code, ended.stdout) == (0, "Wrote data/sums.jsonl\n")
+    rows = [json.loads(line) for line in (nightjar.folder / "data/sums.jsonl").read_text().splitlines()]
+    assert len(rows) == 200
+    asked = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 7 + 1?"}]
+    assert rows[7] == {
+        "responses_create_params": {"input": asked}, "expected_answer": "8", "uuid": "sums-7",
+        "metadata": {"a": 7, "answer": "8", "category": "odd"},
+    }  # fmt: skip
+
+
+def test_a_port_that_is_taken_and_environments_that_are_not_there(served, nightjar):
+    _, url = served()
+    taken = nightjar.start("serve", "arithmetic", "--host", "127.0.0.1", "--port", url.rpartition(":")[2]).wait()
+    assert (taken.code, len(taken.errors)) == (1, 1)
+    assert "Choose another: --port 0" in taken.errors[0]
+    assert nightjar.start("serve", "no-such-env").wait().code == 1
+    assert nightjar.start("serve").wait().code == 2
+
+
+def test_a_served_benchmark_gives_the_rewards_of_the_benchmark_also_when_it_is_gone_on_with(served, nightjar, serve):
+    _, url = served()
+    host = url.partition("//")[2]
+    kept = ("reward", "metrics", "extracted_answer", "scoring_details", "answer", "prompt", "completion")
+    rows = []
+    for env in ("bench.py:sums", f"gym://{host}", f"gym://{host}?protocol=native"):
+        command = ["eval", "run", env, "-m", "m", "-n", "40", "-r", "2", "--direct"]
+        command += ["-b", serve(WrongBySize(), faults=Faults(rate_500=0.3, seed=1)).url]
+        assert nightjar.start(*command, "--request-retries", "0").wait().code == 1
+        run = nightjar.runs[-1]
+        done = [row for row in run.attempts if row["error"] is None]
+        assert 0 < len(done) < 80
+        assert nightjar.start(*command, "--resume").wait().code == 0
+        assert [row for row in run.attempts if row["error"] is None][: len(done)] == done
+        found = sorted(run.results, key=lambda row: (row["example_id"], row["rollout_index"]))
+        rows.append([{name: row.get(name) for name in kept} for row in found])
+    assert rows[0] == rows[1] == rows[2]
+    assert [row["reward"] for row in rows[0]] == [0.0 if number // 2 % 5 == 0 else 1.0 for number in range(80)]
+
+
+@pytest.fixture
+def nemo_gym(nightjar):
+    """Writes a server of NeMo Gym, and its problems."""
+    (nightjar.folder / "their_server.py").write_text(textwrap.dedent(NEMO_GYM))
+    rows = [
+        {
+            "responses_create_params": {"input": [{"role": "user", "content": f"{number} + 0 = ?"}]},
+            "gold": {"answer": str(number)},
+        }
+        for number in range(10)
+    ]
+    (nightjar.folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return nightjar
+
+
+def asked_of(nightjar):
+    path = nightjar.folder / "asked.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.mark.parametrize(
+    "started_by",
+    ["module:their_server", "cmd:sleep 1000 & exec python3 -m uvicorn their_server:app --host {host} --port $PORT"],
+)
+def test_a_server_of_nemo_gym_is_started_for_a_run_and_is_told_what_was_asked(nemo_gym, serve, started_by):
+    before = set(psutil.pids())
+    uri = f"gym://{started_by}?protocol=native&data=rows.jsonl"
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    ended = nemo_gym.start_eval(uri, "-n", "5", "-r", "1", server=serve(), PATH=path).wait()
+    assert (ended.code, ended.errors) == (0, [])
+    told = asked_of(nemo_gym)
+    assert sorted(body["responses_create_params"]["input"][0]["content"] for body in told) == [
+        f"{number} + 0 = ?" for number in range(5)
+    ]
+    assert nemo_gym.sql("SELECT scored, failed FROM runs") == [(5, 0)]
+    assert {row["length"] > 0 for row in (each["metrics"] for each in nemo_gym.run.results)} == {True}
+    assert not left_over(before, nemo_gym.folder)
+
+
+def test_a_server_ends_with_a_run_that_is_killed(nemo_gym, serve):
+    before = set(psutil.pids())
+    uri = "gym://module:their_server?protocol=native&data=rows.jsonl"
+    run = nemo_gym.start_eval(uri, "-n", "10", "-r", "40", "-c", "2", server=serve(faults=Faults(latency_ms=50)))
+    run.wait_until(lambda: asked_of(nemo_gym))
+    assert left_over(before, nemo_gym.folder)
+    run.kill()
+    deadline = time.monotonic() + 60
+    while left_over(before, nemo_gym.folder):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def left_over(before, folder):
+    """Gives the processes that were not there before and work in a folder."""
+    found = []
+    for process in psutil.process_iter(["pid", "cwd", "cmdline", "status"]):
+        is_new = process.info["pid"] not in before and process.info["status"] != psutil.STATUS_ZOMBIE
+        words = " ".join(process.info["cmdline"] or ())
+        if is_new and process.info["cwd"] == str(folder) and ("uvicorn" in words or "sleep 1000" in words):
+            found.append(process.info["pid"])
+    return found
+
+
+def test_a_server_that_does_not_start_is_told_with_what_it_said(nightjar):
+    ended = nightjar.eval("gym://cmd:echo no such data >&2; exit 3", "-m", "m", "-b", "http://127.0.0.1:9/v1")
+    assert ended.code == 1
+    assert "ended with code 3: no such data" in ended.errors[0]
+    away = nightjar.eval("gym://127.0.0.1:9", "-m", "m", "-b", "http://127.0.0.1:9/v1")
+    assert away.code == 1
+    assert "http://127.0.0.1:9/dataset_size does not answer" in away.errors[0]
