@@ -1,12 +1,18 @@
 """The examples of NeMo Evaluator's own documentation run as they stand there, but for the imports and the address."""
 
+import asyncio
 import re
+import socket
 import textwrap
+import threading
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import uvicorn
 
-from nightjar.nemo import OracleSolver, get_environment, run_evaluation, write_all
+from nightjar.nemo import ModelClient, OracleSolver, get_environment, run_evaluation, write_all
+from nightjar.nemo.serving.app import generate_app
 from nightjar.testing import FixedAnswer, ModelServer
 
 PAGES = sorted((Path(__file__).parents[3] / "shared/reference/seeds").glob("003_*.txt"))
@@ -14,6 +20,7 @@ CODE = re.compile(
     r"from |import |@|class |(?:async )?def |super\(|self\.|return |\.\.\.$|\w+ = |\w+=|write_all\(|\)$|# "
 )
 ADDRESS = "https://integrate.api.nvidia.com/v1"
+BENCHMARK = "http://localhost:9090"
 
 
 def examples():
@@ -54,21 +61,42 @@ async def ground(tmp_path, monkeypatch):
     }
 
 
+@asynccontextmanager
+async def served(env):
+    """Serves a benchmark, as a program of the examples does; gives its address."""
+    config = uvicorn.Config(generate_app(env), log_level="warning", timeout_graceful_shutdown=1)
+    server, listening = uvicorn.Server(config), socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await asyncio.to_thread(thread.join)
+        listening.close()
+
+
 @pytest.mark.skipif(not PAGES, reason="needs ../shared/reference")
 @pytest.mark.parametrize("code", list(examples()), ids=lambda code: code.splitlines()[0].split()[1].partition(".")[2])
 async def test_an_example_runs(code, ground):
+    async with served(ground["env"]) as benchmark:
+        found = await run(code, ground, benchmark)
+    check(found)
+
+
+async def run(code, ground, benchmark):
     with ModelServer(FixedAnswer("4")) as server:
-        source = code.replace("nemo_evaluator", "nightjar.nemo").replace(ADDRESS, server.url)
+        source = code.replace("nemo_evaluator", "nightjar.nemo")
+        source = source.replace(ADDRESS, server.url).replace(BENCHMARK, benchmark)
         body = textwrap.indent(f"{source}\nreturn locals()", "    ")
-        names = dict(ground)
+        names = ground | {"client": ModelClient(server.url, "m")}
         exec(f"async def main():\n{body}", names)
         try:
-            found = await names["main"]()
+            return await names["main"]()
         except ModuleNotFoundError as error:
             if not str(error.name).startswith("nightjar.nemo"):
                 raise
             pytest.skip(f"there is no {error.name} yet")
-    check(found)
 
 
 def check(found):
@@ -80,6 +108,10 @@ def check(found):
         assert "identical in all 20 pairs" in found["report"]["verdict_reasons"][0]
     if "MyBenchmark" in found:
         assert len(get_environment("My_Benchmark")) == 1
+    if "GymEnvironment" in found:
+        assert found["bundle"]["n_results"] == 12
+    if "app" in found:
+        assert {"/health", "/dataset_size", "/seed_session", "/verify"} <= {route.path for route in found["app"].routes}
     if "write_all" in found:
         names = {path.name for path in Path("eval_results").iterdir()}
         assert names >= {"results.jsonl", "trajectories.jsonl", "runtime_stats.json", "failure_analysis.json"}
