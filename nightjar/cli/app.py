@@ -199,6 +199,10 @@ COMMANDS = {
         "nightjar.cli.nemo.serve:serve",
         "Serve a benchmark, or any environment of one turn, over HTTP until Ctrl-C.",
     ),
+    "validate": (
+        "nightjar.cli.nemo.validate:validate",
+        "Try a benchmark on a few problems: whether each can be asked, and what its references are worth as answers.",
+    ),
     "env": (None, "Make, install and list environments."),
     "env init": (
         "nightjar.cli.env.init:env_init",
