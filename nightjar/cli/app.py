@@ -195,6 +195,10 @@ COMMANDS = {
         "Set what a million tokens of a model cost, from a date on. Earlier prices stay for earlier runs.",
     ),
     "warehouse prices remove": ("nightjar.cli.warehouse.prices:remove_price", "Remove what a model costs."),
+    "list": (
+        "nightjar.cli.env.list:env_list",
+        "List the environments: built-in, in ./environments, and installed packages. None of their code is run.",
+    ),
     "serve": (
         "nightjar.cli.nemo.serve:serve",
         "Serve a benchmark, or any environment of one turn, over HTTP until Ctrl-C.",

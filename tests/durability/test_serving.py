@@ -273,3 +273,11 @@ def test_a_benchmark_is_validated(nightjar, serve):
     )
     broken = nightjar.start("validate", "broken.py").wait()
     assert (broken.code, broken.stdout.splitlines()[-1]) == (1, "FAIL: verify() raised AssertionError:  (1×)")
+
+
+def test_benchmarks_are_listed_by_where_they_are_from(nightjar):
+    nightjar.write_environment("bench", textwrap.dedent(BENCH))
+    local = json.loads(nightjar.start("list", "--source", "local", "--json").wait().stdout)
+    assert [row["env_id"] for row in local] == ["sums"]
+    built_in = json.loads(nightjar.start("list", "-s", "builtin", "--json").wait().stdout)
+    assert {row["origin"] for row in built_in} == {"built-in"}

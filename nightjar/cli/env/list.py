@@ -1,4 +1,4 @@
-"""``nightjar env list``: the environments that can be run.
+"""``nightjar env list``, and ``nightjar list``: the environments that can be run.
 
 nightjar env list --json
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich import box
@@ -24,6 +24,9 @@ def env_list(
     path: Annotated[
         Path, typer.Option("--path", "-p", help="Folder of the environments that are developed here.")
     ] = Path("environments"),
+    source: Annotated[
+        Literal["all", "builtin", "local", "installed"], typer.Option("--source", "-s", help="Those from there alone.")
+    ] = "all",
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON list.")] = False,
 ) -> None:
     """List the environments: built-in, in ./environments, and installed packages. None of their code is run.
@@ -33,7 +36,7 @@ def env_list(
 
     Examples: nightjar env list | nightjar env list --json
     """
-    packages = list_environments(path)
+    packages = [each for each in list_environments(path) if source in {"all", each.origin.replace("-", "")}]
     if as_json:
         echo(json.dumps([_record(package) for package in packages], indent=2))
     else:

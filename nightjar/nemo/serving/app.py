@@ -14,6 +14,7 @@ answered with 4xx and ``{"detail": …}``. Who can ask can read the expected ans
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
 from collections.abc import AsyncIterator, Iterator
@@ -137,6 +138,8 @@ def _told(what: str) -> Iterator[None]:
     """Answers what the benchmark's code raises: 503 where another try may succeed, 500 else."""
     try:
         yield
+    except asyncio.CancelledError:
+        raise HTTPException(503, f"{what} was not finished: the server ends") from None
     except Exception as error:
         logger.warning("%s raised %s: %s", what, type(error).__name__, error, exc_info=True)
         status = 503 if isinstance(error, InfraError) else 500
