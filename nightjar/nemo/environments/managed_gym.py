@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from nightjar.errors import ConfigError, InfraError, ServiceError
 from nightjar.nemo.environments.base import EvalEnvironment, SeedResult, VerifyResult
@@ -24,7 +25,7 @@ _GUARD = Path(__file__).with_name("gym_guard.py")
 _SIGNS_OF_LIFE = ("/health", "/openapi.json")
 _POLL_SECONDS = 0.1
 _ENDING_SECONDS = 10.0
-_SHOWN_CHARACTERS = 1000
+_SHOWN_BYTES = 1000
 
 
 class ManagedGymEnvironment(EvalEnvironment):
@@ -68,7 +69,7 @@ class ManagedGymEnvironment(EvalEnvironment):
         self._asked = GymEnvironment(self.endpoint, protocol=protocol, dataset=dataset, timeout=request_timeout)
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as this
+        self._log: IO[bytes] | None = None
 
     @property
     def endpoint(self) -> str:
@@ -84,6 +85,7 @@ class ManagedGymEnvironment(EvalEnvironment):
         with self._lock:
             if self._process is not None:
                 return
+            self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the server
             self._process = subprocess.Popen(  # noqa: S603 - what the user asked for
                 [sys.executable, "-P", str(_GUARD), *self._command],
                 stdin=subprocess.PIPE,  # is closed when this process ends
@@ -175,12 +177,17 @@ class ManagedGymEnvironment(EvalEnvironment):
         if process is not None:
             assert process.stdin is not None, "it is a pipe"
             process.stdin.close()
+        if self._log is not None:
+            self._log.close()
+            self._log = None
         return process
 
     def _said(self) -> str:
-        self._log.seek(0)
-        text = self._log.read().decode(errors="replace").strip()
-        return text[-_SHOWN_CHARACTERS:] or "it said nothing"
+        if self._log is None:
+            return "it was ended"
+        log = self._log.fileno()  # read where it stands: the server goes on writing at the place that it shares with us
+        text = os.pread(log, _SHOWN_BYTES, max(0, os.fstat(log).st_size - _SHOWN_BYTES))
+        return text.decode(errors="replace").strip() or "it said nothing"
 
 
 def _free_port(host: str) -> int:

@@ -1,0 +1,153 @@
+"""Gym servers as benchmarks and as solvers, against a server of this file."""
+
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from nightjar.errors import ConfigError, DatasetError, Error, InfraError
+from nightjar.nemo import GymSolver, ManagedGymEnvironment, OracleSolver, get_environment, run_evaluation
+from nightjar.nemo.environments.base import SeedResult
+from nightjar.nemo.environments.gym import GymDataset, GymEnvironment
+from nightjar.nemo.environments.gym_protocol import (
+    extract_assistant_text,
+    extract_prompt_from_rcp,
+    messages_from_rcp,
+    wrap_text_as_gym_response,
+    wrap_text_as_responses_create_params,
+)
+
+
+@contextmanager
+def answering(answers):
+    """Serves what a function of path and body returns: a status and a value; gives the address and what was asked."""
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self):
+            text = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            asked.append((self.path, json.loads(text) if text else None))
+            status, value = answers(*asked[-1])
+            body = value if isinstance(value, bytes) else json.dumps(value).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST  # noqa: N815 - the library's name
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+async def test_an_agent_of_nemo_gym_answers():
+    said = wrap_text_as_gym_response("It is 5") | {"usage": {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10}}
+    with answering(lambda *_: (200, {"response": said, "reward": 0.25})) as (url, asked):
+        task = SeedResult("4 + 1?", "5", {"gold": {"answer": 5}}, system="Be brief.")
+        solver = GymSolver(url, trust_reward=True, model_id="m", model_url="http://model/v1")
+        solved = await solver.solve(task)
+        other = await GymSolver(url, gym_agent="simple").solve(task)
+        await solver.close()
+    assert (solved.response, solved.reward, other.reward) == ("It is 5", 0.25, None)
+    assert (solved.model_response.prompt_tokens, solved.model_response.completion_tokens) == (7, 3)
+    [(path, body), (_, named)] = asked
+    asked_for = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "4 + 1?"}]
+    assert (path, body["responses_create_params"]) == ("/run", {"input": asked_for, "model": "m"})
+    assert (body["gold"], body["expected_answer"], body["base_url"]) == ({"answer": 5}, "5", "http://model/v1")
+    assert named["agent"] == "simple"
+
+
+@pytest.mark.parametrize(
+    ("status", "value", "kind", "match"),
+    [
+        (200, b"nothing", Error, "no JSON"),
+        (200, [], Error, "no JSON object"),
+        (200, {"reward": None}, Error, "gave no reward"),
+        (422, {"detail": "what?"}, Error, "status 422"),
+        (503, {"detail": "later"}, InfraError, "status 503"),
+    ],
+)
+async def test_a_server_that_gives_no_reward_is_an_error_and_no_zero(status, value, kind, match):
+    with answering(lambda *_: (status, value)) as (url, asked):
+        env = GymEnvironment(url)
+        with pytest.raises(kind, match=match):
+            await env.verify("4", "4")
+        await env.close()
+    assert len(asked) == (3 if kind is InfraError else 1)
+
+
+async def test_a_server_without_problems_says_what_to_do():
+    with answering(lambda *_: (200, {})) as (url, _):
+        env = GymEnvironment(url, protocol="native")
+        with pytest.raises(DatasetError, match="does not say how many"):
+            await env.dataset_size()
+        with pytest.raises(DatasetError, match=r"Name a file of them: \?protocol=native&data=FILE"):
+            await env.seed(0)
+        await env.close()
+
+
+async def test_a_native_server_is_sent_all_of_the_row(tmp_path):
+    rows = [
+        {
+            "responses_create_params": {"input": "2+2?", "instructions": "Be brief."},
+            "expected_answer": "4",
+            "tests": [1],
+        },
+        {"responses_create_params": wrap_text_as_responses_create_params("3+3?"), "metadata": {"category": "even"}},
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with answering(lambda _, body: (200, body | {"reward": 1, "tests_passed": 3})) as (url, asked):
+        env = get_environment(f"gym://{url[7:]}?protocol=native&data={tmp_path / 'rows.jsonl'}")
+        bundle = await run_evaluation(env, OracleSolver())
+        await env.close()
+    assert bundle["benchmark"]["scores"]["mean_reward"]["value"] == 1.0
+    first, second = sorted((body for _, body in asked), key=lambda body: len(body["responses_create_params"]))
+    assert {name: first[name] for name in rows[0]} == rows[0]
+    assert (first["response"]["output_text"], second["metadata"]) == ("4", {"category": "even"})
+    assert [row["scoring_details"]["tests_passed"] for row in bundle["_results"]] == [3, 3]
+    seed = await env.seed(0)
+    assert [message["content"] for message in seed.messages] == ["Be brief.", "2+2?"]
+    assert len(GymDataset(tmp_path / "rows.jsonl")) == 2
+
+
+def test_texts_of_all_shapes():
+    assert extract_assistant_text("4") == "4"
+    assert extract_assistant_text({"output": [{"type": "reasoning"}, {"role": "assistant", "content": "4"}]}) == "4"
+    assert extract_assistant_text({"choices": [{"message": {"content": None}}]}) == ""
+    for wrong in (None, 4, {}, {"choices": []}):
+        with pytest.raises(ValueError, match="no text"):
+            extract_assistant_text(wrong)
+    rcp = {
+        "input": [
+            {"role": "developer", "content": "Short."},
+            {"role": "user", "content": [{"text": "2+"}, {"text": "2?"}]},
+        ]
+    }
+    assert extract_prompt_from_rcp(rcp) == "2+2?"
+    assert [message["role"] for message in messages_from_rcp(rcp)] == ["system", "user"]
+
+
+def test_uris_say_what_they_mean():
+    assert get_environment("gym://localhost:9090").endpoint == "http://localhost:9090"
+    managed = get_environment("gym://cmd:serve --port {port}?x=1")
+    assert isinstance(managed, ManagedGymEnvironment)
+    with pytest.raises(ConfigError, match="unknown part 'dat'"):
+        get_environment("gym://localhost:9090?dat=x")
+    with pytest.raises(ConfigError, match="Unknown protocol 'x'"):
+        get_environment("gym://localhost:9090?protocol=x")
+    with pytest.raises(ConfigError, match="one of: server_cmd"):
+        ManagedGymEnvironment()
