@@ -221,12 +221,16 @@ def test_a_server_of_nemo_gym_is_started_for_a_run_and_is_told_what_was_asked(ne
     assert not left_over(before, nemo_gym.folder)
 
 
-def test_a_server_ends_with_a_run_that_is_killed(nemo_gym, serve):
+@pytest.mark.parametrize("killed", ["the run", "its guard"])
+def test_a_server_ends_with_a_run_that_is_killed(nemo_gym, serve, killed):
     before = set(psutil.pids())
     uri = "gym://module:their_server?protocol=native&data=rows.jsonl"
     run = nemo_gym.start_eval(uri, "-n", "10", "-r", "40", "-c", "2", server=serve(faults=Faults(latency_ms=50)))
     run.wait_until(lambda: asked_of(nemo_gym))
-    assert left_over(before, nemo_gym.folder)
+    found = left_over(before, nemo_gym.folder)
+    if killed == "its guard":
+        [guard] = {psutil.Process(pid).parent().pid for pid in found} & set(found)
+        os.kill(guard, signal.SIGKILL)
     run.kill()
     deadline = time.monotonic() + 60
     while left_over(before, nemo_gym.folder):

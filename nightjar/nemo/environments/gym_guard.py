@@ -1,11 +1,13 @@
 """Keeps a server for as long as the process that wants it: ``python -P gym_guard.py COMMAND…``.
 
 The command runs in a process group of its own, which ends when standard input does: so with the process that holds the
-other end, however that ends. It runs alone, with the standard library.
+other end, however that ends; on Linux the command also ends with this process. It runs alone, with the standard
+library.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -14,11 +16,18 @@ import threading
 from contextlib import suppress
 
 _ENDING_SECONDS = 5.0
+_PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
     """Runs the command until it ends, or standard input does; all of its group is gone then."""
-    server = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603
+    die_with_us = _die_with_us if sys.platform == "linux" else None
+    server = subprocess.Popen(  # noqa: S603
+        sys.argv[1:],
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=die_with_us,  # noqa: PLW1509 - there is no other thread yet
+    )
 
     def end() -> None:
         sys.stdin.buffer.read()
@@ -35,6 +44,10 @@ def main() -> None:
         server.wait(_ENDING_SECONDS)
     _signal(server.pid, signal.SIGKILL)
     os._exit(server.wait() & 0xFF)
+
+
+def _die_with_us() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _signal(group: int, number: int) -> None:
