@@ -9,12 +9,13 @@ from typing import Any
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import Warehouse
+from nightjar.warehouse.reading.process import MOST_AT_ONCE
 from nightjar.warehouse.reading.result import AskedQuery
 from nightjar.warehouse.reading.time_limit import QUERY_TIMEOUT_SECONDS
 
 _WAIT_SECONDS = 5.0
-_statements = BoundedSemaphore(2)
-"""Of the questions that are answered at once, so many may be what somebody wrote, which may take as long as it may."""
+_statements = BoundedSemaphore(MOST_AT_ONCE - 1)
+"""Of the questions that are answered at once, one less may be what somebody wrote, which may take as long as it may."""
 
 
 def records(

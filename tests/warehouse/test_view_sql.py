@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from contextlib import ExitStack
 
 import pytest
 from fastapi.testclient import TestClient
@@ -11,6 +12,7 @@ from nightjar.serving import asking
 from nightjar.serving.access import Access
 from nightjar.serving.app import create_app
 from nightjar.warehouse import Warehouse
+from nightjar.warehouse.reading.process import MOST_AT_ONCE
 
 HOSTILE = "</textarea><script>alert(1)</script>\u202e"
 
@@ -72,7 +74,9 @@ def test_of_many_columns_fewer_rows_are_shown(view):
 
 def test_pages_are_answered_while_statements_run(view, monkeypatch):
     monkeypatch.setattr(asking, "_WAIT_SECONDS", 0.1)
-    with asking.free_statement(), asking.free_statement():
+    with ExitStack() as running:
+        for _ in range(MOST_AT_ONCE - 1):
+            running.enter_context(asking.free_statement())
         assert "Other statements are being answered" in asked(view, "FROM runs").text
         assert "Other statements" in view.get("/runs/run/samples?where=true").text
         assert view.get("/").status_code == view.get("/runs/run/0/0").status_code == 200

@@ -28,8 +28,8 @@ from nightjar.warehouse.reading.time_limit import TimeLimit
 
 COMMAND = [sys.executable, "-P", "-m", "nightjar.warehouse.answering"]
 
-_MOST_AT_ONCE = 4
-"""How many questions are answered at the same time; others wait."""
+MOST_AT_ONCE = max(2, min(4, os.cpu_count() or 1))
+"""How many questions are answered at the same time; others wait. Each process takes about 150 MB."""
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ class _Processes:
     def _reset(self) -> None:
         self._idle: list[_QueryProcess] = []
         self._busy: set[_QueryProcess] = set()
-        self._places = threading.BoundedSemaphore(_MOST_AT_ONCE)
+        self._places = threading.BoundedSemaphore(MOST_AT_ONCE)
 
     def _take(self) -> _QueryProcess:
         with suppress(IndexError):
