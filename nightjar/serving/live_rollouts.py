@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from nightjar.serving.live import LiveRun
+from nightjar.serving.live_run import LiveRun
 
 PASS_THRESHOLD = 0.5
 """Where a run does not say its own."""
