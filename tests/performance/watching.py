@@ -26,7 +26,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from playwright.sync_api import Page, sync_playwright
 from nightjar.testing import ArithmeticSolver, Faults, ModelServer
 
 ROLLOUTS, WATCHERS = 2_000, 3
-PAUSE_SECONDS = 0.5
+PAUSE_SECONDS, QUIET_SECONDS = 0.5, 5.0
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 NIGHTJAR = [sys.executable, "-m", "nightjar"]
 
@@ -200,8 +200,9 @@ def states(lines: list[dict[str, Any]]) -> Iterator[tuple[int, str, int]]:
 
 
 def follow(address: str, is_over: threading.Event) -> None:
-    """Listens as a page does, until it is told that it is over, which it notices with the next event."""
-    with httpx.stream("GET", address, headers={"accept": "text/event-stream"}, timeout=60) as events:
+    """Listens as a page does, until it is over, which it notices with the next event or without any for a while."""
+    asked = httpx.stream("GET", address, headers={"accept": "text/event-stream"}, timeout=QUIET_SECONDS)
+    with suppress(httpx.ReadTimeout), asked as events:
         for _ in events.raise_for_status().iter_lines():
             if is_over.is_set():
                 return
