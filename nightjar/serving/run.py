@@ -152,7 +152,7 @@ def run(request: Request, run_id: str) -> Response:
     live = request.app.state.live.find(run_id)
     [shown] = found
     metadata = json.loads(shown["metadata"] or "{}")
-    statistics = _statistics(warehouse, run_id, shown["published_at"])
+    statistics = _statistics(warehouse, run_id, shown["version"])
     before = earlier[0] if earlier else None
     people = by_run(noted).get(run_id)
     return page(
@@ -208,7 +208,7 @@ def _begun(warehouse: Warehouse, beginning: str) -> str | None:
 
 
 @lru_cache(maxsize=100)
-def _statistics(warehouse: Warehouse, run_id: str, published_at: object) -> RunStatistics:  # noqa: ARG001 - what they depend on
+def _statistics(warehouse: Warehouse, run_id: str, version: str) -> RunStatistics:  # noqa: ARG001 - what they depend on
     """Returns what a run came to, which stays as it is until the run is published again."""
     return describe_run(run_id, warehouse=warehouse)
 

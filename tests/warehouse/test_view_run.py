@@ -67,6 +67,15 @@ def test_the_numbers_are_those_of_the_statistics(view):
     assert "10.5 ms" in told
 
 
+def test_a_run_that_is_published_again_has_its_new_numbers(view, run_writer):
+    told = {"published_at": "2026-11-22T02:00:00Z"}
+    attempts = [run_writer.attempt(0, index) for index in (0, 1)]
+    view.publish("run", [run_writer.rollout(0, 0, 1.0)], attempts=attempts[:1], **told)
+    assert "1 of 4 rollouts" in view.get("/runs/run").text
+    view.publish("run", [run_writer.rollout(0, index, 1.0) for index in (0, 1)], attempts=attempts, **told)
+    assert "2 of 4 rollouts" in view.get("/runs/run").text
+
+
 def test_many_rewards_are_shown_in_ranges(view, run_writer):
     rewards = [0.0, 1.0, *((number + 0.5) / 20 for number in range(20))]
     view.publish("run", [run_writer.rollout(number, 0, reward) for number, reward in enumerate(rewards)])
