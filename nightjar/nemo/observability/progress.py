@@ -34,31 +34,8 @@ class ProgressTracker(Protocol):
         """The evaluation has ended."""
 
 
-class NoOpProgress:
+class NoOpProgress(ProgressTracker):
     """Keeps all of it to itself."""
-
-    def on_start(self, benchmark: str, total_problems: int, total_repeats: int) -> None:
-        """Says nothing."""
-
-    def on_step(  # noqa: D102 - as above
-        self,
-        problem: int,
-        repeat: int,
-        total_problems: int,
-        total_repeats: int,
-        reward: float,
-        tokens: int | None,
-        latency_ms: float,
-    ) -> None:
-        pass
-
-    def on_phase(self, problem: int, repeat: int, total_problems: int, total_repeats: int, phase: str) -> None:
-        """Says nothing."""
-
-    def on_done(
-        self, correct: int, total: int, elapsed: float, total_tokens: int, mean_reward: float | None = None
-    ) -> None:
-        """Says nothing."""
 
 
 class ConsoleProgress(NoOpProgress):
