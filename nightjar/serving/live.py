@@ -34,7 +34,9 @@ _SEARCH_SECONDS = 5.0
 _STRANDED_SECONDS = 30 * 24 * 3600.0
 _MOST_STRANDED = 20
 _PUBLISHED = """
-SELECT 1 FROM runs WHERE run_id = $run_id AND coalesce(finished_at >= TRY_CAST($finished_at AS TIMESTAMPTZ), true)
+SELECT run_id
+FROM segments.runs JOIN (SELECT unnest($run_ids) AS run_id, unnest($ended_at) AS ended_at) AS ended USING (run_id)
+WHERE coalesce(finished_at >= TRY_CAST(ended_at AS TIMESTAMPTZ), true)
 """
 
 
@@ -150,22 +152,29 @@ async def _events(part: Callable[[], Response], is_ending: Callable[[], bool]) -
 
 def under_way(request: Request) -> list[LiveRun]:
     """Returns the runs that are running, or have ended and will be published."""
-    return [run for run in request.app.state.live.recent() if not is_published(request, run)]
+    return _unpublished(request, request.app.state.live.recent())
 
 
 def stranded(request: Request) -> list[LiveRun]:
     """Returns the runs that have crashed or ended and are not in the warehouse."""
-    found = request.app.state.live.stranded()[:_MOST_STRANDED]
-    return [run for run in found if not is_published(request, run)]
+    return _unpublished(request, request.app.state.live.stranded()[:_MOST_STRANDED])
 
 
 def is_published(request: Request, run: LiveRun) -> bool:
     """Says whether a run has ended, and the warehouse has it as it ended."""
-    if run.metadata.get("status") == "running":
-        return False
+    return not _unpublished(request, [run])
+
+
+def _unpublished(request: Request, runs: list[LiveRun]) -> list[LiveRun]:
+    """Leaves out the runs that have ended and that the warehouse has as they ended; asks once for all."""
+    ended = [run for run in runs if run.metadata.get("status") != "running"]
+    if not ended:
+        return runs
     warehouse: Warehouse = request.app.state.warehouse
+    ended_at = [str(run.metadata.get("finished_at")) for run in ended]
     try:
-        asked = {"run_id": run.run_id, "finished_at": str(run.metadata.get("finished_at"))}
-        return bool(warehouse.query(_PUBLISHED, asked).rows)
+        found = warehouse.query(_PUBLISHED, {"run_ids": [run.run_id for run in ended], "ended_at": ended_at})
     except MissingWarehouseError:
-        return False
+        return runs
+    published = {run_id for (run_id,) in found.rows}
+    return [run for run in runs if run not in ended or run.run_id not in published]
