@@ -1,9 +1,9 @@
-"""ThinkParser and MaybeThinkParser: the answer after the thoughts."""
+"""ThinkParser, MaybeThinkParser and AfterThink…: the answer after the thoughts."""
 
 import pytest
 
 from nightjar.messages import AssistantMessage, UserMessage
-from nightjar.parsers import MaybeThinkParser, ThinkParser, extract_boxed_answer
+from nightjar.parsers import AfterThinkParser, AfterThinkXMLParser, MaybeThinkParser, ThinkParser, extract_boxed_answer
 
 
 class TestThinkParser:
@@ -61,3 +61,17 @@ class TestMaybeThinkParser:
 
     def test_every_message_is_in_format(self):
         assert MaybeThinkParser().get_format_reward_func()([AssistantMessage(content="4")]) == 1.0
+
+
+class TestAfterThinkParser:
+    @pytest.mark.parametrize(
+        ("text", "answer"),
+        [("<think>hm</think> 4", "4"), (" 4 ", "4"), ("<think>4", ""), ("hm <think>4", "hm <think>4"), ("", "")],
+    )
+    def test_thoughts_that_never_end_have_no_answer(self, text, answer):
+        assert AfterThinkParser().parse(text) == answer
+
+    def test_drafts_of_a_tag_are_not_read(self):
+        parser = AfterThinkXMLParser(["answer"])
+        assert parser.parse_answer("<think><answer>a</answer></think>In <answer> tags: <answer>b</answer>") == "b"
+        assert parser.parse_answer("<think><answer>a</answer>") is None
