@@ -19,25 +19,45 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 _PR_SET_DUMPABLE = 4
-_PLAIN = (bool, int, str, type(None))
-_MANY: dict[str, Any] = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
+_PLAIN = (bool, type(None))
+_BASES: dict[type, Any] = {int: int.__pos__, str: str.__str__}
+_SCALARS: dict[type, Any] = {
+    float: float.__repr__,
+    complex: complex.__repr__,
+    bytes: bytes.hex,
+    Decimal: Decimal.__str__,
+    Fraction: Fraction.__str__,
+}
+_MANY: dict[type, Any] = {kind: kind.__iter__ for kind in (list, tuple, set, frozenset)}
+_MAKERS: dict[str, Any] = {kind.__name__: kind for kind in (*_SCALARS, *_MANY)} | {
+    "bytes": bytes.fromhex,
+    "iterator": iter,
+}
 
 
 def encoded(value: Any) -> Any:
-    """Returns a plain value as JSON can hold it; a ``TypeError`` for any other."""
-    kind = type(value)
+    """Returns a value as JSON can hold it, of a subclass what it is made of; a ``TypeError`` for what is not plain."""
+    kinds = type(value).__mro__
+    kind = next((each for each in kinds if each in {*_PLAIN, *_BASES, *_SCALARS, *_MANY, dict}), None)
     if kind in _PLAIN:
         return value
-    if kind in {float, complex, bytes}:
-        return {kind.__name__: value.hex() if kind is bytes else repr(value)}
-    if kind.__name__ in _MANY and kind is _MANY[kind.__name__]:
-        return {kind.__name__: [encoded(item) for item in value]}
+    if kind in _BASES:
+        return _BASES[kind](value)
+    if kind in _SCALARS:
+        return {kind.__name__: _SCALARS[kind](value)}
+    if kind in _MANY:
+        return {kind.__name__: [encoded(item) for item in _MANY[kind](value)]}
     if kind is dict:
-        return {"dict": [[encoded(key), encoded(item)] for key, item in value.items()]}
-    raise TypeError(f"a value of type {kind.__name__} cannot be passed on")
+        return {"dict": [[encoded(key), encoded(item)] for key, item in dict.items(value)]}
+    if isinstance(value, Iterator):
+        return {"iterator": [encoded(item) for item in value]}
+    raise TypeError(f"a value of type {type(value).__name__} cannot be passed on")
 
 
 def decoded(value: Any) -> Any:
@@ -47,25 +67,42 @@ def decoded(value: Any) -> Any:
     [(kind, content)] = value.items()
     if kind == "dict":
         return {decoded(key): decoded(item) for key, item in content}
-    if kind in _MANY:
-        return _MANY[kind](decoded(item) for item in content)
-    scalars: dict[str, Any] = {"float": float, "complex": complex, "bytes": bytes.fromhex}
-    return scalars[kind](content)
+    maker = _MAKERS[kind]
+    return maker([decoded(item) for item in content]) if isinstance(content, list) else maker(content)
 
 
-def program(prompt: str, code: str, entry_point: str) -> str:
-    """Returns what defines the function: the code alone, after the prompt, or as the body that the prompt lacks."""
+def renew(argument: Any, after: Any) -> None:
+    """Makes of an argument what the call has made of its copy, where it is of a kind that a call can change."""
+    if type(argument) is not type(after):
+        return
+    if isinstance(argument, list):
+        argument[:] = after
+    elif isinstance(argument, (dict, set)):
+        argument.clear()
+        argument.update(after)
+
+
+def programs(prompt: str, code: str, entry_point: str) -> list[str]:
+    """Returns what defines the function, in order: the prompt and the code, or one with it as the prompt's body."""
     try:
         tree = ast.parse(code)
     except SyntaxError:
         tree = ast.Module([], [])
     if any(getattr(node, "name", None) == entry_point for node in tree.body):
-        return f"{prompt}\n{code}"
+        return [prompt, code]
     for source in (f"{prompt}{code}", f"{prompt}\n{textwrap.indent(textwrap.dedent(code), '    ')}"):
         with contextlib.suppress(SyntaxError):
-            compile(source, "answer", "exec")
-            return source
-    return f"{prompt}{code}"
+            compile(source, "answer", "exec", dont_inherit=True)
+            return [source]
+    return [f"{prompt}{code}"]
+
+
+def defined(task: dict[str, str]) -> Any:
+    """Returns the function that the code defines."""
+    names: dict[str, Any] = {"__name__": "answer"}
+    for source in programs(task["prompt"], task["code"], task["entry_point"]):
+        exec(compile(source, "answer", "exec", dont_inherit=True), names)  # noqa: S102 - what a sandbox is for
+    return names[task["entry_point"]]
 
 
 def work() -> None:
@@ -75,18 +112,20 @@ def work() -> None:
     for number in (0, 1, 2):
         os.dup2(silent, number)
     task = json.loads(asked.readline())
-    names: dict[str, Any] = {"__name__": "answer"}
+    function: Any = None
     for line in asked:
         try:
-            if len(names) == 1:
-                source = program(task["prompt"], task["code"], task["entry_point"])
-                exec(compile(source, "answer", "exec"), names)  # noqa: S102 - what a sandbox is for
+            function = defined(task) if function is None else function
             call = json.loads(line)
             args, kwargs = decoded(call[0]), {key: decoded(value) for key, value in call[1].items()}
-            reply = {"value": encoded(names[task["entry_point"]](*args, **kwargs))}
+            reply = {"value": encoded(function(*args, **kwargs))}
+            with contextlib.suppress(TypeError):
+                reply["arguments"] = [encoded(value) for value in (*args, *kwargs.values())]
+            said = json.dumps(reply)
         except BaseException as raised:  # noqa: BLE001 - sys.exit() included
-            reply = {"raised": type(raised).__name__, "message": str(raised)[:500]}
-        answers.write(json.dumps(reply) + "\n")
+            kinds = [kind.__name__ for kind in type(raised).__mro__ if kind.__module__ == "builtins"]
+            said = json.dumps({"raised": kinds[0], "message": str(raised)[:500]})
+        answers.write(f"{said}\n")
         answers.flush()
 
 
@@ -113,6 +152,8 @@ class Answer:
             raise RuntimeError("the code has ended its process")
         reply = json.loads(line)
         if "value" in reply:
+            for argument, after in zip((*args, *kwargs.values()), reply.get("arguments", ()), strict=False):
+                renew(argument, decoded(after))
             return decoded(reply["value"])
         kind = getattr(builtins, str(reply["raised"]), None)
         is_error = isinstance(kind, type) and issubclass(kind, Exception)
@@ -125,8 +166,8 @@ def test(task: dict[str, str]) -> str | None:
     names: dict[str, Any] = {"__name__": "tests"}
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            exec(compile(task["prompt"], "prompt", "exec"), names)  # noqa: S102 - what a sandbox is for
-            exec(compile(task["test"], "tests", "exec"), names)  # noqa: S102
+            exec(compile(task["prompt"], "prompt", "exec", dont_inherit=True), names)  # noqa: S102 - what a sandbox is for
+            exec(compile(task["test"], "tests", "exec", dont_inherit=True), names)  # noqa: S102
             names[task["entry_point"]] = answer = Answer(task)
             names["check"](answer)
     except Exception as error:  # noqa: BLE001 - whatever the tests raise

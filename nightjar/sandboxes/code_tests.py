@@ -17,7 +17,14 @@ from nightjar.sandboxes.sandbox import CommandResult, Sandbox
 SECONDS = 30.0
 _MEMORY_GB = 0.25
 _PROCESSES = 64
-_BLOCK = re.compile(r"```(?:[Pp]ython3?|py)?[^\S\n]*\n(.*?)```", re.DOTALL)
+_BLOCK = re.compile(
+    r"^(?P<indent>[^\S\n]*)(?P<fence>`{3,}|~{3,})[^\S\n]*(?P<language>[^\s`{]*)[^\n`]*\n"
+    r"(?P<code>.*?)(?:(?P=fence)[`~]*[^\S\n]*$|\Z)",
+    re.DOTALL | re.MULTILINE,
+)
+_OTHER_LANGUAGE = 2
+_PYTHON = re.compile(r"(?i)(?:i?py|i?python)[\d.]*")
+_BYTE_ORDER_MARK = "\ufeff"
 _LONGEST = 500
 _START = 'exec "$(command -v python3 || command -v python || echo python3)" -I -c "$1"'
 
@@ -37,15 +44,39 @@ class CodeTest:
     entry_point: str
 
 
-def written_code(response: str) -> str:
-    r"""Returns the first fenced block of code in an answer; all of it where there is none.
+def written_code(response: str, entry_point: str | None = None) -> str:
+    r"""Returns the code of an answer, less what comes before ``</think>``; all of it where it has no fenced block.
+
+    Of several blocks it is the last that defines the entry point, or else the first of Python, or else of no language;
+    blocks of another language count where there are no others. One that is cut off is taken as far as it goes. Thoughts
+    that do not end have no code.
 
     Example:
-        >>> written_code("Sure:\n```python\nx = 1\n```\nDone.")
+        >>> written_code("Sure:\n```bash\npip install x\n```\n```python\nx = 1\n```\nDone.")
         'x = 1\n'
     """
-    found = _BLOCK.search(response)
-    return found.group(1) if found else response
+    said = response.rpartition("</think>")[2].replace(_BYTE_ORDER_MARK, "")
+    if said.lstrip().startswith("<think>"):
+        return ""
+    found = list(_BLOCK.finditer(said))
+    blocks = [block for block in found if _strangeness(block) < _OTHER_LANGUAGE] or found
+    if not blocks:
+        return said
+    defining = [block for block in blocks if entry_point and _defines(_code(block), entry_point)]
+    return _code(defining[-1] if defining else min(blocks, key=_strangeness))
+
+
+def _code(block: re.Match[str]) -> str:
+    return re.sub(rf"(?m)^{block['indent']}", "", block["code"])
+
+
+def _defines(code: str, name: str) -> bool:
+    return bool(re.search(rf"(?m)^(?:async[^\S\n]+)?def[^\S\n]+{re.escape(name)}\b|^{re.escape(name)}\b[^\n=]*=", code))
+
+
+def _strangeness(block: re.Match[str]) -> int:
+    language = block["language"]
+    return 0 if _PYTHON.fullmatch(language) else _OTHER_LANGUAGE if language else 1
 
 
 async def failed_test(

@@ -1,14 +1,9 @@
 """Code that wants to pass its tests without being right, or to take the machine with it, has not passed."""
 
-import gzip
-import json
-from pathlib import Path
-
 import pytest
 
 from nightjar.nemo.scoring import ScorerInput, code_sandbox, code_sandbox_async
 
-HUMANEVAL = Path(__file__).parents[3] / "shared/data/humaneval/HumanEval.jsonl.gz"
 ROW = {
     "prompt": 'import math\n\n\ndef twice(n):\n    """Doubles."""\n',
     "test": "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(1.5) == 3.0\n",
@@ -16,6 +11,7 @@ ROW = {
 }
 FORGED = "    import os, sys, json\n    {}\n    return 0\n"
 RIGHT_IF = "    import os\n    {}\n    return 2 * n\n"
+ANY = "    from fractions import Fraction\n    return type('Any', ({},), {{'__eq__': lambda *_: True, {}}})()"
 
 WRONG = {
     "a syntax error": "    return (n",
@@ -32,6 +28,10 @@ WRONG = {
     "who can read the other's memory": RIGHT_IF.format('open(f"/proc/{os.getppid()}/mem", "rb")'),
     "the end of the other": FORGED.format("os.kill(os.getppid(), 9)"),
     "an object that equals anything": "    return type('Any', (int,), {'__eq__': lambda *_: True})(3)",
+    "a list that equals anything": ANY.format("list", "'__iter__': lambda _: iter([4])"),
+    "what says that it is a number": ANY.format("object", "'__class__': int, '__index__': lambda _: 4"),
+    "a Fraction that equals anything": ANY.format("Fraction", "'__str__': lambda _: '4', 'numerator': 5"),
+    "iterators without end": "    import itertools\n    return itertools.count()",
     "tests that are patched": "    import builtins\n    builtins.AssertionError = check = None\n    return 1",
     "a replaced function": "    return n\ncheck = lambda candidate: None\n",
     "no code": "I cannot do that.",
@@ -46,6 +46,12 @@ async def test_wrong_code_has_not_passed(name):
     assert found["error"]
 
 
+async def test_code_that_cannot_be_defined_fails_at_every_call():
+    test = "def check(f):\n    try: f(1)\n    except SyntaxError: pass\n    assert f(1) is None\n"
+    broken = await code_sandbox_async(ScorerInput("    return (n", "", {**ROW, "test": test}), timeout=5.0)
+    assert (broken["correct"], "SyntaxError" in broken["error"]) == (False, True)
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -53,6 +59,11 @@ async def test_wrong_code_has_not_passed(name):
         "return n + n",
         "Here it is:\n```python\ndef twice(n):\n    return math.fsum([n, n])\n```\nIt doubles.",
         "```\n    print('a verdict')\n    return n * 2\n```",
+        "```bash\nls\n```\n```PYTHON\ndef twice(n):\n    return n * 2\n```\n```python\nprint(twice(1))\n```",
+        "<think>    return n</think>\n    half = n\n    return half * 2",
+        "\ufeff```python\nfrom __future__ import annotations\ndef twice(n: Unknown) -> Unknown:\n    return 2 * n\n```",
+        "    from fractions import Fraction\n    return Fraction(n) * 2",
+        "    return type('Number', (float,), {})(n * 2)",
     ],
 )
 def test_right_code_has_passed(answer):
@@ -60,9 +71,54 @@ def test_right_code_has_passed(answer):
     assert found["correct"], found
 
 
-@pytest.mark.skipif(not HUMANEVAL.is_file(), reason="needs ../shared/data/humaneval")
-def test_reference_solutions_of_humaneval_pass():
-    rows = [json.loads(line) for line in gzip.decompress(HUMANEVAL.read_bytes()).splitlines()]
-    for row in rows[::20]:
-        found = code_sandbox(ScorerInput(row["canonical_solution"], "", row))
-        assert found["correct"], (row["task_id"], found)
+VALUES = {
+    "Counter('aba')": "{'a': 2, 'b': 1}",
+    "defaultdict(int, a=2)": "{'a': 2}",
+    "OrderedDict(a=[Counter('b')])": "{'a': [{'b': 1}]}",
+    "Decimal('14.5').quantize(Decimal(1), ROUND_HALF_UP)": "15",
+    "Fraction(1, 2)": "0.5",
+    "namedtuple('Sums', 'sum product')(10, 24)": "(10, 24)",
+    "IntEnum('Kind', 'A').A": "1",
+    "type('Text', (str,), {})('a')": "'a'",
+    "type('Items', (list,), {})([1])": "[1]",
+    "type('Some', (set,), {})([1])": "{1}",
+    "[None, True, 1.5, 2j, b'a', (1,), frozenset([1])]": "[None, True, 1.5, 2j, b'a', (1,), frozenset([1])]",
+}
+USUAL = "from collections import *\nfrom decimal import *\nfrom enum import IntEnum\nfrom fractions import Fraction\n"
+
+
+def verdict_on(test, code):
+    row = {"prompt": "", "test": f"def check(candidate):\n    {test}", "entry_point": "answer"}
+    return code_sandbox(ScorerInput(code, "", row))
+
+
+def test_what_is_equal_to_a_plain_value_has_passed():
+    test = "\n    ".join(f"assert candidate({number}) == {value}" for number, value in enumerate(VALUES.values()))
+    found = verdict_on(test, f"{USUAL}def answer(n):\n    return [{', '.join(VALUES)}][n]")
+    assert found["correct"], found
+
+
+def test_an_iterator_is_one_and_no_list():
+    code = "def answer(n):\n    return (each for each in range(n))"
+    assert verdict_on("assert list(candidate(3)) == [0, 1, 2]", code)["correct"]
+    assert not verdict_on("assert candidate(3) == [0, 1, 2]", code)["correct"]
+
+
+def test_what_a_call_changes_of_its_arguments():
+    code = "def answer(items, by, seen):\n    items.sort()\n    by[1] = Counter('a')\n    seen.clear()"
+    test = "items, by, seen = [2, 1], {}, {1}; candidate(items, by, seen=seen); "
+    assert verdict_on(f"{test}assert (items, by, seen) == ([1, 2], {{1: {{'a': 1}}}}, set())", USUAL + code)["correct"]
+    odd = verdict_on(f"{test}assert items == [1, 2]", f"{USUAL}{code}; items.append(seen.add)")
+    assert odd["error"].startswith("AssertionError")
+
+
+def test_a_subclass_of_an_error_is_that_error():
+    test = "try: candidate()\n    except ValueError as error: assert str(error) == 'no'"
+    code = "class Odd(ValueError): pass\ndef answer():\n    raise Odd('no')"
+    assert verdict_on(test, code)["correct"]
+    assert verdict_on(test, code.replace("(ValueError)", "(Exception)"))["error"] == "Exception: no"
+
+
+def test_what_cannot_be_passed_on_says_so():
+    found = verdict_on("candidate()", "import re\ndef answer():\n    return re.match('a', 'a')")
+    assert found["error"] == "TypeError: a value of type Match cannot be passed on"

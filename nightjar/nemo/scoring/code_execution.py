@@ -33,8 +33,9 @@ async def code_sandbox_async(
     timeout: float = SECONDS,  # noqa: ASYNC109 - the seed's name
 ) -> dict[str, Any]:
     """Does what ``code_sandbox`` does, in a sandbox that is there, or in one of its own."""
-    code = written_code(sample.response)
-    error = await failed_test(code, _told(sample), sandbox or sample.sandbox, timeout)
+    test = _told(sample)
+    code = written_code(sample.response, test.entry_point)
+    error = await failed_test(code, test, sandbox or sample.sandbox, timeout)
     return {"correct": error is None, "extracted": code[:_LONGEST], **({"error": error} if error else {})}
 
 
