@@ -21,6 +21,20 @@ from nightjar.rollout.state import RewardFunc
 from nightjar.rubrics.math_processes import Question, processes
 from nightjar.rubrics.rubric import Rubric
 
+_REPEATING = re.compile(r"(?<!\d)(\d{0,20})\.(\d{0,20})\\(?:overline|bar|dot)\s*(?:\{(\d{1,20})\}|(\d))")
+_REWRITTEN = [
+    (re.compile(r"\.(?:\s*\$*)$"), ""),  # the end of a sentence
+    (re.compile(r"°|\\degree\b"), r"^\\circ"),
+    (re.compile(r"(?<=\d)\s*(?:\\[,:; ]|\{,\})\s*(?=\d{3}(?!\d))"), ""),  # between thousands
+    (re.compile(r"√\s*(\w+|\([^()]*\))"), r"\\sqrt{\1}"),
+    (re.compile(r"∞"), r"\\infty "),
+    (re.compile(r"\\varnothing\b"), r"\\emptyset"),
+    (re.compile(r"(?<!\d)0\{,\}(?=\d)"), "0."),  # no thousands begin with 0
+    (re.compile(r"^pi$"), r"\\pi"),
+    (re.compile(r"(?<=\d)\s*dollars?$"), ""),
+]
+_BASE = re.compile(r"\d\s*_\s*\{?(\d+)\}?\W*$")
+_BRACKET = re.compile(r"(?:\\left)?\s*(\(|\\\{)(?=.*,)")
 _PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,14}")
 _GRACE_SECONDS = 1.0
 
@@ -28,7 +42,8 @@ _GRACE_SECONDS = 1.0
 class MathRubric(Rubric):
     r"""Scores 1.0 where the answer is mathematically the expected one, and 0.0 otherwise.
 
-    What cannot be read as mathematics, is too long, or takes too long to compare, is not the expected answer.
+    What cannot be read as mathematics, is too long, or takes too long to compare, is not the expected answer. Read are
+    also what math-verify does not: `90°`, `0.8\overline{3}`, `1\,200`, `√2`, `18 dollars`, a full stop at the end.
 
     Args:
         funcs: further reward functions, before ``correct_answer``.
@@ -116,12 +131,43 @@ def verify_response(
     from math_verify.errors import TimeoutException
 
     start, score, limit = time.perf_counter(), 0.0, max(1, math.ceil(timeout_seconds))
-    if 0 < len(response) <= max_verify_chars:
+    if 0 < len(response) <= max_verify_chars and not are_of_two_kinds(response, answer):
         with suppress(Exception, TimeoutException):  # what it cannot compare is not equal
-            expected = parse(f"\\boxed{{{answer}}}", parsing_timeout=limit)
-            given = parse(f"\\boxed{{{response}}}", parsing_timeout=limit)
+            expected = parse(f"\\boxed{{{as_latex(answer)}}}", parsing_timeout=limit)
+            given = parse(f"\\boxed{{{as_latex(response)}}}", parsing_timeout=limit)
             score = float(verify(expected, given, timeout_seconds=limit))
     return score, time.perf_counter() - start
+
+
+def as_latex(text: str) -> str:
+    r"""Returns an answer with what math-verify cannot read, or misreads, written in a way that it can.
+
+    Example:
+        >>> as_latex("90°."), as_latex(r"0.8\overline{3}"), as_latex(r"1\,200")
+        ('90^\\circ', '\\frac{75}{90}', '1200')
+    """
+    plain = text.strip()
+    for pattern, replacement in _REWRITTEN:
+        plain = pattern.sub(replacement, plain)
+    return _REPEATING.sub(_fraction, plain)
+
+
+def _fraction(number: re.Match[str]) -> str:
+    """Returns a repeating decimal as a fraction: 0.8333… is (83 - 8) / 90."""
+    whole, once, again = number[1] or "0", number[2], number[3] or number[4]
+    numerator = int(whole + once + again) - int(whole + once)
+    return f"\\frac{{{numerator}}}{{{'9' * len(again)}{'0' * len(once)}}}"
+
+
+def are_of_two_kinds(given: str, expected: str) -> bool:
+    r"""Says whether answers differ in what math-verify ignores: the base of a number, a set or an ordered pair.
+
+    Example:
+        >>> are_of_two_kinds("11_2", "11_3"), are_of_two_kinds("(1,2)", r"\{1,2\}"), are_of_two_kinds("11", "11_3")
+        (True, True, False)
+    """
+    marks = ((_BASE.search(given), _BASE.search(expected)), (_BRACKET.match(given), _BRACKET.match(expected)))
+    return any(one and other and one[1] != other[1] for one, other in marks)
 
 
 def parse(text: str, parsing_timeout: int) -> Any:

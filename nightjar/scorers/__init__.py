@@ -2,15 +2,27 @@
 
 from nightjar.scorers.choices import stated_letter
 from nightjar.scorers.json_texts import extract_json
-from nightjar.scorers.numbers import last_number, read_number, same_number, stated_number
-from nightjar.scorers.texts import stated_answer
+from nightjar.scorers.numbers import (
+    equated_number,
+    last_number,
+    plain_text,
+    read_number,
+    read_numbers,
+    same_number,
+    stated_number,
+)
+from nightjar.scorers.texts import stated_answer, stated_lines
 
 __all__ = [
+    "equated_number",
     "extract_json",
     "last_number",
+    "plain_text",
     "read_number",
+    "read_numbers",
     "same_number",
     "stated_answer",
     "stated_letter",
+    "stated_lines",
     "stated_number",
 ]

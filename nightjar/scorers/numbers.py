@@ -1,12 +1,94 @@
-"""Numbers as people write them."""
+r"""Numbers as people and models write them: grouped as any language does, in LaTeX, with digits of any script."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Iterator
 from decimal import Decimal
+from functools import lru_cache
 
-_NUMBER = re.compile(r"-?(?:\$\s?)?(?:\d[\d,]*(?:\.\d+)?|\.\d+)")
-_ANSWER_LINE = re.compile(r"(?:^|\b)(?:A|Answer|answer|ANSWER)\s*:\s*([^\n]*)")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+_MARKS = str.maketrans({"−": "-", "‐": "-", "’": "'", "٬": ",", "٫": "."})
+_LATEX = (
+    (re.compile(r"(?<=\d)(?=\\[dt]?frac)"), " "),
+    (re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}"), r"\1/\2"),
+    (re.compile(r"\{([,.])\}|\\([$%])|\\!"), r"\1\2"),
+    (re.compile(r"\\[,;: ]|~"), " "),
+    (re.compile(r"(?<=[A-Za-z}])\^(?:\d|\{\d+\})"), ""),  # square metres are no number
+)
+_GROUP = 3
+"""Digits between two marks that set thousands apart."""
+_DIGITS = r"(?:(?:(?<![\d.,])\d{1,3}(?:[ ']\d{3})+(?!\d)|\d+)(?:[.,]\d+)*|\.\d+)"
+_NUMBER = re.compile(
+    r"(?P<before>(?<![0-9A-Za-z)\]}%])-?(?:[$€£¥₹₽฿]\s?-?){0,3})?"
+    rf"(?:(?P<whole>\d+) {{1,2}}(?=\d+/\d))?(?P<number>{_DIGITS})(?: ?/ ?(?P<under>{_DIGITS}))?"
+)
+_EQUALS = re.compile(r"=|≈|\\approx")
+_SENTENCE_END = re.compile(r"[.!?][*_\"']*(?=\s|$)")
+_STATED = re.compile(
+    r"(?m)(?:(?i:\bans(?:wer)?[*_}\" ]*(?:\bis\b(?!\s+not\b)|[:=])|^[#*_ ]*(?:final )?answer[*_ ]*$)"
+    r"|^[*_ ]*A[*_ ]*:(?=[^\n]*\s*\Z))(?=[*_\s]*([^\n]{0,300}))"
+)
+
+
+def plain_text(text: str) -> str:
+    r"""Returns a text with ASCII digits, separators and signs, and without LaTeX in its numbers; accents composed.
+
+    Example:
+        >>> plain_text(r"−１,২०० m²"), plain_text(r"\$1{,}200 = 1\,200"), plain_text(r"2\frac{1}{2}")
+        ('-1,200 m²', '$1,200 = 1 200', '2 1/2')
+    """
+    plain = unicodedata.normalize("NFC", _NOT_ASCII.sub(lambda found: _plain_character(found.group()), text))
+    for markup, written in _LATEX:
+        plain = markup.sub(written, plain)
+    return plain
+
+
+@lru_cache(maxsize=4096)
+def _plain_character(character: str) -> str:
+    if unicodedata.category(character) in ("No", "So"):  # ² and ㎡ would become digits
+        return character
+    digit = unicodedata.decimal(character, None)
+    return unicodedata.normalize("NFKC", character).translate(_MARKS) if digit is None else str(digit)
+
+
+def read_numbers(text: str, has_decimal_comma: bool = False) -> Iterator[Decimal]:
+    """Yields the numbers in a text, fractions as their values.
+
+    A comma or a point is the decimal mark or sets thousands apart, as the digits around it tell: `1,234` is 1234,
+    `1,50` is 1.5, `1.234,5` is 1234.5.
+
+    Args:
+        text: any text.
+        has_decimal_comma: `1.234` is 1234, as in German, and not 1.234.
+    """
+    for found in _NUMBER.finditer(plain_text(text)):
+        number = _value(found["number"], has_decimal_comma)
+        if found["under"]:
+            number /= _value(found["under"], has_decimal_comma) or 1
+        if found["whole"]:
+            number += Decimal(found["whole"])
+        yield number.copy_negate() if "-" in (found["before"] or "") else number
+
+
+def _value(digits: str, has_decimal_comma: bool) -> Decimal:
+    joined = re.sub("[ ']", "", digits)
+    whole, mark, decimals = re.match(r"(.*?)(?:([.,])(\d+))?$", joined).groups("")  # type: ignore[union-attr]
+    if _is_decimal(whole, mark, decimals, has_decimal_comma):
+        return Decimal(f"{re.sub('[.,]', '', whole)}.{decimals}")
+    return Decimal(re.sub("[.,]", "", joined))
+
+
+def _is_decimal(whole: str, mark: str, decimals: str, has_decimal_comma: bool) -> bool:
+    """Says whether the last mark is the decimal one, and not one that sets thousands apart."""
+    if not mark or mark in whole:
+        return False
+    if "," in whole or "." in whole or whole in ("", "0"):
+        return True
+    if mark == ",":
+        return len(decimals) < _GROUP
+    return not (has_decimal_comma and len(decimals) == _GROUP and len(whole) <= _GROUP)
 
 
 def read_number(text: str) -> Decimal | None:
@@ -16,19 +98,28 @@ def read_number(text: str) -> Decimal | None:
         >>> read_number("$1,234.50"), read_number("25%"), read_number("7 eggs"), read_number("none")
         (Decimal('1234.50'), Decimal('25'), Decimal('7'), None)
     """
-    found = _NUMBER.search(text)
-    return None if found is None else Decimal(re.sub(r"[$,\s]", "", found.group()))
+    return next(read_numbers(text), None)
 
 
-def last_number(text: str) -> Decimal | None:
-    """Returns the last number in a text; None where there is none.
+def last_number(text: str, has_decimal_comma: bool = False) -> Decimal | None:
+    """Returns the last number in a text; None where there is none. See ``read_numbers``.
 
     Example:
         >>> last_number("3 of 1,200.0"), last_number("none")
         (Decimal('1200.0'), None)
     """
-    found = _NUMBER.findall(text)
-    return read_number(found[-1]) if found else None
+    return next(reversed([*read_numbers(text, has_decimal_comma)]), None)
+
+
+def equated_number(text: str) -> Decimal | None:
+    r"""Returns the number that a short answer gives: the first after its last equals sign; None where there is none.
+
+    Example:
+        >>> equated_number("72 clips in 2 months"), equated_number(r"3 \times 400 = 1200")
+        (Decimal('72'), Decimal('1200'))
+    """
+    numbers = map(read_number, reversed(_EQUALS.split(plain_text(text))))
+    return next((number for number in numbers if number is not None), None)
 
 
 def same_number(given: str, reference: str) -> bool:
@@ -42,12 +133,18 @@ def same_number(given: str, reference: str) -> bool:
     return number is not None and number == read_number(reference)
 
 
-def stated_number(text: str) -> str:
-    r"""Returns what follows the last ``A:`` or ``Answer:``, else the last number as it is written, else nothing.
+def stated_number(text: str) -> Decimal | None:
+    r"""Returns the number that is stated as the answer, or else the last; None where there is none.
+
+    It is stated after the last ``Answer:`` or "answer is" with a number behind it, below a heading "Answer", or after
+    an ``A:`` that begins the last line; of several sentences, in the first with a number.
 
     Example:
         >>> stated_number("6 * 7 = 42\nAnswer: 42 eggs, of 50"), stated_number("First 12, then $7")
-        ('42 eggs, of 50', '$7')
+        (Decimal('42'), Decimal('7'))
     """
-    found = _ANSWER_LINE.findall(text) or _NUMBER.findall(text)
-    return str(found[-1]) if found else ""
+    plain = plain_text(text)
+    sentences = (sentence for said in reversed(_STATED.findall(plain)) for sentence in _SENTENCE_END.split(said))
+    numbers = (number for number in map(equated_number, sentences) if number is not None)
+    stated = next(numbers, None)
+    return last_number(plain) if stated is None else stated

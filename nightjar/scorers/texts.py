@@ -6,22 +6,36 @@ import re
 import unicodedata
 
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
-_PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
-_MARKUP = re.compile(r"[*_`]+|\\(?:text|mathrm)\b")
-_ANSWER = re.compile(r"(?im)^[^\S\n]*(?:final[^\S\n]+)?(?:answer|ans)[^\S\n]*(?:is)?[^\S\n]*[:：][^\S\n]*(\S[^\n]*)")
-_LATER_ANSWER = re.compile(r"(?i)\banswer[^\S\n]*[:：][^\S\n]*(\S[^\n]*)")
+_PUNCTUATION = re.compile(r"(?!(?<!\w)-\.?\d)[!-/:-@\[-`{-~]")
+_MARKUP = re.compile(r"(?<![\w*`])([*_`]{1,3})(?![\s*`])([^\n]{1,500}?)(?<=\S)\1(?![\w*`])")
+_BRACED = r"\s*\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
+_LATEX = re.compile(r"\\(?:boxed|fbox|text(?:bf|it|rm)?|mathrm|mathbf)" + _BRACED)
+_ESCAPED = re.compile(r"\\([$%&#])|\{(,)\}")
+_QUOTED = re.compile(
+    r"[\"“„«‘']([^\"“”„«»]+)[\"”“»’']\.?|\$((?:\\\$|[^$])+)\$\.?|\\\((.+)\\\)\.?|\*\*([^*]+)|([^*]+)\*\*"
+)
+_BOX = re.compile(r"\\boxed" + _BRACED)
+_LABEL = re.compile(
+    r"(?im)^[ \t*_`#>-]*(?:the\s+)?(?:final\s+|correct\s+)?(?:answer|ans)"
+    r"[ \t]*[*_`]*[ \t]*(?:is\b)?[ \t]*[:：=][\s*_`]*(?=[^\s*_`])"
+)
+_LATER_LABEL = re.compile(r"(?i)\banswer(?:[ \t]+is\b[ \t]*[:：]?|[ \t]*[:：])\s*(?=\S)")
+_BLANK_LINE = re.compile(r"\n\s*\n")
 
 
 def normalized(text: str) -> str:
-    """Returns a text without case, accents, articles and punctuation; as it is, less case, where nothing is left then.
+    """Returns a text without case, accents, articles and punctuation, but for the sign of a number.
+
+    Where nothing is left then, it keeps its articles; and where it is punctuation alone, that.
 
     Example:
-        >>> normalized("The  Café!"), normalized("!!"), normalized("a")
-        ('cafe', '!!', 'a')
+        >>> normalized("The  Café!"), normalized("!!"), normalized("(A)."), normalized("-12")
+        ('cafe', '!!', 'a', '-12')
     """
     plain = "".join(c for c in unicodedata.normalize("NFKD", text).casefold() if not unicodedata.combining(c))
-    bare = " ".join(_ARTICLES.sub(" ", _PUNCTUATION.sub(" ", plain)).split())
-    return bare or " ".join(plain.split())
+    words = _PUNCTUATION.sub(" ", plain)
+    kept = (" ".join(text.split()) for text in (_ARTICLES.sub(" ", words), words, plain))
+    return next(filter(None, kept), "")
 
 
 def same_text(given: str, reference: str) -> bool:
@@ -46,13 +60,48 @@ def contains_text(given: str, reference: str) -> bool:
 
 
 def stated_answer(text: str) -> str:
-    r"""Returns what follows the last ``Answer:``, without markup, or else the last line.
+    r"""Returns the answer that a text says, without the markup, the quotation marks and the LaTeX around it.
+
+    It is what follows the last ``Answer:`` on its line or on the next one, or else what is in the last box, or follows
+    ``the answer is``, or else the last line.
 
     Example:
         >>> stated_answer("Answer: think first.\n**Answer:** 42"), stated_answer("So\nit is 7.\n")
         ('42', 'it is 7.')
+        >>> stated_answer("Answer: M*A*S*H"), stated_answer(r"It is \boxed{\text{Paris}}."), stated_answer("Answer = 3")
+        ('M*A*S*H', 'Paris', '3')
     """
-    plain = _MARKUP.sub("", text)
-    found = _ANSWER.findall(plain) or _LATER_ANSWER.findall(plain)
-    lines = plain.strip().splitlines() or [""]
-    return str(found[-1] if found else lines[-1]).strip()
+    return stated_lines(text)[0]
+
+
+def stated_lines(text: str) -> list[str]:
+    r"""Returns the answer that ``stated_answer`` finds, and the lines that follow it without a blank one between.
+
+    Example:
+        >>> stated_lines("Answer: Ann\nBob\n\nI am sure.")
+        ['Ann', 'Bob']
+    """
+    plain = _MARKUP.sub(r"\2", _MARKUP.sub(r"\2", text)).strip()
+    return [_bare(line) for line in _paragraph(plain).splitlines()] or [""]
+
+
+def _paragraph(text: str) -> str:
+    boxes = _BOX.findall(text)
+    labels = list(_LABEL.finditer(text)) or ([] if boxes else list(_LATER_LABEL.finditer(text)))
+    if labels:
+        return _BLANK_LINE.split(text[labels[-1].end() :], maxsplit=1)[0]
+    return str(boxes[-1]) if boxes else text.rpartition("\n")[2]
+
+
+def _bare(line: str) -> str:
+    """Returns an answer without what only wraps it: a box, quotation marks, the signs of LaTeX."""
+    bare = line.strip()
+    while (plain := _unwrapped(bare)) != bare:
+        bare = plain
+    return _ESCAPED.sub(r"\1\2", bare)
+
+
+def _unwrapped(text: str) -> str:
+    quoted = _QUOTED.fullmatch(text)
+    inner = quoted[quoted.lastindex or 0] if quoted else text
+    return _LATEX.sub(r"\1", inner).strip()

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from nightjar.errors import ConfigError, ScoringError
+from nightjar.errors import ConfigError, JudgeVerdictError, ScoringError
 from nightjar.nemo.observability import ModelResponse
 from nightjar.nemo.scoring import (
     ScorerInput,
@@ -53,6 +53,19 @@ def is_right(scorer, response, target, **how):
         (answer_line, "Answer: 1, 2", "12", False),
         (answer_line, "It is\nblue", "Blue", True),
         (answer_line, "", "", False),
+        (answer_line, "So } ) ].\nSo the answer is ] ) }.", "] ) }", True),
+        (answer_line, "So the answer is invalid.", "valid", False),
+        (answer_line, "So the answer is 12.", "-12", False),
+        (answer_line, "3 words. So the answer is apple banana.", "apple banana", True),
+        (exact_match, "(A).", "(A)", True),
+        (exact_match, "(B)", "(A)", False),
+        (exact_match, "12", "-12", False),
+        (exact_match, "] ) }", "] ) >", False),
+        (multichoice_regex, "(A) is tempting. So the answer is (R).", "(R)", True),
+        (mcq_extract, "So the answer is (B).", "(A)", False),
+        (mcq_extract, "", "()", False),
+        (numeric_match, "So the answer is \N{MINUS SIGN}12.", "-12", True),
+        (numeric_match, "So the answer is 12.", "-12", False),
         (numeric_match, "1", "100", False),
         (numeric_match, "180.0 is it", "180", True),
         (numeric_match, "It costs $1,200", "1200", True),
@@ -66,6 +79,7 @@ def test_texts_are_scored(scorer, response, target, correct):
 
 def test_patterns_of_ones_own_and_names():
     assert is_right(multichoice_regex, "Choose A. Choose E", "E", pattern=r"Choose ([A-E])")
+    assert is_right(multichoice_regex, "Choose (e)", "(E)", pattern=r"Choose (\(\w\))")
     assert is_right(answer_line, "So: 4\nSo: 5", "5", pattern=r"So: (\d)")
     assert get_scorer("exact_match") is exact_match
     assert len(list_scorers()) == 6
@@ -87,8 +101,9 @@ def test_json_is_validated_by_the_whole_standard():
 def test_a_judges_reply_is_read_or_is_an_error():
     assert parse_judge_response('```json\n{"score": 5, "reason": "x"}\n```')["normalized_score"] == 1.0
     assert parse_judge_response("I give it 4/5.")["score"] == 4.0
-    for reply in ("7/10", "fine", '{"score": 9}', '{"score": true}', ""):
-        with pytest.raises(ScoringError, match="The judge gave no score from 1 to 5"):
+    assert parse_judge_response('<think>{"score": 5}?</think>{"score": 1}')["score"] == 1.0
+    for reply in ("7/10", "fine", '{"score": 9}', '{"score": true}', '<think>{"score": 5}', ""):
+        with pytest.raises(JudgeVerdictError, match="The judge gave no score from 0 to 5"):
             parse_judge_response(reply)
     assert "Use {braces}" in build_judge_prompt("Use {braces}", "r", "e")
 

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from nightjar.scorers import read_number
+from nightjar.scorers import equated_number, last_number, read_number, stated_number
 
 
 class TestReadNumber:
@@ -34,6 +34,123 @@ class TestReadNumber:
     def test_as_people_write_it(self, text, number):
         assert read_number(text) == Decimal(number)
 
+    @pytest.mark.parametrize(
+        ("text", "number"),
+        [
+            ("1 200", "1200"),
+            ("1\u202f234\u202f567,8", "1234567.8"),
+            ("1'200", "1200"),
+            ("1’200.50", "1200.5"),
+            ("1{,}200", "1200"),
+            (r"1\,200", "1200"),
+            (r"1,\!200", "1200"),
+            ("12,34,567", "1234567"),
+            ("1,20,000", "120000"),
+            ("18,00 €", "18"),
+            ("0,125", "0.125"),
+            ("1.234,50", "1234.5"),
+            ("1.234.567", "1234567"),
+            ("1.234", "1.234"),
+            ("3, 4", "3"),
+        ],
+    )
+    def test_set_apart_as_any_language_does(self, text, number):
+        assert read_number(text) == Decimal(number)
+
+    @pytest.mark.parametrize(
+        ("text", "number"),
+        [
+            ("−5", "-5"),
+            ("１，２００．５", "1200.5"),
+            ("১,২০০", "1200"),
+            ("๑๒", "12"),
+            ("౧౨", "12"),
+            ("१२", "12"),
+            ("١٬٢٠٠٫٥", "1200.5"),
+            ("18²", "18"),
+        ],
+    )
+    def test_digits_and_signs_of_any_script(self, text, number):
+        assert read_number(text) == Decimal(number)
+
+    @pytest.mark.parametrize(
+        ("text", "number"),
+        [
+            (r"\frac{5}{2}", "2.5"),
+            (r"-\dfrac{36}{2}", "-18"),
+            (r"2\frac{1}{2}", "2.5"),
+            ("2 1/2 hours", "2.5"),
+            ("3/4", "0.75"),
+            ("1/0", "1"),
+            (r"\$1,200.00", "1200"),
+            (r"$-\$5$", "-5"),
+            (r"5\%", "5"),
+        ],
+    )
+    def test_fractions_and_latex(self, text, number):
+        assert read_number(text) == Decimal(number)
+
     @pytest.mark.parametrize("text", ["", "none", "$", "-", "."])
     def test_no_number(self, text):
         assert read_number(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("20-5", "5"),
+        ("$10-$5", "5"),
+        ("3–5 hours", "5"),
+        ("COVID-19", "19"),
+        (r"an area of 18 m^2", "18"),
+        ("an area of 18 m²", "18"),
+        ("1.234", "1.234"),
+    ],
+)
+def test_the_last_number(text, number):
+    assert last_number(text) == Decimal(number)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("1.234", "1234"), ("0.125", "0.125"), ("18.00", "18"), ("12345.678", "12345.678")]
+)
+def test_a_point_sets_thousands_apart_where_the_comma_is_the_decimal_mark(text, number):
+    assert last_number(text, has_decimal_comma=True) == Decimal(number)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("18", "18"), ("72 clips in 2 months", "72"), ("x = 5", "5"), ("3 boxes * 4 = 12 of 20", "12"), ("18 =", "18")],
+)
+def test_the_number_that_a_short_answer_gives(text, number):
+    assert equated_number(text) == Decimal(number)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("Answer: 72 clips in 2 months", "72"),
+        ("The final answer is **1200**. This took 5 steps.", "1200"),
+        ("The answer is 18. Check: 9 * 2 = 18, 18 - 3 = 15.", "18"),
+        ("**Answer:** 18\n2 eggs are left.", "18"),
+        ("**Final Answer**\n\n$18\n\nIt took 3 steps.", "18"),
+        ("### Answer:\n**18**\nIt took 3 steps.", "18"),
+        ("Answer = 0. It took 3 steps.", "0"),
+        ("Answer: Yes. 18 eggs.", "18"),
+        ("Answer: 5, no, the answer is 6. It took 3 steps.", "6"),
+        ("The answer is not 18 but 20.", "20"),
+        ("2 + 3 = 5\n**A:** $18.\n", "18"),
+        ("A: 48 / 2 = 24. So 48 + 24 = 72. The answer is 72.", "72"),
+        ("A: 10 apples\nB: 20 apples\nTotal: 30 apples", "30"),
+        ("Option A: 5 dollars.\nSo 18 in all.", "18"),
+        ("We look for the answer\nin 18 steps", "18"),
+        ("BMIA: 3 and 5", "5"),
+    ],
+)
+def test_the_number_that_is_stated(text, number):
+    assert stated_number(text) == Decimal(number)
+
+
+def test_long_texts_are_read_in_time_that_grows_with_them():
+    for part in ("answer: ", "111 ", "1", "1.", "1,", "\\frac{", "A: \n", "1 1/", "$ ", "1" * 5_000 + " 1/2 "):
+        stated_number(part * (100_000 // len(part)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from string import ascii_uppercase
 from typing import Any
 
 from nightjar.envs.seeded.scorer_input import ScorerInput
@@ -11,18 +12,23 @@ from nightjar.scorers.choices import stated_letter
 from nightjar.scorers.numbers import last_number
 from nightjar.scorers.texts import stated_answer
 
+_BRACKETS = re.compile(r"[\s()\[\].]+")
 _UNITS = re.compile(r"[\s$%]|(?<=\d),(?=\d{3}(?!\d))")
 
 
 def multichoice_regex(sample: ScorerInput, pattern: str | None = None) -> dict[str, Any]:
     """Compares the letter that the response ends up with, or the last that ``pattern`` finds, with the target's."""
-    found = stated_letter(sample.response) if pattern is None else _last_found(pattern, sample.response)
-    letter = None if found is None else found.upper()
-    return {"correct": letter is not None and letter == str(sample.target).strip().upper(), "extracted": letter}
+    found = (
+        stated_letter(sample.response, ascii_uppercase) if pattern is None else _last_found(pattern, sample.response)
+    )
+    return same_letter(found, sample.target)
 
 
 def answer_line(sample: ScorerInput, pattern: str | None = None) -> dict[str, Any]:
-    """Compares what follows the last "Answer:", or the last line, with the target: as texts, or as numbers."""
+    """Compares what follows the last "Answer:", or else the last line, with the target: as texts, or as numbers.
+
+    Of a line that says "the answer is", it is what follows; what ``pattern`` finds last goes before all of them.
+    """
     said = stated_answer(sample.response)
     found = said if pattern is None else (_last_found(pattern, sample.response) or said).strip()
     target = str(sample.target)
@@ -36,6 +42,12 @@ def numeric_match(sample: ScorerInput) -> dict[str, Any]:
     """Compares the last number of the response with the target's."""
     found, wanted = last_number(sample.response), read_number(str(sample.target))
     return {"correct": found is not None and found == wanted, "extracted": None if found is None else str(found)}
+
+
+def same_letter(found: str | None, target: Any) -> dict[str, Any]:
+    """Compares a letter with the target's, each of which may be in brackets."""
+    letter, wanted = (None if text is None else _BRACKETS.sub("", str(text)).upper() for text in (found, target))
+    return {"correct": bool(letter) and letter == wanted, "extracted": letter}
 
 
 def _last_found(pattern: str, text: str) -> str | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from string import ascii_uppercase
 from typing import Any
 
 from nightjar.envs.seeded.scorer_input import ScorerInput
+from nightjar.nemo.scoring.pattern import same_letter
 from nightjar.scorers.choices import stated_letter
 from nightjar.scorers.texts import contains_text, same_text
-
-_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def exact_match(sample: ScorerInput) -> dict[str, Any]:
@@ -25,5 +25,4 @@ def fuzzy_match(sample: ScorerInput) -> dict[str, Any]:
 
 def mcq_extract(sample: ScorerInput) -> dict[str, Any]:
     """Compares the letter of an option, of A to Z, with the target's."""
-    letter = stated_letter(sample.response, _ALPHABET)
-    return {"correct": letter is not None and letter == str(sample.target).strip().upper(), "extracted": letter}
+    return same_letter(stated_letter(sample.response, ascii_uppercase), sample.target)
