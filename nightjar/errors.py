@@ -15,6 +15,7 @@
     │   │   ├── TunnelError           a tunnel to a sandbox broke
     │   │   └── SandboxError          a sandbox did not start or answer
     │   ├── ScoringError              the rubric could not score the rollout
+    │   │   └── JudgeVerdictError     what a judge said is no verdict
     │   ├── MiddlewareError           middleware of an endpoint raised
     │   └── GracefulError             a solver has used up what it may; the rollout counts, with the reward 0
     │       └── TurnLimitError        it has asked the model as often as its endpoint's middleware lets it
@@ -103,6 +104,10 @@ class SandboxError(InfraError):
 
 class ScoringError(Error):
     """The rubric could not score the rollout; what was raised is the cause."""
+
+
+class JudgeVerdictError(ScoringError):
+    """What a judge said is no verdict, or more than one."""
 
 
 class GracefulError(Error):

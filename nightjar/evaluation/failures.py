@@ -26,6 +26,7 @@ class FailureClass(StrEnum):
     MODEL = "model API"
     INFRASTRUCTURE = "infrastructure"
     SETTINGS = "settings"
+    JUDGE = "judge"
     ENVIRONMENT = "environment code"
 
     @property
@@ -47,6 +48,8 @@ _ADVICE = {
     FailureClass.MODEL: "Look at the endpoint, its key and the name of the model; after an outage, retry",
     FailureClass.INFRASTRUCTURE: "Look at the machine, its disk, network and services; then retry",
     FailureClass.SETTINGS: "Change what was asked for as the message says, and run it again",
+    FailureClass.JUDGE: "Look at the judge: its model, its prompt, its max_tokens; then score the answers again: "
+    "nightjar eval rescore RUN",
     FailureClass.ENVIRONMENT: "Correct the environment's code, and run it again; tracebacks: nightjar eval samples RUN "
     "--failed",
 }
@@ -74,6 +77,7 @@ _NAMES = {
         "SandboxCreationError", "SandboxError", "SandboxNotReadyError", "SandboxRefusedError", "ServerUnreachableError",
         "ServiceError", "TunnelError", "WarehouseError",
     },
+    FailureClass.JUDGE: {"JudgeVerdictError"},
     FailureClass.ENVIRONMENT: {"DatasetError", "EnvironmentLoadError", "ScoringError", "ToolError"},
     FailureClass.SETTINGS: {"BudgetSpentError", "ConfigError", "ParameterTypeError", "ResumeMismatchError"},
 }  # fmt: skip

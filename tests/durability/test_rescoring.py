@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from nightjar.testing import Faults, Recording
+from nightjar.testing import Faults, FixedAnswer, Recording
 
 PARSED_OTHERWISE = """
 import re
@@ -67,6 +67,21 @@ def _question_and_answer(line):
 def _first_number(text):
     found = re.search(r"-?[0-9]+", text)
     return found and found.group()
+
+
+def test_a_judge_without_a_verdict_is_looked_at_and_asked_again(nightjar, serve):
+    (nightjar.folder / "rows.jsonl").write_text('{"problem": "Who won?", "answer": "Ann", "metadata": "{}"}')
+    judge = {"judge_model": "judge", "judge_base_url": serve(FixedAnswer("banana")).url}
+    arguments = json.dumps({"dataset": "rows.jsonl", **judge})
+    ended = nightjar.eval("simpleqa", "-a", arguments, "-n", 1, "-r", 2, server=serve(FixedAnswer("Ann")))
+    [failed] = nightjar.runs
+    assert "What to do (judge): Look at the judge" in ended.stderr
+    [command] = re.findall(r"Next: +nightjar (.*)", ended.stdout)
+    assert re.fullmatch(f"eval rescore outputs/evals/.*{failed.metadata['run_id']}", command)
+
+    judged = json.dumps({"judge_base_url": serve(FixedAnswer("A")).url})
+    assert nightjar.start(*command.split(), "-a", judged).wait().code == 0
+    assert [run.metadata["avg_reward"] for run in nightjar.runs] == [None, 1.0]
 
 
 ENVIRONMENT = """

@@ -12,6 +12,7 @@ from rich.text import Text
 from nightjar.cli.eval.live import page_in_prefect
 from nightjar.cli.terminal import echo
 from nightjar.evaluation import Outcome
+from nightjar.evaluation.failures import FailureClass
 from nightjar.terminal import harmless
 from nightjar.warehouse import resolve_warehouse
 from nightjar.warehouse.location import shown
@@ -90,6 +91,8 @@ def next_command(outcome: Outcome) -> str:
     """Returns what can be typed next."""
     if outcome.status != "completed" and outcome.metadata.rescored_from:
         return f"resume run {outcome.metadata.rescored_from}, whose rollouts these are, and score it again"
+    if outcome.failures[:1] == [FailureClass.JUDGE]:
+        return shlex.join(["nightjar", "eval", "rescore", outcome.metadata.rescored_from or str(outcome.path)])
     if outcome.status != "completed":
         return f"the same command with --resume {shlex.quote(str(outcome.path))}"
     is_default = outcome.warehouse == shown(resolve_warehouse())

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from nightjar.envs.seeded.scorer_input import ScorerInput
-from nightjar.errors import ScoringError
+from nightjar.errors import JudgeVerdictError, ScoringError
+from nightjar.parsers import without_thoughts
 from nightjar.scorers.json_texts import extract_json
 
 DEFAULT_RUBRIC = """\
@@ -81,16 +82,17 @@ def parse_judge_response(text: str, max_score: int = 5) -> dict[str, Any]:
     """Returns the score that a judge gave, and its part of the best one.
 
     Raises:
-        ScoringError: there is no score from 0 to the best one.
+        JudgeVerdictError: there is no score from 0 to the best one.
 
     Example:
         >>> parse_judge_response('{"score": 4, "reason": "fine"}')["normalized_score"]
         0.8
     """
-    said = extract_json(text)
-    score = said.get("score") if isinstance(said, dict) else _bare(text, max_score)
+    plain = without_thoughts(text)
+    said = extract_json(plain)
+    score = said.get("score") if isinstance(said, dict) else _bare(plain, max_score)
     if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= max_score:
-        raise ScoringError(f"The judge gave no score from 1 to {max_score}: {text[:200]!r}")
+        raise JudgeVerdictError(f"The judge gave no score from 0 to {max_score}: {text[:200]!r}")
     reason = said.get("reason") if isinstance(said, dict) else None
     return {"score": float(score), "normalized_score": score / max_score, "reason": reason}
 
