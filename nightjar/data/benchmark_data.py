@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from nightjar.data.files import read_rows
 from nightjar.data.sources import fetch_hub_dataset, hub_dataset_path, load_hub_dataset
-from nightjar.errors import DatasetError
+from nightjar.errors import DatasetError, error_text
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class BenchmarkData:
         split: that which is evaluated.
         data_file: the file of the repository to take, where it has several that differ.
         is_gated: who wants it has to accept the authors' terms first.
+        others: what else of it the benchmark can be asked to read, each as the attributes that differ.
     """
 
     repository: str
@@ -35,6 +36,11 @@ class BenchmarkData:
     split: str = "test"
     data_file: str | None = None
     is_gated: bool = False
+    others: Sequence[Mapping[str, Any]] = ()
+
+    def variants(self) -> list[BenchmarkData]:
+        """Returns all that the benchmark can be asked to read: this first, then the others."""
+        return [self, *(replace(self, others=(), **other) for other in self.others)]
 
     def rows(self, dataset: str | None = None, split: str | None = None) -> list[dict[str, Any]]:
         """Returns the rows: of a file, or of the hub, and from then on of what is kept of it on this machine.
@@ -53,6 +59,23 @@ class BenchmarkData:
         except DatasetError as error:
             hint = 'Without network, name a file: -a \'{"dataset": "path.jsonl"}\''
             raise DatasetError(f"{error}.{self._terms()} {hint}") from error
+
+    def examples(
+        self,
+        make: Callable[[dict[str, Any]], dict[str, Any] | None],
+        dataset: str | None = None,
+        split: str | None = None,
+    ) -> list[dict[str, Any]]:
+        """Returns the rows as examples.
+
+        Args:
+            make: from a row to an example, or to None where there is none to be made of it.
+            dataset, split: as for ``rows``.
+
+        Raises:
+            DatasetError: as ``rows``; or a row is not as it should be: which one, and why, is said.
+        """
+        return examples_of(self.rows(dataset, split), make, dataset or self.repository, self.columns)
 
     def fetch(self) -> None:
         """Fetches from the hub what of it is not kept on this machine.
@@ -88,3 +111,36 @@ class BenchmarkData:
             "to a token of that account."
         )
         return terms if self.is_gated else ""
+
+
+def examples_of(
+    rows: Sequence[dict[str, Any]],
+    make: Callable[[dict[str, Any]], dict[str, Any] | None],
+    source: str,
+    columns: Sequence[str] = (),
+) -> list[dict[str, Any]]:
+    """Returns what ``make`` makes of rows, less None.
+
+    Args:
+        rows: of a data set.
+        make: from a row to an example, or to None.
+        source: whose rows they are, for the message.
+        columns: those that must have a value.
+
+    Raises:
+        DatasetError: a row has no value where it must have one, or ``make`` failed.
+    """
+    made = []
+    for number, row in enumerate(rows, start=1):
+        if empty := [column for column in columns if row.get(column) in (None, "")]:
+            raise DatasetError(f"{source}, row {number}: {' and '.join(map(repr, empty))} without a value")
+        try:
+            made.append(make(row))
+        except Exception as error:
+            raise DatasetError(f"{source}, row {number} is not as it should be: {_reason(error)}") from error
+    return [example for example in made if example is not None]
+
+
+def _reason(error: Exception) -> str:
+    known = isinstance(error, DatasetError)
+    return error_text(error) if known else f"{type(error).__name__}: {error_text(error)}"

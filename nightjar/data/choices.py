@@ -6,6 +6,8 @@ import random
 from collections.abc import Sequence
 from string import ascii_uppercase
 
+from nightjar.errors import DatasetError
+
 
 def lettered(choices: Sequence[str]) -> str:
     r"""Returns choices as lines.
@@ -28,10 +30,15 @@ def shuffled(choices: Sequence[str], right: int, seed: int | None, question: str
         seed: None leaves them as they are.
         question: whose choices they are.
 
+    Raises:
+        DatasetError: the right one is none of them.
+
     Example:
         >>> shuffled(["four", "five"], 1, None, "2+3?")
         (['four', 'five'], 'B')
     """
+    if not 0 <= right < len(choices):
+        raise DatasetError(f"the answer {right} is none of {len(choices)} choices, which are counted from 0")
     order = list(range(len(choices)))
     if seed is not None:
         random.Random(f"{seed}:{question}").shuffle(order)  # noqa: S311 - no secret is made of it

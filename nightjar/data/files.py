@@ -27,7 +27,7 @@ def read_rows(
     r"""Reads a file; which kind it is, its name says.
 
     Args:
-        path: the file; one whose name ends in ``.gz`` is uncompressed first.
+        path: the file, ``~`` is the home; one whose name ends in ``.gz`` is uncompressed first.
         required: columns that every row must have.
         columns: of a table without a header.
 
@@ -39,7 +39,7 @@ def read_rows(
         >>> read_rows("sums.csv", required=("question", "answer"))
         [{'question': 'What is 2+2?', 'answer': '4'}]
     """
-    content, suffix = _content(Path(path))
+    content, suffix = _content(Path(path).expanduser())
     delimiter = TABLES.get(suffix)
     rows = _lines(content, path) if delimiter is None else _table(content, path, delimiter, columns)
     if not rows:

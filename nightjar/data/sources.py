@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from pathlib import Path
@@ -59,9 +60,9 @@ def fetch_hub_dataset(name: str, config: str | None, split: str, data_file: str 
         DatasetError: it cannot be had, or cannot be kept.
     """
     path = hub_dataset_path(name, config, data_file or split)
-    rows = _load_from_hub(name, config, split, data_file)
     try:
-        _keep(path, rows)
+        _make_folder(path.parent)
+        _keep(path, _load_from_hub(name, config, split, data_file))
     except (OSError, TypeError) as error:
         where = "free some space, or name another folder in NIGHTJAR_CACHE"
         raise DatasetError(f"Cannot keep dataset {name!r} in {str(path)!r}: {error_text(error)}; {where}") from error
@@ -99,6 +100,12 @@ def _load_from_hub(name: str, config: str | None, split: str, data_file: str | N
             f"Cannot load dataset {name!r}, split {data_file or split!r}, from the Hugging Face Hub: {reason}"
         ) from error
     return rows
+
+
+def _make_folder(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
 
 
 def _keep(path: Path, rows: list[dict[str, Any]]) -> None:

@@ -52,6 +52,14 @@ def test_the_table_fits_and_nothing_is_cut_off(nightjar):
     assert not any("…" in line for line in lines)
 
 
+@pytest.mark.parametrize("columns", [20, 40, 72, 120])
+def test_names_are_whole_in_any_terminal(nightjar, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert nightjar("env", "init", "quite-a-long-name").exit_code == 0
+    words = {word for line in nightjar("env", "list").stdout.splitlines() for word in line.split()[:1]}
+    assert words >= {"quite-a-long-name", *(package.env_id for package in built_in_packages())}
+
+
 def test_data_is_fetched_once_and_then_here(nightjar, math500):
     first, again = nightjar("data", "get", "math500", "--json"), nightjar("data", "get", "math500", "MATH500", "--json")
     [fetched], [here] = json.loads(first.stdout), json.loads(again.stdout)
@@ -59,6 +67,29 @@ def test_data_is_fetched_once_and_then_here(nightjar, math500):
     assert json.loads(Path(here["files"][0]).read_text()) == {"problem": "1+1?", "answer": "2"}
     assert listed(nightjar("env", "list", "--json"))["math500"]["data"] == "here"
     assert nightjar("env", "validate", "math500").exit_code == 0
+
+
+def test_all_that_a_benchmark_can_be_asked_to_read_is_fetched(nightjar, tmp_path):
+    folder = tmp_path / "TIGER-Lab" / "MMLU-Pro"
+    folder.mkdir(parents=True)
+    row = {"question": "1+1?", "options": ["2", "3"], "answer": "A", "category": "math", "cot_content": "A: 2."}
+    for split in ("test", "validation"):
+        (folder / f"{split}.jsonl").write_text(json.dumps(row) + "\n")
+    [fetched] = json.loads(nightjar("data", "get", "mmlu-pro", "--json").stdout)
+    assert [Path(file).stem for file in fetched["files"]] == ["test", "validation"]
+    asked = ["-a", '{"num_few_shot": 5}']
+    assert nightjar("env", "validate", "mmlu-pro", *asked).exit_code == 0
+
+
+def test_words_of_wordle_are_data_too(nightjar, tmp_path, monkeypatch):
+    nltk = pytest.importorskip("nltk", reason="needs the extra 'textarena'")
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
+    monkeypatch.setenv("NLTK_DATA", str(tmp_path))
+    assert listed(nightjar("env", "list", "--json"))["wordle"]["data"] == "not yet"
+    for folder in ("corpora/words", "taggers/averaged_perceptron_tagger_eng"):
+        (tmp_path / folder).mkdir(parents=True)
+    assert listed(nightjar("env", "list", "--json"))["wordle"]["data"] == "here"
+    assert nightjar("data", "get", "wordle").exit_code == 0
 
 
 def test_what_cannot_be_had_is_told_and_the_others_are_fetched(nightjar, math500, tmp_path):

@@ -159,6 +159,11 @@ class TestJsonLinesFiles:
         with pytest.raises(DatasetError, match=r"Cannot read dataset .*none\.jsonl': No such file"):
             read_rows(tmp_path / "none.jsonl")
 
+    def test_a_file_in_the_home(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("HOME", str(tmp_path))
+        (tmp_path / "x.jsonl").write_text('{"question": "a"}\n')
+        assert read_rows("~/x.jsonl") == [{"question": "a"}]
+
 
 def test_a_hub_dataset_that_cannot_be_had_says_why(tmp_path):
     with pytest.raises(DatasetError, match=r"Cannot load dataset .* split 'test', from the Hugging Face Hub: "):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nightjar.data import BenchmarkData, load_hub_dataset
+from nightjar.data.sources import fetch_hub_dataset
 from nightjar.errors import DatasetError
 
 ROWS = [{"question": "1+1?", "answer": "2"}, {"question": "Wie viele Äpfel?", "answer": "3"}]
@@ -40,6 +41,15 @@ def test_the_second_time_does_not_even_import_datasets(repository: Path) -> None
     assert load_in_new_process(repository) == "2 True\n"
     assert load_in_new_process(repository) == "2 False\n"
     assert load_hub_dataset(str(repository), None, "test") == ROWS
+
+
+def test_a_folder_that_cannot_be_written_is_named_before_the_hub_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache").write_text("a file")
+    monkeypatch.setenv("NIGHTJAR_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(DatasetError, match=r"Cannot keep dataset 'nobody/nothing' in '.*cache.*NIGHTJAR_CACHE"):
+        fetch_hub_dataset("nobody/nothing", None, "test")
 
 
 def test_a_dataset_that_cannot_be_had_is_one_clear_error(repository: Path) -> None:

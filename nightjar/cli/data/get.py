@@ -94,15 +94,15 @@ def _fetched(package: EnvironmentPackage, place: str, *, is_away: bool) -> _Fetc
     if data is None:
         echo(f"{name}: its examples are generated, nothing is fetched", err=True)
         return _Fetched(name, "generated", [], 0)
-    outcome = "here" if data.is_here() else "fetched"
-    if outcome == "fetched" and is_away:
+    parts = data.variants()
+    missing = [part for part in parts if not part.is_here()]
+    if missing and is_away:
         raise DatasetError("Not tried, as the hub cannot be reached")
-    if outcome == "fetched":
+    for part in missing:
         with Console(stderr=True, highlight=False).status(f"Fetching {name}, {place}"):
-            data.fetch()
-    files = data.paths()
-    size = sum(file.stat().st_size for file in files)
-    echo(
-        f"{name}: {'here already' if outcome == 'here' else 'fetched'}, {size / 1e6:,.1f} MB, {data.license}", err=True
-    )
+            part.fetch()
+    files = [file for part in parts for file in part.paths()]
+    size, outcome = sum(file.stat().st_size for file in files), "fetched" if missing else "here"
+    said = "fetched" if missing else "here already"
+    echo(f"{name}: {said}, {size / 1e6:,.1f} MB, {data.license}", err=True)
     return _Fetched(name, outcome, [str(file) for file in files], size)
