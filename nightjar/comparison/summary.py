@@ -36,7 +36,7 @@ _FIELDS = """
 SELECT
     example_id,
     any_value(info ->> $cluster) AS cluster,
-    any_value(CASE $by WHEN 'task' THEN task ELSE info ->> $by END) AS category
+    any_value(coalesce(info ->> $by, CASE $by WHEN 'task' THEN task END)) AS category
 FROM rollouts WHERE run_id = $run_id
 GROUP BY example_id
 """

@@ -17,7 +17,7 @@ pytest.importorskip("textarena", reason="needs the extra 'textarena'")
 
 from textarena.envs.Wordle import env as wordle_game  # noqa: E402
 
-from nightjar.envs.games import textarena_games  # noqa: E402
+from nightjar.envs.games import nltk_data, textarena_games  # noqa: E402
 from nightjar.envs.games.textarena_env import TextArenaEnv  # noqa: E402
 from nightjar.envs.games.textarena_games import Luck  # noqa: E402
 
@@ -197,8 +197,8 @@ class TestWhatCannotBePlayed:
 
     def test_a_download_that_hangs_is_ended(self, tmp_path, monkeypatch):
         monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
-        monkeypatch.setattr(textarena_games, "_DOWNLOAD", "import time; time.sleep(60)")
-        monkeypatch.setattr(textarena_games, "DOWNLOAD_SECONDS", 0.2)
+        monkeypatch.setattr(nltk_data, "_DOWNLOAD", "import time; time.sleep(60)")
+        monkeypatch.setattr(nltk_data, "DOWNLOAD_SECONDS", 0.2)
         with pytest.raises(ConfigError, match="cannot be fetched: words"):
             textarena_games._ensure(["words"])
 

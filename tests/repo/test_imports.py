@@ -58,7 +58,7 @@ LATE = {
     "numpy": "0.2 s, for example data sets alone",
     "prefect": "2.5 s, which reads its settings when it is imported",
     "pyarrow": "0.2 s, for data sets and Parquet alone",
-    "scipy": "2 s, scipy.stats, for the bootstrap and the method of Benjamini and Hochberg alone",
+    "scipy": "2 s, scipy.stats, for the bootstrap, the method of Benjamini and Hochberg and DROP's spans alone",
     "resource": "not there on Windows",
     "rich": "0.1 s, for one function of the names of verifiers",
     "tasks.away": "Prefect, 2.5 s, as flows.evaluation",

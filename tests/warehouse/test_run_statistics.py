@@ -81,11 +81,12 @@ def test_examples_of_one_passage_are_one_cluster(describe):
         describe([[1.0]], infos=infos, cluster="pasage")
 
 
-def test_categories_have_their_own_means(describe):
-    infos = [{"subject": "law"}, {"subject": "maths"}, {"subject": "maths"}, {}]
-    found = describe([[1.0], [1.0], [0.0], [0.0]], infos=infos, by="subject")
+@pytest.mark.parametrize(("field", "otherwise"), [("subject", "none"), ("task", "math")])
+def test_categories_have_their_own_means(describe, field, otherwise):
+    infos = [{field: "law"}, {field: "maths"}, {field: "maths"}, {}]
+    found = describe([[1.0], [1.0], [0.0], [0.0]], infos=infos, by=field)
     assert {name: (one.examples, one.value) for name, one in found.categories.items()} == {
-        "law": (1, 1.0), "maths": (2, 0.5), "none": (1, 0.0)
+        "law": (1, 1.0), "maths": (2, 0.5), otherwise: (1, 0.0)
     }  # fmt: skip
 
 

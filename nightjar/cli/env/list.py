@@ -20,6 +20,9 @@ from nightjar.cli.data.built_in import data_of, whereabouts
 from nightjar.cli.terminal import echo
 from nightjar.packages import EnvironmentPackage, list_environments
 
+_WIDE = 72
+"""Columns of a terminal in which a description and a licence have room beside the names."""
+
 
 def env_list(
     path: Annotated[
@@ -79,7 +82,10 @@ def _show_skills(data_dir: Path | None, *, as_json: bool) -> None:
     if as_json:
         echo(json.dumps(rows, indent=2))
         return
-    table = Table("Environment", "Metrics", "Splits", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    _add_names(table, "Environment", [row["env_id"] for row in rows])
+    for column in ("Metrics", "Splits"):
+        table.add_column(column)
     for row in rows:
         table.add_row(*(Text(cell) for cell in (row["env_id"], row["metrics_type"], ", ".join(row["splits"]))))
     Console().print(table)
@@ -112,31 +118,39 @@ def _data_record(package: EnvironmentPackage) -> dict[str, Any]:
 
 
 def _print_benchmarks(packages: Sequence[EnvironmentPackage]) -> None:
+    console = Console()
+    is_wide = console.width >= _WIDE
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("Benchmark", no_wrap=True)
-    table.add_column("What it is", overflow="fold")
+    _add_names(table, "Benchmark", [package.env_id for package in packages])
+    if is_wide:
+        table.add_column("What it is", overflow="fold")
     table.add_column("Examples", no_wrap=True, justify="right")
-    for column in ("Licence", "Data"):
+    for column in ("Licence", "Data") if is_wide else ("Data",):
         table.add_column(column, no_wrap=True)
     for package in packages:
         data = data_of(package)
         size = f"{data.num_examples:,}" if data and data.num_examples else ""
         what = package.description.partition(": ")[2] or package.description
         cells = (package.env_id, what, size, data.license if data else "", whereabouts(data))
-        table.add_row(*(Text(cell) for cell in cells))
-    Console().print(table)
+        table.add_row(*(Text(cell) for cell in (cells if is_wide else (cells[0], cells[2], cells[4]))))
+    console.print(table)
 
 
 def _print_table(packages: Sequence[EnvironmentPackage]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("Environment", "Version"):
-        table.add_column(column, no_wrap=True)
+    _add_names(table, "Environment", [package.env_id for package in packages])
+    table.add_column("Version", no_wrap=True)
     for column in ("From", "Description"):
         table.add_column(column, overflow="fold")
     for package in packages:
         cells = (package.env_id, package.version or "", _from(package), package.description)
         table.add_row(*(Text(cell) for cell in cells))
     Console().print(table)
+
+
+def _add_names(table: Table, title: str, names: Sequence[str]) -> None:
+    """Adds the column of what is typed: whole, however narrow the terminal is."""
+    table.add_column(title, no_wrap=True, min_width=max(map(len, names), default=0))
 
 
 def _from(package: EnvironmentPackage) -> str:

@@ -6,26 +6,18 @@ its place, what is here is used, and what is missing is fetched once, or named i
 
 from __future__ import annotations
 
-import logging
 import random
 import re
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from nightjar.envs.games.nltk_data import ensure_here, missing_error
 from nightjar.errors import ConfigError
 from nightjar.packages.extras import import_extra
 
-logger = logging.getLogger(__name__)
-
-DOWNLOAD_SECONDS = 120.0
-_USED = ("words", "averaged_perceptron_tagger_eng")
-_FOLDERS = ("corpora", "taggers", "tokenizers")
 _NAMED = re.compile(r"nltk\.download\('(\w+)'\)")
-_DOWNLOAD = "import nltk, sys; nltk.download(sys.argv[1:], quiet=True)"
 _PATCHING = threading.RLock()
 _DRAWING = threading.Lock()
 
@@ -98,47 +90,15 @@ def quiet_downloads() -> Iterator[None]:
         except LookupError as error:
             if type(error) is not LookupError:  # a KeyError or an IndexError of a game's own
                 raise
-            raise _missing_error(_NAMED.findall(str(error))) from error
+            raise missing_error(_NAMED.findall(str(error))) from error
         finally:
             nltk.download = original
 
 
 def _ensure(names: str | list[str], *_: Any, **__: Any) -> bool:
     """Makes sure that these are here, in place of ``nltk.download``."""
-    wanted = [names] if isinstance(names, str) else names
-    if missing := [name for name in wanted if not _is_here(name)]:
-        _fetch(missing)
-    if missing := [name for name in missing if not _is_here(name)]:
-        raise _missing_error(missing)
+    ensure_here([names] if isinstance(names, str) else names)
     return True
-
-
-def _missing_error(names: list[str]) -> ConfigError:
-    missing = ", ".join(names) or "see the cause"
-    return ConfigError(
-        f"This game needs data of NLTK that is not on this machine and cannot be fetched: {missing}. "
-        f"Where there is a network, run: python -m nltk.downloader {' '.join(dict.fromkeys([*names, *_USED]))}. "
-        "Then copy the folder nltk_data here, and name it in NLTK_DATA"
-    )
-
-
-def _is_here(name: str) -> bool:
-    find = _import("nltk").data.find
-    for place in (f"{folder}/{name}{ending}" for folder in _FOLDERS for ending in ("", ".zip")):
-        try:
-            find(place)
-        except LookupError:
-            continue
-        return True
-    return False
-
-
-def _fetch(names: list[str]) -> None:
-    """Downloads in a process of its own, which can be ended when the network does not answer."""
-    logger.info("Fetching data of NLTK: %s", ", ".join(names))
-    command = [sys.executable, "-c", _DOWNLOAD, *names]
-    with suppress(subprocess.TimeoutExpired):
-        subprocess.run(command, capture_output=True, timeout=DOWNLOAD_SECONDS, check=False)  # noqa: S603
 
 
 def _import(module: str) -> Any:
