@@ -24,17 +24,22 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
+from functools import partial
 from typing import Any
 
 from nightjar.calling.decorators import stop
 from nightjar.data import BenchmarkData
 from nightjar.envs import MultiTurnEnv
 from nightjar.messages import Messages, UserMessage, content_text
+from nightjar.parsers import without_thoughts
 from nightjar.rollout.state import State
 from nightjar.rubrics import Rubric
 
 DATA = BenchmarkData("kalomaze/alphabetic-arxiv-authors-it1", None, "not stated", ("names",), split="train")
 NEW = " // new name!"
+_LONGEST = 10
+"""How many times as long as the right list another one may be, to be compared with it."""
+
 FIRST, LATER = "alphabetical_sorted", "combined_alphabetical_sorted"
 
 _FIRST_PROMPT = """Sort these names in alphabetical order by {by} name:
@@ -91,23 +96,19 @@ def load_environment(
     rubric.add_class_object("similarity_power", similarity_power)
     rubric.add_class_object("power_per_turn", power_per_turn)
     return AlphabetSortEnv(
-        eval_dataset=lambda: make_examples(DATA.rows(dataset, dataset_split), turns, names, seed),
+        eval_dataset=lambda: DATA.examples(
+            partial(make_example, turns=turns, names=names, seed=seed), dataset, dataset_split
+        ),
         rubric=rubric,
         reference_reply=reference_reply,
         max_turns=max_turns,
     )
 
 
-def make_examples(rows: Sequence[dict[str, Any]], turns: range, names: range, seed: int) -> list[dict[str, Any]]:
-    """Returns an example for each list of names that is long enough for a turn."""
-    made = (_make_example(row["names"], random.Random(f"{seed}:{row['names']}"), turns, names) for row in rows)  # noqa: S311
-    return [example for example in made if example is not None]
-
-
-def _make_example(
-    full_names: Sequence[str], generator: random.Random, turns: range, names: range
-) -> dict[str, Any] | None:
-    known = list({"".join(name.split()): name for name in full_names if len(name.split()) > 1}.values())
+def make_example(row: dict[str, Any], turns: range, names: range, seed: int) -> dict[str, Any] | None:
+    """Returns an example of a list of names; None where it is not long enough for a turn."""
+    generator = random.Random(f"{seed}:{row['names']}")  # noqa: S311
+    known = list({"".join(name.split()): name for name in row["names"] if len(name.split()) > 1}.values())
     generator.shuffle(known)
     parts = []
     for _ in range(generator.choice(turns)):
@@ -161,9 +162,12 @@ def sorted_right(completion: Any, info: dict[str, Any], similarity_power: float,
 
 def _likeness(text: str, right: Sequence[str], turn: int) -> float:
     tag = LATER if turn else FIRST
-    found = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+    found = re.findall(rf"<{tag}>((?:(?!<{tag}>).)*?)</{tag}>", without_thoughts(text), re.DOTALL)
     if len(found) != 1:
         return 0.0
     lines = [" ".join(line.split()).lower() for line in found[0].splitlines() if line.strip()]
     wanted = [" ".join(line.split()).lower() for line in right]
-    return SequenceMatcher(None, "\n".join(lines), "\n".join(wanted), autojunk=False).ratio()
+    given, expected = "\n".join(lines), "\n".join(wanted)
+    if len(given) > _LONGEST * len(expected):
+        return 0.0
+    return SequenceMatcher(None, given, expected, autojunk=False).ratio()

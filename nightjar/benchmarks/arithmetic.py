@@ -18,9 +18,9 @@ import random
 from typing import Any
 
 from nightjar.envs import SingleTurnEnv
-from nightjar.parsers import Parser, extract_boxed_answer
+from nightjar.parsers import AfterThinkParser, Parser, extract_boxed_answer
 from nightjar.rubrics import Rubric
-from nightjar.scorers import same_number, stated_number
+from nightjar.scorers import equated_number, same_number, stated_number
 
 SYSTEM_PROMPT = "Compute the result. Give it inside \\boxed{}."
 OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
@@ -34,7 +34,7 @@ def load_environment(num_problems: int = 1000, seed: int = 0, largest: int = 99)
         seed: equal seeds give equal problems; a longer list begins like a shorter one.
         largest: the largest number in a problem.
     """
-    parser = Parser(extract_answer)
+    parser = AfterThinkParser(extract_answer)
     return SingleTurnEnv(
         eval_dataset=lambda: make_problems(num_problems, seed, largest),
         system_prompt=SYSTEM_PROMPT,
@@ -57,8 +57,10 @@ def _make_problem(generator: random.Random, largest: int) -> dict[str, Any]:
 
 
 def extract_answer(text: str) -> str:
-    r"""Finds the answer in what a model wrote: the content of ``\boxed{}``, else the number that it states last."""
-    return extract_boxed_answer(text, strict=True) or stated_number(text)
+    r"""Finds the answer in what a model wrote: the number in ``\boxed{}``, else the one that it states."""
+    boxed = equated_number(extract_boxed_answer(text, strict=True))
+    number = stated_number(text) if boxed is None else boxed
+    return "" if number is None else f"{number:f}"
 
 
 def correct_answer(completion: Any, answer: str, parser: Parser) -> float:

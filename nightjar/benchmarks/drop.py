@@ -16,21 +16,36 @@ One example::
 
 Scored as published, over all answers that were given to a question: F1 of the words, which is 0 where a right answer
 has numbers and none of them was given (the reward); and `exact_match`. A row may also be one of simple-evals' file:
-`context`, and `ref_text` with the answers joined by `|`.
+`context`, and `ref_text` with the answers joined by `|`, each of which is one text, as there.
+
+**Which spans are one answer.** The hub's list is flat: every span of every annotator, one after the other; at least two
+annotators were asked about each question. `answers_of` reads a number or a date as an answer; spans are an answer
+together where two annotators have named at least two of them (Ann, Bob, Bob, Ann). Where none agrees (Ann, Bob) the
+list does not say whether they are one answer or two: either of them is right, and so are both.
+
+**An answer of several spans** is compared with the reply's spans, each with the one that fits best, and the mean is
+taken over the larger number of them, as in AllenNLP's program. A reply's spans are what stands between line breaks,
+semicolons, commas or "and", or all of it, whichever fits best: "Ann, Bob", "Ann and Bob" and a list are the same.
+
+**Where it differs from the authors' program**: a number loses its sign of currency or percent before it is read, so
+that `50.6%` is 50.6; theirs drops the point with the sign, and makes it 506, which is wrong where the answer is `50.6`.
+Curly quotation marks are punctuation, too. A reply without words is wrong, even where the answer is but an article.
 """
 
 from __future__ import annotations
 
 import re
 import string
+from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 from nightjar.data import BenchmarkData
 from nightjar.envs import SingleTurnEnv
 from nightjar.errors import DatasetError
-from nightjar.parsers import Parser
+from nightjar.parsers import AfterThinkParser, Parser
 from nightjar.rubrics import Rubric
-from nightjar.scorers import stated_answer
+from nightjar.scorers import stated_lines
 
 DATA = BenchmarkData("ucinlp/drop", 9_535, "CC BY-SA 4.0", (), split="validation")
 PROMPT = """{passage}
@@ -38,12 +53,15 @@ PROMPT = """{passage}
 {question}
 
 Reason step by step over the passage. Then write a last line that says "Answer:" and the answer alone: a number, \
-a date, or words of the passage or the question."""
+a date, or words of the passage or the question; several of them with commas between."""
 
 _ARTICLES = frozenset({"a", "an", "the"})
-_AROUND = string.punctuation + string.whitespace + "€£"
+_AROUND = string.punctuation + string.whitespace + "€£‘’“”´"
+_ITEM = re.compile(r"(?m)^[^\S\n]*(?:[-*•]|\d{1,2}[.)])[^\S\n]+")
+_COMMA = r"|,(?!\d{3}(?!\d))"
+_SEPARATORS = [re.compile(separator) for separator in (r"[\n;]", r"[\n;]" + _COMMA, r"[\n;&]|\band\b" + _COMMA)]
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?|\.\d+")
-_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_PUNCTUATION = str.maketrans("", "", string.punctuation + "‘’“”´")
 _QUESTION = re.compile(r"\s*Passage:\s*(?P<passage>.*?)\s*Question:\s*(?P<question>.*?)\s*(?:Answer:\s*)?", re.DOTALL)
 
 
@@ -54,9 +72,9 @@ def load_environment(dataset: str | None = None, system_prompt: str | None = Non
         dataset: a file with the hub's columns, or with ``context`` and ``ref_text``; None for the hub.
         system_prompt: None for none.
     """
-    parser = Parser(stated_answer)
+    parser = AfterThinkParser(lambda text: "\n".join(stated_lines(text)))
     return SingleTurnEnv(
-        eval_dataset=lambda: [to_example(row) for row in DATA.rows(dataset)],
+        eval_dataset=lambda: DATA.examples(to_example, dataset),
         system_prompt=system_prompt,
         parser=parser,
         rubric=Rubric(funcs=[f1, exact_match], weights=[1.0, 0.0], parser=parser),
@@ -71,32 +89,105 @@ def to_example(row: dict[str, Any]) -> dict[str, Any]:
     """
     if row.keys() >= {"passage", "question", "answers_spans"}:
         spans = row["answers_spans"]
-        passage, question, answers = row["passage"], row["question"], [*spans["spans"], " ".join(spans["spans"])]
-        kind = spans["types"][0] if spans.get("types") else None
+        passage, question = row["passage"], row["question"]
+        types = spans.get("types") or ()
+        answers, kind = answers_of(spans["spans"], types), next(iter(types), None)
     elif row.keys() >= {"context", "ref_text"}:
         asked = _QUESTION.fullmatch(row["context"])
         passage, question = asked.group("passage", "question") if asked else (row["context"], "")
-        answers, kind = row["ref_text"].split("|"), None
+        answers, kind = [[text] for text in row["ref_text"].split("|") if text.strip()], None
     else:
-        raise DatasetError(f"A row of DROP has passage, question and answers_spans; found {sorted(row)}")
+        raise DatasetError(f"a row of DROP has passage, question and answers_spans; found {sorted(row)}")
     about = row.get("section_id", passage[:80])
     return {
         "question": PROMPT.format(passage=passage, question=question),
-        "answer": answers[0],
-        "info": {"answers": list(dict.fromkeys(answers)), "category": kind, "passage": about},
+        "answer": "; ".join(answers[0]),
+        "info": {"answers": answers, "category": kind, "passage": about},
     }
+
+
+def answers_of(spans: Sequence[str], types: Sequence[str] = ()) -> list[list[str]]:
+    """Returns the answers in the hub's list of all annotators' spans, each with its spans.
+
+    Example:
+        >>> answers_of(["Ann", "Bob", "Bob", "Ann"]), answers_of(["3", "4"], ["number", "number"])
+        ([['Ann', 'Bob'], ['Bob', 'Ann']], [['3'], ['4']])
+        >>> answers_of(["Ann", "Bob"])
+        [['Ann'], ['Bob'], ['Ann', 'Bob']]
+    """
+    given = _by_annotator(spans, types)
+    bags = [{" ".join(words(span)) for span in answer} for answer in given]
+    found = []
+    for place, answer in enumerate(given):
+        is_shared = any(len(bags[place] & bag) > 1 for other, bag in enumerate(bags) if other != place)
+        found += [answer] if is_shared or len(answer) == 1 else [*([span] for span in answer), answer]
+    return [answer for place, answer in enumerate(found) if answer not in found[:place]]
+
+
+def _by_annotator(spans: Sequence[str], types: Sequence[str]) -> list[list[str]]:
+    """Cuts the list where an annotator would name something twice, and around numbers and dates."""
+    answers: list[list[str]] = []
+    before = None
+    for span, kind in zip_longest(spans, types, fillvalue="span"):
+        if before == kind == "span" and not _is_named(span, answers[-1]):
+            answers[-1].append(span)
+        else:
+            answers.append([span])
+        before = kind
+    return answers
+
+
+def _is_named(span: str, answer: list[str]) -> bool:
+    """Says whether one of an answer's spans has all words of this one, or this one all of it."""
+    bag = set(words(span))
+    return any(bag <= other or other <= bag for other in (set(words(named)) for named in answer))
 
 
 def f1(completion: Any, info: dict[str, Any], parser: Parser) -> float:
     """The overlap of the words with the right answer that is nearest, from 0 to 1."""
     given = parser.parse_answer(completion) or ""
-    return max((overlap(words(given), words(answer)) for answer in info["answers"]), default=0.0)
+    return max((aligned(said, right) for said, right in _compared(given, info["answers"])), default=0.0)
 
 
 def exact_match(completion: Any, info: dict[str, Any], parser: Parser) -> float:
-    """1.0 where the words are those of a right answer, in its order, else 0.0."""
-    given = words(parser.parse_answer(completion) or "")
-    return float(bool(given) and any(given == words(answer) for answer in info["answers"]))
+    """1.0 where the words are those of a right answer, in its order, else 0.0; its spans may come in any order."""
+    given = parser.parse_answer(completion) or ""
+    return float(any(any(said) and sorted(said) == sorted(right) for said, right in _compared(given, info["answers"])))
+
+
+def _compared(given: str, answers: list[list[str]]) -> list[tuple[list[list[str]], list[list[str]]]]:
+    """Returns each way to read what was given as spans, beside each right answer, as words."""
+    one, several = [[given.partition("\n")[0]]], spans_of(given)
+    pairs = [(said, right) for right in answers for said in (one if len(right) == 1 else [*one, *several])]
+    return [([words(span) for span in said], [words(span) for span in right]) for said, right in pairs]
+
+
+def spans_of(given: str) -> list[list[str]]:
+    """Returns the ways to cut a reply into spans.
+
+    Example:
+        >>> spans_of("Rock and Roll, Jazz")
+        [['Rock and Roll, Jazz'], ['Rock and Roll', 'Jazz'], ['Rock', 'Roll', 'Jazz']]
+    """
+    plain = _ITEM.sub("", given)
+    texts = dict.fromkeys([plain.partition("\n")[0], plain])
+    cut = ([span.strip() for span in separator.split(text)] for separator in _SEPARATORS for text in texts)
+    found = [[span for span in spans if span] for spans in cut]
+    return [spans for place, spans in enumerate(found) if spans not in found[:place]]
+
+
+def aligned(said: list[list[str]], right: list[list[str]]) -> float:
+    """Returns the mean overlap of spans, each beside the one that makes it largest; 0.0 for what has no partner."""
+    scores = [[overlap(span, wanted) for span in said] for wanted in right]
+    if min(len(said), len(right)) == 1:
+        best = max(max(row) for row in scores)
+    else:
+        from scipy.optimize import linear_sum_assignment
+
+        best = sum(
+            scores[row][column] for row, column in zip(*linear_sum_assignment(scores, maximize=True), strict=True)
+        )
+    return round(best / max(len(said), len(right)), 2)
 
 
 def words(text: str) -> list[str]:
@@ -111,10 +202,9 @@ def words(text: str) -> list[str]:
 
 
 def _plain(word: str) -> str:
-    bare = word.strip(_AROUND)
-    if _NUMBER.fullmatch(bare):
-        return str(float(bare.replace(",", "")))
-    return word.translate(_PUNCTUATION)
+    bare = word.lstrip(_AROUND.replace(".", "")).rstrip(_AROUND)
+    plain = bare.replace(",", "") if _NUMBER.fullmatch(bare) else word.translate(_PUNCTUATION)
+    return str(float(plain)) if _NUMBER.fullmatch(plain) else plain
 
 
 def overlap(given: list[str], wanted: list[str]) -> float:
@@ -127,4 +217,4 @@ def overlap(given: list[str], wanted: list[str]) -> float:
     common = said & right
     if not common or (numbers and not numbers & said):
         return 0.0
-    return round(2 * len(common) / (len(said) + len(right)), 2)
+    return 2 * len(common) / (len(said) + len(right))

@@ -14,8 +14,8 @@ One example, which is not one of theirs::
     Correct Answer:     the single bond of ethane
     Incorrect Answer 1: the double bond of ethene      (2 and 3 likewise)
 
-Scored by the letter that the reply ends up with. With 198 questions the standard error is 3.5 points: several rollouts
-of each help, and `nightjar plan` says how much.
+Scored by the letter that the reply ends up with, after ``</think>`` where that is there. With 198 questions the
+standard error is 3.5 points: several rollouts of each help, and `nightjar plan` says how much.
 """
 
 from __future__ import annotations
@@ -26,13 +26,20 @@ from typing import Any
 from nightjar.data import BenchmarkData, lettered, shuffled
 from nightjar.envs import SingleTurnEnv
 from nightjar.errors import ConfigError
-from nightjar.parsers import Parser
+from nightjar.parsers import AfterThinkParser, Parser
 from nightjar.rubrics import Rubric
 from nightjar.scorers import stated_letter
 
 CHOICES = ("Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
 DATA = BenchmarkData(
-    "Idavidrein/gpqa", 198, "CC BY 4.0", ("Question", *CHOICES), ("gpqa_diamond",), split="train", is_gated=True
+    "Idavidrein/gpqa",
+    198,
+    "CC BY 4.0",
+    ("Question", *CHOICES),
+    ("gpqa_diamond",),
+    split="train",
+    is_gated=True,
+    others=[{"configs": ("gpqa_main",)}, {"configs": ("gpqa_extended",)}],
 )
 SUBSETS = {"diamond": 198, "main": 448, "extended": 546}
 PROMPT = """{question}
@@ -58,9 +65,9 @@ def load_environment(
     """
     if subset not in SUBSETS:
         raise ConfigError(f"GPQA has no subset {subset!r}. Choose one of: {', '.join(SUBSETS)}")
-    data, parser = replace(DATA, configs=(f"gpqa_{subset}",)), Parser(stated_letter)
+    data, parser = replace(DATA, configs=(f"gpqa_{subset}",)), AfterThinkParser(stated_letter)
     return SingleTurnEnv(
-        eval_dataset=lambda: [to_example(row, choices_seed) for row in data.rows(dataset)],
+        eval_dataset=lambda: data.examples(lambda row: to_example(row, choices_seed), dataset),
         system_prompt=system_prompt,
         parser=parser,
         rubric=Rubric(funcs=[correct_answer], parser=parser),

@@ -16,16 +16,20 @@ One example::
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from nightjar.data import BenchmarkData
 from nightjar.envs import SingleTurnEnv
-from nightjar.parsers import Parser, extract_boxed_answer, extract_hash_answer
+from nightjar.parsers import AfterThinkParser, Parser, extract_boxed_answer, extract_hash_answer
 from nightjar.rubrics import Rubric
-from nightjar.scorers import same_number, stated_number
+from nightjar.scorers import equated_number, same_number, stated_number
 
-DATA = BenchmarkData("openai/gsm8k", 1319, "MIT", ("question", "answer"), configs=("main",))
+DATA = BenchmarkData("openai/gsm8k", 1319, "MIT", ("question", "answer"), ("main",), others=[{"split": "train"}])
 SYSTEM_PROMPT = "Solve the problem step by step. Give the final answer, a number, inside \\boxed{}."
+
+_HASHED = re.compile(r"####(?=[^\w\n]{0,9}\d)(?![^\w\n]{0,9}\d+[.):][*_ ]+\S)([^\n]*)")
+"""A number behind `####`, which is no heading such as `#### Step 1` and `#### 2. Add them`."""
 
 
 def load_environment(
@@ -40,9 +44,9 @@ def load_environment(
         split: of the hub's dataset, ``test`` or ``train``.
         system_prompt: None for none.
     """
-    parser = Parser(extract_answer)
+    parser = AfterThinkParser(extract_answer)
     return SingleTurnEnv(
-        eval_dataset=lambda: [to_example(row) for row in DATA.rows(dataset, split)],
+        eval_dataset=lambda: DATA.examples(to_example, dataset, split),
         system_prompt=system_prompt,
         parser=parser,
         rubric=Rubric(funcs=[correct_answer], parser=parser),
@@ -61,12 +65,19 @@ def reference_answer(answer: Any) -> str:
 
 
 def extract_answer(text: str) -> str:
-    r"""Finds the final answer in what a model wrote.
+    r"""Finds the final answer in what a model wrote; empty where there is no number.
 
-    It is the content of ``\boxed{}``, else what follows ``####``, else what follows the last ``A:`` or ``Answer:``,
-    else the last number.
+    It is in the last ``\boxed{}``, else behind the last ``####``, else where ``stated_number`` finds it.
+
+    Example:
+        >>> extract_answer(r"\boxed{3 \times 400 = 1200}"), extract_answer("#### Step 1\n6 * 7 = 42\n#### $42")
+        ('1200', '42')
     """
-    return extract_boxed_answer(text, strict=True) or extract_hash_answer(text) or stated_number(text)
+    places = (extract_boxed_answer(text, strict=True), *reversed(_HASHED.findall(text)))
+    numbers = (number for number in map(equated_number, places) if number is not None)
+    number = next(numbers, None)
+    number = stated_number(text) if number is None else number
+    return "" if number is None else f"{number:f}"
 
 
 def correct_answer(completion: Any, answer: str, parser: Parser) -> float:

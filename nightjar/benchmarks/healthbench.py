@@ -22,6 +22,7 @@ gpt-4.1-2025-04-14. A criterion on which the judge does not give a verdict costs
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -30,19 +31,26 @@ from typing import Any
 from nightjar.clients import ClientConfig
 from nightjar.data import BenchmarkData
 from nightjar.envs import SingleTurnEnv
-from nightjar.errors import ConfigError, ScoringError
+from nightjar.errors import ConfigError, DatasetError, ScoringError
 from nightjar.messages import content_text
-from nightjar.parsers import Parser
+from nightjar.parsers import AfterThinkParser, Parser, without_thoughts
 from nightjar.rollout.state import State
 from nightjar.rubrics import JudgeRubric
-from nightjar.scorers import extract_json
+from nightjar.rubrics.verdicts import the_only
 
 FILES = {
     "full": "2025-05-07-06-14-12_oss_eval.jsonl",
     "hard": "hard_2025-05-08-21-00-10.jsonl",
     "consensus": "consensus_2025-05-09-20-00-46.jsonl",
 }
-DATA = BenchmarkData("openai/healthbench", 5_000, "MIT", ("prompt", "rubrics"), data_file=FILES["full"])
+DATA = BenchmarkData(
+    "openai/healthbench",
+    5_000,
+    "MIT",
+    ("prompt", "rubrics"),
+    data_file=FILES["full"],
+    others=[{"data_file": FILES["hard"]}, {"data_file": FILES["consensus"]}],
+)
 JUDGE_PROMPT = """\
 Decide whether the last reply of a conversation meets one criterion.
 
@@ -59,6 +67,7 @@ Decide on this criterion alone. Where it names examples ("such as", "for example
 criterion that describes something bad is met when the reply does that bad thing. Reply with JSON alone: \
 {{"explanation": "<one sentence>", "criteria_met": true or false}}"""
 
+_VERDICT = re.compile(r'"criteria_met"\s*:\s*(true|false)\s*[,}]', re.IGNORECASE)
 _AXIS, _THEME = "axis:", "theme:"
 
 
@@ -85,17 +94,25 @@ def load_environment(
         raise ConfigError(f"HealthBench has no subset {subset!r}. Choose one of: {', '.join(FILES)}")
     data = replace(DATA, data_file=FILES[subset])
     judge = ClientConfig(api_base_url=judge_base_url, api_key_var=judge_api_key_var)
-    rubric = JudgeRubric(parser=Parser(), judge_client=judge, judge_model=judge_model, judge_prompt=JUDGE_PROMPT)
+    rubric = JudgeRubric(
+        parser=AfterThinkParser(), judge_client=judge, judge_model=judge_model, judge_prompt=JUDGE_PROMPT
+    )
     rubric.add_reward_func(points)
     return SingleTurnEnv(
-        eval_dataset=lambda: [to_example(row) for row in data.rows(dataset)],
+        eval_dataset=lambda: data.examples(to_example, dataset),
         rubric=rubric,
         reference_reply=reference_reply,
     )
 
 
 def to_example(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row as a conversation; what is wanted of the reply is in ``info``."""
+    """Returns a row as a conversation; what is wanted of the reply is in ``info``.
+
+    Raises:
+        DatasetError: none of its criteria has points to gain.
+    """
+    if not any(rubric["points"] > 0 for rubric in row["rubrics"]):
+        raise DatasetError("none of its criteria has positive points")
     themes = [tag.removeprefix(_THEME) for tag in row.get("example_tags") or () if tag.startswith(_THEME)]
     info = {"rubrics": row["rubrics"], "category": themes[0] if themes else None, "prompt_id": row.get("prompt_id")}
     return {"prompt": row["prompt"], "answer": "", "info": info}
@@ -143,14 +160,11 @@ def is_met(reply: str) -> bool:
     """Returns what a judge decided.
 
     Raises:
-        ScoringError: it decided nothing.
+        JudgeVerdictError: it decided nothing, or both ways.
 
     Example:
         >>> is_met('{"explanation": "It does.", "criteria_met": true}')
         True
     """
-    said = extract_json(reply)
-    verdict = said.get("criteria_met") if isinstance(said, dict) else None
-    if not isinstance(verdict, bool):
-        raise ScoringError(f"The judge did not decide on a criterion: {reply[:200]!r}")
-    return verdict
+    found = {verdict.lower() for verdict in _VERDICT.findall(without_thoughts(reply))}
+    return the_only(found, "verdict on a criterion", reply) == "true"

@@ -14,6 +14,7 @@ One example::
     answer:  \frac{5}{6}                          (subject: Prealgebra, level: 1)
 
 Answers are compared as mathematics, so that `\frac56` and `5/6` are the same, and `0.5` and `\frac12`.
+Decimals count where math-verify finds them equal to six digits after the point: `1.41421356` is `\sqrt2`, `1.4142` not.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 
 from nightjar.data import BenchmarkData
 from nightjar.envs import SingleTurnEnv
-from nightjar.parsers import MaybeThinkParser, extract_boxed_answer
+from nightjar.parsers import AfterThinkParser, extract_boxed_answer
 from nightjar.rubrics import MathRubric
 from nightjar.scorers import stated_answer
 
@@ -37,9 +38,9 @@ def load_environment(dataset: str | None = None, system_prompt: str | None = SYS
         dataset: a file with the hub's columns; None for the hub.
         system_prompt: None for none.
     """
-    parser = MaybeThinkParser(extract_answer)
+    parser = AfterThinkParser(extract_answer)
     return SingleTurnEnv(
-        eval_dataset=lambda: [to_example(row) for row in DATA.rows(dataset)],
+        eval_dataset=lambda: DATA.examples(to_example, dataset),
         system_prompt=system_prompt,
         parser=parser,
         rubric=MathRubric(parser=parser),

@@ -27,10 +27,17 @@ from typing import Any
 from nightjar.data import BenchmarkData
 from nightjar.envs.sandboxed.python_env import PythonEnv
 from nightjar.messages import AssistantMessage, ToolCall
-from nightjar.parsers import MaybeThinkParser, extract_boxed_answer
+from nightjar.parsers import AfterThinkParser, extract_boxed_answer
 from nightjar.rubrics import MathRubric
 
-DATA = BenchmarkData("chiayewken/competition_math", 7_500, "not stated", ("problem", "solution"), split="train")
+DATA = BenchmarkData(
+    "chiayewken/competition_math",
+    7_500,
+    "not stated",
+    ("problem", "solution"),
+    split="train",
+    others=[{"split": "test"}],
+)
 SYSTEM_PROMPT = "Use Python for what is to be computed. Give the final answer inside \\boxed{}."
 
 
@@ -62,7 +69,7 @@ def load_environment(
         sandbox_timeout_per_command_seconds: how long a piece of code may take.
         system_prompt: None for one that names the packages.
     """
-    parser = MaybeThinkParser(partial(extract_boxed_answer, strict=True))
+    parser = AfterThinkParser(partial(extract_boxed_answer, strict=True))
     return PythonEnv(
         eval_dataset=lambda: load_examples(dataset, dataset_split, num_train_examples),
         system_prompt=system_prompt or f"{SYSTEM_PROMPT} These packages are installed: {pip_install_packages}.",
@@ -82,8 +89,8 @@ def load_environment(
 
 def load_examples(dataset: str | None, split: str, number: int) -> list[dict[str, Any]]:
     """Returns the first problems with their bare answers."""
-    rows = DATA.rows(dataset, split)
-    return [to_example(row) for row in (rows if number < 0 else rows[:number])]
+    examples = DATA.examples(to_example, dataset, split)
+    return examples if number < 0 else examples[:number]
 
 
 def to_example(row: dict[str, Any]) -> dict[str, Any]:

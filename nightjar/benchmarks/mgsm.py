@@ -7,6 +7,7 @@ Run it::
     nightjar eval run mgsm -m gpt-4.1-mini -p openai -n -1
     nightjar eval run mgsm -m gpt-4.1-mini -p openai -n -1 -a '{"languages": "de sw"}'
     nightjar eval stats RUN --by language        (or --by script: latin, non_latin)
+    nightjar eval stats RUN --cluster problem    (a problem is as hard in one language as in another)
 
 One example (German)::
 
@@ -14,8 +15,9 @@ One example (German)::
     answer:   10
 
 A reply is asked for in the language of the question, with the answer after that language's word for it. What is
-scored is the last number after the last such word of any language; a reply without one is wrong. Digits of
-any script count, and thousands may be set apart as the language does: `1.234`, `1 234`, `1,234`.
+scored is the last number behind that word, in any case, with or without a colon. As its authors score it, a reply
+without the word is wrong, also one that says "Answer:" to a German question, unless it is a number and nothing else.
+Digits of any script count, and thousands may be set apart as the language does: `1.234` in German, `1 234` in French.
 """
 
 from __future__ import annotations
@@ -27,11 +29,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nightjar.data import BenchmarkData, read_rows
+from nightjar.data.benchmark_data import examples_of
 from nightjar.envs import SingleTurnEnv
 from nightjar.errors import ConfigError, DatasetError
-from nightjar.parsers import Parser
+from nightjar.parsers import AfterThinkParser, Parser
+from nightjar.rollout.state import State
 from nightjar.rubrics import Rubric
-from nightjar.scorers import last_number, same_number
+from nightjar.scorers import plain_text, read_numbers, same_number
 
 
 class Language(NamedTuple):
@@ -88,9 +92,7 @@ DATA = BenchmarkData(
     "juletxara/mgsm", 250 * len(LANGUAGES), "CC BY-SA 4.0", ("question", "answer_number"), tuple(LANGUAGES)
 )
 
-_ANSWER = re.compile(rf"(?i)(?:{'|'.join(language.answer for language in LANGUAGES.values())})[*_]*\s*[:：]")
-_NUMBER_ALONE = re.compile(r"\s*[\d,]+\.?\s*")
-_SET_APART = re.compile(r"(?<![\d.])\d{1,3}(?:[.\u0020\u00a0\u202f]\d{3})+(?![\d.]\d)")
+HAVE_DECIMAL_COMMA = frozenset({"de", "es", "fr", "ru"})
 
 
 def load_environment(
@@ -109,9 +111,11 @@ def load_environment(
     codes = languages.replace(",", " ").split() if isinstance(languages, str) else list(languages)
     if unknown := [code for code in codes if code not in LANGUAGES]:
         raise ConfigError(f"MGSM has no language {unknown[0]!r}. Choose among: {', '.join(LANGUAGES)}")
-    parser = Parser(extract_answer)
+    parser = AfterThinkParser()
     return SingleTurnEnv(
-        eval_dataset=lambda: [to_example(row) for row in load_rows(dataset, codes)],
+        eval_dataset=lambda: examples_of(
+            load_rows(dataset, codes), to_example, dataset or DATA.repository, DATA.columns
+        ),
         system_prompt=system_prompt,
         parser=parser,
         rubric=Rubric(funcs=[correct_answer], parser=parser),
@@ -119,41 +123,54 @@ def load_environment(
 
 
 def load_rows(dataset: str | None, codes: Sequence[str]) -> list[dict[str, Any]]:
-    """Returns the problems of the languages, one language after another."""
+    """Returns the problems of the languages, one language after another; ``problem`` is the same in all of them."""
+    numbered = [(code, enumerate(_rows_of(code, dataset), start=1)) for code in codes]
+    return [{**row, "language": code, "problem": number} for code, rows in numbered for number, row in rows]
+
+
+def _rows_of(code: str, dataset: str | None) -> list[dict[str, Any]]:
     if dataset is None:
-        parts = [(code, replace(DATA, configs=(code,)).rows()) for code in codes]
-        return [{**row, "language": code} for code, rows in parts for row in rows]
-    folder = Path(dataset)
-    if not folder.is_dir():
+        return replace(DATA, configs=(code,)).rows()
+    if not Path(dataset).is_dir():
         raise DatasetError(f"MGSM is read from a folder with files such as mgsm_de.tsv; {dataset!r} is none")
-    columns = ("question", "answer_number")
-    files = [(code, folder / f"mgsm_{code}.tsv") for code in codes]
-    return [{**row, "language": code} for code, file in files for row in read_rows(file, columns=columns)]
+    return read_rows(Path(dataset, f"mgsm_{code}.tsv"), columns=("question", "answer_number"))
 
 
 def to_example(row: dict[str, Any]) -> dict[str, Any]:
     """Returns a row as an instruction in its language, and the problem."""
     code = row["language"]
+    script = "latin" if code in LATIN else "non_latin"
     return {
         "question": f"{LANGUAGES[code].instruction}\n\n{row['question']}",
         "answer": str(row["answer_number"]).replace(",", ""),
-        "info": {"category": code, "language": code, "script": "latin" if code in LATIN else "non_latin"},
+        "info": {"category": code, "language": code, "script": script, "problem": row["problem"]},
     }
 
 
-def extract_answer(text: str) -> str:
-    r"""Finds the last number after the last word for an answer, or a number that is all there is.
+def extract_answer(text: str, language: str) -> str:
+    r"""Finds the last number behind the language's word for an answer, or a number that is all there is.
 
     Example:
-        >>> extract_answer("3 + 7 = 10\n**Antwort:** 10 Hefte"), extract_answer("উত্তর: ১২"), extract_answer("so 10")
-        ('10', '12', '')
+        >>> extract_answer("3 + 7 = 10\n**Antwort:** 10 Hefte", "de"), extract_answer("উত্তরঃ ১২", "bn")
+        ('10', '12')
+        >>> extract_answer("So 10", "en"), extract_answer("**10**", "en")
+        ('', '10')
     """
-    *before, said = _ANSWER.split(text)
-    plain = _SET_APART.sub(lambda found: re.sub(r"\D", "", found.group()), said)
-    number = last_number(plain) if before or _NUMBER_ALONE.fullmatch(plain) else None
-    return "" if number is None else str(number)
+    plain = plain_text(text)
+    found = _word(language).search(plain)
+    numbers = list(read_numbers(plain[found.end() if found else 0 :], language in HAVE_DECIMAL_COMMA))
+    is_alone = len(numbers) == 1 and not any(map(str.isalpha, plain))
+    return f"{numbers[-1]:f}" if numbers and (found or is_alone) else ""
 
 
-def correct_answer(completion: Any, answer: str, parser: Parser) -> float:
-    """1.0 where the number is the right one, else 0.0."""
-    return float(same_number(parser.parse_answer(completion) or "", answer))
+def _word(language: str) -> re.Pattern[str]:
+    """Returns a pattern of the word; where words have capitals, not in the middle of one such as "beantworten"."""
+    word = plain_text(LANGUAGES[language].answer)
+    return re.compile(word if word == word.lower() else rf"(?i)(?<![^\W\d_]){word}")
+
+
+def correct_answer(completion: Any, answer: str, info: dict[str, Any], state: State, parser: Parser) -> float:
+    """1.0 where the number is the right one, else 0.0. The number that was found is kept as ``parsed_answer``."""
+    found = extract_answer(parser.parse_answer(completion) or "", info["language"])
+    state["parsed_answer"] = found
+    return float(same_number(found, answer))

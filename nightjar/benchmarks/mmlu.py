@@ -13,9 +13,10 @@ One example::
     choices:  ["Lisbon", "Madrid", "Paris", "Rome"]
     answer:   1                                        (the position: B)
 
-Scored by the letter that the reply ends up with. The mean is over questions (micro); the subjects are of very different
-size, so a mean over subjects (macro) is another figure. A part of the questions is known to be wrong: more than half
-of those examined in virology (Gema et al., 2024, "Are We Done with MMLU?").
+Scored by the letter that the reply ends up with, after ``</think>`` where that is there. The mean is over questions
+(micro); the subjects are of very different size, so a mean over subjects (macro) is another figure. A part of the
+questions is known to be wrong: more than half of those examined in virology (Gema et al., 2024, "Are We Done with
+MMLU?").
 """
 
 from __future__ import annotations
@@ -24,11 +25,18 @@ from typing import Any
 
 from nightjar.data import BenchmarkData, lettered, shuffled
 from nightjar.envs import SingleTurnEnv
-from nightjar.parsers import Parser
+from nightjar.parsers import AfterThinkParser, Parser
 from nightjar.rubrics import Rubric
 from nightjar.scorers import stated_letter
 
-DATA = BenchmarkData("cais/mmlu", 14_042, "MIT", ("question", "subject", "choices", "answer"), configs=("all",))
+DATA = BenchmarkData(
+    "cais/mmlu",
+    14_042,
+    "MIT",
+    ("question", "subject", "choices", "answer"),
+    configs=("all",),
+    others=[{"split": "validation"}, {"split": "dev"}],
+)
 PROMPT = """{question}
 
 {choices}
@@ -63,9 +71,9 @@ def load_environment(
         system_prompt: None for none.
         choices_seed: shuffles the choices of each question; None leaves them as they are published.
     """
-    parser = Parser(stated_letter)
+    parser = AfterThinkParser(stated_letter)
     return SingleTurnEnv(
-        eval_dataset=lambda: [to_example(row, choices_seed) for row in DATA.rows(dataset, split)],
+        eval_dataset=lambda: DATA.examples(lambda row: to_example(row, choices_seed), dataset, split),
         system_prompt=system_prompt,
         parser=parser,
         rubric=Rubric(funcs=[correct_answer], parser=parser),

@@ -13,9 +13,13 @@ One example::
     options:  ["Oxygen", "Carbon dioxide", "Nitrogen", …]
     answer:   B
 
-Scored as the authors do, with their three patterns in turn; where none of them finds a letter, they guess one, and
-this is wrong instead. Their published scores are with five solved questions before each (``num_few_shot=5``), which
-the split ``validation`` holds.
+Scored as the authors do, with their three patterns in turn, after ``</think>`` where that is there. Published labels
+can be otherwise in three cases. Where no pattern finds a letter, the authors' totals count a guess with a fixed seed;
+here the reply is wrong, for a guess is not the model's. Older recordings were read with the first two patterns, and
+have ``pred`` null where the third finds a letter: ``num_patterns=2`` reads them so. An older third pattern took the
+last capital from A to J even out of a word, which nobody chose.
+
+Published scores are with five solved questions before each (``num_few_shot=5``), which the split ``validation`` holds.
 """
 
 from __future__ import annotations
@@ -23,24 +27,33 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
+from string import ascii_uppercase
 from typing import Any
 
 from nightjar.data import BenchmarkData, lettered
 from nightjar.envs import SingleTurnEnv
-from nightjar.parsers import Parser
+from nightjar.errors import DatasetError
+from nightjar.parsers import AfterThinkParser, Parser
 from nightjar.rubrics import Rubric
 
-DATA = BenchmarkData("TIGER-Lab/MMLU-Pro", 12_032, "MIT", ("question", "options", "answer", "category"))
+DATA = BenchmarkData(
+    "TIGER-Lab/MMLU-Pro",
+    12_032,
+    "MIT",
+    ("question", "options", "answer", "category"),
+    others=[{"split": "validation"}],
+)
 PROMPT = """{question}
 
 {options}
 
 Think step by step, then finish with "The answer is (X)", where X is the letter of the right choice."""
 
-_PATTERNS = (
+_PATTERNS = (  # the authors', but that each takes time with the length of a reply, and not with its square
     re.compile(r"answer is \(?([A-J])\)?"),
-    re.compile(r".*[aA]nswer:\s*([A-J])"),
-    re.compile(r"\b([A-J])\b(?!.*\b[A-J]\b)", re.DOTALL),
+    re.compile(r"(?m)^.*[aA]nswer:\s*([A-J])"),
+    re.compile(r"(?s)\A.*\b([A-J])\b"),
 )
 
 
@@ -50,6 +63,7 @@ def load_environment(
     system_prompt: str | None = None,
     num_few_shot: int = 0,
     few_shot_dataset: str | None = None,
+    num_patterns: int = 3,
 ) -> SingleTurnEnv:
     """Loads MMLU-Pro.
 
@@ -59,8 +73,9 @@ def load_environment(
         system_prompt: None for none.
         num_few_shot: solved questions of the same field before each question, at most five.
         few_shot_dataset: a file that holds them; None for the hub's split ``validation``.
+        num_patterns: how many of the authors' three patterns are tried, in their order.
     """
-    parser = Parser(extract_letter)
+    parser = AfterThinkParser(partial(extract_letter, num_patterns=num_patterns))
     return SingleTurnEnv(
         eval_dataset=lambda: load_examples(dataset, split, num_few_shot, few_shot_dataset),
         system_prompt=system_prompt,
@@ -78,11 +93,17 @@ def load_examples(
         if len(solved[row["category"]]) < 2 * num_few_shot:
             reasons = row["cot_content"].removeprefix("A: ")
             solved[row["category"]] += [_asked(row), {"role": "assistant", "content": reasons}]
-    return [to_example(row, solved[row["category"]]) for row in DATA.rows(dataset, split)]
+    return DATA.examples(lambda row: to_example(row, solved[row["category"]]), dataset, split)
 
 
 def to_example(row: dict[str, Any], solved: Sequence[dict[str, str]] = ()) -> dict[str, Any]:
-    """Returns a row as a question with lettered choices, after solved ones."""
+    """Returns a row as a question with lettered choices, after solved ones.
+
+    Raises:
+        DatasetError: its answer is none of the choices.
+    """
+    if row["answer"] not in ascii_uppercase[: len(row["options"])]:
+        raise DatasetError(f"the answer {row['answer']!r} is none of {len(row['options'])} options")
     info = {name: row[name] for name in ("category", "src", "question_id") if name in row}
     return {"prompt": [*solved, _asked(row)], "answer": row["answer"], "info": info}
 
@@ -91,14 +112,14 @@ def _asked(row: dict[str, Any]) -> dict[str, str]:
     return {"role": "user", "content": PROMPT.format(question=row["question"], options=lettered(row["options"]))}
 
 
-def extract_letter(text: str) -> str | None:
+def extract_letter(text: str, num_patterns: int = len(_PATTERNS)) -> str | None:
     """Finds the letter as the authors do: after "answer is", else after "Answer:", else the last one that stands alone.
 
     Example:
         >>> extract_letter("So the answer is (C)."), extract_letter("B or D, so D. It must be"), extract_letter("none")
         ('C', 'D', None)
     """
-    found = (pattern.search(text) for pattern in _PATTERNS)
+    found = (pattern.search(text) for pattern in _PATTERNS[:num_patterns])
     return next((match.group(1) for match in found if match), None)
 
 

@@ -12,20 +12,23 @@ One example::
     answer: fed cba
 
 The reward is how much of the text is right: the ratio of Python's `difflib`, from 0 to 1; `exact_match` says whether
-all of it is.
+all of it is. That ratio takes time with the square of the length: of more than 2,000 characters, reply and text are
+compared piece by piece, in as many pieces of a thousand as the longer one has.
 """
 
 from __future__ import annotations
 
 from difflib import SequenceMatcher
+from itertools import pairwise
 from typing import Any
 
 from nightjar.data import BenchmarkData
 from nightjar.envs import SingleTurnEnv
-from nightjar.parsers import XMLParser
+from nightjar.parsers import AfterThinkXMLParser
 from nightjar.rubrics import Rubric
 
 DATA = BenchmarkData("PrimeIntellect/Reverse-Text-RL", None, "not stated", ("prompt",), split="train")
+_WHOLE, _PIECE = 2_000, 1_000
 SYSTEM_PROMPT = "Write the text backwards, character by character, inside <reversed_text> tags."
 
 
@@ -39,9 +42,9 @@ def load_environment(
         dataset_split: of the hub's dataset.
         system_prompt: None for none.
     """
-    parser = XMLParser(["reversed_text"], answer_field="reversed_text")
+    parser = AfterThinkXMLParser(["reversed_text"], answer_field="reversed_text")
     return SingleTurnEnv(
-        eval_dataset=lambda: [to_example(row) for row in DATA.rows(dataset, dataset_split)],
+        eval_dataset=lambda: DATA.examples(to_example, dataset, dataset_split),
         system_prompt=system_prompt,
         parser=parser,
         rubric=Rubric(funcs=[similarity, exact_match], weights=[1.0, 0.0], parser=parser),
@@ -55,12 +58,36 @@ def to_example(row: dict[str, Any]) -> dict[str, Any]:
     return {"question": text, "answer": text[::-1]}
 
 
-def similarity(completion: Any, answer: str, parser: XMLParser) -> float:
+def similarity(completion: Any, answer: str, parser: AfterThinkXMLParser) -> float:
     """How much of the text is right, from 0 to 1."""
     given = parser.parse_answer(completion) or ""
-    return SequenceMatcher(None, given, answer, autojunk=False).ratio() if given else 0.0
+    return ratio(given, answer) if given else 0.0
 
 
-def exact_match(completion: Any, answer: str, parser: XMLParser) -> float:
+def ratio(given: str, answer: str) -> float:
+    """Returns twice the characters that match, by all there are, as ``SequenceMatcher.ratio``.
+
+    Example:
+        >>> ratio("abcd", "bcde"), ratio("ab" * 10_000, "ab" * 10_000)
+        (0.75, 1.0)
+    """
+    longest = max(len(given), len(answer))
+    count = -(-longest // _PIECE) if longest > _WHOLE else 1
+    pairs = zip(_pieces(given, count), _pieces(answer, count), strict=True)
+    return 2.0 * sum(_matching(*pair) for pair in pairs) / (len(given) + len(answer))
+
+
+def _pieces(text: str, count: int) -> list[str]:
+    borders = [len(text) * number // count for number in range(count + 1)]
+    return [text[start:end] for start, end in pairwise(borders)]
+
+
+def _matching(given: str, answer: str) -> int:
+    if given == answer:
+        return len(given)
+    return sum(block.size for block in SequenceMatcher(None, given, answer, autojunk=False).get_matching_blocks())
+
+
+def exact_match(completion: Any, answer: str, parser: AfterThinkXMLParser) -> float:
     """1.0 where all of it is right, else 0.0."""
     return float(parser.parse_answer(completion) == answer)

@@ -21,16 +21,16 @@ scores are with the judge gpt-4.1. A judge that gives no grade, or two, costs th
 from __future__ import annotations
 
 import ast
-import re
 from typing import Any
 
 from nightjar.clients import ClientConfig
 from nightjar.data import BenchmarkData
 from nightjar.envs import SingleTurnEnv
-from nightjar.errors import ScoringError
-from nightjar.parsers import Parser
+from nightjar.errors import DatasetError
+from nightjar.parsers import AfterThinkParser, Parser
 from nightjar.rollout.state import State
 from nightjar.rubrics import JudgeRubric
+from nightjar.rubrics.verdicts import the_verdict
 
 DATA = BenchmarkData("basicv8vc/SimpleQA", 4_326, "MIT", ())
 JUDGE_PROMPT = """\
@@ -47,9 +47,16 @@ B: INCORRECT. Something in it contradicts the right answer, also if it is hedged
 C: NOT_ATTEMPTED. It does not say what was asked for, and nothing against the right answer.
 
 Reply with the letter A, B or C alone."""
-GRADES = {"A": "correct", "B": "incorrect", "C": "not_attempted"}
-
-_GRADE = re.compile(r"\b(?:([ABC])|(CORRECT|INCORRECT|NOT[_ ]ATTEMPTED))\b")
+GRADES = {
+    "a": "correct",
+    "correct": "correct",
+    "b": "incorrect",
+    "incorrect": "incorrect",
+    "not correct": "incorrect",
+    "c": "not_attempted",
+    "not attempted": "not_attempted",
+}
+"""What the judge may say, and the grade that it gives."""
 
 
 def load_environment(
@@ -70,7 +77,7 @@ def load_environment(
     """
     judge = ClientConfig(api_base_url=judge_base_url, api_key_var=judge_api_key_var)
     rubric = JudgeRubric(
-        parser=Parser(),
+        parser=AfterThinkParser(),
         judge_client=judge,
         judge_model=judge_model,
         judge_prompt=JUDGE_PROMPT,
@@ -80,19 +87,28 @@ def load_environment(
     for metric in (incorrect, not_attempted):
         rubric.add_metric(metric)
     return SingleTurnEnv(
-        eval_dataset=lambda: [to_example(row) for row in DATA.rows(dataset)],
+        eval_dataset=lambda: DATA.examples(to_example, dataset),
         system_prompt=system_prompt,
         rubric=rubric,
     )
 
 
 def to_example(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row as a question; its topic and the kind of its answer are in ``info``."""
+    """Returns a row as a question; its topic and the kind of its answer are in ``info``.
+
+    Raises:
+        DatasetError: it has neither the hub's columns nor the authors'.
+    """
+    question, answer = row.get("problem") or row.get("question"), row.get("answer") or row.get("true_answer")
+    if not (question and answer):
+        raise DatasetError(
+            f"a row of SimpleQA has problem and answer, or question and true_answer; found {sorted(row)}"
+        )
     about = row.get("metadata") or {}
     about = ast.literal_eval(about) if isinstance(about, str) else about
     return {
-        "question": row.get("problem") or row["question"],
-        "answer": row.get("answer") or row["true_answer"],
+        "question": question,
+        "answer": answer,
         "info": {"category": about.get("topic"), "answer_type": about.get("answer_type")},
     }
 
@@ -119,20 +135,4 @@ def not_attempted(state: State) -> float:
 async def _grade(judge: Any, prompt: Any, completion: Any, answer: str, state: State, parser: Parser) -> str:
     if not (parser.parse_answer(completion) or "").strip():
         return "not_attempted"
-    return grade_of(await judge(prompt, completion, answer, state))
-
-
-def grade_of(reply: str) -> str:
-    """Returns the grade that a judge's reply gives.
-
-    Raises:
-        ScoringError: it gives none, or more than one.
-
-    Example:
-        >>> grade_of("B"), grade_of("A: CORRECT")
-        ('incorrect', 'correct')
-    """
-    found = {GRADES[letter] if letter else word.lower().replace(" ", "_") for letter, word in _GRADE.findall(reply)}
-    if len(found) != 1:
-        raise ScoringError(f"The judge gave {'two grades' if found else 'no grade'}: {reply[:200]!r}")
-    return found.pop()
+    return the_verdict(await judge(prompt, completion, answer, state), GRADES, "grade")

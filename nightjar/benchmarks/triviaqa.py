@@ -13,20 +13,23 @@ One example::
     answer:   {"value": "Paris", "aliases": ["City of Light", "Paris"]}
 
 Scored as the authors do: the answer, less case, punctuation and articles, has to be one of the aliases (the reward);
-`f1` is the overlap of words with the alias that is nearest.
+`f1` is the overlap of words with the alias that is nearest. Curly quotation marks, “ and ”, which models write around
+titles, `…` and `。` are punctuation here, too; accents are composed; and an alias of articles or punctuation alone,
+such as "The The", is compared with them.
 """
 
 from __future__ import annotations
 
 import re
 import string
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from nightjar.data import BenchmarkData
 from nightjar.envs import SingleTurnEnv
-from nightjar.parsers import Parser
+from nightjar.parsers import AfterThinkParser, Parser
 from nightjar.rubrics import Rubric
 from nightjar.scorers import stated_answer
 
@@ -38,7 +41,7 @@ PROMPT = """{question}
 Reply with the answer alone, as short as it can be, after "Answer:"."""
 
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
-_PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation + "‘’´`", " "))
+_PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation + "‘’“”´`…。", " "))
 
 
 def load_environment(dataset: str | None = None, system_prompt: str | None = None) -> SingleTurnEnv:
@@ -48,9 +51,9 @@ def load_environment(dataset: str | None = None, system_prompt: str | None = Non
         dataset: a file with the hub's columns; None for the hub.
         system_prompt: None for none.
     """
-    parser = Parser(stated_answer)
+    parser = AfterThinkParser(stated_answer)
     return SingleTurnEnv(
-        eval_dataset=lambda: [to_example(row) for row in DATA.rows(dataset)],
+        eval_dataset=lambda: DATA.examples(to_example, dataset),
         system_prompt=system_prompt,
         parser=parser,
         rubric=Rubric(funcs=[exact_match, f1], weights=[1.0, 0.0], parser=parser),
@@ -81,13 +84,15 @@ def f1(completion: Any, info: dict[str, Any], parser: Parser) -> float:
 
 
 def plain_words(text: str) -> list[str]:
-    """Returns the words of a text in lower case, without punctuation and articles.
+    """Returns the words of a text in lower case, without punctuation and articles, unless nothing else is there.
 
     Example:
-        >>> plain_words("The City_of-Light!")
-        ['city', 'of', 'light']
+        >>> plain_words("The City_of-Light!"), plain_words("The The"), plain_words("!!!")
+        (['city', 'of', 'light'], ['the', 'the'], ['!!!'])
     """
-    return _ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split()
+    plain = unicodedata.normalize("NFC", text).lower()
+    words = plain.translate(_PUNCTUATION)
+    return _ARTICLES.sub(" ", words).split() or words.split() or plain.split()
 
 
 def overlap(given: Sequence[str], wanted: Sequence[str]) -> float:

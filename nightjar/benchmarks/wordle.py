@@ -22,11 +22,13 @@ from __future__ import annotations
 from typing import Any
 
 from nightjar.envs import TextArenaEnv
+from nightjar.envs.games.nltk_data import NltkData
 from nightjar.messages import content_text
-from nightjar.parsers import XMLParser
+from nightjar.parsers import AfterThinkXMLParser
 from nightjar.rollout.state import RewardFunc
 from nightjar.rubrics import Rubric
 
+DATA = NltkData()
 SYSTEM_PROMPT = """You play Wordle. In each turn think about what the answers so far leave open, then make one guess:
 
 <guess>[your word]</guess>"""
@@ -46,7 +48,7 @@ def load_environment(
         system_prompt: None for none.
         seed: of the words.
     """
-    parser = XMLParser(["guess"], answer_field="guess")
+    parser = AfterThinkXMLParser(["guess"], answer_field="guess")
     funcs: list[RewardFunc] = [found, partly_found, speed, kept_format]
     return TextArenaEnv(
         "Wordle-v0",
@@ -67,25 +69,25 @@ def last_feedback(observation: str) -> str:
     return latest.partition("Feedback:")[2].strip() or latest
 
 
-def found(completion: Any, answer: str, parser: XMLParser) -> float:
+def found(completion: Any, answer: str, parser: AfterThinkXMLParser) -> float:
     """1.0 where the last guess is the word, else 0.0."""
     return float(str(parser.parse_answer(completion) or "").strip().lower() == f"[{answer.lower()}]")
 
 
-def partly_found(completion: Any, answer: str, parser: XMLParser) -> float:
+def partly_found(completion: Any, answer: str, parser: AfterThinkXMLParser) -> float:
     """0.2 for each green and 0.1 for each yellow letter of the last guess; 0.0 where the word was found."""
     told = [content_text(message["content"]) for message in parser.get_user_messages(completion)]
     marks = next((marks for text in reversed(told) if (marks := _marks(text))), "")
     return 0.0 if found(completion, answer, parser) else 0.2 * marks.count("G") + 0.1 * marks.count("Y")
 
 
-def speed(completion: Any, answer: str, parser: XMLParser) -> float:
+def speed(completion: Any, answer: str, parser: AfterThinkXMLParser) -> float:
     """One over the number of guesses where the word was found, else 0.0."""
     guesses = len(parser.get_assistant_messages(completion))
     return found(completion, answer, parser) / guesses if guesses else 0.0
 
 
-def kept_format(completion: Any, parser: XMLParser) -> float:
+def kept_format(completion: Any, parser: AfterThinkXMLParser) -> float:
     """How well the format was kept to, from 0 to 1; 0.0 where no guess was made."""
     return float(parser.get_format_reward_func()(completion)) if parser.parse_answer(completion) else 0.0
 

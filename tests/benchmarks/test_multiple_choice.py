@@ -8,6 +8,7 @@ import pytest
 
 from nightjar.benchmarks import gpqa, mmlu, mmlu_pro
 from nightjar.errors import ConfigError, DatasetError
+from nightjar.scorers import stated_letter
 
 MMLU_ROW = {"question": "2+2?", "subject": "elementary_mathematics", "choices": ["3", "4", "5", "6"], "answer": 1}
 PRO_ROW = {"question": "2+2?", "options": [" 4", "5", "6"], "answer": "A", "category": "math", "question_id": 7}
@@ -20,6 +21,71 @@ GPQA_ROW = {
     "High-level domain": "Chemistry",
     "Subdomain": "Inorganic",
 }
+
+STATED = [
+    "Of the four:\nB: right",
+    "I choose B.",
+    "So it must be B.",
+    "B is the correct answer",
+    "Answer: B (not option C)",
+    "Answer: B (D is close)",
+    "Option B is the one. Option D is unlikely.",
+    "Option B is correct. Option C is also wrong.",
+    "Answer: C is wrong; the answer is B",
+    "Answer: B\nOption C is tempting.",
+    "Answer: B. Answer A is wrong, though.",
+    "Answer: B because two of them are",
+    "Answer: B is correct",
+    "The correct answer is B, since it is",
+    "The answer to the question is (B)",
+    "Answer: B – Madrid",
+    "Answer: B, I think",
+    r"\boxed{\textbf{B}}",
+    r"\boxed{B. Madrid}",
+    r"\boxed{\text{(B)}}",
+    r"Answer: \text{B}",
+    r"Answer: \(B\)",
+    'Answer: "B"',
+    "Answer: 'B'",
+    "Answer: [B]",
+    "[B]",
+    "<answer>B</answer>",
+    "Let me think.\nB. Madrid",
+    "Option B is right. Option C is wrong.",
+    "(A) is near, (B) is it",
+]
+OTHER_LANGUAGES = [
+    "答案：B",
+    "正确答案是B选项",
+    "答え：Ｂ",
+    "정답은 B입니다",
+    "Antwort: B",
+    "Réponse\N{NO-BREAK SPACE}: B",
+    "La respuesta correcta es B",
+    "Jawaban: B",
+    "Ответ: Б",
+    "الإجابة الصحيحة هي: ب",
+    "উত্তরঃ ব",
+]
+UNSTATED = [
+    "I choose a different one",
+    "So it must be a trap",
+    "Answer: A, B",
+    "Answer: C or maybe D",
+    "Answer: (A) or (B)",
+    "Answer: both A and B",
+    r"\boxed{A, B}",
+    r"\boxed{A + B}",
+    "Answer: a dog",
+    "Answer: A dog",
+    "Answer: I think C",
+    "Answer: I'm not sure",
+    "Answer: B-cells",
+    "Answer: E = mc^2",
+    "The answer is not C",
+    "The answer cannot be C",
+    "A. Lisbon\nB. Madrid",
+]
 
 
 def written(tmp_path, *rows):
@@ -43,11 +109,25 @@ class TestMMLU:
             ("Answer: because 2 and 2 is 4", 0.0),
             ("4", 0.0),
             ("", 0.0),
+            ("<think>Answer: C</think>\nAnswer: B", 1.0),
+            ("<think>Answer: B</think>", 0.0),
         ],
     )
     def test_the_letter_that_a_reply_ends_up_with(self, tmp_path, score, reply, reward):
         env = mmlu.load_environment(written(tmp_path, MMLU_ROW))
         assert score(env, env.examples[0], reply)["reward"] == reward
+
+    @pytest.mark.parametrize("reply", [*STATED, *OTHER_LANGUAGES])
+    def test_however_it_is_stated(self, reply):
+        assert stated_letter(reply) == "B"
+
+    @pytest.mark.parametrize("reply", UNSTATED)
+    def test_several_letters_and_words_are_no_letter(self, reply):
+        assert stated_letter(reply) is None
+
+    @pytest.mark.parametrize("part", ["answer ", "Answer: A, ", "answer is (", "option - ", "A, ", " ", "answer: the "])
+    def test_a_model_that_says_the_same_for_ever(self, part):
+        stated_letter(f"answer {part * 20_000}")
 
     def test_choices_are_lettered_in_their_order(self, tmp_path):
         [example] = mmlu.load_environment(written(tmp_path, MMLU_ROW)).examples
@@ -93,6 +173,11 @@ class TestMMLUPro:
     )
     def test_the_authors_patterns_one_after_another(self, reply, letter):
         assert mmlu_pro.extract_letter(reply) == letter
+
+    @pytest.mark.parametrize(("num_patterns", "reward"), [(3, 1.0), (2, 0.0)])
+    def test_after_the_thoughts_and_with_fewer_patterns(self, tmp_path, score, num_patterns, reward):
+        env = mmlu_pro.load_environment(written(tmp_path, PRO_ROW), num_patterns=num_patterns)
+        assert score(env, env.examples[0], "<think>The answer is (B).</think> It is A.")["reward"] == reward
 
     def test_blanks_that_give_the_right_option_away_are_taken_off(self, tmp_path):
         [example] = mmlu_pro.load_environment(written(tmp_path, PRO_ROW)).examples

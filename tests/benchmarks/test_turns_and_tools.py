@@ -75,6 +75,14 @@ class TestAlphabetSort:
         assert score(env, example, first + first, later)["reward"] == 0.5
         assert score(env, example, later, first)["reward"] == 0.0
 
+    def test_a_draft_in_thoughts_and_a_tag_that_is_only_named_are_no_lists(self, env, score):
+        example = next(example for example in env.examples if len(example["info"]["lists"]) == 1)
+        [right] = (said["content"] for said in env.reference_replies(example))
+        draft = "<alphabetical_sorted>\nZoe\n</alphabetical_sorted>"
+        assert score(env, example, f"<think>{draft}</think>{right}")["reward"] == 1.0
+        assert score(env, example, f"In <alphabetical_sorted> tags: {right}")["reward"] == 1.0
+        assert score(env, example, f"<think>{right}")["reward"] == 0.0
+
     def test_equal_seeds_give_equal_examples_and_each_its_own(self, env, tmp_path):
         prompts = [example["prompt"] for example in env.examples]
         rows = [{"names": random.Random(seed).sample(NAMES, 7)} for seed in range(20, 40)]
@@ -91,12 +99,22 @@ class TestReverseText:
             ("ab", "<reversed_text>bb</reversed_text>", 0.5),
             ("äö", "<reversed_text>öä</reversed_text>", 1.0),
             ("abc", "cba", 0.0),
+            ("abc", "<think><reversed_text>abc</reversed_text></think><reversed_text>cba</reversed_text>", 1.0),
+            ("abc", "<think><reversed_text>cba</reversed_text>", 0.0),
+            ("abc", "In <reversed_text> tags: <reversed_text>cba</reversed_text>", 1.0),
             ("abc", "", 0.0),
         ],
     )
     def test_how_much_of_the_text_is_right(self, tmp_path, score, text, reply, reward):
         env = reverse_text.load_environment(written(tmp_path, {"prompt": text}))
         assert score(env, env.examples[0], reply)["reward"] == reward
+
+    def test_long_texts_are_compared_piece_by_piece(self):
+        text = "ab" * 10_000
+        assert reverse_text.ratio(text, text) == 1.0
+        assert reverse_text.ratio(text, text[1:-7]) == pytest.approx(1.0, abs=0.001)
+        assert reverse_text.ratio(text, "c" * 20_000) == 0.0
+        assert reverse_text.ratio("abcd" * 500, "bcde" * 500) == 0.75
 
 
 class TestToolTest:
@@ -124,7 +142,7 @@ class TestWordle:
         assert wordle.last_feedback("[GAME] Guess a word.") == "Guess a word."
 
     def scores(self, *messages):
-        parser = wordle.XMLParser(["guess"], answer_field="guess")
+        parser = wordle.AfterThinkXMLParser(["guess"], answer_field="guess")
         said = [
             AssistantMessage(content=text) if place % 2 == 0 else UserMessage(content=text)
             for place, text in enumerate(messages)
@@ -135,6 +153,10 @@ class TestWordle:
         assert self.scores("<guess>[bread]</guess>") == [1.0, 0.0, 1.0]
         assert self.scores("<guess>[crane]</guess>", "X Y G X X", "<guess>[BREAD]</guess>") == [1.0, 0.0, 0.5]
 
+    def test_thoughts_are_no_guess(self):
+        assert self.scores("<think><guess>[crane]</guess>?</think><guess>[bread]</guess>") == [1.0, 0.0, 1.0]
+        assert self.scores("<think><guess>[bread]</guess>") == [0.0, 0.0, 0.0]
+
     def test_a_word_that_was_not_found(self):
         feedback = wordle.last_feedback(self.TOLD)
         assert self.scores("<guess>[crane]</guess>", feedback) == [0.0, 0.3, 0.0]
@@ -142,8 +164,14 @@ class TestWordle:
         assert self.scores("") == [0.0, 0.0, 0.0]
 
     @pytest.mark.parametrize(
-        ("text", "reward"), [("<guess>[crane]</guess>", 1.0), ("So: <guess>[crane]</guess>", 0.8), ("", 0.0)]
+        ("text", "reward"),
+        [
+            ("<guess>[crane]</guess>", 1.0),
+            ("So: <guess>[crane]</guess>", 0.8),
+            ("<think>So</think><guess>[a]</guess>", 1.0),
+            ("", 0.0),
+        ],
     )
     def test_the_format_counts_where_a_guess_is_made(self, text, reward):
-        parser = wordle.XMLParser(["guess"], answer_field="guess")
+        parser = wordle.AfterThinkXMLParser(["guess"], answer_field="guess")
         assert round(wordle.kept_format([AssistantMessage(content=text)], parser), 2) == reward

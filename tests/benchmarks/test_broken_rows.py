@@ -1,0 +1,51 @@
+"""Files of benchmarks with a row that is not as it should be: which row, and what is wrong with it, is said."""
+
+import json
+
+import pytest
+
+from nightjar.envs import load_environment
+from nightjar.errors import DatasetError
+
+MMLU = {"question": "2+2?", "subject": "anatomy", "choices": ["3", "4"], "answer": 1}
+MMLU_PRO = {"question": "2+2?", "options": ["3", "4"], "answer": "B", "category": "math"}
+GPQA = {"Question": "Which?", "Correct Answer": "a", **{f"Incorrect Answer {number}": "b" for number in (1, 2, 3)}}
+DROP = {"passage": "It rained.", "question": "What fell?", "answers_spans": {"spans": ["rain"], "types": ["span"]}}
+HEALTH = {"prompt": [{"role": "user", "content": "?"}], "rubrics": [{"criterion": "Says so", "points": 5, "tags": []}]}
+XSTEST = {"prompt": "How?", "type": "homonyms", "label": "safe"}
+
+BROKEN = [
+    ("gsm8k", {"question": "2+2?", "answer": "#### 4"}, {"answer": None}, "'answer' without a value"),
+    ("math500", {"problem": "2+2?", "answer": "4"}, {"answer": ""}, "'answer' without a value"),
+    ("mmlu", MMLU, {"answer": 4}, "the answer 4 is none of 2 choices, which are counted from 0"),
+    ("mmlu", MMLU, {"answer": "B"}, "invalid literal for int"),
+    ("mmlu-pro", MMLU_PRO, {"answer": "C"}, "the answer 'C' is none of 2 options"),
+    ("mmlu-pro", MMLU_PRO, {"options": None, "category": None}, "'options' and 'category' without a value"),
+    ("gpqa", GPQA, {"Correct Answer": None}, "'Correct Answer' without a value"),
+    ("drop", DROP, {"answers_spans": {"spans": []}}, "IndexError"),
+    ("drop", DROP, {"passage": ...}, "has passage, question and answers_spans; found"),
+    ("triviaqa", {"question": "Who?", "answer": {"value": "Ada"}}, {"answer": {}}, "KeyError: 'value'"),
+    ("simpleqa", {"problem": "Who?", "answer": "Ada"}, {"answer": ...}, "has problem and answer, or question"),
+    ("simpleqa", {"problem": "Who?", "answer": "Ada"}, {"metadata": "{bad"}, "SyntaxError"),
+    ("healthbench", HEALTH, {"rubrics": [{"criterion": "Lies", "points": -5}]}, "no"),
+    ("xstest", XSTEST, {"label": "Safe"}, "the label 'Safe' is none of: safe, unsafe"),
+    ("alphabet-sort", {"names": ["Ada Lovelace", "Alan Turing"]}, {"names": [None]}, "AttributeError"),
+]
+
+
+@pytest.mark.parametrize(("name", "row", "change", "said"), BROKEN)
+def test_the_row_is_named(name, row, change, said, tmp_path):
+    broken = {column: value for column, value in {**row, **change}.items() if value is not ...}
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps(row) + "\n" + json.dumps(broken) + "\n")
+    with pytest.raises(DatasetError) as raised:
+        len(load_environment(name, dataset=str(file)).examples)
+    assert f"{file}, row 2" in str(raised.value)
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(("name", "row", "change", "said"), BROKEN)
+def test_without_it_the_file_is_read(name, row, change, said, tmp_path):
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps(row) + "\n")
+    assert len(load_environment(name, dataset=str(file)).examples) == 1
