@@ -20,7 +20,6 @@ scores are with the judge gpt-4.1. A judge that gives no grade, or two, costs th
 
 from __future__ import annotations
 
-import ast
 from typing import Any
 
 from nightjar.clients import ClientConfig
@@ -31,6 +30,7 @@ from nightjar.parsers import AfterThinkParser, Parser
 from nightjar.rollout.state import State
 from nightjar.rubrics import JudgeRubric
 from nightjar.rubrics.verdicts import the_verdict
+from nightjar.syntax import read_literal
 
 DATA = BenchmarkData("basicv8vc/SimpleQA", 4_326, "MIT", ())
 JUDGE_PROMPT = """\
@@ -105,7 +105,7 @@ def to_example(row: dict[str, Any]) -> dict[str, Any]:
             f"a row of SimpleQA has problem and answer, or question and true_answer; found {sorted(row)}"
         )
     about = row.get("metadata") or {}
-    about = ast.literal_eval(about) if isinstance(about, str) else about
+    about = read_literal(about) if isinstance(about, str) else about
     return {
         "question": question,
         "answer": answer,

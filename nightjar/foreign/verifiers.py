@@ -19,7 +19,6 @@ One row, of version 0.1.14, and what becomes of it::
 
 from __future__ import annotations
 
-import ast
 import logging
 import re
 from collections import Counter
@@ -42,6 +41,7 @@ from nightjar.foreign.reading import (
 from nightjar.foreign.redaction import public_url, without_secrets
 from nightjar.foreign.rollouts import ResultsWriter, Rollout, digest, error_row
 from nightjar.runs import RunMetadata
+from nightjar.syntax import read_literal
 
 _AGGREGATES = (
     "num_examples", "avg_reward", "avg_metrics", "avg_error", "pass_at_k", "pass_all_k", "pass_threshold", "usage",
@@ -221,4 +221,4 @@ def _error(fields: Mapping[str, Any]) -> dict[str, Any] | None:
     begins = _CLASS.match(detail)
     names = next((text for text in texts if _NAMES.fullmatch(text)), begins[1] if begins else "Error")
     first = _FIRST_ERROR.match(detail)
-    return error_row(names, str(ast.literal_eval(first["quoted"])) if first else detail, detail)
+    return error_row(names, str(read_literal(first["quoted"])) if first else detail, detail)

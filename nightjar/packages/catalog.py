@@ -120,15 +120,20 @@ def list_environments(environments_dir: Path = ENVIRONMENTS_DIR) -> list[Environ
     return [by_name[name] for name in sorted(by_name)]
 
 
-def built_in_packages() -> Iterator[EnvironmentPackage]:
-    """Yields the environments that Nightjar has, also those that a local or an installed one of their name hides."""
+def built_in_packages(listed: str | None = None) -> Iterator[EnvironmentPackage]:
+    """Yields the environments that Nightjar has, also those that a local or an installed one of their name hides.
+
+    Args:
+        listed: the one of this name alone; None: all.
+    """
     spec = find_spec(BUILT_IN)
     for folder in (spec and spec.submodule_search_locations) or ():
         for module in pkgutil.iter_modules([folder]):
             path = Path(folder) / (f"{module.name}/__init__.py" if module.ispkg else f"{module.name}.py")
-            if defines_environment(path):
+            env_id = listed_name(module.name)
+            if listed in {None, env_id} and defines_environment(path):
                 yield EnvironmentPackage(
-                    env_id=listed_name(module.name),
+                    env_id=env_id,
                     origin="built-in",
                     module=ModuleSource(f"{BUILT_IN}.{module.name}", path, Path(folder)),
                     version=__version__,
@@ -156,7 +161,7 @@ def _candidates(asked: EnvironmentId, environments_dir: Path) -> Iterator[Enviro
         yield local
     if (installed := find_installed(asked.module)) is not None:
         yield installed
-    yield from (package for package in built_in_packages() if package.env_id == asked.listed)
+    yield from built_in_packages(asked.listed)
 
 
 def _find_local(asked: EnvironmentId, environments_dir: Path) -> EnvironmentPackage | None:

@@ -18,6 +18,8 @@ import ast
 from dataclasses import dataclass
 from pathlib import Path
 
+from nightjar.syntax import parse_python
+
 FUNCTION = "load_environment"
 _DECORATORS = frozenset({"benchmark", "register"})
 _HAVE_DECORATORS = ("nightjar.nemo", "nightjar.envs.seeded", "nemo_evaluator")
@@ -75,7 +77,7 @@ def first_line_of_docstring(path: Path) -> str:
 def parse_module(path: Path) -> ast.Module | None:
     """Returns what a file says, as a tree; None where it cannot be read, or is not Python."""
     try:
-        return ast.parse(path.read_bytes())
+        return parse_python(path.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return None
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
 from nightjar.errors import ConfigError
+from nightjar.syntax import parse_expression
 from nightjar.testing.answers import Answer, Message, last_user_text
 
 _EXPRESSION = re.compile(
@@ -89,7 +90,7 @@ def solve(text: str) -> tuple[str, Fraction] | None:
             continue
         plain = _NUMBER.sub(lambda number: str(int(number[0].replace(",", ""))), expression)
         try:
-            return expression, _value(ast.parse(plain, mode="eval").body)
+            return expression, _value(parse_expression(plain))
         except (SyntaxError, ZeroDivisionError):
             continue
     return None

@@ -24,6 +24,7 @@ import yaml
 
 from nightjar.config.yaml_file import read_yaml
 from nightjar.errors import ConfigError, DatasetError
+from nightjar.syntax import parse_python
 
 VARIABLE = "NEMO_SKILLS_DATA_DIR"
 
@@ -170,7 +171,7 @@ def _first(folders: Sequence[Path], name: str) -> Path | None:
 def _assigned(path: Path) -> dict[str, Any]:
     """Returns the constants that a module assigns, by their names."""
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = parse_python(path.read_text(encoding="utf-8"))
     except (SyntaxError, ValueError) as error:
         raise DatasetError(f"{path} cannot be read: {error}") from error
     found: dict[str, Any] = {}

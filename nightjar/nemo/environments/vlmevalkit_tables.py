@@ -6,7 +6,6 @@ A table is a TSV: ``index``, ``image`` (base64, a list of such, or the index of 
 
 from __future__ import annotations
 
-import ast
 import importlib
 import importlib.util
 import os
@@ -19,6 +18,7 @@ from typing import Any, Protocol, TypeAlias
 from nightjar.envs.seeded.images import image_in, image_of_base64
 from nightjar.envs.seeded.rows import load_rows
 from nightjar.errors import ConfigError, DatasetError
+from nightjar.syntax import read_literal
 
 Row: TypeAlias = Mapping[str, Any]
 Part: TypeAlias = dict[str, str]
@@ -181,7 +181,7 @@ def listed(text: str) -> list[str]:
     """
     if text.startswith("[") and text.endswith("]"):
         try:
-            found = ast.literal_eval(text)
+            found = read_literal(text)
         except (SyntaxError, ValueError):
             return [text]
         return [str(each) for each in found] if isinstance(found, list) else [text]
