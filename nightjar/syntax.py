@@ -1,6 +1,6 @@
 """Python's syntax as trees, read in any thread. None of the code that is read is run.
 
-CPython before 3.11.8 keeps the depth of all trees that it builds in one place: where its garbage collection lets another
+CPython before 3.11.8 keeps the depth of all trees that it builds in one place: where garbage collection lets another
 thread parse in between, one of both fails with a ``SystemError`` (https://github.com/python/cpython/issues/106905) that
 says nothing of the source. So it is parsed again.
 """
@@ -17,7 +17,7 @@ def parse_python(source: str | bytes) -> ast.Module:
     """Parses the source of a module as ``ast.parse`` does, beside other threads that parse too.
 
     Example:
-        >>> [type(statement).__name__ for statement in parse_python("import ast\\nx = 1").body]
+        >>> [type(statement).__name__ for statement in parse_python("import ast; x = 1").body]
         ['Import', 'Assign']
 
     Raises:
