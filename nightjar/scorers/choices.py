@@ -12,33 +12,42 @@ _OTHER_SCRIPTS = dict(zip("أبجدঅবডঢАБВСЕ", "ABCDABCDABBCE", str
 
 _AFTER_A = r"(?:is|because|since|as|due|for|ist|weil|est|car|es|porque)\b"
 _LETTER = (
-    rf"(?:(?:[B-HJ-Z]|[AIa-z](?! (?!{_AFTER_A})[a-zß-ÿ]))(?!['’-]?[A-Za-z0-9À-ɏ]| ?[=+#])"
+    rf"(?:(?:[B-HJ]|[AIK-Za-z](?! (?!{_AFTER_A})[a-zß-ÿ]))(?!['’-]?[A-Za-z0-9À-ɏ]| ?[=+#])"
     rf"|[{''.join(_OTHER_SCRIPTS)}](?![\w\u0900-\u09ff]))"
 )
-"""One that begins no word; "A" and "I" are words themselves before another, but for those that cannot follow them."""
+"""One that begins no word; "A" and "I" are words themselves before another, but for those that cannot follow them, and
+"T" is more of a cell than an option: K to Z are read like them."""
 
-_BETWEEN = r"(?:[ ,/&、和或与]|\b(?:and|or|und|oder|et|ou|y|o|и|или|maybe|perhaps|possibly)\b)"
+_AND = r"(?:(?:[,/&、和或与]|\b(?:and|or|und|oder|et|ou|y|o|и|или|maybe|perhaps|possibly)\b) ?){1,4}"
 _CLOSED = r"[)\]}'’]*"
-_LETTERS = rf"[ (\[{{'‘]{{0,5}}({_LETTER}(?:{_CLOSED}(?! +[(\[{{]){_BETWEEN}{{1,5}}[(\[{{]*{_LETTER})*)"
+_LETTERS = rf"[ (\[{{'‘]{{0,5}}({_LETTER}(?:(?: |{_CLOSED} ?{_AND}[(\[{{]*){_LETTER})*)"
+"""One, or several at once; what stands behind a bracket and a blank, as in "D) B and C", is the option's own text."""
 _ANSWER = (
     r"(?:\b(?:answers?|ans|antwort|réponse|respuesta|risposta|resposta|jawaban|jibu|[iì]d[aá]h[uù]n|ответ)\b"
-    r"|答案|答え|答复|答曰|回答|解答|答|정답|답변|답|উত্তর|उत्तर|الإجابة|إجابة|الجواب)"
+    r"|答案|答え|答复|答曰|回答|解答|答|정답|답변|답|উত্তর|उत्तर|الإجابة|إجابة|الجواب"
+    r"|\b(?:correct|right|best) (?:option|choice|letter)\b)"
 )
 _IS = (
-    r"(?:(?:\b(?:is|are|be|was|ist|lautet|est|es|è|é|adalah|ni)\b|是|为|為|は|은|는|হল|है|هي|هو) ?[:=>→–—-]*"
-    r"|[:=>→–—ঃ-]+)"
+    r"(?:(?:\b(?:is|are|be|was|ist|lautet|est|es|è|é|adalah|ni)\b"
+    r"(?: (?:most )?(?:\w+ly|therefore|thus|hence|indeed)\b)?|是|为|為|は|은|는|হল|है|هي|هو) ?[:=>→–—-]*|[:=>→–—ঃ-]+)"
 )
 _WORDS = r"(?: (?!(?:not|cannot|never|wrong|incorrect)\b)[^\W\d_]+){0,3}?"
 _OPTION = r"(?:\b(?:option|choice|letter)\b|选项|選項)"
 _LEAD = rf" ?(?:(?:\b(?:the|both|either)\b|{_OPTION}) ?){{0,3}}"
 
-_NOT_DENIED = (
-    rf"(?!{_CLOSED} ?(?:is|was|can be) (?:\w+ ){{0,2}}?(?:not|wrong|incorrect|false|unlikely|eliminated|ruled out)\b)"
-)
+_DENIED = r" ?(?:is|was|can be) (?:\w+ ){0,2}?(?:not|wrong|incorrect|false|unlikely|eliminated|ruled out)\b"
+_AFFIRMED = r" (?:is|must be|has to be) (?:\w+ ){0,2}?(?:correct|right|best|true|answer|one)\b"
 
-_BOXED = re.compile(rf"\\f?boxed ?{_LETTERS}(?= ?[)\]}}.:,])")
-_ANSWERED = re.compile(rf"(?i:{_ANSWER}{_WORDS} ?{_IS}{_LEAD}){_LETTERS}{_NOT_DENIED}")
-_CHOSEN = re.compile(rf"(?i:(?:{_ANSWER}|{_OPTION}) ?{_IS}?{_LEAD}){_LETTERS}{_NOT_DENIED}")
+_STATED = re.compile(
+    rf"\\f?boxed ?{_LETTERS}(?= ?[)\]}}.:,])|(?i:{_ANSWER}{_WORDS} ?{_IS}{_LEAD}){_LETTERS}(?!{_DENIED})"
+)
+_CHOSEN = re.compile(
+    rf"(?i:\b(?:choose|chose|pick|select|go with|so|hence|thus|therefore),? (?:the )?{_OPTION} ?){_LETTERS}"
+    rf"(?!{_CLOSED}{_DENIED})"
+    rf"|(?i:{_OPTION} ?){_LETTERS}(?={_CLOSED}{_AFFIRMED})"
+    rf"|(?i:{_ANSWER} ?){_LETTERS}(?!{_CLOSED}{_DENIED})"
+)
+_OPTIONS = re.compile(rf"(?i:{_OPTION} ?{_IS}?{_LEAD}){_LETTERS}(?!{_CLOSED}{_DENIED})")
 _ALONE = re.compile(rf"(?m)^ ?[(\[]?({_LETTER})[)\].:]* ?$")
 _PICKED = re.compile(
     r"(?m)(?i:\bi (?:choose|pick|select)|\bit (?:must|has to) be) ([A-HJ-Z])(?=[.!)]* ?$)"
@@ -52,11 +61,11 @@ _IN_BRACKETS = re.compile(r"(?<!\w)[(\[]([A-Za-z])[)\]]")
 def stated_letter(text: str, letters: str = "ABCDEFGHIJ") -> str | None:
     r"""Returns the letter that a text ends up with, in upper case; None where it names none of ``letters``, or several.
 
-    It is the last one that stands in a box, else after "answer" (in the languages of simple-evals, too) and a colon or
-    "is", else after "option", else alone in a line; else
-    after "I choose" or "it must be"; else that of the only line that begins with one ("B. Madrid"); else
-    the last one in brackets. A letter that begins a word, or goes on as a sentence does ("answer: I think"), is none;
-    nor are several at once ("Answer: A or B").
+    It is the last one that stands in a box, or after "answer" (in the languages of simple-evals, too) or "correct
+    option" and a colon or "is"; else the option that is chosen or said to be right, else the only one that is spoken
+    of; else the last that stands alone in a line, or after "I choose" or "it must be"; else that of the only line that
+    begins with one ("B. Madrid"); else the last one in brackets. A letter that begins a word, or goes on as a sentence
+    does ("answer: I think"), is none; nor are several at once ("Answer: A or B").
 
     Example:
         >>> stated_letter("**Answer:** B (not option C)"), stated_letter("Answer: because of that\nAnswer: (c)")
@@ -65,14 +74,13 @@ def stated_letter(text: str, letters: str = "ABCDEFGHIJ") -> str | None:
         (None, None, None)
     """
     plain = _BLANKS.sub(" ", _MARKUP.sub("", unicodedata.normalize("NFKC", text)))
-    for pattern in (_BOXED, _ANSWERED, _CHOSEN, _ALONE, _PICKED):
-        if named := _named_by(pattern, plain, letters):
+    for pattern in (_STATED, _CHOSEN, _OPTIONS, _ALONE, _PICKED, _BEGINNING, _IN_BRACKETS):
+        named = _named_by(pattern, plain, letters)
+        if pattern in (_OPTIONS, _BEGINNING) and len(set().union(*named)) != 1:
+            continue  # it lists them
+        if named:
             return named[-1].pop() if len(named[-1]) == 1 else None
-    begun = set().union(*_named_by(_BEGINNING, plain, letters))
-    if len(begun) == 1:
-        return begun.pop()
-    named = _named_by(_IN_BRACKETS, plain, letters)
-    return named[-1].pop() if named else None
+    return None
 
 
 def _named_by(pattern: re.Pattern[str], text: str, letters: str) -> list[set[str]]:

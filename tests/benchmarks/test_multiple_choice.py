@@ -53,7 +53,16 @@ STATED = [
     "Let me think.\nB. Madrid",
     "Option B is right. Option C is wrong.",
     "(A) is near, (B) is it",
+    "The correct choice is B.\n- Option A is a base.\n- Option C is a salt.",
+    "**Best option: B**\n\nOption A is a distractor.",
+    "We choose option B (option A is worse).",
+    "Option B is correct. Option D is too large.",
+    "Option A is wrong, and option C, too. So option B.",
+    "So the answer is clearly B. (A) has the wrong sign.",
+    "\\boxed{A}. Wait, I made a mistake.\nAnswer: B",
 ]
+OWN_TEXT = ["B and C", "A, C, and D", "C only", "A Mexican entrepreneur", "is false, and would not", "x", "D) or not"]
+"""What an option may say that reads like another letter, or like a denial."""
 OTHER_LANGUAGES = [
     "答案：B",
     "正确答案是B选项",
@@ -85,6 +94,9 @@ UNSTATED = [
     "The answer is not C",
     "The answer cannot be C",
     "A. Lisbon\nB. Madrid",
+    "Option B is near, option C is nearer",
+    "Answer: A B",
+    "Answer: C) and D)",
 ]
 
 
@@ -120,6 +132,11 @@ class TestMMLU:
     @pytest.mark.parametrize("reply", [*STATED, *OTHER_LANGUAGES])
     def test_however_it_is_stated(self, reply):
         assert stated_letter(reply) == "B"
+
+    @pytest.mark.parametrize("text", OWN_TEXT)
+    @pytest.mark.parametrize("reply", ["Answer: B) {}", "**Answer: (B) {}**", "The correct answer is [B] {}."])
+    def test_whatever_the_option_says(self, reply, text):
+        assert stated_letter(reply.format(text)) == "B"
 
     @pytest.mark.parametrize("reply", UNSTATED)
     def test_several_letters_and_words_are_no_letter(self, reply):
