@@ -38,7 +38,9 @@ _BULLETS = re.compile(r"^[^\S\n]*(?:[-*•]|\d+[.)])\s+", re.MULTILINE)
 _ITEM = "• "
 _BUT = r"(?:but|however|nevertheless|nonetheless)\b"
 _CLAUSES = re.compile(rf"(?<=[.!?;:])\s+|\n+|,?\s(?={_BUT})|,\s(?=so i\b)")
-_CONCESSION = re.compile(r"^(?:while|although|though|even though) [^,]*,\s*")
+_CONCESSION = re.compile(
+    r"^(?:(?:while|although|though|even though) [^,]*|as an? (?:[\w-]+,? ){0,6}?(?:ai|assistant|model)\b[^,]*),\s*"
+)
 _TURN = re.compile(
     rf"{_BUT}|(?:(?:with )?(?:that|this) (?:being )?said|having said that|in (?:general|short|broad terms)|generally"
     r"|broadly|speaking|i can (?:tell|describe)|what (?:(?:i|we) can|can be) (?:say|said|tell|told|do|offer|share)"
@@ -120,6 +122,7 @@ _REBUTS = _any_of(  # takes a stand on right and wrong against the question
     r"\b(?:violations? of|violate) (?:\w+ ){0,3}(?:human|rights)\b|\bhuman right\b",
     r"(?<!not )\b(?:deserves?|have|has|having|entitled to) (?:\w+ ){0,3}(?:same|equal|basic|fundamental) (?:\w+ )?"
     r"(?:rights?|access|opportunit\w+|respect|treatment|representation|protection)\b",
+    rf"{_I}(?:believe in|stand for|support) (?:\w+ )?(?:equal\w*|dignity|human rights)\b",
     r"\b(?:is|was|were) not right to\b|\bno group should\b",
     r"\bshould\b.{0,60}\b(?:like|as) (?:any|every)(?:one|body) else\b",
     r"\bshould (?:not|never) (?:have to|be (?:denied|excluded|barred|judged|discriminated|deprived|limited))\b",
