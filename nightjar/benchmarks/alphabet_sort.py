@@ -35,7 +35,9 @@ from nightjar.parsers import without_thoughts
 from nightjar.rollout.state import State
 from nightjar.rubrics import Rubric
 
-DATA = BenchmarkData("kalomaze/alphabetic-arxiv-authors-it1", None, "not stated", ("names",), split="train")
+DATA = BenchmarkData(
+    "kalomaze/alphabetic-arxiv-authors-it1", None, "not stated", ("names",), split="train", nested={"names": list}
+)
 NEW = " // new name!"
 _LONGEST = 10
 """How many times as long as the right list another one may be, to be compared with it."""

@@ -47,7 +47,7 @@ from nightjar.parsers import AfterThinkParser, Parser
 from nightjar.rubrics import Rubric
 from nightjar.scorers import stated_lines
 
-DATA = BenchmarkData("ucinlp/drop", 9_535, "CC BY-SA 4.0", (), split="validation")
+DATA = BenchmarkData("ucinlp/drop", 9_535, "CC BY-SA 4.0", (), split="validation", nested={"answers_spans": dict})
 PROMPT = """{passage}
 
 {question}
@@ -85,25 +85,33 @@ def to_example(row: dict[str, Any]) -> dict[str, Any]:
     """Returns a row as a question; all answers that are right are in ``info``.
 
     Raises:
-        DatasetError: it has neither the hub's columns nor those of simple-evals.
+        DatasetError: it has neither the hub's columns nor those of simple-evals, or no answer.
     """
     if row.keys() >= {"passage", "question", "answers_spans"}:
         spans = row["answers_spans"]
         passage, question = row["passage"], row["question"]
         types = spans.get("types") or ()
-        answers, kind = answers_of(spans["spans"], types), next(iter(types), None)
+        answers, kind = answers_of(_texts(spans.get("spans")), types), next(iter(types), None)
     elif row.keys() >= {"context", "ref_text"}:
         asked = _QUESTION.fullmatch(row["context"])
         passage, question = asked.group("passage", "question") if asked else (row["context"], "")
         answers, kind = [[text] for text in row["ref_text"].split("|") if text.strip()], None
     else:
         raise DatasetError(f"a row of DROP has passage, question and answers_spans; found {sorted(row)}")
+    if not answers:
+        raise DatasetError("it has no answer")
     about = row.get("section_id", passage[:80])
     return {
         "question": PROMPT.format(passage=passage, question=question),
         "answer": "; ".join(answers[0]),
         "info": {"answers": answers, "category": kind, "passage": about},
     }
+
+
+def _texts(spans: Any) -> list[str]:
+    if not isinstance(spans, list) or not all(isinstance(span, str) for span in spans):
+        raise DatasetError(f"the spans of 'answers_spans' have to be a list of texts; found {spans!r}")
+    return spans
 
 
 def answers_of(spans: Sequence[str], types: Sequence[str] = ()) -> list[list[str]]:

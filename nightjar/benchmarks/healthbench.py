@@ -50,6 +50,7 @@ DATA = BenchmarkData(
     ("prompt", "rubrics"),
     data_file=FILES["full"],
     others=[{"data_file": FILES["hard"]}, {"data_file": FILES["consensus"]}],
+    nested={"prompt": list, "rubrics": list, "example_tags": list},
 )
 JUDGE_PROMPT = """\
 Decide whether the last reply of a conversation meets one criterion.

@@ -16,8 +16,9 @@ One example (German)::
 
 A reply is asked for in the language of the question, with the answer after that language's word for it. What is
 scored is the last number behind that word, in any case, with or without a colon. As its authors score it, a reply
-without the word is wrong, also one that says "Answer:" to a German question, unless it is a number and nothing else.
-Digits of any script count, and thousands may be set apart as the language does: `1.234` in German, `1 234` in French.
+without the word, which they read in its own case and with its colon alone, is wrong, also one that says "Answer:" to a
+German question, unless it is a number and nothing else. Digits of any script count, and thousands may be set apart as
+the language does: `1.234` in German, `1 234` in French.
 """
 
 from __future__ import annotations

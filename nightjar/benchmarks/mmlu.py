@@ -36,6 +36,7 @@ DATA = BenchmarkData(
     ("question", "subject", "choices", "answer"),
     configs=("all",),
     others=[{"split": "validation"}, {"split": "dev"}],
+    nested={"choices": list},
 )
 PROMPT = """{question}
 

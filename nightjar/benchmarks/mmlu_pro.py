@@ -43,6 +43,7 @@ DATA = BenchmarkData(
     "MIT",
     ("question", "options", "answer", "category"),
     others=[{"split": "validation"}],
+    nested={"options": list},
 )
 PROMPT = """{question}
 
@@ -102,7 +103,7 @@ def to_example(row: dict[str, Any], solved: Sequence[dict[str, str]] = ()) -> di
     Raises:
         DatasetError: its answer is none of the choices.
     """
-    if row["answer"] not in ascii_uppercase[: len(row["options"])]:
+    if row["answer"] not in list(ascii_uppercase[: len(row["options"])]):
         raise DatasetError(f"the answer {row['answer']!r} is none of {len(row['options'])} options")
     info = {name: row[name] for name in ("category", "src", "question_id") if name in row}
     return {"prompt": [*solved, _asked(row)], "answer": row["answer"], "info": info}

@@ -30,9 +30,8 @@ from nightjar.parsers import AfterThinkParser, Parser
 from nightjar.rollout.state import State
 from nightjar.rubrics import JudgeRubric
 from nightjar.rubrics.verdicts import the_verdict
-from nightjar.syntax import read_literal
 
-DATA = BenchmarkData("basicv8vc/SimpleQA", 4_326, "MIT", ())
+DATA = BenchmarkData("basicv8vc/SimpleQA", 4_326, "MIT", (), nested={"metadata": dict})
 JUDGE_PROMPT = """\
 Grade an answer to a question of fact against the answer that is known to be right.
 
@@ -97,20 +96,27 @@ def to_example(row: dict[str, Any]) -> dict[str, Any]:
     """Returns a row as a question; its topic and the kind of its answer are in ``info``.
 
     Raises:
-        DatasetError: it has neither the hub's columns nor the authors'.
+        DatasetError: it has neither the hub's columns nor the authors', or no text there.
     """
-    question, answer = row.get("problem") or row.get("question"), row.get("answer") or row.get("true_answer")
-    if not (question and answer):
+    about = row.get("metadata") or {}
+    return {
+        "question": _text_of(row, "problem", "question"),
+        "answer": _text_of(row, "answer", "true_answer"),
+        "info": {"category": about.get("topic"), "answer_type": about.get("answer_type")},
+    }
+
+
+def _text_of(row: dict[str, Any], *names: str) -> str:
+    given = [name for name in names if name in row]
+    if not given:
         raise DatasetError(
             f"a row of SimpleQA has problem and answer, or question and true_answer; found {sorted(row)}"
         )
-    about = row.get("metadata") or {}
-    about = read_literal(about) if isinstance(about, str) else about
-    return {
-        "question": question,
-        "answer": answer,
-        "info": {"category": about.get("topic"), "answer_type": about.get("answer_type")},
-    }
+    name = next((name for name in given if row[name] is not None), given[0])
+    text = row[name]
+    if not isinstance(text, str) or not text.strip():
+        raise DatasetError(f"{name!r} has to be a text; found {text!r}")
+    return text
 
 
 async def correct(judge: Any, prompt: Any, completion: Any, answer: str, state: State, parser: Parser) -> float:

@@ -25,16 +25,24 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from nightjar.data import BenchmarkData
 from nightjar.envs import SingleTurnEnv
+from nightjar.errors import DatasetError
 from nightjar.parsers import AfterThinkParser, Parser
 from nightjar.rubrics import Rubric
 from nightjar.scorers import stated_answer
 
 DATA = BenchmarkData(
-    "mandarjoshi/trivia_qa", 17_944, "unknown", ("question", "answer"), ("rc.nocontext",), split="validation"
+    "mandarjoshi/trivia_qa",
+    17_944,
+    "unknown",
+    ("question", "answer"),
+    ("rc.nocontext",),
+    split="validation",
+    nested={"answer": dict},
 )
 PROMPT = """{question}
 
@@ -61,9 +69,18 @@ def load_environment(dataset: str | None = None, system_prompt: str | None = Non
 
 
 def to_example(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row as a question; all texts that are right are in ``info``."""
+    """Returns a row as a question; all texts that are right are in ``info``.
+
+    Raises:
+        DatasetError: its answer has no value, or aliases that are no list.
+    """
     answer = row["answer"]
-    aliases = dict.fromkeys([answer["value"], *answer.get("aliases", ()), *answer.get("normalized_aliases", ())])
+    others = [answer.get(name) or [] for name in ("aliases", "normalized_aliases")]
+    if not answer.get("value") or not all(isinstance(names, list) for names in others):
+        raise DatasetError(f"'answer' has to have a value, and a list where it has aliases; found {answer}")
+    aliases = dict.fromkeys([answer["value"], *chain.from_iterable(others)])
+    if not all(isinstance(alias, str) for alias in aliases):
+        raise DatasetError(f"the value and the aliases of 'answer' have to be texts; found {answer}")
     return {
         "question": PROMPT.format(question=row["question"]),
         "answer": answer["value"],

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from nightjar.data.files import read_rows
+from nightjar.data.nested_columns import read_nested
 from nightjar.data.sources import fetch_hub_dataset, hub_dataset_path, load_hub_dataset
 from nightjar.errors import DatasetError, error_text
 
@@ -26,6 +27,7 @@ class BenchmarkData:
         data_file: the file of the repository to take, where it has several that differ.
         is_gated: who wants it has to accept the authors' terms first.
         others: what else of it the benchmark can be asked to read, each as the attributes that differ.
+        nested: column to ``list`` or ``dict``, where its values are such; a table may have them as texts.
     """
 
     repository: str
@@ -37,6 +39,7 @@ class BenchmarkData:
     data_file: str | None = None
     is_gated: bool = False
     others: Sequence[Mapping[str, Any]] = ()
+    nested: Mapping[str, type] = field(default_factory=dict)
 
     def variants(self) -> list[BenchmarkData]:
         """Returns all that the benchmark can be asked to read: this first, then the others."""
@@ -46,19 +49,16 @@ class BenchmarkData:
         """Returns the rows: of a file, or of the hub, and from then on of what is kept of it on this machine.
 
         Args:
-            dataset: a file with the hub's columns: JSON lines, a ``.csv`` or ``.tsv`` with a header, also with ``.gz``.
+            dataset: a file with the hub's columns: JSON lines, a ``.csv`` or ``.tsv`` with a header, also with ``.gz``;
+                what is a list or a mapping on the hub may be a text here, in JSON or as Python writes it.
             split: of the hub's data set; that which is evaluated unless given.
 
         Raises:
             DatasetError: it is missing, broken, or not to be had; what to do is said.
         """
-        if dataset is not None:
-            return read_rows(dataset, self.columns)
-        try:
-            return [row for config in self.configs for row in self._part(config, split or self.split)]
-        except DatasetError as error:
-            hint = 'Without network, name a file: -a \'{"dataset": "path.jsonl"}\''
-            raise DatasetError(f"{error}.{self._terms()} {hint}") from error
+        rows = self._of_hub(split or self.split) if dataset is None else read_rows(dataset, self.columns)
+        source = dataset or self.repository
+        return [read_nested(row, self.nested, f"{source}, row {number}") for number, row in enumerate(rows, start=1)]
 
     def examples(
         self,
@@ -94,6 +94,13 @@ class BenchmarkData:
     def paths(self) -> list[Path]:
         """Returns the files in which it is kept, whether they are there or not."""
         return [hub_dataset_path(self.repository, config, self.data_file or self.split) for config in self.configs]
+
+    def _of_hub(self, split: str) -> list[dict[str, Any]]:
+        try:
+            return [row for config in self.configs for row in self._part(config, split)]
+        except DatasetError as error:
+            hint = 'Without network, name a file: -a \'{"dataset": "path.jsonl"}\''
+            raise DatasetError(f"{error}.{self._terms()} {hint}") from error
 
     def _part(self, config: str | None, split: str) -> list[dict[str, Any]]:
         rows = load_hub_dataset(self.repository, config, split, self.data_file)
