@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import secrets
@@ -13,13 +14,16 @@ from nightjar.sandboxes.choosing import choose_provider
 from nightjar.sandboxes.permission import check_sandbox_access
 from nightjar.sandboxes.request import CreateSandboxRequest
 from nightjar.sandboxes.sandbox import CommandResult, Sandbox
+from nightjar.syntax import parse_python
 
 SECONDS = 30.0
 _MEMORY_GB = 0.25
 _PROCESSES = 64
-_BLOCK = re.compile(
+_AT_START = r"(?!(?P=indent)[^\S\n])[^\S\n]*(?P=fence)"
+_BLOCK = re.compile(  # up to a fence at the start of a line, at most as far in as the first; else at any line's end
     r"^(?P<indent>[^\S\n]*)(?P<fence>`{3,}|~{3,})[^\S\n]*(?P<language>[^\s`{]*)[^\n`]*\n"
-    r"(?P<code>.*?)(?:(?P=fence)[`~]*[^\S\n]*$|\Z)",
+    rf"(?P<code>(?:(?!{_AT_START})[^\n]*\n)*(?={_AT_START}[`~]*[^\S\n]*$)|.*?(?=(?<![`~])(?P=fence)[`~]*[^\S\n]*$|\Z))"
+    r"[^\S\n]*(?:(?P=fence)[`~]*)?",
     re.DOTALL | re.MULTILINE,
 )
 _OTHER_LANGUAGE = 2
@@ -47,9 +51,9 @@ class CodeTest:
 def written_code(response: str, entry_point: str | None = None) -> str:
     r"""Returns the code of an answer, less what comes before ``</think>``; all of it where it has no fenced block.
 
-    Of several blocks it is the last that defines the entry point, or else the first of Python, or else of no language;
-    blocks of another language count where there are no others. One that is cut off is taken as far as it goes. Thoughts
-    that do not end have no code.
+    Of several blocks it is the last that defines the entry point, and not as a stub where another does more; or else
+    the first of Python, or else of no language; blocks of another language count where there are no others. One that is
+    cut off is taken as far as it goes. Thoughts that do not end have no code.
 
     Example:
         >>> written_code("Sure:\n```bash\npip install x\n```\n```python\nx = 1\n```\nDone.")
@@ -58,12 +62,13 @@ def written_code(response: str, entry_point: str | None = None) -> str:
     said = response.rpartition("</think>")[2].replace(_BYTE_ORDER_MARK, "")
     if said.lstrip().startswith("<think>"):
         return ""
-    found = list(_BLOCK.finditer(said))
-    blocks = [block for block in found if _strangeness(block) < _OTHER_LANGUAGE] or found
+    fenced = list(_BLOCK.finditer(said))
+    blocks = [block for block in fenced if _strangeness(block) < _OTHER_LANGUAGE] or fenced
     if not blocks:
         return said
-    defining = [block for block in blocks if entry_point and _defines(_code(block), entry_point)]
-    return _code(defining[-1] if defining else min(blocks, key=_strangeness))
+    defining = [code for code in map(_code, blocks) if entry_point and _defines(code, entry_point)]
+    found = [code for code in defining if not _is_stub(code, entry_point)] or defining
+    return found[-1] if found else _code(min(blocks, key=_strangeness))
 
 
 def _code(block: re.Match[str]) -> str:
@@ -71,7 +76,24 @@ def _code(block: re.Match[str]) -> str:
 
 
 def _defines(code: str, name: str) -> bool:
-    return bool(re.search(rf"(?m)^(?:async[^\S\n]+)?def[^\S\n]+{re.escape(name)}\b|^{re.escape(name)}\b[^\n=]*=", code))
+    assigned = rf"^{re.escape(name)}[^\S\n]*(?::[^\n=]*)?=(?!=)"
+    return bool(re.search(rf"(?m)^(?:async[^\S\n]+)?def[^\S\n]+{re.escape(name)}\b|{assigned}", code))
+
+
+def _is_stub(code: str, name: str | None) -> bool:
+    """Says whether code is whole, and its function does nothing: a docstring, ``...`` or ``pass`` alone."""
+    try:
+        statements = parse_python(code).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    functions = (one for one in statements if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef))
+    bodies = [function.body for function in functions if function.name == name]
+    return bool(bodies) and all(map(_is_idle, bodies[-1]))
+
+
+def _is_idle(statement: ast.stmt) -> bool:
+    is_constant = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    return is_constant or isinstance(statement, ast.Pass)
 
 
 def _strangeness(block: re.Match[str]) -> int:

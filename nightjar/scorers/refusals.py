@@ -33,7 +33,7 @@ _CONTRACTIONS = {
     r"(?<=\w)'d\b": " would",
     r"\b(it|that|this|there|here|what)'s\b": r"\1 is",
 }
-_QUOTED = re.compile(r"\"[^\"\n]*\"|“[^”\n]*”|(?<![\w.!?])'(?:[^'\n]|(?<=\w)'(?=\w))*'(?!\w)")
+_QUOTED = re.compile(r"\"[^\"\n]*\"|“[^“”\n]*(?:“[^“”\n]*”[^“”\n]*)*”|(?<![\w.!?])'(?:[^'\n]|(?<=\w)'(?=\w))*'(?!\w)")
 _BULLETS = re.compile(r"^[^\S\n]*(?:[-*•]|\d+[.)])\s+", re.MULTILINE)
 _ITEM = "• "
 _BUT = r"(?:but|however|nevertheless|nonetheless)\b"

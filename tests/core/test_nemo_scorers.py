@@ -101,11 +101,18 @@ def test_json_is_validated_by_the_whole_standard():
         validate_json_schema("{}", {"type": "no such"})
 
 
+@pytest.mark.parametrize("loop", ["[", '{"a":', "[1,", "```json\n["])
+def test_a_reply_that_goes_round_in_circles_has_no_json(loop):
+    assert extract_json(loop * 20_000) is None
+    assert validate_json_schema(loop * 20_000, {"type": "array"})["correct"] is False
+    assert extract_json(f'{{"score": 4}} {loop * 20_000}') == {"score": 4}
+
+
 def test_a_judges_reply_is_read_or_is_an_error():
     assert parse_judge_response('```json\n{"score": 5, "reason": "x"}\n```')["normalized_score"] == 1.0
     assert parse_judge_response("I give it 4/5.")["score"] == 4.0
     assert parse_judge_response('<think>{"score": 5}?</think>{"score": 1}')["score"] == 1.0
-    for reply in ("7/10", "fine", '{"score": 9}', '{"score": true}', '<think>{"score": 5}', ""):
+    for reply in ("7/10", "fine", '{"score": 9}', '{"score": true}', '<think>{"score": 5}', "", "[" * 20_000):
         with pytest.raises(JudgeVerdictError, match="The judge gave no score from 0 to 5"):
             parse_judge_response(reply)
     assert "Use {braces}" in build_judge_prompt("Use {braces}", "r", "e")

@@ -33,11 +33,30 @@ class TestWrittenCode:
             f"<think>```python\n{DRAFT}</think>{CODE}",
             f"\ufeff{BLOCK}",
             f"```python\n\ufeff{CODE}```",
+            f"{BLOCK}\nIts frame:\n```python\ndef inc(n):\n    ...\n```",
+            f'{BLOCK}\nIts frame:\n```python\ndef inc(n):\n    """Adds 1."""\n    pass\n```',
+            f"{BLOCK}\nIts use:\n```python\ninc(2) == 3\ninc(n=2)\n```",
+            f"```python\ndef inc(n): ...\n```\n{BLOCK}\n```python\nasync def inc(n): ...\n```",
             CODE,
         ],
     )
     def test_the_block_that_defines_the_function(self, response):
         assert written_code(response, "inc") == CODE
+
+    @pytest.mark.parametrize(
+        "code",
+        [
+            'def inc(n):\n    """Adds 1.\n\n    ```\n    inc(1)\n    ```\n    """\n    return n + 1\n',
+            'def inc(n):\n    """Adds 1, see ```inc```\n    """\n    return n + 1\n',
+            'def inc(n):\n    """\n    ```python\n    inc(1)\n    ```"""\n    return n + 1\n',
+            'FENCE = "```"\ndef inc(n):\n    text = """ ```\n    """\n    return n + 1\n',
+        ],
+    )
+    def test_a_fence_in_the_code_does_not_end_it(self, code):
+        assert written_code(f"```python\n{code}```\nDone.", "inc") == code
+        assert written_code(f"Frame:\n```python\ndef inc(n): ...\n```\n```python\n{code}```\n", "inc") == code
+        listed = "".join(f"   {line}\n" for line in code.splitlines())
+        assert written_code(f"1. So:\n   ```python\n{listed}   ```\n2. Done.", "inc") == code
 
     @pytest.mark.parametrize(
         ("response", "code"),
@@ -47,6 +66,10 @@ class TestWrittenCode:
             ("```java\nint x = 1;\n```", "int x = 1;\n"),
             ("```python\n    return 1```\nDone.", "    return 1"),
             ("```python\ninc = lambda n: n + 1\n```\n```python\nprint(inc(1))\n```", "inc = lambda n: n + 1\n"),
+            ("```python\ndef inc(n): ...\n```", "def inc(n): ...\n"),
+            ("```python\n    return 1```\nSo\n```python\ninc(1)\n```", "    return 1"),
+            ("```python\n    return 1\n  ```\nDone.", "    return 1\n  "),
+            ("```python\ninc: int = 1\n```", "inc: int = 1\n"),
             ("    return n + 1\n", "    return n + 1\n"),
             ("Use ```inc```.", "Use ```inc```."),
             ("", ""),
