@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from nightjar.engine import Run
+from nightjar.errors import ScoringError
 from nightjar.evaluation.failures import FailureClass, advice_line, class_of_chain, recorded_failures
+from nightjar.evaluation.saved_config import rescoring_command
 from nightjar.parts import Part
 from nightjar.runs import RunDirectory, RunMetadata, Summary
 from nightjar.warehouse import Warehouse
@@ -83,6 +86,15 @@ class Outcome:
         return list(dict.fromkeys([*found, *([FailureClass.INFRASTRUCTURE] if is_missing_elsewhere else [])]))
 
     @property
+    def rescoring(self) -> list[str] | None:
+        """Returns the words that score its source again; None where it has no source, or that one is to be resumed."""
+        summary = self.summary
+        is_unasked = self.error is None and summary.scored + summary.failed < summary.rollouts
+        if is_unasked or not all(map(_is_of_scoring, summary.errors)):
+            return None
+        return rescoring_command(RunDirectory(self.path).read_config())
+
+    @property
     def reasons(self) -> list[str]:
         """Says in a line each why the run is not complete, with what to do; empty where it is.
 
@@ -97,10 +109,15 @@ class Outcome:
             lines.append(f"{count} of {summary.rollouts} rollouts failed with {chain} ({kind}). One of them: {example}")
         if self.status != "completed":
             missing = summary.rollouts - summary.scored
-            source = self.metadata.rescored_from
-            lines.append(
-                f"{missing} of {summary.rollouts} rollouts of run {self.run_id} are missing. "
-                + (f"Resume run {source}." if source else f"Retry, or --resume {self.path}, does only these.")
-            )
+            lines.append(f"{missing} of {summary.rollouts} rollouts of run {self.run_id} are missing. {self._remedy()}")
         lines += [str(reason) for reason in (self.unpublished, self.unpushed) if reason is not None]
         return lines + [advice_line(kind) for kind in self.failures]
+
+    def _remedy(self) -> str:
+        if (source := self.metadata.rescored_from) is None:
+            return f"Retry, or --resume {self.path}, does only these."
+        return f"Score them again: {shlex.join(words)}" if (words := self.rescoring) else f"Resume run {source}."
+
+
+def _is_of_scoring(chain: str) -> bool:
+    return chain.partition(" -> ")[0] == ScoringError.__name__

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 
 import pytest
 
@@ -79,9 +80,14 @@ def test_a_judge_without_a_verdict_is_looked_at_and_asked_again(nightjar, serve)
     [command] = re.findall(r"Next: +nightjar (.*)", ended.stdout)
     assert re.fullmatch(f"eval rescore outputs/evals/.*{failed.metadata['run_id']}", command)
 
+    ended = nightjar.start(*command.split()).wait()
+    assert ended.code == 1
+    [command] = re.findall(r"Next: +nightjar (.*)", ended.stdout)
+    assert command.startswith(f"eval rescore {failed.metadata['run_id']} "), "the first run lacks no rollout"
+
     judged = json.dumps({"judge_base_url": serve(FixedAnswer("A")).url})
-    assert nightjar.start(*command.split(), "-a", judged).wait().code == 0
-    assert [run.metadata["avg_reward"] for run in nightjar.runs] == [None, 1.0]
+    assert nightjar.start(*shlex.split(command), "-a", judged).wait().code == 0
+    assert [run.metadata["avg_reward"] for run in nightjar.runs] == [None, None, 1.0]
 
 
 ENVIRONMENT = """
@@ -138,6 +144,7 @@ def test_what_failed_stays_failed_and_a_rescored_run_asks_no_model_in_a_resume_e
 
     assert ended.code == 1
     [_, second] = nightjar.runs
+    assert f"resume run {first.metadata['run_id']}, whose rollouts these are, and score it again" in ended.stdout
     assert [row["error"] for row in second.results] == [row["error"] for row in first.results]
     assert _rewards(second) == _rewards(first)
     assert server.stats().received == received

@@ -90,9 +90,11 @@ def _errors(outcome: Outcome) -> str:
 def next_command(outcome: Outcome) -> str:
     """Returns what can be typed next."""
     if outcome.status != "completed" and outcome.metadata.rescored_from:
+        if (words := outcome.rescoring) is not None:
+            return shlex.join(words)
         return f"resume run {outcome.metadata.rescored_from}, whose rollouts these are, and score it again"
     if outcome.failures[:1] == [FailureClass.JUDGE]:
-        return shlex.join(["nightjar", "eval", "rescore", outcome.metadata.rescored_from or str(outcome.path)])
+        return shlex.join(["nightjar", "eval", "rescore", str(outcome.path)])
     if outcome.status != "completed":
         return f"the same command with --resume {shlex.quote(str(outcome.path))}"
     is_default = outcome.warehouse == shown(resolve_warehouse())
