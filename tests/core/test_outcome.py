@@ -1,0 +1,43 @@
+"""What is said of a run that was rescored and is not complete: which command makes it whole."""
+
+import json
+
+import pytest
+
+from nightjar.evaluation import Outcome
+from nightjar.runs import RunMetadata, Summary
+
+RESUME, RESCORE = "Resume run old.", "Score them again: nightjar eval rescore old --rubric strict.py:exact"
+
+
+def _rescored(path, errors, error=None):
+    config = {"selected_examples": 4, "dataset_fingerprint": None, "env_args": {}}
+    (path / "config.json").write_text(json.dumps({**config, "rescored_from": "old", "rubric": "strict.py:exact"}))
+    failed = sum(errors.values())
+    summary = Summary(
+        rollouts=4, scored=2, failed=failed, avg_reward=None, stderr=None, avg_metrics={}, pass_at_k={}, pass_all_k={},
+        usage=None, errors=errors, stop_conditions={}, truncated=0, models=[],
+        error_examples=dict.fromkeys(errors, "no"),
+    )  # fmt: skip
+    metadata = RunMetadata(
+        run_id="new", status="incomplete", env_id="sums", env_args={}, env_version=None, model="m", base_url=None,
+        num_examples=4, rollouts_per_example=1, sampling_args={}, dataset_fingerprint=None, pass_threshold=0.5,
+        version_info={}, rescored_from="old", summary=summary,
+    )  # fmt: skip
+    return Outcome(path, metadata, "warehouse", error=error)
+
+
+@pytest.mark.parametrize(
+    ("errors", "error", "remedy"),
+    [
+        ({"ScoringError -> JudgeVerdictError": 2}, None, RESCORE),
+        ({"ScoringError -> ZeroDivisionError": 1, "ScoringError": 1}, None, RESCORE),
+        ({}, KeyboardInterrupt(), RESCORE),
+        ({"ModelError -> APIError": 2}, None, RESUME),
+        ({"ScoringError -> JudgeVerdictError": 1, "ModelError": 1}, None, RESUME),
+        ({"ScoringError -> JudgeVerdictError": 1}, None, RESUME),
+        ({}, None, RESUME),
+    ],
+)
+def test_the_source_is_resumed_where_it_lacks_rollouts_and_else_scored_again(tmp_path, errors, error, remedy):
+    assert f"2 of 4 rollouts of run new are missing. {remedy}" in _rescored(tmp_path, errors, error).reasons
