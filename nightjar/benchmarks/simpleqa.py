@@ -112,10 +112,9 @@ def _text_of(row: dict[str, Any], *names: str) -> str:
         raise DatasetError(
             f"a row of SimpleQA has problem and answer, or question and true_answer; found {sorted(row)}"
         )
-    name = next((name for name in given if row[name] is not None), given[0])
-    text = row[name]
-    if not isinstance(text, str) or not text.strip():
-        raise DatasetError(f"{name!r} has to be a text; found {text!r}")
+    text = next((str(row[name]) for name in given if row[name] is not None), "")
+    if not text.strip():
+        raise DatasetError(f"{given[0]!r} has to be a text; found {row[given[0]]!r}")
     return text
 
 

@@ -37,7 +37,7 @@ BROKEN = [
     ("triviaqa", TRIVIA, {"answer": {"value": "Ada", "aliases": "Countess"}}, "a list where it has aliases"),
     ("triviaqa", TRIVIA, {"answer": {"value": "Ada", "aliases": [1815]}}, "the aliases of 'answer' have to be texts"),
     ("simpleqa", {"problem": "Who?", "answer": "Ada"}, {"answer": ...}, "has problem and answer, or question"),
-    ("simpleqa", {"problem": "Who?", "answer": "Ada"}, {"answer": 0}, "'answer' has to be a text; found 0"),
+    ("simpleqa", {"problem": "Who?", "answer": "Ada"}, {"answer": " "}, "'answer' has to be a text; found ' '"),
     ("simpleqa", {"problem": "Who?", "answer": "Ada"}, {"answer": None}, "'answer' has to be a text; found None"),
     ("simpleqa", {"problem": "Who?", "answer": "Ada"}, {"metadata": "{bad"}, "'metadata' has to be a mapping"),
     ("healthbench", HEALTH, {"rubrics": [{"criterion": "Lies", "points": -5}]}, "no"),
