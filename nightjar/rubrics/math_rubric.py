@@ -26,7 +26,11 @@ _REWRITTEN = [
     (re.compile(r"\.(?:\s*\$*)$"), ""),  # the end of a sentence
     (re.compile(r"°|\\degree\b"), r"^\\circ"),
     (re.compile(r"(?<=\d)\s*(?:\\[,:; ]|\{,\})\s*(?=\d{3}(?!\d))"), ""),  # between thousands
-    (re.compile(r"√\s*(\w+|\([^()]*\))"), r"\\sqrt{\1}"),
+    (re.compile(r"π"), r"\\pi "),
+    (
+        re.compile(r"√\s*(\d+(?:\.\d+)?|\\pi\b|[^\W\d_](?:_\w)?|\([^()]*\)|\{[^{}]*\})"),
+        r"\\sqrt{\1}",
+    ),
     (re.compile(r"∞"), r"\\infty "),
     (re.compile(r"\\varnothing\b"), r"\\emptyset"),
     (re.compile(r"(?<!\d)0\{,\}(?=\d)"), "0."),  # no thousands begin with 0
@@ -34,7 +38,9 @@ _REWRITTEN = [
     (re.compile(r"(?<=\d)\s*dollars?$"), ""),
 ]
 _BASE = re.compile(r"\d\s*_\s*\{?(\d+)\}?\W*$")
-_BRACKET = re.compile(r"(?:\\left)?\s*(\(|\\\{)(?=.*,)")
+_BALANCED = r"(?:[^()]|\((?:[^()]|\([^()]*\))*\))*"
+_WHOLE = re.compile(rf"(?=.*,)(?:\\left)?\s*(?:(\(){_BALANCED}\)|\\\{{(?:(?!\\\}}).)*\\\}})(?!\s*,)")
+_LISTED = re.compile(r"(?:(?:\\left)?\s*\\\{)?\s*(\(|\\\{)[^()]*?(?:\)|\\\})\s*,")
 _PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,14}")
 _GRACE_SECONDS = 1.0
 
@@ -160,13 +166,13 @@ def _fraction(number: re.Match[str]) -> str:
 
 
 def are_of_two_kinds(given: str, expected: str) -> bool:
-    r"""Says whether answers differ in what math-verify ignores: the base of a number, a set or an ordered pair.
+    r"""Says whether answers differ in what math-verify ignores: the base of a number, sets or ordered pairs.
 
     Example:
         >>> are_of_two_kinds("11_2", "11_3"), are_of_two_kinds("(1,2)", r"\{1,2\}"), are_of_two_kinds("11", "11_3")
         (True, True, False)
     """
-    marks = ((_BASE.search(given), _BASE.search(expected)), (_BRACKET.match(given), _BRACKET.match(expected)))
+    marks = ((mark(given), mark(expected)) for mark in (_BASE.search, _WHOLE.match, _LISTED.match))
     return any(one and other and one[1] != other[1] for one, other in marks)
 
 

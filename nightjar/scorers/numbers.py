@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterator
 from decimal import Decimal
 from functools import lru_cache
+from itertools import chain
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _MARKS = str.maketrans({"−": "-", "‐": "-", "’": "'", "٬": ",", "٫": "."})
@@ -16,6 +17,11 @@ _LATEX = (
     (re.compile(r"\{([,.])\}|\\([$%])|\\!"), r"\1\2"),
     (re.compile(r"\\[,;: ]|~"), " "),
     (re.compile(r"(?<=[A-Za-z}])\^(?:\d|\{\d+\})"), ""),  # square metres are no number
+    (re.compile(r"(?<![^\s*_:=$(])–(?=\$?\d)"), "-"),
+)
+_POWER = re.compile(
+    r"(?<![\w.,/^])(?:(?P<times>\d{1,9}(?:\.\d{1,9})?)\s?(?:\\times|\\cdot|[x×*])\s?)?"
+    r"(?P<base>\d{1,9})\^(?:\{(?P<braced>\d{1,2})\}|(?P<power>\d{1,2}))(?![\d^])"
 )
 _GROUP = 3
 """Digits between two marks that set thousands apart."""
@@ -24,7 +30,18 @@ _NUMBER = re.compile(
     r"(?P<before>(?<![0-9A-Za-z)\]}%])-?(?:[$€£¥₹₽฿]\s?-?){0,3})?"
     rf"(?:(?P<whole>\d+) {{1,2}}(?=\d+/\d))?(?P<number>{_DIGITS})(?: ?/ ?(?P<under>{_DIGITS}))?"
 )
-_EQUALS = re.compile(r"=|≈|\\approx")
+_EQUALS = re.compile(r"=|≈|\\approx|\b(?i:is|are|was|were|equals)\b")
+_OPENING = re.compile(
+    r"(?i)(?:\\[a-z]+|\W|_|\b(?:about|around|approximately|roughly|nearly|almost|exactly|only|just)\b)*+"
+)
+_GOES_ON = re.compile(
+    r"\s(?:more|less|fewer)\b|[^\d,;:().=≈]{0,30}?(?:=|≈|\\approx"
+    r"|(?:(?<=\d)[-+*/×÷^x]|\s(?:[-+*/×÷x]|plus|minus|times)\s+|\s?\\(?:times|cdot|div)\s*|%\s+of\s)[-$({\\]{0,3}\d)"
+)
+"""What follows a number that is no value yet: it is calculated with, or says how much more or less something is."""
+_ASIDE = re.compile(
+    r"(?i)\b(?:in|per|than|from|out\s+of)\s+[^\w\s]{0,3}\d[\d.,]*|(?<![\d.,])\d[\d.,]*\s(?=(?:more|less|fewer)\b)"
+)
 _SENTENCE_END = re.compile(r"[.!?][*_\"']*(?=\s|$)")
 _STATED = re.compile(
     r"(?m)(?:(?i:\bans(?:wer)?[*_}\" ]*(?:\bis\b(?!\s+not\b)|[:=])|^[#*_ ]*(?:final )?answer[*_ ]*$)"
@@ -33,16 +50,23 @@ _STATED = re.compile(
 
 
 def plain_text(text: str) -> str:
-    r"""Returns a text with ASCII digits, separators and signs, and without LaTeX in its numbers; accents composed.
+    r"""Returns a text with ASCII digits, separators and signs, and without LaTeX and powers in its numbers; NFC.
 
     Example:
         >>> plain_text(r"−１,২०० m²"), plain_text(r"\$1{,}200 = 1\,200"), plain_text(r"2\frac{1}{2}")
         ('-1,200 m²', '$1,200 = 1 200', '2 1/2')
+        >>> plain_text(r"3 \times 10^{2}")
+        '300'
     """
     plain = unicodedata.normalize("NFC", _NOT_ASCII.sub(lambda found: _plain_character(found.group()), text))
     for markup, written in _LATEX:
         plain = markup.sub(written, plain)
-    return plain
+    return _POWER.sub(_power, plain)
+
+
+def _power(found: re.Match[str]) -> str:
+    power = int(found["base"]) ** int(found["braced"] or found["power"])
+    return f"{Decimal(found['times'] or 1) * power:f}"
 
 
 @lru_cache(maxsize=4096)
@@ -112,14 +136,29 @@ def last_number(text: str, has_decimal_comma: bool = False) -> Decimal | None:
 
 
 def equated_number(text: str) -> Decimal | None:
-    r"""Returns the number that a short answer gives: the first after its last equals sign; None where there is none.
+    r"""Returns the number that a short answer gives; None where there is none.
+
+    It is the one that the answer begins with, unless a calculation does, or else the one right behind its last "is" or
+    equals sign, or else the last, of several one that is not behind "in", "per", "than", "from" or "out of".
 
     Example:
         >>> equated_number("72 clips in 2 months"), equated_number(r"3 \times 400 = 1200")
         (Decimal('72'), Decimal('1200'))
+        >>> equated_number("In 2 months she sold 72 clips"), equated_number("50% of 36 is 18")
+        (Decimal('72'), Decimal('18'))
     """
-    numbers = map(read_number, reversed(_EQUALS.split(plain_text(text))))
-    return next((number for number in numbers if number is not None), None)
+    plain = plain_text(text)
+    if not _NUMBER.search(plain):
+        return None
+    parts = (plain, *reversed(_EQUALS.split(plain)))
+    values = (read_number(part) for part in parts if _begins_with_value(part))
+    lasts = (last_number(rest) for rest in (_ASIDE.sub(" ", plain), plain))
+    return next((number for number in chain(values, lasts) if number is not None), None)
+
+
+def _begins_with_value(text: str) -> bool:
+    found = _NUMBER.search(text)
+    return bool(found and _OPENING.fullmatch(text, 0, found.start()) and not _GOES_ON.match(text, found.end()))
 
 
 def same_number(given: str, reference: str) -> bool:
@@ -137,7 +176,7 @@ def stated_number(text: str) -> Decimal | None:
     r"""Returns the number that is stated as the answer, or else the last; None where there is none.
 
     It is stated after the last ``Answer:`` or "answer is" with a number behind it, below a heading "Answer", or after
-    an ``A:`` that begins the last line; of several sentences, in the first with a number.
+    an ``A:`` that begins the last line; of several sentences, in the first with a number, see ``equated_number``.
 
     Example:
         >>> stated_number("6 * 7 = 42\nAnswer: 42 eggs, of 50"), stated_number("First 12, then $7")

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
-_PUNCTUATION = re.compile(r"(?!(?<!\w)-\.?\d)[!-/:-@\[-`{-~]")
+_INITIALS = re.compile(r"(?<=\b[a-z])\.(?:\s?(?=[a-z]\.)|(?=[a-z]\b))")
+_THOUSANDS = re.compile(r"(?<=\d)(?<!\d{4}),(?=\d{3}(?!\d))")
+_PUNCTUATION = re.compile(r"((?<!\w)-(?=\.?\d)|(?:(?<=\d)|(?<!\w))\.(?=\d)|(?<=[a-z])(?:\+\+|#)(?!\w))|[!-/:-@\[-`{-~]")
+"""Its group is what is none: the sign and the point of a number, and what is behind the letter in C++."""
 _MARKUP = re.compile(r"(?<![\w*`])([*_`]{1,3})(?![\s*`])([^\n]{1,500}?)(?<=\S)\1(?![\w*`])")
 _BRACED = r"\s*\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
 _LATEX = re.compile(r"\\(?:boxed|fbox|text(?:bf|it|rm)?|mathrm|mathbf)" + _BRACED)
@@ -19,21 +23,28 @@ _LABEL = re.compile(
     r"(?im)^[ \t*_`#>-]*(?:the\s+)?(?:final\s+|correct\s+)?(?:answer|ans)"
     r"[ \t]*[*_`]*[ \t]*(?:is\b)?[ \t]*[:：=][\s*_`]*(?=[^\s*_`])"
 )
-_LATER_LABEL = re.compile(r"(?i)\banswer(?:[ \t]+is\b[ \t]*[:：]?|[ \t]*[:：])\s*(?=\S)")
+_LATER_LABEL = re.compile(r"(?i)\banswer[ \t]+is[ \t]*[:：]\s*(?=\S)")
+_IS = r"\banswer[ \t]*(?:[:：]|\bis\b(?![ \t]+not\b))[ \t]*(?=\S)"
+_SAID = re.compile("(?i)" + _IS)
+_SAID_FIRST = re.compile(r"(?i)(?:the\s+)?(?:final\s+|correct\s+)?" + _IS)
+_SENTENCE_END = re.compile(r"(?<!\b[A-Z])(?<!\b(?:St|Dr|Mr|Ms))(?<!\bMrs)[.!?](?=\s+[^\W\da-z_]|\s*$)|\n")
 _BLANK_LINE = re.compile(r"\n\s*\n")
 
 
 def normalized(text: str) -> str:
-    """Returns a text without case, accents, articles and punctuation, but for the sign of a number.
+    """Returns a text without case, accents, articles and punctuation, but for the sign and the point of a number.
 
     Where nothing is left then, it keeps its articles; and where it is punctuation alone, that.
 
     Example:
         >>> normalized("The  Café!"), normalized("!!"), normalized("(A)."), normalized("-12")
         ('cafe', '!!', 'a', '-12')
+        >>> normalized("1,200.50"), normalized("U.S.A."), normalized("C++")
+        ('1200.50', 'usa', 'c++')
     """
     plain = "".join(c for c in unicodedata.normalize("NFKD", text).casefold() if not unicodedata.combining(c))
-    words = _PUNCTUATION.sub(" ", plain)
+    joined = _THOUSANDS.sub("", _INITIALS.sub("", plain.replace("−", "-")))
+    words = _PUNCTUATION.sub(lambda found: found[1] or " ", joined)
     kept = (" ".join(text.split()) for text in (_ARTICLES.sub(" ", words), words, plain))
     return next(filter(None, kept), "")
 
@@ -62,8 +73,8 @@ def contains_text(given: str, reference: str) -> bool:
 def stated_answer(text: str) -> str:
     r"""Returns the answer that a text says, without the markup, the quotation marks and the LaTeX around it.
 
-    It is what follows the last ``Answer:`` on its line or on the next one, or else what is in the last box, or follows
-    ``the answer is``, or else the last line.
+    It is what follows the last ``Answer:`` on its line or on the next one. Or else it is in the last box, or follows
+    ``the answer is`` in a sentence of the last line or at the beginning, whichever is later; or else it is the last line.
 
     Example:
         >>> stated_answer("Answer: think first.\n**Answer:** 42"), stated_answer("So\nit is 7.\n")
@@ -86,11 +97,19 @@ def stated_lines(text: str) -> list[str]:
 
 
 def _paragraph(text: str) -> str:
-    boxes = _BOX.findall(text)
-    labels = list(_LABEL.finditer(text)) or ([] if boxes else list(_LATER_LABEL.finditer(text)))
-    if labels:
-        return _BLANK_LINE.split(text[labels[-1].end() :], maxsplit=1)[0]
-    return str(boxes[-1]) if boxes else text.rpartition("\n")[2]
+    last_line = text.rfind("\n") + 1
+    box = _last(_BOX.finditer(text))
+    label = _last(_LABEL.finditer(text)) or (None if box else _last(_LATER_LABEL.finditer(text)))
+    if label:
+        return _BLANK_LINE.split(text[label.end() :], maxsplit=1)[0]
+    said = _last(_SAID.finditer(text, last_line)) or _SAID_FIRST.match(text)
+    if said and not (box and box.start() > said.start()):
+        return _SENTENCE_END.split(text[said.end() :], maxsplit=1)[0]
+    return box[1] if box else text[last_line:]
+
+
+def _last(found: Iterable[re.Match[str]]) -> re.Match[str] | None:
+    return next(reversed([*found]), None)
 
 
 def _bare(line: str) -> str:

@@ -29,6 +29,16 @@ SAME = [
     ("10^{10}", "10000000000"), ("5\n", "5"), ("999999999999999", "999999999999999"),
     (r"\begin{pmatrix}1&2\\3&4\end{pmatrix}", r"\begin{bmatrix}1 & 2\\ 3 & 4\end{bmatrix}"),
 ]  # fmt: skip
+READ = [
+    ("2√3π", r"2\sqrt{3}\pi"), ("√2x", r"\sqrt{2}x"), ("√2.25", "1.5"), ("√12", r"2\sqrt3"), ("√(2x)", r"\sqrt{2x}"),
+    (r"\{(0,0),(1,1)\}", "(0,0),(1,1)"), ("(0,0),(1,1)", r"\{(0,0),(1,1)\}"),
+]  # fmt: skip
+"""The same, but not to verifiers."""
+MISREAD = [
+    ("√2x", r"\sqrt{2x}"), ("(1,2)", r"\{1,2\}"), ("(0,0),(1,2)", r"\{(0,0),(1,1)\}"),
+    ("(1,2),(3,4)", r"\{1,2\},\{3,4\}"), ("((0,0),(1,1))", r"\{(0,0),(1,1)\}"),
+]  # fmt: skip
+"""Not the same."""
 DIFFERENT = [
     ("1", "2"), (r"\frac{1}{3}", "0.5"), ("(2,1)", "(1,2)"), ("[1,2]", "(1,2)"), ("-3", "3"), ("3.14", r"\pi"),
     ("B", "A"), ("no", "yes"), ("", ""), (" ", "1"), (r"x \geq 2", "x>2"), ("{", "{"), (r"\frac{", "1"),
@@ -121,6 +131,14 @@ class TestRubric:
 
 
 class TestVerifyResponse:
+    @pytest.mark.parametrize("pair", READ)
+    def test_roots_and_lists_of_pairs_are_read(self, pair):
+        assert verify_response(*pair, max_verify_chars=100)[0] == 1.0
+
+    @pytest.mark.parametrize("pair", MISREAD)
+    def test_roots_sets_and_pairs_are_told_apart(self, pair):
+        assert verify_response(*pair, max_verify_chars=100)[0] == 0.0
+
     def test_score_and_seconds(self):
         score, seconds = verify_response(r"\frac{1}{2}", "0.5", max_verify_chars=100, timeout_seconds=5)
         assert score == 1.0

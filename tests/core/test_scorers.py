@@ -61,6 +61,7 @@ class TestReadNumber:
         ("text", "number"),
         [
             ("−5", "-5"),
+            ("–5", "-5"),
             ("１，２００．５", "1200.5"),
             ("১,২০০", "1200"),
             ("๑๒", "12"),
@@ -85,6 +86,11 @@ class TestReadNumber:
             (r"\$1,200.00", "1200"),
             (r"$-\$5$", "-5"),
             (r"5\%", "5"),
+            ("10^3", "1000"),
+            ("-2^{10}", "-1024"),
+            (r"3 \times 10^2", "300"),
+            ("1.5 * 10^3 m", "1500"),
+            ("0^0", "1"),
         ],
     )
     def test_fractions_and_latex(self, text, number):
@@ -120,7 +126,23 @@ def test_a_point_sets_thousands_apart_where_the_comma_is_the_decimal_mark(text, 
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [("18", "18"), ("72 clips in 2 months", "72"), ("x = 5", "5"), ("3 boxes * 4 = 12 of 20", "12"), ("18 =", "18")],
+    [
+        ("18", "18"),
+        ("72 clips in 2 months", "72"),
+        ("x = 5", "5"),
+        ("3 boxes * 4 = 12 of 20", "12"),
+        ("18 =", "18"),
+        (r"540 = 3 \times 60 \times 3", "540"),
+        (r"\textbf{about} \$18 for 3 days", "18"),
+        ("18 (3 days x 6 = 18)", "18"),
+        ("18 clips, as 48 / 2 = 24 is too many", "18"),
+        ("6 * 3 is 18", "18"),
+        ("50% of 36 is 18", "18"),
+        ("In 2 months she sold 72 clips", "72"),
+        ("She sold 72 clips in 2 months", "72"),
+        ("She has 12 apples, which is 3 more than 9", "12"),
+        ("3 more than 9 is 12", "12"),
+    ],
 )
 def test_the_number_that_a_short_answer_gives(text, number):
     assert equated_number(text) == Decimal(number)
@@ -137,6 +159,12 @@ def test_the_number_that_a_short_answer_gives(text, number):
         ("### Answer:\n**18**\nIt took 3 steps.", "18"),
         ("Answer = 0. It took 3 steps.", "0"),
         ("Answer: Yes. 18 eggs.", "18"),
+        ("Answer: 42 eggs, of 50", "42"),
+        ("**Answer:** In 2 months Natalia sold 72 clips.", "72"),
+        ("Answer: 3 sprints x 60 meters x 3 times a week, which is 540 meters.", "540"),
+        ("### Answer\nJames runs 3 times a week, so he runs 540 meters.", "540"),
+        ("The answer is: the 3 boys have 12 apples.", "12"),
+        ("Answer: –5", "-5"),
         ("Answer: 5, no, the answer is 6. It took 3 steps.", "6"),
         ("The answer is not 18 but 20.", "20"),
         ("2 + 3 = 5\n**A:** $18.\n", "18"),
@@ -154,3 +182,5 @@ def test_the_number_that_is_stated(text, number):
 def test_long_texts_are_read_in_time_that_grows_with_them():
     for part in ("answer: ", "111 ", "1", "1.", "1,", "\\frac{", "A: \n", "1 1/", "$ ", "1" * 5_000 + " 1/2 "):
         stated_number(part * (100_000 // len(part)))
+    for part in ("1,", "\\about", "1 = ", "in 1 ", "1 x ", "3^{"):
+        equated_number(part * (100_000 // len(part)))

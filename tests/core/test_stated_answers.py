@@ -32,6 +32,17 @@ class TestStatedAnswer:
             ("Answer: 2 * 3 * x", "2 * 3 * x"),
             (r"Answer: \{1,2\}", r"\{1,2\}"),
             ("Well,\nParis", "Paris"),
+            ("To find whether the answer is Yes or No, we simulate.\nWe end where we began.\nYes", "Yes"),
+            ("The answer is not obvious at first.\nTrying all of them, we get:\n42", "42"),
+            ("The answer is Paris. It is the capital of France.", "Paris"),
+            ("The answer is Paris.\n\nIt is the capital of France.", "Paris"),
+            ("Let us see.\nSo the answer is True. Hence we are done.", "True"),
+            ("3 words.\nSo the answer is apple banana.", "apple banana"),
+            ("So the answer is J. R. R. Tolkien. He was a writer.", "J. R. R. Tolkien"),
+            ("The answer is $1,200.50. It is a lot.", "$1,200.50"),
+            ("We find \\boxed{x+1}.\nTherefore the answer is valid.", "valid"),
+            ("Thus the answer is \\boxed{x+1}.", "x+1"),
+            ("The answer is not 3.\nIt is \\boxed{4}.", "4"),
             ("", ""),
         ],
     )
@@ -41,6 +52,8 @@ class TestStatedAnswer:
     def test_a_list(self):
         assert stated_lines("So:\n**Answer:**\n- Ann\n- Bob\n\nThey won.") == ["- Ann", "- Bob"]
 
-    @pytest.mark.parametrize("text", ["`", "*a ", "answer:\n", r"\boxed{", "$", "{", " \n", "answer is "])
+    @pytest.mark.parametrize(
+        "text", ["`", "*a ", "answer:\n", r"\boxed{", "$", "{", " \n", "answer is ", "answer is a. "]
+    )
     def test_what_a_model_that_repeats_itself_writes_takes_no_time(self, text):
         stated_answer(text * 50_000)

@@ -7,12 +7,12 @@ from string import ascii_uppercase
 from typing import Any
 
 from nightjar.envs.seeded.scorer_input import ScorerInput
-from nightjar.scorers import read_number
+from nightjar.scorers import last_number, plain_text, read_number, read_numbers, stated_answer
 from nightjar.scorers.choices import stated_letter
-from nightjar.scorers.numbers import last_number
-from nightjar.scorers.texts import stated_answer
 
 _BRACKETS = re.compile(r"[\s()\[\].]+")
+_AMOUNT = re.compile(r"-?\s*[$€£¥]?\s*-?[\d.]")
+_ASIDE = re.compile(r"[.!?](?=\s|$)|\s\(|\b(?:in|per|because|since)\b")
 _UNITS = re.compile(r"[\s$%]|(?<=\d),(?=\d{3}(?!\d))")
 
 
@@ -60,7 +60,8 @@ def _bare(text: str) -> str:
 
 
 def _same_value(given: str, reference: str) -> bool:
-    """Says whether the reference is a number, and what is given is the same, perhaps with a unit behind it."""
-    wanted = read_number(reference) if re.fullmatch(r"\s*-?[$\d][\d,.$%\s]*", reference) else None
-    number = re.match(r"-?\s*\$?\s*[\d.]", given.strip())
-    return wanted is not None and number is not None and read_number(given) == wanted
+    """Says whether the reference is a number, and what is given, or equated, is that one, perhaps with a unit."""
+    if not re.fullmatch(r"\s*-?[$\d][\d,.$%\s]*", plain_text(reference)):
+        return False
+    said = _ASIDE.split(plain_text(given), maxsplit=1)[0].rpartition("=")[2].strip()
+    return bool(_AMOUNT.match(said)) and [*read_numbers(said)] == [read_number(reference)]
