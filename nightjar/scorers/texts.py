@@ -73,8 +73,8 @@ def contains_text(given: str, reference: str) -> bool:
 def stated_answer(text: str) -> str:
     r"""Returns the answer that a text says, without the markup, the quotation marks and the LaTeX around it.
 
-    It is what follows the last ``Answer:`` on its line or on the next one. Or else it is in the last box, or follows
-    ``the answer is`` in a sentence of the last line or at the beginning, whichever is later; or else it is the last line.
+    It is what follows the last ``Answer:`` on its line or on the next one. Or else it is in the last box, or in the
+    sentence behind ``the answer is`` in the last line or at the beginning, whichever is later; or else the last line.
 
     Example:
         >>> stated_answer("Answer: think first.\n**Answer:** 42"), stated_answer("So\nit is 7.\n")

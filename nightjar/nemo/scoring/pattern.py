@@ -13,6 +13,7 @@ from nightjar.scorers.choices import stated_letter
 _BRACKETS = re.compile(r"[\s()\[\].]+")
 _AMOUNT = re.compile(r"-?\s*[$€£¥]?\s*-?[\d.]")
 _ASIDE = re.compile(r"[.!?](?=\s|$)|\s\(|\b(?:in|per|because|since)\b")
+"""Where what is said besides an answer begins."""
 _UNITS = re.compile(r"[\s$%]|(?<=\d),(?=\d{3}(?!\d))")
 
 
