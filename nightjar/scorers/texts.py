@@ -25,8 +25,8 @@ _LABEL = re.compile(
 )
 _LATER_LABEL = re.compile(r"(?i)\banswer[ \t]+is[ \t]*[:：]\s*(?=\S)")
 _IS = r"\banswer[ \t]*(?:[:：]|\bis\b(?![ \t]+not\b))[ \t]*(?=\S)"
-_SAID = re.compile("(?i)" + _IS)
-_SAID_FIRST = re.compile(r"(?i)(?:the\s+)?(?:final\s+|correct\s+)?" + _IS)
+_SAID = re.compile(r"(?i)(?<!\bif the )(?<!\bwhether the )(?<!\bhope the )(?<!\bhope my )(?<!\bthis )" + _IS)
+_CONCLUDED = re.compile(r"(?i)(?:\A|\b(?:so|thus|therefore|hence)\b,?\s+)(?:the\s+)?(?:final\s+|correct\s+)?" + _IS)
 _SENTENCE_END = re.compile(r"(?<!\b[A-Z])(?<!\b(?:St|Dr|Mr|Ms))(?<!\bMrs)[.!?](?=\s+[^\W\da-z_]|\s*$)|\n")
 _BLANK_LINE = re.compile(r"\n\s*\n")
 
@@ -73,8 +73,8 @@ def contains_text(given: str, reference: str) -> bool:
 def stated_answer(text: str) -> str:
     r"""Returns the answer that a text says, without the markup, the quotation marks and the LaTeX around it.
 
-    It is what follows the last ``Answer:`` on its line or on the next one. Or else it is in the last box, or in the
-    sentence behind ``the answer is`` in the last line or at the beginning, whichever is later; or else the last line.
+    It is what follows the last ``Answer:`` on its line or on the next one. Or else it is in the last box, or behind
+    ``the answer is`` in the last line, after "so" or at the beginning, whichever is later; or else it is the last line.
 
     Example:
         >>> stated_answer("Answer: think first.\n**Answer:** 42"), stated_answer("So\nit is 7.\n")
@@ -102,7 +102,7 @@ def _paragraph(text: str) -> str:
     label = _last(_LABEL.finditer(text)) or (None if box else _last(_LATER_LABEL.finditer(text)))
     if label:
         return _BLANK_LINE.split(text[label.end() :], maxsplit=1)[0]
-    said = _last(_SAID.finditer(text, last_line)) or _SAID_FIRST.match(text)
+    said = _last(_SAID.finditer(text, last_line)) or _last(_CONCLUDED.finditer(text))
     if said and not (box and box.start() > said.start()):
         return _SENTENCE_END.split(text[said.end() :], maxsplit=1)[0]
     return box[1] if box else text[last_line:]

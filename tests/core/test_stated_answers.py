@@ -43,6 +43,9 @@ class TestStatedAnswer:
             ("We find \\boxed{x+1}.\nTherefore the answer is valid.", "valid"),
             ("Thus the answer is \\boxed{x+1}.", "x+1"),
             ("The answer is not 3.\nIt is \\boxed{4}.", "4"),
+            ("We add.\nSo the answer is valid.\n\nGood luck!", "valid"),
+            ("It is \\boxed{3}.\nI hope this answer is helpful!", "3"),
+            ("The answer is 3.\nAsk if the answer is unclear.", "3"),
             ("", ""),
         ],
     )
@@ -53,7 +56,7 @@ class TestStatedAnswer:
         assert stated_lines("So:\n**Answer:**\n- Ann\n- Bob\n\nThey won.") == ["- Ann", "- Bob"]
 
     @pytest.mark.parametrize(
-        "text", ["`", "*a ", "answer:\n", r"\boxed{", "$", "{", " \n", "answer is ", "answer is a. "]
+        "text", ["`", "*a ", "answer:\n", r"\boxed{", "$", "{", " \n", "answer is ", "answer is a. ", "so ", "so the "]
     )
     def test_what_a_model_that_repeats_itself_writes_takes_no_time(self, text):
         stated_answer(text * 50_000)
