@@ -43,7 +43,7 @@ def read_nested(row: dict[str, Any], kinds: Mapping[str, type], place: str) -> d
 
 
 def _read(value: Any) -> Any:
-    """Returns what a text says in JSON, or as Python or NumPy write it; the text where it says nothing."""
+    """Returns what a text says in JSON, or as Python writes it, or NumPy a list of texts; else the text."""
     if not isinstance(value, str):
         return value
     try:

@@ -28,7 +28,7 @@ _REWRITTEN = [
     (re.compile(r"(?<=\d)\s*(?:\\[,:; ]|\{,\})\s*(?=\d{3}(?!\d))"), ""),  # between thousands
     (re.compile(r"π"), r"\\pi "),
     (
-        re.compile(r"√\s*(\d+(?:\.\d+)?|\\pi\b|[^\W\d_](?:_\w)?|\([^()]*\)|\{[^{}]*\})"),
+        re.compile(r"√\s*(\d+(?:\.\d+)?|\\pi\b|[^\W\d_]{1,3}(?:_\w)?|\([^()]*\)|\{[^{}]*\})"),
         r"\\sqrt{\1}",
     ),
     (re.compile(r"∞"), r"\\infty "),

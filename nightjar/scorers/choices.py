@@ -36,7 +36,7 @@ _OPTION = r"(?:\b(?:option|choice|letter)\b|选项|選項)"
 _LEAD = rf" ?(?:(?:\b(?:the|both|either)\b|{_OPTION}) ?){{0,3}}"
 
 _DENIED = r" ?(?:is|was|can be) (?:\w+ ){0,2}?(?:not|wrong|incorrect|false|unlikely|eliminated|ruled out)\b"
-_AFFIRMED = r" (?:is|must be|has to be) (?:\w+ ){0,2}?(?:correct|right|best|true|answer|one)\b"
+_AFFIRMED = r" (?:is|must be|has to be) (?:(?!not\b|never\b|less\b)\w+ ){0,2}?(?:correct|right|best|true|answer|one)\b"
 
 _STATED = re.compile(
     rf"\\f?boxed ?{_LETTERS}(?= ?[)\]}}.:,])|(?i:{_ANSWER}{_WORDS} ?{_IS}{_LEAD}){_LETTERS}(?!{_DENIED})"

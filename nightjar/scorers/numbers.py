@@ -7,7 +7,6 @@ import unicodedata
 from collections.abc import Iterator
 from decimal import Decimal
 from functools import lru_cache
-from itertools import chain
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _MARKS = str.maketrans({"−": "-", "‐": "-", "’": "'", "٬": ",", "٫": "."})
@@ -17,7 +16,7 @@ _LATEX = (
     (re.compile(r"\{([,.])\}|\\([$%])|\\!"), r"\1\2"),
     (re.compile(r"\\[,;: ]|~"), " "),
     (re.compile(r"(?<=[A-Za-z}])\^(?:\d|\{\d+\})"), ""),  # square metres are no number
-    (re.compile(r"(?<![^\s*_:=$(])–(?=\$?\d)"), "-"),
+    (re.compile(r"(?<![^\s*_:=$(])(?<!\d\s)–(?=\$?\d)"), "-"),
 )
 _POWER = re.compile(
     r"(?<![\w.,/^])(?:(?P<times>\d{1,9}(?:\.\d{1,9})?)\s?(?:\\times|\\cdot|[x×*])\s?)?"
@@ -30,18 +29,19 @@ _NUMBER = re.compile(
     r"(?P<before>(?<![0-9A-Za-z)\]}%])-?(?:[$€£¥₹₽฿]\s?-?){0,3})?"
     rf"(?:(?P<whole>\d+) {{1,2}}(?=\d+/\d))?(?P<number>{_DIGITS})(?: ?/ ?(?P<under>{_DIGITS}))?"
 )
-_EQUALS = re.compile(r"=|≈|\\approx|\b(?i:is|are|was|were|equals)\b")
+_EQUALS = re.compile(r"=|≈|\\approx")
+_IS = re.compile(r"(?i)\b(?:is|are|was|were|equals)\b")
 _OPENING = re.compile(
     r"(?i)(?:\\[a-z]+|\W|_|\b(?:about|around|approximately|roughly|nearly|almost|exactly|only|just)\b)*+"
 )
-_GOES_ON = re.compile(
-    r"\s(?:more|less|fewer)\b|[^\d,;:().=≈]{0,30}?(?:=|≈|\\approx"
-    r"|(?:(?<=\d)[-+*/×÷^x]|\s(?:[-+*/×÷x]|plus|minus|times)\s+|\s?\\(?:times|cdot|div)\s*|%\s+of\s)[-$({\\]{0,3}\d)"
+_CALCULATED_WITH = re.compile(
+    r"[^\d,;:().]{0,30}?(?:(?<=\d)[-+*/×÷^x]|\s(?:[-+*/×÷x]|plus|minus|times)\s+|\s?\\(?:times|cdot|div)\s*|%\s+of\s)"
+    r"[-$({\\]{0,3}\d"
 )
-"""What follows a number that is no value yet: it is calculated with, or says how much more or less something is."""
 _ASIDE = re.compile(
-    r"(?i)\b(?:in|per|than|from|out\s+of)\s+[^\w\s]{0,3}\d[\d.,]*|(?<![\d.,])\d[\d.,]*\s(?=(?:more|less|fewer)\b)"
+    r"(?i)\b(?:the|in|after|since|for|over|per|every|of|with|at|by|from|than|within|during|on)\s+[^\w\s]{0,3}\d[\d.,]*"
 )
+_SO = re.compile(r"(?i),\s*so\b|\b(?:thus|therefore|hence)\b")
 _SENTENCE_END = re.compile(r"[.!?][*_\"']*(?=\s|$)")
 _STATED = re.compile(
     r"(?m)(?:(?i:\bans(?:wer)?[*_}\" ]*(?:\bis\b(?!\s+not\b)|[:=])|^[#*_ ]*(?:final )?answer[*_ ]*$)"
@@ -66,7 +66,7 @@ def plain_text(text: str) -> str:
 
 def _power(found: re.Match[str]) -> str:
     power = int(found["base"]) ** int(found["braced"] or found["power"])
-    return f"{Decimal(found['times'] or 1) * power:f}"
+    return f"{Decimal(found['times']) * power:f}" if found["times"] else str(power)
 
 
 @lru_cache(maxsize=4096)
@@ -138,8 +138,9 @@ def last_number(text: str, has_decimal_comma: bool = False) -> Decimal | None:
 def equated_number(text: str) -> Decimal | None:
     r"""Returns the number that a short answer gives; None where there is none.
 
-    It is the one that the answer begins with, unless a calculation does, or else the one right behind its last "is" or
-    equals sign, or else the last, of several one that is not behind "in", "per", "than", "from" or "out of".
+    It is the one right behind the last equals sign that is followed by no calculation. Where there is no such sign, it
+    is the one that the answer begins with, or that is right behind an "is", or else, behind the last "so", the first
+    that is not said by the way, as in "in 2 months".
 
     Example:
         >>> equated_number("72 clips in 2 months"), equated_number(r"3 \times 400 = 1200")
@@ -148,17 +149,18 @@ def equated_number(text: str) -> Decimal | None:
         (Decimal('72'), Decimal('18'))
     """
     plain = plain_text(text)
-    if not _NUMBER.search(plain):
-        return None
-    parts = (plain, *reversed(_EQUALS.split(plain)))
-    values = (read_number(part) for part in parts if _begins_with_value(part))
-    lasts = (last_number(rest) for rest in (_ASIDE.sub(" ", plain), plain))
-    return next((number for number in chain(values, lasts) if number is not None), None)
+    equated = [part for part in reversed(_EQUALS.split(plain)) if _NUMBER.search(part)]
+    parts = equated if _EQUALS.search(plain) else (plain, *reversed(_IS.split(plain)))
+    if (value := next(filter(_begins_with_value, parts), None)) is not None:
+        return read_number(value)
+    said = next(filter(_NUMBER.search, reversed(_SO.split(equated[0]))), "") if equated else ""
+    number = read_number(_ASIDE.sub(" ", said))
+    return read_number(said) if number is None else number
 
 
 def _begins_with_value(text: str) -> bool:
     found = _NUMBER.search(text)
-    return bool(found and _OPENING.fullmatch(text, 0, found.start()) and not _GOES_ON.match(text, found.end()))
+    return bool(found and _OPENING.fullmatch(text, 0, found.start()) and not _CALCULATED_WITH.match(text, found.end()))
 
 
 def same_number(given: str, reference: str) -> bool:

@@ -23,11 +23,14 @@ _LABEL = re.compile(
     r"(?im)^[ \t*_`#>-]*(?:the\s+)?(?:final\s+|correct\s+)?(?:answer|ans)"
     r"[ \t]*[*_`]*[ \t]*(?:is\b)?[ \t]*[:：=][\s*_`]*(?=[^\s*_`])"
 )
-_LATER_LABEL = re.compile(r"(?i)\banswer[ \t]+is[ \t]*[:：]\s*(?=\S)")
-_IS = r"\banswer[ \t]*(?:[:：]|\bis\b(?![ \t]+not\b))[ \t]*(?=\S)"
-_SAID = re.compile(r"(?i)(?<!\bif the )(?<!\bwhether the )(?<!\bhope the )(?<!\bhope my )(?<!\bthis )" + _IS)
-_CONCLUDED = re.compile(r"(?i)(?:\A|\b(?:so|thus|therefore|hence)\b,?\s+)(?:the\s+)?(?:final\s+|correct\s+)?" + _IS)
-_SENTENCE_END = re.compile(r"(?<!\b[A-Z])(?<!\b(?:St|Dr|Mr|Ms))(?<!\bMrs)[.!?](?=\s+[^\W\da-z_]|\s*$)|\n")
+_SAID = re.compile(
+    r"(?i)(?<!\bif the )(?<!\bwhether the )(?<!\bwhat the )(?<!\bhope the )(?<!\bhope my )(?<!\bhope this )"
+    r"\banswer[ \t]*(?:[:：]|\bis\b(?![ \t]+not\b)[ \t]*[:：]?)\s*(?=\S)"
+)
+_SENTENCE_END = re.compile(
+    r"(?<!\b[A-Z])(?<!\b(?:St|Dr|Mr|Ms|Mt|Ft|Lt|Jr|Sr|vs))(?<!\b(?:Mrs|Sgt|Gen|Col|Rev|Gov|Sen))(?<!\b(?:Capt|Prof|Bros))"
+    r"(?:\.|(?<=[!?]))(?=\s+[^\W\da-z_]|\s*$)|\n"
+)
 _BLANK_LINE = re.compile(r"\n\s*\n")
 
 
@@ -73,8 +76,8 @@ def contains_text(given: str, reference: str) -> bool:
 def stated_answer(text: str) -> str:
     r"""Returns the answer that a text says, without the markup, the quotation marks and the LaTeX around it.
 
-    It is what follows the last ``Answer:`` on its line or on the next one. Or else it is in the last box, or behind
-    ``the answer is`` in the last line, after "so" or at the beginning, whichever is later; or else it is the last line.
+    It is what follows the last ``Answer:`` on its line or on the next one. Or else it is in the last box, or behind the
+    last ``the answer is``, up to the end of the sentence, whichever of both is later; or else it is the last line.
 
     Example:
         >>> stated_answer("Answer: think first.\n**Answer:** 42"), stated_answer("So\nit is 7.\n")
@@ -97,15 +100,14 @@ def stated_lines(text: str) -> list[str]:
 
 
 def _paragraph(text: str) -> str:
-    last_line = text.rfind("\n") + 1
-    box = _last(_BOX.finditer(text))
-    label = _last(_LABEL.finditer(text)) or (None if box else _last(_LATER_LABEL.finditer(text)))
-    if label:
+    box, said = _last(_BOX.finditer(text)), _last(_SAID.finditer(text))
+    label = _last(_LABEL.finditer(text))
+    if label and not (said and said.start() >= label.end() and "\n" not in text[label.end() : said.start()]):
         return _BLANK_LINE.split(text[label.end() :], maxsplit=1)[0]
-    said = _last(_SAID.finditer(text, last_line)) or _last(_CONCLUDED.finditer(text))
     if said and not (box and box.start() > said.start()):
-        return _SENTENCE_END.split(text[said.end() :], maxsplit=1)[0]
-    return box[1] if box else text[last_line:]
+        end = _BLANK_LINE if "\n" in said[0] else _SENTENCE_END
+        return end.split(text[said.end() :], maxsplit=1)[0]
+    return box[1] if box else text.rpartition("\n")[2]
 
 
 def _last(found: Iterable[re.Match[str]]) -> re.Match[str] | None:

@@ -58,6 +58,9 @@ STATED = [
     "We choose option B (option A is worse).",
     "Option B is correct. Option D is too large.",
     "Option A is wrong, and option C, too. So option B.",
+    "Option A is not correct because cells lack it.\n\nB. Mitochondria",
+    "Option B must be right. Option A is not correct.",
+    "Option A is less correct than option B.\n\nB",
     "So the answer is clearly B. (A) has the wrong sign.",
     "\\boxed{A}. Wait, I made a mistake.\nAnswer: B",
 ]

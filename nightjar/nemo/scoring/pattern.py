@@ -12,7 +12,7 @@ from nightjar.scorers.choices import stated_letter
 
 _BRACKETS = re.compile(r"[\s()\[\].]+")
 _AMOUNT = re.compile(r"-?\s*[$€£¥]?\s*-?[\d.]")
-_ASIDE = re.compile(r"[.!?](?=\s|$)|\s\(|\b(?:in|per|because|since)\b")
+_ASIDE = re.compile(r"[.!?](?=\s|$)|\s\(|[:;\[]\s|,\s(?=(?:as|which|so)\b)|\b(?:in|per|because|since|of|for)\b")
 """Where what is said besides an answer begins."""
 _UNITS = re.compile(r"[\s$%]|(?<=\d),(?=\d{3}(?!\d))")
 
@@ -57,7 +57,7 @@ def _last_found(pattern: str, text: str) -> str | None:
 
 
 def _bare(text: str) -> str:
-    return _UNITS.sub("", text).casefold().rstrip(".")
+    return _UNITS.sub("", text).casefold().rstrip(".!")
 
 
 def _same_value(given: str, reference: str) -> bool:
