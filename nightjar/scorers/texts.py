@@ -21,7 +21,7 @@ _QUOTED = re.compile(
 _BOX = re.compile(r"\\boxed" + _BRACED)
 _LABEL = re.compile(
     r"(?im)^[ \t*_`#>-]*(?:the\s+)?(?:final\s+|correct\s+)?(?:answer|ans)"
-    r"[ \t]*[*_`]*[ \t]*(?:is\b)?[ \t]*[:：=][\s*_`]*(?=[^\s*_`])"
+    r"[ \t]*[*_`]*[ \t]*[:：=][\s*_`]*(?=[^\s*_`])"
 )
 _SAID = re.compile(
     r"(?i)(?<!\bif the )(?<!\bwhether the )(?<!\bwhat the )(?<!\bhope the )(?<!\bhope my )(?<!\bhope this )"
