@@ -26,9 +26,9 @@ def multichoice_regex(sample: ScorerInput, pattern: str | None = None) -> dict[s
 
 
 def answer_line(sample: ScorerInput, pattern: str | None = None) -> dict[str, Any]:
-    """Compares what follows the last "Answer:", or else the last line, with the target: as texts, or as numbers.
+    """Compares what the response states, as ``stated_answer`` finds it, with the target: as texts, or as numbers.
 
-    Of a line that says "the answer is", it is what follows; what ``pattern`` finds last goes before all of them.
+    What ``pattern`` finds last goes before it.
     """
     said = stated_answer(sample.response)
     found = said if pattern is None else (_last_found(pattern, sample.response) or said).strip()
