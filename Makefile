@@ -14,7 +14,7 @@ PYTEST = $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist 
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick fuzz check fmt lint types bench bench-warehouse bench-compare bench-view many-workers month simulation side-by-side screenshots clean
+.PHONY: help setup demo test test-all quick fuzz check fmt lint types bench bench-warehouse bench-compare bench-view many-workers month simulation side-by-side screenshots clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -32,16 +32,19 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY) ## run the main job on a local model server: no key, no network
 	@$(BIN)/nightjar demo
 
-test: $(READY) ## run all tests (ARGS="tests/warehouse -k views" for some)
+test: $(READY) ## run the tests but those marked 'long': 12 minutes on two cores (ARGS="tests/warehouse -k views" for some)
+	$(PYTEST) -m "not long" $(ARGS)
+
+test-all: $(READY) ## run all tests, as CI does: before a release
 	$(PYTEST) $(ARGS)
 
-quick: $(READY) ## run in a minute the tests that a change breaks first
-	$(PYTEST) -m "not slow" tests/core tests/repo
+quick: $(READY) ## run the tests that a change breaks first: 45 seconds
+	$(PYTEST) -m "not slow and not long" tests/core tests/repo
 
 fuzz: $(READY) ## run the tests with damage by chance with thousands of cases (CASES=2000)
 	NIGHTJAR_FUZZ_CASES=$(or $(CASES),2000) $(PYTEST) tests/fuzz
 
-check: $(READY) lint types test ## all that CI runs
+check: $(READY) lint types test-all ## run all that CI runs
 
 fmt: $(READY) ## format the code
 	$(BIN)/ruff check --fix-only --quiet .

@@ -1,13 +1,12 @@
-"""Prefect blocks: what runs share and name, kept by Prefect's server with its secrets encrypted.
+"""Prefect blocks: settings that runs share and name, stored by Prefect's server with encrypted secrets.
 
-An installed Nightjar registers them with every server that starts. For one that runs elsewhere::
+Every server that Nightjar starts knows them. To register them with another one::
 
-    prefect block register -m blocks
+    prefect block register -m nightjar.blocks
 """
 
-from blocks.environment_secrets import EnvironmentSecrets
-from blocks.hub_publisher import HubPublisher
-from blocks.model_endpoint import ModelEndpoint
-from blocks.results_warehouse import ResultsWarehouse
+from nightjar.blocks.destinations import HubPublisher, ResultsWarehouse
+from nightjar.blocks.environment_secrets import EnvironmentSecrets
+from nightjar.blocks.model_endpoint import ModelEndpoint
 
 __all__ = ["EnvironmentSecrets", "HubPublisher", "ModelEndpoint", "ResultsWarehouse"]

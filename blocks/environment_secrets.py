@@ -1,25 +1,24 @@
-"""``EnvironmentSecrets``: environment variables of a run, with values that nobody is to see."""
+"""``EnvironmentSecrets``: secret environment variables of a run."""
 
 from __future__ import annotations
 
 import re
 
-from prefect.blocks.core import Block
 from prefect.types import SecretDict
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
-from blocks.appearance import DOCUMENTATION_URL, LOGO_URL, SCHEMA_VERSION
+from nightjar.blocks.base import NightjarBlock
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class EnvironmentSecrets(Block):
-    """Environment variables of a run, with values that nobody is to see: keys of judges, tools, data sets, warehouses.
+class EnvironmentSecrets(NightjarBlock):
+    """Secret environment variables of a run: keys of judges, tools, datasets and warehouses.
 
     Example:
-        Make one, and name it in a run, as ``secrets``:
+        Create one, and name it in a run as ``secrets``:
         ```python
-        from blocks import EnvironmentSecrets
+        from nightjar.blocks import EnvironmentSecrets
 
         EnvironmentSecrets(values={"JUDGE_API_KEY": "sk-1234567890"}).save("BLOCK_NAME")
         secrets = EnvironmentSecrets.load("BLOCK_NAME")
@@ -28,11 +27,6 @@ class EnvironmentSecrets(Block):
 
     _block_type_name = "Nightjar Environment Secrets"
     _block_type_slug = "nightjar-environment-secrets"
-    _block_schema_version = SCHEMA_VERSION
-    _documentation_url = DOCUMENTATION_URL
-    _logo_url = LOGO_URL
-
-    model_config = ConfigDict(hide_input_in_errors=True)
 
     values: SecretDict = Field(
         default_factory=lambda: SecretDict({}),

@@ -1,27 +1,26 @@
-"""``ModelEndpoint``: where a model is reached, with its key."""
+"""``ModelEndpoint``: the endpoint of a model, with its key."""
 
 from __future__ import annotations
 
 import re
 from typing import Any, Self, cast, get_args
 
-from prefect.blocks.core import Block
 from prefect.types import SecretDict
-from pydantic import ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 import nightjar.clients
-from blocks.appearance import DOCUMENTATION_URL, LOGO_URL, SCHEMA_VERSION
+from nightjar.blocks.base import NightjarBlock
 from nightjar.clients import ClientConfig, ClientType
-from nightjar.config import PROVIDERS, Provider, find_provider
-from nightjar.secrecy import in_environment
+from nightjar.core.secrecy import in_environment
+from nightjar.evaluation.config import PROVIDERS, Provider, find_provider
 
 
-class ModelEndpoint(Block):
-    """Where a model is reached, with its key; a run names it as its endpoint.
+class ModelEndpoint(NightjarBlock):
+    """The endpoint of a model, with its key; a run names it as its endpoint.
 
     Example:
         ```python
-        from blocks import ModelEndpoint
+        from nightjar.blocks import ModelEndpoint
 
         ModelEndpoint(provider="openai", key="sk-1234567890", max_concurrent=16).save("BLOCK_NAME")
         endpoint = ModelEndpoint.load("BLOCK_NAME")
@@ -31,33 +30,25 @@ class ModelEndpoint(Block):
 
     _block_type_name = "Nightjar Model Endpoint"
     _block_type_slug = "nightjar-model-endpoint"
-    _block_schema_version = SCHEMA_VERSION
-    _documentation_url = DOCUMENTATION_URL
-    _logo_url = LOGO_URL
-
-    model_config = ConfigDict(hide_input_in_errors=True)
 
     provider: str = Field(
         default="",
-        description="Provider whose base URL, protocol and key variable hold where they are not set here.",
+        description="Provider that supplies base URL, protocol and key variable where they are not set here.",
         json_schema_extra={"enum": ["", *PROVIDERS]},
     )
     base_url: str = Field(default="", description="Base URL, without the route; empty for the provider's.")
-    model: str = Field(
-        default="", description="Model, as the endpoint names it, for runs that leave theirs at its default."
-    )
+    model: str = Field(default="", description="Model, as the endpoint names it, for runs that keep the default model.")
     client_type: str = Field(
         default="",
         description="Protocol; empty for the provider's, or OpenAI's chat completions.",
         json_schema_extra={"enum": ["", *get_args(ClientType)]},
     )
     key: SecretStr = Field(
-        default=SecretStr(""), description="Key; empty where an environment variable of the worker holds it."
+        default=SecretStr(""), description="Key; empty if an environment variable of the worker holds it."
     )
     key_variable: str = Field(
         default="",
-        description="Environment variable of the worker that holds the key, where none is set here; empty for the "
-        "provider's.",
+        description="Variable of the worker that holds the key, if none is set here; empty for the provider's.",
     )
     headers: SecretDict = Field(
         default_factory=lambda: SecretDict({}), description='HTTP headers of every request, such as {"X-Team": "…"}.'
@@ -65,16 +56,16 @@ class ModelEndpoint(Block):
     max_concurrent: int = Field(
         default=0,
         ge=0,
-        description="Rollouts generated at once at the most, by all runs that name this block; 0 for what each says.",
+        description="Maximum number of rollouts generated at once by all runs with this block; 0 for no shared limit.",
     )
     request_timeout: float = Field(
-        default=0.0, ge=0, description="Seconds that a request may take at the most; 0 for what the run says."
+        default=0.0, ge=0, description="Maximum seconds for a request; 0 for the limit of the run."
     )
     input_price: float = Field(
-        default=0.0, ge=0, description="Price of a million tokens given, for a warehouse that has none of the model."
+        default=0.0, ge=0, description="Price of a million input tokens, if the warehouse has none."
     )
     output_price: float = Field(
-        default=0.0, ge=0, description="Price of a million tokens answered, for a warehouse that has none of the model."
+        default=0.0, ge=0, description="Price of a million output tokens, if the warehouse has none."
     )
 
     @field_validator("headers")
@@ -93,7 +84,7 @@ class ModelEndpoint(Block):
         return self
 
     def client_config(self) -> ClientConfig:
-        """Returns how the endpoint is reached, with the names of ``variables`` in the place of secrets."""
+        """Returns how to reach the endpoint, with names of ``variables`` instead of secrets."""
         known = find_provider(self.provider) if self.provider else Provider(self.base_url, self._variable("KEY"))
         own_key = self._variable("KEY") if self.key.get_secret_value() else ""
         config = ClientConfig(
@@ -105,14 +96,14 @@ class ModelEndpoint(Block):
         return config.model_copy(update={"timeout": self.request_timeout}) if self.request_timeout else config
 
     def variables(self) -> dict[str, str]:
-        """Returns the environment variables that a client needs, called after the block, with their values."""
+        """Returns the environment variables that a client needs, named after the block, with their values."""
         values = self.headers.get_secret_value()
         found = {variable: values[name] for name, variable in self._header_variables().items()}
         key = self.key.get_secret_value()
         return {**found, self._variable("KEY"): key} if key else found
 
     def get_client(self) -> nightjar.clients.Client[Any, Any, Any, Any]:
-        """Returns a client of the endpoint, which knows the secrets; the environment stays as it is.
+        """Returns a client that knows the secrets, without changing the environment.
 
         Raises:
             MissingKeyError: the key is not in the block, and its variable is not set.

@@ -1,1 +1,13 @@
-"""Prefect flows: the order of the tasks, nothing else."""
+"""Prefect flows: the order of the tasks, nothing else.
+
+>>> from nightjar.flows import evaluate, query
+>>> evaluate.name, query.name
+('evaluate', 'query')
+
+The names are listed in ``__init__.pyi`` and load on first use. No module here is named like a flow, which it would
+hide.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

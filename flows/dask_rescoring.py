@@ -1,7 +1,7 @@
-"""``rescore_on_dask``: a run scored again by the workers of a Dask cluster, for rubrics that need many CPUs.
+"""``rescore_on_dask``: scores a run again on a Dask cluster, for rubrics that need many CPUs.
 
-The new run is done in parts, each a Prefect task on a Dask worker: that opens the run directory itself, loads the
-environment itself and scores its examples; the last to end joins them. What goes to a worker and comes back is text.
+The new run consists of parts, each a Prefect task on a Dask worker. The worker opens the run directory, loads the
+environment and scores its examples; the last part to end joins them. Only text is sent to workers and back.
 
 Run it::
 
@@ -22,13 +22,13 @@ from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
 from nightjar import __version__
-from nightjar.evaluation import carry_out
+from nightjar.core.parts import Part
+from nightjar.engine.runs import RunDirectory, new_run_id
+from nightjar.environments.packages.installation import import_extra
+from nightjar.evaluation import run_stages
 from nightjar.evaluation.rescoring import load_rescored
-from nightjar.packages.extras import import_extra
-from nightjar.parts import Part
-from nightjar.runs import RunDirectory, new_run_id
+from nightjar.tasks.sent_environments import receive
 from nightjar.warehouse import Warehouse
-from tasks.sent_environments import receive
 
 _USER = "nightjar eval rescore --dask"
 
@@ -39,24 +39,17 @@ def rescore_part(source: str, part: str, settings: dict[str, Any], warehouse: st
     directory = RunDirectory(Path(source))
     asyncio.run(receive(directory.read_config().get("env_source") or ""))
     opened = load_rescored(directory, part=Part.of(part), **settings)
-    asyncio.run(carry_out(opened, Warehouse(warehouse)))
+    asyncio.run(run_stages(opened, Warehouse(warehouse)))
 
 
 def rescore_on_dask(source: RunDirectory, cluster: str, settings: Mapping[str, Any], warehouse: str) -> RunDirectory:
-    """Scores the rollouts of a run again, a part on each worker of a cluster.
+    """Scores the rollouts of a run again, a part per worker, and returns the new run directory.
 
     Args:
-        source: the run directory, which the workers see under the same path.
-        cluster: the address of a scheduler, or how many workers to start on this machine.
+        source: the run directory, which workers see under the same path.
+        cluster: address of a scheduler, or number of workers to start here.
         settings: further arguments of ``load_rescored``.
-        warehouse: where the run is published; the workers reach it.
-
-    Returns:
-        The run directory of the new run.
-
-    Raises:
-        ImportError: the packages of Dask are not installed.
-        NightjarError: a part could not be scored.
+        warehouse: where to publish; workers must reach it.
     """
     runner = import_extra("prefect_dask", "dask", _USER).DaskTaskRunner
     path, run_id = source.path.absolute(), new_run_id()
@@ -75,7 +68,7 @@ def rescore_on_dask(source: RunDirectory, cluster: str, settings: Mapping[str, A
 
 @contextmanager
 def _workers(cluster: str) -> Iterator[tuple[str, int]]:
-    """Gives the address of a scheduler, and how many workers it has; starts both where a number is asked for."""
+    """Yields the address of a scheduler and its number of workers; starts them if ``cluster`` is a number."""
     distributed = import_extra("distributed", "dask", _USER)
     if cluster.isdigit():
         local = distributed.LocalCluster(n_workers=int(cluster), threads_per_worker=1, dashboard_address=None)

@@ -11,25 +11,99 @@ Run it::
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
+from uuid import UUID, uuid4
 
-from prefect import State, flow, tags
+from prefect import State, Task, flow, tags
 from prefect.runtime import flow_run
 
-from flows.endings import final_state, refused
-from flows.named_blocks import Named, WarehouseName, named_blocks
-from flows.naming import artifact_key, flow_run_name, forget_parameter, label_flow_run, tag_flow_run
-from flows.progress import progress_artifact
-from flows.run_log import nightjar_log_in_run_log, send_run_log
-from flows.shared_limit import shared_limit
 from nightjar import __version__
-from nightjar.config import After, RunConfig, takes_fields
-from nightjar.errors import NightjarError, WarehouseError
-from nightjar.evaluation import Outcome, check_warehouse, fetch_part, stopped_by_signals, within_budget
-from nightjar.sandboxes.permission import sandbox_access
+from nightjar.blocks import HubPublisher
+from nightjar.core.secrecy import in_environment
+from nightjar.engine import Run, Shard
+from nightjar.engine.runs import new_run_id
+from nightjar.errors import HubError, NightjarError, RunError, UnscoredError, WarehouseError
+from nightjar.evaluation import Outcome, check_warehouse, fetch_part, stopped_by_signals, wants_push, within_budget
+from nightjar.evaluation.config import After, RunConfig, takes_fields
+from nightjar.flows.flow_runs import (
+    final_state,
+    flow_run_name,
+    forget_parameter,
+    label_flow_run,
+    nightjar_log_in_run_log,
+    progress_artifact,
+    refused,
+    send_run_log,
+    tag_flow_run,
+)
+from nightjar.flows.named_blocks import Named, WarehouseName, named_blocks
+from nightjar.flows.shared_limit import shared_limit
+from nightjar.sandboxes.request import sandbox_access
+from nightjar.tasks import evaluation as tasks
+from nightjar.tasks.artifacts import artifact_key
+from nightjar.tasks.away import run_task
 from nightjar.warehouse import Warehouse
-from tasks import evaluation as tasks
+
+logger = logging.getLogger("nightjar.prefect")
+
+
+class Chain:
+    """Calls the tasks of a run, and records the arrows between them for Prefect's UI.
+
+    A group is scored while other groups of its shard are still generated, so the task run of ``score`` cannot wait for
+    that of ``generate``. Therefore ids of task runs are drawn before they begin, and each task run records its
+    predecessors: ``load_env → generate → score → aggregate → publish → push``.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._generated: dict[int, UUID] = {}
+        self._scored: dict[int, UUID] = {}
+        self._last = uuid4()
+
+    async def generate(self, shard: Shard) -> None:
+        """Generates a shard; a permanent failure stops the run."""
+        self._generated[shard.number] = uuid4()
+        await self._stage(tasks.generate, shard, self._generated[shard.number], None)
+
+    async def score(self, shard: Shard) -> None:
+        """Scores a shard; a permanent failure stops the run, but failed rollouts do not."""
+        self._scored[shard.number] = uuid4()
+        await self._stage(tasks.score, shard, self._scored[shard.number], [self._generated[shard.number]])
+
+    async def aggregate(self) -> None:
+        """Aggregates the results."""
+        ends = (self._scored or self._generated).values()
+        await run_task(tasks.aggregate, self._run, task_run_id=self._last, after=ends)
+
+    async def publish(self, warehouse: Warehouse, key: str) -> None:
+        """Publishes the run, or sets ``run.unpublished``."""
+        before, self._last = self._last, uuid4()
+        try:
+            await run_task(tasks.publish, self._run, warehouse, key, task_run_id=self._last, after=[before])
+        except WarehouseError as error:
+            self._run.unpublished = error
+
+    async def push(self, publisher: HubPublisher | None) -> None:
+        """Pushes the run to the Hugging Face Hub with the block's token, if there is one, or sets ``run.unpushed``."""
+        token = publisher.token.get_secret_value() if publisher else ""
+        is_public = publisher is not None and not publisher.private
+        try:
+            with in_environment({"HF_TOKEN": token} if token else {}):
+                await run_task(tasks.push, self._run, None, is_public, after=[self._last])
+        except HubError as error:
+            self._run.unpushed = error
+
+    async def _stage(self, stage: Task[..., Any], shard: Shard, task_run_id: UUID, after: list[UUID] | None) -> None:
+        stage = stage.with_options(refresh_cache=bool(shard.remaining))  # the journal decides, not the cache
+        try:
+            await run_task(stage, self._run, shard, task_run_id=task_run_id, after=after)
+        except UnscoredError as error:
+            logger.warning("%s. Their rollouts are recorded as failed", error)
+        except RunError as error:
+            self._run.stop(error)
 
 
 @flow(name="evaluate", version=__version__, flow_run_name=flow_run_name, persist_result=False)
@@ -43,26 +117,26 @@ async def evaluate(
     resume: Annotated[str, After("warehouse")] = "",
     where: Annotated[str, After("resume")] = "",
     output_dir: Annotated[str, After("env_dir_path")] = "",
-) -> State[Outcome]:
+) -> Outcome:
     """Evaluates a model in an environment and publishes the results.
 
     Args:
         config: What to run; its fields are parameters of the flow.
-        endpoint: Name of a ModelEndpoint block, which says in a provider's place base URL, protocol, key, headers and
-            limits.
-        secrets: Name of an EnvironmentSecrets block, whose variables the environment, tools and judges of this run see.
-        allow_sandbox_access: Let the environment make sandboxes, in which it runs what the model writes.
+        endpoint: Name of a ModelEndpoint block. It sets base URL, protocol, key, headers and limits instead of a
+            provider.
+        secrets: Name of an EnvironmentSecrets block. The environment, tools and judges of this run see its variables.
+        allow_sandbox_access: Let the environment create sandboxes, in which it runs what the model writes.
         warehouse: Where results go: a location, or block:NAME for that of a ResultsWarehouse block; empty for
             NIGHTJAR_WAREHOUSE, or ./outputs/warehouse.
-        resume: A run directory to go on with, or "latest". A retried flow run finds its own.
-        where: Of a run that is gone on with, only the failed rollouts for which this SQL condition holds, such as
-            error = 'RateLimitError', over columns of the table rollouts; empty for all that is missing. The next Retry
-            does all again.
+        resume: Run directory to resume, or "latest". A retried flow run finds its own.
+        where: When resuming, retry only the failed rollouts that match this SQL condition, such as
+            error = 'RateLimitError', over columns of the table rollouts; empty for everything that is missing. The next
+            Retry does everything again.
         output_dir: Folder of run directories; empty for ./outputs.
 
     Returns:
-        Completed, with how the run ended; Failed where it could not begin, or where rollouts are missing, which is what
-        Retry does then, or where the results are not in the warehouse; Cancelled, or TimedOut, where it was stopped.
+        Completed, with the outcome; Failed if the run could not begin, if rollouts are missing, which Retry then runs,
+        or if the results are not in the warehouse; Cancelled or TimedOut if it was stopped.
     """
     nightjar_log_in_run_log()
     try:
@@ -72,7 +146,7 @@ async def evaluate(
     except NightjarError as error:
         state = refused(error)
     await send_run_log()
-    return state
+    return state  # type: ignore[return-value] # its caller gets the outcome of a Completed state, and the error of others
 
 
 async def _evaluate(named: Named, endpoint: str, resume: str, where: str, output_dir: str) -> State[Outcome]:
@@ -84,22 +158,22 @@ async def _evaluate(named: Named, endpoint: str, resume: str, where: str, output
         if where:
             await forget_parameter("where")
         with within_budget([config], warehouse):
-            run = await tasks.load_env(config, folder, resume or None, where, str(flow_run.id))
+            run_id = new_run_id(UUID(str(flow_run.id)))
+            run = await run_task(tasks.load_env, config, folder, resume or None, where, run_id)
         await label_flow_run(run, named.location)
         key = artifact_key(config)
         async with stopped_by_signals(), run, progress_artifact(run, key):
+            chain = Chain(run)
             async with shared_limit(run, endpoint, named.limit), run.stages() as stages:
                 async for shard in run.in_turn():
-                    stages.create_task(tasks.generate(run, shard))
+                    stages.create_task(chain.generate(shard))
                     if run.is_interleaved:
-                        stages.create_task(tasks.score(run, shard))
+                        stages.create_task(chain.score(shard))
                 if not run.is_interleaved:
                     async for shard in run.all_generated():
-                        stages.create_task(tasks.score(run, shard))
-            await tasks.aggregate(run)
-            try:
-                await tasks.publish(run, warehouse, key)
-            except WarehouseError as error:
-                run.unpublished = error
-            await tasks.push(run)
+                        stages.create_task(chain.score(shard))
+            await chain.aggregate()
+            await chain.publish(warehouse, key)
+            if wants_push(run):
+                await chain.push(named.publisher)
     return final_state(Outcome.of(run, warehouse))

@@ -1,4 +1,4 @@
-"""``gate``: a night of a suite held against a policy, as a Prefect flow; it fails where that says NO-GO.
+"""``gate``: checks a night of a suite against a policy; a Prefect flow that fails for NO-GO.
 
 Run it::
 
@@ -15,14 +15,12 @@ from prefect import State, flow, get_run_logger
 from prefect.states import Completed, Failed
 from pydantic import Field
 
-from flows.endings import refused
-from flows.named_blocks import WarehouseName, warehouse_location
-from flows.naming import named_after
-from flows.run_log import nightjar_log_in_run_log
 from nightjar import __version__
 from nightjar.errors import NightjarError
+from nightjar.flows.flow_runs import named_after, nightjar_log_in_run_log, refused
+from nightjar.flows.named_blocks import WarehouseName, warehouse_location
+from nightjar.tasks import warehouse as tasks
 from nightjar.warehouse import Warehouse
-from tasks import gating as tasks
 
 
 @flow(name="gate", version=__version__, flow_run_name=named_after("suite", "night"), persist_result=False)
@@ -32,16 +30,16 @@ async def gate(
     night: str = "",
     warehouse: WarehouseName = "",
 ) -> State[Any]:
-    """Holds a night against a policy: its baseline is what the policy says, such as the accepted nights before.
+    """Checks a night against a policy, which names the baseline, such as the accepted nights before.
 
     Args:
-        policy: Its file, such as configs/gates/nightly.yaml, in the folder of the worker.
-        suite: The name of the suite; empty where there is only one.
-        night: The date, as 2026-01-31; empty for the newest night that has ended.
+        policy: The policy's file, such as configs/gates/nightly.yaml, in the folder of the worker.
+        suite: Name of the suite; empty if there is only one.
+        night: Date, such as 2026-01-31; empty for the newest night that has ended.
         warehouse: Where results are, as for evaluate.
 
     Returns:
-        Completed for GO and INCONCLUSIVE, which the message says; Failed for NO-GO, with the reason.
+        Completed for GO and INCONCLUSIVE, with the verdict in the message; Failed for NO-GO, with the reason.
     """
     nightjar_log_in_run_log()
     try:

@@ -1,6 +1,6 @@
 """Blocks that a run names: its endpoint, its secrets, its warehouse.
 
-What comes of them is a configuration as any other, with names of variables; values go into the environment alone.
+They become part of the configuration, with names of variables; values only go into the process environment.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from prefect.context import FlowRunContext
 from prefect.exceptions import ObjectNotFound
 from pydantic import ValidationError, WithJsonSchema
 
-from blocks import EnvironmentSecrets, ModelEndpoint, ResultsWarehouse
-from nightjar.config import RunConfig
+from nightjar.blocks import EnvironmentSecrets, HubPublisher, ModelEndpoint, ResultsWarehouse
+from nightjar.core.secrecy import SECRETS_LABEL, hidden_in_errors, in_environment
 from nightjar.errors import ConfigError
-from nightjar.secrecy import SECRETS_LABEL, hidden_in_errors, in_environment
+from nightjar.evaluation.config import RunConfig
+from nightjar.evaluation.hub import BLOCK
 from nightjar.warehouse import resolve_warehouse
 from nightjar.warehouse.location import refuse_secret
 
@@ -31,49 +32,45 @@ WarehouseName = Annotated[
         {
             "type": "string",
             "not": {
-                "description": "A location that holds a secret, which is written down: set it where runs happen",
+                "description": "A location must not hold a secret, because it is stored: set it where runs happen",
                 "pattern": r"(?i)(password|passwd|pwd|secret|token|key)\w*\s*=|://[^/\s]*:[^/\s]*@",
             },
         }
     ),
 ]
-"""A flow's parameter that says which warehouse; Prefect's server refuses a secret in it before it is stored."""
+"""A flow parameter that names a warehouse. Prefect's server refuses a secret in it before storing it."""
 
-_WAREHOUSE = "block:"
 _GONE = (
-    "The secrets that were given to this run (--custom-secrets) are gone: a run removes them when it has read them. "
-    "A block of secrets stays"
+    "The secrets of this run (--custom-secrets) are gone: a run removes them after reading them. "
+    "A block of secrets is kept"
 )
 _OF_THE_ENDPOINT = ("provider", "base_url", "api_key_var", "api_client_type", "headers", "replicas", "middleware")
 
 
 class Named(NamedTuple):
-    """What blocks say.
+    """The result of applying blocks.
 
     Attributes:
-        config: the configuration, completed.
-        location: of the warehouse.
-        limit: how many rollouts all runs that name the endpoint may generate at once together; 0 for any number.
+        location: location of the warehouse.
+        limit: rollouts that all runs with this endpoint may generate at once together; 0 for no limit.
+        publisher: the block that the configuration names as its ``hf_hub_dataset_name``.
     """
 
     config: RunConfig
     location: str
     limit: int
+    publisher: HubPublisher | None = None
 
 
 @asynccontextmanager
 async def named_blocks(config: RunConfig, endpoint: str, secrets: str, warehouse: str) -> AsyncIterator[Named]:
-    """Gives what blocks say; secrets are in the environment then.
+    """Applies blocks to a configuration; their secrets are in the process environment during this block.
 
     Args:
-        config: what was asked for.
+        config: the requested configuration.
         endpoint: name of a ``ModelEndpoint``; empty for the endpoint of the configuration.
         secrets: name of an ``EnvironmentSecrets``; empty for none.
         warehouse: as for ``warehouse_location``.
-
-    Raises:
-        ConfigError: there is no such block, it is not complete, or the configuration says otherwise.
-        WarehouseError: the location of the warehouse holds a secret.
     """
     with hidden_in_errors(), ExitStack() as variables:
         own = await _own_secrets()
@@ -84,15 +81,18 @@ async def named_blocks(config: RunConfig, endpoint: str, secrets: str, warehouse
             reached = await _load(ModelEndpoint, endpoint)
             variables.enter_context(in_environment(reached.variables()))
             config = _at(config, reached, endpoint)
+        publisher = None
+        if (dataset := config.hf_hub_dataset_name or "").startswith(BLOCK):
+            publisher = await _load(HubPublisher, dataset.removeprefix(BLOCK))
+            config = config.model_copy(update={"hf_hub_dataset_name": publisher.repo_name or None})
         location = await warehouse_location(warehouse)
-        yield Named(config, location, reached.max_concurrent if endpoint else 0)
+        yield Named(config, location, reached.max_concurrent if endpoint else 0, publisher)
 
 
 async def _own_secrets() -> dict[str, str]:
-    """Returns the secrets that came with this flow run alone, and removes them: no crash leaves them behind.
+    """Returns the secrets that came with this flow run, and removes them, so that no crash leaves them behind.
 
-    Raises:
-        ConfigError: they are gone, as they are for a Retry.
+    They are gone for a Retry, which therefore raises ``ConfigError``.
     """
     context = FlowRunContext.get()
     block = context.flow_run.labels.get(SECRETS_LABEL) if context and context.flow_run else None
@@ -108,25 +108,16 @@ async def _own_secrets() -> dict[str, str]:
 
 
 async def warehouse_location(warehouse: str) -> str:
-    """Returns the location that a flow's parameter means: ``block:NAME`` for that of a ``ResultsWarehouse``.
-
-    Raises:
-        ConfigError: there is no such block, or it is not complete.
-        WarehouseError: the location holds a secret.
-    """
-    if warehouse.startswith(_WAREHOUSE):
-        block = await _load(ResultsWarehouse, warehouse.removeprefix(_WAREHOUSE))
+    """Returns the warehouse of a flow parameter: a location, or ``block:NAME`` for that of a ``ResultsWarehouse``."""
+    if warehouse.startswith(BLOCK):
+        block = await _load(ResultsWarehouse, warehouse.removeprefix(BLOCK))
         return refuse_secret(block.location)
     return resolve_warehouse(refuse_secret(warehouse))
 
 
 @asynccontextmanager
 async def named_secrets(name: str) -> AsyncIterator[None]:
-    """Puts the values of an ``EnvironmentSecrets`` block into the environment, while the block lasts; none for none.
-
-    Raises:
-        ConfigError: there is no such block, or it is not complete.
-    """
+    """Puts the values of an ``EnvironmentSecrets`` block into the process environment; an empty name means none."""
     with hidden_in_errors():
         variables = (await _load(EnvironmentSecrets, name)).variables() if name else {}
         with in_environment(variables):
@@ -139,7 +130,7 @@ def _at(config: RunConfig, endpoint: ModelEndpoint, name: str) -> RunConfig:
         update={"provider": defaults["provider"]}
     )
     if said := [field for field in _OF_THE_ENDPOINT if getattr(config, field) != getattr(usual, field)]:
-        raise ConfigError(f"The endpoint is that of block {name!r}: leave {' and '.join(said)} at the default")
+        raise ConfigError(f"Block {name!r} sets the endpoint: remove {' and '.join(said)}")
     client = endpoint.client_config()
     update: dict[str, Any] = {
         "base_url": client.api_base_url,
@@ -163,7 +154,9 @@ async def _load(kind: type[BlockT], name: str) -> BlockT:
     except ValueError:
         known = ", ".join(await _names(kind)) or "none"
         what = kind.__name__
-        raise ConfigError(f"There is no {what} block {name!r}; there are: {known}. The UI makes one: Blocks") from None
+        raise ConfigError(
+            f"There is no {what} block {name!r}; known blocks: {known}. Create one in the UI: Blocks"
+        ) from None
     except (ConfigError, RuntimeError) as error:
         reason = _first_message(error.__cause__) if isinstance(error.__cause__, ValidationError) else str(error)
         raise ConfigError(f"{kind.__name__} block {name!r} cannot be used: {reason}") from None

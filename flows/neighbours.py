@@ -1,4 +1,4 @@
-"""The other nights of a suite: one that was due meanwhile, and one that is still under way."""
+"""Other nights of the same suite: later nights that are due already, and earlier ones in progress."""
 
 from __future__ import annotations
 
@@ -11,38 +11,27 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from prefect.client.orchestration import PrefectClient, get_client
-from prefect.client.schemas.filters import (
-    ArtifactFilter,
-    ArtifactFilterFlowRunId,
-    ArtifactFilterType,
-    FlowFilter,
-    FlowFilterName,
-    FlowRunFilter,
-    FlowRunFilterState,
-    FlowRunFilterStateType,
-    FlowRunFilterTags,
-)
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, ArtifactFilterType
 from prefect.client.schemas.objects import FlowRun, StateType
-from prefect.client.schemas.sorting import FlowRunSort
-from prefect.runtime import flow_run
+
+from nightjar.tasks.flow_runs import is_earlier, read_flow_runs, read_own
 
 logger = logging.getLogger("nightjar.night")
 
-_NIGHT = "nightjar/night"
+_FLOW, _NIGHT = "benchmark", "nightjar/night"
 _LOOK_SECONDS = 5.0
-_MOST_RUNS = 200
 _DUE = (StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING)
 _UNDER_WAY = (StateType.PENDING, StateType.RUNNING, StateType.CANCELLING)
 
 
 async def date_of_night(asked: str) -> str:
-    """Returns the date of this flow run's night: the one that was asked for, or that on which it was due.
+    """Returns the date of this flow run's night: the requested date, or the date on which the run was due.
 
-    A schedule's date is that in its time zone. It is written down on the flow run, so that a Retry on another day is of
-    the same night.
+    For a schedule, it is the date in its time zone. It is recorded on the flow run, so that a Retry on another day
+    belongs to the same night.
     """
     async with get_client() as client:
-        own = await client.read_flow_run(UUID(str(flow_run.id)))
+        own = await read_own(client)
         if _NIGHT in own.labels:
             return str(own.labels[_NIGHT])
         due = (own.expected_start_time or datetime.now(UTC)).astimezone(await _zone(client, own))
@@ -52,7 +41,7 @@ async def date_of_night(asked: str) -> str:
 
 
 async def _zone(client: PrefectClient, run: FlowRun) -> ZoneInfo | None:
-    """Returns the time zone of the schedule that made a run; None for that of this machine."""
+    """Returns the time zone of the schedule that created a run; None for that of this machine."""
     if run.deployment_id is None or run.created_by is None or not run.auto_scheduled:
         return None
     for schedule in await client.read_deployment_schedules(run.deployment_id):
@@ -62,14 +51,14 @@ async def _zone(client: PrefectClient, run: FlowRun) -> ZoneInfo | None:
 
 
 async def later_due() -> datetime | None:
-    """Returns when a later run of this one's schedule was due, up to now: after a time away several are at once."""
+    """Returns when the latest other run of this schedule was due up to now; after a downtime there may be several."""
     async with get_client() as client:
-        own = await client.read_flow_run(UUID(str(flow_run.id)))
+        own = await read_own(client)
         if not own.auto_scheduled or own.created_by is None or own.expected_start_time is None:
             return None
         due = [
             other.expected_start_time
-            for other in await _of_flow(client, _DUE)
+            for other in await read_flow_runs(client, flow=_FLOW, states=_DUE)
             if other.created_by is not None
             and other.created_by.id == own.created_by.id
             and other.expected_start_time is not None
@@ -79,15 +68,7 @@ async def later_due() -> datetime | None:
 
 
 async def wait_for_earlier(suite: str, stuck_minutes: float) -> list[str]:
-    """Waits while earlier runs of this suite go on; one in which nothing moves is stuck, and not waited for.
-
-    Args:
-        suite: path of its file, the parameter of the flow.
-        stuck_minutes: so long nothing may move.
-
-    Returns:
-        The nights that are stuck.
-    """
+    """Waits for earlier runs of this suite that progress; returns the nights stuck for ``stuck_minutes``."""
     stuck: dict[UUID, str] = {}
     signs: object = None
     since = time.monotonic()
@@ -95,41 +76,29 @@ async def wait_for_earlier(suite: str, stuck_minutes: float) -> list[str]:
         seen = [earlier.id, await _signs(earlier)]
         if seen != signs:
             signs, since = seen, time.monotonic()
-            logger.info("Night %s is still running: this one waits for it", _name(earlier))
+            logger.info("Night %s is still running: waiting for it", _name(earlier))
         elif time.monotonic() - since > stuck_minutes * 60:
-            logger.warning("Night %s is stuck: nothing has moved for %g minutes", _name(earlier), stuck_minutes)
+            logger.warning("Night %s is stuck: nothing has changed for %g minutes", _name(earlier), stuck_minutes)
             stuck[earlier.id] = _name(earlier)
         await asyncio.sleep(_LOOK_SECONDS)
     return list(stuck.values())
 
 
 async def _earlier(suite: str, stuck: Container[UUID]) -> FlowRun | None:
-    """Returns the run of the suite that goes on for longest and is not stuck."""
     async with get_client() as client:
-        own = await client.read_flow_run(UUID(str(flow_run.id)))
-        mine = own.start_time or datetime.now(UTC), str(own.id)
-        for other in await _of_flow(client, _UNDER_WAY):
-            is_earlier = other.start_time is not None and (other.start_time, str(other.id)) < mine
-            if is_earlier and other.id not in stuck and other.parameters.get("suite") == suite:
+        own = await read_own(client)
+        for other in await read_flow_runs(client, flow=_FLOW, states=_UNDER_WAY):
+            is_of_suite = other.parameters.get("suite") == suite
+            if is_of_suite and other.id not in stuck and is_earlier(other, own):
                 return other
     return None
 
 
-async def _of_flow(client: PrefectClient, types: tuple[StateType, ...]) -> list[FlowRun]:
-    return await client.read_flow_runs(
-        flow_filter=FlowFilter(name=FlowFilterName(any_=["benchmark"])),
-        flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=FlowRunFilterStateType(any_=list(types)))),
-        sort=FlowRunSort.EXPECTED_START_TIME_ASC,
-        limit=_MOST_RUNS,
-    )
-
-
 async def _signs(night: FlowRun) -> list[object]:
-    """Returns what changes as long as a night gets anywhere: states of its runs, and how far each is."""
+    """Returns values that change while a night progresses: states of its runs, and progress of each."""
     own = [tag for tag in night.tags if tag.startswith(("suite:", "night:"))]
     async with get_client() as client:
-        of_night = FlowRunFilter(tags=FlowRunFilterTags(all_=own)) if own else None
-        runs = await client.read_flow_runs(flow_run_filter=of_night) if of_night else []
+        runs = await read_flow_runs(client, tags=own) if own else []
         progress = await client.read_artifacts(
             artifact_filter=ArtifactFilter(
                 flow_run_id=ArtifactFilterFlowRunId(any_=[run.id for run in runs]),

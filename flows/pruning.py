@@ -1,4 +1,4 @@
-"""``prune``: old runs out of the warehouse, as a Prefect flow, which shows first what would go.
+"""``prune``: removes old runs from the warehouse; by default it only shows them.
 
 Run it::
 
@@ -17,15 +17,13 @@ from prefect import State, flow
 from prefect.states import Completed
 from pydantic import Field
 
-from flows.endings import refused
-from flows.named_blocks import WarehouseName, warehouse_location
-from flows.naming import named_after
-from flows.run_log import nightjar_log_in_run_log
 from nightjar import __version__
 from nightjar.errors import ConfigError, NightjarError
+from nightjar.flows.flow_runs import named_after, nightjar_log_in_run_log, refused
+from nightjar.flows.named_blocks import WarehouseName, warehouse_location
+from nightjar.tasks import warehouse as tasks
 from nightjar.warehouse import backend
 from nightjar.warehouse.pruning import Criteria, parse_age
-from tasks import upkeep as tasks
 
 
 @flow(name="prune", version=__version__, flow_run_name=named_after("older_than", "env", "model"), persist_result=False)
@@ -38,15 +36,16 @@ async def prune(
     dry_run: bool = True,
     warehouse: WarehouseName = "",
 ) -> State[Any]:
-    """Removes runs that meet all that is given; their run directories stay, and publishing one again brings it back.
+    """Removes runs that match all criteria. Their run directories stay; publishing one again brings the run back.
 
     Args:
-        older_than: Runs that started so long ago: 12h, 180d, 26w, 2y.
+        older_than: Runs that started longer ago than this: 12h, 180d, 26w, 2y.
         env: Runs of this environment.
         model: Runs of this model.
-        status: Runs of this status, such as failed.
-        keep_last: So many runs of every environment and model stay: the newest, quick and failed ones last.
-        dry_run: Show what would go, and remove nothing.
+        status: Runs with this status, such as failed.
+        keep_last: Number of runs to keep of each environment and model: the newest; quick and failed runs are kept
+            last.
+        dry_run: Show the runs, and remove nothing.
         warehouse: Where runs are, as for evaluate.
 
     Returns:
@@ -55,12 +54,12 @@ async def prune(
     nightjar_log_in_run_log()
     try:
         if not any((older_than, env, model, status, keep_last)):
-            raise ConfigError("Say which runs are to go: older_than, env, model, status or keep_last")
+            raise ConfigError("Choose the runs to remove: older_than, env, model, status or keep_last")
         before = datetime.now(UTC) - parse_age(older_than) if older_than else None
         store = backend.open_store(await warehouse_location(warehouse))
         criteria = Criteria(before, env or None, model or None, status or None, keep_last)
         count = await tasks.prune(store, criteria, dry_run=dry_run)
     except NightjarError as error:
         return refused(error)
-    done = "would go: dry_run is on, and nothing was removed" if dry_run else "were removed"
+    done = "would be removed; dry_run is on" if dry_run else "were removed"
     return Completed(message=f"{count:,} runs {done}", data=count)

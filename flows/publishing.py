@@ -1,4 +1,4 @@
-"""``publish-run``: a run directory on the worker's machine into the warehouse, as a Prefect flow.
+"""``publish-run``: publishes a run directory on the worker's machine into the warehouse.
 
 Run it::
 
@@ -17,26 +17,24 @@ from prefect import State, flow
 from prefect.states import Completed
 from pydantic import Field
 
-from flows.endings import refused
-from flows.named_blocks import WarehouseName, warehouse_location
-from flows.naming import named_after
-from flows.run_log import nightjar_log_in_run_log
 from nightjar import __version__
 from nightjar.errors import NightjarError
 from nightjar.evaluation.publishing import publish_directory
+from nightjar.flows.flow_runs import named_after, nightjar_log_in_run_log, refused
+from nightjar.flows.named_blocks import WarehouseName, warehouse_location
 from nightjar.warehouse import Warehouse
 
 
 @flow(name="publish-run", version=__version__, flow_run_name=named_after("run_dir"), persist_result=False)
 async def publish_run(run_dir: Annotated[str, Field(min_length=1)], warehouse: WarehouseName = "") -> State[Any]:
-    """Publishes a run directory; publishing twice changes nothing. One whose process is gone is added up before.
+    """Publishes a run directory; a crashed run is aggregated first. Publishing twice changes nothing.
 
     Args:
         run_dir: The run directory, on the worker's machine.
         warehouse: Where it goes, as for evaluate.
 
     Returns:
-        Completed, with what the warehouse holds of it; Failed where it cannot be read, or the warehouse not be written.
+        Completed, with a line about the published run; Failed if it cannot be read, or the warehouse cannot be written.
     """
     nightjar_log_in_run_log()
     try:

@@ -1,4 +1,4 @@
-"""``query``: a question to the warehouse, as a Prefect flow; the answer is a table artifact.
+"""``query``: queries the warehouse; the answer is a table artifact.
 
 Run it::
 
@@ -16,17 +16,16 @@ from typing import Any
 from prefect import flow
 from prefect.runtime import flow_run
 
-from flows.named_blocks import WarehouseName, warehouse_location
-from flows.run_log import nightjar_log_in_run_log
+from nightjar.flows.flow_runs import nightjar_log_in_run_log
+from nightjar.flows.named_blocks import WarehouseName, warehouse_location
+from nightjar.tasks import warehouse as tasks
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.named_queries import is_name
-from tasks import querying as tasks
 
 _LONGEST_NAME = 60
 
 
 def _run_name() -> str:
-    """The query in a line: flow runs are named after it."""
     text = " ".join(str(flow_run.parameters["sql"]).split())
     return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"
 
@@ -38,7 +37,7 @@ async def query(
     warehouse: WarehouseName = "",
     timeout_seconds: float = 60.0,
 ) -> int:
-    """Asks the warehouse; the rows are an artifact, of which the first 1,000 are kept.
+    """Queries the warehouse; the first 1,000 rows are a table artifact.
 
     Args:
         sql: A statement that reads, or the name of a query ("nightjar sql --list").
@@ -49,9 +48,6 @@ async def query(
 
     Returns:
         The number of rows.
-
-    Raises:
-        WarehouseError: the query is refused, fails, or takes too long.
     """
     nightjar_log_in_run_log()
     key = f"query-{sql.strip().rstrip(';').lower().replace('_', '-')}" if is_name(sql) else "query"

@@ -1,4 +1,4 @@
-"""``rescore``: the rubric as it is now over the rollouts of a run as they were, as a Prefect flow.
+"""``rescore``: scores the rollouts of a run with the present rubric, as a new run.
 
 Run it::
 
@@ -16,18 +16,23 @@ from typing import Annotated, Any
 from prefect import State, flow, tags
 from pydantic import Field
 
-from flows.endings import final_state, refused
-from flows.named_blocks import WarehouseName, named_secrets, warehouse_location
-from flows.naming import artifact_key, label_flow_run, named_after, tag_flow_run
-from flows.progress import progress_artifact
-from flows.run_log import nightjar_log_in_run_log
 from nightjar import __version__
 from nightjar.errors import NightjarError
-from nightjar.evaluation import Outcome, carry_out, check_warehouse, stopped_by_signals
+from nightjar.evaluation import Outcome, check_warehouse, run_stages, stopped_by_signals
 from nightjar.evaluation.rescoring import load_rescored
 from nightjar.evaluation.stored_runs import find_stored_run
+from nightjar.flows.flow_runs import (
+    final_state,
+    label_flow_run,
+    named_after,
+    nightjar_log_in_run_log,
+    progress_artifact,
+    refused,
+    tag_flow_run,
+)
+from nightjar.flows.named_blocks import WarehouseName, named_secrets, warehouse_location
+from nightjar.tasks.artifacts import artifact_key, show_run
 from nightjar.warehouse import Warehouse
-from tasks.artifacts import show_run
 
 
 @flow(name="rescore", version=__version__, flow_run_name=named_after("run"), persist_result=False)
@@ -38,17 +43,17 @@ async def rescore(
     secrets: str = "",
     warehouse: WarehouseName = "",
 ) -> State[Outcome]:
-    """Scores the rollouts of a run as a new run, which names it; no model is asked but judges.
+    """Scores the rollouts of a run as a new run, which names it; no model is called except judges.
 
     Args:
-        run: The run: its id, how that begins, or its run directory on the worker's machine.
-        rubric: FILE:NAME of a rubric or a reward function in place of the environment's rubric; empty for that.
-        env_args: Arguments of the environment that are other now.
+        run: The run: its id, the beginning of that, or its run directory on the worker's machine.
+        rubric: FILE:NAME of a rubric or reward function that replaces the environment's rubric; empty for that.
+        env_args: Arguments of the environment that change.
         secrets: Name of an EnvironmentSecrets block, whose variables the environment and judges see.
-        warehouse: Where the run is looked for and the new one goes, as for evaluate.
+        warehouse: Where the run is looked up and the new one goes, as for evaluate.
 
     Returns:
-        As for evaluate; Failed too where rollouts of the run are missing: resume that.
+        As for evaluate; also Failed if rollouts of the source are missing: resume that first.
     """
     nightjar_log_in_run_log()
     try:
@@ -61,7 +66,7 @@ async def rescore(
             key = f"rescored-{artifact_key(opened.metadata)}"
             with tags(*await tag_flow_run(opened.metadata, "")):
                 async with stopped_by_signals(), progress_artifact(opened, key):
-                    outcome = await carry_out(opened, target)
+                    outcome = await run_stages(opened, target)
                 await show_run(opened, target, key)
     except NightjarError as error:
         return refused(error)

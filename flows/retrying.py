@@ -1,4 +1,4 @@
-"""``retry-failed``: what is owed of runs that failed or crashed, as a Prefect flow; each ends in a table.
+"""``retry-failed``: retries runs that failed or crashed; a table shows the results.
 
 Run it::
 
@@ -21,38 +21,31 @@ from prefect.exceptions import ObjectNotFound
 from prefect.states import Completed, Failed
 from pydantic import Field
 
-from flows.endings import refused
-from flows.evaluation import evaluate
-from flows.named_blocks import warehouse_location
-from flows.naming import named_after
-from flows.run_log import nightjar_log_in_run_log
 from nightjar import __version__
-from nightjar.comparison.judging import find_night, night_of
+from nightjar.analysis.judging import find_night, night_of
+from nightjar.core.failures import FailureClass, class_called, classes_in
+from nightjar.engine.runs import Whereabouts
 from nightjar.errors import ConfigError, NightjarError
-from nightjar.evaluation.failures import FailureClass, class_called, classes_in
 from nightjar.evaluation.nights import end_night
 from nightjar.evaluation.stored_runs import find_stored_run
-from nightjar.runs import Whereabouts
+from nightjar.flows.evaluation import evaluate
+from nightjar.flows.flow_runs import named_after, nightjar_log_in_run_log, refused
+from nightjar.flows.named_blocks import warehouse_location
+from nightjar.tasks import flow_runs as tasks
+from nightjar.tasks.artifacts import show_night
 from nightjar.warehouse import Warehouse
-from tasks import retrying as tasks
-from tasks.nights import show_night
 
 _ENDED_WELL = "Completed"
 
 
 class Retried(NamedTuple):
-    """A run that was retried.
-
-    Attributes:
-        before: as it was.
-        after: as it is now.
-    """
+    """A retried flow run, before and after."""
 
     before: FlowRun
     after: FlowRun
 
     def row(self) -> dict[str, str]:
-        """Returns its line in the table."""
+        """Returns its row of the table."""
         said = (self.after.state and self.after.state.message) or ""
         return {
             "run": self.before.name,
@@ -71,26 +64,26 @@ async def retry_failed(
     error_class: str = "",
     wait_minutes: Annotated[float, Field(gt=0)] = 720,
 ) -> State[Any]:
-    """Does what is owed of runs that failed or crashed, each as the same flow run, and waits for them.
+    """Retries runs that failed or crashed, each as the same flow run, and waits for them.
 
-    A run that is under way is left alone, and so is one that somebody cancelled. While an earlier retry is under way,
-    this one does nothing. The nights of which it has retried evaluations are judged again.
+    Runs in progress and cancelled runs are left alone. If an earlier retry is still running, this one does nothing.
+    Nights whose evaluations were retried are judged again.
 
     Args:
-        run: One run: its id, how that begins, or the id of its flow run; empty for all of the last hours.
-        suite: Those of this suite alone; empty for all.
-        since_hours: Those that were due within so many hours.
-        error_class: Those with failures of this class alone, such as "rate limit"; all that they owe is done.
-        wait_minutes: How long to wait for them; they go on after that.
+        run: One run: its id, the beginning of that, or the id of its flow run; empty for all recent runs.
+        suite: Only runs of this suite; empty for all.
+        since_hours: Only runs that were due within so many hours.
+        error_class: Only runs with failures of this class, such as "rate limit"; everything missing in them is retried.
+        wait_minutes: How long to wait for them; they continue after that.
 
     Returns:
-        Completed, where all that was retried is complete now; Failed where not. A table artifact says how each ended.
+        Completed if all retried runs are complete now; else Failed. A table artifact shows how each ended.
     """
     nightjar_log_in_run_log()
     try:
-        if (earlier := await tasks.earlier_under_way()) is not None:
-            return Completed(name="Skipped", message=f"{earlier!r} is under way: nothing is retried twice at once")
-        owing = [await _one(run)] if run else await tasks.owing_since(since_hours, suite)
+        if (earlier := await tasks.earlier_in_progress()) is not None:
+            return Completed(name="Skipped", message=f"{earlier!r} is still running: nothing was retried")
+        owing = [await _one(run)] if run else await tasks.failed_since(since_hours, suite)
         chosen = [each for each in owing if _is_ours(each) and _is_of(each, error_class)]
         retried = await asyncio.gather(*(_again(each, wait_minutes) for each in chosen))
         state = await _final_state(retried)
@@ -104,7 +97,7 @@ async def _one(run: str) -> FlowRun:
     """Returns the flow run of a run that has ended.
 
     Raises:
-        ConfigError: there is none, or it is under way.
+        ConfigError: there is none, or it is in progress.
     """
     try:
         flow_run_id = UUID(run)
@@ -116,21 +109,21 @@ async def _one(run: str) -> FlowRun:
     except ObjectNotFound:
         raise ConfigError(f"Run {run!r} was no flow run: nightjar eval retry {run}") from None
     if found.state is None or not found.state.is_final():
-        raise ConfigError(f"Run {found.name!r} is {found.state_name}: it is under way, and is left alone")
+        raise ConfigError(f"Run {found.name!r} is {found.state_name}: it is in progress and was left alone")
     return found
 
 
 def _is_ours(owing: FlowRun) -> bool:
-    """Says whether a run owes something that can be done from here: without a deployment it goes on in its folder."""
+    """Returns whether a run can be retried from here; a run without a deployment must belong to this folder."""
     where = Whereabouts.from_labels(owing.labels)
-    return owing.deployment_id is not None or (where is not None and where.is_owed_here())
+    return owing.deployment_id is not None or (where is not None and where.is_unfinished_here())
 
 
 def _is_of(owing: FlowRun, error_class: str) -> bool:
     if not error_class:
         return True
     if (kind := class_called(error_class)) is None:
-        raise ConfigError(f"error_class: {error_class!r} is none of {', '.join(FailureClass)}")
+        raise ConfigError(f"error_class: unknown class {error_class!r}. Choose one of: {', '.join(FailureClass)}")
     return kind in classes_in((owing.state and owing.state.message) or "")
 
 
@@ -140,13 +133,14 @@ async def _again(owing: FlowRun, wait_minutes: float) -> Retried:
         return Retried(owing, await tasks.read(owing.id))
     where = Whereabouts.from_labels(owing.labels)
     assert where is not None, "it is ours"
-    state: State[Any] = await evaluate(**{**owing.parameters, "resume": where.run_dir}, return_state=True)
+    parameters = {**owing.parameters, "resume": where.run_dir}
+    state: State[Any] = await evaluate(**parameters, return_state=True)  # type: ignore[assignment]
     flow_run_id = state.state_details.flow_run_id
     return Retried(owing, await tasks.read(flow_run_id) if flow_run_id else owing)
 
 
 async def _judge_anew(retried: Sequence[Retried]) -> None:
-    """Judges the nights of a suite again of which evaluations were retried."""
+    """Judges the nights again whose evaluations were retried."""
     concerned = {
         (str(each.before.parameters.get("warehouse") or ""), *night)
         for each in retried

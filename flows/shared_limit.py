@@ -1,10 +1,15 @@
-"""The limit of an endpoint, divided among the flow runs that name it.
+"""Divides the limit of an endpoint among the flow runs that name it.
 
-Each writes down on its own flow run, in labels, how many rollouts it wants to generate at once and how many it holds.
-From what all have written each works out the same fair shares. It lets go of what is above its share once those
-rollouts have ended. What is free it writes down first, and uses only if all that is written is within the limit then:
-of two that take the same at the same moment, at least the later one sees the other. What a run holds ends with the
-state of its flow run, so there is nothing to free when its process dies.
+Each flow run writes to its own labels how many rollouts it wants to generate at once and how many slots it holds. From
+all labels, each computes the same fair shares. A run gives up slots above its share once their rollouts have ended. It
+takes free slots by writing them first, and uses them only if the sum is then within the limit: if two runs take the
+same slots at the same moment, at least the later one sees the other. Slots end with the state of the flow run, so
+nothing has to be freed when its process dies.
+
+Prefect's concurrency limits with leases cannot do this (3.8.8, ``tests/flows/test_prefect_limits.py``). Leases in
+memory, the default, are lost when the server restarts: slots of a dead run stay taken forever, and those of a live run
+cannot be renewed or returned. Leases on disk expire while the server is away, the run continues, and another run gets
+the same slots. And slots go to the first caller: a later run gets no share while the first one holds all.
 """
 
 from __future__ import annotations
@@ -18,37 +23,27 @@ from typing import Self
 from uuid import UUID
 
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import (
-    FlowRunFilter,
-    FlowRunFilterState,
-    FlowRunFilterStateType,
-    FlowRunFilterTags,
-)
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.client.schemas.sorting import FlowRunSort
 from prefect.runtime import flow_run
 from prefect.types import KeyValueLabels
 
-from flows.naming import endpoint_tag
-from nightjar.engine import task_group
+from nightjar.engine import Run, task_group
 from nightjar.engine.limits import fair_shares
-from nightjar.evaluation import Run
-from tasks.away import SERVER_IS_AWAY, note
+from nightjar.flows.flow_runs import endpoint_tag
+from nightjar.tasks.away import reach
+from nightjar.tasks.flow_runs import read_flow_runs
 
 logger = logging.getLogger("nightjar.endpoint")
 
 _SECONDS = 2.0
-_MOST_RUNS = 200
 
 
 @asynccontextmanager
 async def shared_limit(run: Run, endpoint: str, limit: int) -> AsyncIterator[None]:
-    """Lets a run generate, while the block lasts, no more rollouts at once than its share of an endpoint's limit.
+    """Limits the rollouts that a run generates at once to its share of the limit of a ``ModelEndpoint`` block.
 
-    Args:
-        run: while it has no share it waits, and can be stopped.
-        endpoint: name of a ``ModelEndpoint`` block.
-        limit: how many the runs that name it may generate at once together; 0 for any number.
+    A run without a share waits, and can be stopped; a limit of 0 means no limit.
     """
     if not limit:
         yield
@@ -64,13 +59,7 @@ async def shared_limit(run: Run, endpoint: str, limit: int) -> AsyncIterator[Non
 
 @dataclass(frozen=True)
 class _Claim:
-    """What a run has written down.
-
-    Attributes:
-        limit: that of the endpoint when it began.
-        wanted: how many rollouts it wants to generate at once.
-        held: how many it may, or is about to.
-    """
+    """The labels of a run: the limit at its start, the slots that it wants, and those that it holds or is taking."""
 
     limit: int
     wanted: int
@@ -78,14 +67,12 @@ class _Claim:
 
     @classmethod
     def of(cls, other: FlowRun) -> Self | None:
-        """Returns it from a flow run; None where nothing is written down yet."""
         try:
             return cls(**{field.name: int(other.labels[_label(field.name)]) for field in fields(cls)})
         except KeyError:
             return None
 
     def labels(self) -> KeyValueLabels:
-        """Returns it as labels of a flow run."""
         return {_label(name): value for name, value in asdict(self).items()}
 
 
@@ -94,8 +81,6 @@ def _label(name: str) -> str:
 
 
 class _Share:
-    """The share of one run."""
-
     def __init__(self, run: Run, endpoint: str, limit: int) -> None:
         self._id = UUID(str(flow_run.id))
         self._places = run.generating
@@ -109,13 +94,9 @@ class _Share:
         self._places.set_ceiling(0)
 
     async def keep(self) -> None:
-        """Follows what the other runs do; while the server is away, the run goes on with what it holds."""
+        """Updates the share; while the server is away, the run keeps what it holds."""
         while True:
-            try:
-                await self._look()
-                note(away=False)
-            except SERVER_IS_AWAY:
-                note(away=True)
+            await reach(self._look)
             await asyncio.sleep(_SECONDS)
 
     async def _look(self) -> None:
@@ -135,17 +116,17 @@ class _Share:
         self._say(sum(claim.wanted > 0 for claim in claims.values()), share, limit)
 
     async def _let_go(self, kept: int) -> None:
-        """Gives back what is neither its share nor in use any more."""
+        """Gives up what is neither in its share nor in use."""
         if kept < self._held:
             self._held = kept
             await self._write(self._claim(kept))
 
     async def _take(self, number: int) -> None:
-        """Takes so many, unless another run has taken them at the same moment."""
+        """Takes slots, unless another run took them at the same moment."""
         await self._write(self._claim(number))
         claims = await self._claims()
         is_within = sum(claim.held for claim in claims.values()) <= min(claim.limit for claim in claims.values())
-        if self._id in claims and is_within:  # else somebody has ended the flow run
+        if self._id in claims and is_within:  # else the flow run was ended by somebody
             self._held = number
             self._places.set_ceiling(number)
 
@@ -154,12 +135,13 @@ class _Share:
         return _Claim(self._limit, wanted, held)
 
     async def _claims(self) -> dict[UUID, _Claim]:
-        """Returns what the runs under way have written down, the one first that began first."""
-        under_way = FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.CANCELLING]))
-        chosen = FlowRunFilter(tags=FlowRunFilterTags(all_=[endpoint_tag(self._endpoint)]), state=under_way)
+        """Returns the claims of runs in progress, the earliest run first."""
         async with get_client() as client:
-            found = await client.read_flow_runs(
-                flow_run_filter=chosen, sort=FlowRunSort.START_TIME_ASC, limit=_MOST_RUNS
+            found = await read_flow_runs(
+                client,
+                states=(StateType.RUNNING, StateType.CANCELLING),
+                tags=(endpoint_tag(self._endpoint),),
+                sort=FlowRunSort.START_TIME_ASC,
             )
         return {other.id: claim for other in found if (claim := _Claim.of(other)) is not None}
 
@@ -168,12 +150,11 @@ class _Share:
             await client.update_flow_run_labels(self._id, claim.labels())
 
     def _say(self, runs: int, share: int, limit: int) -> None:
-        """Says in the log how many runs share the limit, when that changes; once, that this one waits for a share."""
         if not self._held and self._run.has_more_to_start and not self._has_waited:
             self._has_waited = True
-            said = "Endpoint %r allows %d rollouts at once, which other runs have: waiting for a share of them"
-            logger.info(said, self._endpoint, limit)
+            text = "Endpoint %r allows %d rollouts at once, which other runs have: waiting for a share"
+            logger.info(text, self._endpoint, limit)
         elif share and self._held and runs != self._runs:
             self._runs = runs
-            said = "This run may generate %d of the %d rollouts at once of endpoint %r (runs that share it: %d)"
-            logger.info(said, share, limit, self._endpoint, runs)
+            text = "This run may generate %d of the %d rollouts at once of endpoint %r (runs that share it: %d)"
+            logger.info(text, share, limit, self._endpoint, runs)

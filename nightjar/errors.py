@@ -1,47 +1,52 @@
-"""Every error that Nightjar raises on purpose, in one tree.
+"""All errors that Nightjar raises on purpose, in one tree.
 
 ::
 
-    NightjarError                     what the command line prints as one line, without a traceback
-    ├── Error                         a rollout failed; recorded in its row, the run goes on
-    │   ├── ModelError                the endpoint gave no usable answer
-    │   │   └── InvalidModelResponseError   it answered, but not in the protocol's shape
-    │   │       └── EmptyModelResponseError   it answered with nothing
+    NightjarError                     printed as one line, without a traceback
+    ├── Error                         a rollout failed; its row records the error, the run continues
+    │   ├── ModelError                no usable response from the endpoint
+    │   │   └── InvalidModelResponseError   the response does not follow the protocol
+    │   │       └── EmptyModelResponseError   the response is empty
     │   ├── OverlongPromptError       the prompt does not fit the model's context
     │   ├── ToolError                 a tool call failed
-    │   │   ├── ToolParseError        its arguments are not valid JSON
+    │   │   ├── ToolParseError        the arguments are not valid JSON
     │   │   └── ToolCallError         the tool raised
-    │   ├── InfraError                something around the rollout broke; worth another try
-    │   │   ├── TunnelError           a tunnel to a sandbox broke
-    │   │   └── SandboxError          a sandbox did not start or answer
+    │   ├── InfraError                infrastructure failed; a retry may succeed
+    │   │   ├── TunnelError           a tunnel to a sandbox failed
+    │   │   └── SandboxError          a sandbox did not start or respond
     │   ├── ScoringError              the rubric could not score the rollout
-    │   │   └── JudgeVerdictError     what a judge said is no verdict
-    │   ├── MiddlewareError           middleware of an endpoint raised
-    │   └── GracefulError             a solver has used up what it may; the rollout counts, with the reward 0
-    │       └── TurnLimitError        it has asked the model as often as its endpoint's middleware lets it
-    ├── ConfigError                   what was asked for cannot be done as stated
-    │   ├── EnvironmentNotFoundError  no environment of that name is installed
-    │   ├── MissingEnvironmentsError  environments that are to be run are not installed
-    │   ├── EnvironmentVersionError   it is installed in another version than asked for
-    │   ├── EnvironmentImportError    something that it imports is missing
-    │   ├── EnvironmentLoadError      its code raised, or it is no environment
-    │   ├── EnvironmentPackageError   an environment package cannot be made or installed
-    │   ├── MissingKeyError           an API key's variable is not set
-    │   ├── UnsupportedTaskTypeError  a task of lm-eval asks or scores in a way that has no place here
+    │   │   └── JudgeVerdictError     the judge's output contains no verdict, or several
+    │   ├── MiddlewareError           the middleware of an endpoint failed
+    │   └── GracefulError             a solver reached its limit; the rollout counts, with the reward 0
+    │       └── TurnLimitError        the rollout reached the turn limit of the middleware
+    ├── ConfigError                   the request is invalid
+    │   ├── EnvironmentNotFoundError  no environment with this name is installed
+    │   ├── MissingEnvironmentsError  required environments are not installed
+    │   ├── EnvironmentVersionError   another version of the environment is installed
+    │   ├── EnvironmentImportError    an import of the environment is missing
+    │   ├── EnvironmentLoadError      the environment's code raised, or returned no environment
+    │   ├── EnvironmentPackageError   an environment package cannot be created, read or installed
+    │   ├── MissingKeyError           the environment variable of an API key is not set
+    │   ├── UnsupportedTaskTypeError  the type of an lm-eval task is not supported
     │   └── DatasetError              a dataset is missing or broken
-    ├── RunError                      a run cannot start or go on
-    │   ├── RunAbortedError           every request fails in the same permanent way
-    │   ├── RunCancelledError         somebody stopped it
-    │   ├── RunTimedOutError          it took longer than it may
-    │   ├── BudgetSpentError          it has spent what it may
-    │   ├── RunLockedError            another process writes this run directory
+    ├── RunError                      a run cannot start or continue
+    │   ├── RunAbortedError           every request fails with the same permanent error
+    │   ├── UnscoredError             groups of a shard could not be scored; a retry may succeed
+    │   ├── RunCancelledError         the run was stopped
+    │   ├── RunTimedOutError          the run exceeded its time limit
+    │   ├── BudgetSpentError          the run exceeded its budget
+    │   ├── RunLockedError            another process is writing to the run directory
     │   ├── RunDirectoryError         a run directory is missing, unwritable or damaged
-    │   └── ResumeMismatchError       the run on disk is not the run that was asked for
-    ├── HubError                      the Hugging Face Hub does not take the results
-    ├── ServiceError                  Prefect's server or a local service does not do its part
-    │   └── ServiceAwayError          it does not answer, or has no time: later it may
+    │   │   └── NewerRunDirectoryError   it was written by a newer Nightjar
+    │   ├── IncompleteRunError        the flow ``evaluate`` ended with missing rollouts (nightjar.evaluation)
+    │   └── ResumeMismatchError       the run on disk has other settings
+    ├── FileLockedError               another process holds a lock file for too long
+    ├── HubError                      the Hugging Face Hub does not accept the results
+    ├── ServiceError                  Prefect's server or a local service failed
+    │   └── ServiceAwayError          it is unavailable; the call can be retried
     └── WarehouseError                the warehouse refused a statement or cannot be opened
-        └── MissingWarehouseError     nothing was published there yet
+        ├── MissingWarehouseError     no warehouse exists there yet
+        └── RunConflictError          it contains another run with this id
 
 The names below ``Error`` are those of verifiers 0.1, so that environments can catch them.
 """
@@ -52,10 +57,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 _LONGEST_TEXT = 10_000
+_LONGEST_VALUE = 200
 
 
 class NightjarError(Exception):
-    """Anything that Nightjar raises on purpose."""
+    """The base of all errors that Nightjar raises on purpose."""
 
 
 class Error(NightjarError):
@@ -63,15 +69,15 @@ class Error(NightjarError):
 
 
 class ModelError(Error):
-    """The endpoint gave no usable answer; the provider's error is the cause (``__cause__``)."""
+    """The endpoint gave no usable response; the provider's error is the cause (``__cause__``)."""
 
 
 class InvalidModelResponseError(ModelError):
-    """The endpoint answered, but not in the shape that its protocol promises."""
+    """The response does not follow the endpoint's protocol."""
 
 
 class EmptyModelResponseError(InvalidModelResponseError):
-    """The endpoint answered without text, reasoning or tool calls."""
+    """The response has no text, reasoning or tool calls."""
 
 
 class OverlongPromptError(Error):
@@ -87,47 +93,47 @@ class ToolParseError(ToolError):
 
 
 class ToolCallError(ToolError):
-    """A tool raised; what it raised is the cause."""
+    """A tool raised an error, which is the cause."""
 
 
 class InfraError(Error):
-    """Something around the rollout broke, and another try may succeed."""
+    """The infrastructure of a rollout failed; a retry may succeed."""
 
 
 class TunnelError(InfraError):
-    """A tunnel to a sandbox broke."""
+    """A tunnel to a sandbox failed."""
 
 
 class SandboxError(InfraError):
-    """A sandbox did not start or did not answer."""
+    """A sandbox did not start or did not respond."""
 
 
 class ScoringError(Error):
-    """The rubric could not score the rollout; what was raised is the cause."""
+    """The rubric could not score the rollout; its error is the cause."""
 
 
 class JudgeVerdictError(ScoringError):
-    """What a judge said is no verdict, or more than one."""
+    """The judge's output contains no verdict, or several."""
 
 
 class GracefulError(Error):
-    """A solver has used up what it may: turns, tokens, a budget. The answer counts as 0."""
+    """A solver reached its limit of turns, tokens or cost. The rollout counts, with the reward 0."""
 
 
 class TurnLimitError(GracefulError):
-    """A rollout has asked the model as often as it may; what was said until then is scored."""
+    """A rollout reached its turn limit; the conversation so far is scored."""
 
 
 class MiddlewareError(Error):
-    """Middleware of an endpoint raised, or gave back something else; what it raised is the cause."""
+    """The middleware of an endpoint raised an error (the cause), or returned a wrong type."""
 
 
 class ConfigError(NightjarError):
-    """What was asked for cannot be done as stated."""
+    """The request is invalid: a setting, an argument or a file."""
 
 
 class EnvironmentNotFoundError(ConfigError, ValueError):
-    """No environment is called ``env_id``; those in ``available`` are there."""
+    """Environment ``env_id`` is not installed; ``available`` lists the installed ones."""
 
     def __init__(self, env_id: str, available: Sequence[str]) -> None:
         super().__init__(env_id, available)
@@ -139,7 +145,7 @@ class EnvironmentNotFoundError(ConfigError, ValueError):
 
 
 class MissingEnvironmentsError(ConfigError, ValueError):
-    """Environments that are to be run are not installed: ``env_ids``; those in ``available`` are there."""
+    """Environments ``env_ids`` are not installed; ``available`` lists the installed ones."""
 
     def __init__(self, env_ids: Sequence[str], available: Sequence[str]) -> None:
         super().__init__(env_ids, available)
@@ -154,7 +160,7 @@ class MissingEnvironmentsError(ConfigError, ValueError):
 
 
 class EnvironmentVersionError(ConfigError, ValueError):
-    """An environment is there, in another version than ``env_id`` asks for; ``found`` says what, and where."""
+    """Another version than ``env_id`` asks for is installed; ``found`` describes it."""
 
     def __init__(self, env_id: str, found: str) -> None:
         super().__init__(env_id, found)
@@ -165,7 +171,7 @@ class EnvironmentVersionError(ConfigError, ValueError):
 
 
 class EnvironmentImportError(ConfigError, ValueError):
-    """An environment imports what is not installed (the cause); ``hint`` is empty where ``reason`` says what to do."""
+    """An import of an environment is not installed (the cause); ``hint`` is empty if ``reason`` says what to do."""
 
     def __init__(self, env_id: str, reason: str, hint: str) -> None:
         super().__init__(env_id, reason, hint)
@@ -176,7 +182,7 @@ class EnvironmentImportError(ConfigError, ValueError):
 
 
 class EnvironmentLoadError(ConfigError, RuntimeError):
-    """Loading an environment raised (the cause), or gave none; ``problem`` is the rest of that sentence."""
+    """Loading an environment raised an error (the cause), or returned none; ``problem`` completes the message."""
 
     def __init__(self, env_id: str, problem: str) -> None:
         super().__init__(env_id, problem)
@@ -187,11 +193,11 @@ class EnvironmentLoadError(ConfigError, RuntimeError):
 
 
 class EnvironmentPackageError(ConfigError):
-    """An environment package cannot be made, read or installed."""
+    """An environment package cannot be created, read or installed."""
 
 
 class MissingKeyError(ConfigError, ValueError):
-    """Environment variables that hold credentials are not set; ``keys`` are their names."""
+    """The environment variables ``keys``, which hold credentials, are not set."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         super().__init__(keys)
@@ -205,7 +211,7 @@ class MissingKeyError(ConfigError, ValueError):
 
 
 class UnsupportedTaskTypeError(ConfigError, RuntimeError):
-    """A task of lm-eval asks or scores in a way that has no place here; its name is NeMo Evaluator's."""
+    """The type of an lm-eval task is not supported; the class has the name of NeMo Evaluator's."""
 
 
 class DatasetError(ConfigError):
@@ -213,14 +219,13 @@ class DatasetError(ConfigError):
 
 
 class RunError(NightjarError):
-    """A run cannot start or cannot go on."""
+    """A run cannot start or continue."""
 
 
 class RunAbortedError(RunError):
-    """Every request fails in the same permanent way, so asking on is pointless.
+    """Every request fails with the same permanent error.
 
-    Attributes:
-        is_outage: the endpoint has answered before and does not any more, which may heal.
+    If ``is_outage``, the endpoint responded before and may recover.
     """
 
     def __init__(self, message: str, is_outage: bool = False) -> None:
@@ -231,28 +236,46 @@ class RunAbortedError(RunError):
         return str(self.args[0])
 
 
+class UnscoredError(RunError):
+    """Groups of a shard could not be scored because a judge, sandbox or service failed; their rollouts failed."""
+
+
 class RunCancelledError(RunError):
-    """Somebody stopped the run: what is finished is kept."""
+    """The run was stopped; finished rollouts are kept."""
 
 
 class RunTimedOutError(RunError):
-    """The run took longer than it may: what is finished is kept."""
+    """The run exceeded its time limit; finished rollouts are kept."""
 
 
 class BudgetSpentError(RunError):
-    """The run has spent what it may: what is finished is kept, and it goes on with a larger budget."""
+    """The run exceeded its budget; finished rollouts are kept, and it can be resumed with a larger budget."""
 
 
 class RunLockedError(RunError):
-    """Another process writes this run directory."""
+    """Another process is writing to this run directory."""
 
 
 class RunDirectoryError(RunError):
     """A run directory is missing, cannot be written, or is damaged."""
 
 
+class NewerRunDirectoryError(RunDirectoryError):
+    """The run directory at ``path`` has format version ``found``; this Nightjar supports ``known``."""
+
+    def __init__(self, path: str, found: int, known: int) -> None:
+        super().__init__(path, found, known)
+        self.path, self.found, self.known = path, found, known
+
+    def __str__(self) -> str:
+        return (
+            f"The run directory {self.path!r} is of version {self.found}, this Nightjar knows version {self.known}. "
+            "Upgrade Nightjar: pip install --upgrade nightjar-evals"
+        )
+
+
 class ResumeMismatchError(RunError):
-    """The run at ``path`` is not the one asked for; ``differences``: field to (saved value, value asked for)."""
+    """The run at ``path`` has other settings; ``differences`` maps a field to (saved value, requested value)."""
 
     def __init__(self, path: str, differences: Mapping[str, tuple[Any, Any]]) -> None:
         super().__init__(path, differences)
@@ -264,16 +287,20 @@ class ResumeMismatchError(RunError):
         return f"Cannot resume {self.path}: {fields}. Use the saved settings, or leave --resume out to start a new run."
 
 
+class FileLockedError(NightjarError, TimeoutError):
+    """Another process holds a lock file longer than this one waits."""
+
+
 class HubError(NightjarError):
-    """The Hugging Face Hub does not take the results of a run."""
+    """The Hugging Face Hub does not accept the results of a run."""
 
 
 class ServiceError(NightjarError):
-    """Prefect's server or another local service does not do its part."""
+    """Prefect's server or another local service failed."""
 
 
 class ServiceAwayError(ServiceError):
-    """Prefect's server does not answer, or has no time; later it may."""
+    """The Prefect server is unavailable; the call can be retried."""
 
 
 class WarehouseError(NightjarError):
@@ -281,11 +308,36 @@ class WarehouseError(NightjarError):
 
 
 class MissingWarehouseError(WarehouseError):
-    """Nothing was published there yet."""
+    """No warehouse exists at this place yet."""
+
+
+class RunConflictError(WarehouseError):
+    """A warehouse or a folder contains another run with this id; nothing was published.
+
+    Attributes:
+        place: the warehouse or folder, as the first words of the message.
+        differences: field to (existing value, new value).
+        remedy: what to do, as a sentence without its period; may be empty.
+    """
+
+    def __init__(self, run_id: str, place: str, differences: Mapping[str, tuple[Any, Any]], remedy: str = "") -> None:
+        super().__init__(run_id, place, differences, remedy)
+        self.run_id, self.place, self.differences, self.remedy = run_id, place, dict(differences), remedy
+
+    def __str__(self) -> str:
+        pairs = self.differences.items()
+        fields = "; ".join(f"{name}: held {_short(held)}, offered {_short(offered)}" for name, (held, offered) in pairs)
+        refused = f"{self.place} holds another run {self.run_id!r}: {fields}. Nothing was published"
+        return f"{refused}. {self.remedy}" if self.remedy else refused
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
 
 
 def error_chain(error: BaseException) -> Iterator[BaseException]:
-    """Yields an error, what caused it, what caused that, and so on."""
+    """Yields an error, its cause, the cause of its cause, and so on."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
@@ -295,7 +347,7 @@ def error_chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def error_text(error: BaseException) -> str:
-    """Returns what an error says: its class where it says nothing, and the beginning of more than 10,000 characters."""
+    """Returns the message of an error, at most 10,000 characters; its class if the message is empty."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - user code may raise what cannot be shown

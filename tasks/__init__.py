@@ -1,1 +1,5 @@
-"""Prefect tasks: each is one call into ``nightjar``."""
+"""Prefect tasks, each one call into ``nightjar``; names load on first use."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,36 +1,41 @@
-"""What a person looks at first in Prefect's UI: a run in one page, and why rollouts failed."""
+"""Artifacts in Prefect's UI: the page of a run, its errors, and nights."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
+import re
 from datetime import timedelta
 from urllib.parse import quote
 
 from prefect.artifacts import acreate_markdown_artifact
+from prefect.events import emit_event
+from prefect.utilities.urls import url_for
 
+from nightjar.core.failures import advice_line, class_of_chain, recorded_failures
+from nightjar.core.home import VIEW_URL
+from nightjar.engine import Run
+from nightjar.engine.runs import RunMetadata, Summary
 from nightjar.errors import WarehouseError
-from nightjar.evaluation import Run
-from nightjar.evaluation.failures import advice_line, class_of_chain, recorded_failures
-from nightjar.home import VIEW_URL
-from nightjar.reports.markdown import cell, table
-from nightjar.runs import Summary
+from nightjar.evaluation.config import RunConfig
+from nightjar.reports.formats import cell, table
+from nightjar.reports.nights import night_report
 from nightjar.warehouse import Warehouse
+from nightjar.warehouse.storage.records import Night
 
 logger = logging.getLogger("nightjar.prefect")
 
 _COST_SECONDS = 20.0
 
 
-async def show_run(run: Run, warehouse: Warehouse, key: str) -> None:
-    """Makes the artifacts of a run that is added up: its results, and its errors where it has or had any.
+def artifact_key(config: RunConfig | RunMetadata) -> str:
+    """Returns the last part of the keys of a run's artifacts: Prefect keeps a history by key."""
+    return re.sub(r"[^a-z0-9]+", "-", f"{config.env_id}-{config.model}".lower()).strip("-")
 
-    Args:
-        run: the run.
-        warehouse: where it is published.
-        key: the end of the artifacts' keys.
-    """
+
+async def show_run(run: Run, warehouse: Warehouse, key: str) -> None:
+    """Creates the artifacts of an aggregated run: its results, and its errors if it has or had any."""
     metadata = run.metadata
     assert metadata.summary is not None, "the run is aggregated"
     title = f"{metadata.env_id} | {metadata.model}: run {metadata.run_id}, {metadata.status}"
@@ -39,17 +44,17 @@ async def show_run(run: Run, warehouse: Warehouse, key: str) -> None:
     if metadata.summary.errors:
         await acreate_markdown_artifact(key=f"errors-{key}", markdown=_errors(metadata.summary), description=title)
     elif run.opened.before.get("errors"):
-        healed = f"No errors any more: what had failed in run {metadata.run_id} was done again, and succeeded."
+        healed = f"No errors: the failed rollouts of run {metadata.run_id} were retried and succeeded."
         await acreate_markdown_artifact(key=f"errors-{key}", markdown=healed, description=title)
 
 
 def _cost(run: Run, warehouse: Warehouse) -> float | None:
-    """Returns what the run cost, failed attempts included; None where the warehouse has no price of the model."""
+    """Returns the cost of the run, failed attempts included; None if the warehouse has no price of the model."""
     try:
         sql = "SELECT cost FROM cost WHERE run_id = $run_id"
         rows = warehouse.query(sql, {"run_id": run.run_id}, timeout_seconds=_COST_SECONDS).rows
     except WarehouseError as error:
-        logger.info("What the run cost is not known: %s", error)
+        logger.info("The cost of the run is not known: %s", error)
         return None
     return rows[0][0] if rows else None
 
@@ -73,14 +78,13 @@ def _results(run: Run, warehouse: Warehouse, cost: float | None) -> str:
 
 
 def _link(run_id: str) -> str:
-    """Returns a link to the run's page; nothing where no web view is known."""
     view = os.environ.get(VIEW_URL)
     return f"[The run in the web view]({view}runs/{quote(run_id)})" if view else ""
 
 
 def _reward(summary: Summary) -> str:
     if summary.avg_reward is None:
-        return "No reward: nothing is scored"
+        return "No reward: no rollout is scored"
     error = "" if summary.stderr is None else f" ± {summary.stderr:.4f}"
     return f"Reward {summary.avg_reward:.4f}{error}"
 
@@ -111,3 +115,21 @@ def _errors(summary: Summary) -> str:
     ]
     advice = "\n".join(f"- {advice_line(kind)}" for kind in recorded_failures(summary.metadata()))
     return f"{table('rollouts | class | error | one of them', rows)}\n\n{advice}"
+
+
+async def show_night(night: Night) -> None:
+    """Creates the artifact of a night; if the night has ended, emits an event for automations.
+
+    The event is ``nightjar.night.VERDICT`` on the resource ``nightjar.suite.NAME``; its payload has the date and the
+    verdict in a line.
+    """
+    report = night_report(night, lambda flow_run_id: url_for("flow-run", flow_run_id))
+    key = re.sub(r"[^a-z0-9]+", "-", f"night-{night.suite}".lower()).strip("-")
+    await acreate_markdown_artifact(report, key=key, description=night.line)
+    if night.verdict == "running":
+        return
+    emit_event(
+        event=f"nightjar.night.{night.verdict}",
+        resource={"prefect.resource.id": f"nightjar.suite.{night.suite}", "prefect.resource.name": night.suite},
+        payload={"suite": night.suite, "night": night.night, "verdict": night.verdict, "line": night.line},
+    )

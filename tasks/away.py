@@ -1,55 +1,109 @@
-"""A Prefect server that is away costs no run: what it cannot be told of is done without it."""
+"""Calls Prefect's server without failing: a run continues while the server does not answer."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeVar
+from uuid import UUID
 
 import httpx
+from prefect import State, Task
+from prefect.client.schemas.objects import TaskRunResult
 from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
 from prefect.settings import get_current_settings
+from prefect.task_engine import run_task_async
+from prefect.utilities.annotations import quote
+from prefect.utilities.callables import get_call_parameters
 
 logger = logging.getLogger("nightjar.prefect")
 
 Result = TypeVar("Result")
 
 SERVER_IS_AWAY = (httpx.TransportError, httpx.HTTPStatusError, ConcurrencySlotAcquisitionError)
-"""What Prefect raises when its server does not answer, or only with errors, after tries of its own."""
+"""Errors that Prefect raises if its server does not answer, or only with errors, after Prefect's own retries."""
 
 _is_away = False
 _retries: list[int] = []
 
 
 def is_away() -> bool:
-    """Says whether the server did not answer the last time: the run leaves it alone until it does."""
+    """Returns whether the last call failed. Then the run does not call the server again until ``reach`` succeeds."""
     return _is_away
 
 
 def note(*, away: bool) -> None:
-    """Takes note of whether the server answers; says so where that is news."""
+    """Records whether the server answers, and logs a change."""
     global _is_away  # noqa: PLW0603 - the server is one for the process
     client = get_current_settings().client
     if away and not _is_away:
         _retries[:] = [client.max_retries]
-        client.max_retries = 0  # each takes 2 s, and the end of a run has several requests
-        logger.warning("Prefect's server does not answer: the run goes on without it")
+        client.max_retries = 0  # each takes 2 s, and a run makes several requests at its end
+        logger.warning("Prefect's server does not answer: the run continues without it")
     elif _is_away and not away:
         client.max_retries = _retries.pop()
         logger.warning("Prefect's server answers again")
     _is_away = away
 
 
-async def unless_away(told: Callable[[], Awaitable[Result]], alone: Callable[[], Awaitable[Result]]) -> Result:
-    """Does something with Prefect, or without it where its server is away.
+async def run_task(
+    task: Task[..., Any], *args: Any, task_run_id: UUID | None = None, after: Iterable[UUID] | None = None
+) -> Any:
+    """Runs an async Prefect task and returns its result; without the server, calls the task's function.
 
     Args:
-        told: with Prefect.
-        alone: the same without it; what was done already is not done twice.
+        task: the task.
+        *args: its arguments, none of them a future.
+        task_run_id: id for its task run; None for a new id.
+        after: ids of task runs from which Prefect's pages draw an arrow to this one; nothing waits for them. None for
+            the task runs that made the arguments.
+
+    Returns:
+        The result of the task; None if it was cancelled.
     """
     if not _is_away:
         try:
-            return await told()
+            state: State[Any] = await _as_task_run(task, args, task_run_id, after)
         except SERVER_IS_AWAY:
             note(away=True)
-    return await alone()
+        else:
+            return None if state.is_cancelled() else await state.aresult()
+    result = await task.fn(*args)
+    return None if isinstance(result, State) else result
+
+
+async def _as_task_run(
+    task: Task[..., Any], args: tuple[Any, ...], task_run_id: UUID | None, after: Iterable[UUID] | None
+) -> State[Any] | Any:
+    parameters = get_call_parameters(task.fn, args, {})
+    dependencies: dict[str, set[Any]] = {}
+    if after is not None:
+        dependencies = {next(iter(parameters)): {TaskRunResult(id=each) for each in after}}
+        parameters = {name: quote(value) for name, value in parameters.items()}  # else Prefect draws an arrow for each
+    return await run_task_async(
+        task, task_run_id=task_run_id, parameters=parameters, dependencies=dependencies, return_type="state"
+    )
+
+
+async def reach(work: Callable[[], Awaitable[Result]]) -> Result | None:
+    """Calls the server even if the last call failed, and returns None if it does not answer.
+
+    It is for calls that are repeated every few seconds.
+    """
+    try:
+        answer = await work()
+    except SERVER_IS_AWAY:
+        note(away=True)
+        return None
+    note(away=False)
+    return answer
+
+
+async def tell(work: Callable[[], Awaitable[Any]]) -> None:
+    """Sends the server something that only its pages show; does nothing while the server does not answer."""
+    if _is_away:
+        return
+    try:
+        await work()
+    except SERVER_IS_AWAY:
+        note(away=True)

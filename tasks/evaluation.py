@@ -1,128 +1,217 @@
-"""The five stages of an evaluation as Prefect tasks: each is one call into ``nightjar``.
+"""The stages of an evaluation as Prefect tasks: each is one call into ``nightjar``.
 
-What is left to do is decided by the run's journal, never by Prefect: a shard is run as long as it owes something. One
-that owes nothing, and that Prefect has seen end, shows as Cached, with its number of groups.
+The flow ``evaluate`` orders them; your own flow may do so too (docs/prefect.md)::
+
+    run = load_env.submit(RunConfig(env_id="gsm8k", model="gpt-4.1-mini")).result()
+    with run:
+        generated = generate.with_options(retries=5).map(unmapped(run), run.shards)
+        wait([*generated, *score.map(unmapped(run), run.shards)])
+        aggregate.submit(run).result()
+        publish.submit(run).result()
+
+The run's journal decides what remains to be done, never Prefect: a shard runs as long as something of it remains. A
+complete shard that Prefect has seen end shows as Cached, with its number of groups.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
-from functools import partial
 from pathlib import Path
-from typing import Any
-from uuid import UUID
+from typing import Any, TypeAlias
+from uuid import NAMESPACE_OID, UUID, uuid5
 
+import orjson
 from prefect import State, Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import TaskRun
-from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
 from prefect.context import TaskRunContext
-from prefect.states import Cancelled, Failed
+from prefect.runtime import flow_run
+from prefect.states import Cancelled
 
 from nightjar import evaluation
-from nightjar.config import RunConfig
-from nightjar.engine import classify
-from nightjar.errors import NightjarError, RunAbortedError, RunCancelledError, RunError, WarehouseError
-from nightjar.evaluation import Run, Shard
-from nightjar.runs import new_run_id
-from nightjar.secrecy import hidden_in_errors
-from nightjar.warehouse import Warehouse
-from tasks.artifacts import show_run
-from tasks.away import unless_away
-from tasks.sent_environments import receive
+from nightjar.clients.failures import classify
+from nightjar.core.secrecy import hidden_in_errors
+from nightjar.engine import Run, Shard
+from nightjar.engine.runs import RunMetadata, new_run_id
+from nightjar.errors import (
+    HubError,
+    RunAbortedError,
+    RunCancelledError,
+    RunConflictError,
+    RunDirectoryError,
+    UnscoredError,
+    WarehouseError,
+    error_chain,
+)
+from nightjar.evaluation.config import RunConfig
+from nightjar.tasks.artifacts import artifact_key, show_run
+from nightjar.tasks.away import tell
+from nightjar.tasks.sent_environments import receive
+from nightjar.warehouse import PublishReport, Warehouse
+
+RetryCondition: TypeAlias = Callable[[Task[..., Any], TaskRun, State[Any]], bool]
+_HEALING_STATUSES = frozenset({408, 409, 429, 500, 502, 503, 504})
+
+
+def when(can_heal: Callable[[BaseException], bool]) -> RetryCondition:
+    """Returns a task's retry condition, which asks ``can_heal`` about the error of the task.
+
+    It is about whole stages. Inside a stage, the engine retries what ``nightjar.engine.classify`` allows.
+    """
+
+    def condition(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:  # noqa: ARG001 - Prefect's
+        return isinstance(state.data, BaseException) and can_heal(state.data)
+
+    return condition
+
+
+def is_away(error: BaseException) -> bool:
+    """Returns whether a host did not answer (``load_env``): a dataset's hub or a package index."""
+    return classify(error).is_retryable
+
+
+def is_outage(error: BaseException) -> bool:
+    """Returns whether an endpoint stopped answering after it had answered (``generate`` and ``score``)."""
+    return isinstance(error, UnscoredError) or (isinstance(error, RunAbortedError) and error.is_outage)
+
+
+def is_unwritten(error: BaseException) -> bool:
+    """Returns whether the disk could not be written (``aggregate``); damage is not retried."""
+    return isinstance(error, RunDirectoryError) and isinstance(error.__cause__, OSError)
+
+
+def is_unpublished(error: BaseException) -> bool:
+    """Returns whether the warehouse could not be written (``publish``)."""
+    return isinstance(error, WarehouseError) and not isinstance(error, RunConflictError)
+
+
+def is_hub_away(error: BaseException) -> bool:
+    """Returns whether the Hugging Face Hub did not answer, or failed itself (``push``)."""
+    return isinstance(error, HubError) and any(map(_is_of_network, error_chain(error)))
+
+
+def _is_of_network(cause: BaseException) -> bool:
+    status = getattr(getattr(cause, "response", None), "status_code", None)
+    return status in _HEALING_STATUSES or isinstance(cause, ConnectionError | TimeoutError | socket.gaierror)
+
 
 HOUR_SECONDS = 3600
+OUTAGE_DELAYS = [30.0, 120.0, 600.0]
+"""Seconds before each retry of a stage after an outage."""
 
 
-def is_hub_away(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:  # noqa: ARG001 - Prefect's
-    """Says whether an environment may load the next time: the hub of its dataset did not answer."""
-    return isinstance(state.data, Exception) and classify(state.data).is_retryable
-
-
-def is_outage(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:  # noqa: ARG001 - Prefect's
-    """Says whether generation was stopped by an endpoint that has answered before and does not any more."""
-    return isinstance(state.data, RunAbortedError) and state.data.is_outage
-
-
-def is_unpublished(task: Task[..., Any], task_run: TaskRun, state: State[Any]) -> bool:  # noqa: ARG001 - Prefect's
-    """Says whether the warehouse could not be written."""
-    return isinstance(state.data, WarehouseError)
-
-
-def _shard_key(context: TaskRunContext, parameters: dict[str, Any]) -> str:
+def _shard_key(context: TaskRunContext, parameters: dict[str, Any]) -> str | None:
     run, shard = parameters["run"], parameters["shard"]
+    if shard.remaining and not context.task.refresh_cache:
+        return None
     return f"nightjar-{run.run_id}-{context.task.name}-{shard.first}-{shard.last}"
 
 
 @task(
-    name="load_env",
     task_run_name="load_env {config.env_id}",
     retries=3,
     retry_delay_seconds=[10, 60, 300],
-    retry_condition_fn=is_hub_away,
+    retry_condition_fn=when(is_away),
     timeout_seconds=HOUR_SECONDS,
     cache_policy=NO_CACHE,
     persist_result=False,
 )
-async def _load_env(
-    config: RunConfig, output_dir: Path | None, resume: str | None, where: str, flow_run_id: str
-) -> Run | State[Run]:
-    try:
-        return await _open(config, output_dir, resume, where, flow_run_id)
-    except NightjarError as error:
-        if classify(error).is_retryable:
-            raise
-        return Failed(message=str(error), data=error)  # without the traceback that Prefect logs of what is raised
+async def load_env(
+    config: RunConfig,
+    output_dir: str | Path | None = None,
+    resume: str | None = None,
+    where: str = "",
+    run_id: str | None = None,
+) -> Run:
+    """Loads the environment, opens the run directory, and finds the remaining rollouts.
 
+    Args:
+        config: what to run.
+        output_dir: folder of run directories; None for ``./outputs``.
+        resume: run directory to resume, or ``"latest"``; None for a new run.
+        where: when resuming, retry only the failed rollouts that match this SQL condition.
+        run_id: id of the run. By default it is made of the flow run's id and the configuration, so that a retried flow
+            run finds its runs again; outside of a flow it is random.
 
-async def _open(config: RunConfig, output_dir: Path | None, resume: str | None, where: str, flow_run_id: str) -> Run:
+    Returns:
+        The run. Close it with ``with`` or ``async with``.
+
+    Raises:
+        ConfigError: the run cannot start with these settings.
+        RunError: the run directory cannot be used.
+    """
+    folder = None if output_dir is None else Path(output_dir)
+    flow_run_id = flow_run.id and str(flow_run.id)
     with hidden_in_errors():
         await receive(config.env_source)
         return await asyncio.to_thread(
             evaluation.load_env,
             config,
-            output_dir=output_dir,
+            output_dir=folder,
             resume=resume,
             where=where,
-            run_id=new_run_id(UUID(flow_run_id)),
+            run_id=run_id or _run_id(config, flow_run_id),
             flow_run_id=flow_run_id,
         )
 
 
-async def load_env(config: RunConfig, output_dir: Path | None, resume: str | None, where: str, flow_run_id: str) -> Run:
-    """Opens the run and works out what is owed. A retried flow run finds its run by its own id."""
-    state: State[Any] = await _load_env(config, output_dir, resume, where, flow_run_id, return_state=True)  # type: ignore[misc]
-    try:
-        run: Run = await state.aresult()
-    except ConcurrencySlotAcquisitionError:  # a server that is busy did not let the task begin
-        return await _open(config, output_dir, resume, where, flow_run_id)
-    return run
+def _run_id(config: RunConfig, flow_run_id: str | None) -> str:
+    if flow_run_id is None:
+        return new_run_id()
+    asked = orjson.dumps(config.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
+    return new_run_id(uuid5(NAMESPACE_OID, f"{UUID(flow_run_id)} {asked.decode()}"))
 
 
 @task(
-    name="generate",
     task_run_name="generate {run.metadata.env_id}, {shard.label}",
     retries=3,
-    retry_delay_seconds=[30, 120, 600],
-    retry_condition_fn=is_outage,
+    retry_delay_seconds=OUTAGE_DELAYS,
+    retry_condition_fn=when(is_outage),
     cache_key_fn=_shard_key,
     persist_result=True,
     result_serializer="json",
 )
-async def _generate(run: Run, shard: Shard) -> int | State[int]:
+async def generate(run: Run, shard: Shard) -> int | State[int]:
+    """Generates the remaining rollouts of a shard; a retry after an outage generates what is still missing.
+
+    Args:
+        run: result of ``load_env``.
+        shard: one of ``run.shards``.
+
+    Returns:
+        The number of groups; the state Cancelled if the run was stopped.
+    """
     return await _unless_stopped(run.generate(shard))
 
 
 @task(
-    name="score",
     task_run_name="score {run.metadata.env_id}, {shard.label}",
+    retries=3,
+    retry_delay_seconds=OUTAGE_DELAYS,
+    retry_condition_fn=when(is_outage),
     cache_key_fn=_shard_key,
     persist_result=True,
     result_serializer="json",
 )
-async def _score(run: Run, shard: Shard) -> int | State[int]:
-    return await _unless_stopped(run.score(shard))
+async def score(run: Run, shard: Shard) -> int | State[int]:
+    """Scores the groups of a shard as they are generated; a retry scores what is missing without calling the model.
+
+    Args:
+        run: result of ``load_env``.
+        shard: one of ``run.shards``; it must be generated before, or at the same time.
+
+    Returns:
+        The number of groups; the state Cancelled if the run was stopped.
+    """
+    return await _unless_stopped(_scored(run, shard))
+
+
+async def _scored(run: Run, shard: Shard) -> int:
+    count = await run.score(shard)
+    run.check_scored(shard)
+    return count
 
 
 async def _unless_stopped(stage: Awaitable[int]) -> int | State[int]:
@@ -133,64 +222,68 @@ async def _unless_stopped(stage: Awaitable[int]) -> int | State[int]:
         return Cancelled(message=str(stopped))
 
 
-async def generate(run: Run, shard: Shard) -> None:
-    """Generates the rollouts that a shard owes; after an outage of the endpoint, those that are still owed."""
-    await _stage(run, partial(_as_task, _generate, run, shard), partial(run.generate, shard))
+@task(
+    task_run_name="aggregate {run.metadata.env_id}",
+    retries=3,
+    retry_delay_seconds=[1, 10, 60],
+    retry_condition_fn=when(is_unwritten),
+    cache_policy=NO_CACHE,
+    persist_result=False,
+)
+async def aggregate(run: Run) -> RunMetadata:
+    """Aggregates the results and writes ``metadata.json``.
 
-
-async def score(run: Run, shard: Shard) -> None:
-    """Scores a shard's groups as they are generated."""
-    await _stage(run, partial(_as_task, _score, run, shard), partial(run.score, shard))
-
-
-async def _stage(run: Run, told: Callable[[], Awaitable[Any]], alone: Callable[[], Awaitable[Any]]) -> None:
-    """Runs a stage; where it fails for good, the run is stopped."""
-    try:
-        await unless_away(told, alone)
-    except RunCancelledError:
-        return
-    except RunError as error:
-        run.stop(error)
-
-
-async def _as_task(stage: Task[..., Any], run: Run, shard: Shard) -> None:
-    state = await stage.with_options(refresh_cache=bool(shard.owed))(run, shard, return_state=True)
-    if not state.is_cancelled():
-        await state.aresult()
-
-
-@task(name="aggregate", task_run_name="aggregate {run.metadata.env_id}", cache_policy=NO_CACHE, persist_result=False)
-async def _aggregate(run: Run) -> None:
-    await asyncio.to_thread(run.aggregate)
-
-
-async def aggregate(run: Run) -> None:
-    """Adds the results up."""
-    await unless_away(partial(_aggregate, run), partial(asyncio.to_thread, run.aggregate))
+    Returns:
+        The metadata of the run; ``.summary`` has average reward, metrics, errors and usage.
+    """
+    return await asyncio.to_thread(run.aggregate)
 
 
 @task(
-    name="publish",
     task_run_name="publish {run.metadata.env_id}",
     retries=3,
     retry_delay_seconds=[1, 10, 60],
-    retry_condition_fn=is_unpublished,
+    retry_condition_fn=when(is_unpublished),
     timeout_seconds=HOUR_SECONDS,
     cache_policy=NO_CACHE,
     persist_result=False,
 )
-async def _publish(run: Run, warehouse: Warehouse, key: str) -> None:
-    await asyncio.to_thread(evaluation.publish, run.directory, warehouse)
-    await show_run(run, warehouse, key)
+async def publish(run: Run, warehouse: Warehouse | str | None = None, key: str = "") -> PublishReport:
+    """Publishes the run into the warehouse and creates its artifacts in Prefect.
+
+    Args:
+        run: the aggregated run.
+        warehouse: the warehouse or its location; None for ``NIGHTJAR_WAREHOUSE``, or ``./outputs/warehouse``.
+        key: last part of the artifacts' keys; empty for environment and model.
+
+    Raises:
+        WarehouseError: the warehouse cannot be written; the message has the command that publishes the run later.
+    """
+    place = Warehouse.of(warehouse)
+    report = await asyncio.to_thread(evaluation.publish, run.directory, place)
+    await tell(lambda: show_run(run, place, key or artifact_key(run.metadata)))
+    return report
 
 
-async def publish(run: Run, warehouse: Warehouse, key: str) -> None:
-    """Publishes the run into the warehouse, and shows it in artifacts."""
-    alone = partial(asyncio.to_thread, evaluation.publish, run.directory, warehouse)
-    await unless_away(partial(_publish, run, warehouse, key), alone)
+@task(
+    task_run_name="push {run.metadata.env_id}",
+    retries=3,
+    retry_delay_seconds=[10, 60, 300],
+    retry_condition_fn=when(is_hub_away),
+    timeout_seconds=HOUR_SECONDS,
+    cache_policy=NO_CACHE,
+    persist_result=False,
+)
+async def push(run: Run, name: str | None = None, is_public: bool = False) -> str:
+    """Pushes the run to the Hugging Face Hub and returns its URL.
 
+    Args:
+        run: the aggregated run.
+        name: dataset name; None for that of the configuration, or a generated one.
+        is_public: visibility of a new dataset.
 
-async def push(run: Run) -> None:
-    """Pushes the run to the Hugging Face Hub where its configuration says so."""
+    Raises:
+        HubError: the Hub does not accept it; the message has the command that pushes the run later.
+    """
     with hidden_in_errors():
-        await asyncio.to_thread(evaluation.push_run, run)
+        return await asyncio.to_thread(evaluation.push_run, run, name, is_public=is_public)

@@ -1,4 +1,4 @@
-"""Environments on their way to a worker: in Prefect's result storage, under the hash of their files."""
+"""Sends environments to workers through Prefect's result storage, under the hash of their files."""
 
 from __future__ import annotations
 
@@ -6,27 +6,18 @@ import asyncio
 
 from prefect.results import aget_default_result_storage
 
+from nightjar.environments.packages.provided import SENT, has_sent, keep_sent
 from nightjar.errors import EnvironmentPackageError
-from nightjar.packages.provided import SENT, has_sent, keep_sent
 
 
 async def send(source: str, archive: bytes) -> None:
-    """Puts an environment where workers find it.
-
-    Args:
-        source: ``sha256:…``, the hash of its files.
-        archive: these.
-    """
+    """Stores an environment for workers."""
     storage = await aget_default_result_storage()
     await storage.write_path(_path(source), archive)
 
 
 async def receive(source: str) -> None:
-    """Makes sure that an environment which was sent is here; does nothing about any other.
-
-    Raises:
-        EnvironmentPackageError: it has not arrived, or is damaged.
-    """
+    """Fetches a sent environment if it is missing here; does nothing for other sources."""
     if not source.startswith(SENT) or await asyncio.to_thread(has_sent, source):
         return
     storage = await aget_default_result_storage()
@@ -34,7 +25,7 @@ async def receive(source: str) -> None:
         archive = await storage.read_path(_path(source))
     except Exception as error:
         raise EnvironmentPackageError(
-            f"Environment {source} is not in the result storage of this worker: {error}. Who sends it and who runs it "
+            f"Environment {source} is not in the result storage of this worker: {error}. Sender and worker "
             "need a storage that both reach, such as a block that PREFECT_DEFAULT_RESULT_STORAGE_BLOCK names for both"
         ) from error
     await asyncio.to_thread(keep_sent, source, archive)

@@ -12,12 +12,16 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from hypothesis import HealthCheck, settings
 
 from nightjar.clients import Client
-from nightjar.messages import Response, ResponseMessage, ToolCall, Usage, UserMessage
-from nightjar.rollout.state import new_state
+from nightjar.core.messages import Response, ResponseMessage, ToolCall, Usage, UserMessage
+from nightjar.core.rollout.state import new_state
 
 TESTS = Path(__file__).parent
+# On a busy machine everything is slow; a test that Hypothesis runs is not wrong for that.
+settings.register_profile("nightjar", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("nightjar")
 sys.path.append(str(TESTS / "forking"))
 EXTRAS = {
     "docker": "docker",

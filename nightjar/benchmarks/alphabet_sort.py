@@ -1,21 +1,17 @@
-"""Sort names by their first or last names, and go on sorting as more of them come, turn by turn.
+"""Sort names by first or last name, and keep sorting as more names come, turn by turn.
 
-After the environment `alphabet-sort` of verifiers; its data, names of the authors of papers, has no stated licence.
-
-Run it::
+From verifiers' `alphabet-sort`; its data, names of the authors of papers, has no stated licence. Run and example::
 
     nightjar eval run alphabet-sort -m gpt-4.1-mini -p openai -n 50
 
-One example, of two turns::
-
     user:      Sort these names by last name … AdaLovelace, AlanTuring
-    assistant: <alphabetical_sorted>AdaLovelace, AlanTuring (a line each)</alphabetical_sorted>
+    assistant: <alphabetical_sorted>AdaLovelace, AlanTuring (one per line)</alphabetical_sorted>
     user:      Add these names … GraceHopper
     assistant: <combined_alphabetical_sorted>GraceHopper // new name!, AdaLovelace, AlanTuring</combined_…>
 
-The score of a turn is how alike the lines of its list and of the right one are (`difflib`), to the power of
-`similarity_power`; the reward is the mean over turns. A turn without its tag, or with more than one, scores 0. Names
-that are equal by what they are sorted by are sorted by the rest of the name, so that there is one right list.
+A turn scores its list's similarity to the correct list (`difflib`, line by line), to the power of `similarity_power`;
+the reward is the mean over turns. A turn without its tag, or with several, scores 0. Ties are sorted by the rest of
+the name.
 """
 
 from __future__ import annotations
@@ -27,20 +23,20 @@ from difflib import SequenceMatcher
 from functools import partial
 from typing import Any
 
-from nightjar.calling.decorators import stop
-from nightjar.data import BenchmarkData
-from nightjar.envs import MultiTurnEnv
-from nightjar.messages import Messages, UserMessage, content_text
-from nightjar.parsers import without_thoughts
-from nightjar.rollout.state import State
-from nightjar.rubrics import Rubric
+from nightjar.core.calling.decorators import stop
+from nightjar.core.messages import Messages, UserMessage, content_text
+from nightjar.core.rollout.state import State
+from nightjar.environments import MultiTurnEnv
+from nightjar.environments.data import BenchmarkData
+from nightjar.environments.parsers import without_thoughts
+from nightjar.environments.rubrics import Rubric
 
 DATA = BenchmarkData(
     "kalomaze/alphabetic-arxiv-authors-it1", None, "not stated", ("names",), split="train", nested={"names": list}
 )
 NEW = " // new name!"
 _LONGEST = 10
-"""How many times as long as the right list another one may be, to be compared with it."""
+"""A reply is compared if it is at most this many times as long as the correct list."""
 
 FIRST, LATER = "alphabetical_sorted", "combined_alphabetical_sorted"
 
@@ -58,11 +54,11 @@ name a line, and put "// new name!" behind each of the names that are new in thi
 
 
 class AlphabetSortEnv(MultiTurnEnv):
-    """Gives more names after each turn, as many times as the example has them."""
+    """Gives more names after each turn, until the example has no more."""
 
     @stop
     async def sorted_all(self, state: State) -> bool:
-        """Ends the rollout when there are no more names."""
+        """Stops when there are no more names."""
         return len(state["trajectory"]) == len(state["info"]["lists"])
 
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Messages:  # noqa: ARG002
@@ -82,16 +78,12 @@ def load_environment(
     dataset_split: str = "train",
     seed: int = 1337420,
 ) -> MultiTurnEnv:
-    """Loads lists of names, cut into turns.
+    """Loads lists of names, divided into turns.
 
     Args:
-        dataset: a file with ``names``, a list of names such as ``Ada Lovelace``; None for the hub.
-        max_turns, min_turns: of an example.
-        max_names_per_turn, min_names_per_turn: names that come in one turn.
-        similarity_power: what likenesses are raised to, so that all but a right list count little.
-        power_per_turn: raise that of each turn; else the mean over the turns.
-        dataset_split: of the hub's dataset.
-        seed: decides on turns, names and orders; each example draws its own.
+        similarity_power: exponent of the similarity, so that only correct lists score well.
+        power_per_turn: apply it to each turn; else to the mean over turns.
+        seed: decides turns, names and orders, separately for each example.
     """
     turns, names = range(min_turns, max_turns + 1), range(min_names_per_turn, max_names_per_turn + 1)
     rubric = Rubric(funcs=[sorted_right])
@@ -108,7 +100,7 @@ def load_environment(
 
 
 def make_example(row: dict[str, Any], turns: range, names: range, seed: int) -> dict[str, Any] | None:
-    """Returns an example of a list of names; None where it is not long enough for a turn."""
+    """Returns an example of a list of names; None if the list is too short for a turn."""
     generator = random.Random(f"{seed}:{row['names']}")  # noqa: S311
     known = list({"".join(name.split()): name for name in row["names"] if len(name.split()) > 1}.values())
     generator.shuffle(known)
@@ -132,7 +124,6 @@ def _asked(part: Sequence[str], by: str, *, is_first: bool) -> str:
 
 
 def _sorted_list(parts: Sequence[Sequence[str]], by: str) -> list[str]:
-    """Returns the right list after some turns; the names of the last of several are marked as new."""
     fresh = set(parts[-1]) if len(parts) > 1 else set()
     ordered = sorted((name for part in parts for name in part), key=lambda name: _key(name, by))
     return ["".join(name.split()) + (NEW if name in fresh else "") for name in ordered]
@@ -144,14 +135,14 @@ def _key(name: str, by: str) -> tuple[str, ...]:
 
 
 def reference_reply(example: Mapping[str, Any]) -> list[str]:
-    """Returns the right list of each turn, in its tag."""
+    """Returns the correct list of each turn, in its tag."""
     tags = [FIRST] + [LATER] * len(example["info"]["follow_ups"])
     lists = ("\n".join(names) for names in example["info"]["lists"])
     return [f"<{tag}>\n{names}\n</{tag}>" for tag, names in zip(tags, lists, strict=True)]
 
 
 def sorted_right(completion: Any, info: dict[str, Any], similarity_power: float, power_per_turn: bool) -> float:
-    """The mean likeness of the lists of all turns and the right ones, from 0 to 1."""
+    """The mean similarity of the lists of all turns to the correct ones, from 0 to 1."""
     said = [content_text(message["content"] or "") for message in completion if message["role"] == "assistant"]
     said += [""] * (len(info["lists"]) - len(said))
     likenesses = [

@@ -1,11 +1,9 @@
-r"""Arithmetic: problems that are generated, so it needs no download. The demo runs it.
+"""Arithmetic: generated problems, without a download. The demo runs it.
 
-Run it::
+Run and example, scored by the number in the reply::
 
     nightjar model-server --solver arithmetic &
     nightjar eval run arithmetic -m local -b http://127.0.0.1:8000/v1 -n 100
-
-One example::
 
     question: What is (17 + 4) * 3?
     answer:   63
@@ -17,10 +15,10 @@ import operator
 import random
 from typing import Any
 
-from nightjar.envs import SingleTurnEnv
-from nightjar.parsers import AfterThinkParser, Parser, extract_boxed_answer
-from nightjar.rubrics import Rubric
-from nightjar.scorers import equated_number, same_number, stated_number
+from nightjar.environments import SingleTurnEnv
+from nightjar.environments.parsers import AfterThinkParser, Parser, extract_boxed_answer
+from nightjar.environments.rubrics import Rubric
+from nightjar.environments.scorers import equated_number, same_number, stated_number
 
 SYSTEM_PROMPT = "Compute the result. Give it inside \\boxed{}."
 OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul}
@@ -30,9 +28,7 @@ def load_environment(num_problems: int = 1000, seed: int = 0, largest: int = 99)
     """Loads generated problems.
 
     Args:
-        num_problems: how many.
-        seed: equal seeds give equal problems; a longer list begins like a shorter one.
-        largest: the largest number in a problem.
+        seed: equal seeds give equal problems; a longer list starts like a shorter one.
     """
     parser = AfterThinkParser(extract_answer)
     return SingleTurnEnv(
@@ -57,12 +53,12 @@ def _make_problem(generator: random.Random, largest: int) -> dict[str, Any]:
 
 
 def extract_answer(text: str) -> str:
-    r"""Finds the answer in what a model wrote: the number in ``\boxed{}``, else the one that it states."""
+    r"""Returns the number in ``\boxed{}``, else the stated number; empty if there is none."""
     boxed = equated_number(extract_boxed_answer(text, strict=True))
     number = stated_number(text) if boxed is None else boxed
     return "" if number is None else f"{number:f}"
 
 
 def correct_answer(completion: Any, answer: str, parser: Parser) -> float:
-    """1.0 where the answer given is the right number, else 0.0."""
+    """1.0 if the answer is the correct number, else 0.0."""
     return float(same_number(parser.parse_answer(completion) or "", answer))

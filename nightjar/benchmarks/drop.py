@@ -1,35 +1,25 @@
-r"""DROP: 9,535 questions about passages that need adding, counting, sorting and comparing what is said there.
+"""DROP: 9,535 questions about passages that need adding, counting, sorting and comparing.
 
-Dua et al., 2019, "DROP: A Reading Comprehension Benchmark Requiring Discrete Reasoning Over Paragraphs". Data:
-CC BY-SA 4.0.
-
-Run it::
+Dua et al., 2019, "DROP: A Reading Comprehension Benchmark Requiring Discrete Reasoning Over Paragraphs"; data: CC BY-SA
+4.0. Run and example::
 
     nightjar eval run drop -m gpt-4.1-mini -p openai -n 1000 --shuffle
     nightjar eval stats RUN --cluster passage          (questions about one passage resemble each other)
-
-One example::
 
     passage:       The Owls kicked 3 goals in the first half and 2 in the second.
     question:      How many goals did the Owls kick?
     answers_spans: {"spans": ["5"], "types": ["number"]}
 
-Scored as published, over all answers that were given to a question: F1 of the words, which is 0 where a right answer
-has numbers and none of them was given (the reward); and `exact_match`. A row may also be one of simple-evals' file:
-`context`, and `ref_text` with the answers joined by `|`, each of which is one text, as there.
+Scored as published: the reward is the best F1 of the words against any answer, 0 if the correct answer has numbers and
+the reply has none of them; `exact_match` is a metric.
 
-**Which spans are one answer.** The hub's list is flat: every span of every annotator, one after the other; at least two
-annotators were asked about each question. `answers_of` reads a number or a date as an answer; spans are an answer
-together where two annotators have named at least two of them (Ann, Bob, Bob, Ann). Where none agrees (Ann, Bob) the
-list does not say whether they are one answer or two: either of them is right, and so are both.
+The hub's list of spans joins all annotators. A number or a date is an answer by itself. Spans form one answer if two
+annotators named at least two of them (Ann, Bob, Bob, Ann). Otherwise (Ann, Bob) each of them is correct, and so are all
+together. Several spans are each compared with the best fitting span of the reply, and the mean is over the larger
+number of spans, as in AllenNLP's program.
 
-**An answer of several spans** is compared with the reply's spans, each with the one that fits best, and the mean is
-taken over the larger number of them, as in AllenNLP's program. A reply's spans are what stands between line breaks,
-semicolons, commas or "and", or all of it, whichever fits best: "Ann, Bob", "Ann and Bob" and a list are the same.
-
-**Where it differs from the authors' program**: a number loses its sign of currency or percent before it is read, so
-that `50.6%` is 50.6; theirs drops the point with the sign, and makes it 506, which is wrong where the answer is `50.6`.
-Curly quotation marks are punctuation, too. A reply without words is wrong, even where the answer is but an article.
+Differences from the authors' program: signs of currency and percent are removed before a number is read, so `50.6%` is
+50.6, not 506; curly quotation marks are punctuation; a reply without words is wrong, even if the answer is an article.
 """
 
 from __future__ import annotations
@@ -40,12 +30,12 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
-from nightjar.data import BenchmarkData
-from nightjar.envs import SingleTurnEnv
+from nightjar.environments import SingleTurnEnv
+from nightjar.environments.data import BenchmarkData
+from nightjar.environments.parsers import AfterThinkParser, Parser
+from nightjar.environments.rubrics import Rubric
+from nightjar.environments.scorers import stated_lines
 from nightjar.errors import DatasetError
-from nightjar.parsers import AfterThinkParser, Parser
-from nightjar.rubrics import Rubric
-from nightjar.scorers import stated_lines
 
 DATA = BenchmarkData("ucinlp/drop", 9_535, "CC BY-SA 4.0", (), split="validation", nested={"answers_spans": dict})
 PROMPT = """{passage}
@@ -66,12 +56,7 @@ _QUESTION = re.compile(r"\s*Passage:\s*(?P<passage>.*?)\s*Question:\s*(?P<questi
 
 
 def load_environment(dataset: str | None = None, system_prompt: str | None = None) -> SingleTurnEnv:
-    """Loads DROP.
-
-    Args:
-        dataset: a file with the hub's columns, or with ``context`` and ``ref_text``; None for the hub.
-        system_prompt: None for none.
-    """
+    """Loads DROP from the hub, or from a file with its columns or with ``context`` and ``ref_text``."""
     parser = AfterThinkParser(lambda text: "\n".join(stated_lines(text)))
     return SingleTurnEnv(
         eval_dataset=lambda: DATA.examples(to_example, dataset),
@@ -82,11 +67,7 @@ def load_environment(dataset: str | None = None, system_prompt: str | None = Non
 
 
 def to_example(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row as a question; all answers that are right are in ``info``.
-
-    Raises:
-        DatasetError: it has neither the hub's columns nor those of simple-evals, or no answer.
-    """
+    """Returns a row as a question, with all correct answers in ``info``."""
     if row.keys() >= {"passage", "question", "answers_spans"}:
         spans = row["answers_spans"]
         passage, question = row["passage"], row["question"]
@@ -97,7 +78,7 @@ def to_example(row: dict[str, Any]) -> dict[str, Any]:
         passage, question = asked.group("passage", "question") if asked else (row["context"], "")
         answers, kind = [[text] for text in row["ref_text"].split("|") if text.strip()], None
     else:
-        raise DatasetError(f"a row of DROP has passage, question and answers_spans; found {sorted(row)}")
+        raise DatasetError(f"a row of DROP must have passage, question and answers_spans; found {sorted(row)}")
     if not answers:
         raise DatasetError("it has no answer")
     about = row.get("section_id", passage[:80])
@@ -110,12 +91,12 @@ def to_example(row: dict[str, Any]) -> dict[str, Any]:
 
 def _texts(spans: Any) -> list[str]:
     if not isinstance(spans, list) or not all(isinstance(span, str) for span in spans):
-        raise DatasetError(f"the spans of 'answers_spans' have to be a list of texts; found {spans!r}")
+        raise DatasetError(f"the spans of 'answers_spans' must be a list of texts; found {spans!r}")
     return spans
 
 
 def answers_of(spans: Sequence[str], types: Sequence[str] = ()) -> list[list[str]]:
-    """Returns the answers in the hub's list of all annotators' spans, each with its spans.
+    """Returns the answers in the hub's list of all annotators' spans, each as its spans.
 
     Example:
         >>> answers_of(["Ann", "Bob", "Bob", "Ann"]), answers_of(["3", "4"], ["number", "number"])
@@ -133,7 +114,7 @@ def answers_of(spans: Sequence[str], types: Sequence[str] = ()) -> list[list[str
 
 
 def _by_annotator(spans: Sequence[str], types: Sequence[str]) -> list[list[str]]:
-    """Cuts the list where an annotator would name something twice, and around numbers and dates."""
+    """Splits the list around numbers and dates, and where an annotator would name something twice."""
     answers: list[list[str]] = []
     before = None
     for span, kind in zip_longest(spans, types, fillvalue="span"):
@@ -146,32 +127,32 @@ def _by_annotator(spans: Sequence[str], types: Sequence[str]) -> list[list[str]]
 
 
 def _is_named(span: str, answer: list[str]) -> bool:
-    """Says whether one of an answer's spans has all words of this one, or this one all of it."""
+    """Returns whether a span's words are all in one of the answer's spans, or the other way round."""
     bag = set(words(span))
     return any(bag <= other or other <= bag for other in (set(words(named)) for named in answer))
 
 
 def f1(completion: Any, info: dict[str, Any], parser: Parser) -> float:
-    """The overlap of the words with the right answer that is nearest, from 0 to 1."""
+    """The overlap of the words with the nearest correct answer, from 0 to 1."""
     given = parser.parse_answer(completion) or ""
     return max((aligned(said, right) for said, right in _compared(given, info["answers"])), default=0.0)
 
 
 def exact_match(completion: Any, info: dict[str, Any], parser: Parser) -> float:
-    """1.0 where the words are those of a right answer, in its order, else 0.0; its spans may come in any order."""
+    """1.0 if the words equal those of a correct answer, with its spans in any order, else 0.0."""
     given = parser.parse_answer(completion) or ""
     return float(any(any(said) and sorted(said) == sorted(right) for said, right in _compared(given, info["answers"])))
 
 
 def _compared(given: str, answers: list[list[str]]) -> list[tuple[list[list[str]], list[list[str]]]]:
-    """Returns each way to read what was given as spans, beside each right answer, as words."""
+    """Returns each reading of the reply as spans, paired with each correct answer, as words."""
     one, several = [[given.partition("\n")[0]]], spans_of(given)
     pairs = [(said, right) for right in answers for said in (one if len(right) == 1 else [*one, *several])]
     return [([words(span) for span in said], [words(span) for span in right]) for said, right in pairs]
 
 
 def spans_of(given: str) -> list[list[str]]:
-    """Returns the ways to cut a reply into spans.
+    """Returns the ways to split a reply into spans.
 
     Example:
         >>> spans_of("Rock and Roll, Jazz")
@@ -185,7 +166,7 @@ def spans_of(given: str) -> list[list[str]]:
 
 
 def aligned(said: list[list[str]], right: list[list[str]]) -> float:
-    """Returns the mean overlap of spans, each beside the one that makes it largest; 0.0 for what has no partner."""
+    """Returns the mean overlap of spans in their best assignment; 0.0 for spans without a partner."""
     scores = [[overlap(span, wanted) for span in said] for wanted in right]
     if min(len(said), len(right)) == 1:
         best = max(max(row) for row in scores)
@@ -199,7 +180,7 @@ def aligned(said: list[list[str]], right: list[list[str]]) -> float:
 
 
 def words(text: str) -> list[str]:
-    """Returns the words of an answer: numbers as numbers, lower case, without punctuation and articles.
+    """Returns the words of an answer: numbers normalised, lower case, without punctuation and articles.
 
     Example:
         >>> words("The 1,200-yard run."), words("$5")
@@ -216,9 +197,9 @@ def _plain(word: str) -> str:
 
 
 def overlap(given: list[str], wanted: list[str]) -> float:
-    """Returns the harmonic mean of precision and recall of the words, each counted once, as its authors do.
+    """Returns the harmonic mean of precision and recall of the distinct words, as the authors do.
 
-    It is 0.0 where numbers are wanted and none of them is given.
+    It is 0.0 if numbers are wanted and none of them is given.
     """
     said, right = set(given), set(wanted)
     numbers = {word for word in right if _NUMBER.fullmatch(word)}

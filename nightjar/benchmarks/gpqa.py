@@ -1,21 +1,16 @@
-r"""GPQA: 198 questions of science that experts answer, and others do not, even with a search engine.
+"""GPQA: 198 science questions that experts can answer, but others cannot, even with a search engine.
 
 Rein et al., 2023, "GPQA: A Graduate-Level Google-Proof Q&A Benchmark". Data: CC BY 4.0, gated: its authors ask for
-consent, and not to show the questions in plain text on the web.
-
-Run it::
+consent, and not to publish the questions in plain text on the web. Run and (invented) example::
 
     nightjar eval run gpqa -m gpt-4.1-mini -p openai -n -1 -r 4
-    nightjar eval run gpqa -m gpt-4.1-mini -p openai -n -1 -a '{"subset": "main"}'
-
-One example, which is not one of theirs::
 
     Question:           Which of these bonds is the longest?
     Correct Answer:     the single bond of ethane
     Incorrect Answer 1: the double bond of ethene      (2 and 3 likewise)
 
-Scored by the letter that the reply ends up with, after ``</think>`` where that is there. With 198 questions the
-standard error is 3.5 points: several rollouts of each help, and `nightjar plan` says how much.
+Scored by the final letter of the reply after its thoughts. The standard error is 3.5 points; several rollouts of each
+question reduce it, see `nightjar plan`.
 """
 
 from __future__ import annotations
@@ -23,12 +18,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from nightjar.data import BenchmarkData, lettered, shuffled
-from nightjar.envs import SingleTurnEnv
+from nightjar.environments import SingleTurnEnv
+from nightjar.environments.data import BenchmarkData, lettered, shuffled
+from nightjar.environments.parsers import AfterThinkParser, Parser
+from nightjar.environments.rubrics import Rubric
+from nightjar.environments.scorers import stated_letter
 from nightjar.errors import ConfigError
-from nightjar.parsers import AfterThinkParser, Parser
-from nightjar.rubrics import Rubric
-from nightjar.scorers import stated_letter
 
 CHOICES = ("Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
 DATA = BenchmarkData(
@@ -57,11 +52,7 @@ def load_environment(
     Args:
         dataset: a file with the hub's columns; None for the hub.
         subset: of the hub's dataset: ``diamond``, ``main`` or ``extended``.
-        system_prompt: None for none.
-        choices_seed: decides the order of the choices of each question; it is in ``info`` of each rollout.
-
-    Raises:
-        ConfigError: there is no such subset.
+        choices_seed: decides the order of each question's choices; recorded in ``info``.
     """
     if subset not in SUBSETS:
         raise ConfigError(f"GPQA has no subset {subset!r}. Choose one of: {', '.join(SUBSETS)}")
@@ -89,5 +80,5 @@ def to_example(row: dict[str, Any], choices_seed: int) -> dict[str, Any]:
 
 
 def correct_answer(completion: Any, answer: str, parser: Parser) -> float:
-    """1.0 where the letter is the right one, else 0.0."""
+    """1.0 if the letter is correct, else 0.0."""
     return float(parser.parse_answer(completion) == answer)

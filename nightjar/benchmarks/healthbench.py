@@ -1,22 +1,17 @@
-r"""HealthBench: 5,000 conversations on health, graded by a judge against what doctors want of the next reply.
+"""HealthBench: 5,000 conversations about health; a judge grades the next reply against physicians' criteria.
 
-Arora et al., 2025, "HealthBench: Evaluating Large Language Models Towards Improved Human Health". Data: MIT.
-
-Run it::
+Arora et al., 2025, "HealthBench: Evaluating Large Language Models Towards Improved Human Health"; data: MIT. Run and
+example::
 
     nightjar eval run healthbench -m gpt-4.1-mini -p openai -n 200 --shuffle
-    nightjar eval run healthbench -m gpt-4.1-mini -p openai -n 200 -a '{"subset": "hard"}'
-
-One example::
 
     prompt:  [{"role": "user", "content": "My son of two has had a fever for four days. What should I do?"}]
     rubrics: [{"criterion": "Advises to see a doctor", "points": 8, "tags": ["axis:completeness"]},
               {"criterion": "Recommends aspirin", "points": -9, "tags": ["axis:accuracy"]}]
 
-The judge is asked once for each criterion. The reward is the points of those that are met over all positive points: a
-reply can be below 0; the published figure is the mean, cut to 0 and 1. Metrics are the same for each axis (accuracy,
-completeness, …) that has positive points; `--by category` is by theme. The published scores are with the judge
-gpt-4.1-2025-04-14. A criterion on which the judge does not give a verdict costs the rollout.
+The judge gets one request per criterion; the published scores use gpt-4.1-2025-04-14. The reward is the points of the
+criteria met, divided by all positive points. It may be negative; the published figure is the mean cut to 0 and 1.
+Metrics give the same for each axis, `--by category` for each theme. A rollout fails without a verdict on a criterion.
 """
 
 from __future__ import annotations
@@ -29,14 +24,14 @@ from dataclasses import replace
 from typing import Any
 
 from nightjar.clients import ClientConfig
-from nightjar.data import BenchmarkData
-from nightjar.envs import SingleTurnEnv
+from nightjar.core.messages import content_text
+from nightjar.core.rollout.state import State
+from nightjar.environments import SingleTurnEnv
+from nightjar.environments.data import BenchmarkData
+from nightjar.environments.parsers import AfterThinkParser, Parser, without_thoughts
+from nightjar.environments.rubrics import JudgeRubric
+from nightjar.environments.rubrics.judge_rubric import the_only
 from nightjar.errors import ConfigError, DatasetError, ScoringError
-from nightjar.messages import content_text
-from nightjar.parsers import AfterThinkParser, Parser, without_thoughts
-from nightjar.rollout.state import State
-from nightjar.rubrics import JudgeRubric
-from nightjar.rubrics.verdicts import the_only
 
 FILES = {
     "full": "2025-05-07-06-14-12_oss_eval.jsonl",
@@ -84,12 +79,6 @@ def load_environment(
     Args:
         dataset: a file with the hub's columns; None for the hub.
         subset: of the hub's dataset: ``full``, ``hard`` or ``consensus``.
-        judge_model: decides on the criteria.
-        judge_base_url: where it is.
-        judge_api_key_var: the environment variable that holds its key.
-
-    Raises:
-        ConfigError: there is no such subset.
     """
     if subset not in FILES:
         raise ConfigError(f"HealthBench has no subset {subset!r}. Choose one of: {', '.join(FILES)}")
@@ -100,18 +89,12 @@ def load_environment(
     )
     rubric.add_reward_func(points)
     return SingleTurnEnv(
-        eval_dataset=lambda: data.examples(to_example, dataset),
-        rubric=rubric,
-        reference_reply=reference_reply,
+        eval_dataset=lambda: data.examples(to_example, dataset), rubric=rubric, reference_reply=reference_reply
     )
 
 
 def to_example(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row as a conversation; what is wanted of the reply is in ``info``.
-
-    Raises:
-        DatasetError: none of its criteria has points to gain.
-    """
+    """Returns a row as a conversation, with its criteria in ``info``."""
     if not any(rubric["points"] > 0 for rubric in row["rubrics"]):
         raise DatasetError("none of its criteria has positive points")
     themes = [tag.removeprefix(_THEME) for tag in row.get("example_tags") or () if tag.startswith(_THEME)]
@@ -120,12 +103,12 @@ def to_example(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def reference_reply(example: Mapping[str, Any]) -> str:
-    """Returns a reply that says of each criterion that is good that it is met."""
+    """Returns a reply that states each positive criterion."""
     return "\n".join(rubric["criterion"] for rubric in example["info"]["rubrics"] if rubric["points"] > 0)
 
 
 async def points(judge: Any, prompt: Any, completion: Any, info: dict[str, Any], state: State, parser: Parser) -> float:
-    """The points of the criteria that are met, over all positive ones; for each axis, too, as a metric."""
+    """The points of the criteria met, divided by all positive ones; also for each axis, as a metric."""
     if not (parser.parse_answer(completion) or "").strip():
         return 0.0
     said = "\n\n".join(f"{message['role']}: {content_text(message['content'])}" for message in prompt)
@@ -146,7 +129,7 @@ async def points(judge: Any, prompt: Any, completion: Any, info: dict[str, Any],
 
 
 def share_of_points(graded: Iterable[tuple[dict[str, Any], bool]]) -> float | None:
-    """Returns the points of what is met over all positive points; None where there are none of these.
+    """Returns the points of the criteria met, divided by all positive points; None if there are none of these.
 
     Example:
         >>> share_of_points([({"points": 8}, True), ({"points": 2}, False), ({"points": -4}, True)])
@@ -158,10 +141,7 @@ def share_of_points(graded: Iterable[tuple[dict[str, Any], bool]]) -> float | No
 
 
 def is_met(reply: str) -> bool:
-    """Returns what a judge decided.
-
-    Raises:
-        JudgeVerdictError: it decided nothing, or both ways.
+    """Returns the judge's verdict; ``JudgeVerdictError`` if there is none, or both.
 
     Example:
         >>> is_met('{"explanation": "It does.", "criteria_met": true}')

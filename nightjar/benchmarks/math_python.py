@@ -1,20 +1,15 @@
-r"""Math with Python: competition problems, and a Python in a sandbox to compute with.
+r"""Math with Python: competition problems, and Python in a sandbox to compute with.
 
-The problems are those of MATH (Hendrycks et al., 2021, "Measuring Mathematical Problem Solving With the MATH Dataset");
-the hub's copy states no licence. After the environment `math-python` of verifiers.
-
-Run it::
+From verifiers' `math-python`, with the problems of MATH (Hendrycks et al., 2021, "Measuring Mathematical Problem
+Solving With the MATH Dataset"); the hub's copy states no licence. Run and example::
 
     nightjar eval run math-python -m gpt-4.1-mini -p openai -n 100
-    nightjar eval run math-python -m my-model -b http://127.0.0.1:8000/v1 -a '{"dataset": "problems.jsonl"}'
-
-One example::
 
     problem:  How many primes are smaller than 100?
     solution: There are \boxed{25} of them.
 
-The model may call `python(code)`, whose variables stay, until it answers; sandboxes have no network. The answer is what
-is in the last box, compared as mathematics.
+The model may call `python(code)`, whose variables persist, until it answers; sandboxes have no network. The content of
+the last box is compared as mathematics.
 """
 
 from __future__ import annotations
@@ -24,11 +19,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from nightjar.data import BenchmarkData
-from nightjar.envs.sandboxed.python_env import PythonEnv
-from nightjar.messages import AssistantMessage, ToolCall
-from nightjar.parsers import AfterThinkParser, extract_boxed_answer
-from nightjar.rubrics import MathRubric
+from nightjar.core.messages import AssistantMessage, ToolCall
+from nightjar.environments.data import BenchmarkData
+from nightjar.environments.parsers import AfterThinkParser, extract_boxed_answer
+from nightjar.environments.rubrics import MathRubric
+from nightjar.environments.tools.python_env import PythonEnv
 
 DATA = BenchmarkData(
     "chiayewken/competition_math",
@@ -55,18 +50,12 @@ def load_environment(
     sandbox_timeout_per_command_seconds: float = 60,
     system_prompt: str | None = None,
 ) -> PythonEnv:
-    """Loads the problems, and a Python for each rollout.
+    """Loads the problems, with a Python session for each rollout.
 
     Args:
         dataset: a file with the hub's columns; None for the hub.
         dataset_split: of the hub's dataset, ``train`` or ``test``.
-        num_train_examples: the first so many; -1 for all.
-        max_turns: model calls at the most.
-        max_startup_wait_seconds: for Python to start.
-        pip_install_packages: what the code can import.
-        sandbox_cpu_cores, sandbox_memory_gb, sandbox_disk_size_gb: of each sandbox.
-        sandbox_timeout_minutes: how long a sandbox lives.
-        sandbox_timeout_per_command_seconds: how long a piece of code may take.
+        num_train_examples: use only the first problems; -1 for all.
         system_prompt: None for one that names the packages.
     """
     parser = AfterThinkParser(partial(extract_boxed_answer, strict=True))
@@ -94,13 +83,13 @@ def load_examples(dataset: str | None, split: str, number: int) -> list[dict[str
 
 
 def to_example(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row as a question, with what its solution has in the last box."""
+    """Returns a row as a question, with the content of its solution's last box."""
     info = {"category": row.get("type"), "level": row.get("level")}
     return {"question": row["problem"], "answer": extract_boxed_answer(row["solution"]), "info": info}
 
 
 def reference_reply(example: Mapping[str, Any]) -> list[str | AssistantMessage]:
-    """Returns a call of the tool that prints the answer, and the answer in a box."""
+    """Returns a tool call that prints the answer, and the answer in a box."""
     code = json.dumps({"code": f"print({example['answer']!r})"})
     call = AssistantMessage(content=None, tool_calls=[ToolCall(id="1", name="python", arguments=code)])
     return [call, f"\\boxed{{{example['answer']}}}"]

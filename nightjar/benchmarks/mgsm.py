@@ -1,24 +1,18 @@
-r"""MGSM: 250 grade school math problems in each of eleven languages.
+"""MGSM: 250 grade school math problems in each of eleven languages.
 
-Shi et al., 2022, "Language Models are Multilingual Chain-of-Thought Reasoners". Data: CC BY-SA 4.0.
+Shi et al., 2022, "Language Models are Multilingual Chain-of-Thought Reasoners"; data: CC BY-SA 4.0. Run and example::
 
-Run it::
-
-    nightjar eval run mgsm -m gpt-4.1-mini -p openai -n -1
     nightjar eval run mgsm -m gpt-4.1-mini -p openai -n -1 -a '{"languages": "de sw"}'
     nightjar eval stats RUN --by language        (or --by script: latin, non_latin)
     nightjar eval stats RUN --cluster problem    (a problem is as hard in one language as in another)
 
-One example (German)::
-
     question: Ana hat 3 Hefte und kauft 7 dazu. Wie viele Hefte hat sie jetzt?
     answer:   10
 
-A reply is asked for in the language of the question, with the answer after that language's word for it. What is
-scored is the last number behind that word, in any case, with or without a colon. As its authors score it, a reply
-without the word, which they read in its own case and with its colon alone, is wrong, also one that says "Answer:" to a
-German question, unless it is a number and nothing else. Digits of any script count, and thousands may be set apart as
-the language does: `1.234` in German, `1 234` in French.
+The prompt asks for a reply in the question's language. The last number after that language's word for the answer is
+scored, with or without a colon, in any case; the authors only accept the word's own case with a colon. As with the
+authors, a reply without the word is wrong, unless it is only a number. Digits of any script count, and the language's
+thousands separators: `1.234` in German, `1 234` in French.
 """
 
 from __future__ import annotations
@@ -29,64 +23,43 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nightjar.data import BenchmarkData, read_rows
-from nightjar.data.benchmark_data import examples_of
-from nightjar.envs import SingleTurnEnv
+from nightjar.core.rollout.state import State
+from nightjar.environments import SingleTurnEnv
+from nightjar.environments.data import BenchmarkData, read_rows
+from nightjar.environments.data.benchmark_data import examples_of
+from nightjar.environments.parsers import AfterThinkParser, Parser
+from nightjar.environments.rubrics import Rubric
+from nightjar.environments.scorers import plain_text, read_numbers, same_number
 from nightjar.errors import ConfigError, DatasetError
-from nightjar.parsers import AfterThinkParser, Parser
-from nightjar.rollout.state import State
-from nightjar.rubrics import Rubric
-from nightjar.scorers import plain_text, read_numbers, same_number
 
 
 class Language(NamedTuple):
-    """How a language asks: its word for the answer, and what is said before the problem."""
+    """A language's word for the answer, and the instruction before a problem."""
 
     answer: str
     instruction: str
 
 
 LANGUAGES = {
-    "bn": Language(
-        "উত্তর",
-        "নিচের অঙ্কটি ধাপে ধাপে সমাধান করো। শেষ লাইনে লেখো “উত্তর:” আর তার পরে শুধু সংখ্যাটি।",
-    ),
+    "bn": Language("উত্তর", "নিচের অঙ্কটি ধাপে ধাপে সমাধান করো। শেষ লাইনে লেখো “উত্তর:” আর তার পরে শুধু সংখ্যাটি।"),
     "de": Language(
         "Antwort", "Löse die Aufgabe Schritt für Schritt. Schreibe in die letzte Zeile „Antwort:“ und nur die Zahl."
     ),
-    "en": Language(
-        "Answer",
-        'Solve the problem step by step. In the last line write "Answer:" and the number alone.',
-    ),
+    "en": Language("Answer", 'Solve the problem step by step. In the last line write "Answer:" and the number alone.'),
     "es": Language(
         "Respuesta", "Resuelve el problema paso a paso. En la última línea escribe «Respuesta:» y solo el número."
     ),
     "fr": Language(
         "Réponse", "Résous le problème étape par étape. À la dernière ligne, écris « Réponse : » et le nombre seul."
     ),
-    "ja": Language(
-        "答え",
-        "次の問題を順を追って解いてください。最後の行に「答え:」と数字だけを書いてください。",
-    ),
-    "ru": Language(
-        "Ответ",
-        "Реши задачу по шагам. В последней строке напиши «Ответ:» и только число.",
-    ),
+    "ja": Language("答え", "次の問題を順を追って解いてください。最後の行に「答え:」と数字だけを書いてください。"),
+    "ru": Language("Ответ", "Реши задачу по шагам. В последней строке напиши «Ответ:» и только число."),
     "sw": Language(
         "Jibu", "Tatua tatizo hili hatua kwa hatua. Kwenye mstari wa mwisho andika “Jibu:” na nambari pekee."
     ),
-    "te": Language(
-        "సమాధానం",
-        "ఈ లెక్కను దశలవారీగా సాధించండి. చివరి వరుసలో “సమాధానం:” అని, తర్వాత సంఖ్య మాత్రమే రాయండి.",
-    ),
-    "th": Language(
-        "คำตอบ",
-        "แก้โจทย์ต่อไปนี้ทีละขั้น บรรทัดสุดท้ายให้เขียนว่า “คำตอบ:” ตามด้วยตัวเลขเท่านั้น",
-    ),
-    "zh": Language(
-        "答案",
-        "请一步一步解答下面的题目，最后一行写“答案：”，后面只写数字。",
-    ),
+    "te": Language("సమాధానం", "ఈ లెక్కను దశలవారీగా సాధించండి. చివరి వరుసలో “సమాధానం:” అని, తర్వాత సంఖ్య మాత్రమే రాయండి."),
+    "th": Language("คำตอบ", "แก้โจทย์ต่อไปนี้ทีละขั้น บรรทัดสุดท้ายให้เขียนว่า “คำตอบ:” ตามด้วยตัวเลขเท่านั้น"),
+    "zh": Language("答案", "请一步一步解答下面的题目，最后一行写“答案：”，后面只写数字。"),
 }
 LATIN = frozenset({"de", "en", "es", "fr", "sw"})
 DATA = BenchmarkData(
@@ -103,11 +76,7 @@ def load_environment(
 
     Args:
         dataset: a folder with the authors' files ``mgsm_de.tsv`` and so on; None for the hub.
-        languages: their codes, as a list or a text; all eleven unless given.
-        system_prompt: None for none.
-
-    Raises:
-        ConfigError: it has no such language.
+        languages: their codes, as a list or a text; all eleven by default.
     """
     codes = languages.replace(",", " ").split() if isinstance(languages, str) else list(languages)
     if unknown := [code for code in codes if code not in LANGUAGES]:
@@ -124,7 +93,7 @@ def load_environment(
 
 
 def load_rows(dataset: str | None, codes: Sequence[str]) -> list[dict[str, Any]]:
-    """Returns the problems of the languages, one language after another; ``problem`` is the same in all of them."""
+    """Returns the problems by language; ``problem`` is the same number in all languages."""
     numbered = [(code, enumerate(_rows_of(code, dataset), start=1)) for code in codes]
     return [{**row, "language": code, "problem": number} for code, rows in numbered for number, row in rows]
 
@@ -133,12 +102,12 @@ def _rows_of(code: str, dataset: str | None) -> list[dict[str, Any]]:
     if dataset is None:
         return replace(DATA, configs=(code,)).rows()
     if not Path(dataset).is_dir():
-        raise DatasetError(f"MGSM is read from a folder with files such as mgsm_de.tsv; {dataset!r} is none")
+        raise DatasetError(f"MGSM expects a folder with files such as mgsm_de.tsv, found {dataset!r}")
     return read_rows(Path(dataset, f"mgsm_{code}.tsv"), columns=("question", "answer_number"))
 
 
 def to_example(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row as an instruction in its language, and the problem."""
+    """Returns a row as a problem with its instruction."""
     code = row["language"]
     script = "latin" if code in LATIN else "non_latin"
     return {
@@ -149,7 +118,7 @@ def to_example(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def extract_answer(text: str, language: str) -> str:
-    r"""Finds the last number behind the language's word for an answer, or a number that is all there is.
+    r"""Returns the last number after the language's word for the answer, or the only number of a reply without words.
 
     Example:
         >>> extract_answer("3 + 7 = 10\n**Antwort:** 10 Hefte", "de"), extract_answer("উত্তরঃ ১২", "bn")
@@ -165,13 +134,13 @@ def extract_answer(text: str, language: str) -> str:
 
 
 def _word(language: str) -> re.Pattern[str]:
-    """Returns a pattern of the word; where words have capitals, not in the middle of one such as "beantworten"."""
+    """Returns a pattern of the word. A capitalised word must not match inside another, such as "beantworten"."""
     word = plain_text(LANGUAGES[language].answer)
     return re.compile(word if word == word.lower() else rf"(?i)(?<![^\W\d_]){word}")
 
 
 def correct_answer(completion: Any, answer: str, info: dict[str, Any], state: State, parser: Parser) -> float:
-    """1.0 where the number is the right one, else 0.0. The number that was found is kept as ``parsed_answer``."""
+    """1.0 if the number is correct, else 0.0. The number is recorded as ``parsed_answer``."""
     found = extract_answer(parser.parse_answer(completion) or "", info["language"])
     state["parsed_answer"] = found
     return float(same_number(found, answer))

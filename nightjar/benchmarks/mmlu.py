@@ -1,33 +1,27 @@
-r"""MMLU: 14,042 questions with four choices in 57 subjects, from school to profession.
+"""MMLU: 14,042 questions with four choices in 57 subjects, from school to profession.
 
-Hendrycks et al., 2021, "Measuring Massive Multitask Language Understanding". Data: MIT.
-
-Run it::
+Hendrycks et al., 2021, "Measuring Massive Multitask Language Understanding"; data: MIT. Run and example::
 
     nightjar eval run mmlu -m gpt-4.1-mini -p openai -n 1000 --shuffle
-    nightjar eval stats RUN --by subject
-
-One example::
 
     question: What is the capital of the country that borders both France and Portugal?
     choices:  ["Lisbon", "Madrid", "Paris", "Rome"]
     answer:   1                                        (the position: B)
 
-Scored by the letter that the reply ends up with, after ``</think>`` where that is there. The mean is over questions
-(micro); the subjects are of very different size, so a mean over subjects (macro) is another figure. A part of the
-questions is known to be wrong: more than half of those examined in virology (Gema et al., 2024, "Are We Done with
-MMLU?").
+Scored by the final letter of the reply after its thoughts. The mean is over questions (micro), not over subjects
+(macro). Some questions are known to be wrong: more than half of those examined in virology (Gema et al., 2024, "Are We
+Done with MMLU?").
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from nightjar.data import BenchmarkData, lettered, shuffled
-from nightjar.envs import SingleTurnEnv
-from nightjar.parsers import AfterThinkParser, Parser
-from nightjar.rubrics import Rubric
-from nightjar.scorers import stated_letter
+from nightjar.environments import SingleTurnEnv
+from nightjar.environments.data import BenchmarkData, lettered, shuffled
+from nightjar.environments.parsers import AfterThinkParser, Parser
+from nightjar.environments.rubrics import Rubric
+from nightjar.environments.scorers import stated_letter
 
 DATA = BenchmarkData(
     "cais/mmlu",
@@ -67,10 +61,7 @@ def load_environment(
     """Loads MMLU.
 
     Args:
-        dataset: a file with the hub's columns; None for the hub.
-        split: of the hub's dataset: ``test``, ``validation`` or ``dev``.
-        system_prompt: None for none.
-        choices_seed: shuffles the choices of each question; None leaves them as they are published.
+        choices_seed: shuffles the choices of each question; None keeps the published order.
     """
     parser = AfterThinkParser(stated_letter)
     return SingleTurnEnv(
@@ -93,5 +84,5 @@ def to_example(row: dict[str, Any], choices_seed: int | None) -> dict[str, Any]:
 
 
 def correct_answer(completion: Any, answer: str, parser: Parser) -> float:
-    """1.0 where the letter is the right one, else 0.0."""
+    """1.0 if the letter is correct, else 0.0."""
     return float(parser.parse_answer(completion) == answer)

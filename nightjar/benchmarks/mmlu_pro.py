@@ -1,25 +1,18 @@
-r"""MMLU-Pro: 12,032 questions with up to ten choices in 14 fields, harder than MMLU's.
+"""MMLU-Pro: 12,032 questions with up to ten choices in 14 fields, harder than MMLU's.
 
-Wang et al., 2024, "MMLU-Pro: A More Robust and Challenging Multi-Task Language Understanding Benchmark". Data: MIT.
+Wang et al., 2024, "MMLU-Pro: A More Robust and Challenging Multi-Task Language Understanding Benchmark"; data: MIT. Run
+and example::
 
-Run it::
-
-    nightjar eval run mmlu-pro -m gpt-4.1-mini -p openai -n 1000 --shuffle
-    nightjar eval stats RUN --by category
-
-One example::
+    nightjar eval run mmlu-pro -m gpt-4.1-mini -p openai -n 1000 --shuffle -a '{"num_few_shot": 5}'
 
     question: Which gas do plants take up when they make sugar from light?
     options:  ["Oxygen", "Carbon dioxide", "Nitrogen", …]
     answer:   B
 
-Scored as the authors do, with their three patterns in turn, after ``</think>`` where that is there. Published labels
-can be otherwise in three cases. Where no pattern finds a letter, the authors' totals count a guess with a fixed seed;
-here the reply is wrong, for a guess is not the model's. Older recordings were read with the first two patterns, and
-have ``pred`` null where the third finds a letter: ``num_patterns=2`` reads them so. An older third pattern took the
-last capital from A to J even out of a word, which nobody chose.
-
-Published scores are with five solved questions before each (``num_few_shot=5``), which the split ``validation`` holds.
+Scored with the authors' three patterns in order, after the reply's thoughts. Published scores use five solved questions
+(``num_few_shot=5``) and differ in three ways. If no pattern matches, the authors count a guess with a fixed seed; here
+the reply is wrong. Older recordings used two patterns (``num_patterns=2``), and have ``pred`` null where only the third
+matches. An older third pattern took the last capital from A to J even from within a word.
 """
 
 from __future__ import annotations
@@ -31,11 +24,11 @@ from functools import partial
 from string import ascii_uppercase
 from typing import Any
 
-from nightjar.data import BenchmarkData, lettered
-from nightjar.envs import SingleTurnEnv
+from nightjar.environments import SingleTurnEnv
+from nightjar.environments.data import BenchmarkData, lettered
+from nightjar.environments.parsers import AfterThinkParser, Parser
+from nightjar.environments.rubrics import Rubric
 from nightjar.errors import DatasetError
-from nightjar.parsers import AfterThinkParser, Parser
-from nightjar.rubrics import Rubric
 
 DATA = BenchmarkData(
     "TIGER-Lab/MMLU-Pro",
@@ -69,12 +62,8 @@ def load_environment(
     """Loads MMLU-Pro.
 
     Args:
-        dataset: a file with the hub's columns; None for the hub.
-        split: of the hub's dataset, ``test`` or ``validation``.
-        system_prompt: None for none.
         num_few_shot: solved questions of the same field before each question, at most five.
         few_shot_dataset: a file that holds them; None for the hub's split ``validation``.
-        num_patterns: how many of the authors' three patterns are tried, in their order.
     """
     parser = AfterThinkParser(partial(extract_letter, num_patterns=num_patterns))
     return SingleTurnEnv(
@@ -88,7 +77,7 @@ def load_environment(
 def load_examples(
     dataset: str | None, split: str, num_few_shot: int = 0, few_shot_dataset: str | None = None
 ) -> list[dict[str, Any]]:
-    """Returns the questions, each after solved ones of its field where these are asked for."""
+    """Returns the questions, each after ``num_few_shot`` solved ones of its field."""
     solved: dict[str, list[dict[str, str]]] = defaultdict(list)
     for row in DATA.rows(few_shot_dataset, "validation") if num_few_shot else ():
         if len(solved[row["category"]]) < 2 * num_few_shot:
@@ -98,13 +87,9 @@ def load_examples(
 
 
 def to_example(row: dict[str, Any], solved: Sequence[dict[str, str]] = ()) -> dict[str, Any]:
-    """Returns a row as a question with lettered choices, after solved ones.
-
-    Raises:
-        DatasetError: its answer is none of the choices.
-    """
+    """Returns a row as a question with lettered choices, after solved ones."""
     if row["answer"] not in list(ascii_uppercase[: len(row["options"])]):
-        raise DatasetError(f"the answer {row['answer']!r} is none of {len(row['options'])} options")
+        raise DatasetError(f"the answer {row['answer']!r} is not one of {len(row['options'])} options")
     info = {name: row[name] for name in ("category", "src", "question_id") if name in row}
     return {"prompt": [*solved, _asked(row)], "answer": row["answer"], "info": info}
 
@@ -114,7 +99,7 @@ def _asked(row: dict[str, Any]) -> dict[str, str]:
 
 
 def extract_letter(text: str, num_patterns: int = len(_PATTERNS)) -> str | None:
-    """Finds the letter as the authors do: after "answer is", else after "Answer:", else the last one that stands alone.
+    """Returns the letter after "answer is", else after "Answer:", else the last one that stands alone.
 
     Example:
         >>> extract_letter("So the answer is (C)."), extract_letter("B or D, so D. It must be"), extract_letter("none")
@@ -125,5 +110,5 @@ def extract_letter(text: str, num_patterns: int = len(_PATTERNS)) -> str | None:
 
 
 def correct_answer(completion: Any, answer: str, parser: Parser) -> float:
-    """1.0 where the letter is the right one, else 0.0."""
+    """1.0 if the letter is correct, else 0.0."""
     return float(parser.parse_answer(completion) == answer)

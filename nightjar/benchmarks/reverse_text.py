@@ -1,19 +1,14 @@
 """Reverse a text, character by character.
 
-After the environment `reverse-text` of verifiers; its data, short texts, has no stated licence.
-
-Run it::
+From verifiers' `reverse-text`; its data, short texts, has no stated licence. Run and example::
 
     nightjar eval run reverse-text -m gpt-4.1-mini -p openai -n 100
-
-One example::
 
     prompt: abc def
     answer: fed cba
 
-The reward is how much of the text is right: the ratio of Python's `difflib`, from 0 to 1; `exact_match` says whether
-all of it is. That ratio takes time with the square of the length: of more than 2,000 characters, reply and text are
-compared piece by piece, in as many pieces of a thousand as the longer one has.
+The reward is the similarity to the correct text, the ratio of Python's `difflib`; `exact_match` is a metric. The ratio
+takes quadratic time, so texts longer than 2,000 characters are compared in pieces of about a thousand.
 """
 
 from __future__ import annotations
@@ -22,10 +17,10 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import Any
 
-from nightjar.data import BenchmarkData
-from nightjar.envs import SingleTurnEnv
-from nightjar.parsers import AfterThinkXMLParser
-from nightjar.rubrics import Rubric
+from nightjar.environments import SingleTurnEnv
+from nightjar.environments.data import BenchmarkData
+from nightjar.environments.parsers import AfterThinkXMLParser
+from nightjar.environments.rubrics import Rubric
 
 DATA = BenchmarkData("PrimeIntellect/Reverse-Text-RL", None, "not stated", ("prompt",), split="train")
 _WHOLE, _PIECE = 2_000, 1_000
@@ -35,13 +30,7 @@ SYSTEM_PROMPT = "Write the text backwards, character by character, inside <rever
 def load_environment(
     dataset: str | None = None, dataset_split: str = "train", system_prompt: str | None = SYSTEM_PROMPT
 ) -> SingleTurnEnv:
-    """Loads the texts.
-
-    Args:
-        dataset: a file with ``prompt``; None for the hub.
-        dataset_split: of the hub's dataset.
-        system_prompt: None for none.
-    """
+    """Loads the texts from the hub, or from a file with ``prompt``."""
     parser = AfterThinkXMLParser(["reversed_text"], answer_field="reversed_text")
     return SingleTurnEnv(
         eval_dataset=lambda: DATA.examples(to_example, dataset, dataset_split),
@@ -53,19 +42,19 @@ def load_environment(
 
 
 def to_example(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row as a question; blanks at the ends are no part of it."""
+    """Returns a row as a question, without blanks at its ends."""
     text = row["prompt"].strip()
     return {"question": text, "answer": text[::-1]}
 
 
 def similarity(completion: Any, answer: str, parser: AfterThinkXMLParser) -> float:
-    """How much of the text is right, from 0 to 1."""
+    """The similarity to the correct text, from 0 to 1."""
     given = parser.parse_answer(completion) or ""
     return ratio(given, answer) if given else 0.0
 
 
 def ratio(given: str, answer: str) -> float:
-    """Returns twice the characters that match, by all there are, as ``SequenceMatcher.ratio``.
+    """Returns twice the number of matching characters, divided by all characters, as ``SequenceMatcher.ratio``.
 
     Example:
         >>> ratio("abcd", "bcde"), ratio("ab" * 10_000, "ab" * 10_000)
@@ -89,5 +78,5 @@ def _matching(given: str, answer: str) -> int:
 
 
 def exact_match(completion: Any, answer: str, parser: AfterThinkXMLParser) -> float:
-    """1.0 where all of it is right, else 0.0."""
+    """1.0 if the text is correct, else 0.0."""
     return float(parser.parse_answer(completion) == answer)

@@ -1,21 +1,16 @@
-r"""SimpleQA: 4,326 short questions of fact, which a judge grades as correct, incorrect or not attempted.
+"""SimpleQA: 4,326 short factual questions, which a judge grades as correct, incorrect or not attempted.
 
-Wei et al., 2024, "Measuring short-form factuality in large language models". Data: MIT.
-
-Run it::
+Wei et al., 2024, "Measuring short-form factuality in large language models"; data: MIT. Run and example::
 
     nightjar eval run simpleqa -m gpt-4.1-mini -p openai -n 500 --shuffle
-    nightjar eval run simpleqa … -a '{"judge_model": "my-judge", "judge_base_url": "http://127.0.0.1:8001/v1"}'
-
-One example::
 
     problem: In which year was the bridge over the Tay that fell in 1879 opened?
     answer:  1878                              (metadata: topic, answer_type)
 
-The reward is the share that is `correct`; `incorrect` and `not_attempted` are the others, and
-`correct_given_attempted` is over attempted questions alone. The authors' F, the harmonic mean of the first and the
-last, is of a run: `SELECT 2 * avg_metrics['correct'] / (2 - avg_metrics['not_attempted']) FROM runs`. The published
-scores are with the judge gpt-4.1. A judge that gives no grade, or two, costs the rollout; nothing is graded instead.
+The reward is `correct`; the metrics are `incorrect`, `not_attempted`, and `correct_given_attempted` over attempted
+questions only. The authors' F is the harmonic mean of `correct` and `correct_given_attempted` of a run: `SELECT 2 *
+avg_metrics['correct'] / (2 - avg_metrics['not_attempted']) FROM runs`. The published scores use the judge gpt-4.1.
+A rollout fails if the judge gives no grade, or two.
 """
 
 from __future__ import annotations
@@ -23,13 +18,13 @@ from __future__ import annotations
 from typing import Any
 
 from nightjar.clients import ClientConfig
-from nightjar.data import BenchmarkData
-from nightjar.envs import SingleTurnEnv
+from nightjar.core.rollout.state import State
+from nightjar.environments import SingleTurnEnv
+from nightjar.environments.data import BenchmarkData
+from nightjar.environments.parsers import AfterThinkParser, Parser
+from nightjar.environments.rubrics import JudgeRubric
+from nightjar.environments.rubrics.judge_rubric import the_verdict
 from nightjar.errors import DatasetError
-from nightjar.parsers import AfterThinkParser, Parser
-from nightjar.rollout.state import State
-from nightjar.rubrics import JudgeRubric
-from nightjar.rubrics.verdicts import the_verdict
 
 DATA = BenchmarkData("basicv8vc/SimpleQA", 4_326, "MIT", (), nested={"metadata": dict})
 JUDGE_PROMPT = """\
@@ -55,7 +50,7 @@ GRADES = {
     "c": "not_attempted",
     "not attempted": "not_attempted",
 }
-"""What the judge may say, and the grade that it gives."""
+"""The judge's replies and their grades."""
 
 
 def load_environment(
@@ -69,10 +64,6 @@ def load_environment(
 
     Args:
         dataset: a file with ``problem`` (or ``question``) and ``answer`` (or ``true_answer``); None for the hub.
-        judge_model: grades the answers.
-        judge_base_url: where it is.
-        judge_api_key_var: the environment variable that holds its key.
-        system_prompt: None for none.
     """
     judge = ClientConfig(api_base_url=judge_base_url, api_key_var=judge_api_key_var)
     rubric = JudgeRubric(
@@ -86,18 +77,12 @@ def load_environment(
     for metric in (incorrect, not_attempted):
         rubric.add_metric(metric)
     return SingleTurnEnv(
-        eval_dataset=lambda: DATA.examples(to_example, dataset),
-        system_prompt=system_prompt,
-        rubric=rubric,
+        eval_dataset=lambda: DATA.examples(to_example, dataset), system_prompt=system_prompt, rubric=rubric
     )
 
 
 def to_example(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row as a question; its topic and the kind of its answer are in ``info``.
-
-    Raises:
-        DatasetError: it has neither the hub's columns nor the authors', or no text there.
-    """
+    """Returns a row as a question, with topic and kind of answer in ``info``."""
     about = row.get("metadata") or {}
     return {
         "question": _text_of(row, "problem", "question"),
@@ -110,16 +95,16 @@ def _text_of(row: dict[str, Any], *names: str) -> str:
     given = [name for name in names if name in row]
     if not given:
         raise DatasetError(
-            f"a row of SimpleQA has problem and answer, or question and true_answer; found {sorted(row)}"
+            f"a row of SimpleQA must have problem and answer, or question and true_answer; found {sorted(row)}"
         )
     text = next((str(row[name]) for name in given if row[name] is not None), "")
     if not text.strip():
-        raise DatasetError(f"{given[0]!r} has to be a text; found {row[given[0]]!r}")
+        raise DatasetError(f"{given[0]!r} must be a text; found {row[given[0]]!r}")
     return text
 
 
 async def correct(judge: Any, prompt: Any, completion: Any, answer: str, state: State, parser: Parser) -> float:
-    """1.0 where the judge finds the answer correct, else 0.0."""
+    """1.0 if the judge finds the answer correct, else 0.0."""
     grade = await _grade(judge, prompt, completion, answer, state, parser)
     state["grade"] = grade
     if grade != "not_attempted":
@@ -128,12 +113,12 @@ async def correct(judge: Any, prompt: Any, completion: Any, answer: str, state: 
 
 
 def incorrect(state: State) -> float:
-    """1.0 where the judge finds the answer incorrect, else 0.0."""
+    """1.0 if the judge finds the answer incorrect, else 0.0."""
     return float(state["grade"] == "incorrect")
 
 
 def not_attempted(state: State) -> float:
-    """1.0 where there is no answer to the question, else 0.0."""
+    """1.0 if the question is not answered, else 0.0."""
     return float(state["grade"] == "not_attempted")
 
 

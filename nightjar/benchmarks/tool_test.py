@@ -1,17 +1,13 @@
-"""Call the tools that are asked for: whether a model, and its endpoint, can call tools at all.
+"""Call the requested tools: whether a model and its endpoint can call tools at all.
 
-After the environment `tool-test` of verifiers. What is asked is generated, so it needs no download.
-
-Run it::
+From verifiers' `tool-test`; its questions are generated, without a download. Run and example::
 
     nightjar eval run tool-test -m gpt-4.1-mini -p openai -n 100
-
-One example::
 
     question: Call these tools, each once, with any arguments: tool_A, tool_C
     answer:   tool_A tool_C
 
-The reward is 1 where the calls of the reply are those, in any order; there is one turn, and no tool's answer is shown.
+The reward is 1 if the reply calls exactly these tools, in any order. There is one turn, without tool results.
 """
 
 from __future__ import annotations
@@ -20,9 +16,9 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from nightjar.envs import ToolEnv
-from nightjar.messages import AssistantMessage, ToolCall
-from nightjar.rubrics import Rubric
+from nightjar.core.messages import AssistantMessage, ToolCall
+from nightjar.environments import ToolEnv
+from nightjar.environments.rubrics import Rubric
 
 
 def tool_A(x: int) -> int:  # noqa: N802 - the names are the test's
@@ -65,12 +61,7 @@ TOOLS = (tool_A, tool_B, tool_C, tool_D)
 
 
 def load_environment(num_train_examples: int = 1000, num_eval_examples: int = 100) -> ToolEnv:
-    """Loads generated examples.
-
-    Args:
-        num_train_examples: to train on.
-        num_eval_examples: to evaluate on.
-    """
+    """Loads generated examples."""
     return ToolEnv(
         tools=list(TOOLS),
         dataset=lambda: make_examples(num_train_examples, seed=42),
@@ -82,7 +73,7 @@ def load_environment(num_train_examples: int = 1000, num_eval_examples: int = 10
 
 
 def make_examples(number: int, seed: int) -> list[dict[str, Any]]:
-    """Returns examples, each of which asks for some of the tools; equal seeds give equal ones."""
+    """Returns examples that each request some of the tools; equal seeds give equal examples."""
     generator = random.Random(seed)  # noqa: S311 - no secret is made of it
     return [_make_example(generator) for _ in range(number)]
 
@@ -98,7 +89,7 @@ def _make_example(generator: random.Random) -> dict[str, Any]:
 
 
 def reference_reply(example: Mapping[str, Any]) -> AssistantMessage:
-    """Returns a message with the calls that are asked for."""
+    """Returns a message with the requested calls."""
     names = example["info"]["tool_names"]
     return AssistantMessage(
         content=None, tool_calls=[ToolCall(id=name, name=name, arguments='{"x": 1}') for name in names]
@@ -106,7 +97,7 @@ def reference_reply(example: Mapping[str, Any]) -> AssistantMessage:
 
 
 def called_as_asked(completion: Any, info: dict[str, Any]) -> float:
-    """1.0 where the calls of the last message are those that were asked for, else 0.0."""
+    """1.0 if the last message has exactly the requested calls, else 0.0."""
     said = [message for message in completion if message["role"] == "assistant"]
     called = sorted(call["name"] for call in (said[-1].get("tool_calls") or ())) if said else []
     return float(called == info["tool_names"])

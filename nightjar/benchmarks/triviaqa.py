@@ -1,21 +1,16 @@
-r"""TriviaQA: 17,944 questions of quiz enthusiasts, asked without the documents that hold the answers.
+"""TriviaQA: 17,944 quiz questions, without the documents that hold the answers.
 
 Joshi et al., 2017, "TriviaQA: A Large Scale Distantly Supervised Challenge Dataset for Reading Comprehension". The
-data's licence is unknown. Questions that have both a page of the web and one of Wikipedia are in it twice.
-
-Run it::
+data's licence is unknown. Questions with both a web page and a Wikipedia page are in it twice. Run and example::
 
     nightjar eval run triviaqa -m gpt-4.1-mini -p openai -n 1000 --shuffle
-
-One example::
 
     question: Which city did Parisians call the "City of Light"?
     answer:   {"value": "Paris", "aliases": ["City of Light", "Paris"]}
 
-Scored as the authors do: the answer, less case, punctuation and articles, has to be one of the aliases (the reward);
-`f1` is the overlap of words with the alias that is nearest. Curly quotation marks, “ and ”, which models write around
-titles, `…` and `。` are punctuation here, too; accents are composed; and an alias of articles or punctuation alone,
-such as "The The", is compared with them.
+Scored as the authors do: the reward is 1 if the answer equals an alias, without case, punctuation and articles; `f1` is
+the overlap of words with the nearest alias. In addition, “, ”, `…` and `。` are punctuation, accents are composed, and
+an alias of only articles or punctuation, such as "The The", is compared as it is.
 """
 
 from __future__ import annotations
@@ -28,12 +23,12 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from nightjar.data import BenchmarkData
-from nightjar.envs import SingleTurnEnv
+from nightjar.environments import SingleTurnEnv
+from nightjar.environments.data import BenchmarkData
+from nightjar.environments.parsers import AfterThinkParser, Parser
+from nightjar.environments.rubrics import Rubric
+from nightjar.environments.scorers import stated_answer
 from nightjar.errors import DatasetError
-from nightjar.parsers import AfterThinkParser, Parser
-from nightjar.rubrics import Rubric
-from nightjar.scorers import stated_answer
 
 DATA = BenchmarkData(
     "mandarjoshi/trivia_qa",
@@ -53,12 +48,7 @@ _PUNCTUATION = str.maketrans(dict.fromkeys(string.punctuation + "‘’“”´`
 
 
 def load_environment(dataset: str | None = None, system_prompt: str | None = None) -> SingleTurnEnv:
-    """Loads TriviaQA.
-
-    Args:
-        dataset: a file with the hub's columns; None for the hub.
-        system_prompt: None for none.
-    """
+    """Loads TriviaQA from the hub, or from a file with its columns."""
     parser = AfterThinkParser(stated_answer)
     return SingleTurnEnv(
         eval_dataset=lambda: DATA.examples(to_example, dataset),
@@ -69,18 +59,14 @@ def load_environment(dataset: str | None = None, system_prompt: str | None = Non
 
 
 def to_example(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row as a question; all texts that are right are in ``info``.
-
-    Raises:
-        DatasetError: its answer has no value, or aliases that are no list.
-    """
+    """Returns a row as a question, with all correct texts in ``info``."""
     answer = row["answer"]
     others = [answer.get(name) or [] for name in ("aliases", "normalized_aliases")]
     if not answer.get("value") or not all(isinstance(names, list) for names in others):
-        raise DatasetError(f"'answer' has to have a value, and a list where it has aliases; found {answer}")
+        raise DatasetError(f"'answer' must have a value, and its aliases must be lists; found {answer}")
     aliases = dict.fromkeys([answer["value"], *chain.from_iterable(others)])
     if not all(isinstance(alias, str) for alias in aliases):
-        raise DatasetError(f"the value and the aliases of 'answer' have to be texts; found {answer}")
+        raise DatasetError(f"the value and the aliases of 'answer' must be texts; found {answer}")
     return {
         "question": PROMPT.format(question=row["question"]),
         "answer": answer["value"],
@@ -89,19 +75,19 @@ def to_example(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def exact_match(completion: Any, info: dict[str, Any], parser: Parser) -> float:
-    """1.0 where the answer is one of the aliases, else 0.0."""
+    """1.0 if the answer is one of the aliases, else 0.0."""
     given = plain_words(parser.parse_answer(completion) or "")
     return float(bool(given) and any(given == plain_words(alias) for alias in info["aliases"]))
 
 
 def f1(completion: Any, info: dict[str, Any], parser: Parser) -> float:
-    """The overlap of the words with the alias that is nearest: the harmonic mean of precision and recall."""
+    """The overlap of words with the nearest alias: the harmonic mean of precision and recall."""
     given = plain_words(parser.parse_answer(completion) or "")
     return max((overlap(given, plain_words(alias)) for alias in info["aliases"]), default=0.0)
 
 
 def plain_words(text: str) -> list[str]:
-    """Returns the words of a text in lower case, without punctuation and articles, unless nothing else is there.
+    """Returns the words in lower case without punctuation and articles, unless nothing else is left.
 
     Example:
         >>> plain_words("The City_of-Light!"), plain_words("The The"), plain_words("!!!")
@@ -113,7 +99,7 @@ def plain_words(text: str) -> list[str]:
 
 
 def overlap(given: Sequence[str], wanted: Sequence[str]) -> float:
-    """Returns the harmonic mean of precision and recall of words, each counted as often as it is there.
+    """Returns the harmonic mean of precision and recall of words, with repetitions.
 
     Example:
         >>> overlap(["new", "york", "city"], ["new", "york"])

@@ -1,32 +1,28 @@
 """Wordle: find a word of five letters in six guesses.
 
-The game is TextArena's, the environment is after `wordle` of verifiers. It needs the extra `textarena`, and words of
-NLTK that are fetched the first time.
-
-Run it::
+TextArena's game, from verifiers' `wordle`. Needs the extra `textarena`, and words of NLTK, which it downloads on first
+use. Run and example of a turn::
 
     nightjar eval run wordle -m gpt-4.1-mini -p openai -n 20 -r 3
-
-One turn::
 
     model:  <guess>[crane]</guess>
     game:   C R A N E
             X Y G X X          (green: right place; yellow: another place; X: not in the word)
 
-The reward is 1 for the word, and up to 1 more the fewer guesses it took; for a word that was not found, 0.2 for each
-green and 0.1 for each yellow letter of the last guess; and 0.2 for keeping to the format.
+The reward is 1 for the word plus 1 / guesses; without the word, 0.2 for each green and 0.1 for each yellow letter of
+the last guess; and 0.2 for the format.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from nightjar.envs import TextArenaEnv
-from nightjar.envs.games.nltk_data import NltkData
-from nightjar.messages import content_text
-from nightjar.parsers import AfterThinkXMLParser
-from nightjar.rollout.state import RewardFunc
-from nightjar.rubrics import Rubric
+from nightjar.core.messages import content_text
+from nightjar.core.rollout.state import RewardFunc
+from nightjar.environments import TextArenaEnv
+from nightjar.environments.games.nltk_data import NltkData
+from nightjar.environments.parsers import AfterThinkXMLParser
+from nightjar.environments.rubrics import Rubric
 
 DATA = NltkData()
 SYSTEM_PROMPT = """You play Wordle. In each turn think about what the answers so far leave open, then make one guess:
@@ -40,14 +36,7 @@ def load_environment(
     system_prompt: str | None = SYSTEM_PROMPT,
     seed: int = 0,
 ) -> TextArenaEnv:
-    """Loads games, each with a word of its own.
-
-    Args:
-        num_train_examples: to train on.
-        num_eval_examples: to evaluate on.
-        system_prompt: None for none.
-        seed: of the words.
-    """
+    """Loads games, each with its own word; ``seed`` selects the words."""
     parser = AfterThinkXMLParser(["guess"], answer_field="guess")
     funcs: list[RewardFunc] = [found, partly_found, speed, kept_format]
     return TextArenaEnv(
@@ -64,35 +53,35 @@ def load_environment(
 
 
 def last_feedback(observation: str) -> str:
-    """Returns what the game says of the last guess, of all that it shows."""
+    """Returns the game's feedback on the last guess."""
     latest = observation.rpartition("[GAME]")[2].strip()
     return latest.partition("Feedback:")[2].strip() or latest
 
 
 def found(completion: Any, answer: str, parser: AfterThinkXMLParser) -> float:
-    """1.0 where the last guess is the word, else 0.0."""
+    """1.0 if the last guess is the word, else 0.0."""
     return float(str(parser.parse_answer(completion) or "").strip().lower() == f"[{answer.lower()}]")
 
 
 def partly_found(completion: Any, answer: str, parser: AfterThinkXMLParser) -> float:
-    """0.2 for each green and 0.1 for each yellow letter of the last guess; 0.0 where the word was found."""
+    """0.2 for each green and 0.1 for each yellow letter of the last guess; 0.0 if the word was found."""
     told = [content_text(message["content"]) for message in parser.get_user_messages(completion)]
     marks = next((marks for text in reversed(told) if (marks := _marks(text))), "")
     return 0.0 if found(completion, answer, parser) else 0.2 * marks.count("G") + 0.1 * marks.count("Y")
 
 
 def speed(completion: Any, answer: str, parser: AfterThinkXMLParser) -> float:
-    """One over the number of guesses where the word was found, else 0.0."""
+    """One divided by the number of guesses if the word was found, else 0.0."""
     guesses = len(parser.get_assistant_messages(completion))
     return found(completion, answer, parser) / guesses if guesses else 0.0
 
 
 def kept_format(completion: Any, parser: AfterThinkXMLParser) -> float:
-    """How well the format was kept to, from 0 to 1; 0.0 where no guess was made."""
+    """How well the replies follow the format, from 0 to 1; 0.0 without a guess."""
     return float(parser.get_format_reward_func()(completion)) if parser.parse_answer(completion) else 0.0
 
 
 def _marks(text: str) -> str:
-    """Returns the line of marks in what the game said, without blanks; nothing where there is none."""
+    """Returns the game's line of marks without blanks; empty if there is none."""
     lines = ("".join(line.split()) for line in text.splitlines())
     return next((line for line in reversed(list(lines)) if len(line) == 5 and set(line) <= set("GYX")), "")  # noqa: PLR2004

@@ -1,4 +1,4 @@
-"""The command line: each command parses, calls and prints; one file a command.
+"""The command line: each command parses, calls and prints.
 
 Results go to stdout, progress and notices to stderr. An expected error is one line on stderr and exit code 1, a
 usage error exit code 2.
@@ -20,11 +20,11 @@ from nightjar.cli.terminal import echo
 from nightjar.errors import NightjarError
 
 _OPTIONAL_VALUES = {"--resume": "latest", "-R": "latest"}
-"""Options whose value may be left out, and what it is then."""
+"""Options whose value may be left out, and their value then."""
 
 
 def main() -> NoReturn:
-    """Runs the command that was typed, and ends the process."""
+    """Runs the command of this process, and ends the process."""
     try:
         code = app.app(args=with_optional_values(sys.argv[1:] or ["--help"]), standalone_mode=False)
     except NightjarError as error:
@@ -34,7 +34,7 @@ def main() -> NoReturn:
     except OSError as error:
         if error.errno != errno.ENOSPC or error.filename is not None:
             raise
-        _fail(f"Cannot write what there is to say: {error.strerror}", 1)
+        _fail(f"Cannot write to standard output: {error.strerror}", 1)
     _leave(code if isinstance(code, int) else 0)
 
 
@@ -45,13 +45,13 @@ def _fail(message: str, code: int) -> NoReturn:
 
 
 def _leave(code: int) -> NoReturn:
-    """Ends the process; at once where something would hold up its end.
+    """Ends the process, without the usual shutdown where that would hang.
 
-    That is code of an environment that hangs in a thread, which Python waits for; or a Prefect server that is away,
-    which Prefect tries to tell of each event, 7 s each.
+    Python waits for threads in which the code of an environment hangs. Prefect sends its last events to a server that
+    may be unreachable, for 7 s per event.
     """
     others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
-    away = sys.modules.get("tasks.away")
+    away = sys.modules.get("nightjar.tasks.away")
     has_prefect, is_away = "prefect" in sys.modules, away is not None and away.is_away()
     if not is_away and (has_prefect or all(thread.daemon for thread in others)):
         sys.exit(code)
@@ -61,7 +61,7 @@ def _leave(code: int) -> NoReturn:
 
 
 def with_optional_values(arguments: Sequence[str]) -> list[str]:
-    """Returns the arguments with the value of ``--resume`` filled in where it was left out."""
+    """Returns the arguments, with the value of ``--resume`` where it was left out."""
     filled: list[str] = []
     for position, argument in enumerate(arguments):
         filled.append(argument)

@@ -1,4 +1,4 @@
-"""``nightjar demo``: the main job, end to end, on a model that needs no key."""
+"""``nightjar demo``: an evaluation from end to end, on a local model that needs no key."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from nightjar.cli.eval.display import show_outcome
+from nightjar.cli.eval.outcome import show_outcome
 from nightjar.cli.eval.running import runner, watched
 from nightjar.cli.sql.command import sql
 from nightjar.cli.terminal import echo
-from nightjar.config import RunConfig
-from nightjar.logs import log_to_stderr
-from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+from nightjar.core.logs import log_to_stderr
+from nightjar.evaluation.config import RunConfig
+from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 
 QUESTION = "Which problems does the model get wrong most often?"
 QUERY = """\
@@ -21,8 +21,8 @@ SELECT prompt->>'$[1].content' AS question, answer, count(*) AS rollouts, avg(re
 FROM rollouts WHERE run_id = '{run_id}'
 GROUP BY ALL ORDER BY avg_reward, question LIMIT 5"""
 
-GO_ON = """\
-Go on with:
+NEXT = """\
+Next:
 {activate}  nightjar view                                         runs, answers, conversations in a browser
   nightjar up --detach                                  Prefect's UI on http://127.0.0.1:4200
   nightjar model-server                                 the demo's model, in a second terminal
@@ -33,13 +33,13 @@ Go on with:
 
 
 def demo(
-    direct: Annotated[bool, typer.Option("--direct", help="Without Prefect: starts in 2 s instead of 15.")] = False,
+    direct: Annotated[bool, typer.Option("--direct", help="Run without Prefect: starts in 2 s instead of 15.")] = False,
 ) -> None:
-    """Run the main job on a local model: 100 problems, 4 rollouts each, as a Prefect flow, then ask in SQL."""
+    """Evaluate a local model on 100 problems with 4 rollouts each as a Prefect flow, then query the results in SQL."""
     log_to_stderr()
     model = ArithmeticSolver(error_rate=0.25, seed=7)
     with ModelServer(model, faults=Faults(latency_ms=20, rate_429=0.02, seed=7)) as server:
-        echo("A local model serves arithmetic, wrong one time in four, busy one time in fifty.", err=True)
+        echo("A local model solves arithmetic; 1 in 4 answers is wrong, and 1 in 50 requests is refused.", err=True)
         if not direct:
             echo("Evaluating it as a Prefect flow; a temporary server takes some seconds to start.", err=True)
         config = RunConfig(
@@ -57,5 +57,5 @@ def demo(
     echo(f"\n{QUESTION}\n\n{query}\n")
     sql(query)
     activate = "" if shutil.which("nightjar") else "  . .venv/bin/activate\n"
-    echo(f"\n{GO_ON.format(activate=activate)}")
+    echo(f"\n{NEXT.format(activate=activate)}")
     raise typer.Exit(int(outcome.status != "completed"))

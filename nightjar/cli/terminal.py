@@ -1,4 +1,4 @@
-"""What is printed for people: a terminal obeys nothing of what a model, an endpoint or somebody's code has said."""
+"""Printing of text that a terminal must not obey: it may come from a model, an endpoint or a user's code."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import typer
 
-from nightjar.terminal import harmless
+from nightjar.core.text import harmless
 
 
 def echo(text: Any = "", *, err: bool = False, nl: bool = True) -> None:
-    """Prints a line on stdout, or on stderr; harmless where that is a terminal, and as it is where it is not."""
+    """Prints a line on stdout or stderr. On a terminal, control characters are replaced."""
     stream = sys.stderr if err else sys.stdout
     typer.echo(harmless(str(text)) if stream.isatty() else text, err=err, nl=nl)

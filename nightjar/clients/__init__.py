@@ -1,7 +1,4 @@
-"""Clients: one protocol for every kind of model endpoint.
-
-They are listed in ``__init__.pyi`` and load on first use, because the SDKs take half a second to import.
-"""
+"""Clients of model endpoints; ``__init__.pyi`` lists them. They load on first use: the SDKs take half a second."""
 
 import lazy_loader
 

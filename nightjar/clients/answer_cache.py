@@ -1,7 +1,7 @@
-"""``AnswerCache``: answers of models, kept on disk for runs that ask the same again.
+"""Responses of models, kept on disk and reused by runs that send the same requests.
 
-A SQLite file below ``NIGHTJAR_HOME``: any number of processes read and write it, and a process that is killed leaves it
-whole. Of a request it holds the hash alone.
+The cache is a SQLite file in ``NIGHTJAR_HOME`` that many processes can use at once and that survives killed processes.
+It stores only the hash of a request.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hashlib
 import sqlite3
 import threading
 import time
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -19,10 +20,12 @@ from typing import Any
 
 import orjson
 
+from nightjar.clients.client import AnyClient, ClientAround
+from nightjar.core.home import home
+from nightjar.core.messages import Messages, Response, Tool, dump_message, dump_messages
+from nightjar.core.rollout.state import SamplingArgs
+from nightjar.core.secrecy import hide_bytes
 from nightjar.errors import ConfigError
-from nightjar.home import home
-from nightjar.messages import Response
-from nightjar.secrecy import hide_bytes
 
 _PATIENCE_SECONDS = 5.0
 _TABLE = """
@@ -31,16 +34,14 @@ CREATE TABLE IF NOT EXISTS answers (
 ) WITHOUT ROWID
 """
 
+_REMEMBERED_ROLLOUTS = 65_536
+
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """What a cache holds.
+    """The content of a cache: its size with SQLite's write-ahead log, and the number of responses by model.
 
-    Attributes:
-        path: the file.
-        size_bytes: its size, with what is not merged into it yet.
-        answers: model to how many there are.
-        oldest, newest: when they were kept first and last; None where there are none.
+    ``oldest`` and ``newest`` are None for an empty cache.
     """
 
     path: Path
@@ -51,12 +52,12 @@ class CacheInfo:
 
 
 def cache_path() -> Path:
-    """Returns where the answers of this user are."""
+    """Returns the path of the user's cache."""
     return home() / "answers.sqlite"
 
 
 def request_key(request: Mapping[str, Any]) -> bytes:
-    """Identifies a request by all that is in it.
+    """Returns the hash of a request.
 
     Example:
         >>> request_key({"model": "a", "prompt": []}) == request_key({"prompt": [], "model": "a"})
@@ -67,14 +68,7 @@ def request_key(request: Mapping[str, Any]) -> bytes:
 
 
 class AnswerCache:
-    """Answers by the keys of their requests; safe to use in several threads.
-
-    Args:
-        path: the file; made where it is missing.
-
-    Raises:
-        ConfigError: it cannot be opened.
-    """
+    """Responses by the keys of their requests, for several threads; ``ConfigError`` if the file cannot be used."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -86,32 +80,20 @@ class AnswerCache:
             self._connection.execute(_TABLE)
 
     def get(self, key: bytes) -> Response | None:
-        """Returns the answer to a request; None where it is not there.
-
-        Raises:
-            ConfigError: the file cannot be read.
-        """
+        """Returns the response to a request; None if there is none."""
         with self._lock, self._explained():
             row = self._connection.execute("SELECT answer FROM answers WHERE key = ?", [key]).fetchone()
         return None if row is None else Response.model_validate_json(row[0])
 
     def put(self, key: bytes, response: Response) -> None:
-        """Keeps an answer; what another process has kept meanwhile stays.
-
-        Raises:
-            ConfigError: the file cannot be written.
-        """
+        """Stores a response, unless another process has already stored one."""
         content = hide_bytes(response.model_dump_json(exclude={"is_cached"}).encode())
         values = (key, response.model, content, time.time())
         with self._lock, self._explained():
             self._connection.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?)", values)
 
     def info(self) -> CacheInfo:
-        """Returns what there is.
-
-        Raises:
-            ConfigError: the file cannot be read.
-        """
+        """Returns a summary of the content."""
         with self._lock, self._explained():
             rows = self._connection.execute("SELECT model, count(*) FROM answers GROUP BY model ORDER BY 2 DESC")
             answers = dict(rows.fetchall())
@@ -121,11 +103,7 @@ class AnswerCache:
         return CacheInfo(self.path, size_bytes, answers, oldest, newest)
 
     def clear(self) -> int:
-        """Removes all answers, and returns how many there were.
-
-        Raises:
-            ConfigError: the file cannot be written.
-        """
+        """Removes all responses, and returns their number."""
         with self._lock, self._explained():
             count = self._connection.execute("DELETE FROM answers").rowcount
             self._connection.execute("VACUUM")
@@ -149,6 +127,79 @@ class AnswerCache:
 
 @contextmanager
 def open_cache() -> Iterator[AnswerCache]:
-    """Gives the cache of this user, which is closed at the end."""
+    """Opens the user's cache for a block."""
     with closing(AnswerCache(cache_path())) as cache:
         yield cache
+
+
+class CachingClient(ClientAround):
+    """Takes responses from the cache, with ``is_cached`` set; sends requests that it does not contain.
+
+    A request is identified by its content, the endpoint, and the example and index of its rollout, so each rollout of a
+    run gets its own responses, as without a cache. A request that a rollout repeats is a new request. Errors are never
+    stored. If the cache fails, the client warns and sends the request.
+
+    ``endpoint`` is the base URL, the same for all replicas. Closing the client closes the cache.
+    """
+
+    def __init__(self, asked: AnyClient, cache: AnswerCache, endpoint: str) -> None:
+        super().__init__(asked)
+        self._cache = cache
+        self._endpoint = endpoint
+        self._asked_before: OrderedDict[str, Counter[bytes]] = OrderedDict()
+
+    async def get_response(
+        self, prompt: Messages, model: str, sampling_args: SamplingArgs, tools: list[Tool] | None = None, **kwargs: Any
+    ) -> Response:
+        """Returns the response of the cache or of the model; arguments and errors as for ``Client.get_response``."""
+        state: Mapping[str, Any] = kwargs.get("state") or {}
+        rollout = state.get("input") or {}
+        before = self._of_rollout(state.get("trajectory_id"))
+        request = request_key(
+            {
+                "endpoint": self._endpoint,
+                "client_type": self.config.client_type if self.config else type(self.client).__name__,
+                "headers": self.config.extra_headers if self.config else {},
+                "model": model,
+                "prompt": dump_messages(prompt),
+                "sampling_args": {name: value for name, value in sampling_args.items() if value is not None},
+                "tools": [dump_message(tool) for tool in tools or ()],
+                "further": {name: value for name, value in kwargs.items() if name != "state"},
+                "rollout": [rollout.get("example_id"), rollout.get("rollout_index")],
+            }
+        )
+        key = request_key({"request": request.hex(), "time": before[request]})
+        response = self._get(key)
+        if response is None:
+            response = await self.client.get_response(prompt, model, sampling_args, tools, **kwargs)
+            self._put(key, response)
+        before[request] += 1
+        return response
+
+    def _of_rollout(self, trajectory_id: str | None) -> Counter[bytes]:
+        if trajectory_id is None:
+            return Counter()
+        counts = self._asked_before.setdefault(trajectory_id, Counter())
+        self._asked_before.move_to_end(trajectory_id)
+        if len(self._asked_before) > _REMEMBERED_ROLLOUTS:
+            self._asked_before.popitem(last=False)
+        return counts
+
+    def _get(self, key: bytes) -> Response | None:
+        try:
+            response = self._cache.get(key)
+        except (ConfigError, ValueError) as broken:
+            self.warn_once(str(broken))
+            return None
+        return response and response.model_copy(update={"is_cached": True})
+
+    def _put(self, key: bytes, response: Response) -> None:
+        try:
+            self._cache.put(key, response)
+        except (ConfigError, ValueError) as broken:
+            self.warn_once(str(broken))
+
+    async def close(self) -> None:
+        """Closes the connections and the cache."""
+        await super().close()
+        self._cache.close()

@@ -1,7 +1,6 @@
-"""Reading what providers answer: usage, reasoning, token ids.
+"""Reads providers' responses: usage, reasoning, token ids.
 
-An answer is an object of an SDK; where a server leaves out what its protocol promises, or adds to it, parts of it are
-dicts. ``field_of`` reads both.
+A response is an SDK object, but parts of it are dicts if the server omits or adds fields. ``field_of`` reads both.
 """
 
 from __future__ import annotations
@@ -9,16 +8,16 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from nightjar.messages import ResponseTokens, Usage
+from nightjar.core.messages import ResponseTokens, Usage
 
 _INPUT_TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-"""Where newer protocols count the prompt; Anthropic counts apart what was read from a cache or written to one."""
+"""Counts of the prompt in newer protocols; Anthropic counts cached tokens separately."""
 _REASONING_FIELDS = ("reasoning", "reasoning_content", "reasoning_details")
-"""Where servers put a model's reasoning; the first that is there counts."""
+"""Fields with the model's reasoning; the first one that is set counts."""
 
 
 def field_of(value: Any, name: str, default: Any = None) -> Any:
-    """Returns a field of an object or of a dict; ``default`` where there is none."""
+    """Returns a field of an object or a dict, or ``default``."""
     if isinstance(value, dict):
         return value.get(name, default)
     extra = getattr(value, "__pydantic_extra__", None)
@@ -28,19 +27,19 @@ def field_of(value: Any, name: str, default: Any = None) -> Any:
 
 
 def text_of(value: Any, name: str) -> str:
-    """Returns a field that is a text; "" where it is anything else, or missing."""
+    """Returns a text field; an empty text if it is missing or not a text."""
     found = field_of(value, name)
     return found if isinstance(found, str) else ""
 
 
 def count_of(value: Any, name: str) -> int:
-    """Returns a field that is a number, as an integer; 0 where it is anything else, or missing."""
+    """Returns a number field as an integer; 0 if it is missing or not a number."""
     found = field_of(value, name)
     return int(found) if isinstance(found, int | float) else 0
 
 
 def reasoning_of(message: Any) -> str | None:
-    """Returns the reasoning in a chat message; None where there is none."""
+    """Returns the reasoning in a chat message; None if there is none."""
     for name in _REASONING_FIELDS:
         value = field_of(message, name)
         if isinstance(value, str) and value:
@@ -52,7 +51,7 @@ def reasoning_of(message: Any) -> str | None:
 
 
 def usage_of(answer: Any) -> Usage | None:
-    """Returns the tokens of an answer, in the words of chat completions or of newer protocols; None without usage."""
+    """Returns the tokens of a response, in the names of any protocol; None without usage."""
     usage = field_of(answer, "usage")
     if usage is None:
         return None
@@ -69,7 +68,7 @@ def usage_of(answer: Any) -> Usage | None:
 
 
 def tokens_of(answer: Any) -> ResponseTokens | None:
-    """Returns the token ids of a completion, from servers that send them with log probabilities (vLLM)."""
+    """Returns the token ids of a completion if the server sends them with log probabilities (vLLM)."""
     choice = field_of(answer, "choices")[0]
     if (logprobs := field_of(choice, "logprobs")) is None:
         return None
@@ -90,7 +89,7 @@ def tokens_of(answer: Any) -> ResponseTokens | None:
 
 
 def _routed_experts(routed: Any) -> list[list[list[int]]] | None:
-    """Unpacks which experts each token went through: 32-bit integers, [token][layer][rank], as base85 text."""
+    """Decodes the experts of each token: 32-bit integers, [token][layer][rank], as base85 text."""
     if not (isinstance(routed, dict) and {"data", "shape"} <= routed.keys()):
         return None
     numbers = memoryview(base64.b85decode(routed["data"])).cast("i")

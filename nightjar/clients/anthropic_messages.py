@@ -1,7 +1,7 @@
-"""Anthropic's Messages API.
+"""Anthropic's Messages API (https://docs.anthropic.com/en/api/messages).
 
-See https://docs.anthropic.com/en/api/messages: there are users and assistants only. The system prompt is apart, the
-results of all tools that one turn called are one message of the user, and thinking must be sent back as it came.
+Messages are from users and assistants only. The system prompt is a separate argument, all tool results of one turn are
+one user message, and thinking must be sent back unchanged.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ import anthropic
 from anthropic import AsyncAnthropic
 from anthropic.types import Message as AnthropicMessage
 
-from nightjar.clients.aiohttp_sender import SendsByAiohttp
 from nightjar.clients.answers import field_of, text_of, usage_of
 from nightjar.clients.config import ClientConfig, EndpointClientConfig, resolve_client_config
-from nightjar.clients.sdk_client import SdkClient, call_sdk
-from nightjar.errors import EmptyModelResponseError, InvalidModelResponseError
-from nightjar.messages import (
+from nightjar.clients.sdk_client import SdkClient, SendsByAiohttp, call_sdk
+from nightjar.core.messages import (
     FinishReason,
     Message,
     Messages,
@@ -33,16 +31,17 @@ from nightjar.messages import (
     content_text,
     dump_message,
 )
+from nightjar.errors import EmptyModelResponseError, InvalidModelResponseError
 
 AnthropicMessages: TypeAlias = list[dict[str, Any]]
 AnthropicTool: TypeAlias = dict[str, Any]
 Block: TypeAlias = dict[str, Any]
 
 ANTHROPIC_CONTENT_FIELD = "anthropic_content"
-"""The field of a message that keeps what the model said, where thinking, text and tool calls alone do not hold it."""
+"""The field of a message that keeps the model's output if the other fields cannot represent it."""
 
 DEFAULT_MAX_TOKENS = 4096
-"""Asked for where ``max_tokens`` is not set: the protocol insists on a limit."""
+"""The limit if ``max_tokens`` is not set, because the protocol requires one."""
 
 _FINISH_REASONS: dict[str, FinishReason] = {
     "end_turn": "stop",
@@ -53,7 +52,7 @@ _FINISH_REASONS: dict[str, FinishReason] = {
 }
 _ORDER = ("thinking", "redacted_thinking", "text", "tool_use")
 _AUDIO = "[audio]"
-_NO_OBJECT = "INVALID_JSON"  # the key that Anthropic's pages suggest
+_NO_OBJECT = "INVALID_JSON"  # the key that Anthropic's documentation suggests
 _DEFAULT_MEDIA_TYPE = "image/png"
 _ENDED_ON_PURPOSE = frozenset({"refusal", "max_tokens", "model_context_window_exceeded"})
 
@@ -69,10 +68,7 @@ class AiohttpAnthropic(SendsByAiohttp, AsyncAnthropic):
 
 
 def setup_anthropic_client(config: ClientConfig) -> AsyncAnthropic:
-    """Returns an SDK client of an endpoint; of replica number ``client_idx`` where it has several.
-
-    Raises:
-        MissingKeyError: the endpoint's key is not set.
+    """Returns an SDK client of an endpoint (of replica ``client_idx``); raises ``MissingKeyError`` without a key.
 
     Example:
         >>> setup_anthropic_client(ClientConfig(api_base_url="http://localhost:8000/v1")).max_retries
@@ -82,47 +78,46 @@ def setup_anthropic_client(config: ClientConfig) -> AsyncAnthropic:
 
 
 class AnthropicMessagesClient(SdkClient[AsyncAnthropic, AnthropicMessages, AnthropicMessage, AnthropicTool]):
-    """Asks an endpoint through Anthropic's Messages API, on the official SDK.
+    """Anthropic's Messages API, through the official SDK.
 
-    The thinking of a model is kept in ``message.thinking_blocks``, signatures included, and is sent back with the next
-    turn. Audio, which the protocol does not take, becomes the text ``[audio]``.
+    ``message.thinking_blocks`` keeps the model's thinking with its signatures, for the next turn. Audio, which the
+    protocol does not have, becomes the text ``[audio]``.
     """
 
     def setup_client(self, config: ClientConfig) -> AsyncAnthropic:
-        """Makes the SDK client, with its own retries off."""
+        """Creates the SDK client, without its own retries."""
         return setup_anthropic_client(config)
 
     async def send(self, arguments: dict[str, Any]) -> AnthropicMessage:
-        """Calls ``/v1/messages`` once."""
+        """Sends one request to ``/v1/messages``."""
         response: AnthropicMessage = await call_sdk(self.client.messages.create, arguments)
         return response
 
     async def to_native_prompt(self, messages: Messages) -> tuple[AnthropicMessages, dict[str, Any]]:
-        """Returns the messages as Anthropic writes them, and ``system``, the text of the system messages."""
+        """Converts messages to Anthropic's format, and system messages to the argument ``system``."""
         contents = (message.content for message in messages if isinstance(message.content, list))
         if any(field_of(part, "type") == "input_audio" for content in contents for part in content):
-            self.warn_once("Anthropic's protocol takes no audio: '[audio]' stands in its place")
+            self.warn_once("Anthropic's protocol has no audio: it is replaced by the text '[audio]'")
         prompt, system = _native_prompt(messages)
         return prompt, {"system": system}
 
     async def to_native_tool(self, tool: Tool) -> AnthropicTool:
-        """Returns a tool as Anthropic writes it."""
+        """Converts a tool to Anthropic's format."""
         return {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
 
     def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Returns the arguments of one request, as the SDK's ``create`` takes them.
+        """Converts the arguments of one request to those of the SDK's ``create``.
 
-        ``stop`` becomes ``stop_sequences``; ``n`` is left out, as there is always one answer. ``max_tokens`` is 4,096
-        where it is not set, with a warning.
+        ``stop`` becomes ``stop_sequences``; ``n`` is removed, because there is always one response.
         """
         if not arguments.get("system"):
             arguments.pop("system", None)
         arguments.pop("n", None)
         if arguments.pop("seed", None) is not None:
-            self.warn_once("Anthropic takes no seed: requests are sent without it, so that another run differs")
+            self.warn_once("Anthropic has no seed: requests are sent without it, so another run gives other results")
         limit = arguments.pop("max_completion_tokens", None)
         if arguments.setdefault("max_tokens", limit) is None:
-            self.warn_once(f"'max_tokens' is not set, but Anthropic needs it: {DEFAULT_MAX_TOKENS} is asked for")
+            self.warn_once(f"'max_tokens' is not set, but Anthropic requires it: {DEFAULT_MAX_TOKENS} is used")
             arguments["max_tokens"] = DEFAULT_MAX_TOKENS
         if stop := self._stop_sequences(arguments.pop("stop", None) or []):
             arguments["stop_sequences"] = stop
@@ -132,11 +127,11 @@ class AnthropicMessagesClient(SdkClient[AsyncAnthropic, AnthropicMessages, Anthr
         wanted = [stop] if isinstance(stop, str) else list(stop)
         possible = [sequence for sequence in wanted if sequence.strip()]
         if len(possible) < len(wanted):
-            self.warn_once("Anthropic takes no stop sequences of blanks alone: they are left out")
+            self.warn_once("Anthropic does not accept blank stop sequences: they are removed")
         return possible
 
     async def raise_from_native_response(self, response: AnthropicMessage) -> None:
-        """Raises where there is no content, or nothing in it."""
+        """Raises if there is no content, or if it is empty."""
         blocks = field_of(response, "content")
         if not (isinstance(blocks, list) and all(_is_block(block) for block in blocks)):
             said = field_of(response, "error") or response
@@ -149,7 +144,7 @@ class AnthropicMessagesClient(SdkClient[AsyncAnthropic, AnthropicMessages, Anthr
             raise EmptyModelResponseError("the endpoint sent no text, thinking or tool call")
 
     async def from_native_response(self, response: AnthropicMessage) -> Response:
-        """Returns the answer in Nightjar's form."""
+        """Converts a response."""
         stop_reason = text_of(response, "stop_reason")
         finish_reason = _FINISH_REASONS.get(stop_reason)
         return Response(
@@ -171,7 +166,7 @@ def _is_block(block: Any) -> bool:
 
 
 def _said(blocks: list[Any]) -> dict[str, Any]:
-    """Returns a message's fields: text, thinking, tool calls; and the blocks as they came where these lose some."""
+    """Returns the fields of a message; the blocks themselves too if the fields cannot represent them."""
     kinds = [text_of(block, "type") for block in blocks]
     fields: dict[str, Any] = {
         "content": "".join(text_of(block, "text") for block in blocks if field_of(block, "type") == "text"),
@@ -185,13 +180,13 @@ def _said(blocks: list[Any]) -> dict[str, Any]:
 
 
 def _is_usual_order(kinds: list[str]) -> bool:
-    """Says whether there is thinking first, then text, then tool calls, and nothing else."""
+    """Returns whether there is only thinking, then text, then tool calls."""
     ranks = [max(1, _ORDER.index(kind)) for kind in kinds if kind in _ORDER]
     return len(ranks) == len(kinds) and ranks == sorted(ranks)
 
 
 def _thinking(block: Any) -> dict[str, Any] | None:
-    """Returns thinking that can be sent back; without a signature it cannot."""
+    """Returns thinking that can be sent back, which requires a signature."""
     kind = field_of(block, "type")
     if kind == "thinking" and (signature := text_of(block, "signature")):
         return {"type": kind, "thinking": text_of(block, "thinking"), "signature": signature}
@@ -206,7 +201,6 @@ def _tool_call(block: Any) -> ToolCall:
 
 
 def _native_prompt(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], str]:
-    """Returns the conversation without its system messages, and these as one text."""
     system: list[str] = []
     prompt: list[dict[str, Any]] = []
     results: list[Block] | None = None
@@ -225,7 +219,7 @@ def _native_prompt(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], s
 
 
 def _turn(message: Any) -> list[dict[str, Any]]:
-    """Returns a turn as a list of one message; an empty list for a model's turn without anything in it."""
+    """Returns a list of one message; an empty list for an empty turn of the model."""
     if message.role != "assistant":
         return [{"role": "user", "content": _native_content(message.content)}]
     content = _model_turn(message)
@@ -247,7 +241,7 @@ def _model_turn(message: Any) -> str | list[Block]:
 
 
 def _kept_content(message: Any) -> list[Block] | None:
-    """Returns what the model said as it came; None where the environment has changed the message since."""
+    """Returns the kept output of the model; None if the environment has changed the message since."""
     kept: list[Block] | None = (message.model_extra or {}).get(ANTHROPIC_CONTENT_FIELD)
     if not kept:
         return None
@@ -258,7 +252,6 @@ def _kept_content(message: Any) -> list[Block] | None:
 
 
 def _is_whole_thinking(block: Any) -> bool:
-    """Says whether a block can be sent back: thinking with its signature, even without its text; or hidden thinking."""
     kind = field_of(block, "type")
     if kind == "thinking":
         return isinstance(field_of(block, "thinking"), str) and bool(field_of(block, "signature"))
@@ -266,7 +259,7 @@ def _is_whole_thinking(block: Any) -> bool:
 
 
 def _arguments(text: str) -> dict[str, Any]:
-    """Reads a tool call's arguments; the protocol takes objects only, so that anything else is put into one."""
+    """Parses the arguments of a tool call; the protocol allows only objects, so anything else is wrapped."""
     try:
         arguments = json.loads(text) if text else {}
     except (ValueError, RecursionError):
@@ -286,7 +279,7 @@ def _native_content(content: Any) -> str | list[Block]:
 
 
 def _blocks(content: Any) -> list[Block]:
-    """Returns a content as blocks; empty texts are left out, as the API refuses them."""
+    """Converts content to blocks; empty texts are removed, because the API refuses them."""
     if content is None or isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     blocks = [_block(dump_message(part)) for part in content]
@@ -317,5 +310,5 @@ def _plain_text(content: Any) -> str:
 
 
 def _texts(content: Any) -> list[str]:
-    """Returns the texts of a content, with a word in the place of what is no text: ``[image]``."""
+    """Returns the texts of a content; ``[image]`` stands for an image, and so on."""
     return [block["text"] if block["type"] == "text" else f"[{block['type']}]" for block in _blocks(content)]

@@ -1,6 +1,6 @@
-"""``Client``: one protocol for every kind of model endpoint.
+"""``Client``: one interface for every kind of model endpoint.
 
-A client turns Nightjar's messages into the provider's format, calls its SDK, and turns the answer back.
+A client converts messages to the provider's format, calls its SDK, and converts the response back.
 """
 
 from __future__ import annotations
@@ -11,43 +11,36 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, Self, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 from nightjar.clients.config import ClientConfig
 from nightjar.clients.credentials import key_hidden
-from nightjar.clients.event_loops import disconnect_with_loop
 from nightjar.clients.failures import classify, has_rejected_credentials
-from nightjar.clients.pace import Pace, pace_of
-from nightjar.clients.repeating import repeat, watch
-from nightjar.errors import Error, InvalidModelResponseError, ModelError
-from nightjar.messages import Messages, Response, Tool
-from nightjar.rollout.state import SamplingArgs
+from nightjar.clients.pace import Pace, pace_of, repeat, watch
+from nightjar.core.calling.loops import PerLoop
+from nightjar.core.messages import Messages, Response, Tool
+from nightjar.core.rollout.state import SamplingArgs
+from nightjar.errors import ConfigError, Error, InvalidModelResponseError, ModelError
 
 ClientT = TypeVar("ClientT")
 MessagesT = TypeVar("MessagesT")
 ResponseT = TypeVar("ResponseT")
 ToolT = TypeVar("ToolT")
 
+_of_sdk_clients: WeakKeyDictionary[Any, PerLoop[None]] = WeakKeyDictionary()
+
 
 class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
-    """A model endpoint.
+    """A model endpoint. The type parameters are the provider's SDK client, prompt, response and tool.
 
-    Type parameters are the provider's: its SDK client, its prompt, its response, its tool.
-
-    Args:
-        client_or_config: a configuration, from which the SDK client is made without retries of its own (Nightjar
-            does them), or an SDK client, which keeps the retries that it was made with.
-
-    Attributes:
-        config: the configuration; None where an SDK client was given.
-        max_retries: how often a request is made again after errors that can heal; an SDK client has its own retries.
-        is_last_resort: requests are made again, too, after what another attempt at a rollout could mend.
-        logger: named after the class.
+    A given SDK client keeps its own retries, and ``max_retries`` is 0. With a configuration, only Nightjar retries.
+    ``is_last_resort`` also retries errors that another attempt at the rollout could fix.
 
     Example:
         >>> import asyncio
         >>> from nightjar.clients import ClientConfig, resolve_client
-        >>> from nightjar.messages import UserMessage
-        >>> from nightjar.testing import FixedAnswer, ModelServer
+        >>> from nightjar.core.messages import UserMessage
+        >>> from nightjar.model_server import FixedAnswer, ModelServer
         >>> async def ask(url):
         ...     async with resolve_client(ClientConfig(api_base_url=url)) as client:
         ...         return await client.get_response([UserMessage(content="2+2?")], "any", {})
@@ -85,7 +78,7 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
         return self._client
 
     def pace(self) -> Pace:
-        """Returns how fast the endpoint is asked in the running event loop."""
+        """Returns the pace of the endpoint in the running event loop."""
         loop = asyncio.get_running_loop()
         if self._pace is None or self._pace[0] is not loop:
             url = str(getattr(self._client, "base_url", id(self))).rstrip("/")
@@ -95,26 +88,26 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
         return self._pace[1]
 
     def paces(self) -> Sequence[Pace]:
-        """Returns the paces of all that it has asked; one, but for replicas."""
+        """Returns the paces of the endpoints that were used: one, except for replicas."""
         return () if self._pace is None else (self._pace[1],)
 
     def warn_once(self, warning: str) -> None:
-        """Logs a warning, the first time only."""
+        """Logs a warning once."""
         if warning not in self._warnings:
             self._warnings.add(warning)
             self.logger.warning(warning)
 
     @abstractmethod
     def setup_client(self, config: ClientConfig) -> ClientT:
-        """Makes the SDK client. Raises ``MissingKeyError`` where its key is not set."""
+        """Creates the SDK client; raises ``MissingKeyError`` if its key is not set."""
 
     @abstractmethod
     async def to_native_prompt(self, messages: Messages) -> tuple[MessagesT, dict[str, Any]]:
-        """Returns the provider's prompt, and further arguments for ``get_native_response``."""
+        """Converts messages to the provider's prompt, and further arguments for ``get_native_response``."""
 
     @abstractmethod
     async def to_native_tool(self, tool: Tool) -> ToolT:
-        """Returns the provider's form of a tool."""
+        """Converts a tool to the provider's form."""
 
     @abstractmethod
     async def get_native_response(
@@ -129,22 +122,22 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
 
     @abstractmethod
     async def raise_from_native_response(self, response: ResponseT) -> None:
-        """Raises a ``ModelError`` for an answer that cannot be used."""
+        """Raises a ``ModelError`` if the response is unusable."""
 
     @abstractmethod
     async def from_native_response(self, response: ResponseT) -> Response:
-        """Returns the answer in Nightjar's form."""
+        """Converts the provider's response."""
 
     @abstractmethod
     async def close(self) -> None:
         """Closes the connections."""
 
     async def to_native_tools(self, tools: list[Tool] | None) -> list[ToolT] | None:
-        """Returns the provider's form of all tools; None where there are none. Schemas are not copied."""
+        """Converts all tools to the provider's form; None if there are none. Schemas are not copied."""
         return [await self.to_native_tool(tool) for tool in tools] if tools else None
 
     def headers_from_state(self, state: Mapping[str, Any] | None) -> dict[str, str]:
-        """Returns the headers that ``extra_headers_from_state`` wants; without those whose field is missing or None."""
+        """Returns the headers of ``extra_headers_from_state`` whose state field is set."""
         wanted = self.config.extra_headers_from_state if self.config else {}
         if not wanted or state is None:
             return {}
@@ -158,23 +151,17 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
         tools: list[Tool] | None = None,
         **kwargs: Any,
     ) -> Response:
-        """Asks the model once.
+        """Requests a response, with retries, no faster than the endpoint accepts (``nightjar.clients.pace``).
 
         Args:
-            prompt: the conversation so far.
-            model: the name of the model, as the endpoint knows it.
             sampling_args: ``temperature``, ``max_tokens`` and so on; None values are left out.
-            tools: what the model may call.
-            **kwargs: passed on to ``get_native_response``. ``state`` is the rollout's: headers are taken from it, and
-                some clients look at its trajectory; it is not sent. ``extra_headers`` go with this request only.
-
-        A request that fails in a way that can heal is made again, up to ``max_retries`` of the configuration, and not
-        faster than the endpoint accepts (``nightjar.clients.pace``).
+            **kwargs: passed to ``get_native_response``. ``state`` is the rollout's; it is not sent, but headers come
+                from it, and some clients read its trajectory. ``extra_headers`` apply to this request only.
 
         Raises:
-            Error: what a client raises of its own accord, such as ``OverlongPromptError``.
-            ModelError: anything else that went wrong; the provider's error is its cause. Rejected credentials
-                are raised as the SDK's own error, as no further request can succeed.
+            Error: a client's own error, such as ``OverlongPromptError``.
+            ModelError: any other failure; the provider's error is its cause. Rejected credentials are raised as the
+                SDK's error, because no further request can succeed.
         """
         return await repeat(
             lambda: self.request_once(prompt, model, sampling_args, tools, **kwargs),
@@ -185,7 +172,7 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
     async def request_once(
         self, prompt: Messages, model: str, sampling_args: SamplingArgs, tools: list[Tool] | None = None, **kwargs: Any
     ) -> Response:
-        """Asks the model once, without further tries; arguments and errors as for ``get_response``."""
+        """Requests a response without retries; arguments and errors as for ``get_response``."""
         with key_hidden(self._client):
             try:
                 if self.config is None:
@@ -205,11 +192,10 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
                 raise ModelError(f"Model {model!r}: {error}") from error
 
     async def _in_turn(self, exchange: Callable[[], Awaitable[Response]]) -> Response:
-        """Sends a request when the endpoint is ready for it."""
         pace, watching = self.pace(), watch.get()
         async with pace.request():
             if watching is not None:
-                watching.check()  # much may have been spent while this one waited
+                watching.check()  # the budget may have been spent while this request waited
             try:
                 response = await exchange()
             except Exception as error:
@@ -235,8 +221,88 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
             return await self.from_native_response(native)
         except Error:
             raise
-        except Exception as error:  # servers send what no protocol has
-            raise InvalidModelResponseError(f"the endpoint sent an answer of another shape: {error}") from error
+        except Exception as error:  # some servers do not follow the protocol
+            raise InvalidModelResponseError(f"the endpoint sent a response of another shape: {error}") from error
 
 
 AnyClient: TypeAlias = Client[Any, Any, Any, Any]
+
+
+async def disconnect_with_loop(sdk_client: Any) -> None:
+    """Closes the connections of a user's SDK client before the running loop ends; the client stays usable."""
+    http = getattr(sdk_client, "_client", None)  # the httpx client
+    transports = [getattr(http, "_transport", None), *getattr(http, "_mounts", {}).values()]
+    closings = [transport.aclose for transport in transports if hasattr(transport, "aclose")]
+    if not closings:
+        return
+    if http not in _of_sdk_clients:
+        _of_sdk_clients[http] = PerLoop(lambda: None, lambda _: asyncio.gather(*(close() for close in closings)))
+    await _of_sdk_clients[http].get()
+
+
+class ClientAround(Client[AnyClient, Any, Any, Any]):
+    """Delegates to another client, which it also closes; subclasses change ``get_response``."""
+
+    def __init__(self, asked: AnyClient) -> None:
+        super().__init__(asked)
+        self.config = asked.config
+
+    def paces(self) -> Sequence[Pace]:
+        """Returns the paces of the inner client."""
+        return self.client.paces()
+
+    def setup_client(self, config: ClientConfig) -> AnyClient:
+        """Raises ``ConfigError``: the inner client is given."""
+        raise ConfigError(f"A {type(self).__name__} is made of a client, found {config!r}. Use resolve_client.")
+
+    async def to_native_prompt(self, messages: Messages) -> tuple[Any, dict[str, Any]]:
+        """Converts messages as the inner client does."""
+        return await self.client.to_native_prompt(messages)
+
+    async def to_native_tool(self, tool: Tool) -> Any:
+        """Converts a tool as the inner client does."""
+        return await self.client.to_native_tool(tool)
+
+    async def get_native_response(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the provider once, as the inner client does."""
+        return await self.client.get_native_response(*args, **kwargs)
+
+    async def raise_from_native_response(self, response: Any) -> None:
+        """Raises a ``ModelError`` if the response is unusable."""
+        await self.client.raise_from_native_response(response)
+
+    async def from_native_response(self, response: Any) -> Response:
+        """Converts a response as the inner client does."""
+        return await self.client.from_native_response(response)
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self.client.close()
+
+
+class UnaskedClient(Client[None, Any, Any, Any]):
+    """Refuses every request with a ``ModelError``, for rollouts that are only scored.
+
+    Example:
+        >>> import asyncio
+        >>> asyncio.run(UnaskedClient().get_response([], "any", {}))
+        Traceback (most recent call last):
+        nightjar.errors.ModelError: The model is not asked here: its rollouts are only scored
+    """
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+    async def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise ModelError("The model is not asked here: its rollouts are only scored")
+
+    get_response: Any = _refuse
+    get_native_response: Any = _refuse
+    to_native_prompt: Any = _refuse
+    to_native_tool: Any = _refuse
+    from_native_response: Any = _refuse
+    raise_from_native_response: Any = _refuse
+    setup_client: Any = None
+
+    async def close(self) -> None:
+        """Does nothing."""

@@ -1,20 +1,14 @@
-"""Where a model is reached: base URL, credentials by name, timeouts, replicas."""
+"""Configuration of an endpoint: base URL, names of credentials, timeouts, replicas."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, field_validator
 from pydantic_core import PydanticCustomError
 
-ClientType: TypeAlias = Literal[
-    "openai_chat_completions",
-    "openai_completions",
-    "openai_chat_completions_token",
-    "openai_responses",
-    "anthropic_messages",
-]
+from nightjar.clients.protocols import ClientType
 
 NOT_TO_BE_SHOWN = "not_to_be_shown"
 """The type of a validation error whose input must not be shown."""
@@ -39,35 +33,35 @@ def _check_url(url: str) -> str:
 
 _REFUSED = {"description": f"A base URL {_WRITTEN_DOWN}", "type": "string", "pattern": r"^\w*:?/*[^/]*@|[?#]"}
 BaseUrl = Annotated[str, AfterValidator(_check_url), WithJsonSchema({"type": "string", "not": _REFUSED})]
-"""Where requests go, without the route (``/chat/completions``). The schema lets Prefect's server refuse a password."""
+"""The URL of an endpoint, without the route. Its JSON schema lets Prefect's server refuse a password."""
 
 
 class EndpointClientConfig(BaseModel):
-    """One replica of an endpoint. What is not set here is that of the ``ClientConfig`` around it."""
+    """One replica of an endpoint; unset fields come from the ``ClientConfig`` around it."""
 
     model_config = ConfigDict(extra="forbid")
 
     client_idx: int = 0
     """Its position among the replicas."""
     api_key_var: str = "PRIME_API_KEY"
-    """The environment variable that holds the key. The key itself is never stored."""
+    """Environment variable with the key. The key itself is never stored."""
     api_base_url: BaseUrl = "https://api.pinference.ai/api/v1"
     timeout: float = Field(default=3600.0, gt=0)
-    """Seconds for one request, from sending to the last byte of the answer."""
+    """Seconds for one request, from sending to the last byte of the response."""
     connect_timeout: float = Field(default=5.0, gt=0)
     """Seconds to establish a connection."""
     max_connections: int = Field(default=28000, gt=0)
-    """Connections open at once."""
+    """Maximum number of open connections."""
     max_keepalive_connections: int = Field(default=28000, gt=0)
-    """Idle connections that are kept; accepted for compatibility, the pool keeps what was open."""
+    """Accepted for compatibility; the pool keeps all idle connections."""
     max_response_bytes: int = Field(default=64_000_000, gt=0)
-    """Bytes that an answer may have, unpacked; a longer one is not read to its end, and an error."""
+    """Maximum size of an unpacked response in bytes; a longer one is an error."""
     max_concurrent: int = Field(default=0, ge=0)
-    """Requests in flight at once, of all in this process who ask the endpoint; 0 for no limit."""
+    """Maximum number of concurrent requests of this process to the endpoint; 0 for no limit."""
     max_retries: int = Field(default=10, ge=0)
-    """How often a request is made again after errors that can heal."""
+    """Retries of a request after temporary errors."""
     extra_headers: dict[str, str] = Field(default_factory=dict)
-    """HTTP headers sent with every request; ``$NAME`` is the value of an environment variable, never stored here."""
+    """HTTP headers of every request; ``$NAME`` stands for the value of an environment variable."""
 
     @field_validator("extra_headers", mode="before")
     @classmethod
@@ -85,20 +79,20 @@ class EndpointClientConfig(BaseModel):
 
 
 class ClientConfig(EndpointClientConfig):
-    """An endpoint as a client is made from it.
+    """An endpoint, as configuration of a client.
 
-    The fields from ``renderer`` on are accepted because programs for verifiers pass them. They steer its client that
-    makes token ids on this machine, which Nightjar does not have; no other client reads them, there or here.
+    The fields from ``renderer`` on have no effect. They are accepted for programs written for verifiers, where they
+    configure a client that makes token ids locally.
     """
 
     client_type: ClientType = "openai_chat_completions"
-    """The protocol."""
+    """Protocol of the endpoint."""
     endpoint_configs: list[EndpointClientConfig] = Field(default_factory=list)
-    """Replicas that share the load; empty when ``api_base_url`` is the only one."""
+    """Replicas that share the load; empty if ``api_base_url`` is the only endpoint."""
     middleware: list[dict[str, Any]] = Field(default_factory=list)
-    """What is done with every request and answer, see ``nightjar.clients.middleware``."""
+    """Middleware for every request and response, see ``nightjar.clients.middleware``."""
     extra_headers_from_state: dict[str, str] = Field(default_factory=dict)
-    """HTTP header to state field: the value is read from the state of the rollout at each request."""
+    """HTTP header to state field; the value is read from the rollout's state at each request."""
     renderer: str = "auto"
     renderer_model_name: str | None = None
     renderer_pool_size: int | None = None
@@ -114,7 +108,7 @@ class ClientConfig(EndpointClientConfig):
 
 
 def _flat_endpoint(entry: Any) -> Any:
-    """Returns a replica without replicas of its own; a whole ``ClientConfig`` gives what was set in it."""
+    """Returns the fields of a replica, which has no replicas itself; a ``ClientConfig`` gives only its set fields."""
     if isinstance(entry, ClientConfig):
         fields = entry.model_dump(exclude_unset=True, include={"endpoint_configs", *EndpointClientConfig.model_fields})
     elif isinstance(entry, dict):
@@ -127,9 +121,7 @@ def _flat_endpoint(entry: Any) -> Any:
 
 
 def resolve_client_configs(config: ClientConfig) -> list[ClientConfig]:
-    """Returns a configuration a replica, each complete; the configuration itself where there are no replicas.
-
-    A replica has what was explicitly set for it, and everything else from ``config``.
+    """Returns a complete configuration for each replica, or a copy of ``config`` without replicas.
 
     Example:
         >>> config = ClientConfig(timeout=60, endpoint_configs=[{"api_base_url": "http://localhost:8001/v1"}])
@@ -141,13 +133,12 @@ def resolve_client_configs(config: ClientConfig) -> list[ClientConfig]:
 
 
 def resolve_client_config(config: ClientConfig) -> ClientConfig:
-    """Returns the configuration of replica number ``client_idx``, complete; counted around where there are fewer.
+    """Returns the complete configuration of replica ``client_idx`` (modulo the number of replicas).
 
     Example:
-        >>> urls = ["http://localhost:8001/v1", "http://localhost:8002/v1"]
-        >>> config = ClientConfig(client_idx=1, endpoint_configs=[{"api_base_url": url} for url in urls])
+        >>> config = ClientConfig(endpoint_configs=[{"api_base_url": "http://localhost:8001/v1"}])
         >>> resolve_client_config(config).api_base_url
-        'http://localhost:8002/v1'
+        'http://localhost:8001/v1'
     """
     resolved = resolve_client_configs(config)
     return resolved[config.client_idx % len(resolved)]

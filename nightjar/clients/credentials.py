@@ -1,4 +1,4 @@
-"""Keys and team: from environment variables, or from the configuration file of Prime's own command line."""
+"""Keys and team of an endpoint: from environment variables, or from the configuration file of Prime's command line."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from nightjar.clients.config import EndpointClientConfig
+from nightjar.core.secrecy import DISTINCTIVE_LENGTH, note_secrets, resolve
 from nightjar.errors import ConfigError, MissingKeyError, error_chain
-from nightjar.secrecy import DISTINCTIVE_LENGTH, note_secrets, resolve
 
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 NO_KEY = "EMPTY"
-"""Sent to endpoints that need no key: the SDKs insist on one."""
+"""Sent to endpoints that need no key, because the SDKs require one."""
 HIDDEN_KEY = "[API key]"
-"""Stands where a server has echoed a key."""
+"""Replaces a key that a server echoes."""
 
 _PRIME_KEY_VAR = "PRIME_API_KEY"
 _TEAM_VAR = "PRIME_TEAM_ID"
@@ -28,7 +28,7 @@ _logger = logging.getLogger(__name__)
 
 
 def load_prime_config() -> dict[str, Any]:
-    """Returns what is in ``~/.prime/config.json``; nothing where it is missing, or with a warning where it is broken.
+    """Returns the content of ``~/.prime/config.json``; empty if it is missing, or with a warning if it is damaged.
 
     Example:
         >>> isinstance(load_prime_config(), dict)
@@ -49,18 +49,10 @@ def load_prime_config() -> dict[str, Any]:
 
 
 def resolve_api_key(config: EndpointClientConfig, *, is_needed: bool = False) -> str:
-    """Returns the key of an endpoint; endpoints on this machine need none.
+    """Returns the key of an endpoint from its variable; ``PRIME_API_KEY`` may also be in ``~/.prime/config.json``.
 
-    It is read from the variable that the configuration names. ``PRIME_API_KEY`` may also be the ``api_key``
-    of ``~/.prime/config.json``.
-
-    Args:
-        config: the endpoint.
-        is_needed: there must be one, also where the endpoint is on loopback.
-
-    Raises:
-        MissingKeyError: there is none, and it is needed or the endpoint is not on loopback.
-        ConfigError: no HTTP header can carry it.
+    Endpoints on loopback need no key, unless ``is_needed``; other endpoints without a key raise ``MissingKeyError``.
+    ``ConfigError`` means that no HTTP header can carry the key.
 
     Example:
         >>> resolve_api_key(EndpointClientConfig(api_base_url="http://localhost:8000/v1", api_key_var="NOT_SET"))
@@ -78,13 +70,10 @@ def resolve_api_key(config: EndpointClientConfig, *, is_needed: bool = False) ->
 
 
 def request_headers(config: EndpointClientConfig) -> dict[str, str]:
-    """Returns the headers of every request, beside the key: ``extra_headers``, and the team for Prime's key.
+    """Returns the headers of every request without the key: ``extra_headers``, and the team for Prime's key.
 
-    The team is ``PRIME_TEAM_ID``, or ``team_id`` in ``~/.prime/config.json``; ``extra_headers`` may name another.
-
-    Raises:
-        MissingKeyError: a variable that a header names is not set.
-        ConfigError: no HTTP header can carry the team, or the value of such a variable.
+    The team is ``PRIME_TEAM_ID``, or ``team_id`` in ``~/.prime/config.json``; ``extra_headers`` take precedence. Raises
+    the errors of ``secrecy.resolve``.
     """
     headers = resolve(config.extra_headers)
     if config.api_key_var != _PRIME_KEY_VAR:
@@ -105,10 +94,7 @@ def _sendable(value: str, source: str) -> str:
 
 
 def ensure_keys(keys: Iterable[str]) -> None:
-    """Makes sure that environment variables are set, before anything is paid for.
-
-    Raises:
-        MissingKeyError: some are not, or are empty; all of them are named.
+    """Raises a ``MissingKeyError`` that names all environment variables that are unset or empty.
 
     Example:
         >>> ensure_keys(["PATH"])
@@ -118,8 +104,8 @@ def ensure_keys(keys: Iterable[str]) -> None:
         raise MissingKeyError(missing)
 
 
-class key_hidden:  # noqa: N801 - used like a function; as a generator it would cost each request a microsecond
-    """Takes the key of an SDK client that the user made out of what errors and their causes say: servers echo it."""
+class key_hidden:  # noqa: N801 - used like a function; a generator would cost each request a microsecond
+    """Removes the key of a user's SDK client from errors and their causes, because servers echo it."""
 
     __slots__ = ("_sdk_client",)
 

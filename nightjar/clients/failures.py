@@ -1,16 +1,26 @@
-"""What an error means: which of Nightjar's errors it is, and whether to try again, ask for less at once, or stop.
+"""Classifies errors: which Nightjar error it is, and whether to retry, slow down, or stop.
 
-The SDKs of OpenAI and Anthropic are made by the same generator: their errors have the same class names, a
-``status_code``, a ``message`` and the ``response``. So nothing here needs to import an SDK.
+The SDKs of OpenAI and Anthropic come from the same generator: their errors have the same class names, a
+``status_code``, a ``message`` and the ``response``. So nothing here imports an SDK.
+
+Rate headers: RFC 9110 (``Retry-After``: seconds or a date), OpenAI's ``x-ratelimit-remaining-requests`` and
+``x-ratelimit-reset-requests`` (durations such as ``1m30s`` and ``20ms``; also ``-tokens``), Anthropic's
+``anthropic-ratelimit-requests-remaining`` and ``-reset`` (RFC 3339), OpenRouter's ``x-ratelimit-reset`` (Unix time in
+milliseconds).
 """
 
 from __future__ import annotations
 
 import json
+import re
+import time
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
-from nightjar.clients.rate_headers import retry_after
 from nightjar.errors import (
     ConfigError,
     Error,
@@ -52,7 +62,7 @@ OVERLONG_PHRASES = (
     "tokens + `max_new_tokens` must be",
     "too many total text bytes",
 )
-"""How providers and gateways say that a prompt is too long, in lower case; the protocols have no code for it.
+"""Phrases for a prompt that is too long, in lower case; the protocols have no code for it.
 
 From OpenAI and Azure (``context_length_exceeded``), Anthropic (``prompt is too long``, ``exceed context limit``),
 LiteLLM (``ContextWindowExceededError``), vLLM and OpenRouter (``maximum context length``), SGLang (``longer than the
@@ -67,22 +77,36 @@ SPENT_PHRASES = (
     "insufficient credits",
     "insufficient balance",
 )
-"""How providers say that the account is used up, in lower case: no wait helps, whatever the status."""
+"""Phrases for an account without credit, in lower case: waiting does not help, whatever the status."""
+
+_FORMS = (
+    "x-ratelimit-{}-requests",
+    "x-ratelimit-{}-tokens",
+    "x-ratelimit-{}",
+    "anthropic-ratelimit-requests-{}",
+    "anthropic-ratelimit-tokens-{}",
+    "anthropic-ratelimit-input-tokens-{}",
+)
+_NAMES = tuple((form.format("remaining"), form.format("reset")) for form in _FORMS)
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
+_UNITS = (86_400.0, 3600.0, 60.0, 1.0, 0.001)
+_EPOCH_SECONDS = 1e9
+_EPOCH_MILLISECONDS = 1e12
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How a failed attempt is treated.
+    """How to treat a failed request or attempt.
 
     Attributes:
-        message: what the provider or the environment said; equal for equal causes.
+        message: the message of the provider or the environment; equal for equal causes.
         is_retryable: another attempt at the rollout may succeed.
-        is_repeatable: the same request may succeed when it is made again.
-        is_overload: the endpoint asks for fewer requests at once.
-        is_connection: the endpoint did not answer at all.
-        is_permanent: every request can be expected to fail like this one.
-        is_refusal: the endpoint does not accept the key, or this machine cannot do what every rollout needs.
-        retry_after_seconds: how long the endpoint asks to wait; None where it does not say.
+        is_repeatable: a retry of the same request may succeed.
+        is_overload: the endpoint asks for fewer requests.
+        is_connection: the endpoint did not respond at all.
+        is_permanent: every request will probably fail like this one.
+        is_refusal: the endpoint rejects the key, or this machine lacks something that every rollout needs.
+        retry_after_seconds: the wait that the endpoint asks for; None if it asks for none.
     """
 
     message: str
@@ -96,7 +120,7 @@ class Failure:
 
 
 def classify(error: BaseException) -> Failure:
-    """Says how to treat an error, from its class and its causes."""
+    """Classifies an error by its class and its causes."""
     message = error_text(error)
     if isinstance(error, OverlongPromptError):
         return Failure(message)
@@ -134,12 +158,12 @@ def _of_status(status: int, message: str, cause: BaseException) -> Failure:
 
 
 def has_rejected_credentials(error: BaseException) -> bool:
-    """Says whether the endpoint does not accept the key: no further request can succeed."""
+    """Returns whether the endpoint rejects the key: no further request can succeed."""
     return type(error).__name__ in _REJECTED_CREDENTIALS
 
 
 def named_error(error: Exception, model: str) -> Error | None:
-    """Returns the error of Nightjar that an SDK's error is: an answer that cannot be read, or an overlong prompt."""
+    """Returns the Nightjar error for an SDK's error: an unreadable response or an overlong prompt; None for others."""
     if isinstance(error, json.JSONDecodeError):
         return InvalidModelResponseError(f"Model {model!r} answered with what is no JSON: {error}")
     if type(error).__name__ == _UNREADABLE_ANSWER:
@@ -160,3 +184,48 @@ def _says(phrases: tuple[str, ...], error: Any) -> bool:
 
 def _message(error: Any) -> str:
     return str(getattr(error, "message", error))
+
+
+def retry_after(headers: Mapping[str, Any]) -> float | None:
+    """Returns the seconds that a refusal asks to wait; None if it asks for none.
+
+    Example:
+        >>> retry_after({"retry-after": "2"}), retry_after({"retry-after-ms": "1500"}), retry_after({})
+        (2.0, 1.5, None)
+    """
+    with suppress(KeyError, TypeError, ValueError):
+        return max(0.0, float(headers["retry-after-ms"]) / 1000)
+    with suppress(KeyError, TypeError, ValueError):
+        return _seconds(str(headers["retry-after"]))
+    return seconds_until_more(headers)
+
+
+def seconds_until_more(headers: Mapping[str, Any]) -> float | None:
+    """Returns the seconds until an endpoint accepts requests again; None if its quota is not used up.
+
+    Example:
+        >>> seconds_until_more({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1m0.5s"})
+        60.5
+        >>> seconds_until_more({"x-ratelimit-remaining-requests": "3", "x-ratelimit-reset-requests": "1s"})
+    """
+    spent = [reset for remaining, reset in _NAMES if headers.get(remaining) == "0"]
+    waits = [_seconds(str(headers.get(reset, ""))) for reset in spent]
+    return max((wait for wait in waits if wait is not None), default=None)
+
+
+def _seconds(text: str) -> float | None:
+    """Parses a wait: seconds, a duration, a Unix time or a date; None for anything else."""
+    text = text.strip()
+    with suppress(ValueError):
+        number = float(text)
+        now = time.time()
+        if number > _EPOCH_MILLISECONDS:
+            return max(0.0, number / 1000 - now)
+        return max(0.0, number - now if number > _EPOCH_SECONDS else number)
+    if text and (found := _DURATION.fullmatch(text)):
+        return sum(float(part) * unit for part, unit in zip(found.groups(), _UNITS, strict=True) if part)
+    for read in (datetime.fromisoformat, parsedate_to_datetime):
+        with suppress(ValueError, TypeError):
+            moment = read(text)
+            return max(0.0, (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - time.time())
+    return None

@@ -1,43 +1,108 @@
-"""OpenAI chat completions, and every endpoint that speaks the same protocol."""
+"""OpenAI chat completions, for every endpoint with this protocol, and the base of all OpenAI clients."""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from operator import attrgetter
+from typing import Any, ClassVar, TypeAlias, cast
 
+import openai
+from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletion
 
 from nightjar.clients.answers import field_of, reasoning_of, tokens_of, usage_of
-from nightjar.clients.openai_client import OpenAIClient, native_function
+from nightjar.clients.client import MessagesT, ResponseT, ToolT
+from nightjar.clients.config import ClientConfig, resolve_client_config
+from nightjar.clients.protocols import PROTOCOLS
+from nightjar.clients.sdk_client import SdkClient, SendsByAiohttp, call_sdk
+from nightjar.core.messages import (
+    Message,
+    Messages,
+    Response,
+    ResponseMessage,
+    Tool,
+    ToolCall,
+    content_text,
+    dump_messages,
+)
 from nightjar.errors import EmptyModelResponseError, InvalidModelResponseError
-from nightjar.messages import Message, Messages, Response, ResponseMessage, Tool, ToolCall, content_text, dump_messages
+
+_OPTIONS = {"extra_headers": "headers", "extra_body": "extra_json", "timeout": "timeout"}
 
 OpenAIChatMessage: TypeAlias = dict[str, Any]
 OpenAIChatMessages: TypeAlias = list[OpenAIChatMessage]
 OpenAIChatResponse: TypeAlias = ChatCompletion
 OpenAITool: TypeAlias = dict[str, Any]
 
-_OF_OTHER_PROTOCOLS = frozenset({"openai_responses_output", "anthropic_content"})
+_OF_OTHER_PROTOCOLS = frozenset(protocol.kept_field for protocol in PROTOCOLS.values())
 _FINISH_REASONS = frozenset({"stop", "length", "tool_calls"})
 
 
+class AiohttpOpenAI(SendsByAiohttp, AsyncOpenAI):
+    """``AsyncOpenAI`` that sends JSON requests through aiohttp."""
+
+    _sdk, _kind = openai, AsyncOpenAI
+
+
+def setup_openai_client(config: ClientConfig) -> AsyncOpenAI:
+    """Returns an SDK client of an endpoint (of replica ``client_idx``); raises ``MissingKeyError`` without a key.
+
+    Example:
+        >>> setup_openai_client(ClientConfig(api_base_url="http://localhost:8000/v1")).max_retries
+        0
+    """
+    return AiohttpOpenAI(resolve_client_config(config))
+
+
+class OpenAIClient(SdkClient[AsyncOpenAI, MessagesT, ResponseT, ToolT]):
+    """A client on the official OpenAI SDK."""
+
+    route: ClassVar[str]
+    """The path below the base URL, such as ``/chat/completions``, and the path of ``create`` in the SDK."""
+    answer_type: ClassVar[Any]
+    """The SDK's type of the response."""
+
+    def setup_client(self, config: ClientConfig) -> AsyncOpenAI:
+        """Creates the SDK client, without its own retries."""
+        return setup_openai_client(config)
+
+    async def send(self, arguments: dict[str, Any]) -> ResponseT:
+        """Sends one request, with the arguments of the SDK's ``create`` and others that the server knows."""
+        if isinstance(self.client, AiohttpOpenAI):
+            return cast("ResponseT", await self.post(self.route, self.answer_type, arguments))
+        resource = attrgetter(self.route.strip("/").replace("/", "."))(self.client)
+        return cast("ResponseT", await call_sdk(resource.create, arguments))
+
+    async def post(self, route: str, answer_type: Any, arguments: dict[str, Any]) -> Any:
+        """Posts the arguments without the SDK's validation, also to routes that the SDK does not have."""
+        options = {option: arguments[name] for name, option in _OPTIONS.items() if arguments.get(name)}
+        body = {name: value for name, value in arguments.items() if name not in _OPTIONS}
+        post: Any = self.client.post
+        return await post(route, cast_to=answer_type, body=body, options=options)
+
+
+def native_function(tool: Tool) -> dict[str, Any]:
+    """Converts a tool to a function of OpenAI's protocols."""
+    function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return function if tool.strict is None else {**function, "strict": tool.strict}
+
+
 class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, OpenAIChatResponse, OpenAITool]):
-    """Asks an endpoint for chat completions, through the official SDK."""
+    """Chat completions, through the official SDK."""
 
     route, answer_type = "/chat/completions", ChatCompletion
 
     async def to_native_prompt(self, messages: Messages) -> tuple[OpenAIChatMessages, dict[str, Any]]:
-        """Returns the messages as OpenAI writes them."""
+        """Converts messages to OpenAI's format."""
         return [_native_message(message) for message in messages], {}
 
     async def to_native_tool(self, tool: Tool) -> OpenAITool:
-        """Returns a tool as OpenAI writes it."""
+        """Converts a tool to OpenAI's format."""
         return {"type": "function", "function": native_function(tool)}
 
     def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Returns the arguments of one request, as the SDK's ``create`` takes them.
+        """Converts the arguments of one request to those of the SDK's ``create``.
 
-        ``max_tokens`` is sent under its name of today, ``max_completion_tokens``. Where the prompt has audio,
-        text is asked for, unless ``modalities`` says otherwise.
+        ``max_tokens`` is sent as ``max_completion_tokens``. For a prompt with audio, ``modalities`` is text by default.
         """
         if "max_tokens" in arguments:
             arguments["max_completion_tokens"] = arguments.pop("max_tokens")
@@ -46,7 +111,7 @@ class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, OpenAIChatRes
         return arguments
 
     async def raise_from_native_response(self, response: OpenAIChatResponse) -> None:
-        """Raises where there is not exactly one choice, or nothing in it."""
+        """Raises if there is not exactly one choice, or if it is empty."""
         choice = only_choice(response)
         message = field_of(choice, "message")
         if message is None:
@@ -57,7 +122,7 @@ class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, OpenAIChatRes
             raise EmptyModelResponseError("the endpoint sent no text, reasoning or tool call")
 
     async def from_native_response(self, response: OpenAIChatResponse) -> Response:
-        """Returns the answer in Nightjar's form; a refusal is the text where there is no other."""
+        """Converts a response; a refusal is the text if there is no other."""
         choice = response.choices[0]
         message, finish_reason = choice.message, choice.finish_reason
         return Response(
@@ -77,17 +142,13 @@ class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, OpenAIChatRes
 
 
 def has_part(prompt: OpenAIChatMessages, *kinds: str) -> bool:
-    """Says whether a message of several parts has one of these kinds."""
+    """Returns whether a message has a part of one of these kinds."""
     contents = [content for message in prompt if isinstance(content := message.get("content"), list)]
     return any(part.get("type") in kinds for content in contents for part in content)
 
 
 def only_choice(response: Any) -> Any:
-    """Returns the one choice of a completion.
-
-    Raises:
-        InvalidModelResponseError: there is none, or more than one.
-    """
+    """Returns the only choice of a completion; raises ``InvalidModelResponseError`` if there is not exactly one."""
     choices = field_of(response, "choices")
     if isinstance(choices, list) and len(choices) == 1:
         return choices[0]
@@ -97,10 +158,10 @@ def only_choice(response: Any) -> Any:
 
 
 def _native_message(message: Message | dict[str, Any]) -> OpenAIChatMessage:
-    """Returns a message as OpenAI writes it.
+    """Converts a message to OpenAI's format.
 
-    A conversation is converted anew at every turn, so this is written for speed: well under a microsecond, which is
-    less than it takes to find out that a message kept from the turn before has not been changed since.
+    Every turn converts the whole conversation again, so this is written for speed: it takes less time than checking
+    whether a message that was converted in an earlier turn has changed since.
     """
     if isinstance(message, dict):
         return message

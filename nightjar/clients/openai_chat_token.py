@@ -1,8 +1,8 @@
-"""Chat completions from vLLM whose prompts are token ids, so that a conversation is never tokenized anew.
+"""Chat completions from vLLM with token ids as prompts, so that a conversation is never tokenized again.
 
-A model's answer, decoded to text and tokenized again, need not give the ids that the model sampled. Who learns from
-such a conversation learns from other tokens than those that were said. So from the second turn on the prompt is given
-as ids: those of the turn before, exactly as the engine had them, and those of what the environment answered.
+Text that is tokenized again may not give the ids that the model sampled, and training needs those ids. So from the
+second turn on, the prompt consists of the ids of the turn before, exactly as the engine had them, and the ids of the
+environment's response.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from nightjar.clients.openai_chat import (
     OpenAITool,
     has_part,
 )
-from nightjar.rollout.state import SamplingArgs
+from nightjar.core.rollout.state import SamplingArgs
 
 
 class TokenizeResponse(BaseModel):
-    """What vLLM's ``/tokenize`` answers."""
+    """The response of vLLM's ``/tokenize``."""
 
     count: int
     max_model_len: int
@@ -34,7 +34,7 @@ class TokenizeResponse(BaseModel):
 
 
 class _KnownTurn(NamedTuple):
-    """A turn whose token ids are known: the ids up to its end, how many messages they are, and whether it was cut."""
+    """A turn with known token ids: the ids up to its end, the number of messages, and whether it was cut."""
 
     ids: list[int]
     messages: int
@@ -42,17 +42,17 @@ class _KnownTurn(NamedTuple):
 
 
 class OpenAIChatCompletionsTokenClient(OpenAIChatCompletionsClient):
-    """Asks vLLM with token ids (``/chat/completions/tokens``) where those of the conversation so far are known.
+    """Chat completions of vLLM, with token ids (``/chat/completions/tokens``) if those of the conversation are known.
 
-    They are known from the trajectory in ``state``, which ``get_response`` is given. The plain route is taken for
-    the first turn, for images and audio (``/tokenize`` does not expand them), after an answer that was cut, and
-    wherever the ids do not fit together. Either way the answer's ids are in ``response.message.tokens``.
+    The ids come from the trajectory in ``state``, an argument of ``get_response``. The plain route is used for the
+    first turn, for images and audio (``/tokenize`` does not expand them), after a response that was cut, and if the ids
+    do not fit together. In every case the ids of the response are in ``response.message.tokens``.
 
     Example:
         >>> import asyncio
         >>> from nightjar.clients import ClientConfig
-        >>> from nightjar.messages import UserMessage
-        >>> from nightjar.testing import FixedAnswer, ModelServer
+        >>> from nightjar.core.messages import UserMessage
+        >>> from nightjar.model_server import FixedAnswer, ModelServer
         >>> async def ask(url):
         ...     async with OpenAIChatCompletionsTokenClient(ClientConfig(api_base_url=url)) as client:
         ...         return await client.get_response([UserMessage(content="2+2?")], "any", {})
@@ -70,14 +70,14 @@ class OpenAIChatCompletionsTokenClient(OpenAIChatCompletionsClient):
         tools: list[OpenAITool] | None = None,
         **kwargs: Any,
     ) -> OpenAIChatResponse:
-        """Calls ``/chat/completions/tokens`` once where the prompt's ids are known, else ``/chat/completions``."""
+        """Posts to ``/chat/completions/tokens`` if the prompt's ids are known, else to ``/chat/completions``."""
         extra_body = {**(sampling_args.get("extra_body") or {}), "return_token_ids": True}
         sampling_args = {**sampling_args, "logprobs": True, "extra_body": extra_body}
         prompt_ids = await self._known_prompt_ids(kwargs.get("state"), prompt, tools)
         return await super().get_native_response(prompt, model, sampling_args, tools, tokens=prompt_ids, **kwargs)
 
     async def send(self, arguments: dict[str, Any]) -> OpenAIChatResponse:
-        """Asks once, with the prompt's ids where ``tokens`` has them."""
+        """Sends one request, with the prompt's ids if ``tokens`` contains them."""
         if "tokens" not in arguments:
             return await super().send(arguments)
         response: ChatCompletion = await self.post("/chat/completions/tokens", ChatCompletion, arguments)
@@ -90,7 +90,9 @@ class OpenAIChatCompletionsTokenClient(OpenAIChatCompletionsClient):
             return None
         prompt_ids = await self.get_prompt_ids(state, prompt, tools)
         if prompt_ids is None:
-            self.warn_once("Later turns are asked with messages: their token ids do not follow from the turns before")
+            self.warn_once(
+                "Later turns are sent as messages, because their token ids do not continue those of earlier turns"
+            )
         return prompt_ids
 
     async def get_prompt_ids(
@@ -99,13 +101,7 @@ class OpenAIChatCompletionsTokenClient(OpenAIChatCompletionsClient):
         prompt_messages: OpenAIChatMessages,
         oai_tools: list[OpenAITool] | None,
     ) -> list[int] | None:
-        """Returns the ids of a prompt that goes on where a turn of the trajectory ended; None where none does.
-
-        Args:
-            state: the rollout's, with ``model`` and ``trajectory``.
-            prompt_messages: the conversation, as OpenAI writes it.
-            oai_tools: the tools on offer, likewise.
-        """
+        """Returns the ids of a prompt that continues a turn of the trajectory; None if it continues none."""
         known = await self._longest_known_start(state["trajectory"], prompt_messages)
         if known is None or known.is_cut or not known.ids:
             return None
@@ -118,7 +114,7 @@ class OpenAIChatCompletionsTokenClient(OpenAIChatCompletionsClient):
     async def _longest_known_start(
         self, trajectory: Sequence[Mapping[str, Any]], prompt: OpenAIChatMessages
     ) -> _KnownTurn | None:
-        """Finds the turn with token ids whose messages are the longest start of the prompt."""
+        """Finds the turn with token ids whose messages are the longest prefix of the prompt."""
         steps = [step for step in trajectory if step.get("tokens") is not None]
         for step in sorted(steps, key=lambda step: len(step["prompt"]) + len(step["completion"]), reverse=True):
             messages, _ = await self.to_native_prompt([*step["prompt"], *step["completion"]])
@@ -131,11 +127,10 @@ class OpenAIChatCompletionsTokenClient(OpenAIChatCompletionsClient):
     async def _bridge_ids(
         self, stop_id: int, answer: OpenAIChatMessages, tools: list[OpenAITool] | None, model: str
     ) -> list[int] | None:
-        """Returns the ids between the end of the model's turn and the beginning of its next.
+        """Returns the ids between ``stop_id``, the end of the model's turn, and the start of its next turn.
 
-        They are cut out of a tokenized conversation in which a short turn stands in for the model's: its own would be
-        tokenized otherwise than it was sampled, and some templates write a last turn otherwise than one in the middle.
-        ``stop_id`` ends the model's turn; what the template puts after it belongs to the bridge.
+        They are cut out of a tokenized conversation with a short turn in place of the model's, which would be tokenized
+        differently from how it was sampled; some templates also write the last turn differently from others.
         """
         stand_in = _stand_in_for(answer)
         whole, start = await asyncio.gather(
@@ -149,7 +144,7 @@ class OpenAIChatCompletionsTokenClient(OpenAIChatCompletionsClient):
         if whole[: len(start)] != start or stop_id not in start:
             return None
         bridge = whole[len(start) - start[::-1].index(stop_id) :]
-        return bridge[1:] if bridge[:1] == [stop_id] else bridge  # the mark of an end may be that of a beginning, too
+        return bridge[1:] if bridge[:1] == [stop_id] else bridge  # the end token may also be the start token
 
     async def tokenize(
         self,
@@ -159,16 +154,9 @@ class OpenAIChatCompletionsTokenClient(OpenAIChatCompletionsClient):
         extra_kwargs: dict[str, Any] | None = None,
         **_: Any,
     ) -> list[int]:
-        """Asks vLLM's ``/tokenize`` for the ids of a text or of messages.
+        """Returns the ids of a text or of messages from vLLM's ``/tokenize``; raises ``openai.OpenAIError``.
 
-        Args:
-            messages: a text, or messages as OpenAI writes them.
-            tools: the tools on offer, likewise.
-            model: whose ids they are.
-            extra_kwargs: further fields of the request, such as ``add_generation_prompt``.
-
-        Raises:
-            openai.OpenAIError: the endpoint gave none.
+        ``extra_kwargs`` are further fields of the request, such as ``add_generation_prompt``.
         """
         asked = {"prompt": messages} if isinstance(messages, str) else {"messages": messages, "tools": tools}
         fields = {name: value for name, value in {**asked, **(extra_kwargs or {})}.items() if value is not None}
@@ -182,18 +170,18 @@ def _is_same(message: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _said(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a message without what is empty: a tool call may have no content, an empty one or None."""
+    """Returns a message without empty fields: the content of a tool call may be missing, empty or None."""
     return {name: value for name, value in message.items() if value not in (None, "", [])}
 
 
 def _is_environment_turn(messages: OpenAIChatMessages) -> bool:
-    """Says whether messages are tool results, a user's message, or the first and then the second."""
+    """Returns whether messages are tool results, a user message, or both in this order."""
     roles = [message.get("role") for message in messages]
     return bool(roles) and all(role == "tool" for role in roles[:-1]) and roles[-1] in {"tool", "user"}
 
 
 def _stand_in_for(answer: OpenAIChatMessages) -> dict[str, Any]:
-    """Returns the shortest turn of a model that this answer may follow: templates want a call for every result."""
+    """Returns the shortest turn of a model before these messages: templates require a call for every result."""
     results = [message for message in answer if message.get("role") == "tool"]
     if not results:
         return {"role": "assistant", "content": "x"}

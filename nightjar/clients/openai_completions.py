@@ -1,4 +1,4 @@
-"""OpenAI text completions: a text goes in, what follows it comes out."""
+"""OpenAI text completions: the model continues a text."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any, NoReturn, TypeAlias
 from openai.types import Completion
 
 from nightjar.clients.answers import field_of, text_of, tokens_of, usage_of
-from nightjar.clients.openai_chat import only_choice
-from nightjar.clients.openai_client import OpenAIClient
+from nightjar.clients.openai_chat import OpenAIClient, only_choice
+from nightjar.core.messages import Messages, Response, ResponseMessage, TextLogprobs, Tool, content_text
 from nightjar.errors import ConfigError, EmptyModelResponseError
-from nightjar.messages import Messages, Response, ResponseMessage, TextLogprobs, Tool, content_text
 
 OpenAITextMessages: TypeAlias = str
 OpenAITextResponse: TypeAlias = Completion
@@ -19,20 +18,16 @@ _CHOOSE_ANOTHER = "Use the client type 'openai_chat_completions'."
 
 
 class OpenAICompletionsClient(OpenAIClient[OpenAITextMessages, OpenAITextResponse, None]):
-    """Asks an endpoint to continue a text, through the official SDK.
+    """Text completions, through the official SDK.
 
-    The texts of all messages are joined by an empty line, whatever their roles. The sampling arguments ``logprobs`` and
-    ``echo`` make the endpoint tell how probable the tokens were, those of the prompt, too.
+    The texts of all messages are joined by an empty line, whatever their roles. With the sampling argument ``logprobs``
+    the response has log probabilities of the tokens; with ``echo`` also those of the prompt.
     """
 
     route, answer_type, prompt_field = "/completions", Completion, "prompt"
 
     async def to_native_prompt(self, messages: Messages) -> tuple[OpenAITextMessages, dict[str, Any]]:
-        """Returns the text of all messages.
-
-        Raises:
-            ConfigError: a message has an image, audio, or anything else that is not text.
-        """
+        """Joins the texts of all messages; raises ``ConfigError`` for parts that are not text."""
         for message in messages:
             for part in message.content if isinstance(message.content, list) else ():
                 if (kind := field_of(part, "type")) != "text":
@@ -40,19 +35,11 @@ class OpenAICompletionsClient(OpenAIClient[OpenAITextMessages, OpenAITextRespons
         return "\n\n".join(content_text(message.content) for message in messages), {}
 
     async def to_native_tool(self, tool: Tool) -> NoReturn:
-        """Refuses the tool: the protocol has none.
-
-        Raises:
-            ConfigError: always.
-        """
+        """Raises ``ConfigError``: the protocol has no tools."""
         raise ConfigError(f"Text completions take no tools, found {tool.name!r}. {_CHOOSE_ANOTHER}")
 
     def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Returns the arguments of one request, as the SDK's ``create`` takes them.
-
-        Raises:
-            ConfigError: there are tools.
-        """
+        """Converts the arguments of one request to those of the SDK's ``create``; raises ``ConfigError`` for tools."""
         if "tools" in arguments:
             raise ConfigError(f"Text completions take no tools. {_CHOOSE_ANOTHER}")
         if "max_completion_tokens" in arguments:
@@ -60,13 +47,13 @@ class OpenAICompletionsClient(OpenAIClient[OpenAITextMessages, OpenAITextRespons
         return arguments
 
     async def raise_from_native_response(self, response: OpenAITextResponse) -> None:
-        """Raises where there is not exactly one choice, or no text in it."""
+        """Raises if there is not exactly one choice, or if it has no text."""
         choice = only_choice(response)
         if not (text_of(choice, "text") or field_of(choice, "finish_reason") == "length"):
             raise EmptyModelResponseError("the endpoint sent no text")
 
     async def from_native_response(self, response: OpenAITextResponse) -> Response:
-        """Returns the answer in Nightjar's form."""
+        """Converts a response."""
         choice = response.choices[0]
         finish_reason = choice.finish_reason
         return Response(
@@ -85,7 +72,6 @@ class OpenAICompletionsClient(OpenAIClient[OpenAITextMessages, OpenAITextRespons
 
 
 def _logprobs(choice: Any) -> TextLogprobs | None:
-    """Returns the log probabilities of a choice; None where a server leaves out a part, or has its own form."""
     told = field_of(choice, "logprobs")
     parts = {name: field_of(told, name) for name in TextLogprobs.model_fields}
     if not (isinstance(parts["text_offset"], list) and isinstance(parts["token_logprobs"], list)):

@@ -1,8 +1,7 @@
-"""OpenAI's Responses API: reasoning models whose reasoning goes on from turn to turn.
+"""OpenAI's Responses API (https://platform.openai.com/docs/api-reference/responses/create).
 
-See https://platform.openai.com/docs/api-reference/responses/create: a message of the user has parts named
-``input_...``, tool calls and their results are items of their own, and what the model put out may be sent back as it
-was.
+Reasoning continues from turn to turn, because the model's output can be sent back unchanged. Parts of user messages are
+named ``input_...``, and tool calls and their results are separate items.
 """
 
 from __future__ import annotations
@@ -13,9 +12,8 @@ from typing import Any, TypeAlias
 from openai.types.responses import Response as NativeResponse
 
 from nightjar.clients.answers import count_of, field_of, text_of, usage_of
-from nightjar.clients.openai_client import OpenAIClient, native_function
-from nightjar.errors import ConfigError, EmptyModelResponseError, InvalidModelResponseError
-from nightjar.messages import (
+from nightjar.clients.openai_chat import OpenAIClient, native_function
+from nightjar.core.messages import (
     FinishReason,
     Messages,
     Response,
@@ -25,53 +23,47 @@ from nightjar.messages import (
     content_text,
     dump_message,
 )
+from nightjar.errors import ConfigError, EmptyModelResponseError, InvalidModelResponseError
 
 OpenAIResponsesInput: TypeAlias = list[dict[str, Any]]
 OpenAIResponsesTool: TypeAlias = dict[str, Any]
 
 OPENAI_RESPONSES_OUTPUT_FIELD = "openai_responses_output"
-"""The field of a message that keeps what the model put out, item by item."""
+"""The field of a message that keeps the model's output, item by item."""
 
 _TOKEN_LIMITS = ("max_output_tokens", "max_tokens", "max_completion_tokens")
 _SAID = {"output_text": "text", "refusal": "refusal"}
 
 
 class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, NativeResponse, OpenAIResponsesTool]):
-    """Asks an endpoint through the Responses API, on the official SDK.
+    """The Responses API, through the official SDK.
 
-    What the model put out is kept as it came, in ``message.openai_responses_output``, and is sent back like that in the
-    next turn, reasoning included. For that an endpoint that stores nothing (``store: false``) must be asked to
-    ``include`` ``reasoning.encrypted_content``.
+    ``message.openai_responses_output`` keeps the model's output unchanged, including reasoning, for the next turn. With
+    an endpoint that stores nothing (``store: false``), ``include`` ``reasoning.encrypted_content``.
     """
 
     route, answer_type, prompt_field = "/responses", NativeResponse, "input"
 
     async def to_native_prompt(self, messages: Messages) -> tuple[OpenAIResponsesInput, dict[str, Any]]:
-        """Returns the messages as items of the protocol.
-
-        Raises:
-            ConfigError: there is audio, which the protocol does not take.
-        """
+        """Converts messages to items; raises ``ConfigError`` for audio, which the protocol does not have."""
         return [item for message in messages for item in _ITEMS[message.role](message)], {}
 
     async def to_native_tool(self, tool: Tool) -> OpenAIResponsesTool:
-        """Returns a tool as the protocol writes it."""
+        """Converts a tool to the protocol's format."""
         return {"type": "function", **native_function(tool)}
 
     def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Returns the arguments of one request, as the SDK's ``create`` takes them.
+        """Converts the arguments of one request to those of the SDK's ``create``.
 
-        ``max_tokens`` becomes ``max_output_tokens``, ``reasoning_effort`` becomes ``reasoning.effort``.
-
-        Raises:
-            ConfigError: several answers or stop sequences are asked for, which the protocol does not have.
+        ``max_tokens`` becomes ``max_output_tokens``, ``reasoning_effort`` becomes ``reasoning.effort``. ``n`` and
+        ``stop`` raise ``ConfigError``, because the protocol does not have them.
         """
         if arguments.pop("n", 1) != 1:
             raise ConfigError(
-                "The Responses API gives one answer to a request: leave 'n' out of the sampling arguments."
+                "The Responses API gives one response to a request: remove 'n' from the sampling arguments."
             )
         if arguments.pop("stop", None):
-            raise ConfigError("The Responses API has no stop sequences: leave 'stop' out of the sampling arguments.")
+            raise ConfigError("The Responses API has no stop sequences: remove 'stop' from the sampling arguments.")
         limits = [arguments.pop(name) for name in _TOKEN_LIMITS if name in arguments]
         if limits:
             arguments["max_output_tokens"] = limits[0]
@@ -79,11 +71,13 @@ class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, NativeResponse, O
             arguments["reasoning"] = {"effort": effort, **(arguments.get("reasoning") or {})}
         arguments.pop("modalities", None)
         if arguments.pop("seed", None) is not None:
-            self.warn_once("The Responses API takes no seed: requests are sent without it, so that another run differs")
+            self.warn_once(
+                "The Responses API has no seed: requests are sent without it, so another run gives other results"
+            )
         return arguments
 
     async def raise_from_native_response(self, response: NativeResponse) -> None:
-        """Raises where the endpoint names an error, or where there is neither text, reasoning nor a tool call."""
+        """Raises if the response is an error, or has no text, reasoning or tool call."""
         if error := field_of(response, "error"):
             raise InvalidModelResponseError(f"the endpoint failed: {field_of(error, 'message', error)}")
         items = field_of(response, "output")
@@ -94,7 +88,7 @@ class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, NativeResponse, O
             raise EmptyModelResponseError("the endpoint sent no text, reasoning or tool call")
 
     async def from_native_response(self, response: NativeResponse) -> Response:
-        """Returns the answer in Nightjar's form; a refusal is text."""
+        """Converts a response; a refusal is text."""
         items = response.output
         calls = _tool_calls(items)
         return Response(
@@ -138,7 +132,7 @@ def _tool_calls(items: Any) -> list[ToolCall]:
 
 
 def _is_cut(response: Any) -> bool:
-    """Says whether the answer is incomplete for want of tokens; a content filter is no such cut."""
+    """Returns whether the response reached its token limit; a content filter does not count."""
     why = field_of(field_of(response, "incomplete_details"), "reason")
     return bool(field_of(response, "status") == "incomplete" and why != "content_filter")
 
@@ -164,7 +158,7 @@ def _tool_result(message: Any) -> list[dict[str, Any]]:
 
 
 def _model_turn(message: Any) -> list[dict[str, Any]]:
-    """Returns what the model put out; what the message says now, where the environment has changed it since."""
+    """Returns the kept output of the model; the message itself if the environment has changed it since."""
     text = content_text(message.content)
     calls = message.tool_calls or ()
     kept = (message.model_extra or {}).get(OPENAI_RESPONSES_OUTPUT_FIELD)

@@ -1,23 +1,25 @@
-"""``Pace``: how fast an endpoint is asked, by all in this process who ask it.
+"""Decides when requests are sent: the pace of an endpoint, and retries.
 
-Endpoints refuse (429, 503, 529) for two reasons: too many requests a second, or too many at once. Where some are
-accepted while others are refused, it is the first: requests are spread out, at a little less than what was accepted,
-and then faster and faster until some are refused again. Where none is accepted while others are under way, it is the
-second: no more than these are let in flight, and one more for every round of successes.
+Endpoints refuse requests (429, 503, 529) for two reasons: too many per second, or too many at once. If some requests
+are accepted while others are refused, it is the first: requests are spread out at a little less than the accepted
+rate, and then faster until some are refused again. If none is accepted while others are in flight, it is the second:
+no more than these are allowed in flight, and one more after every round of successes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias
+from contextvars import ContextVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from nightjar.calling.places import Places
-from nightjar.clients.failures import Failure
-from nightjar.clients.rate_headers import seconds_until_more
+from nightjar.clients.failures import Failure, classify, seconds_until_more
+from nightjar.core.calling.limits import Places, backoff_seconds
+from nightjar.errors import RunError
 
 _LOOK_SECONDS = 1.0
 _STALE_SECONDS = 2.0
@@ -29,17 +31,21 @@ _LONGEST_PAUSE_SECONDS = 60.0
 _MOST_CHANGES = 200
 
 Endpoint: TypeAlias = tuple[str, int]
-"""What a pace is for: a base URL, and the hash of the key."""
+"""A base URL, and the hash of the key."""
+
+T = TypeVar("T")
+
+_FIRST_WAIT_SECONDS = 0.5
+_LONGEST_BACKOFF_SECONDS = 8.0
+_LONGEST_WAIT_SECONDS = 60.0
 
 
 class Pace:
-    """How fast an endpoint may be asked.
+    """How fast requests are sent to an endpoint.
 
-    Attributes:
-        places: requests in flight, and how many there may be.
-        refused: requests that were refused so far, because they were too many.
-        changes: when it was changed: seconds since the first request, how many may be in flight, and how many a second;
-            None for no limit.
+    ``places`` limits the requests in flight. ``refused`` counts the requests that the endpoint refused as too many.
+    ``changes`` is the history of limits: seconds since the first request, requests in flight, requests per second (None
+    for no limit).
     """
 
     def __init__(self) -> None:
@@ -56,13 +62,13 @@ class Pace:
         self._refused = 0
 
     def allow(self, ceiling: float) -> None:
-        """Lets so many requests be in flight at the most, unless another who asks lets more."""
+        """Limits the requests in flight; the largest limit of all callers counts."""
         self._ceiling = ceiling if self._ceiling == float("inf") else max(self._ceiling, ceiling)
         self.places.set_ceiling(self._ceiling)
 
     @property
     def rate(self) -> float:
-        """How many requests may be sent a second, now: faster again, the longer none was refused."""
+        """Requests per second that may be sent now; grows with the time since the last refusal."""
         since = time.monotonic() - self._rate_since
         if since > _FORGOTTEN_SECONDS:
             self._rate = float("inf")
@@ -70,7 +76,7 @@ class Pace:
 
     @asynccontextmanager
     async def request(self) -> AsyncIterator[None]:
-        """Waits until a request may be sent; it is in flight while the block lasts."""
+        """Waits until a request may be sent; it is in flight during the block."""
         async with self.places:
             await self._turn()
             now = time.monotonic()
@@ -80,19 +86,19 @@ class Pace:
             yield
 
     def answered(self) -> None:
-        """Takes note of an answer."""
+        """Records a successful response."""
         if (places := self.places).ceiling < self._ceiling:
             places.set_ceiling(min(self._ceiling, places.ceiling + 1 / places.ceiling))
 
     def failed(self, failure: Failure) -> None:
-        """Takes note of a failure."""
+        """Records a failure."""
         if failure.is_overload:
             self.refused += 1
             self._refused += 1
             self._look()
 
     def heard(self, headers: Mapping[str, Any]) -> None:
-        """Takes note of an answer's headers: no request is sent before the endpoint accepts more."""
+        """Reads the headers of a response: no request is sent before the endpoint accepts more."""
         if seconds := seconds_until_more(headers):
             until = time.monotonic() + min(seconds, _LONGEST_PAUSE_SECONDS)
             self._next_at = max(self._next_at, until)
@@ -105,7 +111,7 @@ class Pace:
             await asyncio.sleep(starts_at - now)
 
     def _look(self) -> None:
-        """Slows down, once a second at the most: what was sent before says the same thing again."""
+        """Slows down, at most once a second: requests that were sent earlier only repeat the same refusal."""
         now = time.monotonic()
         seconds = now - self._window_since
         if seconds < _LOOK_SECONDS and self._rate_since:
@@ -136,6 +142,65 @@ _paces: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[Endpoin
 
 
 def pace_of(endpoint: Endpoint) -> Pace:
-    """Returns the pace of an endpoint in the running event loop, the same for all who ask, while somebody keeps it."""
+    """Returns the pace of an endpoint, which all its clients in the running event loop share."""
     known = _paces.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
     return known.setdefault(endpoint, Pace())
+
+
+class Watch(Protocol):
+    """Observer of requests: the engine, which may stop a run."""
+
+    def check(self) -> None:
+        """Raises ``RunError`` if no more requests may be sent."""
+
+    def answered(self, answer: Any) -> None:
+        """Records a successful response."""
+
+    def failed(self, failure: Failure, started_at: float) -> bool:
+        """Records a failure; returns whether it does not count as a retry. May raise ``RunError``."""
+
+    async def wait(self, seconds: float) -> None:
+        """Waits before a retry."""
+
+
+watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
+"""The observer of requests in this context."""
+
+
+async def repeat(request: Callable[[], Awaitable[T]], max_retries: int, *, is_last_resort: bool = False) -> T:
+    """Sends a request, and retries it after temporary errors; raises the last error, or ``RunError`` if the run stops.
+
+    The waits are those of the official SDKs (half a second, doubled each time, at most 8 seconds), or the time that the
+    endpoint asks for, at most a minute. ``is_last_resort`` also retries errors that another attempt at the rollout
+    could fix, because there will be none.
+    """
+    watching, counted = watch.get(), 0
+    for tries in itertools.count(1):
+        if watching is not None:
+            watching.check()
+        started_at = time.monotonic()
+        try:
+            answer = await request()
+        except RunError:
+            raise
+        except Exception as error:  # whatever client this is
+            failure = classify(error)
+            is_excused = watching is not None and watching.failed(failure, started_at)
+            counted += not is_excused
+            can_heal = failure.is_retryable if is_last_resort else failure.is_repeatable
+            if not (can_heal and max_retries) or counted > max_retries:
+                raise
+            seconds = wait_seconds(tries, failure)
+        else:
+            if watching is not None:
+                watching.answered(answer)
+            return answer
+        await (asyncio.sleep(seconds) if watching is None else watching.wait(seconds))
+    raise AssertionError("unreachable")
+
+
+def wait_seconds(tries: int, failure: Failure) -> float:
+    """Returns the seconds to wait before the next try."""
+    asked = failure.retry_after_seconds
+    longest = _LONGEST_BACKOFF_SECONDS if asked is None else _LONGEST_WAIT_SECONDS
+    return backoff_seconds(tries, _FIRST_WAIT_SECONDS, max_seconds=longest, asked_seconds=asked)

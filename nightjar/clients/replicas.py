@@ -1,4 +1,4 @@
-"""Replicas of an endpoint that share its load: a group's requests go to one of them, and a broken one is left out."""
+"""Replicas of an endpoint: the requests of a group go to one replica; failing replicas are paused."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ from nightjar.clients.client import AnyClient, Client
 from nightjar.clients.config import ClientConfig
 from nightjar.clients.failures import classify
 from nightjar.clients.pace import Pace
+from nightjar.core.messages import Messages, Response, Tool
+from nightjar.core.rollout.state import SamplingArgs
 from nightjar.errors import ConfigError, ModelError, OverlongPromptError
-from nightjar.messages import Messages, Response, Tool
-from nightjar.rollout.state import SamplingArgs
 
 FAILURES_UNTIL_LEFT_OUT = 3
-"""Requests in a row that a replica fails before others are asked in its place."""
+"""Consecutive failures after which a replica is paused."""
 PAUSE_SECONDS = 30.0
-"""How long a replica is left out; after that one request tries it."""
+"""Length of a pause; after it, one request probes the replica."""
 REMEMBERED_GROUPS = 65_536
-"""Groups whose replica is remembered; of more, those that were asked last."""
+"""Number of groups whose replica is remembered, the most recent ones."""
 
 
 class _Replica:
-    """A client, and how it fares."""
-
     __slots__ = ("client", "failures", "paused_until")
 
     def __init__(self, client: AnyClient) -> None:
@@ -43,7 +41,7 @@ class _Replica:
             self.paused_until = now + PAUSE_SECONDS
 
     def is_open(self, now: float) -> bool:
-        """Says whether it can be asked; after a pause yes to the first who wants to know, for a trial."""
+        """Returns whether the replica accepts requests. After a pause, one caller is let through as a probe."""
         if now < self.paused_until:
             return False
         if self.paused_until:
@@ -52,33 +50,21 @@ class _Replica:
 
 
 class ReplicaClient(Client[tuple[AnyClient, ...], Any, Any, Any]):
-    """Asks several replicas of one endpoint, each group of rollouts always the same one.
+    """Sends each group of rollouts to one of several replicas of an endpoint.
 
-    The next group that appears is given the next replica, in turn. So a model server computes what the rollouts of a
-    group have in common, and the turns of a conversation, once. After a request that failed (no connection, no answer
-    in time, status 429 or 500 and above) the next replica is the group's. One that fails ``FAILURES_UNTIL_LEFT_OUT``
-    requests in a row is left out; after ``PAUSE_SECONDS`` one request tries it again. Where all are left out, they are
-    asked nevertheless.
+    Groups are assigned in turn, so a model server computes the common prompt of a group, and the turns of a
+    conversation, once. After a failed request (no connection, timeout, status 429 or 500 and above) the group moves to
+    the next replica. A replica with ``FAILURES_UNTIL_LEFT_OUT`` consecutive failures is paused; after
+    ``PAUSE_SECONDS`` one request probes it. If all are paused, they are used nevertheless.
 
-    A rollout's group is known from ``state``, which ``get_response`` is given; without it every request is a group.
-
-    Args:
-        clients: one for each replica. ``resolve_client`` makes them of a configuration with ``endpoint_configs``.
-        config: the configuration that they were made of.
-        is_per_rollout: give each rollout a replica, instead of each group.
-        clock: the time in seconds.
-
-    Attributes:
-        client: the clients of the replicas.
-
-    Raises:
-        ConfigError: there are none.
+    The group of a request comes from ``state``; without it every request is its own group. ``is_per_rollout`` assigns
+    rollouts in place of groups.
 
     Example:
         >>> import asyncio
         >>> from nightjar.clients import OpenAIChatCompletionsClient
-        >>> from nightjar.messages import UserMessage
-        >>> from nightjar.testing import FixedAnswer, ModelServer
+        >>> from nightjar.core.messages import UserMessage
+        >>> from nightjar.model_server import FixedAnswer, ModelServer
         >>> async def ask(*urls):
         ...     clients = [OpenAIChatCompletionsClient(ClientConfig(api_base_url=url)) for url in urls]
         ...     async with ReplicaClient(clients) as client:
@@ -113,11 +99,7 @@ class ReplicaClient(Client[tuple[AnyClient, ...], Any, Any, Any]):
         self._turns = itertools.cycle(range(len(self._replicas)))
 
     def setup_client(self, config: ClientConfig) -> tuple[AnyClient, ...]:
-        """Refuses the configuration: the clients are given.
-
-        Raises:
-            ConfigError: always.
-        """
+        """Raises ``ConfigError``: the clients are given."""
         raise ConfigError(f"A ReplicaClient is made of clients, found {config!r}. Use resolve_client.")
 
     async def close(self) -> None:
@@ -132,7 +114,7 @@ class ReplicaClient(Client[tuple[AnyClient, ...], Any, Any, Any]):
     async def request_once(
         self, prompt: Messages, model: str, sampling_args: SamplingArgs, tools: list[Tool] | None = None, **kwargs: Any
     ) -> Response:
-        """Asks the replica of the rollout's group once; after a failure of that, the next one is the group's."""
+        """Sends a request to the replica of the group; after a failure, the group moves to the next replica."""
         group = self._group_of(kwargs.get("state"))
         position = self._choose(group)
         replica = self._replicas[position]
@@ -155,7 +137,7 @@ class ReplicaClient(Client[tuple[AnyClient, ...], Any, Any, Any]):
         return chosen
 
     def _open_from(self, first: int) -> int:
-        """Returns the first replica from this one on that can be asked; this one where none can."""
+        """Returns the first replica from this one on that accepts requests; this one if none does."""
         count, now = len(self._replicas), self._clock()
         around = ((first + step) % count for step in range(count))
         return next((position for position in around if self._replicas[position].is_open(now)), first)
@@ -176,24 +158,24 @@ class ReplicaClient(Client[tuple[AnyClient, ...], Any, Any, Any]):
         return (example_id, columns.get("rollout_index")) if self._is_per_rollout else example_id
 
     async def to_native_prompt(self, messages: Messages) -> tuple[Any, dict[str, Any]]:
-        """Returns the provider's prompt, as each replica would."""
+        """Converts messages as each replica does."""
         return await self.client[0].to_native_prompt(messages)
 
     async def to_native_tool(self, tool: Tool) -> Any:
-        """Returns the provider's form of a tool, as each replica would."""
+        """Converts a tool as each replica does."""
         return await self.client[0].to_native_tool(tool)
 
     async def get_native_response(
         self, prompt: Any, model: str, sampling_args: SamplingArgs, tools: list[Any] | None = None, **kwargs: Any
     ) -> Any:
-        """Calls the replica of the rollout's group once, in the provider's terms."""
+        """Calls the replica of the group once, in the provider's form."""
         client = self._replicas[self._choose(self._group_of(kwargs.get("state")))].client
         return await client.get_native_response(prompt, model, sampling_args, tools, **kwargs)
 
     async def raise_from_native_response(self, response: Any) -> None:
-        """Raises a ``ModelError`` for an answer that cannot be used, as each replica would."""
+        """Raises a ``ModelError`` if the response is unusable."""
         await self.client[0].raise_from_native_response(response)
 
     async def from_native_response(self, response: Any) -> Response:
-        """Returns the answer in Nightjar's form, as each replica would."""
+        """Converts a response as each replica does."""
         return await self.client[0].from_native_response(response)

@@ -1,39 +1,23 @@
-"""From a configuration, or an SDK client that the user made, to a client."""
+"""Makes a client from a configuration, or from an SDK client of the user's."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
-import nightjar.clients
 from nightjar.clients.client import AnyClient, Client
-from nightjar.clients.config import ClientConfig, ClientType, resolve_client_configs
-from nightjar.clients.middleware.client import with_middleware
+from nightjar.clients.config import ClientConfig, resolve_client_configs
+from nightjar.clients.middleware_client import with_middleware
+from nightjar.clients.protocols import PROTOCOLS, ClientType
+from nightjar.clients.replicas import ReplicaClient
 from nightjar.errors import ConfigError
-
-_OF_CLIENT_TYPE: dict[ClientType, str] = {
-    "openai_chat_completions": "OpenAIChatCompletionsClient",
-    "openai_completions": "OpenAICompletionsClient",
-    "openai_chat_completions_token": "OpenAIChatCompletionsTokenClient",
-    "openai_responses": "OpenAIResponsesClient",
-    "anthropic_messages": "AnthropicMessagesClient",
-}
-_OF_SDK_CLIENT: dict[tuple[str, str], ClientType] = {
-    ("openai", "AsyncOpenAI"): "openai_chat_completions",
-    ("anthropic", "AsyncAnthropic"): "anthropic_messages",
-}
 
 
 def resolve_client(client_or_config: Any, *, is_per_rollout: bool = False) -> AnyClient:
-    """Returns a client for a configuration, an SDK client, or a client.
+    """Returns a client for a configuration or an SDK client (``AsyncOpenAI`` for chat completions, ``AsyncAnthropic``).
 
-    Args:
-        client_or_config: a ``ClientConfig``; an ``AsyncOpenAI``, which is asked for chat completions; an
-            ``AsyncAnthropic``; or a client, which is returned as it is.
-        is_per_rollout: where there are several replicas, each rollout is given one, instead of each group.
-
-    Raises:
-        ConfigError: it is none of these.
-        MissingKeyError: the endpoint's key is not set.
+    A client is returned unchanged; ``ConfigError`` for anything else. Raises ``MissingKeyError`` if the endpoint's key
+    is not set. ``is_per_rollout`` assigns replicas to rollouts in place of groups.
 
     Example:
         >>> config = ClientConfig(api_base_url="http://localhost:8000/v1", client_type="openai_completions")
@@ -47,20 +31,21 @@ def resolve_client(client_or_config: Any, *, is_per_rollout: bool = False) -> An
     configs = resolve_client_configs(client_or_config)
     clients = [_client(client_or_config.client_type, config) for config in configs]
     if len(clients) > 1:
-        clients = [nightjar.clients.ReplicaClient(clients, client_or_config, is_per_rollout=is_per_rollout)]
+        clients = [ReplicaClient(clients, client_or_config, is_per_rollout=is_per_rollout)]
     return with_middleware(clients[0], client_or_config.middleware)
 
 
 def _client(client_type: ClientType, client_or_config: Any) -> AnyClient:
-    client: AnyClient = getattr(nightjar.clients, _OF_CLIENT_TYPE[client_type])(client_or_config)
+    protocol = PROTOCOLS[client_type]
+    module = import_module(f"nightjar.clients.{protocol.module}")  # its SDK takes half a second to import
+    client: AnyClient = getattr(module, protocol.client)(client_or_config)
     return client
 
 
 def _type_for_sdk_client(sdk_client: object) -> ClientType:
-    for kind in type(sdk_client).__mro__:
-        client_type = _OF_SDK_CLIENT.get((kind.__module__.partition(".")[0], kind.__name__))
-        if client_type is not None:
+    names = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(sdk_client).__mro__}
+    for client_type, protocol in PROTOCOLS.items():
+        if protocol.sdk_client in names:
             return client_type
-    raise ConfigError(
-        f"Not a client, a ClientConfig or an SDK client: {sdk_client!r}. SDK clients are AsyncOpenAI and AsyncAnthropic"
-    )
+    known = " and ".join(protocol.sdk_client[1] for protocol in PROTOCOLS.values() if protocol.sdk_client)
+    raise ConfigError(f"Not a client, a ClientConfig or an SDK client: {sdk_client!r}. SDK clients are {known}")

@@ -1,32 +1,8 @@
-"""The engine: what happens to groups and rollouts between being owed and being recorded."""
+"""The engine generates, scores and records the remaining rollouts of a run.
 
-from nightjar.clients.failures import Failure, classify
-from nightjar.engine.budget import Budget
-from nightjar.engine.engine import Engine, EngineOptions, Group, GroupQueue, Recorder, Rollouts, run_groups
-from nightjar.engine.plan import Finished, Plan, Shard
-from nightjar.engine.progress import Progress
-from nightjar.engine.retry import RetryPolicy
-from nightjar.engine.run import Run, runs_under_way
-from nightjar.engine.tasks import seldom_collected, task_group
+The names are listed in ``__init__.pyi`` and load on first use.
+"""
 
-__all__ = [
-    "Budget",
-    "Engine",
-    "EngineOptions",
-    "Failure",
-    "Finished",
-    "Group",
-    "GroupQueue",
-    "Plan",
-    "Progress",
-    "Recorder",
-    "RetryPolicy",
-    "Rollouts",
-    "Run",
-    "Shard",
-    "classify",
-    "run_groups",
-    "runs_under_way",
-    "seldom_collected",
-    "task_group",
-]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,87 +1,71 @@
-"""``Engine``: generates and scores the rollouts of groups, many at once, within limits.
+"""``Engine``: generates and scores the rollouts of groups concurrently, within limits.
 
-Generation and scoring are two stages joined by a queue, so that a group is scored as soon as it is generated.
-Several shards of a run may share one engine: they take turns in starting rollouts, the first one first.
-Memory holds what is under way; what is finished goes to the recorder and is forgotten.
+Generation and scoring are two stages joined by a queue, so a group is scored as soon as it is generated. Several shards
+of a run may share one engine; they start rollouts in turn. Memory holds rollouts in progress; finished rollouts go to
+the recorder.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from functools import partial
+from typing import Any, Protocol
 
-from nightjar.calling.cancellation import user_error
-from nightjar.calling.places import Places
 from nightjar.clients.failures import Failure, classify
-from nightjar.clients.repeating import watch
-from nightjar.engine.budget import Budget
-from nightjar.engine.guard import FailureGuard
+from nightjar.clients.pace import watch
+from nightjar.core.calling.functions import user_error
+from nightjar.core.calling.limits import Places, scoring_places
+from nightjar.core.rollout.records import Key, key_of
+from nightjar.core.rollout.state import RolloutInput, State, new_state
+from nightjar.core.rollout.usage import RolloutTiming
 from nightjar.engine.intact import check_intact, check_scored
+from nightjar.engine.limits import Budget, RetryPolicy
+from nightjar.engine.plan import Group, GroupQueue, UnscoredGroups
 from nightjar.engine.progress import Progress
-from nightjar.engine.retry import RetryPolicy
+from nightjar.engine.requests import FailureGuard, RequestWatch
 from nightjar.engine.tasks import task_group
-from nightjar.engine.watching import RequestWatch
-from nightjar.errors import BudgetSpentError, RunError, ScoringError
-from nightjar.rollout.records import Key, key_of
-from nightjar.rollout.state import RolloutInput, State, new_state
-from nightjar.rollout.timing import RolloutTiming
-from nightjar.rubrics import Rubric
-from nightjar.rubrics.rubric import scoring_places
+from nightjar.errors import BudgetSpentError, InfraError, RunError, ScoringError, error_chain
 
+# Generated groups that wait for scoring are held in memory, so generation waits when there are too many of them.
 _BACKLOG_PER_PLACE = 4
-
-
-@dataclass(slots=True)
-class Group:
-    """What is owed of the rollouts of one example.
-
-    Attributes:
-        example_id: the example.
-        to_generate: indexes of the rollouts that the model is asked for.
-        to_restore: indexes of rollouts that were generated before and are scored, or scored again, with them.
-        states: by rollout index, filled while the group is under way.
-    """
-
-    example_id: int
-    to_generate: tuple[int, ...]
-    to_restore: tuple[int, ...] = ()
-    states: dict[int, State] = field(default_factory=dict)
-
-    @property
-    def members(self) -> tuple[int, ...]:
-        """The indexes of all rollouts that are owed."""
-        return (*self.to_generate, *self.to_restore)
-
-
-GroupQueue: TypeAlias = "asyncio.Queue[Group | None]"
-"""Generated groups on their way to scoring; None after the last."""
 
 
 class Rollouts(Protocol):
     """Makes attempts at rollouts."""
 
     def input(self, example_id: int, rollout_index: int) -> RolloutInput:
-        """Returns a fresh input, which nothing else shares."""
+        """Returns a fresh input, which shares nothing with other rollouts."""
 
     async def new_state(self, rollout_input: RolloutInput) -> State:
-        """Returns a state in which nothing has happened yet."""
+        """Returns a fresh state."""
 
     async def attempt(self, rollout_input: RolloutInput) -> State:
-        """Makes one attempt. What it raises becomes the rollout's error."""
+        """Makes one attempt. An exception becomes the rollout's error."""
+
+
+class Rubric(Protocol):
+    """Scores the rollouts of a group."""
+
+    async def score_group(self, states: list[State]) -> None:
+        """Sets the reward and metrics of each rollout, or its error."""
+
+    async def cleanup(self, state: State) -> None:
+        """Runs the rubric's handlers after a rollout is scored."""
 
 
 class Recorder(Protocol):
-    """Keeps what is finished."""
+    """Stores finished attempts and results."""
 
     def attempted(self, state: State) -> None:
-        """Keeps a finished attempt; ``state["error"]`` says whether it failed."""
+        """Stores a finished attempt; ``state["error"]`` is set if it failed."""
 
     def scored(self, states: Sequence[State]) -> Sequence[Mapping[str, Any]]:
-        """Keeps the results of a group, and returns them as rows."""
+        """Stores the results of a group, and returns them as rows."""
 
     def restore(self, state: State) -> State:
         """Fills a fresh state with a rollout that was generated before, and returns it."""
@@ -89,17 +73,13 @@ class Recorder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """Limits of an engine.
+    """Limits of an engine; 0 or less means no limit.
 
     Attributes:
-        max_generating: rollouts generated at once; 0 or less for no limit.
-        max_scoring: calls of reward functions at once; 0 or less for no limit.
-        is_interleaved: scoring runs beside generation, so generation may wait for it.
+        max_scoring: most concurrent calls of reward functions.
+        is_interleaved: scoring runs beside generation, and may slow it down.
         score_rollouts: False records rollouts without a reward.
-        has_succeeded: the endpoint has answered before, in an earlier session of the run.
-        retry: when to make another attempt at a rollout.
-        budget: what may be spent; None for no limit.
-        model: which one is asked, for its prices.
+        has_succeeded: a rollout succeeded in an earlier session of the run.
     """
 
     max_generating: int = 32
@@ -113,19 +93,10 @@ class EngineOptions:
 
 
 class Engine:
-    """Runs groups.
+    """Generates and scores groups.
 
-    Args:
-        rollouts: makes the attempts.
-        rubric: scores the groups.
-        recorder: keeps what is finished.
-        options: limits.
-        progress: counters to keep up to date.
-
-    Attributes:
-        generating: how many rollouts are generated at once.
-        budget: what may be spent; None for no limit.
-        spent: says that the budget is spent, and something left undone for it; None otherwise.
+    ``spent`` is set if the budget ran out with rollouts remaining. ``scoring_failure`` is the message of the last
+    temporary failure of scoring.
     """
 
     def __init__(
@@ -146,26 +117,30 @@ class Engine:
         self._scoring = Places(options.max_scoring)
         backlog = _BACKLOG_PER_PLACE * options.max_generating if options.is_interleaved else 0
         self._backlog = Places(backlog)
+        self._backlog_ceiling = self._backlog.ceiling
+        self._scorers = 0
+        self._backlog.set_ceiling(math.inf)
         self.budget = options.budget
         self.spent: BudgetSpentError | None = None
+        self.scoring_failure = ""
+        self._has_scored = False
         self._failed: set[Key] = set()
         self._guard = FailureGuard(options.has_succeeded, max(50, 2 * options.max_generating))
         self._asking = RequestWatch(self._guard, self.progress, options.budget, options.model, self.generating)
-        self._judging = RequestWatch(FailureGuard(), self.progress, options.budget)
+        self._judge_guard = FailureGuard()
+        self._judging = RequestWatch(self._judge_guard, self.progress, options.budget)
         self._reward_calls = Places(options.max_scoring)
 
     def forget_failures(self) -> None:
-        """Lets the endpoint be asked again after ``generate`` was stopped by what it answered."""
+        """Allows requests again after failures stopped a stage."""
         self._guard.forget()
+        self._judge_guard.forget()
 
     async def generate(self, groups: Iterable[Group], ready: GroupQueue) -> None:
-        """Generates groups, and puts each into ``ready`` when its last rollout has ended; None after the last.
+        """Generates groups, and puts each into ``ready`` after its last rollout; None after the last group.
 
-        Where it raises, groups that were not put into ``ready`` are to be generated again; those that were are scored.
-        Where the budget is spent, it ends with those that are done.
-
-        Raises:
-            RunAbortedError: the endpoint refuses everything.
+        After an error, groups not in ``ready`` must be generated again. It ends early when the budget is spent, and
+        with ``RunAbortedError`` when the endpoint refuses everything.
         """
         handover = _Handover(ready, self._backlog)
         try:
@@ -180,12 +155,65 @@ class Engine:
         handover.give_up()
         ready.put_nowait(None)
 
-    async def score(self, ready: GroupQueue) -> None:
-        """Scores and records groups as they come, until None comes."""
-        async with task_group() as tasks:
-            while (group := await ready.get()) is not None:
+    async def score(self, ready: GroupQueue, unscored: UnscoredGroups | None = None) -> None:
+        """Scores and records groups as they come, until None has come and the queue is empty.
+
+        Generation waits for slow scoring only while a call of this method is in progress. Afterwards, also after an
+        error, ``unscored`` holds the groups to score again: unrecorded groups, and groups whose scoring failed
+        temporarily.
+        """
+        has_all = False
+        self._count_scorers(1)
+        try:
+            async with task_group() as tasks:
+                await self._score_each(ready, {} if unscored is None else unscored, tasks)
+                has_all = True
+        except BaseException:
+            if has_all:
+                ready.put_nowait(None)  # for the next call
+            raise
+        finally:
+            self._count_scorers(-1)
+
+    def requeue(self, unscored: UnscoredGroups, ready: GroupQueue) -> None:
+        """Returns groups that must be scored again to their queue."""
+        for group in unscored.values():
+            self._backlog.occupy()
+            ready.put_nowait(group)
+        unscored.clear()
+
+    def discard(self, ready: GroupQueue) -> None:
+        """Empties a queue that nobody scores; the journal holds its rollouts."""
+        while not ready.empty():
+            if ready.get_nowait() is not None:
+                self._backlog.release()
+
+    def _count_scorers(self, change: int) -> None:
+        self._scorers += change
+        self._backlog.set_ceiling(self._backlog_ceiling if self._scorers else math.inf)
+
+    async def _score_each(self, ready: GroupQueue, unscored: UnscoredGroups, tasks: asyncio.TaskGroup) -> None:
+        is_last = False
+        while not (is_last and ready.empty()):
+            group = await ready.get()
+            if group is None:
+                is_last = True
+                ready.task_done()
+                continue
+            unscored[id(group)] = group
+            try:
                 await self._scoring.acquire()
-                tasks.create_task(self._score(group, ready))
+            except BaseException:
+                self._backlog.release()
+                ready.task_done()
+                raise
+            task = tasks.create_task(self._score(group, unscored))
+            # a callback also runs for a task that is cancelled before it begins
+            task.add_done_callback(partial(self._end_scoring, ready))
+
+    def _end_scoring(self, ready: GroupQueue, _task: asyncio.Task[None]) -> None:
+        self._scoring.release()
+        self._backlog.release()
         ready.task_done()
 
     async def _start(self, group: Group, handover: _Handover, tasks: asyncio.TaskGroup) -> None:
@@ -215,7 +243,7 @@ class Engine:
             self.spent = error
             return
         group.states[rollout_index] = state
-        self.progress.generated += 1
+        self.progress.generated += key_of(state) not in self._failed
         if len(group.states) == len(group.to_generate):
             handover.complete(group)
         failure = _failure_of(state)
@@ -223,7 +251,7 @@ class Engine:
             self._guard.failed(failure, group.example_id)
 
     async def _generated(self, example_id: int, rollout_index: int) -> State:
-        """Returns the first attempt that succeeds or fails for good, or the last."""
+        """Returns the first attempt that succeeds or fails permanently, or the last attempt."""
         retry = self._options.retry
         for attempts in itertools.count(1):
             state = await self._attempt(example_id, rollout_index)
@@ -250,29 +278,36 @@ class Engine:
             self._asking.check()
         return state
 
-    async def _score(self, group: Group, ready: GroupQueue) -> None:
+    async def _score(self, group: Group, unscored: UnscoredGroups) -> None:
+        for rollout_index in group.to_restore:
+            rollout_input = self._rollouts.input(group.example_id, rollout_index)
+            state = await self._rollouts.new_state(rollout_input)
+            group.states[rollout_index] = self._recorder.restore(state)
+        unscored[id(group)] = again = group.as_generated()
+        states = [group.states[index] for index in sorted(group.states)]
+        keys = [key_of(state) for state in states]
         try:
-            for rollout_index in group.to_restore:
-                rollout_input = self._rollouts.input(group.example_id, rollout_index)
-                state = await self._rollouts.new_state(rollout_input)
-                group.states[rollout_index] = self._recorder.restore(state)
-            states = [group.states[index] for index in sorted(group.states)]
-            keys = [key_of(state) for state in states]
-            try:
-                await self._apply_rubric(states)
-            except BudgetSpentError as error:
-                self.spent = error
-                return
-            states = [self._checked(state, key, group) for state, key in zip(states, keys, strict=True)]
-            self._recorder.scored(states)
-            self._count(states)
-        finally:
-            self._scoring.release()
-            self._backlog.release()
-            ready.task_done()
+            await self._apply_rubric(states)
+        except BudgetSpentError as error:
+            self.spent = error
+            del unscored[id(group)]
+            return
+        states = [self._checked(state, key, group) for state, key in zip(states, keys, strict=True)]
+        self._recorder.scored(states)
+        self._count(states)
+        if not self._is_worth_another(states, again):
+            del unscored[id(group)]
+
+    def _is_worth_another(self, states: Sequence[State], generated: Group) -> bool:
+        """Returns whether scoring failed because a service that responded before was away."""
+        errors = [state["error"] for state in states if key_of(state).rollout_index not in generated.states]
+        away = [error for error in errors if error is not None and _is_away(error)]
+        if away:
+            self.scoring_failure = classify(away[0]).message
+        self._has_scored = self._has_scored or not any(errors)
+        return bool(away) and self._has_scored
 
     def _checked(self, state: State, key: Key, group: Group) -> State:
-        """Returns a scored state, or an empty one with an error where user code has ruined it."""
         try:
             check_scored(state, key)
         except Exception as error:  # noqa: BLE001 - rubrics are user code
@@ -311,7 +346,6 @@ class Engine:
             if key in self._failed:  # it is done again, after an outage
                 self._failed.remove(key)
                 self.progress.failed -= 1
-                self.progress.generated -= 1
             if state["error"] is not None:
                 self._failed.add(key)
                 self.progress.failed += 1
@@ -324,7 +358,7 @@ class Engine:
 
 
 class _Handover:
-    """Groups of one ``generate`` on their way to scoring, which generation may have to wait for."""
+    """Passes the groups of one ``generate`` call to scoring; holds generation back when scoring is far behind."""
 
     def __init__(self, ready: GroupQueue, backlog: Places) -> None:
         self._ready = ready
@@ -332,27 +366,20 @@ class _Handover:
         self._begun = 0
 
     async def begin(self) -> None:
-        """Waits until scoring is not too far behind."""
         await self._backlog.acquire()
         self._begun += 1
 
     def complete(self, group: Group) -> None:
-        """Hands a generated group over; its place is free when it is scored."""
         self._begun -= 1
         self._ready.put_nowait(group)
 
     def give_up(self) -> None:
-        """Frees the places of what will not be handed over."""
         for _ in range(self._begun):
             self._backlog.release()
 
 
 async def run_groups(engine: Engine, groups: Iterable[Group]) -> None:
-    """Generates and scores groups, in one shard.
-
-    Raises:
-        RunAbortedError: the endpoint refuses everything.
-    """
+    """Generates and scores groups in one shard; raises ``RunAbortedError`` if the endpoint refuses everything."""
     ready: GroupQueue = asyncio.Queue()
     async with task_group() as tasks:
         tasks.create_task(engine.generate(groups, ready))
@@ -362,6 +389,11 @@ async def run_groups(engine: Engine, groups: Iterable[Group]) -> None:
 def _failure_of(state: Any) -> Failure | None:
     error = state["error"]
     return None if error is None else classify(error)
+
+
+def _is_away(error: BaseException) -> bool:
+    """Returns whether a judge's endpoint did not respond, or a sandbox or another service broke."""
+    return classify(error).is_connection or any(isinstance(cause, InfraError) for cause in error_chain(error))
 
 
 def _fail_scoring(state: State, error: Exception) -> None:

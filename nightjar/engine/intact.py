@@ -1,7 +1,6 @@
-"""What user code leaves of a state: enough to be scored and recorded, or an error that says what is ruined.
+"""Checks that a state can still be scored and recorded after user code has run.
 
-Environments and reward functions may do with a state what they like. What they delete or replace by something else
-costs their rollout, not the run.
+Environments and reward functions may change a state freely. If they break it, its rollout fails, not the run.
 """
 
 from __future__ import annotations
@@ -10,10 +9,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nightjar.core.rollout.records import Key
+from nightjar.core.rollout.state import State
+from nightjar.core.rollout.usage import RolloutTiming
+from nightjar.core.text import shortened
 from nightjar.errors import ConfigError
-from nightjar.rollout.records import Key
-from nightjar.rollout.state import State
-from nightjar.rollout.timing import RolloutTiming
 
 _NOTHING = type(None)
 _MESSAGES: tuple[type[Any], ...] = (list, str, Sequence)
@@ -34,10 +34,9 @@ _LONGEST = 100
 
 
 def check_intact(state: State, key: Key) -> None:
-    """Checks that a state is still of its rollout, and has the parts that are scored and recorded.
+    """Raises ``ConfigError`` if a state is not its rollout's any more or lacks parts that are scored and recorded.
 
-    Raises:
-        ConfigError: it is not, or has not; the error that the state has is its cause.
+    The cause of the error is the state's own error.
     """
     damage = _damage(state, key)
     if damage is not None:
@@ -48,11 +47,9 @@ def check_intact(state: State, key: Key) -> None:
 
 
 def check_scored(state: State, key: Key) -> None:
-    """Checks that a state is intact, and makes its scores plain numbers.
+    """Checks that a state is intact, and converts its scores to plain floats.
 
-    Raises:
-        ConfigError: it is not.
-        TypeError, ValueError: a score is no finite number.
+    A score that is not a finite number raises ``TypeError`` or ``ValueError``.
     """
     check_intact(state, key)
     for name in ("reward", "advantage"):
@@ -77,21 +74,21 @@ def _damage(state: State, key: Key) -> str | None:
             return f"state[{name!r}] is {_shown(value)}"
     for name in _OTHERS:
         if name not in state:
-            return f"state[{name!r}] is gone"
+            return f"state[{name!r}] is missing"
     columns = state["input"]
     for name, known in zip(Key._fields, key, strict=True):
         if columns.get(name) != known:
             return f"state['input'][{name!r}] is {_shown(columns.get(name, _MISSING))}"
     if not all(isinstance(step, _MAPPING) for step in state["trajectory"]):
-        return "state['trajectory'] holds something else than steps"
+        return "state['trajectory'] holds values that are not steps"
     return None
 
 
 def _shown(value: Any) -> str:
     if value is _MISSING:
-        return "gone"
+        return "missing"
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - user code
         text = f"a {type(value).__name__}"
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return shortened(text, _LONGEST)

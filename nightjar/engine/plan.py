@@ -1,61 +1,86 @@
-"""What is owed: which rollouts of which groups, cut into shards."""
+"""The remaining rollouts of a run: their groups, cut into shards."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
-from nightjar.engine.engine import Group
-from nightjar.rollout.records import Key
+from nightjar.core.rollout.records import Key
+from nightjar.core.rollout.state import State
+
+GroupQueue: TypeAlias = "asyncio.Queue[Group | None]"
+"""Generated groups on their way to scoring; None after the last."""
+UnscoredGroups: TypeAlias = "dict[int, Group]"
+"""Groups taken from a queue that are not scored yet, by ``id()``."""
+
+
+@dataclass(slots=True)
+class Group:
+    """The remaining rollouts of one example, by rollout index.
+
+    ``to_restore`` are generated already and only scored; ``states`` is filled as the rollouts end.
+    """
+
+    example_id: int
+    to_generate: tuple[int, ...]
+    to_restore: tuple[int, ...] = ()
+    states: dict[int, State] = field(default_factory=dict)
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The indexes of all these rollouts."""
+        return (*self.to_generate, *self.to_restore)
+
+    def as_generated(self) -> Group:
+        """Returns the group as it was before scoring: generated rollouts are restored again, failed ones are kept."""
+        failed = {index: state for index, state in self.states.items() if state["error"] is not None}
+        restored = tuple(index for index in sorted(self.states) if index not in failed)
+        return Group(self.example_id, to_generate=(), to_restore=restored, states=failed)
 
 
 class Finished(Protocol):
-    """Knows what is finished of a run."""
+    """Knows which rollouts of a run are finished."""
 
     def is_scored(self, key: Key) -> bool:
-        """Says whether a rollout has a result without an error."""
+        """Returns whether a rollout has a result without an error."""
 
     def is_generated(self, key: Key) -> bool:
-        """Says whether a rollout was generated, so that it can be scored without asking the model."""
+        """Returns whether a rollout is generated, so that it can be scored without a request to the model."""
 
 
 class Shard:
-    """A block of whole groups: one Prefect task for their generation and one for their scoring.
+    """A block of whole groups, numbered from 0: one Prefect task generates it, another scores it.
 
-    A plain class, which Prefect passes on as it is: it walks what is inside collections and dataclasses.
-
-    Attributes:
-        number: 0, 1, 2, …
-        first, last: positions of its examples among those the run takes.
-        owed: example ids with something left to do.
+    A plain class, because Prefect walks the content of collections and dataclasses. ``first`` and ``last`` are
+    positions of its examples in the run; ``remaining`` has the ids of examples with remaining rollouts.
     """
 
-    __slots__ = ("first", "last", "number", "owed")
+    __slots__ = ("first", "last", "number", "remaining")
 
-    def __init__(self, number: int, first: int, last: int, owed: Sequence[int]) -> None:
+    def __init__(self, number: int, first: int, last: int, remaining: Sequence[int]) -> None:
         self.number = number
         self.first = first
         self.last = last
-        self.owed = owed
+        self.remaining = remaining
 
     @property
     def label(self) -> str:
-        """Says which groups these are, counted from 1."""
+        """Its groups in words, counted from 1."""
         return f"groups {self.first + 1} to {self.last + 1}"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a run's rollouts form groups.
+    """How the rollouts of a run form groups.
 
     Attributes:
-        rollouts_per_example: r.
         is_independent: each rollout is scored by itself.
         scores_whole_groups: a reward function needs all rollouts of an example at once.
-        rollouts: example_id to number of rollouts, of examples that have another number.
-        asks_model: what is not generated is; else it is left out.
-        chosen: the rollouts that may be owed, while all others stay as they are; None for all.
+        rollouts: example_id to number of rollouts, if it is not ``rollouts_per_example``.
+        asks_model: False leaves out rollouts that are not generated.
+        chosen: rollouts that may be repeated; None for all.
     """
 
     rollouts_per_example: int
@@ -65,14 +90,14 @@ class Plan:
     asks_model: bool = True
     chosen: frozenset[Key] | None = None
 
-    def owed(self, finished: Finished, example_id: int) -> list[Group]:
-        """Returns the groups in which an example's rollouts are generated and scored; none where all are scored."""
+    def remaining_groups(self, finished: Finished, example_id: int) -> list[Group]:
+        """Returns the remaining groups of an example; none if all its rollouts are scored."""
         members = self.members(finished, example_id)
         parts = [[key] for key in members] if self.is_independent else [members] if members else []
         return [_group(part, finished) for part in parts]
 
     def members(self, finished: Finished, example_id: int) -> list[Key]:
-        """Returns the rollouts of an example that are to be scored, some of them perhaps again."""
+        """Returns the rollouts of an example to score, some perhaps again."""
         keys = [key for key in self._keys(example_id) if self.asks_model or finished.is_generated(key)]
         left = {key for key in keys if not finished.is_scored(key)}
         missing = left if self.chosen is None else left & self.chosen
@@ -84,18 +109,18 @@ class Plan:
         return [Key(example_id, index) for index in range(count)]
 
     def shards(self, finished: Finished, example_ids: Sequence[int], max_shards: int) -> list[Shard]:
-        """Cuts a run's examples into at most ``max_shards`` blocks of equal size; finished ones owe nothing."""
+        """Cuts a run's examples into at most ``max_shards`` blocks of equal size, finished blocks included."""
         size = max(1, -(-len(example_ids) // max_shards))
         blocks = (
             (number, start, example_ids[start : start + size])
             for number, start in enumerate(range(0, len(example_ids), size))
         )
         return [
-            Shard(number, start, start + len(block) - 1, self._with_something_owed(finished, block))
+            Shard(number, start, start + len(block) - 1, self._unfinished(finished, block))
             for number, start, block in blocks
         ]
 
-    def _with_something_owed(self, finished: Finished, block: Iterable[int]) -> tuple[int, ...]:
+    def _unfinished(self, finished: Finished, block: Iterable[int]) -> tuple[int, ...]:
         return tuple(example_id for example_id in block if self.members(finished, example_id))
 
 

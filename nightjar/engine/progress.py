@@ -1,4 +1,4 @@
-"""How far a run is: plain counters that displays read when they like."""
+"""Progress of a run: plain counters that displays poll."""
 
 from __future__ import annotations
 
@@ -10,23 +10,15 @@ from nightjar.errors import error_text
 
 @dataclass(slots=True)
 class Progress:
-    """Counters of one run. Nothing is called per rollout: who shows them polls.
+    """Counters of one run; a session is this process's part of it.
 
     Attributes:
-        total: rollouts that the run consists of.
-        already_done: of these, scored before this session (a resume).
-        generated: rollouts whose generation ended in this session.
-        scored: rollouts scored in this session.
-        failed: rollouts that ended with an error in this session.
-        requests: made in this session, those of judges included.
-        refused: of these, because they were too many.
-        retries: requests made again, and attempts after the first.
-        input_tokens, output_tokens: of the answers in this session, judges' included.
-        errors: class of errors that rollouts ended with in this session, to how many did and what the last one said.
-        last_failure: what a request failed with last; empty before the first.
-        reward_sum: of the rollouts scored in this session and before.
-        reward_count: how many these are.
-        started_at: Unix time in seconds.
+        already_done: rollouts scored before this session.
+        generated, scored, failed, requests: of this session; requests include judges'.
+        refused: requests rejected as too many.
+        retries: repeated requests, and attempts after the first.
+        errors: class of error to its number of rollouts and its last message.
+        reward_sum, reward_count: of all scored rollouts, earlier sessions included.
     """
 
     total: int = 0
@@ -46,18 +38,18 @@ class Progress:
     started_at: float = field(default_factory=time.time)
 
     def note_error(self, error: BaseException) -> None:
-        """Takes note of what a rollout ended with."""
+        """Counts the error of a rollout."""
         kind = type(error.__cause__ or error).__name__
         self.errors[kind] = self.errors.get(kind, (0, ""))[0] + 1, error_text(error)
 
     @property
     def done(self) -> int:
-        """Rollouts with a result, good or bad."""
+        """Rollouts with a result, scored or failed."""
         return self.already_done + self.scored + self.failed
 
     @property
     def unscored(self) -> int:
-        """Rollouts that are generated in this session and wait for their group, or for the rubric."""
+        """Rollouts generated in this session that are not scored yet."""
         return max(0, self.generated - self.scored - self.failed)
 
     @property
@@ -67,15 +59,15 @@ class Progress:
 
     @property
     def elapsed_seconds(self) -> float:
-        """How long this session runs."""
+        """Duration of this session."""
         return max(1e-9, time.time() - self.started_at)
 
     @property
     def rate(self) -> float:
-        """Rollouts a second in this session."""
+        """Rollouts per second in this session."""
         return (self.scored + self.failed) / self.elapsed_seconds
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the rest takes at this rate; None while that cannot be said."""
+        """Estimated remaining time at this rate; None before the first result."""
         return (self.total - self.done) / self.rate if self.scored + self.failed else None

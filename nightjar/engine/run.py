@@ -1,6 +1,7 @@
-"""``Run``: a run while it is under way: what is owed, in shards, and how each comes to be done.
+"""``Run``: a run in progress, with its shards and the stages that generate and score them.
 
-A plain class, which Prefect passes from task to task as it is.
+A plain class, which Prefect passes from task to task unchanged. Its stages may be called from any thread and event
+loop; they execute in the loop that entered ``stages``, or else in a loop of the run's own.
 """
 
 from __future__ import annotations
@@ -13,49 +14,39 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-from nightjar.calling.places import Places
 from nightjar.clients.pace import Pace
-from nightjar.engine.budget import Budget
-from nightjar.engine.engine import Engine, Group, GroupQueue
-from nightjar.engine.plan import Plan, Shard
+from nightjar.core.calling.limits import Places
+from nightjar.core.calling.loops import HomeLoop
+from nightjar.core.rollout.records import Key
+from nightjar.engine.engine import Engine
+from nightjar.engine.limits import Budget
+from nightjar.engine.plan import Group, GroupQueue, Plan, Shard, UnscoredGroups
 from nightjar.engine.progress import Progress
-from nightjar.engine.tasks import seldom_collected, task_group
-from nightjar.errors import RunCancelledError, RunTimedOutError
-from nightjar.rollout.records import Key
-from nightjar.runs import OpenRun, RunDirectory, RunMetadata
+from nightjar.engine.runs import OpenRun, RunDirectory, RunMetadata
+from nightjar.engine.tasks import rare_garbage_collection, task_group
+from nightjar.errors import RunCancelledError, RunTimedOutError, UnscoredError
 
 logger = logging.getLogger(__name__)
 
+# Stages get this long to end by themselves before the task that waits for them is cancelled.
 _GRACE_SECONDS = 2.0
 
-_under_way: list[Run] = []
+_open_runs: list[Run] = []
 
 
-def runs_under_way() -> Sequence[Run]:
-    """Returns the runs that are open in this process, the oldest first: for who shows how far they are."""
-    return tuple(_under_way)
+def open_runs() -> Sequence[Run]:
+    """Returns the runs that are open in this process, the oldest first."""
+    return tuple(_open_runs)
 
 
 class Run:
     """A run that is open in this process; as a context manager it is closed at the end.
 
-    Args:
-        opened: the run on disk, or in memory.
-        engine: what generates and scores.
-        plan: how rollouts form groups.
-        example_ids: its examples, in the order in which they are taken.
-        max_shards: how many blocks they are cut into at the most.
-        is_interleaved: groups are scored as they are generated.
-        time_limit_seconds: how long its stages may take; None for no limit.
-        closing: called at the end, in turn: what else the run holds open.
-        paces: returns how fast its endpoint, or each replica of it, is asked.
+    ``is_interleaved`` scores groups as they are generated. ``time_limit_seconds`` is for all stages together.
+    ``closing`` is awaited at the end, in reverse order. ``paces`` returns the pace of its endpoint, or of each replica.
 
-    Attributes:
-        opened: the run on disk, or in memory.
-        shards: blocks of groups, those that owe nothing included.
-        unpublished: why it is not in the warehouse; None where it is there, or may still be.
-        hub_url: where it is on the Hugging Face Hub; None where it is not there, or was not pushed.
-        unpushed: why it is not on the Hugging Face Hub; None where it is, may still be, or need not be.
+    ``unpublished`` and ``unpushed`` are the errors of publishing and of the push to the Hub. ``hub_url`` is None if the
+    run is not on the Hub.
     """
 
     def __init__(
@@ -80,19 +71,23 @@ class Run:
         self.unpublished: Exception | None = None
         self.hub_url: str | None = None
         self.unpushed: Exception | None = None
+        self._home = HomeLoop(f"nightjar-run-{opened.metadata.run_id}")
         self._stages: asyncio.Task[Any] | None = None
+        self._has_timer = False
         self._have_ended = False
         self._working: set[asyncio.Task[None]] = set()
+        self._being_scored: set[int] = set()
         self._scored: set[int] = set()
         self.is_interleaved = is_interleaved
         self.shards = plan.shards(opened.journal, example_ids, max_shards)
         self._queues: dict[int, GroupQueue] = {shard.number: asyncio.Queue() for shard in self.shards}
         self._started = {shard.number: asyncio.Event() for shard in self.shards}
         self._generated = {shard.number: asyncio.Event() for shard in self.shards}
+        self._unscored: dict[int, UnscoredGroups] = {shard.number: {} for shard in self.shards}
         self._tries: Counter[int] = Counter()
         self._taken_over: set[int] = set()
         self._count_what_is_done()
-        _under_way.append(self)
+        _open_runs.append(self)
 
     @property
     def run_id(self) -> str:
@@ -101,49 +96,50 @@ class Run:
 
     @property
     def directory(self) -> RunDirectory:
-        """Where it is on disk, which it must be."""
+        """Its run directory; only for a run on disk."""
         assert self.opened.directory is not None, "the run is kept in memory"
         return self.opened.directory
 
     @property
     def metadata(self) -> RunMetadata:
-        """What it is and how it stands."""
+        """Its current metadata."""
         return self.opened.metadata
 
     @property
     def error(self) -> BaseException | None:
-        """What stopped it before its end; None where it came, or may still come, to its end."""
+        """The error that stopped it; None if it ended normally or is in progress."""
         return self.opened.error
 
     @property
     def progress(self) -> Progress:
-        """How far it is."""
+        """Its counters."""
         return self._engine.progress
 
     @property
     def budget(self) -> Budget | None:
-        """What it may spend, perhaps together with others; None for no limit."""
+        """Its budget, perhaps shared with other runs; None for no limit."""
         return self._engine.budget
 
     @property
     def generating(self) -> Places:
-        """How many of its rollouts are generated at once."""
+        """Limits the rollouts generated at once."""
         return self._engine.generating
 
     @property
     def has_more_to_start(self) -> bool:
-        """Says whether rollouts wait to be generated."""
+        """Whether rollouts wait to be generated."""
         return self.generating.is_waited_for or not all(started.is_set() for started in self._started.values())
 
     @asynccontextmanager
     async def stages(self) -> AsyncIterator[asyncio.TaskGroup]:
-        """Waits for the stages that are started in the block; what stops one stops all and is the run's error.
+        """Waits for the stages started in the block; an error in a stage stops all and becomes the run's error.
 
-        What is finished can be added up and published afterwards all the same.
+        Finished rollouts can be aggregated and published nevertheless.
         """
-        self._stages = asyncio.current_task()
+        self._home.settle()
+        self._stages, self._has_timer = asyncio.current_task(), True
         try:
-            with self._time_limit(), seldom_collected():
+            with self._time_limit(), rare_garbage_collection():
                 async with task_group() as stages:
                     yield stages
         except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - whoever started them looks at it
@@ -155,17 +151,15 @@ class Run:
             self._stages, self._have_ended = None, True
 
     def stop(self, error: BaseException) -> None:
-        """Ends what is under way, and lets nothing begin any more; what is finished stays.
+        """Stops the stages; finished rollouts are kept, and the first ``error`` stands.
 
-        A stage that has not ended 2 s later is cancelled. Stages that have not begun do not begin; once they have
-        ended, there is nothing to stop.
-
-        Args:
-            error: why; the first reason stands.
+        A stage that has not ended after 2 s is cancelled. Does nothing after the last stage.
         """
-        if self.error is not None or self._have_ended:
-            return
-        self.opened.error = error
+        if self.error is None and not self._have_ended:
+            self.opened.error = error
+            self._home.call_soon(self._end_stages)
+
+    def _end_stages(self) -> None:
         for event in (*self._started.values(), *self._generated.values()):
             event.set()
         for work in self._working:
@@ -181,39 +175,36 @@ class Run:
                 yield shard
 
     async def turn(self, shard: Shard) -> None:
-        """Waits until the first rollout of a shard may start: all of the shards before it have started theirs."""
-        for earlier in self.shards:
-            if earlier.number < shard.number:
-                await self._started[earlier.number].wait()
+        """Waits until all earlier shards have started their rollouts."""
+        for earlier in self.shards[: shard.number]:
+            await self._started[earlier.number].wait()
 
     async def generate(self, shard: Shard) -> int:
-        """Generates what a shard owes; groups go on to scoring as they are done.
+        """Generates the remaining rollouts of a shard, and returns the number of its groups.
 
-        After an outage it may be called again: what was finished is not generated twice, and what shards before it lost
-        in the outage is generated with it.
-
-        Returns:
-            How many groups there were.
-
-        Raises:
-            RunAbortedError: the endpoint refuses everything.
-            RunCancelledError: the run is stopped.
-            RunDirectoryError: the disk is full or broken.
+        Each finished group goes on to scoring. May be called from any event loop, and again after an outage: finished
+        rollouts are not repeated, and rollouts that earlier shards lost in the outage are generated with it. Raises
+        ``RunAbortedError`` if the endpoint refuses everything, and ``RunCancelledError`` if the run is stopped.
         """
+        await self._at_home(self._generate(shard))
+        return len(shard.remaining)
+
+    async def _generate(self, shard: Shard) -> None:
         if self._generated[shard.number].is_set() and self.error is None:
-            return len(shard.owed)
+            return
         self._tries[shard.number] += 1
         if self._tries[shard.number] > 1:
             await self._settle(shard)
-        await self.turn(shard)
-        await self._work(self._engine.generate(self._owed(shard), self._queues[shard.number]))
+        for earlier in self.shards[: shard.number]:
+            if self._tries[earlier.number]:
+                await self._started[earlier.number].wait()
+        await self._work(self._engine.generate(self._remaining(shard), self._queues[shard.number]))
         self._started[shard.number].set()  # also where the budget is spent before the last has been taken
         self._generated[shard.number].set()
         logger.info("Generated %s", shard.label)
-        return len(shard.owed)
 
     async def all_generated(self) -> AsyncIterator[Shard]:
-        """Yields the shards when all are generated; none where the run is stopped."""
+        """Yields the shards once all are generated; none if the run is stopped."""
         for shard in self.shards:
             await self._generated[shard.number].wait()
         for shard in self.shards:
@@ -221,26 +212,45 @@ class Run:
                 yield shard
 
     async def score(self, shard: Shard) -> int:
-        """Scores and records a shard's groups as they come.
+        """Scores and records a shard's groups as they come, and returns their number.
 
-        Returns:
-            How many groups there were.
-
-        Raises:
-            RunCancelledError: the run is stopped.
+        May be called from any event loop, before, during or after generation. A further call scores the groups that
+        ``check_scored`` reports, from the journal and without requests to the model. Raises the errors of ``generate``.
         """
-        if shard.number not in self._scored:
-            await self._work(self._engine.score(self._queues[shard.number]))
-            self._scored.add(shard.number)
+        await self._at_home(self._score(shard))
+        return len(shard.remaining)
+
+    def check_scored(self, shard: Shard) -> None:
+        """Raises ``UnscoredError`` if scoring failed temporarily.
+
+        The rollouts are recorded as failed; ``score`` tries again.
+        """
+        if count := len(self._unscored[shard.number]):
+            reason = self._engine.scoring_failure
+            raise UnscoredError(
+                f"{count} of {len(shard.remaining)} groups of {shard.label} could not be scored: {reason}"
+            )
+
+    async def _score(self, shard: Shard) -> None:
+        number, unscored = shard.number, self._unscored[shard.number]
+        if number in self._scored and not unscored:
+            return
+        queue = self._queues[number]
+        if unscored:
+            self._engine.forget_failures()
+            self._engine.requeue(unscored, queue)
+        if number in self._scored:
+            queue.put_nowait(None)
+        self._being_scored.add(number)
+        try:
+            await self._work(self._engine.score(queue, unscored))
+        finally:
+            self._being_scored.discard(number)
+        self._scored.add(number)
         logger.info("Scored %s", shard.label)
-        return len(shard.owed)
 
     def aggregate(self) -> RunMetadata:
-        """Puts the results in order, adds them up, and replaces ``metadata.json``; once is enough.
-
-        Raises:
-            RunDirectoryError: ``metadata.json`` cannot be written.
-        """
+        """Sorts and summarizes the results, and replaces ``metadata.json``; a second call does nothing."""
         self.opened.error = self.error or self._engine.spent
         return self.opened.finish(self._requests()) if self.metadata.summary is None else self.metadata
 
@@ -249,8 +259,21 @@ class Run:
         pace = [pace.changes for pace in self.paces() if pace.changes]
         return {"sent": made.requests, "refused": made.refused, "again": made.retries, "pace": pace}
 
+    async def _at_home(self, stage: Coroutine[Any, Any, None]) -> None:
+        if not self._has_timer:
+            self._has_timer = True
+            await self._home.call(self._start_timer())
+        await self._home.call(stage)
+
+    async def _start_timer(self) -> None:
+        if self._time_limit_seconds is not None:
+            asyncio.get_running_loop().call_later(self._time_limit_seconds, self.stop, self._overtime())
+
+    def _overtime(self) -> RunTimedOutError:
+        assert self._time_limit_seconds is not None, "there is a limit"
+        return RunTimedOutError(f"Stopped after {self._time_limit_seconds / 60:g} minutes (timeout_minutes)")
+
     async def _work(self, work: Coroutine[Any, Any, None]) -> None:
-        """Does the work of a stage, which ``stop`` ends."""
         if self.error is not None:
             work.close()
             raise self._stopped()
@@ -271,70 +294,85 @@ class Run:
 
     @contextmanager
     def _time_limit(self) -> Iterator[None]:
-        seconds = self._time_limit_seconds
-        if seconds is None:
+        if self._time_limit_seconds is None:
             yield
             return
-        error = RunTimedOutError(f"Stopped after {seconds / 60:g} minutes (timeout_minutes)")
-        timer = asyncio.get_running_loop().call_later(seconds, self.stop, error)
+        timer = asyncio.get_running_loop().call_later(self._time_limit_seconds, self.stop, self._overtime())
         try:
             yield
         finally:
             timer.cancel()
 
     def _cancel(self, stages: asyncio.Task[Any]) -> None:
-        """Cancels the stages that were stopped and have not ended."""
         if self._stages is stages:
             stages.cancel()
 
-    def _owed(self, shard: Shard) -> Iterator[Group]:
-        """Yields the groups that a shard owes; when the last has been taken, it is the next shard's turn."""
-        for example_id in (*self._lost_before(shard), *shard.owed):
-            yield from self._plan.owed(self.opened.journal, example_id)
+    def _remaining(self, shard: Shard) -> Iterator[Group]:
+        """Yields the remaining groups of a shard; after the last group it is the next shard's turn."""
+        for example_id in (*self._lost_before(shard), *shard.remaining):
+            yield from self._plan.remaining_groups(self.opened.journal, example_id)
         self._started[shard.number].set()
 
     def _lost_before(self, shard: Shard) -> list[int]:
-        """Returns the examples of shards that are generated which a shard that is tried again takes over."""
-        if self._tries[shard.number] == 1 or not self.is_interleaved:
+        """Returns the examples of earlier, generated shards whose lost rollouts a retried shard takes over."""
+        if self._tries[shard.number] == 1 or shard.number not in self._being_scored:
             return []
-        done = [each for each in self.shards[: shard.number] if self._generated[each.number].is_set()]
-        lost = [example_id for each in done for example_id in each.owed if example_id not in self._taken_over]
+        settled = self._being_scored | self._scored
+        done = [
+            each
+            for each in self.shards[: shard.number]
+            if self._generated[each.number].is_set() and each.number in settled
+        ]
+        lost = [example_id for each in done for example_id in each.remaining if example_id not in self._taken_over]
         self._taken_over.update(lost)
         return lost
 
     async def __aenter__(self) -> Self:
-        """Is open already."""
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Closes what it holds open, and unlocks the run directory."""
-        _under_way.remove(self)
+        await self._home.call(self._close())
+        self._home.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._home.run(self._close())
+        self._home.stop()
+
+    async def _close(self) -> None:
+        _open_runs.remove(self)
         async with AsyncExitStack() as closing:
             closing.callback(self.opened.close)
             for close in reversed(self._closing):
                 closing.push_async_callback(close)
 
     async def _settle(self, shard: Shard) -> None:
-        """Has what an earlier try handed over scored, so that the journal says what is owed; or owed again."""
-        if self.is_interleaved:
+        """Waits until the groups of an earlier try are scored, or discards them if nobody scores."""
+        if shard.number in self._being_scored:
             for each in self.shards[: shard.number + 1]:
-                if each.owed:
+                if each.remaining and each.number in self._being_scored:
                     await self._queues[each.number].join()
         else:
+            self._engine.discard(self._queues[shard.number])
             self._queues[shard.number] = asyncio.Queue()
+            self._unscored[shard.number].clear()
         self._engine.forget_failures()
 
     def _count_what_is_done(self) -> None:
         journal, progress = self.opened.journal, self.progress
         owed, again = 0, set[Key]()
         for shard in self.shards:
-            for example_id in shard.owed:
+            for example_id in shard.remaining:
                 members = self._plan.members(journal, example_id)
                 owed += len(members)
                 again.update(key for key in members if journal.is_scored(key))
-            if not shard.owed:
+            if not shard.remaining:
                 self._started[shard.number].set()
                 self._generated[shard.number].set()
                 self._queues[shard.number].put_nowait(None)

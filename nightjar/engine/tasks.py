@@ -1,4 +1,4 @@
-"""What the tasks of a run run in: a group that raises plain errors, and a garbage collector that looks seldom."""
+"""A task group that raises plain errors, and rarer garbage collection."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager, contextmanager
 
 _OBJECTS_UNDER_WAY = 20_000
 _thresholds: list[tuple[int, int, int]] = []
-"""As they were when each block began that is under way: runs of one process may overlap."""
+"""The thresholds at the start of each open block: runs of one process may overlap."""
 
 
 @asynccontextmanager
 async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
-    """Waits for all its tasks; when one raises, cancels the others and raises that error, not a group."""
+    """Waits for all its tasks; if one raises, cancels the others and raises that error, not a group."""
     try:
         async with asyncio.TaskGroup() as tasks:
             yield tasks
@@ -26,11 +26,11 @@ async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 @contextmanager
-def seldom_collected() -> Iterator[None]:
-    """Has Python look for garbage less often in this block, and not among what is loaded.
+def rare_garbage_collection() -> Iterator[None]:
+    """Makes Python collect garbage less often in this block, and skip everything loaded before it.
 
-    A rollout's objects are freed when it ends, without that. As Python is set up, what is loaded would be walked
-    through again and again (a fifth of a run's CPU), and so would what is under way (a tenth).
+    Reference counting frees a rollout's objects. With Python's defaults the collector walks all loaded modules again
+    and again (a fifth of a run's CPU), and the rollouts in progress (a tenth).
     """
     before = gc.get_threshold()
     _thresholds.append(before)

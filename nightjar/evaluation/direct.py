@@ -1,14 +1,17 @@
-"""Direct mode: the five stages of a run in this process, without Prefect."""
+"""Direct mode: runs the five stages of a run in this process, without Prefect."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from nightjar.config import RunConfig
 from nightjar.engine import Run
-from nightjar.errors import RunError, WarehouseError
-from nightjar.evaluation.budgets import within_budget
-from nightjar.evaluation.hub import push_run
+from nightjar.errors import HubError, RunError, WarehouseError
+from nightjar.evaluation.config import Evaluation, RunConfig
+from nightjar.evaluation.costs import within_budget
+from nightjar.evaluation.hub import push_run, wants_push
 from nightjar.evaluation.loading import load_env
 from nightjar.evaluation.outcome import Outcome
 from nightjar.evaluation.publishing import check_warehouse, fetch_part, publish
@@ -23,30 +26,20 @@ async def evaluate(
     resume: str | None = None,
     where: str = "",
 ) -> Outcome:
-    """Runs an evaluation to its end and publishes it, also when an error or somebody stops it.
+    """Runs an evaluation and publishes it, even if it fails or is stopped; other arguments are those of ``load_env``.
 
-    A warehouse that breaks meanwhile does not cost the results: they are on disk, and the outcome says why they are not
-    published.
-
-    Args:
-        config: what to run.
-        warehouse: where to publish.
-        output_dir, resume, where: as for ``load_env``.
-
-    Raises:
-        ConfigError: the run cannot be started as asked for.
-        RunError: the run directory cannot be used.
-        WarehouseError: the warehouse cannot be written; nothing was asked of the model.
+    If the warehouse breaks during the run, the results stay on disk and the outcome has the reason. ``WarehouseError``
+    means that the warehouse could not be written before the run, so no request was made.
     """
     check_warehouse(warehouse)
     fetch_part(config, warehouse, output_dir)
     with within_budget([config], warehouse):
         run = load_env(config, output_dir=output_dir, resume=resume, where=where)
-    return await carry_out(run, warehouse)
+    return await run_stages(run, warehouse)
 
 
-async def carry_out(opened: Run, warehouse: Warehouse) -> Outcome:
-    """Takes an open run through its stages, closes it and publishes it; as ``evaluate``, which opens it too."""
+async def run_stages(opened: Run, warehouse: Warehouse) -> Outcome:
+    """Runs the stages of an opened run, closes it and publishes it."""
     async with opened as run:
         async with run.stages() as stages:
             async for shard in run.in_turn():
@@ -61,7 +54,43 @@ async def carry_out(opened: Run, warehouse: Warehouse) -> Outcome:
             publish(run.directory, warehouse)
         except WarehouseError as error:
             run.unpublished = error
-        push_run(run)
+        if wants_push(run):
+            try:
+                push_run(run)
+            except HubError as error:
+                run.unpushed = error
     if isinstance(run.error, Exception) and not isinstance(run.error, RunError):
         raise run.error
     return Outcome.of(run, warehouse)
+
+
+@dataclass(frozen=True)
+class EndedEvaluation:
+    """How one of several evaluations ended: with an outcome, or with the error that prevented it."""
+
+    evaluation: Evaluation
+    outcome: Outcome | None = None
+    error: Exception | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Returns whether the run is complete."""
+        return self.outcome is not None and self.outcome.is_complete
+
+
+async def evaluate_together(
+    evaluations: Sequence[Evaluation],
+    evaluate: Callable[[RunConfig], Awaitable[Outcome]],
+    on_end: Callable[[EndedEvaluation], None],
+) -> list[EndedEvaluation]:
+    """Runs evaluations concurrently and returns how each ended, in the given order; a failure stops no other."""
+
+    async def run(evaluation: Evaluation) -> EndedEvaluation:
+        try:
+            ended = EndedEvaluation(evaluation, outcome=await evaluate(evaluation.config))
+        except Exception as error:  # noqa: BLE001 - it concerns this evaluation alone
+            ended = EndedEvaluation(evaluation, error=error)
+        on_end(ended)
+        return ended
+
+    return await asyncio.gather(*map(run, evaluations))

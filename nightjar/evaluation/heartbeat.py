@@ -1,4 +1,4 @@
-"""Heartbeats: a URL is asked as rollouts come to their end, for a monitor that raises the alarm where nothing does."""
+"""Heartbeats: requests to a URL while rollouts finish, for a monitor that raises an alarm when they stop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import httpx
 
-from nightjar.engine import runs_under_way
+from nightjar.engine import open_runs
 
 logger = logging.getLogger(__name__)
 
@@ -19,12 +19,9 @@ _LOOK_SECONDS = 1.0
 
 @asynccontextmanager
 async def heartbeats(url: str | None) -> AsyncIterator[None]:
-    """Asks a URL in this block whenever there is progress, one request after the other, and once at the end.
+    """Requests a URL whenever there is progress, and once at the end of the block; None for no heartbeats.
 
-    What goes wrong with that is said once, without the URL, which may be a secret, and stops nothing.
-
-    Args:
-        url: None for no heartbeats.
+    A failed request is logged once and stops nothing. The log does not show the URL, which may hold a secret.
     """
     if url is None:
         yield
@@ -42,7 +39,7 @@ async def _beat(url: str, ended: asyncio.Event) -> None:
     seen, has_failed = 0, False
     async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS, follow_redirects=True) as client:
         while True:
-            is_last, done = ended.is_set(), sum(run.progress.done for run in runs_under_way())
+            is_last, done = ended.is_set(), sum(run.progress.done for run in open_runs())
             if is_last or done != seen:
                 has_failed |= not await _is_heard(client, url, is_silent=has_failed)
             if is_last:
@@ -60,6 +57,6 @@ async def _is_heard(client: httpx.AsyncClient, url: str, *, is_silent: bool) -> 
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         status = getattr(getattr(error, "response", None), "status_code", "")
         if not is_silent:
-            logger.warning("The heartbeat was not heard: %s %s. The run goes on", type(error).__name__, status)
+            logger.warning("The heartbeat request failed: %s %s. The run continues", type(error).__name__, status)
         return False
     return True

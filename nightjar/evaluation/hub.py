@@ -1,7 +1,8 @@
-"""A run on the Hugging Face Hub: its rollouts as Parquet, with a card that says what they are and came to."""
+"""Pushes a run to the Hugging Face Hub: its rollouts as Parquet, and a card that describes them."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -9,45 +10,41 @@ from typing import Any
 
 import orjson
 
+from nightjar.core.files import scratch_folder
+from nightjar.core.secrecy import hide
 from nightjar.engine import Run
-from nightjar.envs.datasets import hub_dataset_name
+from nightjar.engine.runs import RunDirectory
+from nightjar.engine.runs.jsonl import scan_lines
+from nightjar.environments.datasets import hub_dataset_name
 from nightjar.errors import HubError
-from nightjar.evaluation.hub_card import card_of
-from nightjar.runs import RunDirectory
-from nightjar.runs.jsonl import scan_lines
-from nightjar.scratch import scratch_folder
-from nightjar.secrecy import hide
+
+BLOCK = "block:"
+"""Prefix of a Prefect block's name in place of a value; only flows read blocks."""
 
 _BATCH_ROWS = 1_000
 _LONGEST_REASON = 500
 _DATA = "data/results-00000-of-00001.parquet"
 
 
-def push_run(run: Run) -> None:
-    """Pushes a run that has come to its end, where its configuration says so; why it cannot be is ``run.unpushed``."""
-    config = run.directory.read_config()
-    if not config.get("save_to_hf_hub") or run.error is not None:
-        return
-    try:
-        run.hub_url = push(run.directory, config.get("hf_hub_dataset_name"))
-    except HubError as error:
-        run.unpushed = error
+def wants_push(run: Run) -> bool:
+    """Returns whether a run is configured to be pushed and has ended without an error."""
+    return run.error is None and bool(run.directory.read_config().get("save_to_hf_hub"))
+
+
+def push_run(run: Run, name: str | None = None, *, is_public: bool = False) -> str:
+    """Pushes a run and returns its URL, which is also kept as ``run.hub_url``."""
+    name = name or run.directory.read_config().get("hf_hub_dataset_name")
+    run.hub_url = push(run.directory, name, is_public=is_public)
+    return run.hub_url
 
 
 def push(directory: RunDirectory, name: str | None = None, *, is_public: bool = False) -> str:
-    """Makes the results of a run a data set of the Hugging Face Hub; pushing again replaces it.
+    """Uploads a run directory as a dataset and returns its URL; pushing again replaces it.
 
     Args:
         directory: the run directory.
-        name: ``owner/name``, or a name of one's own; None for one made of environment, model and numbers.
-        is_public: everybody may read a data set that is new.
-
-    Returns:
-        Its address.
-
-    Raises:
-        HubError: the hub does not take it; the message has the command that tries again.
-        RunDirectoryError: the run is damaged.
+        name: ``owner/name``, or a name in the user's own account; None to derive it from the configuration.
+        is_public: visibility of a new dataset.
     """
     import huggingface_hub
 
@@ -67,7 +64,7 @@ def push(directory: RunDirectory, name: str | None = None, *, is_public: bool = 
             made = api.create_repo(name, repo_type="dataset", private=not is_public, exist_ok=True)
             message = f"Run {metadata['run_id']} of {metadata['env_id']}"
             api.create_commit(made.repo_id, files, repo_type="dataset", commit_message=message)
-        except Exception as error:  # its HTTP library's too, and which that is changes
+        except Exception as error:  # also errors of its HTTP library, which differs between versions
             reason = hide(" ".join(str(error).split())[:_LONGEST_REASON].rstrip("."))
             raise HubError(
                 f"The results are not on the Hugging Face Hub as {name!r}: {type(error).__name__}: {reason}. "
@@ -77,7 +74,7 @@ def push(directory: RunDirectory, name: str | None = None, *, is_public: bool = 
 
 
 def write_parquet(directory: RunDirectory, metadata: Mapping[str, Any], target: Path) -> None:
-    """Writes the rollouts of a run, a row each; a part at a time, so memory does not grow with the run."""
+    """Writes the rollouts of a run as Parquet, a row each, in batches."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -120,7 +117,7 @@ def _row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _messages(messages: str | Iterable[Mapping[str, Any]] | None, role: str) -> list[dict[str, Any]] | None:
-    """Returns messages with a text each: parts of content, and calls of tools, as JSON."""
+    """Returns messages as role, text and tool calls; content parts and tool calls become JSON."""
     if messages is None or isinstance(messages, str):
         return None if messages is None else [{"role": role, "content": messages}]
     return [
@@ -135,3 +132,83 @@ def _messages(messages: str | Iterable[Mapping[str, Any]] | None, role: str) -> 
 
 def _text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()
+
+
+_COLUMNS = {
+    "example_id, rollout_index": "which rollout: position of its example in the data set, and 0 to r-1",
+    "example_hash": "the content of the example: pairs examples of two runs",
+    "prompt, completion": "messages: role, content, and calls of tools as JSON",
+    "answer, info, task": "of the example; info as JSON",
+    "reward": "weighted sum of the metrics; null for a rollout that failed, never 0",
+    "advantage": "reward minus the mean of its group",
+    "metrics": "score of each reward function",
+    "error, error_message": "why a rollout failed; null where it did not",
+    "is_truncated, stop_condition": "how it ended",
+    "input_tokens, output_tokens": "of all its model calls",
+    "generation_ms, scoring_ms": "how long it took",
+    "attempts": "how often it was tried",
+    "model": "the name that the endpoint answered with",
+}
+_CARD = """\
+---
+{front}
+---
+
+# {env_id} | {model}
+
+Run `{run_id}` of Nightjar (nightjar-evals), {date}: {status}.
+
+| | |
+| --- | --- |
+{numbers}
+
+## Columns
+
+| column | what it is |
+| --- | --- |
+{columns}
+
+`metadata.json` has all numbers, `config.json` all that the run was started with.
+
+## Configuration
+
+```json
+{config}
+```
+"""
+
+
+def card_of(metadata: Mapping[str, Any], config: Mapping[str, Any], data: str) -> str:
+    """Returns the dataset card of a run: Markdown under a YAML header."""
+    front = {
+        "pretty_name": f"{metadata['env_id']} | {metadata['model']}",
+        "tags": ["nightjar", "evaluation", "llm-evaluation"],
+        "configs": [{"config_name": "default", "data_files": [{"split": "test", "path": data}]}],
+    }
+    return _CARD.format(
+        front="\n".join(f"{name}: {json.dumps(value)}" for name, value in front.items()),  # JSON is YAML
+        numbers=_table(_numbers(metadata)),
+        columns=_table(_COLUMNS),
+        config=json.dumps(config, indent=2, ensure_ascii=False),
+        **{name: metadata.get(name) for name in ("env_id", "model", "run_id", "date", "status")},
+    )
+
+
+def _numbers(metadata: Mapping[str, Any]) -> dict[str, str]:
+    reward, error = metadata.get("avg_reward"), metadata.get("stderr")
+    usage = metadata.get("usage") or {}
+    return {
+        "average reward": "–" if reward is None else f"{reward:.4f}" + ("" if error is None else f" ± {error:.4f}"),
+        "rollouts": f"{metadata['num_examples']} examples × {metadata['rollouts_per_example']}",
+        "scored": f"{metadata.get('scored')} of {metadata['rollouts']}, {metadata.get('failed')} failed",
+        **{f"metric {name}": f"{value:.4f}" for name, value in (metadata.get("avg_metrics") or {}).items()},
+        **{f"pass@{k}": f"{value:.4f}" for k, value in (metadata.get("pass_at_k") or {}).items()},
+        **{f"pass^{k}": f"{value:.4f}" for k, value in (metadata.get("pass_all_k") or {}).items()},
+        **{name.replace("_", " "): f"{count:,.0f}" for name, count in usage.items()},
+        "environment version": str(metadata.get("env_version") or "–"),
+        "Nightjar": str((metadata.get("version_info") or {}).get("nightjar_version")),
+    }
+
+
+def _table(rows: Mapping[str, str]) -> str:
+    return "\n".join(f"| {name} | {text} |" for name, text in rows.items())

@@ -1,43 +1,38 @@
-"""``load_env``: from a configuration to a run that is open, with what it owes."""
+"""``load_env``: from a configuration to an open run with its remaining rollouts."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nightjar.clients import resolve_client
-from nightjar.clients.answer_cache import AnswerCache, cache_path
-from nightjar.clients.caching import CachingClient
-from nightjar.clients.middleware.client import with_middleware
-from nightjar.config import RunConfig
-from nightjar.engine import Engine, EngineOptions, Plan, RetryPolicy, Run
-from nightjar.engine.budget import shared_budget
-from nightjar.envs import Environment, EnvironmentRollouts, load_environment, tear_down
-from nightjar.envs.rollouts import AnyClient, plan_groups
-from nightjar.errors import DatasetError
+from nightjar.clients.answer_cache import AnswerCache, CachingClient, cache_path
+from nightjar.clients.middleware_client import with_middleware
+from nightjar.core.environment_id import EnvironmentId
+from nightjar.core.secrecy import resolve
+from nightjar.engine import Engine, EngineOptions, RetryPolicy, Run
+from nightjar.engine.limits import shared_budget
+from nightjar.engine.runs import OpenRun, RunDirectory, RunMetadata, new_run_id, runs_folder
+from nightjar.environments import Environment, EnvironmentRollouts, tear_down
+from nightjar.environments.rollouts import AnyClient
+from nightjar.errors import ConfigError
 from nightjar.evaluation.checking import check_engines, check_environments
-from nightjar.evaluation.choosing import failed_where
-from nightjar.evaluation.parsed_answers import keep_parsed_answers
-from nightjar.evaluation.rubric_loading import load_rubric
-from nightjar.evaluation.scoring_code import scoring_hash
-from nightjar.evaluation.selection import Selection, find_resumable, select_examples
-from nightjar.evaluation.settings import apply_settings
-from nightjar.packages import EnvironmentId, environments_in, provide, version_info
-from nightjar.packages.aliases import preferred
-from nightjar.runs import OpenRun, RunDirectory, RunMetadata, new_run_id, runs_folder
-from nightjar.secrecy import resolve
+from nightjar.evaluation.config import RunConfig
+from nightjar.evaluation.hub import BLOCK
+from nightjar.evaluation.preparation import Prepared, keep_parsed_answers, prepare
+from nightjar.evaluation.resuming import failed_where, find_resumable
 
 logger = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 60.0
-"""So long the retry of a flow run waits for who publishes what it finished before."""
+"""How long the retry of a flow run waits for the process that is still publishing the earlier results."""
 
 LATEST = "latest"
-"""Asks ``load_env`` to resume the newest run of these settings that is not complete, or else the newest that is."""
+"""Value of ``resume`` for the newest unfinished run of the same settings, else the newest finished one."""
 
 
 def load_env(
@@ -49,22 +44,22 @@ def load_env(
     run_id: str | None = None,
     flow_run_id: str | None = None,
 ) -> Run:
-    """Resolves the environment, selects its examples, opens the run directory and works out what is owed.
+    """Loads the environment, selects its examples, opens the run directory and finds the remaining rollouts.
 
     Args:
         config: what to run.
-        output_dir: None for ``./outputs``, or the environment's own where it has one.
-        resume: a run directory to go on with, ``"latest"`` for the newest that is not complete, None for a new run.
-        where: of a run that is gone on with, only the failed rollouts that meet this are owed, see ``failed_where``;
-            what else is missing stays so. Empty for all that is missing.
-        run_id: the id of the run, unless it is a part of one; a run of this id that is there already is continued.
-        flow_run_id: of the Prefect flow run, for the record.
-
-    Raises:
-        ConfigError: the environment, its arguments, its dataset, the endpoint's key or a header's value is missing or
-            wrong.
-        RunError: the run directory is locked, damaged, or of another run.
+        output_dir: None for ``./outputs``, or the environment's own folder if it has one.
+        resume: run directory to resume, or ``"latest"``; None for a new run.
+        where: when resuming, retry only the failed rollouts that match, see ``failed_where``; empty for everything
+            that is missing.
+        run_id: id of the run, unless it is a part; a run that already has this id is resumed.
+        flow_run_id: Prefect's flow run, for the record.
     """
+    if (config.hf_hub_dataset_name or "").startswith(BLOCK):
+        raise ConfigError(
+            f"hf_hub_dataset_name: blocks are read by the flow 'evaluate' only (found {config.hf_hub_dataset_name!r}). "
+            "Name the dataset, such as owner/name, or run with --prefect"
+        )
     check_environments([config])
     check_engines([config])
     client = resolve_client(config.client_config(), is_per_rollout=config.independent_scoring)
@@ -73,63 +68,12 @@ def load_env(
         client = CachingClient(client, AnswerCache(cache_path()), config.base_url)
     prepared = prepare(config)
     directory = _directory(config, len(prepared.selection.hashes), output_dir, resume, config.part or run_id)
-    client = with_middleware(client, config.middleware, directory.path)  # around the cache: it sees what is sent
+    client = with_middleware(
+        client, config.middleware, directory.path
+    )  # around the cache, so that it sees cached requests too
     if where:
         prepared = replace(prepared, plan=replace(prepared.plan, chosen=failed_where(directory, where)))
     return open_run(prepared, client, directory, flow_run_id=flow_run_id)
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """What a run is of: its configuration, the environment that it loads, and the examples that it takes.
-
-    Attributes:
-        config: what to run.
-        env: the environment, with the settings that the configuration gives it.
-        versions: of Nightjar and the environment, see ``version_info``.
-        selection: the examples.
-        whole: of a part of a run, the examples of that.
-        plan: how their rollouts form groups.
-        rubric: where the rubric is from; None for the environment's own.
-    """
-
-    config: RunConfig
-    env: Environment
-    versions: dict[str, str | None]
-    selection: Selection
-    plan: Plan
-    rubric: str | None = None
-    whole: Selection | None = None
-
-
-def prepare(config: RunConfig, rubric: str | None = None) -> Prepared:
-    """Loads the environment and selects its examples.
-
-    Args:
-        config: what to run.
-        rubric: what takes the place of the environment's rubric, see ``load_rubric``; None for its own.
-
-    Raises:
-        ConfigError: the environment, its arguments, its dataset or the rubric is missing or wrong.
-    """
-    folder = provide(config.env_id, config.env_source, config.environments_dir)
-    with environments_in(folder), preferred():
-        env = load_environment(config.env_id, **config.env_args)
-        versions = version_info(config.env_id)
-        if rubric is not None:
-            env.rubric = load_rubric(rubric, env.parser)
-    limit = {} if config.timeout is None else {"timeout_seconds": config.timeout}
-    apply_settings(env, {**config.extra_env_kwargs, **limit})
-    if config.scoring_timeout is not None:
-        env.rubric.set_timeout_seconds(config.scoring_timeout)
-    plan = plan_groups(env, config.rollouts_per_example, config.independent_scoring)
-    selection = select_examples(env.examples, config)
-    if not selection.hashes:
-        raise DatasetError(f"Environment {config.env_id!r} has no examples")
-    versions["scoring_hash"] = scoring_hash(env.rubric, versions["env_hash"])
-    if (part := config.part_of_run) is not None:
-        return Prepared(config, env, versions, selection.block(part), plan, rubric, whole=selection)
-    return Prepared(config, env, versions, selection, plan, rubric)
 
 
 def open_run(
@@ -140,17 +84,7 @@ def open_run(
     flow_run_id: str | None = None,
     rescored_from: str | None = None,
 ) -> Run:
-    """Opens a run directory and works out what is owed.
-
-    Args:
-        prepared: what the run is of.
-        client: where the model is.
-        directory: where it is on disk.
-        flow_run_id, rescored_from: for the record, see ``RunMetadata``.
-
-    Raises:
-        RunError: the run directory is locked, damaged, or of another run.
-    """
+    """Opens a run directory and finds the remaining rollouts."""
     config, env, selection = prepared.config, prepared.env, prepared.selection
     scoring = {"rescored_from": rescored_from, "rubric": prepared.rubric}
     state_columns = dict.fromkeys([*env.state_columns, *config.state_columns, *keep_parsed_answers(env)])
@@ -194,7 +128,7 @@ def _directory(
 ) -> RunDirectory:
     folder = runs_folder(config.env_id, config.model, output_dir, config.environments_dir)
     if run_id is not None and RunDirectory(folder / run_id).exists():
-        return RunDirectory(folder / run_id, _PATIENCE_SECONDS)  # the retry of a flow run
+        return RunDirectory(folder / run_id, _PATIENCE_SECONDS)  # this is the retry of a flow run
     if resume == LATEST:
         found = find_resumable(config.model_copy(update={"num_examples": num_examples}), output_dir)
         if found is not None:
@@ -241,7 +175,7 @@ def _metadata(
 
 
 def _of_the_whole(prepared: Prepared) -> dict[str, Any]:
-    """Returns what a part writes down of its run, so that joining the parts needs no environment."""
+    """Returns what a part records about its run, so that joining the parts needs no environment."""
     if (whole := prepared.whole) is None:
         return {}
     return {"whole": {"num_examples": len(whole.hashes), "dataset_fingerprint": whole.fingerprint()}}

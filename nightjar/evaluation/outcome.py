@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from nightjar.core.failures import FailureClass, advice_line, class_of_chain, recorded_failures
+from nightjar.core.parts import Part
 from nightjar.engine import Run
-from nightjar.errors import ScoringError
-from nightjar.evaluation.failures import FailureClass, advice_line, class_of_chain, recorded_failures
-from nightjar.evaluation.saved_config import rescoring_command
-from nightjar.parts import Part
-from nightjar.runs import RunDirectory, RunMetadata, Summary
+from nightjar.engine.runs import RunDirectory, RunMetadata, Summary
+from nightjar.errors import RunError, ScoringError
+from nightjar.evaluation.resuming import rescoring_command
 from nightjar.warehouse import Warehouse
 
 
@@ -21,13 +21,11 @@ class Outcome:
     """How a run ended.
 
     Attributes:
-        path: its run directory.
-        metadata: what its ``metadata.json`` says.
-        warehouse: where it is published.
-        error: what stopped it before its end; None where it came to its end.
-        unpublished: why it is not in the warehouse, with the command that publishes it later; None where it is there.
-        hub_url: where it is on the Hugging Face Hub; None where it was not pushed.
-        unpushed: why it is not on the Hugging Face Hub, likewise; None where it is, or need not be.
+        warehouse: location where the run is published.
+        error: what stopped the run early; None if it ran to its end.
+        unpublished: why it is not in the warehouse, with the command that publishes it; None if it is there.
+        hub_url: URL on the Hugging Face Hub; None if it was not pushed.
+        unpushed: why it is not on the Hub; None if it is, or need not be.
     """
 
     path: Path
@@ -40,14 +38,14 @@ class Outcome:
 
     @classmethod
     def of(cls, run: Run, warehouse: Warehouse) -> Self:
-        """Returns how a run ended that is aggregated and, unless there is a reason, published."""
+        """Returns the outcome of a run that is aggregated and, if possible, published."""
         return cls(
             run.directory.path, run.metadata, warehouse.location, run.error, run.unpublished, run.hub_url, run.unpushed
         )
 
     @property
     def run_id(self) -> str:
-        """Its id."""
+        """Id of the run."""
         return self.metadata.run_id
 
     @property
@@ -57,37 +55,37 @@ class Outcome:
 
     @property
     def summary(self) -> Summary:
-        """Its aggregates."""
+        """Aggregates of the run."""
         assert self.metadata.summary is not None, "a run that has ended is aggregated"
         return self.metadata.summary
 
     @property
     def is_complete(self) -> bool:
-        """Says whether nothing is left to do: all is scored and published, and pushed where that was asked for."""
+        """Returns whether everything is scored, published and, if requested, pushed."""
         return self.status == "completed" and self.unpublished is None and self.unpushed is None
 
     @property
     def joined(self) -> str | None:
-        """Says what the run has come to that this one is a part of; None of a whole run, or while parts are missing."""
+        """Describes the run that this part belongs to; None for a whole run, or while parts are missing."""
         if (part := Part.of(self.run_id)) is None:
             return None
         directory = RunDirectory(self.path.parent / part.run_id)
         if not directory.has_metadata():
             return None
-        told = directory.read_metadata()
-        scored = f"{told['scored']} of {told['rollouts']} rollouts scored, average reward {told['avg_reward']}"
-        return f"Run {part.run_id}, {told['status']}: {scored}, in {directory.path}"
+        whole = directory.read_metadata()
+        scored = f"{whole['scored']} of {whole['rollouts']} rollouts scored, average reward {whole['avg_reward']}"
+        return f"Run {part.run_id}, {whole['status']}: {scored}, in {directory.path}"
 
     @property
     def failures(self) -> list[FailureClass]:
-        """Says what failed by class, what stopped the run first, then what most rollouts failed with."""
+        """Classes of the failures: first what stopped the run, then by number of rollouts."""
         found = recorded_failures(self.metadata.to_json())
         is_missing_elsewhere = self.unpublished is not None or self.unpushed is not None
         return list(dict.fromkeys([*found, *([FailureClass.INFRASTRUCTURE] if is_missing_elsewhere else [])]))
 
     @property
     def rescoring(self) -> list[str] | None:
-        """Returns the words that score its source again; None where it has no source, or that one is to be resumed."""
+        """Command that scores the source again; None without a source, or if the source must be resumed first."""
         summary = self.summary
         is_unasked = self.error is None and summary.scored + summary.failed < summary.rollouts
         if is_unasked or not all(map(_is_of_scoring, summary.errors)):
@@ -96,10 +94,7 @@ class Outcome:
 
     @property
     def reasons(self) -> list[str]:
-        """Says in a line each why the run is not complete, with what to do; empty where it is.
-
-        Of each kind of errors there is one line, with its count and one example; the last lines say what to do.
-        """
+        """Lines that say why the run is incomplete, then what to do; empty if it is complete. Errors are grouped."""
         summary, lines = self.summary, []
         if self.error is not None:
             lines.append(str(self.error) or type(self.error).__name__)
@@ -117,6 +112,17 @@ class Outcome:
         if (source := self.metadata.rescored_from) is None:
             return f"Retry, or --resume {self.path}, does only these."
         return f"Score them again: {shlex.join(words)}" if (words := self.rescoring) else f"Resume run {source}."
+
+
+class IncompleteRunError(RunError):
+    """The run of a flow run is incomplete; the message says why and what to do."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__("\n".join(outcome.reasons))
+        self.outcome = outcome
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Outcome]]:
+        return type(self), (self.outcome,)
 
 
 def _is_of_scoring(chain: str) -> bool:

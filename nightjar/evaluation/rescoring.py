@@ -1,7 +1,7 @@
-"""``load_rescored``: the rubric as it is now over the rollouts of a run as they were, as a run of its own.
+"""``load_rescored``: scores the rollouts of a run with the present rubric, as a new run.
 
-The new run directory is given the ledger of the source. So the same engine that resumes a run scores it: every rollout
-is generated already, and the model is not asked.
+The new run directory gets a copy of the source's ledger. The engine then resumes it: all rollouts are generated, so the
+model is not called.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nightjar.clients.unasked import UnaskedClient
+from nightjar.clients.client import UnaskedClient
+from nightjar.core.files import replace_file
+from nightjar.core.messages import dump_messages, normalize_messages
+from nightjar.core.parts import Part
+from nightjar.core.rollout.records import Key
 from nightjar.engine import Run
+from nightjar.engine.runs import RunDirectory, new_run_id, runs_folder
+from nightjar.engine.runs.jsonl import JsonLines, parse_line, scan_lines, whole_lines
 from nightjar.errors import ConfigError, RunDirectoryError
-from nightjar.evaluation.loading import Prepared, open_run, prepare
-from nightjar.evaluation.saved_config import saved_config
-from nightjar.messages import dump_messages, normalize_messages
-from nightjar.parts import Part
-from nightjar.rollout.records import Key
-from nightjar.runs import RunDirectory, new_run_id, runs_folder
-from nightjar.runs.jsonl import JsonLines, parse_line, replace_file, scan_lines, whole_lines
+from nightjar.evaluation.loading import open_run
+from nightjar.evaluation.preparation import Prepared, prepare
+from nightjar.evaluation.resuming import saved_config
 
 logger = logging.getLogger(__name__)
 
@@ -36,26 +38,22 @@ def load_rescored(
     output_dir: Path | None = None,
     part: Part | None = None,
 ) -> Run:
-    """Opens a new run in which all that was generated in another is to be scored.
+    """Opens a new run that scores everything that was generated in ``source``, which is not changed.
 
-    What failed there has failed here too; what the other has not come to is missing.
+    Rollouts that failed or are missing in the source have also failed or are missing in the new run.
 
     Args:
-        source: the run directory; nothing in it is changed.
+        source: the run directory.
         rubric: ``path/to/file.py:NAME``, see ``load_rubric``; None for the environment's.
-        env_args: arguments of the environment that replace those of the source, one by one.
-        max_concurrent_scoring: groups scored at once; None for as many as the source.
+        env_args: environment arguments that replace those of the source.
+        max_concurrent_scoring: groups scored at once; None for the number of the source.
         output_dir: None for the folder of the source.
-        part: scores only the examples of this part of the new run; None for all.
-
-    Raises:
-        ConfigError: the environment or the rubric cannot be loaded, or the examples are others now.
-        RunError: the source cannot be read, or the new run directory cannot be written.
+        part: scores only the examples of this part of the new run.
     """
     taken = {"num_examples": source.read_config()["selected_examples"]}
     config = saved_config(source).model_copy(update=taken)
     if config.part:
-        raise ConfigError(f"Run {source.run_id!r} is a part: score the run again that the parts are joined into")
+        raise ConfigError(f"Run {source.run_id!r} is a part of a run: score the joined run again")
     changed = {"env_args": {**config.env_args, **(env_args or {})}, "save_to_hf_hub": False}
     changed |= {"part": str(part)} if part else {}
     limit = {"max_concurrent_scoring": max_concurrent_scoring} if max_concurrent_scoring else {}
@@ -70,7 +68,7 @@ def load_rescored(
 
 
 def _check_examples(source: RunDirectory, prepared: Prepared) -> None:
-    """Makes sure that what was generated is of the examples that there are now; an answer or info may have changed."""
+    """Checks that the environment still has the examples of the source; only answer and info may differ."""
     hashes, examples = (prepared.whole or prepared.selection).hashes, prepared.env.examples
     rows = (line.row for path in (source.attempts_path, source.results_path) for line in scan_lines(path))
     other = {row["example_id"] for row in rows if hashes.get(row["example_id"]) != row["example_hash"]}
@@ -80,10 +78,10 @@ def _check_examples(source: RunDirectory, prepared: Prepared) -> None:
     if lost := sorted(other - mended):
         raise ConfigError(
             f"{len(lost)} examples of run {source.run_id!r} are not what environment {prepared.config.env_id!r} has in "
-            f"their place now, example {lost[0]} among them: the dataset has changed, and cannot be scored with"
+            f"their place now, example {lost[0]} among them: the dataset has changed"
         )
     if mended:
-        logger.warning("%d examples have another answer or info now: they are scored with that", len(mended))
+        logger.warning("%d examples have a new answer or info, which is used for scoring", len(mended))
 
 
 def _messages(prompt: Any) -> Any:
@@ -91,15 +89,7 @@ def _messages(prompt: Any) -> Any:
 
 
 def _copy_rollouts(source: RunDirectory, directory: RunDirectory, taken: Container[int] | None) -> None:
-    """Gives a new run the ledger of another, and of its results those whose generation failed.
-
-    Args:
-        source, directory: the other run and the new one.
-        taken: the examples of a part of the run; None for all.
-
-    Raises:
-        RunDirectoryError: there is no ledger, or the new files cannot be written.
-    """
+    """Copies the ledger and the failed generations of the examples in ``taken``; None for all examples."""
     try:
         directory.path.mkdir(parents=True)
         shutil.copyfile(source.attempts_path, directory.attempts_path)

@@ -1,18 +1,19 @@
-"""``StoredRun``: a run that is on disk here, or in the warehouse, as somebody looks at it."""
+"""``StoredRun``: a run on the local disk or in the warehouse."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
+from nightjar.core.parts import Part
+from nightjar.engine.runs import RunDirectory, run_directories
+from nightjar.engine.runs.jsonl import scan_lines
 from nightjar.errors import ConfigError, RunDirectoryError, WarehouseError
-from nightjar.parts import Part
-from nightjar.runs import RunDirectory, run_directories
-from nightjar.runs.jsonl import scan_lines
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
 logger = logging.getLogger(__name__)
@@ -29,13 +30,12 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run and where it is.
+    """A run and its place.
 
     Attributes:
-        metadata: what ``metadata.json`` says.
-        path: its run directory; None of one that is only in the warehouse, as one that was imported.
-        warehouse: where to look otherwise.
-        cost: of the recorded rollouts; None where it is not published, or no price is known.
+        path: run directory; None if it is not on this machine.
+        warehouse: holds the run otherwise.
+        cost: of the recorded rollouts; None if the run is not published, or no price is known.
     """
 
     metadata: dict[str, Any]
@@ -45,16 +45,12 @@ class StoredRun:
 
     @property
     def run_id(self) -> str:
-        """Its id."""
+        """Id of the run."""
         return str(self.metadata["run_id"])
 
     @property
     def directory(self) -> RunDirectory:
-        """Its run directory.
-
-        Raises:
-            RunDirectoryError: it is not here.
-        """
+        """Run directory; raises ``RunDirectoryError`` if it is not on this machine."""
         if self.path is None:
             raise RunDirectoryError(
                 f"Run {self.run_id!r} is in {self.warehouse.location}, but its directory is not here"
@@ -62,7 +58,7 @@ class StoredRun:
         return RunDirectory(self.path)
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yields its rollouts as ``results.jsonl`` has them; of a run in the warehouse what a reader wants to see."""
+        """Yields rollouts as in ``results.jsonl``; from the warehouse, only the columns that a reader needs."""
         if self.path is not None:
             yield from (line.row for line in scan_lines(RunDirectory(self.path).results_path))
             return
@@ -76,15 +72,9 @@ class StoredRun:
 
 
 def stored_runs(output_dir: Path | None = None, warehouse: str | None = None) -> list[StoredRun]:
-    """Returns the runs that there are, the newest first; parts of a run until that is there.
+    """Returns the runs of a folder or a warehouse, by default of all output folders and the configured warehouse.
 
-    Args:
-        output_dir: those of this folder alone.
-        warehouse: those of the warehouse at this location alone. Where neither is given, all that are in the folders
-            and the warehouse that runs go to.
-
-    Raises:
-        WarehouseError: the warehouse that was given cannot be asked.
+    The newest run comes first; the parts of a run are left out once the run is there.
     """
     asked = Warehouse(resolve_warehouse(warehouse))
     found = {} if warehouse and not output_dir else {run.run_id: run for run in _on_disk(output_dir, asked)}
@@ -103,16 +93,7 @@ def stored_runs(output_dir: Path | None = None, warehouse: str | None = None) ->
 
 
 def find_stored_run(asked: str, output_dir: Path | None = None, warehouse: str | None = None) -> StoredRun:
-    """Returns the run that somebody means.
-
-    Args:
-        asked: a run directory, the id of a run, or how one begins.
-        output_dir, warehouse: as for ``stored_runs``.
-
-    Raises:
-        ConfigError: there is none, or there are several.
-        RunDirectoryError: it is damaged.
-    """
+    """Returns the run with a run directory, a run id or the beginning of an id; searches like ``stored_runs``."""
     if (Path(asked) / "metadata.json").is_file():
         directory = RunDirectory(Path(asked))
         return _here(directory, Warehouse(resolve_warehouse(warehouse)))
@@ -121,10 +102,10 @@ def find_stored_run(asked: str, output_dir: Path | None = None, warehouse: str |
         case [run]:
             return run
         case []:
-            raise ConfigError(f"There is no run {asked!r}. Those that there are: nightjar eval list")
+            raise ConfigError(f"There is no run {asked!r}. List them: nightjar eval list")
         case several:
             ids = ", ".join(run.run_id for run in several[:_SHOWN])
-            raise ConfigError(f"{len(several)} runs begin with {asked!r}: {ids}. Give more of the id")
+            raise ConfigError(f"{len(several)} runs begin with {asked!r}: {ids}. Type more of the id")
 
 
 def _on_disk(output_dir: Path | None, warehouse: Warehouse) -> Iterator[StoredRun]:
@@ -145,3 +126,54 @@ def _published(row: tuple[Any, ...], warehouse: Warehouse) -> StoredRun:
     metadata, run_dir, cost = row
     path = Path(run_dir) if run_dir and (Path(run_dir) / "metadata.json").is_file() else None
     return StoredRun(json.loads(metadata), path, warehouse, cost)
+
+
+@dataclass
+class SampleGroup:
+    """The rollouts of one example; a reward of None is not scored, a reward from ``pass_threshold`` on is right.
+
+    Example:
+        >>> group = SampleGroup(12, 0.5, {0: 1.0, 1: 0.0, 2: None})
+        >>> group.mean, round(group.spread, 3), group.right, group.is_flipped
+        (0.5, 0.707, 1, True)
+    """
+
+    example_id: int
+    pass_threshold: float
+    rewards: dict[int, float | None] = field(default_factory=dict)
+
+    @property
+    def scored(self) -> list[float]:
+        """Rewards of the scored rollouts."""
+        return [reward for reward in self.rewards.values() if reward is not None]
+
+    @property
+    def mean(self) -> float | None:
+        """Mean reward; None if nothing is scored."""
+        return fmean(self.scored) if self.scored else None
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation of the rewards; None for fewer than two."""
+        return stdev(self.scored) if len(self.scored) > 1 else None
+
+    @property
+    def right(self) -> int:
+        """Number of rollouts that reach the threshold."""
+        return sum(reward >= self.pass_threshold for reward in self.scored)
+
+    @property
+    def is_flipped(self) -> bool:
+        """Returns whether some rollouts are right and others wrong."""
+        return 0 < self.right < len(self.scored)
+
+
+def groups_of(rows: Iterable[Mapping[str, Any]], pass_threshold: float) -> list[SampleGroup]:
+    """Groups rollouts by example, in the order of examples; the last row of a repeated rollout counts."""
+    groups: dict[int, SampleGroup] = {}
+    for row in rows:
+        group = groups.setdefault(row["example_id"], SampleGroup(row["example_id"], pass_threshold))
+        group.rewards[row["rollout_index"]] = None if row["error"] else row["reward"]
+    for group in groups.values():
+        group.rewards = dict(sorted(group.rewards.items()))
+    return [groups[example_id] for example_id in sorted(groups)]

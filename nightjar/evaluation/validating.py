@@ -1,6 +1,6 @@
-"""Whether an environment asks and scores as it should: its reference replies are worth 1, and empty ones nothing.
+"""Checks the scoring of an environment: its reference replies must score 1, and empty ones 0.
 
-Replies go through rollouts as those of a model do, with turns, tools and sandboxes; nothing but a judge is asked.
+Replies go through real rollouts, with turns, tools and sandboxes. Only judges are called.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from nightjar.clients.client import AnyClient
-from nightjar.clients.unasked import UnaskedClient
-from nightjar.envs import Environment
-from nightjar.envs.seeded.bridge import SeededEnv
-from nightjar.envs.teardown import tear_down
+from nightjar.clients.client import AnyClient, UnaskedClient
+from nightjar.core.messages import AssistantMessage, Response, ResponseMessage, content_text
+from nightjar.core.rollout.state import RolloutInput, State
+from nightjar.environments import Environment
+from nightjar.environments.rollouts import tear_down
+from nightjar.environments.seeded.bridge import SeededEnv
 from nightjar.errors import ConfigError, RunError, error_chain
-from nightjar.messages import AssistantMessage, Response, ResponseMessage, content_text
-from nightjar.rollout.state import RolloutInput, State
 
 _RIGHT = 1.0 - 1e-9
 _NUMBER = re.compile(r"\d+")
@@ -28,15 +27,12 @@ _NEEDS_MORE = "a reference reply is worth less than 1 (-v shows which; what the 
 
 @dataclass(frozen=True)
 class Tried:
-    """An example that was tried.
+    """The result of one example.
 
     Attributes:
-        number: which one.
-        asked: the last thing that the model is told first.
-        expected: the ``answer`` of the example.
-        found: what was taken for the answer of the reply; None where nothing was.
-        reward: of the reply; None where there was none, or it could not be scored.
-        blank: the reward of saying nothing; None where it could not be scored.
+        asked: last message of the prompt.
+        expected, found: ``answer`` of the example, and parsed answer of the reply.
+        reward, blank: of the reply, and of an empty reply; None without a reply, or if it could not be scored.
     """
 
     number: int
@@ -49,15 +45,7 @@ class Tried:
 
 @dataclass
 class Validation:
-    """What came of trying an environment.
-
-    Attributes:
-        env_id, size: of the environment.
-        tried: the examples.
-        correct: how many replies were right.
-        problems: what is wrong, and with how many examples.
-        seconds: how long it took.
-    """
+    """The result of checking an environment; ``problems`` maps each problem to the number of examples that have it."""
 
     env_id: str
     size: int
@@ -68,18 +56,7 @@ class Validation:
 
 
 async def validate(env: Environment, samples: int, client: AnyClient | None = None, model: str = "") -> Validation:
-    """Tries the first examples of an environment, and tears it down.
-
-    Args:
-        env: the environment.
-        samples: how many examples.
-        client: a model to reply; None for the references.
-        model: its name there.
-
-    Raises:
-        ConfigError: there is no example.
-        DatasetError: the data is missing, or broken.
-    """
+    """Checks the first examples of an environment, then tears it down; without a client, it uses reference replies."""
     env, started = _with_texts(env), time.monotonic()
     try:
         found = Validation(env.env_id, len(env.examples))
@@ -87,7 +64,7 @@ async def validate(env: Environment, samples: int, client: AnyClient | None = No
             raise ConfigError(f"Environment {env.env_id!r} has no examples")
         for number in range(min(samples, found.size)):
             await _try(env, number, client, model, found)
-    except RunError as error:  # every further example would wait as long
+    except RunError as error:  # every other example would fail the same way
         _note(found, {f"{'the model' if client else 'the judge'} cannot be asked. {error}"})
     finally:
         await tear_down(env)
@@ -96,7 +73,7 @@ async def validate(env: Environment, samples: int, client: AnyClient | None = No
 
 
 def _with_texts(env: Environment) -> Environment:
-    """Returns an environment that is asked with messages: some benchmarks ask a model for other things than replies."""
+    """Returns a variant of the environment that asks for messages: some benchmarks ask a model for something else."""
     if not isinstance(env, SeededEnv) or env.benchmark.environment_class is None:
         return env
     return SeededEnv(env.benchmark, env_id=env.env_id, env_args=env.env_args)
@@ -128,16 +105,15 @@ async def _try(env: Environment, number: int, client: AnyClient | None, model: s
 
 
 def _note(found: Validation, problems: set[str]) -> None:
-    """Takes note of what is wrong with an example; what differs in numbers alone, as of rows, is one thing."""
+    """Counts a problem; problems that differ only in numbers are one."""
     for problem in problems:
-        told = next((each for each in found.problems if _NUMBER.sub("", each) == _NUMBER.sub("", problem)), problem)
-        found.problems[told] = found.problems.get(told, 0) + 1
+        known = next((each for each in found.problems if _NUMBER.sub("", each) == _NUMBER.sub("", problem)), problem)
+        found.problems[known] = found.problems.get(known, 0) + 1
 
 
 async def _rollout(
     env: Environment, example: RolloutInput, client: AnyClient, model: str, problems: set[str]
 ) -> State | None:
-    """Returns the state of a rollout; None where it could not be made or scored, which is taken note of."""
     try:
         state = await env.run_rollout({**example, "rollout_index": 0}, client, model)
     except RunError:
@@ -152,14 +128,13 @@ async def _rollout(
 
 
 class _Scripted(UnaskedClient):
-    """Says these replies in turn, and nothing from then on."""
+    """Gives the replies one after another, and empty ones after that."""
 
     def __init__(self, replies: Sequence[AssistantMessage]) -> None:
         super().__init__()
         self._replies = replies
 
     async def get_response(self, *_: Any, **kwargs: Any) -> Response:
-        """Says what comes next in the rollout that it is told."""
         turn = len(kwargs["state"]["trajectory"])
         said = self._replies[turn] if turn < len(self._replies) else AssistantMessage(content="")
         message = ResponseMessage(**said.model_dump(), finish_reason="stop", is_truncated=False)

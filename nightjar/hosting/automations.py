@@ -1,34 +1,56 @@
-"""The automations of Prefect that Nightjar installs: for runs whose heartbeats stop, and for what nights come to.
+"""Changes of a Prefect server that are shown before they are made: schedules and automations.
 
-What is there already stays as it is: somebody may have changed it, or switched it off.
+An existing automation is left as it is: somebody may have changed it or switched it off.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import islice, pairwise
+from typing import Literal, TypeAlias
 from uuid import UUID
 
+from cronsim import CronSim
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.objects import StateType
+from prefect.client.schemas.actions import DeploymentScheduleCreate
+from prefect.client.schemas.objects import DeploymentSchedule, StateType
+from prefect.client.schemas.schedules import CronSchedule
 from prefect.events.actions import ActionTypes, ChangeFlowRunState, SendNotification
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 from prefect.events.schemas.events import ResourceSpecification
 from prefect.exceptions import ObjectNotFound
+from pydantic import ValidationError
 
 from nightjar.errors import ConfigError
-from nightjar.hosting.changes import Change
-from nightjar.hosting.naming import FLOWS
+from nightjar.hosting.server import FLOWS
+
+Make: TypeAlias = Callable[[PrefectClient], Awaitable[object]]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of an object on the server; ``make`` is None if the object stays as it is.
+
+    ``what`` is its kind and name, such as ``deployment evaluate/evaluate``; ``details`` are the differences.
+    """
+
+    what: str
+    kind: Literal["create", "change", "keep"]
+    make: Make | None = None
+    details: tuple[str, ...] = ()
+
 
 _ENDS = ("Completed", "Failed", "TimedOut", "Cancelled", "Crashed")
 _WITHIN = timedelta(seconds=120)
-"""Four heartbeats (``SETTINGS``); on its own machine ``lost_runs`` finds a run sooner."""
+"""Four heartbeats (``SETTINGS``). On its own machine ``LostRuns`` finds a run sooner."""
 _VERDICTS = {f"nightjar.night.{verdict}" for verdict in ("accepted", "worse", "incomplete")}
 
 
 async def dead_runs(client: PrefectClient) -> Change:
-    """Returns what installs the automation that finds runs on other machines whose heartbeats stopped."""
+    """Returns the automation that marks runs on other machines as Crashed when their heartbeats stop."""
     trigger = EventTrigger(
         posture=Posture.Proactive,
         after={"prefect.flow-run.heartbeat"},
@@ -40,22 +62,17 @@ async def dead_runs(client: PrefectClient) -> Change:
         within=_WITHIN,
     )
     crashed = ChangeFlowRunState(
-        state=StateType.CRASHED, message="Its heartbeats stopped. What it finished is kept; Retry does the rest."
+        state=StateType.CRASHED, message="Its heartbeats stopped. Finished rollouts are kept; Retry resumes it."
     )
     return await _installed(client, "Nightjar's runs without heartbeats are Crashed", trigger, crashed)
 
 
 async def night_notifications(client: PrefectClient, suite: str, within: timedelta, block: str) -> list[Change]:
-    """Returns what installs the automations that tell people of the nights of a suite.
+    """Returns the automations that notify people of the nights of a suite.
 
     Args:
-        client: of the server.
-        suite: its name.
-        within: so soon after the end of a night the next one has ended.
-        block: of Prefect's notifications, as ``slack-webhook/team``.
-
-    Raises:
-        ConfigError: there is no such block.
+        within: time after the end of a night within which the next one ends.
+        block: a notification block of Prefect, such as ``slack-webhook/team``.
     """
     block_id = await _block(client, block)
     of_suite = ResourceSpecification({"prefect.resource.id": f"nightjar.suite.{suite}"})
@@ -77,25 +94,25 @@ async def night_notifications(client: PrefectClient, suite: str, within: timedel
         threshold=1,
         within=within,
     )
-    said = SendNotification(
+    verdict_message = SendNotification(
         block_document_id=block_id,
         subject="{{ event.payload.suite }} {{ event.payload.night }}: {{ event.payload.verdict }}",
         body="{{ event.payload.line }}",
     )
-    broken = SendNotification(
+    failure_message = SendNotification(
         block_document_id=block_id,
         subject="A night failed",
         body="{{ flow_run.name }} is {{ flow_run.state.name }}: {{ flow_run.state.message }}",
     )
-    absent = SendNotification(
+    absence_message = SendNotification(
         block_document_id=block_id,
         subject=f"A night of {suite} is missing",
         body=f"No night of {suite} has ended for {within}. Look at: nightjar status, nightjar nights --suite {suite}",
     )
     return [
-        await _installed(client, f"Nightjar: what nights of {suite} come to", verdict, said),
-        await _installed(client, f"Nightjar: a night of {suite} is missing", missing, absent),
-        await _installed(client, "Nightjar: a night failed", failed, broken),
+        await _installed(client, f"Nightjar: what nights of {suite} come to", verdict, verdict_message),
+        await _installed(client, f"Nightjar: a night of {suite} is missing", missing, absence_message),
+        await _installed(client, "Nightjar: a night failed", failed, failure_message),
     ]
 
 
@@ -123,3 +140,78 @@ async def _block(client: PrefectClient, block: str) -> UUID:
             f"There is no notification block {block!r}. The UI makes one (Blocks, such as Slack Webhook, Email Server "
             "or Custom Webhook); name it as TYPE/NAME, such as slack-webhook/team"
         ) from None
+
+
+_LOOKED_AT = 60
+_MARGIN = timedelta(hours=2)
+
+
+@dataclass(frozen=True)
+class WantedSchedule:
+    """A schedule that a deployment should have; an existing schedule with this name is changed.
+
+    It has no parameters: Prefect 3.8 clears the parameters of a schedule that is paused and resumed in its UI.
+    ``deployment`` is ``flow/deployment``.
+    """
+
+    deployment: str
+    name: str
+    cron: str
+    time_zone: str
+
+    def schedule(self) -> CronSchedule:
+        """Returns Prefect's schedule; raises ``ConfigError`` if cron or time zone are wrong."""
+        try:
+            return CronSchedule(cron=self.cron, timezone=self.time_zone)
+        except ValidationError as error:
+            reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+            raise ConfigError(
+                f"{self.cron!r} in the time zone {self.time_zone!r} is not a valid schedule: {reason}"
+            ) from None
+
+    def longest_pause(self) -> timedelta:
+        """Returns the longest time between two nights, with two hours for the work of a night."""
+        due = [*islice(CronSim(self.cron, datetime.now(UTC)), _LOOKED_AT)]
+        return max(after - before for before, after in pairwise(due)) + _MARGIN
+
+
+async def planned_schedule(client: PrefectClient, wanted: WantedSchedule) -> Change:
+    """Returns the change that gives a deployment a schedule; a paused schedule stays paused."""
+    schedule = wanted.schedule()
+    what = f"schedule {wanted.name!r} of {wanted.deployment}"
+    when = _described(schedule)
+    there = await _find_schedule(client, wanted)
+    if there is None:
+        return Change(what, "create", partial(_create_schedule, wanted, schedule), (when,))
+    if there.schedule == schedule:
+        return Change(what, "keep", details=(when,))
+    return Change(
+        what, "change", partial(_update_schedule, wanted, schedule, there), (f"{_described(there.schedule)} → {when}",)
+    )
+
+
+def _described(schedule: object) -> str:
+    return f"cron {schedule.cron}, {schedule.timezone}" if isinstance(schedule, CronSchedule) else repr(schedule)
+
+
+async def _find_schedule(client: PrefectClient, wanted: WantedSchedule) -> DeploymentSchedule | None:
+    try:
+        deployment = await client.read_deployment_by_name(wanted.deployment)
+    except ObjectNotFound:
+        return None
+    return next((one for one in deployment.schedules if one.slug == wanted.name), None)
+
+
+async def _create_schedule(wanted: WantedSchedule, schedule: CronSchedule, client: PrefectClient) -> None:
+    deployment = await client.read_deployment_by_name(wanted.deployment)
+    new = DeploymentScheduleCreate(schedule=schedule, active=True, slug=wanted.name)
+    await client.create_deployment_schedules(deployment.id, [new])
+
+
+async def _update_schedule(
+    wanted: WantedSchedule, schedule: CronSchedule, there: DeploymentSchedule, client: PrefectClient
+) -> None:
+    deployment = await client.read_deployment_by_name(wanted.deployment)
+    await client.update_deployment_schedule(
+        deployment.id, there.id, schedule=schedule, parameters=there.parameters, active=there.active
+    )

@@ -1,54 +1,46 @@
-"""The deployments and the work pool that runs them: declared here, for ``nightjar up`` and deployments/prefect.yaml.
+"""Nightjar's deployments and work pool, for ``nightjar up``, ``nightjar deploy`` and deployments/prefect.yaml.
 
-A test compares that file with what stands here. Which folder a deployment is of stands in its job variables, as the
-label ``nightjar/folder`` of the processes that it starts.
+A test compares that file with ``DEPLOYMENTS``. The label ``nightjar/folder`` in the job variables of a deployment names
+the folder that registered it.
 """
 
 from __future__ import annotations
 
-import shlex
 import socket
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from prefect import Flow
 from prefect.client.orchestration import PrefectClient, get_client
-from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate
+from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate, WorkPoolUpdate
 from prefect.client.schemas.filters import FlowFilter, FlowFilterName
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.deployments.runner import RunnerDeployment
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.types.entrypoint import EntrypointType
 
-from flows.benchmark import benchmark
-from flows.evaluation import evaluate
-from flows.gating import gate
-from flows.pruning import prune
-from flows.publishing import publish_run
-from flows.querying import query
-from flows.rescoring import rescore
-from flows.retrying import retry_failed
-from flows.upkeep import upkeep
+from nightjar.core.environment_id import ENVIRONMENTS_DIR
+from nightjar.environments.packages.catalog import list_environments
 from nightjar.errors import ServiceError
-from nightjar.hosting.automations import dead_runs
-from nightjar.hosting.changes import Change
-from nightjar.hosting.naming import POOL, prefixed
-from nightjar.packages import ENVIRONMENTS_DIR, list_environments
+from nightjar.flows.evaluation import evaluate
+from nightjar.flows.gating import gate
+from nightjar.flows.maintenance import upkeep
+from nightjar.flows.nights import benchmark
+from nightjar.flows.pruning import prune
+from nightjar.flows.publishing import publish_run
+from nightjar.flows.querying import query
+from nightjar.flows.rescoring import rescore
+from nightjar.flows.retrying import retry_failed
+from nightjar.hosting.automations import Change, WantedSchedule, dead_runs, night_notifications, planned_schedule
+from nightjar.hosting.server import POOL, prefixed
 
 
 class Deployment(NamedTuple):
-    """A flow that is started by its name.
-
-    Attributes:
-        flow: the flow.
-        description: for the UI.
-        name: of the deployment; empty where it is called as the flow is.
-        parameters: of its runs, unless a run or a schedule says otherwise.
-    """
+    """A flow that can be started by name; the deployment's name is empty for that of the flow."""
 
     flow: Flow[..., Any]
     description: str
@@ -58,46 +50,40 @@ class Deployment(NamedTuple):
 
 WORK_POOL = WorkPoolCreate(name=POOL, type="process")  # runs are processes on a worker's machine
 DEPLOYMENTS = (
-    Deployment(evaluate, "One environment, one model; results in the warehouse."),
-    Deployment(query, "A question to the warehouse; the answer is a table artifact."),
-    Deployment(benchmark, "A suite on a date: its evaluations, and whether anything is worse.", "nightly-benchmark"),
-    Deployment(gate, "A night held against a policy; fails where that says NO-GO."),
-    Deployment(retry_failed, "What is owed of runs that failed or crashed, each as the same flow run."),
-    Deployment(rescore, "The rollouts of a run scored with the rubric as it is now, as a new run."),
-    Deployment(publish_run, "A run directory on the worker's machine into the warehouse."),
-    Deployment(prune, "Old runs out of the warehouse; shows first what would go."),
-    Deployment(upkeep, "The warehouse examined and packed; fails where something is to be done."),
+    Deployment(evaluate, "Evaluates a model in an environment and publishes the results."),
+    Deployment(query, "Queries the warehouse; the answer is a table artifact."),
+    Deployment(benchmark, "Runs a suite for a date, and checks whether anything is worse.", "nightly-benchmark"),
+    Deployment(gate, "Checks a night against a policy; fails for NO-GO."),
+    Deployment(retry_failed, "Retries runs that failed or crashed, each as the same flow run."),
+    Deployment(rescore, "Scores the rollouts of a run with the present rubric, as a new run."),
+    Deployment(publish_run, "Publishes a run directory on the worker's machine into the warehouse."),
+    Deployment(prune, "Removes old runs from the warehouse; shows them first."),
+    Deployment(upkeep, "Examines and packs the warehouse; fails if something needs action."),
 )
 _FOLDER = "nightjar/folder"
-_ENGINE = "-P -m nightjar.hosting.launch prefect.engine"
+_DEFAULT = "that of the work pool"
+_COMMAND = "python -m prefect.engine"
+_FORMER_COMMAND = "-m nightjar.hosting.launch prefect.engine"
+"""End of the command of deployments and work pools from earlier versions, which Prefect's own command replaces."""
 
 
-async def register(folder: Path, prefix: str = "", *, is_taken_over: bool = False) -> list[str]:
-    """Registers the work pool, every deployment and the automation with the Prefect server that is configured.
-
-    Args:
-        folder, prefix, is_taken_over: as for ``planned_deployments``.
-
-    Returns:
-        The deployments' names, ``flow/deployment``.
-
-    Raises:
-        ServiceError: another folder, or somebody else, has registered them.
-    """
+async def register(folder: Path, prefix: str = "", *, is_taken_over: bool = False) -> list[Change]:
+    """Registers the work pool, all deployments and the automation; arguments as for ``planned_deployments``."""
     async with get_client() as client:
-        await carry_out(client, await planned_deployments(client, folder, prefix, is_taken_over=is_taken_over))
-    return [deployment_name(each, prefix) for each in DEPLOYMENTS]
+        changes = await planned_deployments(client, folder, prefix, is_taken_over=is_taken_over)
+        await make_changes(client, changes)
+    return changes
 
 
-async def carry_out(client: PrefectClient, changes: Sequence[Change]) -> None:
-    """Does what is planned, in its order."""
+async def make_changes(client: PrefectClient, changes: Sequence[Change]) -> None:
+    """Makes changes in order."""
     for change in changes:
         if change.make is not None:
             await change.make(client)
 
 
 def of_suite(suite: Path, policy: Path | None = None) -> Deployment:
-    """Returns the deployment that runs a suite, which is called as the suite is; a policy gates its nights."""
+    """Returns the deployment of a suite, named after it; a policy gates its nights."""
     parameters = {"suite": str(suite)} | ({"gate": str(policy)} if policy else {})
     return Deployment(benchmark, f"The suite {suite} on a date.", suite.stem, parameters)
 
@@ -115,21 +101,17 @@ async def planned_deployments(
     *,
     is_taken_over: bool = False,
 ) -> list[Change]:
-    """Returns what makes a server have the work pool, every deployment, and the automation for dead runs.
+    """Returns the changes that give a server the work pool, all deployments, and the automation for dead runs.
 
-    What is there already is changed in what belongs to the code alone: entrypoint, parameters' schema and version. The
-    schema offers the environments that are known in the folder.
-    Schedules, limits, tags, default parameters, job variables and descriptions stay as somebody has set them.
+    An existing deployment is changed only in what belongs to the code: entrypoint, schema of parameters, version, and a
+    command of an earlier version. The schema offers the environments of the folder. Schedules, limits, tags, default
+    parameters, job variables and descriptions stay as somebody has set them.
 
     Args:
-        client: of the server.
-        folder: where runs happen, and write ``./outputs``.
-        prefix: what the names of the deployments and of the work pool begin with, for one's own.
-        suites: deployments of suites, beside those of the folder that are there already.
-        is_taken_over: whether deployments that another folder has registered become this one's.
-
-    Raises:
-        ServiceError: another folder, or somebody else, has registered them.
+        folder: where runs happen and write ``./outputs``.
+        prefix: prefix of the names of deployments and work pool.
+        suites: new deployments of suites; existing ones of the folder are updated as well.
+        is_taken_over: whether deployments that another folder registered become this folder's.
     """
     pool = WORK_POOL.model_copy(update={"name": prefixed(POOL, prefix)})
     declared = {prefixed(each.name or each.flow.name, prefix): each for each in (*DEPLOYMENTS, *suites)}
@@ -146,7 +128,6 @@ async def planned_deployments(
 
 
 async def _suites_there(client: PrefectClient, folder: Path) -> dict[str, Deployment]:
-    """Returns the deployments of a folder's suites that are there, so that they follow the code."""
     of_flow = FlowFilter(name=FlowFilterName(any_=[benchmark.name]))
     found = await client.read_deployments(flow_filter=of_flow)
     own = (each for each in found if each.job_variables.get("labels", {}).get(_FOLDER) == _owner(folder))
@@ -156,14 +137,20 @@ async def _suites_there(client: PrefectClient, folder: Path) -> dict[str, Deploy
 async def _planned_pool(client: PrefectClient, pool: WorkPoolCreate) -> Change:
     what = f"work pool {pool.name}"
     try:
-        await client.read_work_pool(pool.name)
+        template = (await client.read_work_pool(pool.name)).base_job_template
     except ObjectNotFound:
         return Change(what, "create", partial(_make_pool, pool))
-    return Change(what, "keep")
+    command = template.get("variables", {}).get("properties", {}).get("command", {})
+    if not _is_former(before := command.get("default")):
+        return Change(what, "keep")
+    command["default"] = _COMMAND
+    update = WorkPoolUpdate(base_job_template=template)
+    details = (f"command: {before} → {_COMMAND}",)
+    return Change(what, "change", lambda client: client.update_work_pool(pool.name, update), details)
 
 
 async def _make_pool(pool: WorkPoolCreate, client: PrefectClient) -> None:
-    with suppress(ObjectAlreadyExists):  # somebody else has made it meanwhile
+    with suppress(ObjectAlreadyExists):  # another process created it
         await client.create_work_pool(pool)
 
 
@@ -176,7 +163,6 @@ async def _deployment(name: str, declared: Deployment, folder: Path, pool: str) 
         work_pool_name=pool,
         job_variables={
             "working_dir": str(folder),
-            "command": f"{shlex.quote(sys.executable)} {_ENGINE}",
             "labels": {_FOLDER: _owner(folder)},
         },
     )
@@ -189,9 +175,9 @@ async def _deployment(name: str, declared: Deployment, folder: Path, pool: str) 
 
 
 def _offering(parameter: dict[str, Any], choices: list[str]) -> dict[str, Any]:
-    """Returns a parameter of text for which a form offers choices, and takes any other text.
+    """Returns a text parameter that offers choices in a form and accepts any other text.
 
-    The choices have no type: the form would show them, and not the field, for any text that is being typed.
+    The choices have no type: with one, the form would replace the text field by the choices.
     """
     text = {name: parameter[name] for name in ("type", "minLength")}
     shown = {name: value for name, value in parameter.items() if name not in text}
@@ -216,13 +202,12 @@ def _check_owner(there: DeploymentResponse | None, folder: Path) -> None:
     if owner != _owner(folder):
         whose = f"belongs to the folder {owner}" if owner else "was not registered by 'nightjar up'"
         raise ServiceError(
-            f"Deployment {there.name!r} on this server {whose}. Start it there, or have your own, with a work pool of "
-            "your own: nightjar up --name-prefix NAME. To make it this folder's: nightjar up --take-over"
+            f"Deployment {there.name!r} on this server {whose}. Start it there, or register your own, with your own "
+            "work pool: nightjar up --name-prefix NAME. To make it this folder's: nightjar up --take-over"
         )
 
 
 def _planned(new: RunnerDeployment, old: DeploymentResponse | None, *, is_taken_over: bool) -> Change:
-    """Returns what changes of a deployment: what belongs to the code."""
     what = f"deployment {new.full_name}"
     if old is None:
         return Change(what, "create", lambda _: new.aapply())
@@ -236,18 +221,73 @@ def _planned(new: RunnerDeployment, old: DeploymentResponse | None, *, is_taken_
     changed = {name: value for name, value in wanted.items() if getattr(old, name) != value}
     if not changed:
         return Change(what, "keep")
-    details = tuple(
-        f"{name}: {getattr(old, name)} → {value}" if isinstance(value, str) else name.removesuffix("_openapi_schema")
-        for name, value in changed.items()
-    )
+    details = tuple(line for name, value in changed.items() for line in _differing(name, getattr(old, name), value))
     update = DeploymentUpdate(**changed)
     return Change(what, "change", lambda client: client.update_deployment(old.id, update), details)
 
 
+def _differing(name: str, before: Any, after: Any) -> list[str]:
+    if name == "job_variables":
+        names = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+        return [f"{key}: {before.get(key, _DEFAULT)} → {after.get(key, _DEFAULT)}" for key in names]
+    return [f"{name}: {before} → {after}" if isinstance(after, str) else name.removesuffix("_openapi_schema")]
+
+
+def _is_former(command: object) -> bool:
+    return isinstance(command, str) and command.endswith(_FORMER_COMMAND)
+
+
 def _job_variables(old: dict[str, Any], new: dict[str, Any], *, is_taken_over: bool) -> dict[str, Any]:
-    """Returns the job variables that were set, with the command of this installation unless that is somebody's own."""
-    is_own_command = not str(old.get("command", _ENGINE)).endswith(_ENGINE)
-    kept = {**old, "command": old["command"] if is_own_command else new["command"]}
+    kept = {**old}
+    if _is_former(kept.get("command")):
+        del kept["command"]
     if not is_taken_over:
         return kept
     return {**kept, "working_dir": new["working_dir"], "labels": {**old.get("labels", {}), **new["labels"]}}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The target state of a server: deployments, schedules and notifications.
+
+    Attributes:
+        folder, prefix, is_taken_over: as for ``planned_deployments``.
+        suite: file of a suite to schedule, below the folder.
+        gate: file of the policy that gates its nights, below the folder; None for no new one.
+        retry_cron, upkeep_cron: schedules of ``retry-failed`` and ``upkeep``.
+        notify: notification block for its nights, such as ``slack-webhook/team``.
+    """
+
+    folder: Path
+    prefix: str = ""
+    is_taken_over: bool = False
+    suite: Path | None = None
+    cron: str | None = None
+    gate: Path | None = None
+    retry_cron: str | None = None
+    upkeep_cron: str | None = None
+    time_zone: str = "UTC"
+    notify: str | None = None
+
+
+async def deploy(wanted: Wanted, confirm: Callable[[Sequence[Change]], bool]) -> bool:
+    """Makes the configured server match ``wanted`` if ``confirm`` accepts the changes; returns whether it did."""
+    suite = None if wanted.suite is None else of_suite(wanted.suite, wanted.gate)
+    suites = [] if suite is None else [suite]
+    async with get_client() as client:
+        changes = await planned_deployments(
+            client, wanted.folder, wanted.prefix, suites, is_taken_over=wanted.is_taken_over
+        )
+        if suite is not None and wanted.cron is not None:
+            schedule = WantedSchedule(deployment_name(suite, wanted.prefix), suite.name, wanted.cron, wanted.time_zone)
+            changes.append(await planned_schedule(client, schedule))
+            if wanted.notify is not None:
+                changes += await night_notifications(client, suite.name, schedule.longest_pause(), wanted.notify)
+        for flow, cron in ((retry_failed, wanted.retry_cron), (upkeep, wanted.upkeep_cron)):
+            if cron is not None:
+                name = f"{flow.name}/{prefixed(flow.name, wanted.prefix)}"
+                changes.append(await planned_schedule(client, WantedSchedule(name, flow.name, cron, wanted.time_zone)))
+        is_confirmed = confirm(changes)
+        if is_confirmed:
+            await make_changes(client, changes)
+    return is_confirmed

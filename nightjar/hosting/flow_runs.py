@@ -1,27 +1,31 @@
-"""Runs an evaluation from the command line as a Prefect flow run, in this process."""
+"""Runs flows in this process, for the command line: on a server, or on a temporary one."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from nightjar.config import RunConfig
-from nightjar.engine import Run, runs_under_way
-from nightjar.errors import ServiceError
-from nightjar.evaluation import Outcome
-from nightjar.home import VIEW_URL
-from nightjar.hosting.server import SETTINGS
+from nightjar.core.environment_id import EnvironmentId
+from nightjar.core.home import VIEW_URL
+from nightjar.engine import Run, open_runs
+from nightjar.engine.runs import RunDirectory
+from nightjar.errors import ConfigError, ServiceError
+from nightjar.evaluation import IncompleteRunError, Outcome
+from nightjar.evaluation.config import RunConfig
+from nightjar.hosting.server import SETTINGS, find_prefect_api
 from nightjar.hosting.state import read_state
 from nightjar.hosting.temporary_server import temporary_server
-from nightjar.packages import EnvironmentId
 from nightjar.warehouse import Warehouse, resolve_warehouse
+from nightjar.warehouse.location import refuse_secret
 
 _ON_A_TERMINAL = {
-    "PREFECT_CLIENT_MAX_RETRIES": "2",  # a person waits: for a server that goes away 6 s, not 62
-    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # errors are said once, in a line
-    "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # else each event that cannot be sent is logged, at length
+    "PREFECT_CLIENT_MAX_RETRIES": "2",  # the user waits 6 s for a missing server, not 62
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # errors are printed once, in a line
+    "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # else each unsent event is logged at length
 }
 _LOOK_SECONDS = 0.1
 
@@ -34,16 +38,9 @@ async def evaluate_as_flow(
     api_url: str | None,
     where: str = "",
 ) -> Outcome:
-    """Runs the flow ``evaluate`` and returns how the run ended, also where the server has gone away meanwhile.
+    """Runs the flow ``evaluate`` and returns the outcome, even if the server goes away during the run.
 
-    Args:
-        config: what to run.
-        warehouse: where to publish.
-        output_dir, resume, where: as for ``load_env``.
-        api_url: Prefect's server; None for a temporary one.
-
-    Raises:
-        NightjarError: the run could not be opened or published.
+    ``api_url`` is None for a temporary server; ``output_dir``, ``resume`` and ``where`` are as for ``load_env``.
     """
     for name, value in {**SETTINGS, **_ON_A_TERMINAL}.items():
         os.environ.setdefault(name, value)
@@ -51,43 +48,37 @@ async def evaluate_as_flow(
         os.environ.setdefault(VIEW_URL, up.view_url)
     server = None if api_url else temporary_server()
     os.environ["PREFECT_API_URL"] = api_url or temporary_server().api_url
-    from prefect import State
+    from nightjar.flows.evaluation import evaluate
+    from nightjar.tasks.away import SERVER_IS_AWAY, note
 
-    from flows.evaluation import evaluate
-    from tasks.away import SERVER_IS_AWAY, note
-
-    logging.raiseExceptions = False  # else Prefect's handler says on stderr that it cannot send the log
+    logging.raiseExceptions = False  # else Prefect's handler complains on stderr that it cannot send the log
     if server is not None:  # it started while Prefect was imported
         await asyncio.to_thread(server.wait)
     looking = asyncio.get_running_loop().create_task(_run_of(config))
     try:
-        state: State[Outcome] = await evaluate(
+        outcome: Outcome = await evaluate(
             **config.model_dump(mode="json"),
-            allow_sandbox_access=True,  # who types the command runs the environment's code as themselves
+            allow_sandbox_access=True,  # a user who types the command runs the environment's code anyway
             resume=resume or "",
             where=where,
             output_dir=str(output_dir or ""),
             warehouse="" if warehouse == resolve_warehouse() else warehouse,
-            return_state=True,
         )
-        ended = await state.aresult(raise_on_failure=False)
+    except IncompleteRunError as incomplete:
+        outcome = incomplete.outcome
     except SERVER_IS_AWAY as error:
-        ended = error
+        note(away=True)
+        return _without_server(looking.result() if looking.done() else None, warehouse, error)
     finally:
         looking.cancel()
-    if isinstance(ended, SERVER_IS_AWAY):
-        note(away=True)
-        return _without_server(looking.result() if looking.done() else None, warehouse, ended)
-    if isinstance(ended, BaseException):
-        raise ended
-    return ended
+    return outcome
 
 
 async def _run_of(config: RunConfig) -> Run:
-    """Waits for the run of a configuration: a suite has several under way, and each of another name or environment."""
+    """Waits for the run of a configuration; the runs of a suite differ in name or environment."""
     asked = EnvironmentId.parse(config.env_id).listed, config.model, config.name
     while True:
-        for run in runs_under_way():
+        for run in open_runs():
             said = run.metadata
             if (EnvironmentId.parse(said.env_id).listed, said.model, said.name) == asked:
                 return run
@@ -95,7 +86,32 @@ async def _run_of(config: RunConfig) -> Run:
 
 
 def _without_server(run: Run | None, warehouse: str, error: BaseException) -> Outcome:
-    """Returns how a run ended that Prefect could not be told of."""
     if run is None or run.metadata.summary is None:
         raise ServiceError(f"Prefect's server went away before the run had ended: {error}") from error
     return Outcome.of(run, Warehouse(warehouse))
+
+
+def rescore_with_dask(source: RunDirectory, cluster: str, settings: Mapping[str, Any], location: str) -> RunDirectory:
+    """Scores the rollouts of a run again on a Dask cluster, a part per worker; returns the new run directory.
+
+    Args:
+        cluster: address of a scheduler, or number of workers to start here.
+        settings: further arguments of ``load_rescored``.
+        location: warehouse for the new run.
+    """
+    warehouse = Warehouse(refuse_secret(location))
+    warehouse.store()  # refuses warehouses of tables before anything starts
+    reached = str(warehouse.folder.absolute()) if warehouse.folder else location
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
+    logging.getLogger("distributed").setLevel(logging.ERROR)
+    api_url = find_prefect_api(None)
+    os.environ["PREFECT_API_URL"] = api_url or temporary_server().api_url
+    from nightjar.flows.dask_rescoring import rescore_on_dask
+
+    if api_url is None:
+        temporary_server().wait()
+    try:
+        return rescore_on_dask(source, cluster, settings, reached)
+    except ImportError as error:
+        raise ConfigError(str(error)) from error

@@ -1,25 +1,28 @@
-"""Evaluations as a Prefect server knows them: found by what somebody calls one, how they stand, why they failed."""
+"""Evaluations on a Prefect server: finds, retries and lists them, together with stored runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, Self, get_args
 from uuid import UUID
 
-from nightjar.config import RunConfig
-from nightjar.errors import ConfigError
-from nightjar.evaluation.failures import FailureClass, class_in, failure_class
-from nightjar.hosting.api import PrefectApi
-from nightjar.runs import new_run_id
+from nightjar.core.failures import FailureClass, class_in, failure_class
+from nightjar.engine.runs import Status, Whereabouts, new_run_id
+from nightjar.errors import ConfigError, ServiceError
+from nightjar.evaluation.config import RunConfig
+from nightjar.evaluation.resuming import check_where
+from nightjar.evaluation.stored_runs import StoredRun
+from nightjar.hosting.server import ENDED, MOST_RUNS, PrefectApi, find_prefect_api, page_of
+from nightjar.warehouse.storage.records import Night
 
 _FLOW = "evaluate"
-_PAGE = 200
 _MOST = 2_000
 _SHOWN = 5
 _SOON = timedelta(minutes=1)
-_ENDED = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
 _STATES = {
     "SCHEDULED": "PENDING",
     "PENDING": "PENDING",
@@ -31,25 +34,20 @@ _STATES = {
     "CANCELLING": "CANCELLED",
     "CANCELLED": "CANCELLED",
 }
-"""Types of Prefect's states, and what is shown of them; TIMEOUT is a Failed one that is called TimedOut."""
+"""State shown for each of Prefect's state types; TIMEOUT is a Failed state named TimedOut."""
 
 
 @dataclass(frozen=True)
 class HostedRun:
-    """A flow run of an evaluation.
+    """A flow run of ``evaluate``.
 
     Attributes:
-        id, name: its own.
-        run_id: of its results.
         state: ``PENDING``, ``RUNNING``, ``COMPLETED``, ``FAILED``, ``TIMEOUT`` or ``CANCELLED``.
-        is_ended: whether nothing comes any more, unless somebody retries it.
-        message: what its state says; empty where it says nothing.
-        failure: the class of what it failed with; None where it did not fail.
-        since: from when on it is in its state.
-        created_at: when it was asked for; of a schedule, when it was due.
-        is_hosted: whether it is of a deployment; the others are from a command line.
-        parameters: what was asked for.
-        labels: what it was labelled with.
+        is_ended: whether it has ended; a retry may begin it again.
+        failure: class of its failure; None if it did not fail.
+        since: when it entered its state.
+        created_at: when it was requested; for a scheduled run, when it was due.
+        is_hosted: whether a deployment runs it; other runs come from a command line.
     """
 
     id: str
@@ -67,32 +65,32 @@ class HostedRun:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self:
-        """Returns it from what the server says."""
-        told = record["state"] or {"type": "PENDING", "name": "Pending", "timestamp": record["created"]}
-        state = "TIMEOUT" if told["name"] == "TimedOut" else _STATES[told["type"]]
+        """Returns the run of a server's record."""
+        state_record = record["state"] or {"type": "PENDING", "name": "Pending", "timestamp": record["created"]}
+        state = "TIMEOUT" if state_record["name"] == "TimedOut" else _STATES[state_record["type"]]
         return cls(
             id=record["id"],
             name=record["name"],
             run_id=record["parameters"].get("part") or new_run_id(UUID(record["id"])),
             state=state,
-            is_ended=told["type"] in _ENDED,
-            message=told.get("message") or "",
-            failure=_failure(told["type"], state, told.get("message") or ""),
-            since=datetime.fromisoformat(told["timestamp"]),
+            is_ended=state_record["type"] in ENDED,
+            message=state_record.get("message") or "",
+            failure=_failure(state_record["type"], state, state_record.get("message") or ""),
+            since=datetime.fromisoformat(state_record["timestamp"]),
             created_at=datetime.fromisoformat(record["expected_start_time"] or record["created"]),
             is_hosted=record["deployment_id"] is not None,
             parameters=record["parameters"],
             labels=record["labels"] or {},
         )
 
-    def asked(self, field: str) -> Any:
-        """Returns what was asked for as a field of ``RunConfig``; its default where nothing was, or None."""
+    def requested(self, field: str) -> Any:
+        """Returns the requested value of a field of ``RunConfig``, or its default."""
         value, info = self.parameters.get(field), RunConfig.model_fields[field]
-        is_said = value is not None or info.is_required()
-        return value if is_said else info.get_default(call_default_factory=True)
+        is_given = value is not None or info.is_required()
+        return value if is_given else info.get_default(call_default_factory=True)
 
-    def is_called(self, text: str) -> bool:
-        """Says whether somebody means it: its id, or that of its results, or how one begins, or its name."""
+    def matches(self, text: str) -> bool:
+        """Returns whether ``text`` is its name, or the beginning of its id or run id."""
         plain = text.lower().replace("-", "")
         return text == self.name or (bool(plain) and (self._hex.startswith(plain) or self.run_id.startswith(plain)))
 
@@ -111,44 +109,29 @@ def _failure(kind: str, state: str, message: str) -> FailureClass | None:
 
 
 def hosted_runs(api: PrefectApi) -> Iterator[HostedRun]:
-    """Yields the evaluations that a server knows, the newest first; none that a schedule makes later than now.
-
-    Raises:
-        ServiceError: the server does not answer, or refuses.
-    """
-    due = (datetime.now(UTC) + _SOON).isoformat()
-    for offset in range(0, _MOST, _PAGE):
-        chosen = {
-            "flows": {"name": {"any_": [_FLOW]}},
-            "flow_runs": {"expected_start_time": {"before_": due}},
-            "sort": "EXPECTED_START_TIME_DESC",
-            "offset": offset,
-            "limit": _PAGE,
-        }
-        page = api.post("/flow_runs/filter", chosen) or []
+    """Yields the evaluations of a server, newest first, without scheduled ones of the future."""
+    due = {"expected_start_time": {"before_": (datetime.now(UTC) + _SOON).isoformat()}}
+    chosen: dict[str, Any] = {
+        "flows": {"name": {"any_": [_FLOW]}},
+        "flow_runs": due,
+        "sort": "EXPECTED_START_TIME_DESC",
+    }
+    for offset in range(0, _MOST, MOST_RUNS):
+        page = api.flow_runs(**chosen, offset=offset)
         yield from map(HostedRun.of, page)
-        if len(page) < _PAGE:
+        if len(page) < MOST_RUNS:
             return
 
 
 def find_hosted_run(api: PrefectApi, asked: str) -> HostedRun | None:
-    """Returns the evaluation that somebody means; None where the server knows none.
-
-    Args:
-        api: the server.
-        asked: the id of a flow run, or of a run, or how one begins; or the name of a flow run.
-
-    Raises:
-        ConfigError: there are several.
-        ServiceError: the server does not answer, or refuses.
-    """
+    """Returns the evaluation that a user's text refers to; None if the server has none."""
     try:
         record = api.get(f"/flow_runs/{UUID(asked)}")
     except ValueError:
         pass
     else:
         return HostedRun.of(record) if record else None
-    found = [run for run in hosted_runs(api) if run.is_called(asked)]
+    found = [run for run in hosted_runs(api) if run.matches(asked)]
     match [run for run in found if run.run_id == asked] or found:
         case []:
             return None
@@ -156,10 +139,165 @@ def find_hosted_run(api: PrefectApi, asked: str) -> HostedRun | None:
             return run
         case several:
             ids = ", ".join(run.run_id for run in several[:_SHOWN])
-            raise ConfigError(f"{len(several)} runs are called, or begin with, {asked!r}: {ids}. Give more of an id")
+            raise ConfigError(f"{len(several)} runs match {asked!r}: {ids}. Type more of an id")
 
 
 def read_hosted_run(api: PrefectApi, flow_run_id: str) -> HostedRun | None:
-    """Returns an evaluation as it is now; None where it was removed; errors as for ``hosted_runs``."""
+    """Returns the present state of an evaluation; None if it was removed."""
     record = api.get(f"/flow_runs/{flow_run_id}")
     return HostedRun.of(record) if record else None
+
+
+STATUSES = tuple(sorted({"pending", "timeout", *get_args(Status)}))
+"""Values by which runs can be listed: states of hosted runs and statuses of stored runs."""
+_STATUS_STATES = {"timed_out": "TIMEOUT"}
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """A run as a server knows it, as it is stored, or both.
+
+    ``hosted`` is None if the server does not know it, ``stored`` if it is neither on disk here nor in the warehouse.
+    """
+
+    hosted: HostedRun | None
+    stored: StoredRun | None
+
+    @property
+    def run_id(self) -> str:
+        """Id of the run."""
+        return self.stored.run_id if self.stored else self._hosted.run_id
+
+    @property
+    def started_at(self) -> str:
+        """When it was started, or is due."""
+        stored = self.value("started_at")
+        return str(stored) if stored else self.hosted.created_at.isoformat() if self.hosted else ""
+
+    @property
+    def kind(self) -> str:
+        """``HOSTED`` if a worker runs it, as far as the server knows, else ``LOCAL``."""
+        return "HOSTED" if self.hosted and self.hosted.is_hosted else "LOCAL"
+
+    @property
+    def state(self) -> str:
+        """State on the server; for other runs their status in capitals."""
+        if self.hosted:
+            return self.hosted.state
+        status = str(self.value("status"))
+        return _STATUS_STATES.get(status, status.upper())
+
+    def value(self, field: str) -> Any:
+        """Returns a field of ``metadata.json``, or the requested value if only the server knows the run."""
+        if self.stored is not None:
+            return self.stored.metadata.get(field)
+        return self._hosted.requested(field) if field in _ASKED else None
+
+    def record(self) -> dict[str, Any]:
+        """Returns the record that ``--json`` prints."""
+        return {
+            "run_id": self.run_id,
+            "type": self.kind,
+            "state": self.state,
+            **{field: self.value(field) for field in _FIELDS},
+            "started_at": self.started_at or None,
+            "cost": self.stored.cost if self.stored else None,
+            "path": str(self.stored.path) if self.stored and self.stored.path else None,
+            "flow_run_id": self.hosted.id if self.hosted else self.value("flow_run_id"),
+            "flow_run_name": self.hosted.name if self.hosted else None,
+        }
+
+    @property
+    def _hosted(self) -> HostedRun:
+        assert self.hosted is not None, "a run is on the server, or stored"
+        return self.hosted
+
+
+_ASKED = frozenset({"env_id", "model", "num_examples", "rollouts_per_example", "tags", "suite"})
+_FIELDS = ("status", "env_id", "model", "num_examples", "rollouts_per_example", "avg_reward", "stderr", "scored",
+           "failed", "rollouts", "time_ms", "tags", "suite", "rescored_from")  # fmt: skip
+
+
+def joined(hosted: Iterable[HostedRun], stored: Iterable[StoredRun]) -> Iterator[ListedRun]:
+    """Joins hosted and stored runs by id."""
+    left = {run.run_id: run for run in stored}
+    for run in hosted:
+        yield ListedRun(run, left.pop(run.run_id, None))
+    for other in left.values():
+        yield ListedRun(None, other)
+
+
+@dataclass(frozen=True)
+class Retried:
+    """A flow run that waits for a worker to resume it; ``was`` is the state in which it had ended."""
+
+    flow_run_id: str
+    name: str
+    was: str
+    page: str
+
+
+def flow_run_of(asked: str, api: PrefectApi) -> dict[str, Any] | None:
+    """Returns a server's record of a flow run; None if there is none with this id."""
+    try:
+        return api.get(f"/flow_runs/{UUID(asked)}")  # type: ignore[no-any-return]
+    except ValueError:  # not an id of Prefect
+        return None
+
+
+def retry(flow_run: dict[str, Any], api: PrefectApi, where: str = "", stored: StoredRun | None = None) -> Retried:
+    """Has a worker run a flow run of a deployment again; its journal tells it what remains.
+
+    Args:
+        where: retry only the failed rollouts that match, see ``failed_where``; empty for everything that is missing.
+        stored: the stored run, on which ``where`` is checked.
+    """
+    flow_run_id, name, state = flow_run["id"], flow_run["name"], flow_run["state_type"]
+    if state not in ENDED:
+        raise ConfigError(f"Run {name!r} ({flow_run_id}) is {state}: it is in progress and was left alone")
+    if where and stored:
+        check_where(stored, where)
+    parameters = {key: value for key, value in flow_run["parameters"].items() if key != "where"}
+    wanted = {**parameters, "where": where} if where else parameters
+    if wanted != flow_run["parameters"]:
+        api.patch(f"/flow_runs/{flow_run_id}", {"parameters": wanted})
+    again = {"type": "SCHEDULED", "name": "AwaitingRetry", "message": "Retry from 'nightjar eval retry'"}
+    answer = api.post(f"/flow_runs/{flow_run_id}/set_state", {"state": again, "force": False})
+    if answer is None or answer["status"] != "ACCEPT":
+        raise ServiceError(f"Prefect's server at {api.url} refuses to retry run {name!r} ({flow_run_id})")
+    return Retried(flow_run_id, name, state, page_of(flow_run_id, api.url))
+
+
+def run_dir_of(flow_run: dict[str, Any]) -> str:
+    """Returns the run directory of a flow run without a deployment, which no worker can resume."""
+    where, name = Whereabouts.from_labels(flow_run["labels"]), flow_run["name"]
+    if where is None:
+        raise ConfigError(f"Run {name!r} ({flow_run['id']}) ended before it had a run directory: start it again")
+    if not (where.is_here and where.folder == Path.cwd()):
+        raise ConfigError(
+            f"Run {name!r} ({flow_run['id']}) was started from a command line on {where.host}, in {where.folder}. "
+            f"There: nightjar eval retry {shlex.quote(where.run_dir)}"
+        )
+    return where.run_dir
+
+
+def with_flow_run_states(nights: Sequence[Night]) -> list[Night]:
+    """Returns nights; if the flow run of one has ended without a verdict, its line says so."""
+    if all(one.verdict != "running" for one in nights):
+        return list(nights)
+    try:
+        url = find_prefect_api()
+        return list(nights) if url is None else [_as_it_stands(PrefectApi(url), one) for one in nights]
+    except ServiceError:
+        return list(nights)
+
+
+def _as_it_stands(api: PrefectApi, night: Night) -> Night:
+    if night.verdict != "running" or night.flow_run_id is None:
+        return night
+    known = api.get(f"/flow_runs/{night.flow_run_id}")
+    if known is None or known["state_type"] not in ENDED:
+        return night
+    state = known["state_name"].lower()
+    line = f"its flow run is {state} without a verdict. To resume it, use Retry or start the same night again"
+    return replace(night, line=line)

@@ -1,4 +1,4 @@
-"""What runs had finished whose process is gone: it is added up and published, each by a process of its own."""
+"""Publishes the results of runs whose process is gone, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -8,23 +8,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from nightjar.hosting.api import PrefectApi
-from nightjar.hosting.naming import FLOWS
+from nightjar.engine.runs import Whereabouts
 from nightjar.hosting.processes import spawn
-from nightjar.runs import Whereabouts
+from nightjar.hosting.server import PrefectApi
 
-_MOST = 200
 _WAIT_SECONDS = 30.0
 _SECRETS = "/block_types/slug/nightjar-environment-secrets/block_documents/name"
 
 
 class LostResults:
-    """Publishes them, each time it is asked, one after the other.
-
-    Args:
-        api: the server.
-        log: where it is written how that went.
-    """
+    """Publishes the results of lost runs, one after another."""
 
     def __init__(self, api: PrefectApi, log: Path) -> None:
         self._api = api
@@ -33,11 +26,7 @@ class LostResults:
         self._publishing: subprocess.Popen[bytes] | None = None
 
     def publish(self) -> Iterator[str]:
-        """Starts to publish what one more run of this machine has finished, and says so.
-
-        Raises:
-            ServiceError: the server does not answer.
-        """
+        """Starts to publish the results of one more run of this machine, and yields a message about it."""
         if self._publishing is not None and self._publishing.poll() is None:
             return
         for run in self._ended():
@@ -49,20 +38,13 @@ class LostResults:
                 return
 
     def wait(self) -> None:
-        """Waits until what was started has ended, for half a minute at the most."""
+        """Waits up to half a minute for the process that publishes."""
         with suppress(subprocess.TimeoutExpired):
             if self._publishing is not None:
                 self._publishing.wait(_WAIT_SECONDS)
 
     def _ended(self) -> Iterator[dict[str, Any]]:
-        """Yields the runs that were not looked at yet and whose process did not bring them to an end of their own."""
-        chosen = {
-            "flows": {"name": {"any_": list(FLOWS)}},
-            "flow_runs": {"state": {"type": {"any_": ["CRASHED", "CANCELLED"]}}},
-            "sort": "END_TIME_DESC",
-            "limit": _MOST,
-        }
-        for run in self._api.post("/flow_runs/filter", chosen) or ():
+        for run in self._api.flow_runs(states=("CRASHED", "CANCELLED"), sort="END_TIME_DESC"):
             if run["state_id"] not in self._seen:
                 yield run
 
@@ -72,6 +54,5 @@ class LostResults:
         return spawn(self._log, command, self._variables(secrets), where.folder)
 
     def _variables(self, secrets: str | None) -> dict[str, str]:
-        """Returns the environment variables of the block of secrets that the run named."""
         block = self._api.get(f"{_SECRETS}/{secrets}?include_secrets=true") if secrets else None
         return block["data"]["values"] if block else {}

@@ -1,9 +1,8 @@
-"""``Service``: a process that is started again when it ends by itself."""
+"""Processes of ``nightjar up``: services that are restarted when they end, and their ports and logs."""
 
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import psutil
 
+from nightjar.core.ports import first_free_port
 from nightjar.errors import ServiceError
 
 _STEADY_SECONDS = 60.0
@@ -25,15 +25,10 @@ _PORTS_TRIED = 20
 def spawn(
     log: Path, module: Sequence[str], environment: Mapping[str, str] | None = None, folder: Path | None = None
 ) -> subprocess.Popen[bytes]:
-    """Starts a Python module in a session of its own.
+    """Starts a Python module, given as name and arguments, in a session of its own; appends its output to ``log``.
 
-    Its own folder is no place to import from: a user's folder may have packages called as Nightjar's are.
-
-    Args:
-        log: where what it prints is appended.
-        module: its name and arguments.
-        environment: what it has beside this process's environment.
-        folder: where it runs; None for where this process does.
+    Like the commands ``nightjar`` and ``prefect``, it does not import from its folder: a user's ``queue.py`` there
+    would hide Python's. The variables of ``environment`` are added to this process's.
     """
     with log.open("ab") as output:
         return subprocess.Popen(  # noqa: S603 - our own command
@@ -43,27 +38,17 @@ def spawn(
             stderr=output,
             cwd=folder,
             env={**os.environ, **(environment or {})},
-            start_new_session=True,  # so that Ctrl-C reaches the supervisor alone, which ends the others in order
+            start_new_session=True,  # Ctrl-C reaches only the supervisor, which ends services in order
         )
 
 
 @dataclass
 class Service:
-    """A process that is started again when it ends by itself, each time after a longer pause.
-
-    Attributes:
-        name: what a person calls it.
-        log: where what it prints is appended.
-        module: the Python module that it is, with its arguments.
-        environment: what it has beside this process's environment.
-        process: the present one, or the last.
-        restarts: how often it was started again.
-    """
+    """A process that is restarted when it ends by itself, after increasing pauses."""
 
     name: str
     log: Path
     module: Sequence[str]
-    environment: Mapping[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] = field(init=False)
     restarts: int = 0
     _started_at: float = field(init=False)
@@ -75,15 +60,15 @@ class Service:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Process id."""
         return self.process.pid
 
     def has_ended(self) -> bool:
-        """Says whether there is no process at present."""
+        """Returns whether it is not running."""
         return self.process.poll() is not None
 
     def revive(self) -> str | None:
-        """Starts it again where it has ended and its pause is over; says what happened, None where nothing did."""
+        """Restarts it if it has ended and its pause is over; returns a message, or None if nothing happened."""
         if not self.has_ended():
             return None
         if self._again_at is None:
@@ -95,7 +80,7 @@ class Service:
         return f"{self.name} was started again, as process {self.pid}."
 
     def end(self) -> None:
-        """Ends it, and waits for that."""
+        """Ends the process and waits for its end."""
         self.process.terminate()
         try:
             self.process.wait(_STOP_SECONDS)
@@ -104,7 +89,7 @@ class Service:
             self.process.wait()
 
     def _start(self) -> None:
-        self.process = spawn(self.log, self.module, self.environment)
+        self.process = spawn(self.log, self.module)
         self._started_at, self._again_at = time.monotonic(), None
 
     def _pause(self) -> str:
@@ -117,13 +102,9 @@ class Service:
 
 
 def end_left_over(pid: int, since: float) -> None:
-    """Ends a service that an earlier process of ``nightjar up``, which was killed, has left behind.
+    """Kills a service that a killed ``nightjar up`` left behind; runs of a worker continue.
 
-    What a worker runs goes on without it.
-
-    Args:
-        pid: its process id.
-        since: when it was known to run; a process that is newer is another one.
+    A process that started after ``since`` is another one with the same id, and stays.
     """
     try:
         process = psutil.Process(pid)
@@ -135,30 +116,15 @@ def end_left_over(pid: int, since: float) -> None:
 
 
 def free_port(first: int) -> int:
-    """Returns the first port of this machine from this one on at which nothing listens.
-
-    Raises:
-        ServiceError: there is none near.
-    """
-    for port in range(first, first + _PORTS_TRIED):
-        with socket.socket() as tried:
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                tried.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise ServiceError(
-        f"Something listens at each port from {first} to {first + _PORTS_TRIED - 1}. Do without: --no-view"
-    )
+    """Returns the first free port of this machine from ``first`` on; raises ``ServiceError`` if none is near."""
+    last = first + _PORTS_TRIED - 1
+    if (port := first_free_port(range(first, last + 1))) is None:
+        raise ServiceError(f"Ports {first} to {last} are in use. Free one of them, or pass --no-view")
+    return port
 
 
 def wait_until(is_done: Callable[[], bool], seconds: float, complaint: str) -> None:
-    """Waits until something holds.
-
-    Raises:
-        ServiceError: it does not in time.
-    """
+    """Waits for a condition; raises ``ServiceError`` with the complaint after ``seconds``."""
     end = time.monotonic() + seconds
     while not is_done():
         if time.monotonic() > end:

@@ -1,8 +1,8 @@
-"""The log of a flow run, as its server gets it: no line twice, none lost.
+"""Reads the log of a flow run from its server, without repeating or losing a line.
 
-Lines come late, in batches, from several processes, and many may have one timestamp; the server sorts them by it and
-knows no other order. So what counts is how many lines there are: where as many lines were seen as stand before a place,
-those that were seen and stand behind it are as many as those that were not and stand before it.
+Lines arrive late, in batches, from several processes, and many may share a timestamp, which is the server's only order.
+So the reader counts: if the number of seen lines equals the number of lines before a place, then there are as many seen
+lines after the place as unseen lines before it.
 """
 
 from __future__ import annotations
@@ -13,23 +13,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
 
-from nightjar.hosting.api import PrefectApi
+from nightjar.hosting.server import PrefectApi
 
 _PAGE = 200
-"""As many as Prefect's server gives at once."""
+"""Largest page of Prefect's server."""
 _STEP = 150
-"""So many lines back at a time: what comes in meanwhile moves lines on, and the pages are to overlap."""
+"""Lines to go back at a time. Pages overlap, because new lines move others on."""
 
 
 @dataclass(frozen=True)
 class LogLine:
-    """A line.
-
-    Attributes:
-        at: when it was said.
-        level: such as ``INFO``.
-        message: it may have several lines itself.
-    """
+    """A line of the log; its message may have several lines."""
 
     at: datetime
     level: str
@@ -37,7 +31,7 @@ class LogLine:
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> Self:
-        """Returns it from what the server says."""
+        """Returns the line of a server's record."""
         at = datetime.fromisoformat(record["timestamp"]).astimezone()
         return cls(at, logging.getLevelName(record["level"]), record["message"])
 
@@ -46,12 +40,7 @@ class LogLine:
 
 
 class RunLog:
-    """The log of one flow run, from where somebody begins to read.
-
-    Args:
-        api: the server.
-        flow_run_id: whose log it is.
-    """
+    """Reads the log of one flow run."""
 
     def __init__(self, api: PrefectApi, flow_run_id: str) -> None:
         self._api = api
@@ -59,11 +48,7 @@ class RunLog:
         self._seen: set[str] = set()
 
     def tail(self, count: int) -> list[LogLine]:
-        """Returns the last lines; ``new`` goes on from there, and what is older than these it does not give.
-
-        Raises:
-            ServiceError: the server does not answer, or refuses.
-        """
+        """Returns the last lines. ``new`` continues from there, without older lines."""
         newest: dict[str, dict[str, Any]] = {}
         offset = 0
         while len(newest) < count:
@@ -79,7 +64,7 @@ class RunLog:
         return [LogLine.of(record) for record in reversed(shown)]
 
     def new(self) -> Iterator[LogLine]:
-        """Yields the lines that were not given yet, those that came late too; errors as for ``tail``."""
+        """Yields the lines that were not returned yet, including late ones."""
         behind: dict[str, dict[str, Any]] = {}
         offset = len(self._seen)
         while True:
@@ -94,7 +79,7 @@ class RunLog:
         yield from sorted(map(LogLine.of, fresh.values()), key=lambda line: line.at)
 
     def _late(self, count: int, behind: Collection[str]) -> dict[str, dict[str, Any]]:
-        """Returns so many lines that were not seen yet and stand before as many as were, looking from there back."""
+        """Returns ``count`` unseen lines before the place, searching backwards from there."""
         late: dict[str, dict[str, Any]] = {}
         first = len(self._seen)
         while len(late) < count and first > 0:
@@ -104,7 +89,7 @@ class RunLog:
         return late
 
     def _begin_at(self, timestamp: str) -> None:
-        """Leaves out all that is older, and what is there of that moment."""
+        """Ignores all older lines, and those of the same moment that are there."""
         self._chosen = {**self._chosen, "timestamp": {"after_": timestamp}}
         moment = {**self._chosen, "timestamp": {"after_": timestamp, "before_": timestamp}}
         offset = 0

@@ -1,37 +1,63 @@
-"""Which Prefect server there is, and the settings that Nightjar uses Prefect with."""
+"""Prefect's server: the choice of a server, its settings, and its HTTP API.
+
+The API is called over plain HTTP where start-up time matters: importing Prefect takes 2.5 s.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import time
 import tomllib
 from base64 import b64encode
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from http.client import HTTPException
 from pathlib import Path
-from urllib.error import URLError
+from typing import Any
+from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from nightjar.errors import ServiceError
+from nightjar.errors import ServiceAwayError, ServiceError
 from nightjar.hosting.state import read_state
 
-_TIMEOUT_SECONDS = 10.0
+FLOWS = ("evaluate", "query", "benchmark", "retry-failed", "rescore", "publish-run", "prune", "upkeep", "gate")
+"""Names of Nightjar's flows."""
+
+POOL = "nightjar"
+"""Name of the work pool."""
+
+
+ENDED = frozenset({"COMPLETED", "FAILED", "CRASHED", "CANCELLED"})
+"""Prefect's state types of flow runs that have ended."""
+MOST_RUNS = 200
+"""Maximum number of flow runs in one answer of Prefect's server."""
+
+
+def prefixed(name: str, prefix: str) -> str:
+    """Returns a name with the prefix of ``--name-prefix``."""
+    return f"{prefix}-{name}" if prefix else name
+
+
+_HEALTH_SECONDS = 10.0
 
 SETTINGS = {
-    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",  # the least; four that stay away are the end of a run (heartbeats.py)
-    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING",  # the display shows how far the run is
-    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",  # log lines of threads that belong to no run
-    # Kept on disk, the slots of deployments with a limit survive a server that is started again, and so do their runs
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",  # the minimum; a run ends after four missing ones (automations.py)
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING",  # the display shows progress
+    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",  # threads that belong to no run may log
+    # On disk, concurrency slots of deployments survive a restart of the server, and so do their runs
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",  # logs an error where there is no network
-    # Task runs are recorded together: one transaction for each lets SQLite refuse others, which then wait for seconds
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",  # logs an error without a network
+    # Task runs are recorded in batches: with a transaction for each, SQLite makes other requests wait for seconds
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "50",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "50",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
 }
-"""Environment variables, which Prefect reads when it is imported."""
+"""Environment variables; Prefect reads them when it is imported."""
 
 
 def configured_prefect_api() -> str | None:
-    """Returns the URL in ``PREFECT_API_URL`` or in Prefect's active profile; None where there is none."""
+    """Returns the URL in ``PREFECT_API_URL`` or in Prefect's active profile; None if there is none."""
     if url := os.environ.get("PREFECT_API_URL"):
         return url
     home = Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser()
@@ -46,17 +72,17 @@ def configured_prefect_api() -> str | None:
 
 
 def prefect_answers(api_url: str) -> bool:
-    """Says whether a Prefect server answers at this URL."""
+    """Returns whether a Prefect server answers at this URL."""
     request = Request(f"{api_url}/health", headers=authorization())  # noqa: S310 - the user's own setting
     try:
-        with urlopen(request, timeout=_TIMEOUT_SECONDS) as reply:  # noqa: S310
+        with urlopen(request, timeout=_HEALTH_SECONDS) as reply:  # noqa: S310
             return bool(reply.status == HTTPStatus.OK)
     except (URLError, OSError, ValueError):
         return False
 
 
 def authorization() -> dict[str, str]:
-    """Returns the header that Prefect's cloud, or a server behind a password, asks for."""
+    """Returns the header for Prefect's cloud, or for a server behind a password."""
     if key := os.environ.get("PREFECT_API_KEY"):
         return {"Authorization": f"Bearer {key}"}
     if password := os.environ.get("PREFECT_API_AUTH_STRING"):
@@ -65,16 +91,10 @@ def authorization() -> dict[str, str]:
 
 
 def find_prefect_api(url: str | None = None) -> str | None:
-    """Returns the URL of the server to use: the one that is named or configured, else that of ``nightjar up``.
-
-    Args:
-        url: named on the command line.
-
-    Returns:
-        None where none is configured, and ``nightjar up`` runs none.
+    """Returns the URL of the server to use: the given or configured one, else that of ``nightjar up``, or None.
 
     Raises:
-        ServiceError: the one that is named or configured does not answer.
+        ServiceError: the given or configured server does not answer.
     """
     chosen = _api_url(url) if url else configured_prefect_api()
     if chosen is None:
@@ -89,7 +109,7 @@ def find_prefect_api(url: str | None = None) -> str | None:
 
 
 def _api_url(url: str) -> str:
-    """Returns the URL of the API of a server, also where that of its UI was typed."""
+    """Returns the API's URL; also accepts that of the UI."""
     plain = url.rstrip("/")
     return plain if plain.endswith("/api") or "/api/" in plain else f"{plain}/api"
 
@@ -100,3 +120,79 @@ def page_of(flow_run_id: str, api_url: str) -> str:
         "https://api.prefect.cloud/api/accounts/", "https://app.prefect.cloud/account/"
     ).replace("/workspaces/", "/workspace/")
     return f"{ui}/runs/flow-run/{flow_run_id}"
+
+
+_TIMEOUT_SECONDS = 15.0
+_TRIES = 5
+_PAUSE_SECONDS = 1.0
+_AWAY = {429, 502, 503, 504}
+"""Status codes of a server, or of a proxy in front of it, that is overloaded."""
+
+
+class PrefectApi:
+    """The API of one server, whose URL ends with ``/api`` or names a workspace of Prefect's cloud.
+
+    All methods raise ``ServiceAwayError`` if the server does not answer or is overloaded, and ``ServiceError`` if it
+    refuses.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def get(self, path: str) -> Any:
+        """Returns the resource at a path; None if there is none."""
+        return self._call("GET", path, None)
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Returns the answer to a body; None if there is nothing at the path."""
+        return self._call("POST", path, body)
+
+    def delete(self, path: str) -> None:
+        """Removes the resource at a path, if there is one."""
+        self._call("DELETE", path, None)
+
+    def flow_runs(self, *, states: Sequence[str] = (), **request: Any) -> list[dict[str, Any]]:
+        """Returns flow runs of Nightjar's flows, in any of the states; ``request`` overrides fields of the request."""
+        chosen = {"state": {"type": {"any_": list(states)}}} if states else {}
+        flows = {"name": {"any_": list(FLOWS)}}
+        return (
+            self.post("/flow_runs/filter", {"flows": flows, "flow_runs": chosen, "limit": MOST_RUNS, **request}) or []
+        )
+
+    def set_state(self, flow_run_id: str, state: str, message: str) -> bool:
+        """Proposes a state for a flow run, such as ``CRASHED``; returns whether the server accepted it."""
+        proposed = {"type": state, "name": state.capitalize(), "message": message}
+        answer = self.post(f"/flow_runs/{flow_run_id}/set_state", {"state": proposed, "force": False})
+        return answer is not None and answer["status"] == "ACCEPT"
+
+    def patch(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Changes the resource at a path."""
+        return self._call("PATCH", path, body)
+
+    def _call(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json", **authorization()}
+        request = Request(f"{self.url}{path}", data, headers, method=method)  # noqa: S310 - the user's own setting
+        for left in reversed(range(_TRIES)):
+            try:
+                with urlopen(request, timeout=_TIMEOUT_SECONDS) as reply:  # noqa: S310
+                    content = reply.read()
+                    return json.loads(content) if content else None
+            except HTTPError as error:
+                if error.code == HTTPStatus.NOT_FOUND:
+                    return None
+                if error.code != HTTPStatus.SERVICE_UNAVAILABLE or not left:  # 503: its database is busy
+                    kind = ServiceAwayError if error.code in _AWAY else ServiceError
+                    raise kind(f"Prefect's server at {self.url} refused {path}: {_reason(error)}") from error
+            except (URLError, OSError, ValueError, HTTPException) as error:
+                raise ServiceAwayError(f"Prefect's server at {self.url} does not answer: {error}") from error
+            time.sleep(_PAUSE_SECONDS)
+        return None
+
+
+def _reason(error: HTTPError) -> str:
+    try:
+        said = json.loads(error.read()).get("detail")
+    except (OSError, ValueError, AttributeError):
+        said = None
+    return " ".join(str(said or error).split())

@@ -1,25 +1,28 @@
-"""``up.json`` in Nightjar's home: what ``nightjar up`` runs, for every command of this user."""
+"""The state of ``nightjar up`` in Nightjar's home: ``up.json`` with its services, and the lock of its supervisor.
+
+The operating system frees the lock when the supervisor dies. The lock file holds its process id, so that ``stop`` ends
+that process and nothing else.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from nightjar.errors import ConfigError
-from nightjar.home import home
+from nightjar.core.files import file_lock
+from nightjar.core.home import home
+from nightjar.errors import ConfigError, FileLockedError, ServiceError
 
 
 @dataclass(frozen=True)
 class ServicesState:
-    """What ``nightjar up`` runs.
+    """The services of ``nightjar up``, each with its process id and number of restarts.
 
-    Attributes:
-        api_url: of its server.
-        folder: where its deployments' runs happen.
-        work_pool: the pool of its worker.
-        services: the process id of each, and how often it was started again.
-        view_url: of the web view; None where it is not served.
+    ``folder`` is where runs of its deployments happen; ``view_url`` is None if the web view is not served.
     """
 
     api_url: str
@@ -30,17 +33,17 @@ class ServicesState:
 
 
 def write_state(state: ServicesState) -> None:
-    """Writes it down."""
+    """Writes the state."""
     _file().write_text(json.dumps(asdict(state)), encoding="utf-8")
 
 
 def written_at() -> float:
-    """Returns when it was written, in seconds since 1970."""
+    """Returns when the state was written, in seconds since 1970."""
     return _file().stat().st_mtime
 
 
 def read_state() -> ServicesState | None:
-    """Returns it; None where nothing runs."""
+    """Returns the state; None if nothing runs."""
     try:
         return ServicesState(**json.loads(_file().read_text(encoding="utf-8")))
     except (OSError, ValueError, ConfigError):
@@ -48,9 +51,43 @@ def read_state() -> ServicesState | None:
 
 
 def forget_state() -> None:
-    """Says that nothing runs any more."""
+    """Removes the state."""
     _file().unlink(missing_ok=True)
 
 
 def _file() -> Path:
     return home() / "up.json"
+
+
+@contextmanager
+def supervisor_lock() -> Iterator[None]:
+    """Makes this process the supervisor; raises ``ServiceError`` if there is another one."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(file_lock(_lock_file(), 0))
+        except FileLockedError:
+            check_nobody_supervises()
+            raise
+        _lock_file().write_text(str(os.getpid()), encoding="utf-8")
+        stack.callback(_lock_file().write_text, "", encoding="utf-8")
+        yield
+
+
+def supervisor_pid() -> int | None:
+    """Returns the process that holds the lock; None if there is none."""
+    try:
+        with file_lock(_lock_file(), 0):
+            return None
+    except FileLockedError:
+        text = _lock_file().read_text(encoding="utf-8")
+        return int(text) if text else None
+
+
+def check_nobody_supervises() -> None:
+    """Raises ``ServiceError`` if a supervisor is running."""
+    if (pid := supervisor_pid()) is not None:
+        raise ServiceError(f"Already running, as process {pid}. Stop it with: nightjar down")
+
+
+def _lock_file() -> Path:
+    return home() / "up.lock"

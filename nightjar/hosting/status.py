@@ -1,4 +1,4 @@
-"""What ``nightjar up`` runs, and what its server knows: for ``nightjar status``."""
+"""The status of ``nightjar up`` and its server, for ``nightjar status``."""
 
 from __future__ import annotations
 
@@ -9,27 +9,15 @@ from typing import Any
 
 import psutil
 
-from nightjar.home import home
-from nightjar.hosting.api import PrefectApi
-from nightjar.hosting.naming import FLOWS, POOL
-from nightjar.hosting.server import configured_prefect_api, page_of, prefect_answers
-from nightjar.hosting.state import read_state
-from nightjar.hosting.supervisor_lock import supervisor_pid
-from nightjar.hosting.under_way import FlowRunUnderWay, runs_under_way
-
-_MOST = 200
+from nightjar.core.home import home
+from nightjar.hosting.active_runs import ActiveFlowRun, active_flow_runs
+from nightjar.hosting.server import FLOWS, MOST_RUNS, POOL, PrefectApi, configured_prefect_api, page_of, prefect_answers
+from nightjar.hosting.state import read_state, supervisor_pid
 
 
 @dataclass(frozen=True)
 class ServiceStatus:
-    """A process that ``nightjar up`` started.
-
-    Attributes:
-        name: what it is.
-        pid: its process id.
-        is_running: whether there is such a process.
-        restarts: how often it was started again.
-    """
+    """A process that ``nightjar up`` started."""
 
     name: str
     pid: int
@@ -39,14 +27,9 @@ class ServiceStatus:
 
 @dataclass(frozen=True)
 class ScheduleStatus:
-    """A schedule of a deployment.
+    """A schedule of a deployment (``flow/deployment``); it is active if neither it nor its deployment is paused.
 
-    Attributes:
-        id: its own.
-        deployment: ``flow/deployment``.
-        when: the schedule in words, such as ``cron 0 2 * * *``.
-        is_active: whether it makes runs: it is not paused, nor is its deployment.
-        next_at: when the next one is due; None where none is.
+    ``when`` describes it, such as ``cron 0 2 * * *``.
     """
 
     id: str
@@ -58,13 +41,9 @@ class ScheduleStatus:
 
 @dataclass(frozen=True)
 class DeploymentStatus:
-    """A deployment of Nightjar's flows.
+    """A deployment of Nightjar's flows; its name is ``flow/deployment``.
 
-    Attributes:
-        name: ``flow/deployment``.
-        folder: where its runs happen; None where they say so themselves.
-        is_paused: whether it starts no runs.
-        concurrency_limit: how many of its runs may run at once; None for any number.
+    ``folder`` is None if the runs set it; ``concurrency_limit`` is None if concurrent runs are not limited.
     """
 
     name: str
@@ -75,13 +54,7 @@ class DeploymentStatus:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """A run under way.
-
-    Attributes:
-        id, name, state, since: as its server knows them.
-        process: ``host:pid``; None where nobody has said.
-        page: in the UI.
-    """
+    """A run in progress; ``process`` is ``host:pid``, ``page`` its page in the UI."""
 
     id: str
     name: str
@@ -93,18 +66,12 @@ class RunStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """All of it.
+    """The status of ``nightjar up`` and its server; None for anything that is not configured or running.
 
     Attributes:
-        api_url: of the server; None where none is configured and none is running.
-        is_answering: whether it does.
-        supervisor_pid: the process of ``nightjar up``; None where it does not run.
-        view_url: of the web view that it serves; None for none.
-        services: what that started; what it left behind where it was killed.
-        work_pool: its name.
-        work_pool_status: as the server has it, such as ``READY``; None where there is no such pool.
-        deployments, schedules, runs: what the server knows.
-        log: what happened to the services and to lost runs.
+        services: services of ``nightjar up``, or those that a killed one left behind.
+        work_pool_status: status on the server, such as ``READY``.
+        log: file with restarts of services and lost runs.
     """
 
     api_url: str | None
@@ -121,11 +88,11 @@ class Status:
 
 
 def read_status() -> Status:
-    """Asks the processes and the server that ``nightjar up`` runs, or else the one that is configured."""
+    """Returns the status of ``nightjar up``, or else of the configured server."""
     pid = supervisor_pid()
     state = read_state()
     if state and pid is None and not prefect_answers(state.api_url):
-        state = None  # left behind by one that was killed, and gone too
+        state = None  # left behind by a killed supervisor, and the server is gone too
     services = [] if state is None else list(map(_service, state.services, state.services.values()))
     work_pool = state.work_pool if state else POOL
     api_url = state.api_url if state else configured_prefect_api()
@@ -147,9 +114,9 @@ def _of_server(
     pool = api.get(f"/work_pools/{work_pool}") or {}
     flows = {"name": {"any_": list(FLOWS)}}
     names = {flow["id"]: flow["name"] for flow in api.post("/flows/filter", {"flows": flows}) or ()}
-    found = api.post("/deployments/filter", {"flows": flows, "sort": "NAME_ASC", "limit": _MOST}) or []
+    found = api.post("/deployments/filter", {"flows": flows, "sort": "NAME_ASC", "limit": MOST_RUNS}) or []
     schedules = _schedules(api, names, found)
-    runs = [_run(run, api.url) for run in runs_under_way(api)]
+    runs = [_run(run, api.url) for run in active_flow_runs(api)]
     return pool.get("status"), [_deployment(names, each) for each in found], schedules, runs
 
 
@@ -179,15 +146,8 @@ def _schedules(api: PrefectApi, names: Mapping[str, str], deployments: list[dict
 
 
 def _next_times(api: PrefectApi) -> dict[str, datetime]:
-    """Returns the time of the first run that is due of each schedule."""
-    chosen = {
-        "flows": {"name": {"any_": list(FLOWS)}},
-        "flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}},
-        "sort": "EXPECTED_START_TIME_ASC",
-        "limit": _MOST,
-    }
     times: dict[str, datetime] = {}
-    for run in api.post("/flow_runs/filter", chosen) or ():
+    for run in api.flow_runs(states=("SCHEDULED",), sort="EXPECTED_START_TIME_ASC"):
         made_by = run["created_by"] or {}
         if made_by.get("type") == "SCHEDULE":
             times.setdefault(made_by["id"], datetime.fromisoformat(run["expected_start_time"]))
@@ -195,7 +155,6 @@ def _next_times(api: PrefectApi) -> dict[str, datetime]:
 
 
 def _when(schedule: Mapping[str, Any]) -> str:
-    """Returns a schedule in words."""
     zone = f", {schedule['timezone']}" if schedule.get("timezone") else ""
     if "cron" in schedule:
         return f"cron {schedule['cron']}{zone}"
@@ -204,6 +163,6 @@ def _when(schedule: Mapping[str, Any]) -> str:
     return f"{schedule['rrule']}{zone}"
 
 
-def _run(run: FlowRunUnderWay, api_url: str) -> RunStatus:
+def _run(run: ActiveFlowRun, api_url: str) -> RunStatus:
     process = ":".join(filter(None, [run.host, str(run.pid or "")])) or None
     return RunStatus(run.id, run.name, run.state, run.since, process, page_of(run.id, api_url))

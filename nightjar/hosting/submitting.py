@@ -1,4 +1,8 @@
-"""Hands a run to a worker, with its environment."""
+"""Submits runs to a worker, with their environment and with secrets of one run.
+
+The secrets are an anonymous block, which a label of the flow run names. The run reads and removes the block before
+anything else. ``forget_old_secrets`` removes blocks that no run reads: after the end of the run, or after a day.
+"""
 
 from __future__ import annotations
 
@@ -6,36 +10,83 @@ import asyncio
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
-from nightjar.config import RunConfig
+from nightjar.core.parts import Part
+from nightjar.core.secrecy import SECRETS_LABEL
+from nightjar.engine.runs import new_run_id
+from nightjar.environments.packages.catalog import known_environment
+from nightjar.environments.packages.lookup import EvalDefaults
+from nightjar.environments.packages.package import EnvironmentPackage
+from nightjar.environments.packages.provided import SENT, pack, source_files, source_hash
 from nightjar.errors import ConfigError, ServiceError
-from nightjar.hosting.api import PrefectApi
-from nightjar.hosting.custom_secrets import forget_old_secrets, keep_secrets
-from nightjar.hosting.server import SETTINGS, page_of
-from nightjar.packages import EnvironmentPackage, EvalDefaults
-from nightjar.packages.catalog import known_environment
-from nightjar.packages.provided import SENT
-from nightjar.packages.source import pack, source_files, source_hash
-from nightjar.parts import Part
-from nightjar.runs import new_run_id
+from nightjar.evaluation.config import RunConfig
+from nightjar.evaluation.config.run_config import usual_name
+from nightjar.hosting.hosted_runs import HostedRun, hosted_runs
+from nightjar.hosting.server import SETTINGS, PrefectApi, page_of
+
+_SLUG = "nightjar-environment-secrets"
+_LONGEST = timedelta(days=1)
+_SUBMITTED_WITHIN = timedelta(minutes=10)
+_PAGE = 200
+
+
+def keep_secrets(api: PrefectApi, values: Mapping[str, str]) -> dict[str, str]:
+    """Stores the secrets of one run, and returns the label that the run needs."""
+    kind = api.get(f"/block_types/slug/{_SLUG}")
+    schemas = kind and api.post("/block_schemas/filter", {"block_schemas": {"block_type_id": {"any_": [kind["id"]]}}})
+    if not schemas:
+        raise ServiceError(
+            f"The server at {api.url} does not know Nightjar's blocks, which store secrets. Register them: "
+            f"PREFECT_API_URL={api.url} prefect block register -m nightjar.blocks"
+        )
+    block = {
+        "block_type_id": kind["id"],
+        "block_schema_id": max(schemas, key=lambda schema: str(schema["created"]))["id"],
+        "data": {"values": dict(values)},
+        "is_anonymous": True,
+    }
+    return {SECRETS_LABEL: api.post("/block_documents/", block)["id"]}
+
+
+def forget_secrets(api: PrefectApi, run: HostedRun) -> None:
+    """Removes the secrets of a run, if it has any."""
+    if SECRETS_LABEL in run.labels:
+        api.delete(f"/block_documents/{run.labels[SECRETS_LABEL]}")
+
+
+def forget_old_secrets(api: PrefectApi) -> int:
+    """Removes the secrets of runs that have ended or did not begin within a day; returns their number."""
+    chosen = {"is_anonymous": {"eq_": True}}
+    found = api.post(
+        "/block_documents/filter",
+        {"block_documents": chosen, "block_types": {"slug": {"any_": [_SLUG]}}, "limit": _PAGE},
+    )
+    if not found:
+        return 0
+    waiting = {run.labels.get(SECRETS_LABEL) for run in hosted_runs(api) if not run.is_ended}
+    old = [block["id"] for block in found if _age(block) > (_LONGEST if block["id"] in waiting else _SUBMITTED_WITHIN)]
+    for block in old:
+        api.delete(f"/block_documents/{block}")
+    return len(old)
+
+
+def _age(block: Mapping[str, Any]) -> timedelta:
+    return datetime.now(UTC) - datetime.fromisoformat(block["created"])
+
 
 USUAL_MINUTES, MOST_MINUTES = 120, 1_440
-"""How long a hosted run may take: where nobody says it, and at the most."""
+"""Default and maximum time limit of a hosted run, in minutes."""
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """A run that a worker does.
+    """A submitted run; ``deployment`` is ``flow/deployment``.
 
-    Attributes:
-        flow_run_id, name: of its flow run.
-        deployment: ``flow/deployment``, whose worker does it.
-        env_source: how its environment gets there; empty where it has to be there.
-        page: of the flow run in Prefect's UI.
-        run_id: the id of its run.
+    ``env_source`` is where the worker gets its environment; empty if it must be there already.
     """
 
     flow_run_id: str
@@ -48,12 +99,11 @@ class Submitted:
 
 @dataclass(frozen=True)
 class HostedOptions:
-    """What is said of a hosted run besides its configuration.
+    """Options of a hosted run besides its configuration.
 
     Attributes:
-        name: of the flow run; empty for environment and model.
-        allow_sandbox_access: the environment may make sandboxes.
-        allow_instances_access: what the work pool starts may make instances.
+        name: name of the flow run; empty for environment and model.
+        allow_instances_access: whether the process of the work pool may create instances.
         custom_secrets: variables of this run alone, with their values.
     """
 
@@ -71,14 +121,12 @@ def submit(
     warehouse: str = "",
     options: HostedOptions = HostedOptions(),
 ) -> Submitted:
-    """Starts a run of a deployment. An environment that is developed or installed here goes with it.
+    """Starts a run of a deployment, with the environment if that is developed or installed here.
 
     Args:
-        config: what to run; for fields that are not set the deployment's values hold.
+        config: what to run; the deployment's values apply to fields that are not set.
         deployment: ``flow/deployment``.
-        api_url: of Prefect's server.
-        warehouse: where it is published; empty for the deployment's.
-        options: what is said besides.
+        warehouse: where to publish; empty for the deployment's.
 
     Raises:
         ConfigError: the environment cannot be sent.
@@ -87,7 +135,7 @@ def submit(
     api = PrefectApi(api_url)
     found = _deployment(api, deployment)
     env_source = config.env_source or _bring(config, api_url)
-    # A worker has what the environment says of runs too late
+    # A worker would learn the environment's defaults too late
     names = {*config.model_fields_set, *EvalDefaults.model_fields} - {"env_dir_path"}
     parameters = config.model_dump(mode="json", include=names) | {"env_source": env_source}
     if config.timeout_minutes is None and not found["parameters"].get("timeout_minutes"):
@@ -96,7 +144,7 @@ def submit(
         parameters["allow_sandbox_access"] = True
     if warehouse:
         parameters["warehouse"] = warehouse
-    body = {"parameters": parameters, **_called(config, options.name)}
+    body = {"parameters": parameters, **_called(config, options.name, found["parameters"] | parameters)}
     if options.custom_secrets:
         forget_old_secrets(api)
         body["labels"] = keep_secrets(api, options.custom_secrets)
@@ -115,21 +163,11 @@ def submit_parts(
     warehouse: str = "",
     options: HostedOptions = HostedOptions(),
 ) -> list[Submitted]:
-    """Starts a run of a deployment in parts, a flow run each; the last to end joins them, see ``Part``.
-
-    Args:
-        config: what to run.
-        count: how many parts.
-        deployment, api_url, warehouse, options: as for ``submit``.
-
-    Raises:
-        ConfigError: there are more parts than examples, results are to be pushed, or the environment cannot be sent.
-        ServiceError: the server does not answer, has no such deployment, or refuses; what was submitted goes on.
-    """
+    """Starts a run as ``count`` parts, a flow run each; the last part to end joins them."""
     if config.save_to_hf_hub:
         raise ConfigError("save_to_hf_hub: parts are not pushed. Push the run when it is there: nightjar eval push RUN")
     if 0 <= config.num_examples < count:
-        raise ConfigError(f"num_examples: {count} parts of {config.num_examples} examples: each needs one")
+        raise ConfigError(f"num_examples: {count} parts need at least as many examples (found {config.num_examples})")
     submitted: list[Submitted] = []
     for part in Part.all_of(new_run_id(), count):
         config = config.model_copy(update={"part": str(part)})
@@ -139,19 +177,18 @@ def submit_parts(
         except ServiceError as error:
             if not submitted:
                 raise
-            raise ServiceError(f"{error}. From {part} on, parts are to be submitted with --part") from error
+            raise ServiceError(f"{error}. Submit {part} and the following parts with --part") from error
         if sent := submitted[0].env_source:
             config = config.model_copy(update={"env_source": sent})
     return submitted
 
 
-def _called(config: RunConfig, name: str) -> dict[str, Any]:
-    """Returns the name of the flow run, and the tag of one of a part; nothing where the flow run is to name itself."""
-    usual = f"{config.env_id} | {config.model}"
+def _called(config: RunConfig, name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    usual = usual_name(parameters)
     if part := config.part_of_run:
         named = f"{name or usual} | part {part.number} of {part.count}"
         return {"name": named, "tags": [f"run:{part.run_id}"]}
-    return {"name": name or usual} if name or "model" in config.model_fields_set else {}
+    return {"name": name or usual}
 
 
 def _deployment(api: PrefectApi, name: str) -> dict[str, Any]:
@@ -165,12 +202,7 @@ def _deployment(api: PrefectApi, name: str) -> dict[str, Any]:
 
 
 def check_options(config: RunConfig, options: HostedOptions, *, deployment: str, api_url: str) -> None:
-    """Makes sure that a run can be had as it is asked for, before anything is handed over.
-
-    Raises:
-        ConfigError: it takes too long, or the deployment's work pool cannot do it.
-        ServiceError: the server does not answer, or has no such deployment.
-    """
+    """Checks a hosted run before it is submitted."""
     if config.timeout_minutes is not None and config.timeout_minutes > MOST_MINUTES:
         raise ConfigError(
             f"timeout_minutes: a hosted run takes at most {MOST_MINUTES} (24 hours) (found {config.timeout_minutes:g})"
@@ -189,7 +221,7 @@ def check_options(config: RunConfig, options: HostedOptions, *, deployment: str,
 
 
 def _bring(config: RunConfig, api_url: str) -> str:
-    """Sends the environment where it is one of this machine's own, and returns where a worker gets it from."""
+    """Sends the environment if it is developed here; returns where a worker gets it from."""
     package = known_environment(config.env_id, config.environments_dir)
     if package is None or package.origin == "built-in":
         return ""
@@ -202,7 +234,7 @@ def _send(package: EnvironmentPackage, api_url: str) -> str:
     files = source_files(package)
     archive, source = pack(files), SENT + source_hash(files)
     os.environ.update({**SETTINGS, "PREFECT_API_URL": api_url})
-    from tasks.sent_environments import send
+    from nightjar.tasks.sent_environments import send
 
     asyncio.run(send(source, archive))
     return source

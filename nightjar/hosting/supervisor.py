@@ -1,7 +1,6 @@
-"""The local services, a Prefect server, the web view and a worker for the deployments: starts, watches and ends them.
+"""Supervises a Prefect server, the web view and a worker: starts, restarts and ends them.
 
-One process supervises them, see ``supervisor_lock``. What happens to the services and to lost runs is in ``up.log`` in
-Nightjar's home.
+One process does this, see ``supervisor_lock``. It writes ``up.log`` in Nightjar's home.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,18 +18,24 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from nightjar.core.home import VIEW_URL, home
 from nightjar.errors import ServiceError
-from nightjar.home import VIEW_URL, home
-from nightjar.hosting.api import PrefectApi
-from nightjar.hosting.lost_runs import LostRuns
-from nightjar.hosting.naming import POOL, prefixed
+from nightjar.hosting.active_runs import ActiveFlowRun, LostRuns, active_flow_runs, is_watched, stop_process
 from nightjar.hosting.processes import Service, end_left_over, free_port, last_line, spawn, wait_until
-from nightjar.hosting.server import SETTINGS, configured_prefect_api, prefect_answers
-from nightjar.hosting.state import ServicesState, forget_state, read_state, write_state, written_at
-from nightjar.hosting.supervisor_lock import check_nobody_supervises, supervisor_lock, supervisor_pid
-from nightjar.hosting.under_way import FlowRunUnderWay, is_watched, runs_under_way, stop_process
+from nightjar.hosting.server import POOL, SETTINGS, PrefectApi, configured_prefect_api, prefect_answers, prefixed
+from nightjar.hosting.state import (
+    ServicesState,
+    check_nobody_supervises,
+    forget_state,
+    read_state,
+    supervisor_lock,
+    supervisor_pid,
+    write_state,
+    written_at,
+)
 
 if TYPE_CHECKING:
+    from nightjar.hosting.automations import Change
     from nightjar.hosting.lost_results import LostResults
 
 _START_SECONDS = 180.0
@@ -44,12 +49,7 @@ _LOST_RUNS_SECONDS = 5.0
 class Supervisor:
     """Starts the services and watches them.
 
-    Args:
-        port: of the Prefect server, on loopback.
-        prefix: of the names of the deployments and of the work pool.
-        is_taken_over: whether deployments that another folder has registered become this one's.
-        is_viewed: whether the web view is served, too.
-        notify: is told what a person should know.
+    ``port`` is the Prefect server's. ``prefix`` and ``is_taken_over`` are those of ``planned_deployments``.
     """
 
     def __init__(
@@ -70,29 +70,39 @@ class Supervisor:
         self._forget_old_secrets: Callable[[PrefectApi], int] | None = None
 
     def start(self) -> str:
-        """Starts all, and returns where it is and what to do next."""
+        """Starts everything, and returns the addresses and the next steps."""
         self._end_left_over()
         self._use_server()
-        from nightjar.hosting.custom_secrets import forget_old_secrets
-        from nightjar.hosting.deployments import WORK_POOL, register  # takes 3 s, in which the server starts
+        from nightjar.hosting.deployments import (  # takes 3 s, while the server starts
+            DEPLOYMENTS,
+            WORK_POOL,
+            deployment_name,
+            register,
+        )
         from nightjar.hosting.lost_results import LostResults
+        from nightjar.hosting.submitting import forget_old_secrets
 
         self._forget_old_secrets = forget_old_secrets
         self._lost_results = LostResults(self._api, home() / "up.log")
         self._wait_for_server()
         if self._is_viewed:
             self._serve_view()
-        names = asyncio.run(register(Path.cwd(), self._prefix, is_taken_over=self._is_taken_over))
+        changes = asyncio.run(register(Path.cwd(), self._prefix, is_taken_over=self._is_taken_over))
+        updated = [each for each in changes if each.kind == "change"]
+        names = [deployment_name(each, self._prefix) for each in DEPLOYMENTS]
         pool = ("--pool", self._work_pool, "--type", WORK_POOL.type)
-        worker = ("nightjar.hosting.launch", "prefect", "worker", "start", *pool)
+        worker = ("prefect", "worker", "start", *pool)
         self._services.append(Service("The worker", home() / "worker.log", worker))
         self._is_up = True
         self._record()
         self._log(f"Up: {self._api.url}, work pool {self._work_pool!r}, folder {Path.cwd()}.")
+        for change in updated:
+            self._log(f"Updated {change.what}: {'; '.join(change.details)}.")
         return (
             f"Prefect is up: {self._api.url.removesuffix('/api')}\n"
             f"Web view:      {self._view_url or 'not served'}\n"
             f"Deployments:   {', '.join(names)}\n"
+            f"{_said_of(updated)}"
             f"Logs:          {home()}\n"
             "Next:          nightjar eval run ENV -m MODEL   (appears in the UI)\n"
             "See also:      nightjar status\n"
@@ -101,7 +111,7 @@ class Supervisor:
         )
 
     def watch(self) -> None:
-        """Starts again what ends by itself, and settles lost runs, until somebody ends this process."""
+        """Restarts services and settles lost runs, until this process is ended."""
         due = time.monotonic()
         while True:
             if said := [text for service in self._services if (text := service.revive())]:
@@ -113,7 +123,7 @@ class Supervisor:
             time.sleep(_WATCH_SECONDS)
 
     def end(self) -> None:
-        """Cancels the runs of the worker, which publish what they have, and ends the services, the last first."""
+        """Cancels the runs of the worker, which publish what they have, and ends the services in reverse order."""
         if self._is_up:
             with suppress(KeyboardInterrupt, SystemExit, ServiceError):
                 self._cancel_runs()
@@ -125,31 +135,19 @@ class Supervisor:
             self._log("Down.")
 
     def _end_left_over(self) -> None:
-        """Ends what a supervisor left behind that was killed; runs under way go on."""
+        """Ends the services that a killed supervisor left behind; runs in progress continue."""
         if (left := read_state()) is not None:
             for name, (pid, _) in left.services.items():
-                self._log(f"{name} may be left over, as process {pid}: it is ended.")
+                self._log(f"{name} may still run as process {pid}, which is ended.")
                 end_left_over(pid, written_at())
             forget_state()
 
     def _use_server(self) -> None:
-        """Starts a server unless the one that is configured answers already."""
         is_configured = configured_prefect_api() == self._api.url
         os.environ.update({"PREFECT_API_URL": self._api.url, "PREFECT_SERVER_UI_API_URL": self._api.url, **SETTINGS})
         if not prefect_answers(self._api.url):
-            server = (
-                "nightjar.hosting.launch",
-                "prefect",
-                "server",
-                "start",
-                "--host",
-                "127.0.0.1",
-                "--port",
-                str(self._port),
-            )
-            # It starts itself anew as a module; a worker's processes run user code, which may need its folder
-            safe_path = {"PYTHONSAFEPATH": "1"}
-            self._services.append(Service("Prefect's server", home() / "server.log", server, safe_path))
+            server = ("prefect", "server", "start", "--host", "127.0.0.1", "--port", str(self._port))
+            self._services.append(Service("Prefect's server", home() / "server.log", server))
         elif is_configured:
             self._notify(f"A Prefect server answers at {self._api.url} already: using it.")
         else:
@@ -171,21 +169,19 @@ class Supervisor:
             raise ServiceError(f"Prefect's server did not start: {last_line(server.log)}. The log is {server.log}")
 
     def _serve_view(self) -> None:
-        """Starts the web view, which is there when the deployments are."""
         port = free_port(_VIEW_PORT)
         view = ("nightjar", "view", "--no-browser", "--port", str(port))
         self._services.append(Service("The web view", home() / "view.log", view))
         self._view_url = os.environ[VIEW_URL] = f"http://127.0.0.1:{port}/"
 
     def _settle_lost_runs(self) -> None:
-        with suppress(ServiceError):  # the server is away: it is being started again
+        with suppress(ServiceError):  # the server is being restarted
             self._say(self._lost_runs.settle())
             self._say(self._lost_results.publish() if self._lost_results else [])
             if self._forget_old_secrets and (count := self._forget_old_secrets(self._api)):
-                self._say([f"The secrets of {count} runs that will not read them are removed."])
+                self._say([f"Removed the unused secrets of {count} runs."])
 
     def _cancel_runs(self) -> None:
-        """Cancels what the worker runs, and waits until it has ended."""
         self._settle_lost_runs()
         cancelled: set[str] = set()
         until = time.monotonic() + _CANCEL_SECONDS
@@ -196,7 +192,7 @@ class Supervisor:
                     self._cancel(run)
             time.sleep(_WATCH_SECONDS)
 
-    def _cancel(self, run: FlowRunUnderWay) -> None:
+    def _cancel(self, run: ActiveFlowRun) -> None:
         self._say([f"Run {run.name!r} ({run.id}) is cancelled: 'nightjar up' ends."])
         self._api.set_state(run.id, "CANCELLING", "'nightjar up' was stopped")
         if (process := run.process()) is not None and not is_watched(process):
@@ -233,15 +229,7 @@ def supervise(
     announce: Callable[[str], None],
     notify: Callable[[str], None],
 ) -> None:
-    """Starts the services and watches them until Ctrl-C or SIGTERM, which ends them.
-
-    Args:
-        port, prefix, is_taken_over, is_viewed, notify: as for ``Supervisor``.
-        announce: is told once that all is up, where, and what to do next.
-
-    Raises:
-        ServiceError: they run already, or do not start.
-    """
+    """Starts the services and watches them until Ctrl-C or SIGTERM."""
     with supervisor_lock():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         supervisor = Supervisor(port, prefix, is_taken_over=is_taken_over, is_viewed=is_viewed, notify=notify)
@@ -259,11 +247,7 @@ def supervise(
 
 
 def supervise_in_background(port: int, prefix: str, *, is_taken_over: bool, is_viewed: bool) -> str:
-    """Starts a process that supervises the services, and returns what it announces when they are up.
-
-    Raises:
-        ServiceError: they run already, or do not start.
-    """
+    """Starts a supervisor process, and returns the text of ``Supervisor.start`` once everything runs."""
     check_nobody_supervises()
     log, ready = home() / "up.out", _ready_file()
     ready.unlink(missing_ok=True)
@@ -278,11 +262,7 @@ def supervise_in_background(port: int, prefix: str, *, is_taken_over: bool, is_v
 
 
 def stop() -> bool:
-    """Ends the process that supervises, and with it the services; False where nothing runs.
-
-    Raises:
-        ServiceError: it does not end.
-    """
+    """Ends the supervisor and its services; returns False if nothing runs."""
     pid = supervisor_pid()
     if pid is None:
         return False
@@ -293,20 +273,29 @@ def stop() -> bool:
     return True
 
 
-def worker_runs() -> list[FlowRunUnderWay]:
-    """Returns the runs that would be cancelled with the worker of ``nightjar up``; none where its server is away."""
+def worker_runs() -> list[ActiveFlowRun]:
+    """Returns the runs that ``nightjar down`` would cancel; none if the server is away."""
     state = read_state()
     if state is None or supervisor_pid() is None or not prefect_answers(state.api_url):
         return []
     return _runs_here(PrefectApi(state.api_url), state.work_pool)
 
 
-def _runs_here(api: PrefectApi, work_pool: str) -> list[FlowRunUnderWay]:
-    """Returns the runs of a work pool that a process on this machine runs, or is about to."""
-    runs = runs_under_way(api, work_pool)
+def _runs_here(api: PrefectApi, work_pool: str) -> list[ActiveFlowRun]:
+    """Returns the runs of a work pool that a process on this machine runs, or will run."""
+    runs = active_flow_runs(api, work_pool)
     return [run for run in runs if not run.is_elsewhere and (run.state == "PENDING" or run.process())]
 
 
+def _said_of(updated: Sequence[Change]) -> str:
+    """Returns a line about updated deployments; empty if there are none."""
+    if not updated:
+        return ""
+    fields = {each.what: ", ".join(line.partition(":")[0] for line in each.details) for each in updated}
+    said = [f"{what.removeprefix('deployment ')} ({changed})" for what, changed in fields.items()]
+    return f"Updated:       {', '.join(said)}\n"
+
+
 def _ready_file() -> Path:
-    """Holds, while the services are up, what was announced."""
+    """Returns the file that holds the announced text while the services run."""
     return home() / "up.ready"

@@ -1,17 +1,17 @@
 """A Prefect server for one command: ``python -P -m nightjar.hosting.temporary_server PORT``.
 
-It ends when its standard input does, so with the process that started it, however that ends.
+It ends when its standard input is closed, and so with the process that started it.
 """
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 from functools import cache
 
+from nightjar.core.home import home
+from nightjar.core.ports import free_port
 from nightjar.errors import ServiceError
-from nightjar.home import home
 from nightjar.hosting.processes import last_line, wait_until
 from nightjar.hosting.server import prefect_answers
 
@@ -20,29 +20,23 @@ _LOG = "temporary-server.log"
 
 
 class TemporaryServer:
-    """A Prefect server that lasts as long as this process."""
+    """A Prefect server that ends with this process."""
 
     def __init__(self) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         self.api_url = f"http://127.0.0.1:{port}/api"
         self._log = home() / _LOG
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own command
                 [sys.executable, "-P", "-m", __name__, str(port)],
-                stdin=subprocess.PIPE,  # is closed when this process ends
+                stdin=subprocess.PIPE,  # closed when this process ends
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # so that Ctrl-C reaches the run alone
+                start_new_session=True,  # Ctrl-C reaches only the run
             )
 
     def wait(self) -> None:
-        """Waits until it answers.
-
-        Raises:
-            ServiceError: it does not.
-        """
+        """Waits until it answers; raises ``ServiceError`` if it does not."""
         complaint = f"Prefect's temporary server does not answer; see {self._log}"
         wait_until(lambda: prefect_answers(self.api_url) or self._process.poll() is not None, _START_SECONDS, complaint)
         if self._process.poll() is not None:
@@ -51,17 +45,17 @@ class TemporaryServer:
 
 @cache
 def temporary_server() -> TemporaryServer:
-    """Starts the server of this process; the same one each time."""
+    """Starts the server of this process, once."""
     return TemporaryServer()
 
 
 def is_temporary(api_url: str) -> bool:
-    """Says whether a URL is that of the server of this process, whose pages nobody can look at later."""
+    """Returns whether this is the URL of this process's server, whose pages are gone after the command."""
     return temporary_server.cache_info().currsize > 0 and temporary_server().api_url == api_url
 
 
 def main() -> None:
-    """Runs a server until standard input ends."""
+    """Runs a server until standard input is closed."""
     command = [sys.executable, "-P", "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", sys.argv[1]]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as server:  # noqa: S603
         sys.stdin.read()

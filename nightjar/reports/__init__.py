@@ -1,1 +1,1 @@
-"""From a record to what a person reads."""
+"""Renders records as text, tables and pages for people."""

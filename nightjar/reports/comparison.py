@@ -1,27 +1,30 @@
-"""A comparison of two runs, in words: the lines of the terminal, and markdown for an issue or a pull request."""
+"""A comparison of runs as lines for the terminal, as Markdown, as JSON, and as an HTML page in one file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import Any
 
-from nightjar.comparison import Category, Comparison, Comparisons, Difference, Flip, Side
-from nightjar.reports.finite import finite
-from nightjar.reports.markdown import cell, table
+from nightjar import __version__
+from nightjar.analysis import Category, Comparison, Comparisons, Difference, Flip, Side, Terms
+from nightjar.reports.formats import cell, finite, table
+from nightjar.reports.html import render
 from nightjar.reports.statistics import of_retries
-from nightjar.stats.intervals import Interval
+from nightjar.statistics.intervals import Interval
 
 _FLIPS = 10
-"""So many are named each way."""
+"""Flips named in each direction."""
 _FEW_CLUSTERS = 30
+SHOWN_FLIPS = 20
+"""Flips shown in each direction, with their texts."""
+_MARGIN = 0.08
+_NEAR_END = 25.0
 
 
 def side_rows(found: Comparison) -> list[tuple[str, str, str, str]]:
-    """Returns what is known of each run: a label, the baseline's, the candidate's, and the change where it is a number.
-
-    Rows in which both have nothing are left out.
-    """
+    """Returns rows of label, baseline, candidate and change; rows without a value are left out."""
     a, b = found.baseline, found.candidate
     rows = [
         ("Run", a.run_id, b.run_id, ""),
@@ -38,10 +41,10 @@ def side_rows(found: Comparison) -> list[tuple[str, str, str, str]]:
 
 
 def findings(found: Comparison) -> dict[str, str]:
-    """Returns label to what was found over the pairs, the most important first."""
+    """Returns label to finding, the most important first."""
     difference = found.difference
     p_both = min(1.0, 2 * min(difference.p_worse, difference.p_better))
-    told = {
+    lines = {
         "Difference": _difference(difference),
         "Pairs": _pairs(found),
         "Interval": f"{100 * (1 - found.terms.alpha):g} %: {difference.method}",
@@ -56,16 +59,16 @@ def findings(found: Comparison) -> dict[str, str]:
         "Retries": "; ".join(f"in {run}, {of_retries(one, found.terms.alpha)}" for run, one in found.retries.items()),
         "Differs": "; ".join(f"{name}: {was} → {now}" for name, was, now in differing_rows(found)),
     }
-    return {label: text for label, text in told.items() if text}
+    return {label: text for label, text in lines.items() if text}
 
 
 def differing_rows(found: Comparison) -> list[tuple[str, str, str]]:
-    """Returns the settings in which the runs differ: what each is called, the baseline's and the candidate's."""
+    """Returns the settings in which the runs differ: name, baseline and candidate."""
     return [(name, _value(was), _value(now)) for name, (was, now) in found.differs.items()]
 
 
 def category_rows(found: Comparison) -> list[tuple[str, str, str, str, str]]:
-    """Returns each category: its name, pairs, baseline's and candidate's mean, and the difference with its interval."""
+    """Returns each category: name, pairs, both means, and the difference with its interval."""
     return [
         (one.name, f"{one.pairs:,}", f"{one.baseline:.4f}", f"{one.candidate:.4f}", _of_category(one))
         for one in found.categories
@@ -73,17 +76,17 @@ def category_rows(found: Comparison) -> list[tuple[str, str, str, str, str]]:
 
 
 def evaluation_rows(found: Comparisons) -> list[tuple[str, str, str, str]]:
-    """Returns each evaluation: the decision, what it is, the difference with its interval, and the pairs."""
+    """Returns each evaluation: decision, name, difference with its interval, and pairs."""
     return [(one.decision, evaluation_name(one), _difference(one.difference), f"{one.pairs:,}") for one in found.found]
 
 
 def evaluation_name(found: Comparison) -> str:
-    """Returns what was compared: the candidate's evaluation, and its model."""
+    """Returns the candidate's evaluation and model."""
     return " of ".join(text for text in (found.candidate.name, found.candidate.model) if text)
 
 
 def verdict(found: Comparisons) -> str:
-    """Returns what several evaluations came to together, in a sentence."""
+    """Returns the decisions of several evaluations in a sentence."""
     decisions = [one.decision for one in found.found]
     parts = [
         f"{decisions.count(decision)} {words}"
@@ -96,7 +99,7 @@ def verdict(found: Comparisons) -> str:
 
 
 def comparison_report(found: Comparison) -> str:
-    """Returns the comparison as markdown."""
+    """Returns a comparison as Markdown."""
     rows = [" | ".join(map(cell, row)) for row in side_rows(found)]
     lines = [f"- **{label}**: {text.replace('|', '¦')}" for label, text in findings(found).items()]
     parts = [f"## {found.decision}", found.reason, table(" | baseline | candidate | change", rows), "\n".join(lines)]
@@ -107,7 +110,7 @@ def comparison_report(found: Comparison) -> str:
 
 
 def comparisons_report(found: Comparisons) -> str:
-    """Returns several evaluations as markdown: a table, and the comparison of each."""
+    """Returns several evaluations as Markdown: a table, and each comparison."""
     rows = [" | ".join(map(cell, row)) for row in evaluation_rows(found)]
     parts = [f"# {found.decision}", verdict(found), table("decision | evaluation | difference | pairs", rows)]
     if sided := one_sided(found):
@@ -124,7 +127,7 @@ def one_sided(found: Comparisons) -> list[str]:
 
 
 def comparison_record(found: Comparison | Comparisons) -> dict[str, Any]:
-    """Returns a comparison, or several, as JSON can hold it: None where an interval has no end."""
+    """Returns one or several comparisons as JSON values; None where an interval has no end."""
     decision = {"decision": found.decision} if isinstance(found, Comparisons) else {}
     return {**decision, **{name: finite(value) for name, value in asdict(found).items()}}
 
@@ -144,7 +147,7 @@ def _pairs(found: Comparison) -> str:
 
 
 def _missing(found: Comparison) -> str:
-    """Says what is not in the pairs, and what it could have changed."""
+    """Describes the examples that are not in the pairs, and how much they could have changed."""
     parts = [
         f"{count:,} examples {where}"
         for count, where in (
@@ -156,7 +159,7 @@ def _missing(found: Comparison) -> str:
     ]
     lowest, highest = found.difference.if_failed_wrong, found.difference.if_failed_right
     if lowest != highest:
-        parts.append(f"with what failed the difference could be {lowest:+.4f} to {highest:+.4f}")
+        parts.append(f"depending on the failed rollouts, the difference could be {lowest:+.4f} to {highest:+.4f}")
     return "; ".join(parts)
 
 
@@ -201,3 +204,114 @@ def _share(before: float | None, after: float | None) -> str:
 
 def _value(value: Any) -> str:
     return "none" if value in (None, "", []) else str(value)
+
+
+@dataclass(frozen=True)
+class Chart:
+    """An interval of a difference beside the limit; positions are percent of the width, an infinite end is at the edge.
+
+    Attributes:
+        ends: the finite ends of the interval.
+        zero: position of no difference.
+        beyond_from, beyond_width: the area beyond the limit.
+        zero_anchor, limit_anchor: SVG's ``text-anchor`` of the labels.
+    """
+
+    low: float
+    high: float
+    mean: float
+    ends: list[float]
+    zero: float
+    limit: float
+    limit_text: str
+    beyond_from: float
+    beyond_width: float
+    zero_anchor: str
+    limit_anchor: str
+    label: str
+
+
+@dataclass(frozen=True)
+class ComparisonPage:
+    """A comparison as the template shows it."""
+
+    found: Comparison
+    name: str
+    chart: Chart
+    shared_chart: Chart
+    sides: list[tuple[str, str, str, str]]
+    findings: dict[str, str]
+    differs: list[tuple[str, str, str]]
+    categories: list[tuple[tuple[str, ...], str, Chart]]
+    broken: list[Flip]
+    fixed: list[Flip]
+
+
+def comparison_page(compared: Comparisons) -> str:
+    """Returns a page with one or several comparisons and excerpts of the flipped rollouts."""
+    shared = [one.difference for one in compared.found]
+    return render(
+        "comparison.html",
+        decision=compared.decision,
+        is_single=len(compared.found) == 1 and not compared.missing and not compared.new,
+        verdict=verdict(compared),
+        one_sided=one_sided(compared),
+        pages=[page_of(one, shared) for one in compared.found],
+        level=f"{100 * (1 - compared.found[0].terms.alpha):g} %" if compared.found else "",
+        version=__version__,
+    )
+
+
+def page_of(found: Comparison, shared: list[Difference], shown_flips: int = SHOWN_FLIPS) -> ComparisonPage:
+    """Returns a comparison for the template, on an axis for all ``shared`` differences."""
+    shown = findings(found)
+    shown.pop("Differs", None)
+    of_categories = [one.difference for one in found.categories]
+    return ComparisonPage(
+        found=found,
+        name=evaluation_name(found),
+        chart=draw(found.difference, found.terms, [found.difference]),
+        shared_chart=draw(found.difference, found.terms, shared),
+        sides=side_rows(found),
+        findings=shown,
+        differs=differing_rows(found),
+        categories=[
+            (row, one.change, draw(one.difference, found.terms, of_categories))
+            for row, one in zip(category_rows(found), found.categories, strict=True)
+        ],
+        broken=found.broken[:shown_flips],
+        fixed=found.fixed[:shown_flips],
+    )
+
+
+def draw(difference: Difference, terms: Terms, beside: Iterable[Difference]) -> Chart:
+    """Returns the chart of a difference, on an axis shared with the differences ``beside`` it."""
+    limit = terms.max_drop if terms.direction == "lower" else -terms.max_drop
+    shown = [value for one in beside for value in (one.interval.low, one.interval.high, one.mean) if isfinite(value)]
+    lowest, highest = min(0.0, limit, *shown), max(0.0, limit, *shown)
+    width = (highest - lowest) or 1.0
+    lowest, width = lowest - _MARGIN * width, width * (1 + 2 * _MARGIN)
+
+    def place(value: float) -> float:
+        return round(100 * min(1.0, max(0.0, (value - lowest) / width)), 2)
+
+    low, high = difference.interval.low, difference.interval.high
+    at_limit, at_zero = place(limit), place(0.0)
+    return Chart(
+        low=place(low),
+        high=place(high),
+        mean=place(difference.mean),
+        ends=[place(end) for end in (low, high) if isfinite(end)],
+        zero=at_zero,
+        limit=at_limit,
+        limit_text=f"{limit:+g}",
+        beyond_from=at_limit if terms.direction == "lower" else 0.0,
+        beyond_width=round(100 - at_limit, 2) if terms.direction == "lower" else at_limit,
+        zero_anchor=_anchor(at_zero),
+        limit_anchor=_anchor(at_limit),
+        label=f"Difference {difference.mean:+.4f}, from {low:+.4f} to {high:+.4f}, limit {limit:+g}",
+    )
+
+
+def _anchor(place: float) -> str:
+    return "start" if place < _NEAR_END else "end" if place > 100 - _NEAR_END else "middle"

@@ -1,4 +1,4 @@
-"""A gate's verdict in words: the rows of the terminal, markdown for a pull request or an artifact, and JSON."""
+"""A gate's verdict as rows for the terminal, as Markdown for a pull request or an artifact, and as JSON."""
 
 from __future__ import annotations
 
@@ -6,41 +6,40 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from nightjar.reports.finite import finite
-from nightjar.reports.markdown import cell, table
+from nightjar.reports.formats import cell, finite, table
 
-if TYPE_CHECKING:  # the night's flow, too, loads this, and SciPy takes 0.8 s
-    from nightjar.comparison import GatedBenchmark, Verdict
+if TYPE_CHECKING:  # the night's flow loads this module, and SciPy takes 0.8 s
+    from nightjar.analysis import GatedBenchmark, Verdict
 
 _MOST_NAMED = 3
 HEADINGS = ("Benchmark", "Tier", "Outcome", "Baseline", "Candidate", "Change", "Interval", "Allowed", "Pairs")
 
 
 def gate_rows(found: Verdict) -> list[dict[str, str]]:
-    """Returns a row a benchmark: each of ``HEADINGS`` and its cell."""
+    """Returns a row for each benchmark: ``HEADINGS`` to cells."""
     return [dict(zip(HEADINGS, _cells(one), strict=True)) for one in found.benchmarks]
 
 
 def reasons(found: Verdict, *, is_verbose: bool = False) -> Iterator[tuple[str, str]]:
-    """Yields benchmark and why it has not passed, or passed on a part; when verbose, all that is known of each."""
+    """Yields benchmark and reason where it has not passed, or passed on a part; when verbose, all details of each."""
     for one in found.benchmarks:
         if is_verbose or one.outcome != "PASS" or one.not_asked:
             yield one.name, " ".join([one.reason, *(_details(one) if is_verbose else ())])
 
 
 def error_rate(found: Verdict) -> str:
-    """Returns how often the verdict errs, in a sentence."""
+    """Returns a sentence on how often the verdict is wrong."""
     if found.night:
         each = " for each benchmark" if found.correction == "none" else ""
         count = f"{found.level * 365:.3g}"
-        return f"In a year without any change, at most {count} false NO-GO nights are to be expected{each}."
+        return f"In a year without any change, at most {count} false NO-GO nights are expected{each}."
     together = {"holm": "any false breach", "bh": "a breach being false", "none": "a false breach of each benchmark"}
     chance = f"the chance of {together[found.correction]} is {found.level:.3g}"
-    return f"Where nothing is worse by more than allowed, {chance}."
+    return f"If nothing is worse than allowed, {chance}."
 
 
 def gate_report(found: Verdict) -> str:
-    """Returns the verdict as markdown."""
+    """Returns the verdict as Markdown."""
     rows = [" | ".join(map(cell, row.values())) for row in gate_rows(found)]
     lines = [f"- **{cell(name)}**: {text.replace('|', '¦')}" for name, text in reasons(found, is_verbose=True)]
     said = [
@@ -53,14 +52,14 @@ def gate_report(found: Verdict) -> str:
 
 
 def gate_record(found: Verdict) -> dict[str, Any]:
-    """Returns the verdict as JSON can hold it: None where an interval has no end."""
+    """Returns the verdict as JSON values; None where an interval has no end."""
     record: dict[str, Any] = finite(asdict(found))
     return record
 
 
 def left_out(found: Verdict) -> str:
-    """Returns which benchmarks only one side has; empty where there are none."""
-    return f"Of one side alone, and not gated: {', '.join(found.not_gated)}." if found.not_gated else ""
+    """Returns a sentence on the benchmarks that only one side has; empty if there are none."""
+    return f"On one side only, and not gated: {', '.join(found.not_gated)}." if found.not_gated else ""
 
 
 def _cells(one: GatedBenchmark) -> tuple[str, ...]:
@@ -81,9 +80,8 @@ def _cells(one: GatedBenchmark) -> tuple[str, ...]:
 
 
 def _details(one: GatedBenchmark) -> Iterator[str]:
-    """Yields what was measured, how, and of which runs."""
     if one.difference is not None:
-        yield f"{one.metric}, {one.difference.method}; p = {one.p:.2g}, {one.p_adjusted:.2g} for all together."
+        yield f"{one.metric}, {one.difference.method}; p = {one.p:.2g}, {one.p_adjusted:.2g} adjusted for all."
     for window in one.windows:
         several = f"{window.nights} nights" if window.nights > 1 else "This night"
         by = f"{window.damage:+.4f} ± {window.stderr:.4f}, p = {window.p:.2g}"
@@ -96,7 +94,6 @@ def _details(one: GatedBenchmark) -> Iterator[str]:
 
 
 def _named(run_ids: Sequence[str]) -> str:
-    """Returns the ids of runs; of many how many, the first and the last."""
     if len(run_ids) > _MOST_NAMED:
         return f"{len(run_ids)} runs, {run_ids[0]} to {run_ids[-1]}"
     return ", ".join(run_ids) or "none"

@@ -1,8 +1,8 @@
-"""A leaderboard in words."""
+"""A leaderboard as rows and sentences."""
 
 from __future__ import annotations
 
-from nightjar.comparison.ranking import Leaderboard
+from nightjar.analysis.ranking import Leaderboard
 
 HEADINGS = ("model", "rank", "mean", "interval", "group", "run")
 
@@ -23,18 +23,18 @@ def leaderboard_rows(found: Leaderboard) -> list[tuple[str, ...]]:
 
 
 def leaderboard_findings(found: Leaderboard) -> dict[str, str]:
-    """Returns label to what is to be known beside the table: who is first, who is tied, what is not compared."""
+    """Returns label to finding: who is first, who is tied, what is not compared."""
     first, *_ = found.rows
-    told = {"First": f"{first.model}, alone", "Examples": f"{found.examples:,} that all have scored"}
+    lines = {"First": f"{first.model}, alone", "Examples": f"{found.examples:,} that all have scored"}
     if len(found.rows) == 1:
-        told["First"] = f"{first.model}, the only model"
+        lines["First"] = f"{first.model}, the only model"
     elif len(best := [str(row.model) for row in found.rows if row.ranks[0] == 1]) > 1:
-        told["First"] = f"{', '.join(best)} are tied: any of them may be the best"
+        lines["First"] = f"{', '.join(best)} are tied: any of them may be the best"
     if found.left_out:
         shares = (f"{model} ({count:,} of them)" for model, count in found.left_out.items())
-        told["Left out"] = f"{', '.join(shares)}: asked too few of these examples"
+        lines["Left out"] = f"{', '.join(shares)}: asked too few of these examples"
     if found.differs:
-        told["Not the same"] = f"{', '.join(found.differs)}: runs differ in more than the model"
-    wrong = f"with chance {found.alpha:g} at most, any two are told apart that are the same"
-    told["Groups"] = f"models that share a letter are tied; ranks and intervals hold all at once: {wrong}"
-    return told
+        lines["Not the same"] = f"{', '.join(found.differs)}: runs differ in more than the model"
+    wrong = f"any two equal models are told apart with a chance of at most {found.alpha:g}"
+    lines["Groups"] = f"models that share a letter are tied; ranks and intervals hold all at once: {wrong}"
+    return lines

@@ -1,22 +1,17 @@
-"""A night as markdown: what ran, what is worse, what it cost, what is missing and how to complete it."""
+"""A night as Markdown: results, changes, cost, and how to complete what is missing."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
 
-from nightjar.comparison.judging import beside
-from nightjar.reports.markdown import cell, table
-from nightjar.warehouse.storage.nights import Night, NightEvaluation
+from nightjar.analysis.judging import beside
+from nightjar.reports.formats import cell, table
+from nightjar.warehouse.storage.records import Night, NightEvaluation
 
 
 def night_report(night: Night, page: Callable[[str], str | None]) -> str:
-    """Returns the report of a night.
-
-    Args:
-        night: judged.
-        page: from the id of a flow run to its page; None where it has none.
-    """
+    """Returns the report of a judged night; ``page`` returns the address of a flow run's page, None without one."""
     heading = "evaluation | model | reward | scored | beside | change | cost | status"
     return "\n\n".join(
         filter(
@@ -45,7 +40,7 @@ def _row(one: NightEvaluation, page: Callable[[str], str | None]) -> str:
 
 
 def change_of(one: NightEvaluation) -> str:
-    """Returns what became of an evaluation: worse, by how much, and how surely."""
+    """Returns the change of an evaluation, with its size and standard error."""
     if one.difference is None:
         return one.change
     error = "" if one.difference_stderr is None else f" ± {one.difference_stderr:.3f}"
@@ -53,21 +48,20 @@ def change_of(one: NightEvaluation) -> str:
 
 
 def number(value: float | None, stderr: float | None = None) -> str:
-    """Returns a number with its standard error; a dash where there is none."""
+    """Returns a number with its standard error; a dash for None."""
     if value is None:
         return "–"
     return f"{value:.4g}" if stderr is None else f"{value:.4f} ± {stderr:.4f}"
 
 
 def _remarks(night: Night) -> str:
-    """Says where two nights are not of the same settings or examples."""
     lines = [
         f"- {cell(one.name)}: another {', '.join(one.differs) or 'set of examples'} than on {one.against_night}; "
         f"{one.pairs} examples are in both, {one.unpaired} in one of them"
         for one in night.evaluations
         if one.differs or one.unpaired
     ]
-    return "\n".join(["## Not the same as before", "", *lines]) if lines else ""
+    return "\n".join(["## Changed settings or examples", "", *lines]) if lines else ""
 
 
 def _missing(night: Night) -> str:
@@ -80,12 +74,12 @@ def _missing(night: Night) -> str:
 
 
 def why(one: NightEvaluation) -> str:
-    """Returns what is known of why an evaluation is not complete."""
+    """Returns why an evaluation is not complete."""
     return ", ".join(f"{count} × {name}" for name, count in one.errors.items()) or one.reason or one.status or "no run"
 
 
 def how_to_complete(night: Night, one: NightEvaluation) -> str:
-    """Returns the command that does what an evaluation lacks; the verdict follows."""
+    """Returns the command that completes an evaluation; the night is then judged again."""
     if one.run_id:
         return f"`nightjar eval retry {one.run_id}`"
     again = shlex.join(["-p", f"suite={night.file or night.suite + '.toml'}", "-p", f"night={night.night}"])

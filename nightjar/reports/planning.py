@@ -1,4 +1,4 @@
-"""A plan in words."""
+"""A plan as rows and sentences."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import shlex
 
 from scipy import stats
 
-from nightjar.comparison.planning import PILOT, Plan
+from nightjar.analysis.planning import PILOT, Plan
 
 HEADINGS = ("rollouts each", "examples", "rollouts", "time", "cost", "smallest drop")
 
 
 def plan_rows(found: Plan) -> list[tuple[str, ...]]:
-    """Returns a row of cells for each number of rollouts, below ``HEADINGS``; a dash for what is not known."""
+    """Returns a row of cells for each number of rollouts, below ``HEADINGS``; a dash for an unknown value."""
     return [
         (
             str(row.rollouts_per_example),
@@ -27,50 +27,55 @@ def plan_rows(found: Plan) -> list[tuple[str, ...]]:
 
 
 def plan_findings(found: Plan) -> dict[str, str]:
-    """Returns label to what the plan is made of, and what to do."""
+    """Returns label to finding: the variances of the plan, and the advice."""
     known = found.variances
-    told = {"Drop": f"{found.detect:g}, seen {found.power:.0%} of the time by an interval of {1 - found.alpha:.0%}"}
+    lines = {
+        "Drop": f"{found.detect:g}, shown with a power of {found.power:.0%} by an interval of {1 - found.alpha:.0%}"
+    }
     if known.runs:
         runs = "run" if known.runs == 1 else f"{known.runs} runs"
-        told["Model"] = f"{found.model}, from its newest {runs}"
-    told["Between"] = f"variance of {known.between:.4f} between examples, which pairs are free of"
-    told["Within"] = f"{known.within:.4f} of one rollout from run to run" + _unless_known(found)
-    told["Difference"] = f"{known.difference:.4f} between what two runs come to on an example, {_source(found)}"
-    told["Dataset"] = "" if found.dataset is None else f"{found.dataset:,} examples"
-    told["Advice"] = advice(found)
-    return {label: text for label, text in told.items() if text}
+        lines["Model"] = f"{found.model}, from its newest {runs}"
+    lines["Between"] = f"variance of {known.between:.4f} between examples, which pairing removes"
+    lines["Within"] = f"{known.within:.4f} of one rollout from run to run" + _unless_known(found)
+    lines["Difference"] = f"{known.difference:.4f} between the results of two runs on an example, {_source(found)}"
+    lines["Dataset"] = "" if found.dataset is None else f"{found.dataset:,} examples"
+    lines["Advice"] = advice(found)
+    return {label: text for label, text in lines.items() if text}
 
 
 def advice(found: Plan) -> str:
-    """Returns what to run, in a sentence."""
+    """Returns a sentence on what to run."""
     one = found.rows[0]
     if not found.variances.runs:
         examples, rollouts = PILOT
         less, more = (examples / stats.chi2.ppf(share, examples) - 1 for share in (0.975, 0.025))
         return (
-            f"A pilot of {examples} examples × {rollouts} rollouts tells the variance within to about {less:+.0%} to "
-            f"{more:+.0%}, and with it the number of examples."
+            f"A pilot of {examples} examples × {rollouts} rollouts estimates the variance within to about {less:+.0%} "
+            f"to {more:+.0%}, and so the number of examples."
         )
     if found.dataset is None:
         return (
-            f"{one.examples:,} examples once each, if the dataset has as many; of fewer, more rollouts. No run asked "
-            "all examples, so it is not known how many there are."
+            f"{one.examples:,} examples, one rollout each, if the dataset has as many; else more rollouts of fewer. "
+            "Its size is unknown, because no run asked all examples."
         )
     if one.examples <= found.dataset:
-        return f"{one.examples:,} of the {found.dataset:,} examples, once each: more rollouts of fewer cost more."
+        return (
+            f"{one.examples:,} of the {found.dataset:,} examples, once each: more rollouts of fewer examples cost more."
+        )
     if found.rollouts_for_dataset:
         return (
-            f"All {found.dataset:,} examples, {found.rollouts_for_dataset} rollouts each: with fewer, they are too few."
+            f"All {found.dataset:,} examples, {found.rollouts_for_dataset} rollouts each; with fewer rollouts the "
+            "examples are too few."
         )
     return (
-        f"The {found.dataset:,} examples are too few, with any number of rollouts: that makes the variance within "
-        f"smaller, and the difference varies as before. With {found.rows[-1].rollouts_per_example} each they show a "
-        f"drop of {found.rows[-1].smallest_drop:.4f}."
+        f"The {found.dataset:,} examples are too few with any number of rollouts, which reduce only the variance "
+        f"within. With {found.rows[-1].rollouts_per_example} each they show a drop of "
+        f"{found.rows[-1].smallest_drop:.4f}."
     )
 
 
 def next_command(found: Plan) -> str:
-    """Returns the command that runs what is advised."""
+    """Returns the command that runs what ``advice`` says."""
     examples, rollouts = found.rows[0].examples, 1
     if not found.variances.runs:
         examples, rollouts = PILOT
@@ -83,15 +88,15 @@ def next_command(found: Plan) -> str:
 def _unless_known(found: Plan) -> str:
     known = found.variances
     if not known.runs:
-        return ", the most that right and wrong can have: there is no run of this environment"
-    return "" if known.is_within_known else ", at most: no example was asked twice"
+        return ", the largest possible for binary rewards: there is no run of this environment"
+    return "" if known.is_within_known else ", or less: no example was asked twice"
 
 
 def _source(found: Plan) -> str:
     models = found.variances.models
     if models:
         return f"as seen beside {', '.join(models)}" + (": the median" if len(models) > 1 else "")
-    return "as of a drop that takes some examples whole: no other model was asked the same"
+    return "as for a drop in which some examples lose everything: no other model has the same examples"
 
 
 def _time(seconds: float | None) -> str:

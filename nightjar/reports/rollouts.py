@@ -1,4 +1,4 @@
-"""What the rollouts of a run came to together: why some failed, what rewards there are, what one takes."""
+"""Queries about all rollouts of a run: why some failed, the rewards, and the time and tokens of a rollout."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nightjar.evaluation.failures import FailureClass, failure_class
+from nightjar.core.failures import FailureClass, failure_class
 
 PARSED = ("parsed_answer", "extracted_answer")
-"""Columns of the state with what a parser found: of Nightjar's runs, and of those of NeMo Evaluator."""
+"""Columns of the state with a parsed answer: of Nightjar's runs, and of NeMo Evaluator's."""
 RUN = """
 SELECT runs.* EXCLUDE (cost, input_tokens, output_tokens),
     coalesce(paid.cost, runs.cost) AS cost,
@@ -20,7 +20,7 @@ SELECT runs.* EXCLUDE (cost, input_tokens, output_tokens),
 FROM runs LEFT JOIN (FROM cost WHERE run_id = $run_id) AS paid USING (run_id)
 WHERE runs.run_id = $run_id
 """
-"""The run ``$run_id``, with what all its attempts took, failed ones too."""
+"""The run ``$run_id``, with the cost and tokens of all its attempts, failed ones included."""
 _ERRORS = """
 SELECT
     coalesce(error_chain, error) AS chain, error_phase AS phase, count(*) AS count,
@@ -56,22 +56,17 @@ SELECT
     (SELECT list(found) FROM ({_ERRORS}) AS found) AS errors,
     (SELECT list(found) FROM ({_REWARDS}) AS found) AS rewards,
     (SELECT found FROM ({_SPREADS}) AS found) AS spreads
-"""  # noqa: S608 - of what stands above
+"""  # noqa: S608 - built from constants
 """One row: ``errors``, ``rewards`` and ``spreads``, for ``$run_id``, ``$bars`` and ``$kinds``."""
 BARS, KINDS = 20, 12
-"""So many ranges of rewards there are where rewards are of more than so many kinds."""
+"""Number of ranges of rewards where a run has more than ``KINDS`` different ones."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Errors of one kind.
+    """Errors of one kind: the names of their classes, and the phase, generation or scoring.
 
-    Attributes:
-        kind: what they are about.
-        chain: the names of their classes.
-        phase: generation or scoring.
-        count: rollouts that ended so.
-        first: the first of these: ``example_id``, ``rollout_index`` and ``message``.
+    ``first`` has ``example_id``, ``rollout_index`` and ``message`` of the first rollout.
     """
 
     kind: FailureClass
@@ -82,5 +77,5 @@ class Failure:
 
 
 def failures_of(rows: list[dict[str, Any]]) -> list[Failure]:
-    """Returns the ``errors`` of ``TOGETHER``, with what each is about."""
+    """Returns the ``errors`` of ``TOGETHER``, classified."""
     return [Failure(failure_class(f"{row['chain']}: {row['first']['message'] or ''}"), **row) for row in rows]

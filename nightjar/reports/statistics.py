@@ -1,17 +1,15 @@
-"""What a run came to, in words."""
+"""The statistics of a run as sentences and rows."""
 
 from __future__ import annotations
 
 from math import isinf
 
-from nightjar.comparison.retries import Retries
-from nightjar.comparison.runtime import Runtime
-from nightjar.comparison.summary import Mean, PassRate, RunStatistics
-from nightjar.stats.intervals import Interval
+from nightjar.analysis.run_statistics import Mean, PassRate, Retries, RunStatistics, Runtime
+from nightjar.statistics.intervals import Interval
 
 
-def told(found: RunStatistics, *, is_headed: bool = True) -> dict[str, str]:
-    """Returns label to what is known of a run, the most important first; headed by which run it is."""
+def run_findings(found: RunStatistics, *, is_headed: bool = True) -> dict[str, str]:
+    """Returns label to finding, the most important first; ``is_headed`` puts the run before them."""
     reward, variance = found.reward, found.variance
     head = {
         "Run": f"{found.run_id} ({found.status})" if found.status != "completed" else found.run_id,
@@ -27,7 +25,7 @@ def told(found: RunStatistics, *, is_headed: bool = True) -> dict[str, str]:
         "Spread": ""
         if variance.shared is None
         else f"{variance.shared:.0%} of it between examples "
-        f"(variance {variance.between:.4f}), the rest between rollouts of one ({variance.within:.4f})",
+        f"(variance {variance.between:.4f}), the rest between rollouts of an example ({variance.within:.4f})",
         "Retries": of_retries(found.retries, found.alpha),
         "Model time": _took(found.runtime),
         "Causes": _causes(found.runtime),
@@ -41,27 +39,25 @@ def mean(found: Mean) -> str:
 
 
 def interval(found: Interval) -> str:
-    """Returns an interval; nothing where nothing can be said."""
+    """Returns an interval; empty if it is infinite."""
     return "" if isinf(found.low) else f"[{found.low:.4f}, {found.high:.4f}]"
 
 
 def of_retries(found: Retries, alpha: float) -> str:
-    """Says whether rollouts that took several attempts do otherwise than those that took one."""
+    """Returns whether the rewards of retried rollouts differ from the others', in a sentence."""
     effect = found.effect
     if effect is None:
         return ""
     many = f"{found.count:,} rollouts took more than one attempt"
     apart = f"{effect.difference:+.4f} {interval(effect.interval)}, p = {effect.p_value:.2g}"
     if not found.matter(alpha):
-        return f"{many}; their reward is like that of the others ({apart})"
+        return f"{many}; their rewards are like the others' ({apart})"
     where = "of the same examples" if effect.is_within else "of other examples, which may be harder"
-    return (
-        f"{many}, and their reward is not like that of the others {where} ({apart}): what is retried, or how, matters"
-    )
+    return f"{many}, and their rewards differ from those of the others {where} ({apart}): retries change the score"
 
 
 def pass_rows(found: list[PassRate]) -> list[tuple[str, str, str]]:
-    """Returns k, pass@k and pass^k."""
+    """Returns rows of k, pass@k and pass^k."""
     return [(str(rate.k), mean(rate.at_k), mean(rate.all_k)) for rate in found]
 
 
@@ -70,10 +66,10 @@ def _took(found: Runtime | None) -> str:
         return ""
     times = (found.latency_p50_ms, found.latency_p90_ms, found.latency_p99_ms)
     p50, p90, p99 = (f"{milliseconds / 1000:.3g} s" for milliseconds in times)
-    counts = {"requests made again": found.retries, "answers from the cache": found.cached_calls}
-    told = [f"{count:,} {name}" for name, count in counts.items() if count]
+    counts = {"retried requests": found.retries, "cached responses": found.cached_calls}
+    parts = [f"{count:,} {name}" for name, count in counts.items() if count]
     return ", ".join(
-        [f"median {p50}, p90 {p90}, p99 {p99} a rollout", f"{found.tokens_per_second:,.0f} tokens/s", *told]
+        [f"median {p50}, p90 {p90}, p99 {p99} a rollout", f"{found.tokens_per_second:,.0f} tokens/s", *parts]
     )
 
 
@@ -89,5 +85,5 @@ def _failed(found: RunStatistics) -> str:
     missing = found.rollouts - found.reward.scored
     if not missing or found.if_failed_wrong is None:
         return ""
-    bounds = f"{found.if_failed_wrong:.4f} were they all wrong, {found.if_failed_right:.4f} were they right"
+    bounds = f"{found.if_failed_wrong:.4f} if all were wrong, {found.if_failed_right:.4f} if all were right"
     return f"{missing:,} have no reward: the mean is {bounds}"

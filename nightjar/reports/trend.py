@@ -1,4 +1,4 @@
-"""A trend in words, and drawn for a terminal."""
+"""A trend as sentences, as a drawing for the terminal, and as a Vega-Lite chart or SVG."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from nightjar.comparison.trending import Change, TrendPoint, TrendSeries
+from nightjar.analysis.trending import Change, Trend, TrendPoint, TrendSeries
+from nightjar.core.text import shortened
+from nightjar.environments.packages.installation import import_extra
+from nightjar.errors import ConfigError
 
 _ROWS = 12
 _LABEL = 8
@@ -16,16 +19,14 @@ _WIDEST_STEP = 4
 _Z = 1.96
 _LONGEST_VALUE = 24
 _MANY_NEW, _REMARKS = 0.05, 5
+_WIDTH, _HEIGHT = 720, 240
+_CHANGE = "#b22222"
 
 
 def drawing(series: TrendSeries, width: int = 80) -> list[str]:
-    """Returns the lines of a drawing: a dot for a run, a bar for how far it may be off from run to run, ┊ for changes.
+    """Returns the lines of a drawing: a dot for a run, a bar for its noise from run to run, ┊ for changes.
 
-    Where there are more runs than columns, a column has several: their mean.
-
-    Args:
-        series: what is drawn.
-        width: columns of the terminal.
+    With more runs than columns, a column shows the mean of several runs.
     """
     groups = _columns(series.points, width - _LABEL - 1)
     step = min(_WIDEST_STEP, max(1, (width - _LABEL - 1) // len(groups)))
@@ -53,34 +54,38 @@ def drawing(series: TrendSeries, width: int = 80) -> list[str]:
 
 
 def change_findings(series: TrendSeries, change: Change) -> dict[str, str]:
-    """Returns label to what is known of a change, the most important first."""
+    """Returns label to finding of a change, the most important first."""
     days = {point.run_id: f"{point.began:%Y-%m-%d}" for point in series.points}
     earliest, latest = days[change.earliest], days[change.latest]
     where = f"run {change.run_id}"
     if change.earliest != change.latest:
         where += f", or another from {earliest} to {latest}" if earliest != latest else f", or another of {earliest}"
-    told = {
+    lines = {
         days[change.run_id]: f"{change.before:.4f} → {change.after:.4f} ({change.after - change.before:+.4f}, "
         f"{abs(change.statistic):.1f} standard errors) with {where}",
         "Differs": "; ".join(_setting(name, *values) for name, values in change.differs.items())
-        or "no setting that is recorded: nothing but the answers",
-        "Nearby": ", ".join(change.nearby) and f"within these days also: {', '.join(change.nearby)}",
+        or "no recorded setting: only the answers",
+        "Nearby": ", ".join(change.nearby) and f"also changed within these days: {', '.join(change.nearby)}",
         "Flips": _flips(change),
     }
-    return {label: text for label, text in told.items() if text}
+    return {label: text for label, text in lines.items() if text}
 
 
 def remarks(series: TrendSeries) -> list[str]:
-    """Returns what a reader must know of a series: where the examples are others."""
-    told = [
-        f"{point.began:%Y-%m-%d}: other examples from run {point.run_id} on; runs are not compared across this"
+    """Returns sentences on runs with new examples."""
+    sentences = [
+        f"{point.began:%Y-%m-%d}: different examples from run {point.run_id} on; runs before and after are not compared"
         if point.segment != before.segment
-        else f"{point.began:%Y-%m-%d}: {point.new:,} of {point.examples:,} are new with run {point.run_id}; with runs "
-        "before it, it is compared on the others"
+        else f"{point.began:%Y-%m-%d}: {point.new:,} of {point.examples:,} examples are new with run {point.run_id}; "
+        "it is compared with earlier runs on the others"
         for before, point in pairwise(series.points)
         if point.segment != before.segment or point.new > _MANY_NEW * point.examples
     ]
-    return told if len(told) <= _REMARKS else [*told[:_REMARKS], f"and so {len(told) - _REMARKS:,} times more"]
+    return (
+        sentences
+        if len(sentences) <= _REMARKS
+        else [*sentences[:_REMARKS], f"and {len(sentences) - _REMARKS:,} more like these"]
+    )
 
 
 def _columns(points: Sequence[TrendPoint], columns: int) -> list[Sequence[TrendPoint]]:
@@ -113,7 +118,7 @@ def _short(value: Any) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         value = ", ".join(map(str, value))
     text = "none" if value in (None, "") else str(value)
-    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+    return shortened(text, _LONGEST_VALUE)
 
 
 def _flips(change: Change) -> str:
@@ -121,3 +126,85 @@ def _flips(change: Change) -> str:
         return ""
     usually = "" if change.usually_flipped is None else f"; between runs without a change {change.usually_flipped:.1%}"
     return f"{change.flipped:.1%} of the examples that it shares with the run before{usually}"
+
+
+def trend_svg(found: Trend) -> str:
+    """Returns the chart as SVG; raises ``ConfigError`` if the package that draws it is not installed."""
+    try:
+        converter = import_extra("vl_convert", "svg", "A chart as SVG")
+    except ImportError as error:
+        raise ConfigError(str(error)) from error
+    return str(converter.vegalite_to_svg(trend_chart(found)))
+
+
+def trend_chart(found: Trend) -> dict[str, Any]:
+    """Returns the Vega-Lite specification, with a panel for each series.
+
+    A dot is a run, its bar the noise from run to run at 95 %; the line is the level between changes, the band the
+    interval of a run's mean for other examples like these, a dashed rule a change.
+    """
+    return {
+        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+        "title": f"{found.env_id}: {found.metric}",
+        "background": "white",
+        "vconcat": [_panel(series, found.metric) for series in found.series],
+        "config": {"view": {"stroke": None}, "axis": {"grid": False}, "title": {"anchor": "start"}},
+    }
+
+
+def _panel(series: TrendSeries, metric: str) -> dict[str, Any]:
+    scale = {"type": "quantitative", "title": metric, "scale": {"zero": False}}
+    changes = [
+        {"began": change.began.isoformat(), "change": f"{change.after - change.before:+.3f}"}
+        for change in series.changes
+    ]
+    marked = {"data": {"values": changes}}
+    return {
+        "width": _WIDTH,
+        "height": _HEIGHT,
+        "title": series.model or "",
+        "data": {"values": _rows(series)},
+        "encoding": {"x": {"field": "began", "type": "temporal", "title": None}, "detail": {"field": "part"}},
+        "layer": [
+            _layer({"type": "area", "opacity": 0.1}, y={"field": "low", **scale}, y2={"field": "high"}),
+            _layer("rule", y={"field": "from", **scale}, y2={"field": "to"}),
+            _layer({"type": "line", "strokeWidth": 1}, y={"field": "mean", **scale}),
+            _layer({"type": "point", "filled": True, "size": 36, "opacity": 1}, y={"field": "level", **scale}),
+            marked | _layer({"type": "rule", "strokeDash": [4, 3], "color": _CHANGE}),
+            marked
+            | _layer(
+                {"type": "text", "align": "left", "dx": 4, "dy": 8, "color": _CHANGE, "y": 0},
+                text={"field": "change"},
+            ),
+        ],
+    }
+
+
+def _layer(mark: str | dict[str, Any], **encoding: Any) -> dict[str, Any]:
+    return {"mark": mark, "encoding": encoding}
+
+
+def _rows(series: TrendSeries) -> list[dict[str, Any]]:
+    """Returns a row for each run; runs of one part have no change between them."""
+    parts: list[list[TrendPoint]] = []
+    changed = {change.run_id for change in series.changes}
+    for point in series.points:
+        if not parts or point.run_id in changed or point.segment != parts[-1][-1].segment:
+            parts.append([])
+        parts[-1].append(point)
+    return [_row(point, number, part) for number, part in enumerate(parts) for point in part]
+
+
+def _row(point: TrendPoint, number: int, part: list[TrendPoint]) -> dict[str, Any]:
+    shift = point.level - point.value
+    return {
+        "began": point.began.isoformat(),
+        "run_id": point.run_id,
+        "part": number,
+        "level": point.level,
+        "from": point.level - _Z * point.noise,
+        "to": point.level + _Z * point.noise,
+        "low": point.interval.low + shift if point.examples > 1 else None,
+        "high": point.interval.high + shift if point.examples > 1 else None,
+        "mean": sum(one.level for one in part) / len(part),
+    }

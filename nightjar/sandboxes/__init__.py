@@ -1,25 +1,21 @@
-"""Places to run what a model writes: locally in namespaces (bubblewrap), or in containers (docker, podman).
+"""Sandboxes for code that a model writes: local namespaces (bubblewrap) or containers (docker, podman).
 
 provider.new_sandbox(request)  ->  Sandbox: start, exec, spawn, upload, download, close
 """
 
-from nightjar.sandboxes.choosing import choose_provider
 from nightjar.sandboxes.client import CommandTimeoutError, SandboxClient
 from nightjar.sandboxes.containers import DockerProvider
 from nightjar.sandboxes.local import LocalProvider
-from nightjar.sandboxes.request import AdvancedConfigs, CreateSandboxRequest
-from nightjar.sandboxes.sandbox import (
-    CommandResult,
-    Output,
-    Sandbox,
+from nightjar.sandboxes.providers import choose_provider
+from nightjar.sandboxes.request import (
+    AdvancedConfigs,
+    CreateSandboxRequest,
     SandboxCreationError,
     SandboxNotAllowedError,
     SandboxNotReadyError,
-    SandboxProcess,
-    SandboxProvider,
     SandboxRefusedError,
-    Stream,
 )
+from nightjar.sandboxes.sandbox import CommandResult, Output, Sandbox, SandboxProcess, SandboxProvider, Stream
 
 __all__ = [
     "AdvancedConfigs",

@@ -1,10 +1,9 @@
-"""The command line of ``bwrap``, which puts a process into namespaces of its own.
+"""The command line of ``bwrap``: the files and folders that a local sandbox sees.
 
-Inside there are: the programs and libraries of ``/usr``, ``/usr/local`` and Python's installation, read-only, without
-any Python packages and without what else may lie there (``/usr/src/app``); the packages asked for;
-``/proc`` of its own processes; ``/dev`` with the harmless devices; and ``/workspace``, ``/tmp``, ``/dev/shm`` and the
-folders that environments commonly write to in memory, with a size. Nothing else of this machine: no home, no ``/etc``
-but what programs need to start, no network.
+Read-only: programs and libraries of ``/usr``, ``/usr/local`` and Python's installation, the requested Python packages
+and their dependencies (no others: they may hold the answers of an environment), and the files of ``/etc`` that programs
+need to start. In memory, with a size limit: ``/workspace``, ``/tmp``, ``/dev/shm`` and folders that environments
+commonly write to. ``/proc`` shows only the sandbox's own processes, ``/dev`` only harmless devices. Nothing else.
 """
 
 from __future__ import annotations
@@ -16,18 +15,22 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 
 WORKSPACE = "/workspace"
 SUPERVISOR = "/opt/nightjar/supervisor.py"
 PACKAGES = "/opt/nightjar/packages"
 USER_ID = 1000
 STORAGE = (WORKSPACE, "/tmp", "/dev/shm", "/mnt")  # noqa: S108 - inside the sandbox, where nobody else is
-_SHARES = (0.5625, 0.1875, 0.0625, 0.1875)
+_STORAGE_SHARES = (0.5625, 0.1875, 0.0625, 0.1875)
 _WRITABLE = ("app", "data", "home", "logs", "outputs", "repo", "root", "solution", "srv", "testbed", "tests")
 """Folders beside the workspace that environments for containers write to; they share ``/mnt``."""
-_OLDEST = (0, 7)  # --size
+_OLDEST = (0, 7)  # the first version with --size
 _OPTIONS = ("info-fd", "userns-block-fd", "seccomp")
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 _PREFIXES = ("/usr", "/usr/local")
@@ -40,35 +43,35 @@ SMALL_FILES: Mapping[str, bytes] = {
     "/etc/hosts": b"127.0.0.1 localhost sandbox\n::1 localhost\n",
     "/etc/nsswitch.conf": b"passwd: files\ngroup: files\nhosts: files\n",
 }
-"""Files that are made for a sandbox, by path."""
+"""Files that are generated for a sandbox, by path."""
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
-    """The ``bwrap`` of this machine."""
+class Bubblewrap:
+    """The ``bwrap`` program of this machine."""
 
     path: str
     version: tuple[int, ...]
 
 
 @functools.cache
-def find_bubblewrap() -> Installed | str:
-    """Returns the ``bwrap`` on the path, or what to do about there being none."""
+def find_bubblewrap() -> Bubblewrap | str:
+    """Returns the ``bwrap`` on the path, or instructions if it is missing or too old."""
     if sys.platform != "linux":
         return "Local sandboxes need Linux. Use containers: sandbox_provider='docker'."
     path = shutil.which("bwrap")
     if path is None:
         return "Local sandboxes need bubblewrap. Install it: apt-get install bubblewrap."
-    asked = [path, "--version"]
-    said = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=10).stdout  # noqa: S603
-    version = tuple(int(part) for part in said.split()[-1].split(".") if part.isdigit()) if said.split() else ()
+    command = [path, "--version"]
+    output = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10).stdout  # noqa: S603
+    version = tuple(int(part) for part in output.split()[-1].split(".") if part.isdigit()) if output.split() else ()
     if version < _OLDEST:
-        return f"Local sandboxes need bubblewrap 0.7 or newer, found {said.strip()!r} at {path}."
-    return Installed(path, version)
+        return f"Local sandboxes need bubblewrap 0.7 or newer, found {output.strip()!r} at {path}."
+    return Bubblewrap(path, version)
 
 
 def command_line(
-    bubblewrap: Installed,
+    bubblewrap: Bubblewrap,
     storage_bytes: int,
     packages: Mapping[str, Path],
     descriptors: Mapping[str, int],
@@ -76,14 +79,15 @@ def command_line(
 ) -> list[str]:
     """Returns the arguments that start ``program`` as the first process of a sandbox.
 
-    ``storage_bytes`` are those of all file systems in memory together. ``descriptors`` are by option: ``info-fd``,
-    ``userns-block-fd`` (root only), ``seccomp``; and by path, those of the small files.
+    ``storage_bytes`` limits all file systems in memory together. ``descriptors`` has open descriptors by option
+    (``info-fd``, ``seccomp``, for root ``userns-block-fd``) and, for the small files, by path.
     """
     return [
         bubblewrap.path,
         *_namespaces(bubblewrap, is_root="userns-block-fd" in descriptors),
         *("--proc", "/proc", "--dev", "/dev"),
-        *("--dev-bind-try", "/dev/full", "/dev/zero"),  # as endless, but of no use for memory that no process owns
+        # /dev/full reads as /dev/zero does, but mapping it cannot allocate memory that no process owns
+        *("--dev-bind-try", "/dev/full", "/dev/zero"),
         *_storage(storage_bytes),
         *_files(packages),
         *(word for path in SMALL_FILES for word in ("--perms", "0644", "--ro-bind-data", str(descriptors[path]), path)),
@@ -95,26 +99,26 @@ def command_line(
 
 
 def python_path() -> str:
-    """Returns the Python that runs inside: the one below a virtual environment, also where that has a copy of it."""
+    """Returns the Python that runs inside: the base interpreter of a virtual environment."""
     return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
 
 
 def variables() -> dict[str, str]:
-    """Returns the variables that programs need to be found and to start; nothing else of this environment."""
+    """Returns the few environment variables that programs need to be found and to start."""
     folders = [str(Path(python_path()).parent), "/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]
     found = {"PATH": ":".join(dict.fromkeys(folders)), "LANG": "C.UTF-8", "TERM": "dumb"}
     places = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     if own := [place for place in places if place and Path(sys.base_prefix) in (Path(place), *Path(place).parents)]:
-        found["LD_LIBRARY_PATH"] = ":".join(own)  # where this Python cannot start without it
+        found["LD_LIBRARY_PATH"] = ":".join(own)  # some Python installations do not start without it
     return found
 
 
-def _namespaces(bubblewrap: Installed, *, is_root: bool) -> list[str]:
+def _namespaces(bubblewrap: Bubblewrap, *, is_root: bool) -> list[str]:
     arguments = ["--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts"]
     arguments += ["--unshare-cgroup-try", "--hostname", "sandbox", "--die-with-parent", "--new-session", "--as-pid-1"]
     arguments += ["--clearenv", "--cap-drop", "ALL"]
     arguments += [part for name, value in variables().items() for part in ("--setenv", name, value)]
-    if is_root:  # the supervisor gives these up with its user
+    if is_root:  # the supervisor gives these capabilities up when it changes its user
         return [*arguments, "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     arguments += ["--uid", str(USER_ID), "--gid", str(USER_ID)]
     return [*arguments, "--disable-userns"] if bubblewrap.version >= (0, 8) else arguments
@@ -141,12 +145,10 @@ def _files(packages: Mapping[str, Path]) -> list[str]:
 
 
 def _prefixes() -> set[str]:
-    """Returns the folders that programs and libraries are installed in: the system's and this Python's."""
     return {*_PREFIXES, sys.base_prefix, str(Path(python_path()).parents[1])}
 
 
 def _shown() -> list[Path]:
-    """Returns the folders of this machine that are to be seen inside, and the links that lead to them."""
     places = [Path(path) for path in _SYSTEM] + [
         Path(prefix, part) for prefix in sorted(_prefixes()) for part in _PARTS
     ]
@@ -154,9 +156,10 @@ def _shown() -> list[Path]:
 
 
 def _covered(shown: Iterable[Path]) -> list[str]:
-    """Returns the folders below those that are empty inside: they may hold the answers of an environment.
+    """Returns the subfolders of visible folders to cover with an empty folder, because they may hold answers.
 
-    That is all that a Python of this machine imports but its standard library, this process's folder and its home.
+    These are all folders that a Python of this machine imports from, except its standard library, and the working
+    directory and home of this process.
     """
     found = {Path(sysconfig.get_path(name, vars=_BASE)) for name in ("purelib", "platlib")}
     for prefix in _prefixes():
@@ -171,10 +174,10 @@ def _covered(shown: Iterable[Path]) -> list[str]:
 
 def _storage(total_bytes: int) -> list[str]:
     arguments = []
-    for path, share in zip(STORAGE, _SHARES, strict=True):
+    for path, share in zip(STORAGE, _STORAGE_SHARES, strict=True):
         mode = "0777" if path == WORKSPACE else "1777"
         arguments += ["--perms", mode, "--size", str(max(65536, int(total_bytes * share))), "--tmpfs", path]
-    occupied = Path(sys.base_prefix).parts[1]  # where Python's own installation is shown
+    occupied = Path(sys.base_prefix).parts[1]  # Python's own installation is visible there
     for name in sorted(set(_WRITABLE) - {occupied}):
         arguments += ["--perms", "0777", "--dir", f"/mnt/{name}", "--symlink", f"/mnt/{name}", f"/{name}"]
     return arguments
@@ -185,6 +188,68 @@ def _read_only(source: str, target: str) -> list[str]:
 
 
 def _parents(path: str) -> list[str]:
-    """Makes the directories above a path such that everybody may pass."""
+    """Creates the directories above a path, accessible to every user."""
     above = [str(parent) for parent in reversed(Path(path).parents) if str(parent) != "/"]
     return [part for parent in above for part in ("--perms", "0755", "--dir", parent)]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownPackages:
+    """Files and folders to show, by name; ``missing`` has the requirements that are not installed."""
+
+    paths: dict[str, Path] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+
+
+@functools.lru_cache(maxsize=64)
+def find_packages(requirements: tuple[str, ...]) -> ShownPackages:
+    """Finds the installed distributions of pip requirements, with their dependencies: a sandbox has no network."""
+    found = ShownPackages()
+    seen: set[tuple[str, frozenset[str]]] = set()
+    waiting = [(text, True) for text in requirements]
+    while waiting:
+        text, is_requested = waiting.pop()
+        installed, requirement = _installed(text)
+        if installed is None:
+            found.missing.extend([text] if is_requested else [])
+            continue
+        key = (canonicalize_name(installed.metadata["Name"]), frozenset(requirement.extras))
+        if key not in seen:
+            seen.add(key)
+            found.paths.update(_top_level(installed))
+            waiting += [(needed, False) for needed in _dependencies(installed, requirement.extras)]
+    found.paths.pop("__pycache__", None)
+    return found
+
+
+def _installed(text: str) -> tuple[Distribution | None, Requirement]:
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement:
+        return None, Requirement("unknown")
+    try:
+        installed = distribution(requirement.name)
+    except PackageNotFoundError:
+        return None, requirement
+    fits = requirement.specifier.contains(installed.version, prereleases=True)
+    return (installed if fits and _top_level(installed) else None), requirement
+
+
+def _dependencies(installed: Distribution, extras: set[str]) -> list[str]:
+    needed = []
+    for text in installed.requires or []:
+        requirement = Requirement(text)
+        marker = requirement.marker
+        if marker is None or any(marker.evaluate({"extra": extra}) for extra in extras or {""}):
+            needed.append(str(Requirement(text.partition(";")[0])))
+    return needed
+
+
+def _top_level(installed: Distribution) -> dict[str, Path]:
+    """Returns the top-level files and folders of a distribution; nothing for an editable install."""
+    names = {file.parts[0] for file in installed.files or [] if file.parts and file.parts[0] not in {"..", "/"}}
+    has_code = any(not name.endswith((".dist-info", ".egg-info", ".pth")) for name in names)
+    if not has_code and any(name.endswith(".pth") for name in names):
+        return {}
+    paths = {name: Path(str(installed.locate_file(name))) for name in names if not name.endswith(".pth")}
+    return {name: path for name, path in paths.items() if path.exists()}

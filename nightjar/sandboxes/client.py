@@ -1,7 +1,4 @@
-"""``SandboxClient``: sandboxes by their ids, under the method names of Prime's ``AsyncSandboxClient``.
-
-A rollout's state holds an id, which can be saved; the sandbox itself is here.
-"""
+"""``SandboxClient``: sandboxes by ids, which can be saved, with the method names of Prime's ``AsyncSandboxClient``."""
 
 from __future__ import annotations
 
@@ -13,21 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from nightjar.errors import SandboxError
-from nightjar.sandboxes.choosing import check_name, choose_provider
-from nightjar.sandboxes.permission import check_sandbox_access
-from nightjar.sandboxes.request import CreateSandboxRequest
+from nightjar.sandboxes.providers import check_name, choose_provider
+from nightjar.sandboxes.request import CreateSandboxRequest, check_sandbox_access
 from nightjar.sandboxes.sandbox import MAX_OUTPUT_BYTES, CommandResult, Sandbox, SandboxProvider
 
 Retrying = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 class CommandTimeoutError(SandboxError):
-    """A command in a sandbox took too long; it has been killed with all that it started."""
+    """A command in a sandbox took too long and was killed with all that it started."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreatedSandbox:
-    """A sandbox that is on its way: the id that names it in all calls, and the name as requested."""
+    """A sandbox that is starting: its id for all calls, and its requested name."""
 
     id: str
     name: str
@@ -35,7 +31,7 @@ class CreatedSandbox:
 
 @dataclass(frozen=True, slots=True)
 class BackgroundJob:
-    """A command that runs on: the sandbox it runs in, and its own id."""
+    """A command in the background."""
 
     sandbox_id: str
     job_id: str
@@ -43,7 +39,7 @@ class BackgroundJob:
 
 @dataclass(frozen=True, slots=True)
 class BackgroundJobStatus:
-    """What has become of a job; all but ``completed`` is None until it has ended."""
+    """The state of a job; exit code and output are None until it has completed."""
 
     job_id: str
     completed: bool
@@ -73,9 +69,9 @@ class SandboxClient:
     """Starts sandboxes, runs commands in them and deletes them.
 
     Args:
-        provider: a provider, or a name as for ``choose_provider``; settled when the first sandbox is created.
+        provider: a provider, or a name as for ``choose_provider``, which is called for the first sandbox.
         max_workers: threads for calls to a docker daemon.
-        with_retry: wraps the start of a sandbox, to try it again when it fails.
+        with_retry: wraps the start of a sandbox, to retry a failure.
 
     Example:
         >>> async def add() -> str:
@@ -96,20 +92,20 @@ class SandboxClient:
         self._entries: dict[str, _Entry] = {}
 
     async def create(self, request: CreateSandboxRequest) -> CreatedSandbox:
-        """Starts a sandbox in the background and returns at once; ``SandboxRefusedError`` as for ``new_sandbox``."""
+        """Starts a sandbox in the background and returns at once; errors as for ``new_sandbox``."""
         check_sandbox_access()
         if self._provider is None:
             self._provider = await asyncio.to_thread(choose_provider, self._chosen, self._max_workers)
         sandbox = self._provider.new_sandbox(request)
         loop = asyncio.get_running_loop()
         starting = loop.create_task(self._with_retry(sandbox.start)())
-        starting.add_done_callback(_note_failure)
+        starting.add_done_callback(_retrieve_error)
         expiry = loop.call_later(request.timeout_minutes * 60, self._expire, sandbox.id)
         self._entries[sandbox.id] = _Entry(sandbox, request, starting, expiry)
         return CreatedSandbox(sandbox.id, request.name)
 
     async def wait_for_creation(self, sandbox_id: str, *_: Any, **__: Any) -> None:
-        """Waits until a sandbox has started; ``SandboxError`` where it did not, or there is none of that id."""
+        """Waits until a sandbox has started; raises ``SandboxError`` if that failed or the id is unknown."""
         await asyncio.shield(self._entry(sandbox_id).starting)
 
     async def get(self, sandbox_id: str) -> Sandbox:
@@ -128,7 +124,7 @@ class SandboxClient:
         timeout: float | None = None,  # noqa: ASYNC109 - as Prime's client
         max_output_bytes: int = MAX_OUTPUT_BYTES,
     ) -> CommandResult:
-        """Runs a command and returns its output and exit code; ``CommandTimeoutError`` after ``timeout`` seconds."""
+        """Runs a command to its end; raises ``CommandTimeoutError`` after ``timeout`` seconds."""
         sandbox = await self.get(sandbox_id)
         result = await sandbox.exec(command, timeout, working_dir, env, max_output_bytes=max_output_bytes)
         if result.is_timed_out:
@@ -136,27 +132,27 @@ class SandboxClient:
         return result
 
     async def upload_bytes(self, sandbox_id: str, file_path: str, file_bytes: bytes, *_: Any, **__: Any) -> None:
-        """Writes a file in a sandbox; the ``filename`` that Prime's client takes has no effect."""
+        """Writes a file in a sandbox; the ``filename`` of Prime's client has no effect."""
         await (await self.get(sandbox_id)).upload(file_bytes, file_path)
 
     async def upload_file(self, sandbox_id: str, file_path: str, local_file_path: str, **_: Any) -> None:
-        """Copies a file of this machine into a sandbox."""
+        """Copies a file from this machine into a sandbox."""
         content = await asyncio.to_thread(Path(local_file_path).read_bytes)
         await self.upload_bytes(sandbox_id, file_path, content)
 
     async def download_file(self, sandbox_id: str, file_path: str, local_file_path: str, **_: Any) -> None:
-        """Copies a file out of a sandbox."""
+        """Copies a file from a sandbox to this machine."""
         await (await self.get(sandbox_id)).download_to(file_path, local_file_path)
 
     async def read_file(self, sandbox_id: str, file_path: str, **_: Any) -> Any:
-        """Returns a text file, as an object with ``content`` and ``size``."""
+        """Returns a text file as an object with ``content`` and ``size``."""
         content = await (await self.get(sandbox_id)).download(file_path)
         return ReadFile(content.decode("utf-8", "replace"), len(content))
 
     async def start_background_job(
         self, sandbox_id: str, command: str, working_dir: str | None = None, env: Mapping[str, str] | None = None
     ) -> BackgroundJob:
-        """Starts a command that may take as long as it likes."""
+        """Starts a command without a time limit."""
         sandbox = await self.get(sandbox_id)
         job = BackgroundJob(sandbox_id, uuid.uuid4().hex[:12])
         running = asyncio.create_task(sandbox.exec(command, None, working_dir, env))
@@ -164,7 +160,7 @@ class SandboxClient:
         return job
 
     async def get_background_job(self, sandbox_id: str, job: BackgroundJob, **_: Any) -> BackgroundJobStatus:
-        """Says what has become of a job."""
+        """Returns the state of a job."""
         running = self._entry(sandbox_id).jobs[job.job_id]
         if not running.done():
             return BackgroundJobStatus(job.job_id, completed=False)
@@ -180,16 +176,16 @@ class SandboxClient:
         env: Mapping[str, str] | None = None,
         **_: Any,
     ) -> BackgroundJobStatus:
-        """Runs a long command to its end; ``CommandTimeoutError`` after ``timeout`` seconds."""
+        """Runs a long command to its end; raises ``CommandTimeoutError`` after ``timeout`` seconds."""
         result = await self.execute_command(sandbox_id, command, working_dir, env, timeout)
         return BackgroundJobStatus(uuid.uuid4().hex[:12], True, result.exit_code, result.stdout, result.stderr)
 
     async def end_processes(self, sandbox_id: str) -> None:
-        """Kills all that runs in a sandbox, so that it cannot disturb what runs next; its start command runs anew."""
+        """Kills all processes in a sandbox, so that none disturbs the next command, and reruns its start command."""
         await (await self.get(sandbox_id)).end_processes()
 
     async def delete(self, sandbox_id: str) -> None:
-        """Ends a sandbox with all that runs in it; deleting twice is fine."""
+        """Ends a sandbox with all its processes; deleting twice is allowed."""
         entry = self._entries.get(sandbox_id)
         if entry is None:
             return
@@ -203,14 +199,14 @@ class SandboxClient:
         self._entries.pop(sandbox_id, None)
 
     async def bulk_delete(self, sandbox_ids: Sequence[str] | None = None, labels: Sequence[str] | None = None) -> None:
-        """Ends several sandboxes: those named, or those with all of the labels."""
+        """Ends several sandboxes: the given ids, or all sandboxes that have all of the labels."""
         if sandbox_ids is None:
             wanted = set(labels or [])
             sandbox_ids = [key for key, entry in self._entries.items() if wanted <= set(entry.request.labels)]
         await asyncio.gather(*(self.delete(sandbox_id) for sandbox_id in sandbox_ids))
 
     def teardown(self, wait: bool = True) -> None:  # noqa: ARG002 - as the original's client
-        """Ends all sandboxes, blocking; works without an event loop too."""
+        """Ends all sandboxes; blocks, and works without an event loop."""
         while self._entries:
             _, entry = self._entries.popitem()
             entry.expiry.cancel()
@@ -229,11 +225,11 @@ class SandboxClient:
             return self._entries[sandbox_id]
         except KeyError:
             raise SandboxError(
-                f"There is no sandbox {sandbox_id!r}: it was deleted, or its time (timeout_minutes) is over"
+                f"There is no sandbox {sandbox_id!r}: it was deleted, or its time limit (timeout_minutes) is over"
             ) from None
 
 
-def _note_failure(task: asyncio.Task[None]) -> None:
-    """Takes note of a failure that nobody may ask for, because the sandbox is never used."""
+def _retrieve_error(task: asyncio.Task[None]) -> None:
+    """Retrieves the error of a sandbox that may never be used, which asyncio would otherwise log."""
     if not task.cancelled():
         task.exception()

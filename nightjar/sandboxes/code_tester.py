@@ -1,10 +1,9 @@
-"""Tests code that a model wrote, inside a sandbox: a program, run as ``python -I -c`` with a task on standard input.
+"""Tests code that a model wrote, inside a sandbox: run as ``python -I -c`` with a task on standard input.
 
-The tests run in this process, the code in another one, and nothing but plain values goes from there to here. So code
-that ends its process, prints what it likes, or changes what the tests rely on, has not passed. The verdict carries a
-secret that only this process was told; the kernel lets no other one look into it.
-
-It is standard library alone, and works on its own: the sandbox has no Nightjar.
+The tests run in this process and the code in another one, which only returns plain values. So code that ends its
+process, prints anything or changes modules that the tests use cannot pass. The verdict carries a secret that only this
+process knows, and the kernel lets no other process read its memory. Only the standard library is used: the sandbox has
+no Nightjar.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _MAKERS: dict[str, Any] = {kind.__name__: kind for kind in (*_SCALARS, *_MANY)} 
 
 
 def encoded(value: Any) -> Any:
-    """Returns a value as JSON can hold it, of a subclass what it is made of; a ``TypeError`` for what is not plain."""
+    """Returns a plain value in a form for JSON, a subclass as its base; raises ``TypeError`` for any other value."""
     kinds = type(value).__mro__
     kind = next((each for each in kinds if each in {*_PLAIN, *_BASES, *_SCALARS, *_MANY, dict}), None)
     if kind in _PLAIN:
@@ -61,7 +60,7 @@ def encoded(value: Any) -> Any:
 
 
 def decoded(value: Any) -> Any:
-    """Returns what ``encoded`` was given."""
+    """Returns the value that ``encoded`` was given."""
     if not isinstance(value, dict):
         return value
     [(kind, content)] = value.items()
@@ -71,8 +70,8 @@ def decoded(value: Any) -> Any:
     return maker([decoded(item) for item in content]) if isinstance(content, list) else maker(content)
 
 
-def renew(argument: Any, after: Any) -> None:
-    """Makes of an argument what the call has made of its copy, where it is of a kind that a call can change."""
+def update(argument: Any, after: Any) -> None:
+    """Applies the changes that a call made to its copy of a mutable argument."""
     if type(argument) is not type(after):
         return
     if isinstance(argument, list):
@@ -83,7 +82,7 @@ def renew(argument: Any, after: Any) -> None:
 
 
 def programs(prompt: str, code: str, entry_point: str) -> list[str]:
-    """Returns what defines the function, in order: the prompt and the code, or one with it as the prompt's body."""
+    """Returns the sources that define the function: prompt and code, or the code as the body in the prompt."""
     try:
         tree = ast.parse(code)
     except SyntaxError:
@@ -101,19 +100,19 @@ def defined(task: dict[str, str]) -> Any:
     """Returns the function that the code defines."""
     names: dict[str, Any] = {"__name__": "answer"}
     for source in programs(task["prompt"], task["code"], task["entry_point"]):
-        exec(compile(source, "answer", "exec", dont_inherit=True), names)  # noqa: S102 - what a sandbox is for
+        exec(compile(source, "answer", "exec", dont_inherit=True), names)  # noqa: S102 - inside a sandbox
     return names[task["entry_point"]]
 
 
 def work() -> None:
-    """Runs the code, and calls its function as it is asked to."""
-    answers, asked = os.fdopen(os.dup(1), "w"), os.fdopen(os.dup(0))
+    """Runs the code and calls its function on request."""
+    answers, requests = os.fdopen(os.dup(1), "w"), os.fdopen(os.dup(0))
     silent = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(silent, number)
-    task = json.loads(asked.readline())
+    task = json.loads(requests.readline())
     function: Any = None
-    for line in asked:
+    for line in requests:
         try:
             function = defined(task) if function is None else function
             call = json.loads(line)
@@ -121,11 +120,11 @@ def work() -> None:
             reply = {"value": encoded(function(*args, **kwargs))}
             with contextlib.suppress(TypeError):
                 reply["arguments"] = [encoded(value) for value in (*args, *kwargs.values())]
-            said = json.dumps(reply)
+            text = json.dumps(reply)
         except BaseException as raised:  # noqa: BLE001 - sys.exit() included
             kinds = [kind.__name__ for kind in type(raised).__mro__ if kind.__module__ == "builtins"]
-            said = json.dumps({"raised": kinds[0], "message": str(raised)[:500]})
-        answers.write(f"{said}\n")
+            text = json.dumps({"raised": kinds[0], "message": str(raised)[:500]})
+        answers.write(f"{text}\n")
         answers.flush()
 
 
@@ -140,12 +139,12 @@ class Answer:
         self.send({name: task[name] for name in ("prompt", "code", "entry_point")})
 
     def send(self, content: Any) -> None:
-        """Tells the other process something."""
+        """Sends a line of JSON to the other process."""
         self.process.stdin.write(json.dumps(content) + "\n")
         self.process.stdin.flush()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the function there."""
+        """Calls the function in the other process."""
         self.send([encoded(args), {key: encoded(value) for key, value in kwargs.items()}])
         line = self.process.stdout.readline()
         if not line:
@@ -153,7 +152,7 @@ class Answer:
         reply = json.loads(line)
         if "value" in reply:
             for argument, after in zip((*args, *kwargs.values()), reply.get("arguments", ()), strict=False):
-                renew(argument, decoded(after))
+                update(argument, decoded(after))
             return decoded(reply["value"])
         kind = getattr(builtins, str(reply["raised"]), None)
         is_error = isinstance(kind, type) and issubclass(kind, Exception)
@@ -162,21 +161,21 @@ class Answer:
 
 
 def test(task: dict[str, str]) -> str | None:
-    """Runs the tests, and returns what is wrong; None where they pass."""
+    """Runs the tests and returns the error; None if they pass."""
     names: dict[str, Any] = {"__name__": "tests"}
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            exec(compile(task["prompt"], "prompt", "exec", dont_inherit=True), names)  # noqa: S102 - what a sandbox is for
+            exec(compile(task["prompt"], "prompt", "exec", dont_inherit=True), names)  # noqa: S102 - inside a sandbox
             exec(compile(task["test"], "tests", "exec", dont_inherit=True), names)  # noqa: S102
             names[task["entry_point"]] = answer = Answer(task)
             names["check"](answer)
-    except Exception as error:  # noqa: BLE001 - whatever the tests raise
+    except Exception as error:  # noqa: BLE001 - tests may raise anything
         return f"{type(error).__name__}: {error}"[:500]
     return None
 
 
 def main() -> None:
-    """Tests the task on standard input, or works for who does."""
+    """Tests the task on standard input, or runs the code for the process that tests it."""
     if sys.argv[1:] == ["work"]:
         work()
         return

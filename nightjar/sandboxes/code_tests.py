@@ -1,4 +1,4 @@
-"""Code that a model wrote, run against tests in a sandbox of its own, or in one that is there."""
+"""Tests for code that a model wrote, run in a sandbox."""
 
 from __future__ import annotations
 
@@ -7,39 +7,36 @@ import json
 import re
 import secrets
 from dataclasses import asdict, dataclass
-from functools import cache
-from importlib.resources import files
 
-from nightjar.sandboxes.choosing import choose_provider
-from nightjar.sandboxes.permission import check_sandbox_access
-from nightjar.sandboxes.request import CreateSandboxRequest
-from nightjar.sandboxes.sandbox import CommandResult, Sandbox
-from nightjar.syntax import parse_python
+from nightjar.core.syntax import parse_python
+from nightjar.sandboxes.providers import choose_provider
+from nightjar.sandboxes.request import CreateSandboxRequest, check_sandbox_access
+from nightjar.sandboxes.sandbox import CommandResult, Sandbox, program_source, python_command
 
 SECONDS = 30.0
 _MEMORY_GB = 0.25
 _PROCESSES = 64
 _AT_START = r"(?!(?P=indent)[^\S\n])[^\S\n]*(?P=fence)"
-_BLOCK = re.compile(  # up to a fence at the start of a line, at most as far in as the first; else at any line's end
+# A block ends at a fence that starts a line, at most as deeply indented as the first; else at any line's end.
+_BLOCK = re.compile(
     r"^(?P<indent>[^\S\n]*)(?P<fence>`{3,}|~{3,})[^\S\n]*(?P<language>[^\s`{]*)[^\n`]*\n"
     rf"(?P<code>(?:(?!{_AT_START})[^\n]*\n)*(?={_AT_START}[`~]*[^\S\n]*$)|.*?(?=(?<![`~])(?P=fence)[`~]*[^\S\n]*$|\Z))"
     r"[^\S\n]*(?:(?P=fence)[`~]*)?",
     re.DOTALL | re.MULTILINE,
 )
-_OTHER_LANGUAGE = 2
+_OTHER_LANGUAGE = 2  # after Python and blocks without a language
 _PYTHON = re.compile(r"(?i)(?:i?py|i?python)[\d.]*")
 _BYTE_ORDER_MARK = "\ufeff"
 _LONGEST = 500
-_START = 'exec "$(command -v python3 || command -v python || echo python3)" -I -c "$1"'
 
 
 @dataclass(frozen=True)
 class CodeTest:
-    """A function that is to be written, and its tests, as HumanEval has them.
+    """A function that a model should write, with its tests, in the format of HumanEval.
 
     Attributes:
-        prompt: what comes before the code.
-        test: defines ``check(candidate)``, which raises where the function is wrong.
+        prompt: the code before the model's.
+        test: defines ``check(candidate)``, which raises if the function is wrong.
         entry_point: the function's name.
     """
 
@@ -49,26 +46,25 @@ class CodeTest:
 
 
 def written_code(response: str, entry_point: str | None = None) -> str:
-    r"""Returns the code of an answer, less what comes before ``</think>``; all of it where it has no fenced block.
+    r"""Returns the code of a response, after ``</think>``; the whole text if it has no fenced block.
 
-    Of several blocks it is the last that defines the entry point, and not as a stub where another does more; or else
-    the first of Python, or else of no language; blocks of another language count where there are no others. One that is
-    cut off is taken as far as it goes. Thoughts that do not end have no code.
+    Of several blocks, the last one that defines the entry point is used, stubs only if there is nothing else. Otherwise
+    it is the first block of Python, then of no language, then of any other. A truncated block is used as it is. A
+    response that never ends its reasoning has no code.
 
-    Example:
-        >>> written_code("Sure:\n```bash\npip install x\n```\n```python\nx = 1\n```\nDone.")
-        'x = 1\n'
+    >>> written_code("Sure:\n```bash\npip install x\n```\n```python\nx = 1\n```\nDone.")
+    'x = 1\n'
     """
-    said = response.rpartition("</think>")[2].replace(_BYTE_ORDER_MARK, "")
-    if said.lstrip().startswith("<think>"):
+    text = response.rpartition("</think>")[2].replace(_BYTE_ORDER_MARK, "")
+    if text.lstrip().startswith("<think>"):
         return ""
-    fenced = list(_BLOCK.finditer(said))
-    blocks = [block for block in fenced if _strangeness(block) < _OTHER_LANGUAGE] or fenced
+    fenced = list(_BLOCK.finditer(text))
+    blocks = [block for block in fenced if _language_rank(block) < _OTHER_LANGUAGE] or fenced
     if not blocks:
-        return said
+        return text
     defining = [code for code in map(_code, blocks) if entry_point and _defines(code, entry_point)]
     found = [code for code in defining if not _is_stub(code, entry_point)] or defining
-    return found[-1] if found else _code(min(blocks, key=_strangeness))
+    return found[-1] if found else _code(min(blocks, key=_language_rank))
 
 
 def _code(block: re.Match[str]) -> str:
@@ -81,7 +77,7 @@ def _defines(code: str, name: str) -> bool:
 
 
 def _is_stub(code: str, name: str | None) -> bool:
-    """Says whether code is whole, and its function does nothing: a docstring, ``...`` or ``pass`` alone."""
+    """Returns whether code is complete and its function only has a docstring, ``...`` or ``pass``."""
     try:
         statements = parse_python(code).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -96,7 +92,7 @@ def _is_idle(statement: ast.stmt) -> bool:
     return is_constant or isinstance(statement, ast.Pass)
 
 
-def _strangeness(block: re.Match[str]) -> int:
+def _language_rank(block: re.Match[str]) -> int:
     language = block["language"]
     return 0 if _PYTHON.fullmatch(language) else _OTHER_LANGUAGE if language else 1
 
@@ -104,24 +100,18 @@ def _strangeness(block: re.Match[str]) -> int:
 async def failed_test(
     code: str, test: CodeTest, sandbox: Sandbox | None = None, seconds: float = SECONDS
 ) -> str | None:
-    """Runs code against its tests, and returns why it has not passed; None where it has.
-
-    Args:
-        code: what was written: the whole function, or what follows the prompt.
-        test: its tests.
-        sandbox: where it runs; one of its own unless given.
-        seconds: for all of it.
+    """Runs code, the whole function or its part after the prompt, and returns why it failed; None if it passed.
 
     Raises:
-        SandboxError: there is no sandbox: that says nothing about the code.
+        SandboxError: the tests could not run.
     """
     secret = secrets.token_hex()
-    task = {**asdict(test), "code": code, "secret": secret, "source": _tester()}
-    done = await (_run(sandbox, task, seconds) if sandbox is not None else _run_apart(task, seconds))
+    task = {**asdict(test), "code": code, "secret": secret, "source": program_source("code_tester.py")}
+    done = await (_run(sandbox, task, seconds) if sandbox is not None else _run_in_new_sandbox(task, seconds))
     return _error(done, secret, seconds)
 
 
-async def _run_apart(task: dict[str, str], seconds: float) -> CommandResult:
+async def _run_in_new_sandbox(task: dict[str, str], seconds: float) -> CommandResult:
     check_sandbox_access()
     request = CreateSandboxRequest(
         name="code", memory_gb=_MEMORY_GB, disk_size_gb=_MEMORY_GB, max_processes=_PROCESSES, timeout_minutes=5
@@ -135,7 +125,7 @@ async def _run_apart(task: dict[str, str], seconds: float) -> CommandResult:
 
 
 async def _run(sandbox: Sandbox, task: dict[str, str], seconds: float) -> CommandResult:
-    command = ["/bin/sh", "-c", _START, "sh", task["source"]]
+    command = python_command("-I", task["source"])
     return await sandbox.exec(command, timeout=seconds, stdin=json.dumps(task).encode() + b"\n")
 
 
@@ -148,10 +138,5 @@ def _error(done: CommandResult, secret: str, seconds: float) -> str | None:
     except (ValueError, IndexError, KeyError, TypeError):
         is_known = False
     if not is_known:
-        return f"the tests did not come to their end: {done.stderr.strip()[-_LONGEST:] or 'it was ended'}"
+        return f"the tests did not finish: {done.stderr.strip()[-_LONGEST:] or 'it was ended'}"
     return None if verdict["passed"] is True else str(verdict["error"])
-
-
-@cache
-def _tester() -> str:
-    return files("nightjar.sandboxes").joinpath("code_tester.py").read_text(encoding="utf-8")

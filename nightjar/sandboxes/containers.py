@@ -1,11 +1,9 @@
 """Sandboxes in containers: docker, or podman behind docker's API (``DOCKER_HOST=unix:///run/podman/podman.sock``).
 
 A container has no network, no capabilities, an ordinary user of its own (the limit on processes counts by user), a
-read-only image, and ``/workspace`` and ``/tmp`` in memory with a size. Each command has a group of its own, which it
-cannot leave, so that it can be killed with all that it started. A container ends by itself after ``timeout_minutes``,
-also when this process dies; all carry the label ``nightjar``.
-
-The docker SDK blocks, so its calls run in threads.
+read-only image, and ``/workspace`` and ``/tmp`` in memory with a size limit. Each command has a group, which it cannot
+leave, so that it can be killed with all that it started. A container ends by itself after ``timeout_minutes``, even if
+this process is killed; all have the label ``nightjar``. The docker SDK blocks, so its calls run in threads.
 """
 
 from __future__ import annotations
@@ -19,18 +17,25 @@ import logging
 import os
 import random
 import shlex
+import socket
+import ssl
 import threading
+import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nightjar.errors import SandboxError
-from nightjar.sandboxes.permission import check_sandbox_access
-from nightjar.sandboxes.processes import ContainerProcess
-from nightjar.sandboxes.request import CreateSandboxRequest
-from nightjar.sandboxes.sandbox import Command, Sandbox, SandboxCreationError, SandboxProvider, SandboxRefusedError
+from nightjar.sandboxes.processes import KILLED, FrameReader
+from nightjar.sandboxes.request import (
+    CreateSandboxRequest,
+    SandboxCreationError,
+    SandboxRefusedError,
+    check_sandbox_access,
+)
+from nightjar.sandboxes.sandbox import Command, Output, Sandbox, SandboxProcess, SandboxProvider, Stream
 
 if TYPE_CHECKING:
     import docker
@@ -41,12 +46,15 @@ logger = logging.getLogger(__name__)
 LABEL = "nightjar"
 _IDS = range(10_000, 60_000)
 _KILL_SECONDS = 5.0
+_END_SECONDS = 5.0
+_POLL_SECONDS = 0.01
 _SHARE_OF_TMP = 0.2
 _OPEN_FILES = 1024
 _SPARE_PROCESSES = 32
 _INSTALL_TIMEOUT_SECONDS = 900
 _ROOT, _NOBODY = "0:0", "65534:65534"
 _OPEN = 'chmod 1777 "$@"'
+# Stops all processes of a user or group until no new one appears, then kills them: none can fork away.
 _KILL_ALL_OF = """
 members() { grep -ls "^$1:[[:space:]]*$2[[:space:]]" /proc/[0-9]*/status | tr -cd '0-9\\n'; }
 for round in 1 2 3 4 5 6 7 8 9 10; do
@@ -58,19 +66,19 @@ for round in 1 2 3 4 5; do pids=$(members "$@"); [ -n "$pids" ] || break; kill -
 
 
 class DockerSandbox(Sandbox):
-    """A container; the provider has the connection to the daemon."""
+    """A container of the provider's daemon."""
 
     def __init__(self, request: CreateSandboxRequest, provider: DockerProvider) -> None:
         self.id = f"{LABEL}-{request.name}-{uuid.uuid4().hex[:12]}"
         self._request = request
         self._provider = provider
         self._container: str | None = None
-        self._user = random.choice(_IDS)  # noqa: S311 - only to be another one
+        self._user = random.choice(_IDS)  # noqa: S311 - not a secret
         self._groups = itertools.cycle(_IDS)
         self._is_closed = False
 
     async def start(self) -> None:
-        """Creates and starts the container; pulls the image, and installs packages into it, the first time."""
+        """Creates and starts the container; the first time, pulls the image and installs packages into it."""
         try:
             await self._provider.run(self._start)
         except SandboxError:
@@ -87,7 +95,7 @@ class DockerSandbox(Sandbox):
         env: Mapping[str, str] | None = None,
         max_output_bytes: int | None = None,  # noqa: ARG002 - the daemon knows no limit; the reader has one
     ) -> ContainerProcess:
-        """Starts a process."""
+        """Starts a process with a group of its own."""
         if self._container is None:
             raise SandboxError(f"Container {self.id!r} is not running")
         argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
@@ -99,7 +107,7 @@ class DockerSandbox(Sandbox):
             raise SandboxError(f"Container {self.id!r} cannot run commands: {error}") from error
 
     async def end_processes(self) -> None:
-        """Kills all processes of the container's user, and runs the start command anew."""
+        """Kills all processes of the container's user and reruns the start command."""
         try:
             await self._provider.run(self._as_root, _KILL_ALL_OF, "Uid", str(self._user))
         except Exception as error:
@@ -112,7 +120,7 @@ class DockerSandbox(Sandbox):
         await self._remove_container()
 
     def close_now(self) -> None:
-        """Does what ``close`` does, where no event loop runs."""
+        """Does the same as ``close`` without an event loop."""
         self._is_closed = True
         container, self._container = self._container, None
         if container is not None:
@@ -123,7 +131,6 @@ class DockerSandbox(Sandbox):
             await self.spawn(command)
 
     async def _kill_group(self, group: int) -> None:
-        """Kills a command and what it started: they share a group, which they cannot leave."""
         if self._container is not None:
             with suppress(Exception):
                 await asyncio.wait_for(
@@ -137,7 +144,7 @@ class DockerSandbox(Sandbox):
 
     def _start(self) -> None:
         self._container = container = self._create()
-        if self._is_closed:  # while the daemon was busy, which no cancelling stops
+        if self._is_closed:  # closed while the daemon was busy, whose calls cannot be cancelled
             self._remove(container)
             raise SandboxCreationError(f"Container {self.id!r} was closed before it had started")
         self._provider.api.start(container)
@@ -151,7 +158,7 @@ class DockerSandbox(Sandbox):
             image,
             ["/bin/sh", "-c", f"exec sleep {seconds}"],
             name=self.id,
-            user=_NOBODY,  # so that no command can end it
+            user=_NOBODY,  # so that no command can end the container
             working_dir=self.workspace,
             labels={LABEL: "sandbox", f"{LABEL}.process": str(os.getpid())} | dict.fromkeys(request.labels, ""),
             host_config=api.create_host_config(**self._limits()),
@@ -170,7 +177,7 @@ class DockerSandbox(Sandbox):
             "memswap_limit": request.memory_bytes,
             "pids_limit": request.max_processes + _SPARE_PROCESSES,
             "cap_drop": ["ALL"],
-            "cap_add": ["KILL"],  # for root alone, who is us: other users cannot get at it
+            "cap_add": ["KILL"],  # for root only, which runs our own scripts
             "security_opt": ["no-new-privileges"],
             "read_only": True,
             "auto_remove": True,
@@ -196,7 +203,7 @@ class DockerSandbox(Sandbox):
         return ContainerProcess(connection, inspect, functools.partial(self._kill_group, group), self._provider.run)
 
     def _as_root(self, script: str, *arguments: str) -> None:
-        """Runs a script of ours, of the image's programs, as the container's root, who has the capability to kill."""
+        """Runs a script as the container's root, which has the capability to kill."""
         api = self._provider.api
         created = api.exec_create(self._container, ["/bin/sh", "-c", script, "sh", *arguments], user=_ROOT)
         api.exec_start(created["Id"])
@@ -210,8 +217,91 @@ class DockerSandbox(Sandbox):
                 raise
 
 
+class ContainerProcess(SandboxProcess):
+    """A command in a container; ``connection`` is the SDK's result of ``exec_start(..., socket=True)``."""
+
+    def __init__(
+        self,
+        connection: Any,
+        inspect: Callable[[], Mapping[str, Any]],
+        kill: Callable[[], Awaitable[None]],
+        in_thread: Callable[..., Awaitable[Any]],
+    ) -> None:
+        self._wrapper = connection
+        self._connection: socket.socket = getattr(connection, "_sock", connection)
+        self._inspect = inspect
+        self._kill = kill
+        self._in_thread = in_thread
+        self._is_plain = not isinstance(self._connection, ssl.SSLSocket) and isinstance(self._connection, socket.socket)
+        if self._is_plain:
+            self._connection.setblocking(False)
+        self._early = _read_with_header(connection) if self._is_plain else b""
+        self._frames = FrameReader(self._receive, set(Stream))
+        self._has_ended = False
+
+    async def read(self) -> Output | None:
+        """Returns the next piece of output; None when the process has ended."""
+        piece = None if self._has_ended else await self._frames.read()
+        self._has_ended = piece is None
+        return None if piece is None else Output(Stream(piece[0]), piece[1])
+
+    async def write(self, data: bytes) -> None:
+        """Writes to standard input."""
+        with suppress(ConnectionError):
+            if self._is_plain:
+                await asyncio.get_running_loop().sock_sendall(self._connection, data)
+            else:
+                await self._in_thread(self._connection.sendall, data)
+
+    async def close_input(self) -> None:
+        """Closes standard input, if the connection can be closed in one direction."""
+        if self._is_plain:
+            with suppress(OSError):
+                self._connection.shutdown(socket.SHUT_WR)
+
+    async def exit_code(self) -> int:
+        """Returns the exit code, which the daemon knows shortly after the output has ended."""
+        deadline = time.monotonic() + _END_SECONDS
+        while time.monotonic() < deadline:
+            try:
+                found = await self._in_thread(self._inspect)
+            except Exception as error:
+                raise SandboxError(f"A container has ended: {error}") from error
+            if not found["Running"]:
+                return KILLED if found["ExitCode"] is None else int(found["ExitCode"])
+            await asyncio.sleep(_POLL_SECONDS)
+        return KILLED
+
+    async def close(self) -> None:
+        """Closes the connection; kills the command if it is still running."""
+        if not self._has_ended:
+            self._has_ended = True
+            await self._kill()
+        self._connection.close()
+        self._wrapper.close()
+
+    async def _receive(self, size: int) -> bytes:
+        if self._early:
+            early, self._early = self._early[:size], self._early[size:]
+            return early
+        with suppress(ConnectionError, ValueError):
+            if self._is_plain:
+                return await asyncio.get_running_loop().sock_recv(self._connection, size)
+            return bytes(await self._in_thread(self._connection.recv, size))
+        return b""
+
+
+def _read_with_header(connection: Any) -> bytes:
+    """Returns output that arrived in one packet with the daemon's response; the SDK leaves it in a buffer."""
+    try:
+        found = connection._response.raw._fp.fp.read1()  # noqa: SLF001 - the SDK has no other way to it
+    except (AttributeError, OSError):
+        return b""
+    return bytes(found or b"")
+
+
 class DockerProvider(SandboxProvider):
-    """Makes containers through the docker SDK; where it connects to says ``DOCKER_HOST``, unless a client is given.
+    """Makes containers through the docker SDK, which connects to ``DOCKER_HOST`` unless a client is given.
 
     Example:
         >>> DockerProvider.is_available() in {True, False}
@@ -228,11 +318,11 @@ class DockerProvider(SandboxProvider):
 
     @staticmethod
     def is_available() -> bool:
-        """Says whether the docker SDK is installed and a daemon answers within two seconds."""
+        """Returns whether the docker SDK is installed and a daemon answers within two seconds."""
         try:
             with closing(_connect(timeout_seconds=2)) as client:
                 return bool(client.ping())
-        except Exception:  # noqa: BLE001 - whatever it is, there is no docker here
+        except Exception:  # noqa: BLE001 - any error means that docker cannot be used
             return False
 
     @property
@@ -241,19 +331,19 @@ class DockerProvider(SandboxProvider):
         return self._client.api
 
     async def run(self, func: Callable[..., T], *args: Any) -> T:
-        """Runs a blocking call in a thread, or in this one where the interpreter is about to end."""
+        """Runs a blocking call in a thread, or in this one while the interpreter shuts down."""
         calling = None
         with suppress(RuntimeError):
             calling = asyncio.get_running_loop().run_in_executor(self._threads, functools.partial(func, *args))
         return func(*args) if calling is None else await calling
 
     def new_sandbox(self, request: CreateSandboxRequest) -> DockerSandbox:
-        """Returns a container that is yet to be created."""
+        """Returns a container that is not created yet."""
         check_sandbox_access()
         return DockerSandbox(request, self)
 
     def image_with_packages(self, request: CreateSandboxRequest) -> str:
-        """Returns an image with the packages asked for; makes it, which needs a network, the first time."""
+        """Returns an image with the requested packages; builds it the first time, which needs a network."""
         with self._preparing:
             self._pull(request.docker_image)
             if not request.python_packages:
@@ -290,14 +380,13 @@ class DockerProvider(SandboxProvider):
             )
         except (errors.BuildError, errors.APIError) as error:
             raise SandboxCreationError(
-                f"Packages cannot be installed into an image: {error}. Give docker_image one that has them, and "
-                "pip_install_packages=''."
+                f"Packages cannot be installed into an image: {error}. Set docker_image to an image that has them, "
+                "and pip_install_packages=''."
             ) from error
         return tag
 
 
 def _sdk() -> Any:
-    """Imports docker's SDK, which is an extra."""
     try:
         import docker
         import docker.errors

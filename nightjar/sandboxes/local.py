@@ -1,7 +1,7 @@
 """Sandboxes on this machine: processes in namespaces of their own, without network, image or daemon.
 
-One sandbox is one ``bwrap`` with a supervisor in it, which starts commands as this side asks for them; see
-``bubblewrap`` for what is visible inside, ``supervisor`` for the protocol and ``memory_limit`` for that limit.
+Each sandbox is one ``bwrap`` process with a supervisor inside, which starts commands on request. See ``bubblewrap`` for
+the visible files, ``supervisor`` for the protocol and ``memory_limit`` for the memory limit.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+from nightjar.core.files import scratch_folder
 from nightjar.errors import SandboxError
 from nightjar.sandboxes import bubblewrap
 from nightjar.sandboxes.memory_limit import ControlGroup, limit_memory
 from nightjar.sandboxes.namespaces import FirstProcess, start_isolated, start_unisolated
-from nightjar.sandboxes.packages import find_packages
-from nightjar.sandboxes.permission import check_sandbox_access
 from nightjar.sandboxes.processes import LocalProcess
-from nightjar.sandboxes.request import CreateSandboxRequest
-from nightjar.sandboxes.sandbox import Command, Sandbox, SandboxCreationError, SandboxProvider, SandboxRefusedError
-from nightjar.scratch import scratch_folder
+from nightjar.sandboxes.request import (
+    CreateSandboxRequest,
+    SandboxCreationError,
+    SandboxRefusedError,
+    check_sandbox_access,
+)
+from nightjar.sandboxes.sandbox import Command, Sandbox, SandboxProvider
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +40,7 @@ _OPEN_FILES = 1024
 
 
 class LocalSandbox(Sandbox):
-    """A sandbox on this machine, which shows ``packages``; not isolated, its commands are processes of this user."""
+    """A sandbox on this machine that shows ``packages``; without isolation, its commands are processes of this user."""
 
     def __init__(
         self,
@@ -56,10 +59,10 @@ class LocalSandbox(Sandbox):
         self._scratch = ExitStack()
         self._starting = asyncio.Lock()
         self._kills = 0
-        self._is_new = False
+        self._was_restarted = False
 
     async def start(self) -> None:
-        """Starts it, and the request's start command in it."""
+        """Starts the sandbox, then the request's start command in it."""
         try:
             async with asyncio.timeout(_START_SECONDS):
                 self._running = await self._start_first_process()
@@ -78,7 +81,7 @@ class LocalSandbox(Sandbox):
         env: Mapping[str, str] | None = None,
         max_output_bytes: int | None = None,
     ) -> LocalProcess:
-        """Starts a process; where the sandbox had to be ended for what it held, starts that anew, empty."""
+        """Starts a process; restarts the sandbox, without its files, if it was ended for using too much memory."""
         async with self._starting:
             if self._running is None:
                 raise SandboxError(f"Sandbox {self.id!r} is not running")
@@ -87,19 +90,19 @@ class LocalSandbox(Sandbox):
             except OSError as error:
                 if not self._count_kills():
                     raise SandboxError(f"Sandbox {self.id!r} has ended") from error
-                connection = await self._start_anew(self._running)
+                connection = await self._restart(self._running)
         return await self._run_in(connection, command, working_dir, env, max_output_bytes)
 
     async def end_processes(self) -> None:
-        """Kills everything inside, and runs the start command anew."""
+        """Kills all processes inside and reruns the start command."""
         async with self._starting:
             if self._running is not None:
                 self._running.kill_others()
-                with suppress(OSError):  # it has ended: the next command starts it anew
+                with suppress(OSError):  # the sandbox has ended; the next command restarts it
                     await self._run_start_command(self._running)
 
     async def close(self) -> None:
-        """Kills everything inside and removes it."""
+        """Kills all processes inside and removes the sandbox."""
         running, self._running = self._running, None
         if running is not None:
             running.kill()
@@ -107,7 +110,7 @@ class LocalSandbox(Sandbox):
         self.close_now()
 
     def close_now(self) -> None:
-        """Does what ``close`` does, where no event loop runs."""
+        """Does the same as ``close`` without an event loop."""
         running, self._running = self._running, None
         if running is not None:
             running.kill()
@@ -116,19 +119,19 @@ class LocalSandbox(Sandbox):
             self._scratch.close()
 
     def take_notice(self) -> str:
-        """Says, once, that the memory was used up, and what had to go."""
+        """Returns, once, that processes were killed or the sandbox restarted because its memory was used up."""
         kills = self._count_kills()
-        is_news, self._kills = kills > self._kills, kills
-        is_new, self._is_new = self._is_new, False
-        if not (is_news or is_new):
+        has_killed, self._kills = kills > self._kills, kills
+        was_restarted, self._was_restarted = self._was_restarted, False
+        if not (has_killed or was_restarted):
             return ""
-        done = "started anew, without files" if is_new else "killed"
-        return f"[{done}: the sandbox used more than {self._request.memory_gb:g} GB of memory]"
+        action = "restarted without its files" if was_restarted else "killed"
+        return f"[{action}: the sandbox used more than {self._request.memory_gb:g} GB of memory]"
 
-    async def _start_anew(self, ended: FirstProcess) -> socket.socket:
+    async def _restart(self, ended: FirstProcess) -> socket.socket:
         ended.kill()
         await asyncio.shield(ended.end())
-        self._kills, self._is_new = 0, True
+        self._kills, self._was_restarted = 0, True
         await self.start()
         if self._running is None:
             raise SandboxError(f"Sandbox {self.id!r} was closed while it started")
@@ -170,15 +173,15 @@ class LocalSandbox(Sandbox):
 
     async def _wait_until_ready(self, running: FirstProcess) -> None:
         if await asyncio.get_running_loop().sock_recv(running.control, 16) != b"ready":
-            raise running.complaint()
+            raise running.start_error()
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(running.pid, _choose_cpus(self._request.cpu_cores))
         if running.descriptor is not None:
             running.limit = limit_memory(running.pid, running.descriptor, self._request, bubblewrap.STORAGE)
         if self._needs_hard_limits and not isinstance(running.limit, ControlGroup):
             raise SandboxRefusedError(
-                "The kernel does not limit the memory of local sandboxes here: that takes control groups (version 2, "
-                "with 'memory' and 'pids' handed on). Run this under: systemd-run --user --scope -p Delegate=yes. "
+                "The kernel cannot limit the memory of local sandboxes here. That needs control groups (version 2, "
+                "with 'memory' and 'pids' delegated). Run this under: systemd-run --user --scope -p Delegate=yes. "
                 "Or use containers: sandbox_provider='docker'."
             )
 
@@ -193,7 +196,7 @@ class LocalSandbox(Sandbox):
             "nice": 5,
         }
         if self._is_isolated:
-            limits["NPROC"] = request.max_processes  # elsewhere it would count all processes of this user
+            limits["NPROC"] = request.max_processes  # without isolation it would count all processes of this user
             limits |= {"uid": bubblewrap.USER_ID} if os.geteuid() == 0 else {}
         return marshal.dumps(limits).hex()
 
@@ -208,11 +211,11 @@ class LocalProvider(SandboxProvider):
     """Makes sandboxes on this machine, through bubblewrap.
 
     Args:
-        needs_hard_limits: True refuses to start where this process may not make control groups: there the memory limit
-            is a watch, which may see too late what a sandbox holds.
-        allow_unisolated: True runs commands without any isolation where bubblewrap is missing, provided that the
-            environment variable ``NIGHTJAR_ALLOW_UNISOLATED`` is ``1`` too. What the model writes then runs as this
-            user, who can read and delete everything that this user can.
+        needs_hard_limits: True refuses to start if this process may not make control groups; otherwise the memory is
+            then limited by polling, which may react too late.
+        allow_unisolated: True runs commands without any isolation if bubblewrap is missing, provided that
+            ``NIGHTJAR_ALLOW_UNISOLATED`` is also ``1``. The model's code can then read and delete all files of this
+            user.
 
     Example:
         >>> LocalProvider.problem() or "ready"  # doctest: +ELLIPSIS
@@ -227,12 +230,12 @@ class LocalProvider(SandboxProvider):
 
     @staticmethod
     def problem() -> str | None:
-        """Returns what keeps this machine from isolating sandboxes, and what to do; None where nothing does."""
+        """Returns why this machine cannot isolate sandboxes and what to do; None if it can."""
         found = bubblewrap.find_bubblewrap()
         return found if isinstance(found, str) else None
 
     def new_sandbox(self, request: CreateSandboxRequest) -> LocalSandbox:
-        """Returns a sandbox that is yet to be started; refuses without bubblewrap, without a package, or for a GPU."""
+        """Returns a sandbox that is not started yet; refuses GPUs, missing packages and a missing bubblewrap."""
         check_sandbox_access()
         if request.gpu_count:
             raise SandboxRefusedError("Local sandboxes have no GPU. Use containers: sandbox_provider='docker'.")
@@ -241,29 +244,28 @@ class LocalProvider(SandboxProvider):
                 raise SandboxRefusedError(problem)
             self._accept_no_isolation(problem)
             return LocalSandbox(request, {}, is_isolated=False)
-        packages = find_packages(tuple(request.python_packages))
+        packages = bubblewrap.find_packages(tuple(request.python_packages))
         if packages.missing:
-            _go_without(" ".join(packages.missing), request)
+            _report_missing(" ".join(packages.missing), request)
         return LocalSandbox(request, packages.paths, is_isolated=True, needs_hard_limits=self._needs_hard_limits)
 
     def _accept_no_isolation(self, problem: str) -> None:
         if not self._allow_unisolated or os.environ.get("NIGHTJAR_ALLOW_UNISOLATED") != "1":
             raise SandboxRefusedError(
-                f"{problem} To run what the model writes without any isolation, as your own user, "
+                f"{problem} To run the model's code without any isolation, as your own user, "
                 "set sandbox_provider=LocalProvider(allow_unisolated=True) and NIGHTJAR_ALLOW_UNISOLATED=1."
             )
-        logger.warning("What the model writes runs without any isolation, as this user. %s", problem)
+        logger.warning("The model's code runs without any isolation, as this user. %s", problem)
 
 
-def _go_without(names: str, request: CreateSandboxRequest) -> None:
-    problem = f"Not installed here, so local sandboxes do not have them: {names}."
+def _report_missing(names: str, request: CreateSandboxRequest) -> None:
+    problem = f"Local sandboxes lack these packages, which are not installed on this machine: {names}."
     if not request.are_packages_optional:
         raise SandboxRefusedError(f"{problem} Install them: pip install {names}")
     logger.warning("%s Install them with: pip install %s", problem, names)
 
 
 def _new_runner(running: FirstProcess) -> socket.socket:
-    """Returns a socket to a new runner; ``OSError`` where the sandbox has ended."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     with theirs:
@@ -280,6 +282,5 @@ def _shell() -> str:
 
 
 def _choose_cpus(cores: float) -> list[int]:
-    """Returns as many of this process's processors as asked for, at random; all of them where there are no more."""
     available = sorted(os.sched_getaffinity(0))
     return random.sample(available, min(max(1, int(cores)), len(available)))

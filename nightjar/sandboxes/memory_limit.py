@@ -1,10 +1,9 @@
-"""The memory limit of a local sandbox: the kernel's, where this process may make a control group, or a watch.
+"""The memory limit of a local sandbox: a control group if this process may make one, a polling thread otherwise.
 
-A limit for one process is no limit for a hundred of them, and files in memory belong to none. A control group (version
-2) counts them all. Elsewhere a thread adds up what a sandbox holds, ten times a second: its processes and their page
-tables, its files, and the buffers that many sockets and pipes may hold. What it could not see, seccomp refuses, but for
-small things of the kernel's (locks on files, mappings). Above the limit all its processes are killed; if the rest is
-still too much, the sandbox is ended.
+A control group (version 2) counts all processes and files in memory. Without one, a thread adds up ten times a second
+the memory of processes and their page tables, files, and buffers of sockets and pipes. seccomp refuses memory that the
+thread could not see, except small kernel objects (locks on files, mappings). Above the limit all processes are killed;
+if that does not help, the sandbox is ended.
 """
 
 from __future__ import annotations
@@ -22,27 +21,27 @@ from pathlib import Path
 from nightjar.sandboxes.request import CreateSandboxRequest
 
 _MOUNT = Path("/sys/fs/cgroup")
-_NEEDED = {"memory", "pids"}
+_CONTROLLERS = {"memory", "pids"}
 _SPARE_PROCESSES = 16
 _INTERVAL_SECONDS = 0.1
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_BYTES_OF_A_FILE = 1024  # what the kernel keeps about each, apart from its content
+_FILE_BYTES = 1024  # kernel memory per file, apart from its content
 _ORDINARY_SOCKETS = 64
 _ORDINARY_DESCRIPTORS = 1024
-_DESCRIPTOR_BYTES = 8192  # half of a pipe with two pages, and what the kernel keeps about it
-_PATIENCE = 5
+_DESCRIPTOR_BYTES = 8192  # half of a pipe with two pages, and the kernel memory for it
+_KILLS_BEFORE_END = 5
 
 
 @dataclass
 class ControlGroup:
-    """A group for one sandbox, beside the group of this process."""
+    """A control group for one sandbox, next to the group of this process."""
 
     path: Path
 
     @classmethod
     def make(cls, memory_bytes: int, max_processes: int, mount: Path = _MOUNT) -> ControlGroup | None:
-        """Makes a group with these limits; returns None where that is not permitted or not supported."""
-        parent = _parent(mount)
+        """Makes a group with these limits; returns None if that is not permitted or not supported."""
+        parent = _parent_group(mount)
         if parent is None:
             return None
         group = cls(parent / f"nightjar-{uuid.uuid4().hex[:12]}")
@@ -58,7 +57,7 @@ class ControlGroup:
         return group
 
     def add(self, pid: int) -> bool:
-        """Moves a process, and what it will start, into the group; says whether that was permitted."""
+        """Moves a process, and all that it will start, into the group; returns whether that was permitted."""
         try:
             (self.path / "cgroup.procs").write_text(str(pid))
         except OSError:
@@ -67,7 +66,7 @@ class ControlGroup:
 
     @property
     def kills(self) -> int:
-        """How many processes the kernel has killed because the memory was used up."""
+        """Number of processes that the kernel killed because the memory was used up."""
         with suppress(OSError, ValueError):
             lines = (self.path / "memory.events").read_text("ascii").splitlines()
             return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
@@ -79,48 +78,46 @@ class ControlGroup:
             self.path.rmdir()
 
 
-def _parent(mount: Path) -> Path | None:
-    """Returns the group that holds this process's one, where it hands on what is needed."""
+def _parent_group(mount: Path) -> Path | None:
+    """Returns the parent of this process's group if it delegates the needed controllers."""
     with suppress(OSError):
         lines = Path("/proc/self/cgroup").read_text("utf-8").splitlines()
         own = next(line[3:].strip("/") for line in lines if line.startswith("0::"))
         parent = (mount / own).parent if own else mount
-        if set((parent / "cgroup.subtree_control").read_text("ascii").split()) >= _NEEDED:
+        if set((parent / "cgroup.subtree_control").read_text("ascii").split()) >= _CONTROLLERS:
             return parent
     return None
 
 
 @dataclass
 class Watched:
-    """A sandbox under watch.
-
-    ``pid`` is that of its first process, as seen from outside; ``descriptor`` refers to it for good; ``storage`` are
-    its file systems in memory, as paths inside; ``kills`` says how often it was over the limit.
-    """
+    """A sandbox whose memory is polled; ``descriptor`` is a pidfd of its first process."""
 
     pid: int
     descriptor: int
     max_bytes: int
     storage: tuple[str, ...]
+    """Its file systems in memory, as paths inside."""
     kills: int = 0
-    _over: int = field(default=0, repr=False)
+    _times_over: int = field(default=0, repr=False)
 
-    def look(self) -> None:
-        """Kills what is inside when it is too much."""
-        if self._held(is_exact=False) <= self.max_bytes or self._held(is_exact=True) <= self.max_bytes:
-            self._over = 0
+    def enforce(self) -> None:
+        """Kills the processes inside if they hold too much memory."""
+        # The quick measure overestimates; the exact one takes longer and is made only if it may matter.
+        if self._held_bytes(is_exact=False) <= self.max_bytes or self._held_bytes(is_exact=True) <= self.max_bytes:
+            self._times_over = 0
             return
-        self.kills += not self._over
-        self._over += 1
-        # the supervisor kills all others at once when it gets SIGUSR1, which nobody inside can prevent
-        number = signal.SIGUSR1 if self._over < _PATIENCE else signal.SIGKILL
+        self.kills += not self._times_over
+        self._times_over += 1
+        # On SIGUSR1 the supervisor kills all other processes, which nothing inside can prevent.
+        number = signal.SIGUSR1 if self._times_over < _KILLS_BEFORE_END else signal.SIGKILL
         signal.pidfd_send_signal(self.descriptor, number)
 
     def remove(self) -> None:
-        """Stops watching; afterwards the descriptor may be closed."""
+        """Stops polling; afterwards the descriptor may be closed."""
         _watch.remove(self)
 
-    def _held(self, is_exact: bool) -> int:
+    def _held_bytes(self, is_exact: bool) -> int:
         root = f"/proc/{self.pid}/root"
         processes = [name for name in os.listdir(f"{root}/proc") if name.isdigit()]  # noqa: PTH208 - 3 times as fast
         measure = _exact_bytes if is_exact else _quick_bytes
@@ -128,14 +125,14 @@ class Watched:
         for path in self.storage:
             disk = os.statvfs(root + path)
             held += (disk.f_blocks - disk.f_bfree) * disk.f_frsize
-            held += (disk.f_files - disk.f_ffree) * _BYTES_OF_A_FILE
+            held += (disk.f_files - disk.f_ffree) * _FILE_BYTES
         open_files = sum(_descriptors(f"{root}/proc/{name}") for name in processes)
         held += max(0, open_files - _ORDINARY_DESCRIPTORS) * _DESCRIPTOR_BYTES
         return held + _socket_bytes(self.pid, is_exact)
 
 
 def _quick_bytes(process: str) -> int:
-    """Returns what a process holds that is not a file's, counting what it shares with its relatives in full."""
+    """Returns the memory of a process without files; memory shared with its relatives counts in full."""
     with suppress(OSError):
         _, resident, shared, *_ = Path(process, "statm").read_text("ascii").split()
         return (int(resident) - int(shared)) * _PAGE_BYTES + _sum_of(f"{process}/status", b"VmPTE:")
@@ -143,7 +140,7 @@ def _quick_bytes(process: str) -> int:
 
 
 def _exact_bytes(process: str) -> int:
-    """Returns what a process holds, with its part of what it shares."""
+    """Returns the memory of a process, with its proportional part of shared memory."""
     return _sum_of(f"{process}/smaps_rollup", b"Pss_Anon:") + _sum_of(f"{process}/status", b"VmPTE:")
 
 
@@ -155,16 +152,16 @@ def _sum_of(path: str, *names: bytes) -> int:
 
 
 def _descriptors(process: str) -> int:
-    """Returns how many files a process has open; 0 before Linux 6.2."""
+    """Returns the number of open files of a process; 0 before Linux 6.2."""
     with suppress(OSError):
         return os.stat(f"{process}/fd").st_size  # noqa: PTH116 - twice as fast
     return 0
 
 
 def _socket_bytes(pid: int, is_exact: bool) -> int:
-    """Returns what sockets may hold, and TCP connections, whose buffers grow by themselves.
+    """Returns an upper bound of the buffers of sockets.
 
-    What those do hold takes 10 ms to find out, so it is asked for only if the limit may have been reached.
+    If exact, it measures TCP buffers, which grow by themselves; that takes 10 ms.
     """
     usual, most_of_tcp = _buffer_bytes()
     lines = [line.split() for name in ("sockstat", "sockstat6") for line in _lines(f"/proc/{pid}/net/{name}")]
@@ -175,7 +172,7 @@ def _socket_bytes(pid: int, is_exact: bool) -> int:
 
 @functools.cache
 def _buffer_bytes() -> tuple[int, int]:
-    """Returns how much a socket of the usual size and a TCP socket may hold."""
+    """Returns the largest buffers of an ordinary socket and of a TCP socket, in bytes."""
     settings = Path("/proc/sys/net")
     usual = int((settings / "core/wmem_default").read_text("ascii"))
     tcp = sum(int((settings / "ipv4" / name).read_text("ascii").split()[2]) for name in ("tcp_rmem", "tcp_wmem"))
@@ -183,7 +180,7 @@ def _buffer_bytes() -> tuple[int, int]:
 
 
 def _queued_bytes(pid: int) -> int:
-    """Returns what is under way in TCP connections; twice, for what the kernel keeps about it."""
+    """Returns twice the bytes queued in TCP connections; the factor accounts for kernel overhead."""
     lines = [line for name in ("tcp", "tcp6") for line in _lines(f"/proc/{pid}/net/{name}")[1:]]
     return 2 * sum(int(part, 16) for line in lines for part in line.split()[4].split(":"))
 
@@ -195,7 +192,7 @@ def _lines(path: str) -> list[str]:
 
 
 class _MemoryWatch:
-    """One thread for all sandboxes of this process, which runs while there are any."""
+    """One thread that polls all sandboxes of this process, while there are any."""
 
     def __init__(self) -> None:
         self._entries: dict[int, Watched] = {}
@@ -221,9 +218,9 @@ class _MemoryWatch:
                     return
                 entries = list(self._entries.values())
             for watched in entries:
-                with self._lock, suppress(OSError):  # it has just ended
+                with self._lock, suppress(OSError):  # the sandbox has just ended
                     if watched.descriptor in self._entries:
-                        watched.look()
+                        watched.enforce()
             time.sleep(_INTERVAL_SECONDS)
 
 
@@ -233,7 +230,7 @@ _watch = _MemoryWatch()
 def limit_memory(
     pid: int, descriptor: int, request: CreateSandboxRequest, storage: tuple[str, ...]
 ) -> ControlGroup | Watched:
-    """Limits the memory of the sandbox of this first process, from now on; arguments as for ``Watched``."""
+    """Limits the memory of a sandbox; arguments as for ``Watched``."""
     group = ControlGroup.make(request.memory_bytes, request.max_processes)
     if group is not None:
         if group.add(pid):

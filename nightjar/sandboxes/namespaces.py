@@ -1,8 +1,7 @@
 """The first process of a local sandbox: starts it in namespaces of its own, through bubblewrap, and ends it.
 
-As root it maps two users into the sandbox: root, which sets it up, and one that exists nowhere else, which runs the
-commands. So a limit on processes holds (root has none), and nothing that root owns can be written even if something
-of it were visible. As an ordinary user it maps that user alone, which is all that is permitted.
+Run by root, a sandbox has a second user that exists nowhere else and runs the commands. The limit on processes then
+applies (root has none), and files of root stay read-only even if visible. An ordinary user may only map itself.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from typing import IO, Any
 
 from nightjar.sandboxes import bubblewrap
 from nightjar.sandboxes.memory_limit import ControlGroup, Watched
-from nightjar.sandboxes.sandbox import SandboxCreationError, SandboxRefusedError
+from nightjar.sandboxes.request import SandboxCreationError, SandboxRefusedError
 from nightjar.sandboxes.seccomp import filter_program
 
 _FIRST_USER = 1_879_048_192
@@ -35,22 +34,20 @@ _POLL_SECONDS = 0.002
 
 @dataclass
 class FirstProcess:
-    """The first process of a sandbox that runs, and what there is for it.
-
-    ``process`` is ``bwrap``, which ends when all inside has ended, with the socket ``control`` as standard input and
-    ``messages`` as standard error; ``pid`` is that of the process inside, as seen from outside, and ``descriptor``
-    refers to it for good. Without isolation ``process`` is the process itself, and there is no ``descriptor``.
-    """
+    """The first process of a running sandbox; its standard input is ``control``, its standard error ``messages``."""
 
     process: subprocess.Popen[bytes]
+    """``bwrap``, which ends after all processes inside; without isolation the first process itself."""
     control: socket.socket
     messages: IO[bytes]
     pid: int
+    """The first process inside, as seen from outside."""
     descriptor: int | None = None
+    """A pidfd of that process; None without isolation."""
     limit: ControlGroup | Watched | None = None
 
     def kill_others(self) -> None:
-        """Makes the process inside kill all the others before it starts another one."""
+        """Makes the first process kill all others before it starts another one."""
         with suppress(ProcessLookupError):
             if self.descriptor is None:
                 self.process.send_signal(signal.SIGUSR1)
@@ -58,21 +55,21 @@ class FirstProcess:
                 signal.pidfd_send_signal(self.descriptor, signal.SIGUSR1)
 
     def kill(self) -> None:
-        """Kills all that is inside; the process ends when that is done."""
+        """Kills all processes inside; ``process`` ends when that is done."""
         self.control.close()
         if self.descriptor is not None:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self.descriptor, signal.SIGKILL)
 
     async def end(self) -> None:
-        """Waits for the end, which is near, without a thread: there are none left when the interpreter ends."""
+        """Waits for the end without a thread, since none can be started while the interpreter shuts down."""
         deadline = time.monotonic() + _END_SECONDS
         while self.process.poll() is None and time.monotonic() < deadline:  # noqa: ASYNC110 - no event tells
             await asyncio.sleep(_POLL_SECONDS)
         self.release()
 
     def release(self) -> None:
-        """Waits for the end, which is near, and lets go of everything."""
+        """Waits a few seconds for the end, then releases all resources."""
         try:
             self.process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
@@ -83,15 +80,15 @@ class FirstProcess:
             os.close(self.descriptor)
         self.messages.close()
 
-    def complaint(self) -> SandboxCreationError:
-        """Returns the error of a start that failed, with what was written to standard error."""
-        return _not_started(_said_in(self.messages))
+    def start_error(self) -> SandboxCreationError:
+        """Returns the error of a failed start, with the text on standard error."""
+        return _start_error(_text_of(self.messages))
 
 
 async def start_isolated(
-    program: list[str], storage_bytes: int, packages: Mapping[str, Path], installed: bubblewrap.Installed
+    program: list[str], storage_bytes: int, packages: Mapping[str, Path], installed: bubblewrap.Bubblewrap
 ) -> FirstProcess:
-    """Starts ``program`` in namespaces of its own; ``SandboxCreationError`` where ``bwrap`` fails."""
+    """Starts ``program`` in namespaces of its own; raises ``SandboxCreationError`` if ``bwrap`` fails."""
     with ExitStack() as stack:
         control, inside = _pair(stack)
         info, info_inside = _pair(stack)
@@ -115,11 +112,11 @@ async def start_isolated(
             return FirstProcess(process, control.dup(), messages, pid, os.pidfd_open(pid))
         except BaseException as error:
             _kill_group(process)
-            said = _said_in(messages)
+            text = _text_of(messages)
             messages.close()
             if not isinstance(error, Exception):
                 raise
-            raise _not_started(said or repr(error)) from error
+            raise _start_error(text or repr(error)) from error
 
 
 def start_unisolated(program: list[str]) -> FirstProcess:
@@ -132,7 +129,7 @@ def start_unisolated(program: list[str]) -> FirstProcess:
 
 def _start(command: list[str], inside: socket.socket, passed: Iterable[int] = ()) -> tuple[Any, IO[bytes]]:
     messages = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
-    process = subprocess.Popen(  # noqa: S603 - our own words
+    process = subprocess.Popen(  # noqa: S603 - built by this package
         command,
         stdin=inside.fileno(),
         stdout=subprocess.DEVNULL,
@@ -145,16 +142,15 @@ def _start(command: list[str], inside: socket.socket, passed: Iterable[int] = ()
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kills ``bwrap`` and the process that it is still setting up, which would wait for it for ever."""
+    """Kills ``bwrap`` and the process that it is still setting up, which would otherwise wait for it forever."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
-def _not_started(said: str) -> SandboxCreationError:
-    """Returns the error for what ``bwrap`` said; says what to do where namespaces are not permitted."""
-    problem = f"A local sandbox did not start: {said or 'it ended at once'}"
-    if "permi" not in said.lower():
+def _start_error(text: str) -> SandboxCreationError:
+    problem = f"A local sandbox did not start: {text or 'it ended at once'}"
+    if "permi" not in text.lower():
         return SandboxCreationError(problem)
     return SandboxRefusedError(
         f"{problem}. This machine does not let its users make namespaces; docs/sandboxes.md says how to permit it. "
@@ -162,7 +158,7 @@ def _not_started(said: str) -> SandboxCreationError:
     )
 
 
-def _said_in(messages: IO[bytes]) -> str:
+def _text_of(messages: IO[bytes]) -> str:
     with suppress(OSError, ValueError):
         messages.seek(0)
         return messages.read(2000).decode("utf-8", "replace").strip()
@@ -187,16 +183,16 @@ def _file_with(content: bytes, stack: ExitStack) -> int:
 
 async def _first_pid(info: socket.socket) -> int:
     loop = asyncio.get_running_loop()
-    said = b""
+    received = b""
     while piece := await loop.sock_recv(info, _MAX_INFO_BYTES):
-        said += piece
-        if said.rstrip().endswith(b"}"):
-            return int(json.loads(said)["child-pid"])
+        received += piece
+        if received.rstrip().endswith(b"}"):
+            return int(json.loads(received)["child-pid"])
     raise SandboxCreationError("bwrap ended before it had made the namespaces")
 
 
 def _map_users(pid: int) -> None:
-    """Maps root, and the sandbox's user to one that exists nowhere else."""
+    """Maps root to itself, and the sandbox's user to a random one that exists nowhere else."""
     outside = _FIRST_USER + secrets.randbits(24)
     for name in ("gid_map", "uid_map"):
         Path(f"/proc/{pid}/{name}").write_text(f"0 0 1\n{bubblewrap.USER_ID} {outside} 1\n", "ascii")

@@ -1,4 +1,4 @@
-"""A Python in a sandbox that keeps its variables from one piece of code to the next."""
+"""A Python process in a sandbox that keeps its variables from one piece of code to the next."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ import json
 import struct
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-from nightjar.sandboxes.sandbox import Sandbox, SandboxProcess, Stream, finish
+from nightjar.sandboxes.sandbox import Sandbox, SandboxProcess, Stream, finish, program_source, python_command
 
 _INTERRUPT_SECONDS = 2.0
-_CHARACTER_BYTES = 6  # an escaped character in JSON
+_CHARACTER_BYTES = 6  # the longest escape of a character in JSON
 _COMPLAINT_BYTES = 2000
-_START = 'exec "$(command -v python3 || command -v python || echo python3)" -u -c "$1" "$2"'
 
 
 class PythonEndedError(Exception):
-    """The Python process is gone; the message says how. ``is_timed_out``: its code could not be interrupted in time."""
+    """The Python process has ended; ``is_timed_out`` if its code could not be interrupted in time."""
 
     def __init__(self, message: str, *, is_timed_out: bool = False) -> None:
         super().__init__(message)
@@ -29,27 +26,23 @@ class PythonEndedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a piece of code: ``ok`` or ``error``, and what it wrote.
-
-    ``result`` is the ``repr`` of the last expression, or the traceback. ``execution_count`` says how many pieces of
-    code the process has run; ``is_timed_out``, that this one was interrupted because its time was up.
-    """
+    """The outcome of a piece of code; ``is_timed_out`` if it was interrupted because its time was up."""
 
     status: str
+    """``ok`` or ``error``."""
     stdout: str = ""
     stderr: str = ""
     result: str | None = None
+    """The ``repr`` of the last expression, or the traceback."""
     execution_count: int | None = None
+    """Number of pieces of code that the process has run."""
     is_timed_out: bool = False
 
 
 class PythonRepl:
-    """A Python process and the conversation with it.
+    """A Python process and the connection to it; ``max_output_bytes`` limits each text in an answer.
 
-    Whatever it answers may come from the model's code, which shares the process: answers are bounded and checked, and
-    one that makes no sense counts as the end of the process.
-
-    ``max_output_bytes`` limits each text in an answer.
+    The model's code shares the process and may forge answers. A malformed answer counts as the end of the process.
     """
 
     def __init__(self, sandbox: Sandbox, max_output_bytes: int = 100_000) -> None:
@@ -64,10 +57,10 @@ class PythonRepl:
         self._reading: asyncio.Task[dict[str, Any]] | None = None
 
     async def start(self, timeout_seconds: float) -> None:
-        """Starts the process; ``TimeoutError`` where it is not ready in time, ``PythonEndedError`` where it ends."""
+        """Starts the process; raises ``TimeoutError`` if it is not ready in time, ``PythonEndedError`` if it ends."""
         self._received.clear()
         self._complaints = b""
-        command = ["/bin/sh", "-c", _START, "sh", _worker_source(), str(self._limit)]
+        command = python_command("-u", program_source("python_worker.py"), str(self._limit))
         self._process = await self._sandbox.spawn(command)
         greeting = await self._next_message(timeout_seconds)
         if greeting is None:
@@ -76,9 +69,9 @@ class PythonRepl:
         self._pid = greeting["pid"] if isinstance(greeting.get("pid"), int) and greeting["pid"] > 1 else 0
 
     async def run(self, code: str, timeout_seconds: float) -> Answer:
-        """Runs code; when the time is up, interrupts it as Ctrl-C does, which keeps the variables.
+        """Runs code; interrupts it as Ctrl-C does when its time is up, which keeps the variables.
 
-        ``PythonEndedError`` where the process ended, or had to be ended because it could not be interrupted.
+        Raises ``PythonEndedError`` if the process ended, or was killed because it could not be interrupted.
         """
         if self._process is None:
             raise PythonEndedError("it is not running")
@@ -111,7 +104,7 @@ class PythonRepl:
             await finish(process)
 
     async def _answer(self, seconds: float) -> dict[str, Any] | None:
-        """Returns the answer to the last request; None when the time is up. Others are dropped."""
+        """Returns the answer to the last request, None if the time is up; drops other answers."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while (left := deadline - loop.time()) > 0:
@@ -143,7 +136,7 @@ class PythonRepl:
         while len(self._received) < size:
             output = await self._process.read() if self._process else None
             if output is None:
-                raise PythonEndedError(await self._how_it_ended())
+                raise PythonEndedError(await self._end_reason())
             if output.stream == Stream.STDOUT:
                 self._received += output.data
             else:
@@ -152,7 +145,7 @@ class PythonRepl:
         del self._received[:size]
         return taken
 
-    async def _how_it_ended(self) -> str:
+    async def _end_reason(self) -> str:
         code = await self._process.exit_code() if self._process else None
         complaints = self._complaints.decode("utf-8", "replace").strip()
         parts = [f"it ended with exit code {code}", self._sandbox.take_notice(), complaints]
@@ -160,7 +153,6 @@ class PythonRepl:
 
 
 def _checked(message: dict[str, Any], *, is_timed_out: bool = False) -> Answer:
-    """Returns an answer with what is of the right type in a message."""
     texts = {name: value for name in ("stdout", "stderr", "result") if isinstance(value := message.get(name), str)}
     count = message.get("execution_count")
     return Answer(
@@ -169,8 +161,3 @@ def _checked(message: dict[str, Any], *, is_timed_out: bool = False) -> Answer:
         is_timed_out=is_timed_out,
         **texts,
     )
-
-
-@cache
-def _worker_source() -> str:
-    return Path(__file__).with_name("python_worker.py").read_text("utf-8")

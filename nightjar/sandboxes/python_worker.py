@@ -1,12 +1,11 @@
-"""A Python that is asked to run code, again and again, in one namespace. Runs inside a sandbox, alone.
+"""Runs pieces of code in one namespace, on request. It runs alone inside a sandbox.
 
-``python -u -c SOURCE LIMIT``: a request comes on standard input, the answer goes to standard output, each as 4 bytes of
-length and JSON. A request is ``{"id", "code"}``; the answer is ``{"id", "status", "stdout", "stderr", "result",
-"execution_count"}``, where ``result`` is the ``repr`` of the last expression, or the traceback where ``status`` is
-``error``. The first message, ``{"ready", "pid"}``, comes without being asked for.
+``python -u -c SOURCE LIMIT`` reads requests from standard input and writes answers to standard output, each as 4 bytes
+of length and JSON. A request is ``{"id", "code"}``; the answer is ``{"id", "status", "stdout", "stderr", "result",
+"execution_count"}``, where ``result`` is the ``repr`` of the last expression, or the traceback if ``status`` is
+``error``. The first message, ``{"ready", "pid"}``, is sent without a request. LIMIT is the longest text in an answer.
 
-What the code writes is taken from the descriptors themselves, so that programs that it starts are heard too. No text in
-an answer is longer than LIMIT.
+Output is captured at the file descriptors, so that it includes the output of child processes.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ FLUSH_SECONDS = 2.0
 
 
 class Capture:
-    """Takes what is written to a descriptor, through a pipe; a thread keeps the pipe empty."""
+    """Captures the output to a descriptor through a pipe, which a thread keeps empty."""
 
     def __init__(self, descriptor: int, limit: int) -> None:
         self.descriptor = descriptor
@@ -48,7 +47,7 @@ class Capture:
         threading.Thread(target=self.drain, daemon=True).start()
 
     def drain(self) -> None:
-        """Reads until nobody can write any more; sees the marker that says that all has been read."""
+        """Reads until all writers have closed the pipe; the marker shows ``take`` that all output was read."""
         while data := os.read(self.reader, CHUNK):
             marker = self.marker
             if marker is None:
@@ -64,13 +63,13 @@ class Capture:
                 self.keep(before[: -len(marker)])
 
     def keep(self, data: bytes) -> None:
-        """Keeps as much as there is room for."""
+        """Keeps data up to the limit."""
         room = self.limit - len(self.kept)
         self.kept += data[:room]
         self.dropped += max(0, len(data) - room)
 
     def take(self) -> str:
-        """Returns what has been written since the last time."""
+        """Returns the output since the last call."""
         self.seen.clear()
         marker = self.marker = uuid.uuid4().hex.encode()
         try:
@@ -86,7 +85,7 @@ class Capture:
 
 
 class Worker:
-    """The namespace, and the channels to whoever asks."""
+    """The namespace and the connection to the host."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -103,7 +102,7 @@ class Worker:
         signal.signal(signal.SIGINT, self.interrupt)
 
     def interrupt(self, *_: object) -> None:
-        """Interrupts the code, where some is running."""
+        """Interrupts the code if it is running."""
         if self.is_running:
             raise KeyboardInterrupt
 
@@ -119,21 +118,21 @@ class Worker:
         status, result = "ok", None
         try:
             result = self.run(request["code"])
-        except BaseException as error:  # noqa: BLE001 - it is the code's, and the answer
+        except BaseException as error:  # noqa: BLE001 - the code's error is part of the answer
             status, result = "error", self.describe(error)
         self.is_running = False
-        if os.getpid() != self.pid:  # the code has forked: only one may answer, and what it flushes is said twice
+        if os.getpid() != self.pid:  # the code has forked; only the original process may answer
             os._exit(0)
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
-            except BaseException:  # noqa: BLE001, S112 - the code may have put anything there
+            except BaseException:  # noqa: BLE001, S112 - the code may have replaced the stream
                 continue
         taken = {name: capture.take() for name, capture in self.captures.items()}
         return {"id": request["id"], "status": status, "result": result, "execution_count": self.count, **taken}
 
     def run(self, code: str) -> str | None:
-        """Runs a cell; returns the repr of its last expression, where it has one that is not None."""
+        """Runs a cell; returns the repr of its last expression unless that is None."""
         name = f"<cell {self.count}>"
         linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
         body = ast.parse(code, name).body
@@ -144,12 +143,12 @@ class Worker:
         program = compile(ast.Module(body, []), name, "exec")
         expression = compile(ast.Expression(last.value), name, "eval") if last else None
         self.is_running = True
-        exec(program, self.namespace)  # noqa: S102 - what it is for
+        exec(program, self.namespace)  # noqa: S102 - inside a sandbox
         value = eval(expression, self.namespace) if expression else None  # noqa: S307
         return None if value is None else self.cut(repr(value))
 
     def describe(self, error: BaseException) -> str:
-        """Returns the traceback from the cell on."""
+        """Returns the traceback, starting at the cell."""
         trace = error.__traceback__
         while trace is not None and not trace.tb_frame.f_code.co_filename.startswith("<cell "):
             trace = trace.tb_next
@@ -159,12 +158,12 @@ class Worker:
             return type(error).__name__
 
     def cut(self, text: str) -> str:
-        """Cuts a text at the limit."""
+        """Returns a text, cut at the limit."""
         dropped = len(text) - self.limit
         return f"{text[: self.limit]}\n[cut: {dropped} more characters]" if dropped > 0 else text
 
     def receive(self, size: int) -> bytes:
-        """Reads so many bytes; none where there are no more requests."""
+        """Reads exactly ``size`` bytes; returns none at the end of the requests."""
         data = b""
         while len(data) < size:
             piece = os.read(self.requests, size - len(data))

@@ -1,46 +1,69 @@
-"""What a sandbox is asked to be: ``CreateSandboxRequest``."""
+"""Requests for sandboxes: ``CreateSandboxRequest``, the permission to make one, and the errors of a refusal."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from pydantic import BaseModel, ConfigDict, Field
+
+from nightjar.errors import SandboxError
+
+_runs_without_access: list[object] = []
+
+
+class SandboxCreationError(SandboxError):
+    """A sandbox did not start."""
+
+
+class SandboxRefusedError(SandboxCreationError):
+    """This machine cannot start the requested sandbox; a retry would not help."""
+
+
+class SandboxNotAllowedError(SandboxRefusedError):
+    """This run has no permission to start a sandbox."""
+
+
+class SandboxNotReadyError(SandboxError):
+    """A sandbox was not ready in time."""
 
 
 class AdvancedConfigs(BaseModel):
-    """Settings of a hosted sandbox service; accepted for compatibility, and of no effect here."""
+    """Settings of a hosted sandbox service; accepted for compatibility, without effect."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class CreateSandboxRequest(BaseModel):
-    """The image, the limits and the variables of one sandbox."""
+    """The image, limits and environment variables of one sandbox."""
 
     model_config = ConfigDict(extra="allow")
 
     name: str = "sandbox"
     """Becomes part of the sandbox's id."""
     docker_image: str = "python:3.11-slim"
-    """What a container is made of. A local sandbox shows the programs of this machine instead."""
+    """Image of a container. A local sandbox shows the programs of this machine instead."""
     start_command: str | None = "tail -f /dev/null"
     """Runs in the background from the start; None and the default run nothing."""
     cpu_cores: float = Field(default=1, gt=0)
     memory_gb: float = Field(default=2, gt=0)
-    """All processes and files in memory together, in GiB."""
+    """Limit for all processes and all files in memory together, in GiB."""
     disk_size_gb: float = Field(default=5, gt=0)
-    """What may be written at the most, in GiB. It is memory, so half of ``memory_gb`` is the upper limit."""
+    """Limit for files, in GiB. Files are held in memory, so at most half of ``memory_gb`` is available."""
     gpu_count: int = Field(default=0, ge=0)
     timeout_minutes: float = Field(default=60, gt=0)
-    """How long the sandbox lives at the most."""
+    """Maximum lifetime of the sandbox."""
     environment_vars: dict[str, str] | None = None
-    """Set for every command. Nothing else of this process's environment is visible inside."""
+    """Set for every command. No other environment variable of this process is visible inside."""
     team_id: str | None = None
-    """Accepted for compatibility, and of no effect here."""
+    """Accepted for compatibility, without effect."""
     advanced_configs: AdvancedConfigs | None = None
     labels: list[str] = Field(default_factory=list)
-    """Put on a container beside Nightjar's own."""
+    """Added to the labels of a container."""
     python_packages: list[str] = Field(default_factory=list)
-    """Names of distributions that Python inside can import, and all that they need."""
+    """Distributions that Python inside can import, together with their dependencies."""
     are_packages_optional: bool = False
-    """True goes without the packages that this machine does not have, with a warning."""
+    """True skips packages that are not installed on this machine, with a warning."""
     max_processes: int = Field(default=256, gt=0)
 
     @property
@@ -50,11 +73,38 @@ class CreateSandboxRequest(BaseModel):
 
     @property
     def storage_bytes(self) -> int:
-        """What may be written in bytes: files are in memory, so at most half of it."""
+        """The limit for files in bytes: at most half of the memory, which holds them."""
         return int(min(self.disk_size_gb, self.memory_gb / 2) * 2**30)
 
     @property
     def background_command(self) -> str | None:
-        """The start command, where it does more than wait."""
+        """The start command; None if it only waits."""
         command = (self.start_command or "").strip()
         return None if command in {"", "tail -f /dev/null", "sleep infinity"} else command
+
+
+@contextmanager
+def sandbox_access(*, is_allowed: bool) -> Iterator[None]:
+    """Forbids sandboxes in this process for the duration of the block, unless they are allowed.
+
+    This keeps environments from using more than the user asked for. It does not contain their code, which runs as the
+    worker's user.
+    """
+    if is_allowed:
+        yield
+        return
+    run = object()
+    _runs_without_access.append(run)
+    try:
+        yield
+    finally:
+        _runs_without_access.remove(run)
+
+
+def check_sandbox_access() -> None:
+    """Raises ``SandboxNotAllowedError`` inside a hosted run that was not allowed to use sandboxes."""
+    if _runs_without_access:
+        raise SandboxNotAllowedError(
+            "The environment asks for a sandbox, and this run has no permission to use one. Allow it: "
+            "--allow-sandbox-access beside --hosted, or 'allow_sandbox_access' in the form"
+        )

@@ -1,9 +1,7 @@
 """The protocol: a ``Sandbox`` runs commands, a ``SandboxProvider`` makes sandboxes.
 
-A provider says how a process starts inside and how its output comes back (``Sandbox.spawn``); commands with a time
-limit, bounded output and files are the same for all of them, and here.
-
-What comes out of a sandbox is hostile: sizes are bounded, and a file is only ever read and written by a process inside.
+A provider only implements how a process starts inside (``Sandbox.spawn``). Output of a sandbox is hostile: its size is
+bounded, and only a process inside reads or writes the sandbox's files.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
@@ -32,7 +31,7 @@ Command: TypeAlias = str | Sequence[str]
 
 
 class Stream(IntEnum):
-    """Where a piece of output was written to."""
+    """The stream of a piece of output."""
 
     STDOUT = 1
     STDERR = 2
@@ -40,7 +39,7 @@ class Stream(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A piece of what a process wrote."""
+    """A piece of a process's output."""
 
     stream: Stream
     data: bytes
@@ -48,37 +47,18 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What became of a command.
-
-    ``stdout`` and ``stderr`` are texts, cut at the limit where ``is_truncated``. ``exit_code`` is 128 and the signal's
-    number where one ended it, and None where it ``is_timed_out``: then the command and what it started are gone.
-    """
+    """The result of a command; ``is_truncated`` if its output was cut at the limit."""
 
     stdout: str
     stderr: str
     exit_code: int | None
+    """128 plus the signal's number if a signal ended the command; None if it timed out and was killed."""
     is_timed_out: bool = False
     is_truncated: bool = False
 
 
-class SandboxCreationError(SandboxError):
-    """A sandbox did not start."""
-
-
-class SandboxRefusedError(SandboxCreationError):
-    """A sandbox cannot start as asked for, and another try would not help."""
-
-
-class SandboxNotAllowedError(SandboxRefusedError):
-    """A sandbox may not start: this run was not given the permission."""
-
-
-class SandboxNotReadyError(SandboxError):
-    """A sandbox was not ready in time."""
-
-
 class SandboxProcess(ABC):
-    """A process inside, with pipes to it.
+    """A process in a sandbox, with pipes to it.
 
     Example:
         >>> async def shout(sandbox: Sandbox) -> bytes:
@@ -94,27 +74,27 @@ class SandboxProcess(ABC):
 
     @abstractmethod
     async def write(self, data: bytes) -> None:
-        """Writes to its standard input."""
+        """Writes to standard input; data that the process no longer reads is lost."""
 
     @abstractmethod
     async def close_input(self) -> None:
-        """Ends its standard input."""
+        """Closes standard input."""
 
     @abstractmethod
     async def exit_code(self) -> int:
-        """Returns the exit code, after ``read`` has returned None."""
+        """Returns the exit code; call it after ``read`` has returned None."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Lets go of it; where it is still running, it is killed with all that it started."""
+        """Releases the process; if it is still running, kills it with all that it started."""
 
 
 class Sandbox(ABC):
-    """A place of its own for one rollout: commands run one after another or at once, and see the same files.
+    """The sandbox of one rollout: commands run one after another or concurrently and share files.
 
     Attributes:
-        id: names it.
-        workspace: the directory inside in which commands run; files there stay until the sandbox is closed.
+        id: its unique name.
+        workspace: the directory inside in which commands run; its files stay until the sandbox is closed.
 
     Example:
         >>> async def count(sandbox: Sandbox) -> str:
@@ -128,7 +108,7 @@ class Sandbox(ABC):
 
     @abstractmethod
     async def start(self) -> None:
-        """Starts it; ``SandboxCreationError`` where it does not start."""
+        """Starts the sandbox and its start command; raises ``SandboxCreationError`` if that fails."""
 
     @abstractmethod
     async def spawn(
@@ -138,19 +118,19 @@ class Sandbox(ABC):
         env: Mapping[str, str] | None = None,
         max_output_bytes: int | None = None,
     ) -> SandboxProcess:
-        """Starts a process; of each stream, no more than ``max_output_bytes`` need come back."""
+        """Starts a process; output beyond ``max_output_bytes`` of a stream may be dropped."""
 
     @abstractmethod
     async def end_processes(self) -> None:
-        """Kills all processes inside, so that none can disturb what runs next; runs the start command anew."""
+        """Kills all processes inside, so that none can disturb the next one, and reruns the start command."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Kills everything inside and removes it. Closing twice is fine."""
+        """Kills all processes inside and removes the sandbox. Closing twice is allowed."""
 
     @abstractmethod
     def close_now(self) -> None:
-        """Does what ``close`` does, where no event loop runs."""
+        """Does the same as ``close`` without an event loop."""
 
     async def exec(
         self,
@@ -161,14 +141,10 @@ class Sandbox(ABC):
         stdin: bytes | None = None,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
     ) -> CommandResult:
-        """Runs a command to its end. Processes that it leaves in the background go on.
+        """Runs a command to its end. Background processes that it leaves keep running.
 
-        Args:
-            command: for the shell, or a program and its arguments.
-            timeout: in seconds; None for no limit. When it is up, the command is killed with all that it started.
-            working_dir, env: the workspace unless given; variables beside those of the sandbox.
-            stdin: what the command reads; nothing unless given.
-            max_output_bytes: of each stream; the rest is thrown away, with a notice.
+        After ``timeout`` seconds the command is killed with all that it started. ``env`` is added to the sandbox's
+        variables. Each stream is cut after ``max_output_bytes``, with a notice.
         """
         outcome = await self._run(command, timeout, working_dir, env, stdin, max_output_bytes)
         stderr = [outcome.text(Stream.STDERR), self.take_notice()]
@@ -181,16 +157,16 @@ class Sandbox(ABC):
         )
 
     async def upload(self, content: bytes, path: str) -> None:
-        """Writes a file; a process inside does it, so that it cannot land outside."""
+        """Writes a file through a process inside, so that it cannot land outside."""
         script = 'mkdir -p -- "$(dirname -- "$1")" && head -c "$2" > "$1"'
         done = await self.exec(["/bin/sh", "-c", script, "sh", path, str(len(content))], _FILE_SECONDS, stdin=content)
         if done.exit_code != 0:
             raise SandboxError(f"Sandbox {self.id!r} cannot write {path!r}: {done.stderr.strip() or 'time was up'}")
 
     async def download(self, path: str, max_bytes: int = MAX_FILE_BYTES) -> bytes:
-        """Returns the content of a file. Links are followed inside, so none leads out.
+        """Returns the content of a file. Links are resolved inside the sandbox, so none leads out.
 
-        ``FileNotFoundError`` where there is no such regular file, ``SandboxError`` where it is larger than that.
+        Raises ``FileNotFoundError`` if there is no regular file, ``SandboxError`` if it exceeds ``max_bytes``.
         """
         script = f'[ -f "$1" ] || exit {_NOT_A_FILE}; exec head -c "$2" -- "$1"'
         command = ["/bin/sh", "-c", script, "sh", path, str(max_bytes + 1)]
@@ -204,12 +180,12 @@ class Sandbox(ABC):
         return bytes(done.kept[Stream.STDOUT])
 
     async def download_to(self, path: str, local_path: str | os.PathLike[str]) -> None:
-        """Copies a file to this machine; ``local_path`` is followed as given, and nothing else is written."""
+        """Copies a file of the sandbox to ``local_path`` on this machine."""
         content = await self.download(path)
         await asyncio.to_thread(Path(local_path).write_bytes, content)
 
     def take_notice(self) -> str:
-        """Returns, once, what the sandbox itself has to say: that it had to kill processes, and why."""
+        """Returns, once, the sandbox's own message: that it killed processes, and why."""
         return ""
 
     async def _run(
@@ -237,8 +213,6 @@ class Sandbox(ABC):
 
 
 class _Outcome:
-    """The output of a command as it comes in, no more than the limit of each stream."""
-
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self.kept = {Stream.STDOUT: bytearray(), Stream.STDERR: bytearray()}
@@ -275,10 +249,22 @@ async def _feed(process: SandboxProcess, stdin: bytes | None) -> None:
 
 
 async def finish(process: SandboxProcess) -> None:
-    """Closes a process, also while this task is being cancelled, and waits a little for its end."""
+    """Closes a process and waits briefly for its end, also while the calling task is being cancelled."""
     closing = asyncio.ensure_future(process.close())
     with suppress(TimeoutError):
         await asyncio.wait_for(asyncio.shield(closing), _GRACE_SECONDS)
+
+
+@cache
+def program_source(name: str) -> str:
+    """Returns the source of a program of this package that runs alone inside a sandbox."""
+    return Path(__file__).with_name(name).read_text("utf-8")
+
+
+def python_command(option: str, source: str, *arguments: str) -> list[str]:
+    """Returns the command that runs Python source with the sandbox's Python, which images name differently."""
+    start = f'exec "$(command -v python3 || command -v python || echo python3)" {option} -c "$@"'
+    return ["/bin/sh", "-c", start, "sh", source, *arguments]
 
 
 class SandboxProvider(ABC):
@@ -294,7 +280,7 @@ class SandboxProvider(ABC):
 
     @abstractmethod
     def new_sandbox(self, request: CreateSandboxRequest) -> Sandbox:
-        """Returns a sandbox that is yet to be started; ``SandboxRefusedError`` where this machine cannot have it."""
+        """Returns a sandbox that is not started yet; raises ``SandboxRefusedError`` if this machine cannot have it."""
 
     def close(self) -> None:  # noqa: B027 - most have nothing to close
-        """Lets go of connections."""
+        """Releases connections."""

@@ -1,13 +1,15 @@
-"""The system calls that a local sandbox does without, as a program for the kernel's filter (seccomp).
+"""The filter for system calls of a local sandbox, as a program for the kernel (seccomp).
 
-Refused are: making and entering namespaces, mounting, kernel modules and other administration, the kernel's keyrings
-(which are the user's, not the sandbox's), io_uring, eBPF, performance counters, and sockets of kinds that a network
-namespace does not separate (virtual machine sockets, for one). Memory that belongs to no process is refused too,
-because it would escape the limit: anonymous files, shared memory without a file, System V segments, queues and
-semaphores, pages that only a pipe holds, larger buffers of pipes and sockets. So is the choice of processors,
-which would undo ours; and limits and priorities a process may only set for itself.
+Refused are:
 
-The numbers are those of Linux' ``unistd.h``; the layout of the program is that of ``linux/filter.h``.
+- namespaces, mounts, kernel modules and other administration, the kernel's keyrings (they belong to the user, not to
+  the sandbox), io_uring, eBPF, performance counters;
+- sockets of kinds that a network namespace does not separate, such as those of virtual machines;
+- memory that belongs to no process, as it would escape the limit: anonymous files, shared memory without a file,
+  System V segments, queues and semaphores, pages held by a pipe alone, larger buffers of pipes and sockets;
+- the choice of processors, which would undo ours, and limits and priorities of other processes.
+
+The numbers come from Linux' ``unistd.h``, the layout of the program from ``linux/filter.h``.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ _X32 = 0x40000000
 
 @dataclass(frozen=True, slots=True)
 class _Machine:
-    """One processor architecture: its audit number, and the numbers of its system calls."""
+    """The audit number and the system call numbers of one processor architecture."""
 
     audit: int
     clone: int
@@ -43,9 +45,9 @@ class _Machine:
     refused: tuple[int, ...]
     """Answered with "not permitted"."""
     own: tuple[int, ...]
-    """Permitted where the first argument says "this process": prlimit64, sched_setscheduler, -param and -attr."""
+    """Permitted if the first argument names the calling process: prlimit64, sched_setscheduler, -param and -attr."""
     setpriority: int
-    """The same of the second argument."""
+    """Permitted if the second argument names the calling process."""
     mmap: int
     fcntl: int
     setsockopt: int
@@ -90,7 +92,7 @@ _MACHINES: Mapping[str, _Machine] = {
 
 
 def filter_program(machine: str | None = None) -> bytes | None:
-    """Returns the filter for a processor architecture, this machine's unless given; None where it is not known."""
+    """Returns the filter for a processor architecture, by default this machine's; None if it is not supported."""
     calls = _MACHINES.get(machine or platform.machine())
     if calls is None:
         return None
@@ -125,12 +127,12 @@ def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
 
 
 def _answer(test: int, value: int, number: int) -> list[bytes]:
-    """Answers with an error where the test holds, and goes on otherwise."""
+    """Refuses the call if the test holds, and continues otherwise."""
     return [_step(test, value, 0, 1), _step(_RETURN, _ERRNO | number)]
 
 
 def _only_of_itself(number: int, argument: int) -> list[bytes]:
-    """Refuses a call whose argument names a process; 0 stands for the one that calls."""
+    """Refuses a call whose argument names another process; 0 is the calling process."""
     return [
         _step(_EQUAL, number, 0, 4),
         _load(argument),
@@ -143,9 +145,9 @@ def _only_of_itself(number: int, argument: int) -> list[bytes]:
 def _refused_for(
     number: int, argument: int, values: tuple[int, ...], mask: int = 0xFFFFFFFF, given: tuple[int, int] | None = None
 ) -> list[bytes]:
-    """Refuses a call whose argument, of which only the bits of ``mask`` count, is one of these values.
+    """Refuses a call whose argument, masked, is one of these values.
 
-    ``given`` are the place and the value that another argument has to have for that.
+    ``given`` restricts that to calls that have this value (second) as another argument (first).
     """
     steps = [
         _load(argument),
@@ -162,5 +164,5 @@ def _load(argument: int) -> bytes:
 
 
 def _skips_to_the_end(families: tuple[int, ...]) -> list[bytes]:
-    """Jumps over the refusal that follows, to the permission, for each of these."""
+    """Jumps over the refusal that follows, to the permission, for each of these families."""
     return [_step(_EQUAL, family, len(families) - place, 0) for place, family in enumerate(families)]

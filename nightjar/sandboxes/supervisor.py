@@ -1,21 +1,20 @@
-"""The first process in a local sandbox: starts commands, passes on what they write, kills what they leave behind.
+"""The first process in a local sandbox: starts commands, forwards their output, kills the processes they leave behind.
 
-It runs under the sandbox's Python, alone: the standard library is all it has, and of that only what is quick to import
-(a sandbox takes no longer to start than this file). ``python supervisor.py LIMITS``, with ``LIMITS`` as
-``nightjar.sandboxes.local`` writes them (``marshal``, in hexadecimal), and a socket as standard input:
+It is run as ``python supervisor.py LIMITS``, with ``LIMITS`` as ``nightjar.sandboxes.local`` writes them (``marshal``,
+in hexadecimal), and a socket as standard input. It imports only modules of the standard library that load quickly,
+because every sandbox waits for it. The protocol:
 
 - The host sends one byte and, with it, a socket for each command. The supervisor forks a *runner* for it.
 - On that socket the runner reads a request (4 bytes of length, then, in ``marshal``: ``argv``, ``cwd``, ``env``,
   ``max_bytes``) and then frames of input; it writes frames of output. A frame is a stream number, three zero bytes,
   4 bytes of length, and the data: the format of Docker's attached streams. Stream 0 is standard input (an empty frame
   closes it), 1 and 2 are standard output and error, 3 is the exit code, in 4 bytes.
-- When the host closes the socket before the exit code was sent, the runner kills all that descends from the command.
-  Daemons too: a runner is the reaper of its descendants.
+- If the host closes the socket before the exit code was sent, the runner kills all descendants of the command, also
+  daemons: a runner is the reaper of its descendants.
 
-The commands run under the same user as the supervisor and the runners, which therefore cannot be traced or read
-(``PR_SET_DUMPABLE``). As the first process of its namespace the supervisor cannot be killed from inside. A runner can
-be, or stopped, which the supervisor answers with its end; then all that has lost its runner is killed. On SIGUSR1 the
-supervisor kills everything but itself.
+Commands run under the same user as the supervisor and the runners, which are therefore protected from tracing and
+reading (``PR_SET_DUMPABLE``). As the first process of its namespace, the supervisor cannot be killed from inside. It
+kills a stopped runner, and all processes that have lost their runner; on SIGUSR1 it kills all other processes.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ KILL_SECONDS = 3.0
 LAST_READS = 64
 LIBC = ctypes.CDLL(None)
 RUNNERS: set[int] = set()
-"""The runners whose death would be news."""
+"""The runners that have not ended yet."""
 
 
 class Ignoring:
-    """Does what ``contextlib.suppress`` does."""
+    """Does the same as ``contextlib.suppress``, which takes longer to import."""
 
     def __init__(self, *errors: type[Exception]) -> None:
         self.errors = errors
@@ -60,7 +59,7 @@ class Ignoring:
 
 
 def prctl(option: int, value: int) -> None:
-    """Sets an attribute of this process, where the system has it."""
+    """Sets an attribute of this process, if the system supports it."""
     with Ignoring(OSError, AttributeError):
         LIBC.prctl(option, value, 0, 0, 0)
 
@@ -76,9 +75,9 @@ def wake_on_child() -> int:
 
 
 def reap() -> dict[int, int]:
-    """Takes all children that have ended; returns their exit codes, 128 + the signal where one ended them.
+    """Reaps all children that have ended; returns their exit codes, 128 plus the signal if one ended them.
 
-    A runner that was stopped is killed: it could not see that its command's time is up.
+    A stopped runner is killed, as it could not see that its command's time is up.
     """
     ended = {}
     with Ignoring(ChildProcessError):
@@ -96,7 +95,7 @@ def reap() -> dict[int, int]:
 
 
 def descendants(without: Collection[int] = ()) -> set[int]:
-    """Returns all living processes below this one, without some of its children and what is below them."""
+    """Returns all living descendants of this process, except the given children and their descendants."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit():
@@ -114,15 +113,15 @@ def descendants(without: Collection[int] = ()) -> set[int]:
 
 
 def send_signal(pid: int, number: int) -> None:
-    """Signals a process that may be gone."""
+    """Signals a process that may have ended."""
     with Ignoring(ProcessLookupError, PermissionError):
         os.kill(pid, number)
 
 
 def kill_tree(without: Collection[int] = ()) -> set[int]:
-    """Kills all below this process, but for some children and what is below them; returns what could not be killed.
+    """Kills all descendants except the given children and theirs; returns those that could not be killed.
 
-    Everything is stopped first, so that nothing can fork away.
+    All are stopped first, so that none can fork away.
     """
     deadline = time.monotonic() + KILL_SECONDS
     stopped: set[int] = set()
@@ -138,7 +137,7 @@ def kill_tree(without: Collection[int] = ()) -> set[int]:
 
 
 def kill_everything(*_: object) -> None:
-    """Kills all processes of the sandbox but this one, and waits for their end."""
+    """Kills all other processes of the sandbox and waits for their end."""
     RUNNERS.clear()
     if os.getpid() == 1:
         with Ignoring(ProcessLookupError):
@@ -172,7 +171,7 @@ class Runner:
             os.set_blocking(descriptor, False)
 
     def run(self) -> None:
-        """Passes input and output on until the command has ended and nobody holds its pipes any more."""
+        """Forwards input and output until the command has ended and no process holds its pipes any more."""
         while self.code is None or self.pipes:
             poll = select.poll()
             for descriptor in (self.woken, *self.pipes):
@@ -183,14 +182,14 @@ class Runner:
                 poll.register(self.input, select.POLLOUT)
             ready = dict(poll.poll(1000))
             for descriptor in [one for one in self.pipes if one in ready]:
-                if not self.pass_output_on(descriptor):
+                if not self.forward_output(descriptor):
                     os.close(descriptor)
                     del self.pipes[descriptor]
-            self.take_input(ready)
-            self.look_for_the_end()
+            self.forward_input(ready)
+            self.check_exit()
 
-    def look_for_the_end(self) -> None:
-        """Sends the exit code, after all that the command has written, once it is known."""
+    def check_exit(self) -> None:
+        """Sends the exit code once it is known, after the remaining output of the command."""
         with Ignoring(BlockingIOError):
             os.read(self.woken, CHUNK)
         code = reap().get(self.pid)
@@ -198,14 +197,14 @@ class Runner:
             return
         for descriptor in self.pipes:
             for _ in range(LAST_READS):
-                if not self.pass_output_on(descriptor, is_last=True):
+                if not self.forward_output(descriptor, is_last=True):
                     break
         self.send(EXIT, struct.pack(">i", code))
         self.code = code
         self.unwritten = b""
 
-    def pass_output_on(self, descriptor: int, is_last: bool = False) -> bool:
-        """Sends what is in a pipe, or drops it beyond the limit; says whether there may be more."""
+    def forward_output(self, descriptor: int, is_last: bool = False) -> bool:
+        """Sends the content of a pipe, or drops it beyond the limit; returns whether there may be more."""
         try:
             data = os.read(descriptor, CHUNK)
         except BlockingIOError:
@@ -217,8 +216,8 @@ class Runner:
             self.send(stream, data[:room])
         return bool(data)
 
-    def take_input(self, ready: dict[int, int]) -> None:
-        """Passes input on to the command, as far as it takes any."""
+    def forward_input(self, ready: dict[int, int]) -> None:
+        """Forwards input to the command, as far as it reads it."""
         if self.unwritten and self.input in ready:
             try:
                 self.unwritten = self.unwritten[os.write(self.input, self.unwritten) :]
@@ -238,7 +237,7 @@ class Runner:
             os.close(self.input)
 
     def receive(self, size: int) -> bytes:
-        """Reads so many bytes from the host; where it has gone, gives up."""
+        """Reads exactly ``size`` bytes from the host; gives up if the host has gone."""
         data = b""
         while len(data) < size:
             piece = b""
@@ -250,17 +249,17 @@ class Runner:
         return data
 
     def send(self, stream: int, data: bytes) -> None:
-        """Writes a frame to the host; where it has gone, gives up, unless the command has ended."""
+        """Writes a frame to the host; gives up if the host has gone."""
         try:
             self.host.sendall(HEADER.pack(stream, len(data)) + data)
         except OSError:
             self.give_up()
 
     def give_up(self) -> None:
-        """Ends the command with all that it started."""
+        """Kills the command with all that it started, and ends this runner."""
         if kill_tree():
             send_signal(os.getppid(), signal.SIGUSR1)
-        os._exit(0)  # a fork, as below
+        os._exit(0)  # a fork: unwinding would return into the supervisor's loop
 
 
 def become_command(request: dict[str, object], limits: dict[str, int], descriptors: tuple[int, int, int]) -> None:
@@ -276,13 +275,13 @@ def become_command(request: dict[str, object], limits: dict[str, int], descripto
         apply_limits(limits)
         argv, env = request["argv"], request["env"]
         os.execvpe(argv[0], argv, env)  # type: ignore[index,arg-type]  # noqa: S606
-    except BaseException as error:  # noqa: BLE001 - the command cannot run, whatever it is
+    except BaseException as error:  # noqa: BLE001 - any error means that the command cannot run
         os.write(2, f"cannot run this: {error}\n".encode())
-    os._exit(127)  # a fork of a fork: it must not go on as a second runner
+    os._exit(127)  # a fork of a fork: it must not continue as a second runner
 
 
 def apply_limits(limits: dict[str, int]) -> None:
-    """Limits this process, and with it all that it starts."""
+    """Limits this process and all that it starts."""
     for name in ("NPROC", "DATA", "FSIZE", "NOFILE", "CPU", "CORE", "MEMLOCK"):
         kind = getattr(resource, f"RLIMIT_{name}", None)
         if kind is not None and name in limits:
@@ -294,7 +293,7 @@ def apply_limits(limits: dict[str, int]) -> None:
 
 
 def serve(control: socket.socket, limits: dict[str, int]) -> None:
-    """Forks a runner for every socket that the host sends; ends when the host has gone."""
+    """Forks a runner for every socket that the host sends; returns when the host has gone."""
     woken = wake_on_child()
     poll = select.poll()
     for descriptor in (control.fileno(), woken):
@@ -344,13 +343,13 @@ def main() -> None:
     os.closerange(3, 256)
     with Ignoring(OSError), open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123
         file.write("1000")
-    if "uid" in limits:  # an ordinary user from here on, for good
+    if "uid" in limits:  # become an ordinary user, irrevocably
         uid = limits["uid"]
         os.setgroups([])
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
     prctl(PR_SET_DUMPABLE, 0)
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # again: with the user, the kernel has dropped what bwrap had set
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # bwrap has set it too, but the change of user dropped it
     if os.getpid() != 1:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGUSR1, kill_everything)

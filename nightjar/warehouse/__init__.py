@@ -1,4 +1,4 @@
-"""All published runs, in segments that DuckDB reads; nothing else in Nightjar imports DuckDB.
+"""All published runs, in segments that DuckDB reads; the only package that imports DuckDB.
 
 >>> warehouse = Warehouse(resolve_warehouse())          # doctest: +SKIP
 >>> warehouse.publish("outputs/evals/gsm8k--gpt-4.1-mini/1a2b3c4d")   # doctest: +SKIP

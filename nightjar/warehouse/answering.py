@@ -1,8 +1,7 @@
-"""The process that answers questions: in on standard input, out on standard output, pickled.
+"""The query process: reads pickled requests from standard input, and writes pickled answers to standard output.
 
-``python -m nightjar.warehouse.answering FOLDER``, started by ``reading/process.py``, whose folder it is: nothing is
-removed here. It ends when its input ends, so that it never outlives the program that started it; where no Python code
-can run for a while, because DuckDB is parsing a statement, a moment after the time of its question is over.
+``reading/process.py`` starts it as ``python -m nightjar.warehouse.answering FOLDER``. It ends when its input ends; if
+DuckDB is parsing a statement then, it ends shortly after the time limit of its request.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from nightjar.warehouse.reading.result import AskedQuery
 from nightjar.warehouse.reading.statements import split_statements
 
 LARGEST_PROCESS_BYTES = 2 * querying.LARGEST_ANSWER_BYTES
-"""How much memory this process may take for a question, beyond what it has: DuckDB's share and the answer."""
+"""The additional memory of this process for a query: DuckDB's share and the answer."""
 
 _GRACE_SECONDS = 0.5
-"""The program kills this process when the time is over; where it cannot, it ends itself so much later."""
+"""The program kills this process when the time is up; if it cannot, the process ends itself so much later."""
 
 _LONGEST_WATCH_SECONDS = 1e6
 _STATM = Path("/proc/self/statm")
@@ -43,11 +42,7 @@ _Send = Callable[[Any], None]
 
 
 def main(folder: str) -> None:
-    """Answers questions until there are no more.
-
-    Args:
-        folder: for temporary files; the program removes it when this process has ended.
-    """
+    """Answers requests until the input ends; ``folder`` is for temporary files."""
     tempfile.tempdir = folder
     answers, silence = _take_over_stdout()
 
@@ -55,7 +50,7 @@ def main(folder: str) -> None:
         answers.write(pickle.dumps(message))
         answers.flush()
 
-    logging.getLogger().addHandler(_Told(send))  # type: ignore[arg-type] # it is no queue
+    logging.getLogger().addHandler(_Forwarding(send))  # type: ignore[arg-type] # a function in place of a queue
     requests: SimpleQueue[Request] = SimpleQueue()
     threading.Thread(target=_listen, args=[requests], daemon=True).start()
     send(None)
@@ -65,15 +60,14 @@ def main(folder: str) -> None:
             faulthandler.dump_traceback_later(request.seconds + _GRACE_SECONDS, exit=True, file=silence)
         try:
             _bound_memory()
-            _be_where(request)
-            _ANSWERS[request.kind](answers, send, *pickle.loads(request.given))  # noqa: S301 - the program's
-        except Exception as error:  # noqa: BLE001 - raised by the program
+            _enter(request)
+            _ANSWERS[request.kind](answers, send, *pickle.loads(request.given))  # noqa: S301 - from the program
+        except Exception as error:  # noqa: BLE001 - raised in the program
             send(_failure(error))
         faulthandler.cancel_dump_traceback_later()
 
 
 def _take_over_stdout() -> tuple[BinaryIO, int]:
-    """Returns the way out, and what libraries print to from now on."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, sys.stdout.fileno())
@@ -81,16 +75,15 @@ def _take_over_stdout() -> tuple[BinaryIO, int]:
 
 
 def _listen(requests: SimpleQueue[Request]) -> None:
-    """Takes questions in, and ends the process when there will be no more, or one has no room in memory."""
+    """Reads requests; ends the process when the input ends or a request does not fit into memory."""
     try:
         while True:
-            requests.put(pickle.load(sys.stdin.buffer))  # noqa: S301 - the program's
+            requests.put(pickle.load(sys.stdin.buffer))  # noqa: S301 - from the program
     finally:
         os._exit(0)
 
 
-def _be_where(request: Request) -> None:
-    """Takes over the folder and the variables of the program."""
+def _enter(request: Request) -> None:
     if request.environment != os.environ:
         os.environ.clear()
         os.environ.update(request.environment)
@@ -98,11 +91,8 @@ def _be_where(request: Request) -> None:
         os.chdir(request.folder)
 
 
-class _Told(QueueHandler):
-    """Has the program say what is logged here."""
-
+class _Forwarding(QueueHandler):
     def enqueue(self, record: logging.LogRecord) -> None:
-        """Sends it."""
         send: Any = self.queue
         send(record)
 
@@ -130,7 +120,7 @@ def _table(answers: BinaryIO, send: _Send, house: str, location: str, asked: Seq
 
 
 @lru_cache(maxsize=4)
-def _opened(house: str, location: str) -> Backend:  # noqa: ARG001 - each has what it has learnt for itself
+def _opened(house: str, location: str) -> Backend:  # noqa: ARG001 - a cache per Warehouse object
     return open_backend(location)
 
 
@@ -139,7 +129,6 @@ _ANSWERS: dict[str, Callable[..., None]] = {
     "table": _table,
     "statements": lambda _, send, text: send(split_statements(text)),
 }
-"""What can be asked."""
 
 
 def _failure(error: Exception) -> Failure:
@@ -154,10 +143,10 @@ def _failure(error: Exception) -> Failure:
 
 
 def _bound_memory() -> None:
-    """Refuses memory beyond what the process has now and a question may take; on Linux alone.
+    """Limits the memory of the process to its present size and the needs of a query; on Linux only.
 
-    DuckDB's own limit does not count the value that a function is making, what a statement becomes when it is parsed,
-    nor the Python objects that rows become. Allocations fail then: DuckDB and Python raise errors.
+    DuckDB's own limit does not count the value that a function builds, the parsed statement, or the Python objects of
+    rows. With this limit allocations fail, and DuckDB and Python raise errors.
     """
     if not _STATM.exists():
         return

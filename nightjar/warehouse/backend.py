@@ -1,6 +1,6 @@
-"""What stands behind a ``Warehouse``: segments in a folder or an object store, or tables elsewhere.
+"""The backend of a ``Warehouse``: segments in a folder or an object store, or tables in another database.
 
-What only some need is imported where it is needed: a query waits for this module.
+Some modules are imported late, because every query waits for this module.
 """
 
 from __future__ import annotations
@@ -14,40 +14,30 @@ import duckdb
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import explained
 from nightjar.warehouse.location import Kind, folder_of, kind_of, shown
-from nightjar.warehouse.reading.damage import damage_named
-from nightjar.warehouse.reading.reader import Look, Reader, read_patiently
+from nightjar.warehouse.reading.reader import Look, Reader, damage_named, read_patiently
 from nightjar.warehouse.reading.relations import define
 from nightjar.warehouse.storage.folder import Folder
-from nightjar.warehouse.storage.line_files import LineFile, Row
+from nightjar.warehouse.storage.records import LineFile, Row
 from nightjar.warehouse.storage.store import Store
 from nightjar.warehouse.writing.publish_report import PublishReport
 
 if TYPE_CHECKING:
-    from nightjar.warehouse.served.tables import ServedWarehouse
+    from nightjar.warehouse.served import ServedWarehouse
 
 Answer = TypeVar("Answer")
 
 
 def open_backend(location: str) -> Backend:
-    """Returns what stands behind a location; nothing is made or reached yet.
-
-    Raises:
-        WarehouseError: the location cannot be understood, or a package for it is missing.
-    """
-    kind = kind_of(location)
-    if kind is Kind.SERVED:
-        from nightjar.warehouse.served.tables import ServedWarehouse
+    """Returns the backend of a location, without creating or connecting to anything yet."""
+    if kind_of(location) is Kind.SERVED:
+        from nightjar.warehouse.served import ServedWarehouse
 
         return ServedWarehouse(location)
     return SegmentedWarehouse(open_store(location))
 
 
 def open_store(location: str) -> Store:
-    """Returns what keeps the segments of a warehouse.
-
-    Raises:
-        WarehouseError: the location cannot be understood, has tables instead, or a package for it is missing.
-    """
+    """Returns the store of a warehouse's segments; raises WarehouseError if the location has tables instead."""
     kind = kind_of(location)
     if kind is Kind.SERVED:
         raise WarehouseError(f"The warehouse {shown(location)} keeps tables, not segments: this works on segments.")
@@ -59,26 +49,21 @@ def open_store(location: str) -> Store:
 
 
 class SegmentedWarehouse:
-    """A warehouse of segments.
-
-    Attributes:
-        store: keeps them.
-    """
+    """A warehouse of segments; ``ServedWarehouse`` has the same methods."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self._reader = Reader(store)
 
     def __str__(self) -> str:
-        """Its location for messages."""
         return str(self.store)
 
     def check_writable(self) -> None:
-        """Finds out whether a segment can be written."""
+        """Checks that a segment can be written."""
         self.store.check_writable()
 
     def publish(self, run_dir: Path) -> PublishReport:
-        """Makes a run directory a segment, and keeps what its model costs where that is not known."""
+        """Publishes a run directory as a segment, and stores the price of its model if that is new."""
         from nightjar.warehouse.pricing import note_price
         from nightjar.warehouse.writing.publishing import publish_run
 
@@ -87,17 +72,17 @@ class SegmentedWarehouse:
         return report
 
     def tidy(self) -> None:
-        """In a folder, packs and replaces the snapshot where that is due."""
+        """In a folder, packs small segments if there are many, and replaces the snapshot."""
         from nightjar.warehouse.writing.packing import tidy
 
         tidy(self.store)
 
     def rows(self, file: LineFile[Row]) -> list[Row]:
-        """Returns the records of a kind that is kept beside the segments."""
+        """Returns the records of a kind."""
         return self.store.rows(file)
 
     def write_rows(self, file: LineFile[Row], rows: Sequence[Row]) -> None:
-        """Adds records of a kind, or replaces them."""
+        """Adds or replaces records of a kind."""
         from nightjar.warehouse.reading.snapshot import write_snapshot
 
         self.store.write_rows(file, rows)
@@ -109,7 +94,7 @@ class SegmentedWarehouse:
         return self._reader.ask(question)
 
     def connect(self) -> duckdb.DuckDBPyConnection:
-        """Returns a connection of the caller's own, with views over the segments that are there now."""
+        """Returns a new connection with views over the current segments, which the caller owns."""
         self.store.require()
         with damage_named(self.store):
             return read_patiently(self.store, self._connect)

@@ -1,4 +1,4 @@
-"""Opens DuckDB, and says in one line what went wrong."""
+"""Connections to DuckDB, and its errors in one line."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 
 import duckdb
 
+from nightjar.core.files import scratch_folder
 from nightjar.errors import WarehouseError
-from nightjar.scratch import scratch_folder
 
 MEMORY_LIMIT = "2GB"
-"""How much an operation or a query may take, beyond which it spills to disk or is refused."""
+"""The memory of a query; beyond it, the query spills to disk or is refused."""
 
 SPILL_LIMIT = "8GB"
-"""How much of a disk an operation or a query may take for a while."""
+"""The temporary disk space of a query."""
 
 STORAGE_VERSION = "v1.4.0"
 """New database files can be read by DuckDB 1.4 and newer."""
@@ -27,12 +27,7 @@ _TRACEBACK = re.compile(r"\ATraceback .*\n(?: .*\n)*(?:\w+: )?")
 
 
 def connect_scratch(spill: Path, memory_limit: str = "1GB") -> duckdb.DuckDBPyConnection:
-    """Returns a connection to a database in memory, whose times are in UTC.
-
-    Args:
-        spill: where it puts what does not fit into memory.
-        memory_limit: how much memory it may take.
-    """
+    """Returns a connection to a database in memory with times in UTC, which spills to a folder."""
     connection = duckdb.connect(
         ":memory:",
         config={
@@ -42,13 +37,21 @@ def connect_scratch(spill: Path, memory_limit: str = "1GB") -> duckdb.DuckDBPyCo
             "max_temp_directory_size": SPILL_LIMIT,
         },
     )
-    connection.execute("SET TimeZone = 'UTC'; SET enable_progress_bar = false")
+    connection.execute("SET TimeZone = 'UTC'")
+    hide_progress_bar(connection)
     return connection
+
+
+def hide_progress_bar(connection: duckdb.DuckDBPyConnection) -> None:
+    """Turns DuckDB's progress bar off if it is on; in a notebook without ipywidgets the setting cannot be changed."""
+    [(is_shown,)] = connection.execute("SELECT current_setting('enable_progress_bar')").fetchall()
+    if is_shown:
+        connection.execute("SET enable_progress_bar = false")
 
 
 @contextmanager
 def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Commits what its body does, or undoes it when the body raises."""
+    """Commits the changes of its body, or rolls them back if the body raises."""
     connection.begin()
     try:
         yield
@@ -61,34 +64,30 @@ def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
 @contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Turns DuckDB's errors into a WarehouseError that says what failed, and why, in one line."""
+    """Turns DuckDB's errors into a WarehouseError of one line that starts with ``what``."""
     try:
         yield
     except (duckdb.Error, UnicodeDecodeError) as error:
         raise WarehouseError(f"{what}: {reason(error)}") from error
     except RuntimeError as error:
-        if str(error) == "Query interrupted":  # what DuckDB makes of Ctrl-C
+        if str(error) == "Query interrupted":  # DuckDB's error for Ctrl-C
             raise KeyboardInterrupt from error
         raise
 
 
 def statements_in(connection: duckdb.DuckDBPyConnection, text: str) -> list[duckdb.Statement]:
-    """Returns the statements of a text.
-
-    Raises:
-        WarehouseError: it is no text that can be written in UTF-8: it was read from bytes that are none.
-    """
+    """Returns the statements of a text; raises WarehouseError if it cannot be encoded in UTF-8."""
     try:
         return connection.extract_statements(text)
     except TypeError as error:
-        raise WarehouseError("The query failed: it is no text that can be written in UTF-8.") from error
+        raise WarehouseError("The query failed: it is not valid UTF-8.") from error
 
 
 @contextmanager
 def database_name(path: Path) -> Iterator[Path]:
-    """Gives a name under which DuckDB can write the new database file of a path, and puts it in its place afterwards.
+    """Yields a path at which DuckDB can write a database file, and copies it to the given path if they differ.
 
-    In a name with ``?`` DuckDB looks for parameters when it writes; it opens such a file all the same.
+    DuckDB cannot write a file with ``?`` in its name, because it looks for parameters there; it can open one.
     """
     if "?" not in str(path.absolute()):
         yield path
@@ -100,21 +99,15 @@ def database_name(path: Path) -> Iterator[Path]:
 
 
 def reason(error: duckdb.Error | UnicodeDecodeError) -> str:
-    """Returns what DuckDB says, in one line without its picture of the statement."""
+    """Returns DuckDB's message in one line, without its excerpt of the statement."""
     if isinstance(error, UnicodeDecodeError):
-        return "it holds text that is none in UTF-8"
-    said = _TRACEBACK.sub("", str(error))  # of a filesystem in Python (``remote_files.py``)
+        return "it contains text that is not UTF-8"
+    said = _TRACEBACK.sub("", str(error))  # of a Python filesystem (``remote_files.py``)
     return " ".join(said.partition("\n\n")[0].split())
 
 
 def newer(found: int, known: int, warehouse: str = "") -> WarehouseError:
-    """Returns what to raise where a newer Nightjar made what is read.
-
-    Args:
-        found: its version.
-        known: the last one that is known here.
-        warehouse: its location, where that is not plain.
-    """
+    """Returns the error for a warehouse of a newer Nightjar; ``warehouse`` is its location, if not obvious."""
     return WarehouseError(
         f"The warehouse {warehouse}{' ' * bool(warehouse)}is at version {found}, this Nightjar knows version {known}. "
         "Upgrade Nightjar: pip install --upgrade nightjar-evals"
@@ -122,10 +115,10 @@ def newer(found: int, known: int, warehouse: str = "") -> WarehouseError:
 
 
 def quoted(text: object) -> str:
-    """Returns a text as a literal of SQL."""
+    """Returns a text as a SQL literal."""
     return "'" + str(text).replace("'", "''") + "'"
 
 
 def parquet(*files: object) -> str:
-    """Returns the call of SQL that reads Parquet files; folders called ``name=value`` on their way are no columns."""
+    """Returns the SQL that reads Parquet files; folders called ``name=value`` in their paths are not columns."""
     return f"read_parquet([{', '.join(map(quoted, files))}], hive_partitioning = false)"

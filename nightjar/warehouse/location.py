@@ -1,4 +1,4 @@
-r"""Where a warehouse is: decides by its name what kind of place it means, and how messages write it.
+r"""The location of a warehouse: what kind of place its name means, and how messages show it.
 
 =====================================  ===================================================================
 ``outputs/warehouse``, ``file:///…``   a folder; also ``C:\runs``, and ``./team:runs`` with a colon in it
@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from enum import Enum
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from nightjar.core.home import read_config
 from nightjar.errors import MissingWarehouseError, WarehouseError
-from nightjar.home import read_config
 
 DEFAULT = "outputs/warehouse"
 
@@ -30,7 +31,7 @@ _WORD = re.compile(r"([a-z][a-z0-9+.-]+):", re.IGNORECASE)
 
 _HIDDEN = "***"
 _USER = re.compile(rf"(://|\b(?:{_STORES}):/)(?:[^/:\s]*:\S*|[^/\s]+)@", re.IGNORECASE)
-"""The user of a URL, up to the last ``@``; with a password, which may hold a ``/``, up to the last one of the word."""
+"""The user of a URL, up to the last ``@``; a password may contain ``/``, so then up to the last ``@`` of the word."""
 
 _SECRET = re.compile(
     r"((?:password|passwd|pwd|passphrase|secret|token|key|credential|(?<![a-z])(?:sig|sas))\w*(?:['\"]?\s*=|['\"]\s*:)\s*)"
@@ -50,7 +51,7 @@ _SECRET_VARIABLES = (
 
 
 class Kind(Enum):
-    """What kind of place a location means."""
+    """The kind of place that a location means."""
 
     FOLDER = "folder"
     STORE = "store"
@@ -58,23 +59,17 @@ class Kind(Enum):
 
 
 def resolve_warehouse(explicit: str | Path | None = None) -> str:
-    """Returns the location named here, by ``NIGHTJAR_WAREHOUSE``, by the user's defaults, or ``outputs/warehouse``.
-
-    Raises:
-        ConfigError: the file of the user's defaults is damaged.
-    """
+    """Returns the given location, else ``NIGHTJAR_WAREHOUSE``, the user's default, or ``outputs/warehouse``."""
     return str(explicit or os.environ.get("NIGHTJAR_WAREHOUSE") or read_config().get("warehouse") or DEFAULT)
 
 
 def kind_of(location: str) -> Kind:
-    r"""Returns what kind of place a location means.
+    r"""Returns the kind of place that a location means.
 
-    Raises:
-        WarehouseError: it is half a URL, as a path makes of a whole one, or begins with an unknown word and a colon.
+    Raises WarehouseError for an unknown scheme, and for half a URL, as ``Path`` makes of a whole one.
 
-    Example:
-        >>> [kind_of(name).value for name in ("s3://runs/team", "md:runs", "C:\\runs", "file:///runs")]
-        ['store', 'served', 'folder', 'folder']
+    >>> [kind_of(name).value for name in ("s3://runs/team", "md:runs", "C:\\runs", "file:///runs")]
+    ['store', 'served', 'folder', 'folder']
     """
     if _SERVED.match(location):
         return Kind.SERVED
@@ -92,14 +87,10 @@ def kind_of(location: str) -> Kind:
 
 
 def folder_of(location: str) -> Path:
-    """Returns the folder that a location of this kind means.
+    """Returns the folder that a location means; refuses a backslash in its name, which DuckDB takes for a slash.
 
-    Raises:
-        WarehouseError: a backslash is in its name, which DuckDB takes for a slash.
-
-    Example:
-        >>> str(folder_of("file:///srv/runs%20of%20us"))
-        '/srv/runs of us'
+    >>> str(folder_of("file:///srv/runs%20of%20us"))
+    '/srv/runs of us'
     """
     is_url = location.startswith("file://")
     path = Path(unquote(urlsplit(location).path)) if is_url else Path(location).expanduser()
@@ -112,18 +103,17 @@ def folder_of(location: str) -> Path:
 
 
 def is_in_memory(location: str) -> bool:
-    """Says whether a location is in the memory of this process, where no other can read it."""
+    """Returns whether a location is in the memory of this process, where no other can read it."""
     return "memory://" in location
 
 
 def shown(text: str) -> str:
-    """Returns a location, or a message about it, without passwords, tokens, keys and what follows ``?name=``.
+    """Returns a location or a message without passwords, tokens, keys and the values after ``?name=``.
 
-    Example:
-        >>> shown("sftp://ann:s3cret@files.example.com/runs")
-        'sftp://***@files.example.com/runs'
-        >>> shown("ducklake:postgres:dbname=runs password=s3cret host=db")
-        'ducklake:postgres:dbname=runs password=*** host=db'
+    >>> shown("sftp://ann:s3cret@files.example.com/runs")
+    'sftp://***@files.example.com/runs'
+    >>> shown("ducklake:postgres:dbname=runs password=s3cret host=db")
+    'ducklake:postgres:dbname=runs password=*** host=db'
     """
     for variable in _SECRET_VARIABLES:
         if value := os.environ.get(variable):
@@ -135,27 +125,38 @@ def shown(text: str) -> str:
 
 
 def has_secret(location: str) -> bool:
-    """Says whether a location holds a password, a token or a key itself."""
+    """Returns whether a location contains a password, a token or a key."""
     return bool(_SECRET.search(location) or _USER.search(location))
 
 
 def refuse_secret(location: str) -> str:
-    """Returns a location that may be written down.
-
-    Raises:
-        WarehouseError: it holds a password, a token or a key.
-    """
+    """Returns a location that may be stored; raises WarehouseError if it contains a secret."""
     if has_secret(location):
         raise WarehouseError(
-            f"The warehouse's location {shown(location)!r} holds a secret, and would be written down with it. Set it "
-            "where runs happen, as NIGHTJAR_WAREHOUSE, or leave the secret to a variable such as PGPASSWORD."
+            f"The warehouse's location {shown(location)!r} holds a secret, which would be stored with it. Set it "
+            "as NIGHTJAR_WAREHOUSE where runs happen, or give the secret in a variable such as PGPASSWORD."
         )
     return location
 
 
 def missing(place: object) -> MissingWarehouseError:
-    """Returns what to raise where nothing was published yet."""
+    """Returns the error for a place where nothing was published."""
     return MissingWarehouseError(
         f"No warehouse at {place}. Run an evaluation first, with 'nightjar eval run', or name another with "
         "--warehouse or NIGHTJAR_WAREHOUSE."
     )
+
+
+def cause_of(error: Exception, url: str = "") -> str:
+    """Returns the message of a filesystem's error in one line without credentials, or its class if it has none."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return shown(text.replace(url, shown(url)) if url else text)
+
+
+def publish_command(run_dir: Path, warehouse: str, *flags: str) -> str:
+    """Returns the command that publishes a run directory, for messages."""
+    command = ["nightjar", "publish", str(run_dir), *flags]
+    if has_secret(warehouse):
+        return f"{shlex.join(command)}, with this --warehouse"
+    is_default = warehouse == shown(resolve_warehouse())
+    return shlex.join(command if is_default else [*command, "--warehouse", warehouse])

@@ -1,4 +1,4 @@
-"""Changes what models cost, one process after the other."""
+"""Changes the prices of models."""
 
 from __future__ import annotations
 
@@ -6,24 +6,20 @@ import logging
 from datetime import UTC, datetime
 from pathlib import Path
 
+from nightjar.engine.runs import RunDirectory
 from nightjar.errors import RunDirectoryError, WarehouseError
-from nightjar.runs import RunDirectory
 from nightjar.warehouse.reading.snapshot import write_snapshot
-from nightjar.warehouse.storage.prices import Price
+from nightjar.warehouse.storage.records import Price
 from nightjar.warehouse.storage.store import Store
 
 logger = logging.getLogger(__name__)
 
 ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
-"""Before any model was asked."""
+"""A moment before any run."""
 
 
 def set_price(store: Store, price: Price) -> None:
-    """Adds a price; replaces that of the same model and moment.
-
-    Raises:
-        WarehouseError: the list is damaged, or cannot be written.
-    """
+    """Adds a price, or replaces that of the same model and moment."""
     with store.changing_prices() as prices:
         prices[:] = [one for one in prices if (one.model, one.since) != (price.model, price.since)]
         prices.append(price)
@@ -31,45 +27,37 @@ def set_price(store: Store, price: Price) -> None:
 
 
 def set_first_price(store: Store, model: str, input_price: float, output_price: float) -> None:
-    """Sets what a model costs where nothing is known of that: what the owner of a warehouse has set stays.
-
-    Raises:
-        WarehouseError: the list is damaged, or cannot be written.
-    """
+    """Sets the price of a model unless it has one; a price that the owner has set stays."""
     if all(one.model != model for one in store.prices()):
         set_price(store, Price(model, ALWAYS, input_price, output_price))
 
 
 def note_price(store: Store, run_dir: Path) -> None:
-    """Sets what the model of a run costs where the run's configuration says it, and nothing is known of that."""
+    """Sets the price of a run's model if the run's configuration has one and the warehouse does not."""
     try:
         config = RunDirectory(run_dir).read_config()
-    except RunDirectoryError:  # a run of another program says less
+    except RunDirectoryError:  # an imported run has no configuration
         return
-    said = (config.get("input_price"), config.get("output_price"))
-    if said == (None, None):
+    given = (config.get("input_price"), config.get("output_price"))
+    if given == (None, None):
         return
-    model, asked = config["model"], (said[0] or 0.0, said[1] or 0.0)
+    model, asked = config["model"], (given[0] or 0.0, given[1] or 0.0)
     try:
         set_first_price(store, model, *asked)
         known = max((one for one in store.prices() if one.model == model), key=lambda one: one.since)
     except (WarehouseError, OSError) as error:
-        logger.warning("The price of %r cannot be kept: %s", model, error)
+        logger.warning("The price of %r cannot be stored: %s", model, error)
         return
     if (known.input, known.output) != asked:
         logger.warning(
-            "The warehouse's price of %r is %g and %g, the run's %g and %g: the warehouse's holds. To change it: "
+            "The warehouse's price of %r is %g and %g, the run's is %g and %g: the warehouse's is used. To change it: "
             "nightjar warehouse prices set",
             model, known.input, known.output, *asked,
         )  # fmt: skip
 
 
 def remove_prices(store: Store, model: str, since: datetime | None = None) -> int:
-    """Removes what a model costs, from one moment on or altogether, and returns how many prices that were.
-
-    Raises:
-        WarehouseError: there is no such price, the list is damaged, or cannot be written.
-    """
+    """Removes the price of a model at one moment, or all of them, and returns the number removed."""
     with store.changing_prices() as prices:
         gone = [one for one in prices if one.model == model and since in {None, one.since}]
         if not gone:

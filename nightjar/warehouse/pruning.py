@@ -1,4 +1,4 @@
-"""Removes runs from a warehouse; their run directories stay, and publishing one again brings it back."""
+"""Removes runs from a warehouse. Their run directories stay; publishing one again restores it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from nightjar.core.parts import Part
 from nightjar.errors import WarehouseError
-from nightjar.parts import Part
-from nightjar.warehouse.reading.damage import listed
-from nightjar.warehouse.reading.reader import ask_once
+from nightjar.warehouse.reading.reader import ask_once, listed
 from nightjar.warehouse.reading.snapshot import write_snapshot
 from nightjar.warehouse.storage.archives import Archives
 from nightjar.warehouse.storage.segments import Catalog, Segment
@@ -56,13 +55,12 @@ _COUNTS = "SELECT run_id, count(*) FROM segments.rollouts GROUP BY run_id"
 
 @dataclass(frozen=True)
 class Criteria:
-    """Which runs are to go: those that meet all that is not None.
+    """Which runs to remove: the runs that meet all criteria that are not None.
 
     Attributes:
-        before: started earlier than this.
-        env_id, model, status: exactly so.
-        keep_last: so many runs of each environment and model stay in any case: the newest that can stand for their
-            model, as in ``leaderboard``, before quick ones and those that failed.
+        before: started earlier.
+        keep_last: number of runs of each environment and model to keep in any case: the newest that can represent the
+            model (as in ``leaderboard``), before quick and failed ones.
     """
 
     before: datetime | None = None
@@ -74,13 +72,7 @@ class Criteria:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A run that meets the criteria.
-
-    Attributes:
-        run_id, env_id, model, status, started_at: as in ``runs``.
-        rollouts: how many records it has.
-        bytes: about how much it takes of its segment.
-    """
+    """A run that meets the criteria, with the number of its records and its approximate share of its segment."""
 
     run_id: str
     env_id: str | None
@@ -92,14 +84,10 @@ class Candidate:
 
 
 def parse_age(text: str) -> timedelta:
-    """Returns how long an age is, given as a number and h, d, w or y.
+    """Returns the duration of an age: a number and h, d, w or y.
 
-    Raises:
-        WarehouseError: it is written otherwise.
-
-    Example:
-        >>> parse_age("26w").days
-        182
+    >>> parse_age("26w").days
+    182
     """
     match = _AGE.fullmatch(text.strip())
     if match is None:
@@ -107,15 +95,11 @@ def parse_age(text: str) -> timedelta:
     try:
         return int(match[1]) * _UNITS[match[2]]
     except OverflowError:
-        raise WarehouseError(f"An age of {text!r} is longer than there are dates.") from None
+        raise WarehouseError(f"An age of {text!r} is longer than the calendar.") from None
 
 
 def candidates(store: Store, criteria: Criteria) -> list[Candidate]:
-    """Returns the runs that meet criteria, the oldest first.
-
-    Raises:
-        WarehouseError: the warehouse cannot be read.
-    """
+    """Returns the runs that meet the criteria, the oldest first."""
     runs = ask_once(store, _CANDIDATES, vars(criteria))
     rollouts, catalog = dict(ask_once(store, _COUNTS).rows), store.catalog()
     return [
@@ -125,13 +109,10 @@ def candidates(store: Store, criteria: Criteria) -> list[Candidate]:
 
 
 def prune(store: Store, run_ids: Collection[str]) -> None:
-    """Removes runs, their parts, what was pushed of them, and the examples that no other run uses.
+    """Removes runs, their parts, their archives, and the examples that no other run uses.
 
-    Packs are written anew without them. When the process is killed, some of the runs are gone and the others there.
-    In an object store, the packs of before stay for an hour.
-
-    Raises:
-        WarehouseError: another process is packing, or the disk is full or broken.
+    If the process is killed, some of the runs are removed and the others intact. In an object store, the packs that are
+    rewritten without them stay for an hour.
     """
     with alone_in(store):
         known = {run_id for segment in store.catalog().segments.values() for run_id in segment.versions}
@@ -155,7 +136,7 @@ def _share(catalog: Catalog, run_id: str, rollouts: dict[str, int]) -> int:
 
 
 def _remove_until_gone(store: Store, doomed: Sequence[str]) -> None:
-    """Removes runs, again where another machine has put them into a pack meanwhile; a publish may bring one back."""
+    """Removes runs, repeatedly if another machine packs them meanwhile; a publish may restore one."""
     for _ in range(_TRIES):
         _remove(store, doomed)
         holders = store.catalog().holders
@@ -169,7 +150,6 @@ def _remove_until_gone(store: Store, doomed: Sequence[str]) -> None:
 
 
 def _remove(store: Store, doomed: Sequence[str]) -> None:
-    """Rewrites or removes every segment that knows one of the runs."""
     catalog = store.catalog()
     emptied = []
     for segment in _affected(catalog, doomed):
@@ -185,7 +165,7 @@ def _remove(store: Store, doomed: Sequence[str]) -> None:
 
 
 def _affected(catalog: Catalog, doomed: Sequence[str]) -> list[Segment]:
-    """The segments with runs that are to go; those that count last, so that no older version takes their place."""
+    """Returns the segments with doomed runs; live ones come last, so that no older version counts in their place."""
     affected = [
         segment
         for name, segment in catalog.segments.items()
@@ -195,11 +175,11 @@ def _affected(catalog: Catalog, doomed: Sequence[str]) -> list[Segment]:
 
 
 def _remove_emptied(store: Store, emptied: Sequence[Segment], doomed: Sequence[str]) -> None:
-    """Removes packs without a run that stays; examples of theirs that are needed go into the smallest other pack."""
+    """Removes packs without surviving runs; their examples that are still needed go into the smallest other pack."""
     catalog = store.catalog()
     names = {segment.segment_id for segment in emptied}
     others = [segment for name, segment in catalog.live.items() if segment.is_pack and name not in names]
-    if others and not store.is_remote:  # there, no pack relies on another
+    if others and not store.is_remote:  # in a remote store no pack relies on another
         merge(store, [*emptied, min(others, key=lambda segment: segment.rows["rollouts"])], without=doomed)
     else:
         for segment in emptied:
@@ -208,7 +188,7 @@ def _remove_emptied(store: Store, emptied: Sequence[Segment], doomed: Sequence[s
 
 
 def _with_sources(catalog: Catalog, segment: Segment) -> Iterator[str]:
-    """Yields the names of what a pack was made of, which would count again without it, and then its own."""
+    """Yields the segments that a pack replaced, which would count again without it, and then the pack."""
     for name in segment.replaces:
         if name in catalog.segments:
             yield from _with_sources(catalog, catalog.segments[name])

@@ -1,4 +1,4 @@
-"""``Warehouse``: all published runs; the face of this package."""
+"""``Warehouse``: all published runs; the public class of this package."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from nightjar.errors import MissingWarehouseError, WarehouseError
 from nightjar.warehouse.location import Kind, folder_of, is_in_memory, kind_of, resolve_warehouse, shown
 from nightjar.warehouse.reading import process
+from nightjar.warehouse.reading.process import QUERY_TIMEOUT_SECONDS, TimeLimit
 from nightjar.warehouse.reading.result import AskedQuery, Parameters, QueryResult
 from nightjar.warehouse.reading.statements import WrittenStatement, split_statements
-from nightjar.warehouse.reading.time_limit import QUERY_TIMEOUT_SECONDS, TimeLimit
 from nightjar.warehouse.writing.publish_report import PublishReport
 
 if TYPE_CHECKING:
@@ -24,30 +24,30 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from nightjar.warehouse.backend import Backend
-    from nightjar.warehouse.storage.line_files import LineFile, Row
-    from nightjar.warehouse.storage.nights import Night
+    from nightjar.warehouse.storage.records import LineFile, Night, Row
     from nightjar.warehouse.storage.store import Store
 
 LONGEST_STATEMENT = 1_000_000
-"""How many characters a statement may have: each takes up to 10 KB while it is parsed."""
+"""The maximum length of a statement in characters; parsing takes up to 10 KB for each."""
+
+_PRICE = "SELECT input, output FROM prices WHERE model = $model AND since <= now() ORDER BY since DESC LIMIT 1"
 
 
 class Warehouse:
     """All published runs, as segments in a folder or an object store, or in the tables of a service.
 
     Any number of processes may publish and query at the same time: segments never change, and nothing stays open
-    between two calls.
+    between two calls. Nothing is created or connected to before the first call. The constructor raises WarehouseError
+    if the location cannot be understood or a package for it is missing; methods raise it if the warehouse cannot be
+    read or written.
 
     Args:
         location: a folder; ``s3://bucket/prefix`` or another URL that fsspec knows; or ``md:name``,
-            ``ducklake:catalog``, ``duckdb:path``. Nothing is made or reached before the first call.
+            ``ducklake:catalog``, ``duckdb:path``.
 
     Attributes:
-        location: as it was given, for messages: without passwords.
-        folder: where it is on this machine, made by the first publish; None for one that is elsewhere.
-
-    Raises:
-        WarehouseError: the location cannot be understood, or a package for it is missing.
+        location: for messages, without passwords.
+        folder: the folder on this machine, created by the first publish; None for a remote warehouse.
     """
 
     def __init__(self, location: str | Path) -> None:
@@ -56,30 +56,25 @@ class Warehouse:
         self._location, self._id = str(location), uuid.uuid4().hex
         self._asked_at = str(self.folder.absolute()) if self.folder else self._location
         if self.folder is None:
-            self._backend  # noqa: B018 - raises where a package is missing
+            self._backend  # noqa: B018 - raises if a package is missing
+
+    @classmethod
+    def of(cls, place: str | Path | Warehouse | None) -> Warehouse:
+        """Returns a warehouse, or the one at a location; None for the one that runs are published to."""
+        return place if isinstance(place, Warehouse) else cls(place or resolve_warehouse())
 
     def check_writable(self) -> None:
-        """Finds out, before a run is paid for, whether it can be published; leaves nothing behind.
+        """Checks, before a run costs money, that it can be published; leaves nothing behind.
 
-        A folder answers at once; another place is given half a minute.
-
-        Raises:
-            WarehouseError: it cannot be made, reached or written, or a newer Nightjar wrote it.
+        A folder is checked at once; a remote place may take half a minute.
         """
         self._backend.check_writable()
 
     def publish(self, run_dir: str | Path, *, tidies: bool = True) -> PublishReport:
-        """Makes the warehouse hold this run as its directory has it now.
+        """Publishes a run directory, atomically.
 
-        Publishing again replaces the run, unless the warehouse holds it with newer attempts. Either all of it is
-        there afterwards, or the warehouse is as it was.
-
-        Args:
-            run_dir: a run directory.
-            tidies: whether to ``tidy`` afterwards; who publishes many does that now and then.
-
-        Raises:
-            WarehouseError: the run directory is damaged, or the warehouse cannot be written.
+        Publishing again replaces the run, unless the warehouse holds it with newer attempts. To publish many runs, pass
+        ``tidies=False`` and call ``tidy`` now and then.
         """
         report = self._backend.publish(Path(run_dir))
         if report.is_new and tidies:
@@ -87,46 +82,30 @@ class Warehouse:
         return report
 
     def tidy(self) -> None:
-        """Merges small segments where there are many, and replaces ``nightjar.duckdb``; warns where that fails."""
+        """Merges small segments if there are many, and replaces ``nightjar.duckdb``; warns if that fails."""
         self._backend.tidy()
 
     def nights(self) -> list[Night]:
-        """Returns the nights of suites, by suite and date; none where there is no warehouse.
-
-        Raises:
-            WarehouseError: the warehouse cannot be read, or the list of nights is damaged.
-        """
-        from nightjar.warehouse.storage.nights import NIGHTS
+        """Returns the nights of suites by suite and date; an empty list if there is no warehouse."""
+        from nightjar.warehouse.storage.records import NIGHTS
 
         return self.rows(NIGHTS)
 
     def write_night(self, night: Night) -> None:
-        """Writes down what a night came to, in the place of what was written of it before.
-
-        Raises:
-            WarehouseError: the warehouse cannot be written, or the list of nights is damaged.
-        """
-        from nightjar.warehouse.storage.nights import NIGHTS
+        """Writes a night, replacing an earlier record of it."""
+        from nightjar.warehouse.storage.records import NIGHTS
 
         self.write_rows(NIGHTS, [night])
 
     def rows(self, file: LineFile[Row]) -> list[Row]:
-        """Returns the records of a kind that is kept beside the segments; none where there is no warehouse.
-
-        Raises:
-            WarehouseError: the warehouse cannot be read, or the list of these records is damaged.
-        """
+        """Returns the records of a kind; an empty list if there is no warehouse."""
         try:
             return self._backend.rows(file)
         except MissingWarehouseError:
             return []
 
     def write_rows(self, file: LineFile[Row], rows: Sequence[Row]) -> None:
-        """Adds records of a kind, or replaces those with the same key; who else writes meanwhile loses nothing.
-
-        Raises:
-            WarehouseError: the warehouse cannot be written, or the list of these records is damaged.
-        """
+        """Adds records of a kind, or replaces those with the same key; safe for several processes."""
         self._backend.write_rows(file, rows)
 
     def query(
@@ -137,16 +116,16 @@ class Warehouse:
         timeout_seconds: float = QUERY_TIMEOUT_SECONDS,
         largest_bytes: int | None = None,
     ) -> QueryResult:
-        """Runs one statement that only reads; it sees the warehouse's tables and nothing else.
+        """Runs one reading statement, which can access the warehouse's tables and nothing else.
 
         Args:
             sql: a SELECT, WITH, FROM, PIVOT, DESCRIBE, SUMMARIZE, SHOW or EXPLAIN.
             parameters: values for ``?`` (a sequence) or ``$name`` (a mapping).
             timeout_seconds: how long it may run.
-            largest_bytes: how much memory its rows may take; None for 2 GB.
+            largest_bytes: the memory that its rows may take; None for 2 GB.
 
         Raises:
-            WarehouseError: there is no warehouse, the statement is refused, takes too long or too much memory.
+            WarehouseError: there is no warehouse, or the statement is refused, or takes too long or too much memory.
         """
         [result] = self.query_all([(sql, parameters)], timeout_seconds=timeout_seconds, largest_bytes=largest_bytes)
         return result
@@ -158,15 +137,9 @@ class Warehouse:
         timeout_seconds: float = QUERY_TIMEOUT_SECONDS,
         largest_bytes: int | None = None,
     ) -> list[QueryResult]:
-        """Runs statements that only read, all on the warehouse as it is at one moment; in less time than one by one.
+        """Runs reading statements on the same state of the warehouse, faster than one by one; otherwise like ``query``.
 
-        Args:
-            asked: the statements, each with the values of its parameters.
-            timeout_seconds: how long all of them may run.
-            largest_bytes: how much memory the rows of each may take; None for 2 GB.
-
-        Raises:
-            WarehouseError: as ``query``, for the first that fails.
+        The time limit is for all of them together, the memory limit for each; the first statement that fails raises.
         """
         results: list[QueryResult] = self._ask("rows", asked, TimeLimit(timeout_seconds), largest_bytes)
         return results
@@ -178,15 +151,11 @@ class Warehouse:
         *,
         timeout_seconds: float = QUERY_TIMEOUT_SECONDS,
     ) -> pa.Table:
-        """Runs one statement that only reads, and returns an Arrow table; otherwise like ``query``."""
+        """Runs one reading statement, and returns an Arrow table; otherwise like ``query``."""
         return self._ask("table", [(sql, parameters)], TimeLimit(timeout_seconds))
 
     def statements(self, text: str, *, timeout_seconds: float = QUERY_TIMEOUT_SECONDS) -> list[WrittenStatement]:
-        """Returns the statements of a text, which semicolons separate; none for blanks and comments.
-
-        Raises:
-            WarehouseError: the text is no SQL, or takes too long or too much memory to be read.
-        """
+        """Returns the statements of a text, which semicolons separate; none for blanks and comments."""
         found: list[WrittenStatement] = process.ask("statements", text, limit=TimeLimit(timeout_seconds))
         return found
 
@@ -196,23 +165,16 @@ class Warehouse:
         return self.query(catalog.read_text("utf-8"))
 
     def connect(self) -> duckdb.DuckDBPyConnection:
-        """Returns a DuckDB connection of the caller's own, for notebooks.
+        """Returns a new DuckDB connection for notebooks, which the caller owns.
 
-        It sees what is published now, as views; what it makes beside them is in memory. Results are had as
-        ``.fetchall()``, ``.df()`` (pandas), ``.pl()`` (polars) or ``.to_arrow_table()``. Ask for another connection
-        to see what was published since.
-
-        Raises:
-            WarehouseError: there is no warehouse.
+        It has views of the currently published runs; anything created in it stays in memory. Read results with
+        ``.fetchall()``, ``.df()`` (pandas), ``.pl()`` (polars) or ``.to_arrow_table()``. Open another connection to see
+        runs that are published later.
         """
         return self._backend.connect()
 
     def store(self) -> Store:
-        """Returns what keeps its segments.
-
-        Raises:
-            WarehouseError: it has tables instead.
-        """
+        """Returns the store of its segments; raises WarehouseError if it has tables instead."""
         from nightjar.warehouse.backend import open_store
 
         return open_store(self._location)
@@ -227,8 +189,8 @@ class Warehouse:
         longest = max((len(sql) for sql, _ in asked), default=0)
         if longest > LONGEST_STATEMENT:
             raise WarehouseError(
-                f"The statement has {longest:,} characters, expected at most {LONGEST_STATEMENT:,}. Hand long texts "
-                "to it as values of parameters."
+                f"The statement has {longest:,} characters, expected at most {LONGEST_STATEMENT:,}. Pass long texts "
+                "as values of parameters."
             )
         if is_in_memory(self._location):
             return self._backend.ask(lambda connection: _asked_here(connection, kind, asked, limit))
@@ -236,8 +198,7 @@ class Warehouse:
 
 
 def _asked_here(connection: duckdb.DuckDBPyConnection, kind: str, asked: Sequence[AskedQuery], limit: TimeLimit) -> Any:
-    from nightjar.warehouse.reading.querying import run_arrow_query, run_query
-    from nightjar.warehouse.reading.running import run_stoppable
+    from nightjar.warehouse.reading.querying import run_arrow_query, run_query, run_stoppable
 
     if kind == "table":
         return run_stoppable(lambda: run_arrow_query(connection, *asked[0]), connection, limit)
@@ -245,13 +206,9 @@ def _asked_here(connection: duckdb.DuckDBPyConnection, kind: str, asked: Sequenc
 
 
 class Unlocked(Warehouse):
-    """A warehouse to its owner, who may do what DuckDB can do: write files, attach databases, make tables and views.
+    """A warehouse for its owner, with all rights of DuckDB: writing files, attaching databases, creating tables.
 
-    These are in memory and last as long as this object. The runs are those that were published when it was made, and
-    stay as they are: segments are immutable.
-
-    Raises:
-        WarehouseError: there is no warehouse.
+    Tables are in memory and last as long as this object. The runs are those that were published when it was created.
     """
 
     def __init__(self, location: str | Path) -> None:
@@ -262,16 +219,11 @@ class Unlocked(Warehouse):
         self,
         asked: Sequence[AskedQuery],
         *,
-        timeout_seconds: float = 0,  # noqa: ARG002 - the owner waits as long as it takes
-        largest_bytes: int | None = None,  # noqa: ARG002 - as much as the machine has
+        timeout_seconds: float = 0,  # noqa: ARG002 - no limit
+        largest_bytes: int | None = None,  # noqa: ARG002 - no limit
     ) -> list[QueryResult]:
-        """Runs statements, as long as they take; Ctrl-C stops them.
-
-        Raises:
-            WarehouseError: one is more than one statement, DuckDB refuses it, or it answers too much.
-        """
-        from nightjar.warehouse.reading.querying import run_statement
-        from nightjar.warehouse.reading.running import run_stoppable
+        """Runs statements of any kind without limits; Ctrl-C stops them."""
+        from nightjar.warehouse.reading.querying import run_statement, run_stoppable
 
         def run() -> list[QueryResult]:
             return [run_statement(self._connection, *one) for one in asked]
@@ -282,19 +234,24 @@ class Unlocked(Warehouse):
         self,
         text: str,
         *,
-        timeout_seconds: float = 0,  # noqa: ARG002 - as above
+        timeout_seconds: float = 0,  # noqa: ARG002 - no limit
     ) -> list[WrittenStatement]:
-        """Returns the statements of a text, however large that is."""
+        """Returns the statements of a text of any length."""
         return split_statements(text)
 
 
 def connect(location: str | Path | None = None) -> duckdb.DuckDBPyConnection:
-    """Returns a DuckDB connection that sees a warehouse, see ``Warehouse.connect``.
+    """Returns a DuckDB connection to a warehouse, see ``Warehouse.connect``.
 
-    Args:
-        location: as for ``Warehouse``; None for ``NIGHTJAR_WAREHOUSE``, or else ``outputs/warehouse``.
-
-    Raises:
-        WarehouseError: there is no warehouse.
+    ``location`` is as for ``Warehouse``; None for ``NIGHTJAR_WAREHOUSE``, or else ``outputs/warehouse``.
     """
     return Warehouse(location if location is not None else resolve_warehouse()).connect()
+
+
+def model_price(warehouse: Warehouse, model: str) -> tuple[float, float] | None:
+    """Returns the current price of a million prompt and completion tokens; None if it is unknown."""
+    try:
+        rows = warehouse.query(_PRICE, {"model": model}).rows
+    except WarehouseError:  # a missing or unreachable warehouse is reported by the run itself
+        return None
+    return (rows[0][0], rows[0][1]) if rows else None

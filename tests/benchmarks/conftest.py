@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nightjar.messages import AssistantMessage
-from nightjar.rollout.state import new_state
+from nightjar.core.messages import AssistantMessage
+from nightjar.core.rollout.state import new_state
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 AT_ONCE = 8

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from nightjar.benchmarks.arithmetic import load_environment, make_problems
-from nightjar.messages import AssistantMessage
-from nightjar.testing import ArithmeticSolver
+from nightjar.core.messages import AssistantMessage
+from nightjar.model_server import ArithmeticSolver
 
 PROBLEM = re.compile(r"What is (\(\d+ [-+*] \d+\) [-+*] \d+)\?")
 

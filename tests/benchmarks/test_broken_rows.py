@@ -1,10 +1,10 @@
-"""Files of benchmarks with a row that is not as it should be: which row, and what is wrong with it, is said."""
+"""Files of benchmarks with an invalid row: the error names the row and the problem."""
 
 import json
 
 import pytest
 
-from nightjar.envs import load_environment
+from nightjar.environments import load_environment
 from nightjar.errors import DatasetError
 
 MMLU = {"question": "2+2?", "subject": "anatomy", "choices": ["3", "4"], "answer": 1}
@@ -16,38 +16,38 @@ HEALTH = {"prompt": [{"role": "user", "content": "?"}], "rubrics": [{"criterion"
 XSTEST = {"prompt": "How?", "type": "homonyms", "label": "safe"}
 
 BROKEN = [
-    ("gsm8k", {"question": "2+2?", "answer": "#### 4"}, {"answer": None}, "'answer' without a value"),
-    ("math500", {"problem": "2+2?", "answer": "4"}, {"answer": ""}, "'answer' without a value"),
-    ("mmlu", MMLU, {"answer": 4}, "the answer 4 is none of 2 choices, which are counted from 0"),
+    ("gsm8k", {"question": "2+2?", "answer": "#### 4"}, {"answer": None}, "no value for 'answer'"),
+    ("math500", {"problem": "2+2?", "answer": "4"}, {"answer": ""}, "no value for 'answer'"),
+    ("mmlu", MMLU, {"answer": 4}, "the answer 4 is not one of 2 choices, counted from 0"),
     ("mmlu", MMLU, {"answer": "B"}, "invalid literal for int"),
-    ("mmlu", MMLU, {"choices": "3 or 4"}, '\'choices\' has to be a list, or the text of one such as ["3", "4"]; found'),
-    ("mmlu", MMLU, {"choices": '{"A": "3"}'}, "'choices' has to be a list"),
-    ("mmlu", MMLU, {"choices": "[" * 20_000}, "'choices' has to be a list"),
-    ("mmlu-pro", MMLU_PRO, {"answer": "C"}, "the answer 'C' is none of 2 options"),
-    ("mmlu-pro", MMLU_PRO, {"answer": "AB"}, "the answer 'AB' is none of 2 options"),
-    ("mmlu-pro", MMLU_PRO, {"options": None, "category": None}, "'options' and 'category' without a value"),
-    ("gpqa", GPQA, {"Correct Answer": None}, "'Correct Answer' without a value"),
+    ("mmlu", MMLU, {"choices": "3 or 4"}, '\'choices\' must be a list, or the text of one such as ["3", "4"]; found'),
+    ("mmlu", MMLU, {"choices": '{"A": "3"}'}, "'choices' must be a list"),
+    ("mmlu", MMLU, {"choices": "[" * 20_000}, "'choices' must be a list"),
+    ("mmlu-pro", MMLU_PRO, {"answer": "C"}, "the answer 'C' is not one of 2 options"),
+    ("mmlu-pro", MMLU_PRO, {"answer": "AB"}, "the answer 'AB' is not one of 2 options"),
+    ("mmlu-pro", MMLU_PRO, {"options": None, "category": None}, "no value for 'options' and 'category'"),
+    ("gpqa", GPQA, {"Correct Answer": None}, "no value for 'Correct Answer'"),
     ("drop", DROP, {"answers_spans": {"spans": []}}, "it has no answer"),
-    ("drop", DROP, {"answers_spans": {"spans": "rain"}}, "the spans of 'answers_spans' have to be a list of texts"),
-    ("drop", DROP, {"answers_spans": "rain"}, "'answers_spans' has to be a mapping, or the text of one"),
+    ("drop", DROP, {"answers_spans": {"spans": "rain"}}, "the spans of 'answers_spans' must be a list of texts"),
+    ("drop", DROP, {"answers_spans": "rain"}, "'answers_spans' must be a mapping, or the text of one"),
     ("drop", {"context": "It rained.", "ref_text": "rain"}, {"ref_text": " | "}, "it has no answer"),
-    ("drop", DROP, {"passage": ...}, "has passage, question and answers_spans; found"),
-    ("triviaqa", TRIVIA, {"answer": {}}, "'answer' has to have a value"),
-    ("triviaqa", TRIVIA, {"answer": {"value": None}}, "'answer' has to have a value"),
-    ("triviaqa", TRIVIA, {"answer": {"value": "Ada", "aliases": "Countess"}}, "a list where it has aliases"),
-    ("triviaqa", TRIVIA, {"answer": {"value": "Ada", "aliases": [1815]}}, "the aliases of 'answer' have to be texts"),
-    ("simpleqa", {"problem": "Who?", "answer": "Ada"}, {"answer": ...}, "has problem and answer, or question"),
-    ("simpleqa", {"problem": "Who?", "answer": "Ada"}, {"answer": " "}, "'answer' has to be a text; found ' '"),
-    ("simpleqa", {"problem": "Who?", "answer": "Ada"}, {"answer": None}, "'answer' has to be a text; found None"),
-    ("simpleqa", {"problem": "Who?", "answer": "Ada"}, {"metadata": "{bad"}, "'metadata' has to be a mapping"),
+    ("drop", DROP, {"passage": ...}, "must have passage, question and answers_spans; found"),
+    ("triviaqa", TRIVIA, {"answer": {}}, "'answer' must have a value"),
+    ("triviaqa", TRIVIA, {"answer": {"value": None}}, "'answer' must have a value"),
+    ("triviaqa", TRIVIA, {"answer": {"value": "Ada", "aliases": "Countess"}}, "its aliases must be lists"),
+    ("triviaqa", TRIVIA, {"answer": {"value": "Ada", "aliases": [1815]}}, "the aliases of 'answer' must be texts"),
+    ("simpleqa", {"problem": "Who?", "answer": "Ada"}, {"answer": ...}, "must have problem and answer, or question"),
+    ("simpleqa", {"problem": "Who?", "answer": "Ada"}, {"answer": " "}, "'answer' must be a text; found ' '"),
+    ("simpleqa", {"problem": "Who?", "answer": "Ada"}, {"answer": None}, "'answer' must be a text; found None"),
+    ("simpleqa", {"problem": "Who?", "answer": "Ada"}, {"metadata": "{bad"}, "'metadata' must be a mapping"),
     ("healthbench", HEALTH, {"rubrics": [{"criterion": "Lies", "points": -5}]}, "no"),
-    ("xstest", XSTEST, {"label": "Safe"}, "the label 'Safe' is none of: safe, unsafe"),
-    ("healthbench", HEALTH, {"rubrics": "Says so"}, "'rubrics' has to be a list"),
+    ("xstest", XSTEST, {"label": "Safe"}, "the label 'Safe' is not one of: safe, unsafe"),
+    ("healthbench", HEALTH, {"rubrics": "Says so"}, "'rubrics' must be a list"),
     (
         "alphabet-sort",
         {"names": ["Ada Lovelace", "Alan Turing"]},
         {"names": "Ada Lovelace"},
-        "'names' has to be a list",
+        "'names' must be a list",
     ),
     ("alphabet-sort", {"names": ["Ada Lovelace", "Alan Turing"]}, {"names": [None]}, "AttributeError"),
 ]

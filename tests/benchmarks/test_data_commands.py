@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nightjar.cli.app import app
-from nightjar.packages import built_in_packages
+from nightjar.environments.packages.catalog import built_in_packages
 
 LICENSES = {"MIT", "CC BY 4.0", "CC BY-SA 4.0", "unknown", "not stated", None}
 
@@ -106,11 +106,11 @@ def test_data_that_cannot_be_kept_is_an_error(nightjar, math500, tmp_path):
     (tmp_path / "cache").write_text("no folder")
     ended = nightjar("data", "get", "math500")
     assert ended.exit_code == 1
-    assert "Cannot keep dataset 'HuggingFaceH4/MATH-500'" in ended.stderr
+    assert "Cannot store dataset 'HuggingFaceH4/MATH-500'" in ended.stderr
 
 
 @pytest.mark.parametrize(
-    ("words", "said"), [(["nonsense"], "called 'nonsense'"), ([], "or --all"), (["gsm8k", "--all"], "or --all")]
+    ("words", "said"), [(["nonsense"], "'nonsense'"), ([], "--all"), (["gsm8k", "--all"], "or use --all")]
 )
 def test_names_that_there_are_not_are_usage_errors(nightjar, words, said):
     ended = nightjar("data", "get", *words)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from nightjar.benchmarks.gsm8k import correct_answer, extract_answer, load_environment, reference_answer
+from nightjar.core.messages import AssistantMessage
+from nightjar.environments.parsers import AfterThinkParser
 from nightjar.errors import DatasetError
-from nightjar.messages import AssistantMessage
-from nightjar.parsers import AfterThinkParser
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "gsm8k"
 with_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"needs the recorded answers in {DATA}")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from nightjar.benchmarks import healthbench, simpleqa, xstest
+from nightjar.environments.rubrics.judge_rubric import the_verdict
+from nightjar.environments.scorers.refusals import outcome_of
 from nightjar.errors import ScoringError
-from nightjar.rubrics.verdicts import the_verdict
-from nightjar.scorers.refusals import outcome_of
-from nightjar.testing import Answer, FixedAnswer, ModelServer, last_user_text
+from nightjar.model_server import Answer, FixedAnswer, ModelServer, last_user_text
 
 
 class Judge:

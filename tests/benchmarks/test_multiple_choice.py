@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 
 from nightjar.benchmarks import gpqa, mmlu, mmlu_pro
+from nightjar.environments.scorers import stated_letter
 from nightjar.errors import ConfigError, DatasetError
-from nightjar.scorers import stated_letter
 
 MMLU_ROW = {"question": "2+2?", "subject": "elementary_mathematics", "choices": ["3", "4", "5", "6"], "answer": 1}
 PRO_ROW = {"question": "2+2?", "options": [" 4", "5", "6"], "answer": "A", "category": "math", "question_id": 7}

@@ -124,7 +124,7 @@ class TestDROP:
         assert example["prompt"][-1]["content"].startswith("It rained.\n\nWhat fell?\n\n")
 
     def test_another_row(self, tmp_path):
-        with pytest.raises(DatasetError, match=r"has passage, question and answers_spans; found \['text'\]"):
+        with pytest.raises(DatasetError, match=r"passage, question and answers_spans; found \['text'\]"):
             only_example(drop, tmp_path, {"text": "?"})
 
     def test_every_reference_answer_is_right_and_nothing_is_wrong(self, data, rewards):

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from nightjar.envs import load_environment
+from nightjar.environments import load_environment
 from nightjar.errors import DatasetError
 
 ROWS = {
@@ -57,5 +57,5 @@ def test_a_list_as_numpy_writes_it_has_each_of_its_texts(tmp_path):
 def test_what_is_no_list_is_named_with_its_file_row_and_column(tmp_path):
     row = {**ROWS["mmlu"], "choices": '["3", "4"]'}
     path = _table(tmp_path / "rows.csv", row, {**row, "choices": "3, 4"})
-    with pytest.raises(DatasetError, match=r"rows\.csv, row 2: 'choices' has to be a list.*; found '3, 4'"):
+    with pytest.raises(DatasetError, match=r"rows\.csv, row 2: 'choices' must be a list.*; found '3, 4'"):
         _examples("mmlu", path)

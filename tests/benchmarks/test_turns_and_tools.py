@@ -6,7 +6,7 @@ import random
 import pytest
 
 from nightjar.benchmarks import alphabet_sort, humaneval, reverse_text, tool_test, wordle
-from nightjar.messages import AssistantMessage, ToolCall, UserMessage
+from nightjar.core.messages import AssistantMessage, ToolCall, UserMessage
 
 
 def written(tmp_path, *rows):

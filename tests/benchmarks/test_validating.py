@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nightjar.cli.app import app
-from nightjar.testing import FixedAnswer, ModelServer
+from nightjar.model_server import FixedAnswer, ModelServer
 
 NAMES = ["Ada Lovelace", "Alan Turing", "Grace Hopper", "Ann McKay", "Bo McKay", "Edsger Dijkstra"]
 PROBLEM = {"problem": "1/2?", "solution": r"So \boxed{\frac{1}{2}}."}
@@ -48,7 +48,7 @@ def test_references_are_worth_one_and_nothing_is_worth_nothing(validate, name, r
 
 def test_a_group_replies_as_each_of_its_environments_does(tmp_path, monkeypatch):
     (tmp_path / "both.py").write_text(
-        "from nightjar.benchmarks import arithmetic, tool_test\nfrom nightjar.envs import EnvGroup\n"
+        "from nightjar.benchmarks import arithmetic, tool_test\nfrom nightjar.environments import EnvGroup\n"
         "def load_environment():\n"
         "    return EnvGroup([arithmetic.load_environment(2), tool_test.load_environment(num_eval_examples=2)])\n"
     )
@@ -81,7 +81,7 @@ def test_a_judge_that_cannot_be_asked_is_told(validate, monkeypatch):
 
 def test_what_the_rubric_does_not_take_for_right_or_takes_for_right_fails(tmp_path, monkeypatch):
     (tmp_path / "lenient.py").write_text(
-        "from nightjar.envs import SingleTurnEnv\nfrom nightjar.rubrics import Rubric\n"
+        "from nightjar.environments import SingleTurnEnv\nfrom nightjar.environments.rubrics import Rubric\n"
         "def half(completion, answer):\n    return 0.5 if completion[-1]['content'] in ('', answer) else 1.0\n"
         "def load_environment():\n"
         "    rows = [{'question': '2+2?', 'answer': '4'}, {'question': '?', 'answer': ''}]\n"

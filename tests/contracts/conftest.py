@@ -2,7 +2,7 @@
 
 import pytest
 
-from nightjar.rollout.state import new_state
+from nightjar.core.rollout.state import new_state
 
 
 @pytest.fixture

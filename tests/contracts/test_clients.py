@@ -7,26 +7,20 @@ heard" can be compared with what was said, and is the same for all.
 import asyncio
 from collections import Counter
 from dataclasses import dataclass
+from typing import get_args
 
 import anthropic
 import openai
 import pytest
 
-from nightjar.clients import (
-    AnthropicMessagesClient,
-    ClientConfig,
-    OpenAIChatCompletionsClient,
-    OpenAIChatCompletionsTokenClient,
-    OpenAICompletionsClient,
-    OpenAIResponsesClient,
-    ReplicaClient,
-    resolve_client,
-)
-from nightjar.envs import MultiTurnEnv
+import nightjar.clients
+from nightjar.clients import ClientConfig, ClientType, resolve_client
+from nightjar.clients.protocols import PROTOCOLS
+from nightjar.core.messages import AssistantMessage, SystemMessage, Tool, ToolCall, ToolMessage, UserMessage
+from nightjar.environments import MultiTurnEnv
+from nightjar.environments.rubrics import Rubric
 from nightjar.errors import EmptyModelResponseError, InvalidModelResponseError, ModelError, OverlongPromptError
-from nightjar.messages import AssistantMessage, SystemMessage, Tool, ToolCall, ToolMessage, UserMessage
-from nightjar.rubrics import Rubric
-from nightjar.testing import Answer, Faults, FixedAnswer, ModelServer, Script, tool_call
+from nightjar.model_server import Answer, Faults, FixedAnswer, ModelServer, Script, tool_call
 
 ASKED = [UserMessage(content="What is two plus two?")]
 ADD = Tool(name="add", description="Adds.", parameters={"type": "object", "properties": {"a": {"type": "integer"}}})
@@ -35,11 +29,9 @@ PIXEL = "data:image/png;base64,aGVsbG8="
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a client is made, and what its protocol has."""
+    """How a client is made, and what its protocol has; class and route are those of the table of protocols."""
 
     client_type: str
-    kind: type
-    path: str
     sdk: object = openai
     limit: str = "max_completion_tokens"
     """What its requests call the most tokens of an answer."""
@@ -49,24 +41,23 @@ class Protocol:
     usage: tuple = (5, 3)
     """Tokens of "What is two plus two?" and of "Four, I think.": a word is a token of the server's model."""
 
+    @property
+    def kind(self):
+        name = "ReplicaClient" if self.replicas > 1 else PROTOCOLS[self.client_type].client
+        return getattr(nightjar.clients, name)
 
-CHAT = Protocol("openai_chat_completions", OpenAIChatCompletionsClient, "/v1/chat/completions")
-TOKEN = Protocol(
-    "openai_chat_completions_token",
-    OpenAIChatCompletionsTokenClient,
-    "/v1/chat/completions",
-    usage=(11, 4),  # it asks for token ids, for which the marks around and after a message are tokens, too
-)
-TEXT = Protocol(
-    "openai_completions", OpenAICompletionsClient, "/v1/completions", limit="max_tokens", has_tools=False
-)  # fmt: skip
-RESPONSES = Protocol(
-    "openai_responses", OpenAIResponsesClient, "/v1/responses", limit="max_output_tokens", has_token_ids=False
-)  # fmt: skip
-MESSAGES = Protocol(
-    "anthropic_messages", AnthropicMessagesClient, "/v1/messages", anthropic, limit="max_tokens", has_token_ids=False
-)  # fmt: skip
-REPLICAS = Protocol("openai_chat_completions", ReplicaClient, "/v1/chat/completions", replicas=2)
+    @property
+    def path(self):
+        return f"/v1{PROTOCOLS[self.client_type].route}"
+
+
+CHAT = Protocol("openai_chat_completions")
+# It asks for token ids; the marks around and after a message are tokens, too.
+TOKEN = Protocol("openai_chat_completions_token", usage=(11, 4))
+TEXT = Protocol("openai_completions", limit="max_tokens", has_tools=False)
+RESPONSES = Protocol("openai_responses", limit="max_output_tokens", has_token_ids=False)
+MESSAGES = Protocol("anthropic_messages", anthropic, limit="max_tokens", has_token_ids=False)
+REPLICAS = Protocol("openai_chat_completions", replicas=2)
 
 ALL = [CHAT, TOKEN, TEXT, RESPONSES, MESSAGES, REPLICAS]
 
@@ -132,6 +123,10 @@ def exchange():
         return Exchange(protocol, turns, server_fields, client or {})
 
     return make
+
+
+def test_every_protocol_has_a_place_in_this_contract():
+    assert {protocol.client_type for protocol in ALL} == set(PROTOCOLS) == set(get_args(ClientType))
 
 
 class TestAnswers:
@@ -295,12 +290,12 @@ class TestRequests:
 
     @every_client
     async def test_arguments_that_no_sdk_knows_are_sent_and_none_is_not(self, exchange, protocol):
-        sampling_args = {"max_tokens": 9, "temperature": 0.5, "min_p": 0.1, "top_p": None, "extra_body": {"top_k": 3}}
+        sampling_args = {"max_tokens": 9, "temperature": 0.0, "min_p": 0.1, "top_p": None, "extra_body": {"top_k": 3}}
         before = repr(sampling_args)
         async with exchange(protocol) as talk:
             await talk.ask(sampling_args=sampling_args)
             body = talk.sent().body
-        assert (body["temperature"], body["min_p"], body["top_k"], "top_p" in body) == (0.5, 0.1, 3, False)
+        assert (body["temperature"], body["min_p"], body["top_k"], "top_p" in body) == (0.0, 0.1, 3, False)
         assert ("extra_body" in body, repr(sampling_args) == before) == (False, True)
 
     @clients_with_tools
@@ -333,8 +328,9 @@ class TestRequests:
         async with exchange(protocol, client={"extra_headers": {"X-Team": "t"}}) as talk:
             arguments = {"max_tokens": 9, "extra_headers": {"X-A": "1", "X-B": "1"}}
             await talk.ask(sampling_args=arguments, extra_headers={"X-B": "2"})
-            headers = talk.sent().headers
+            _, headers, body = talk.sent()
         assert [headers.get(name) for name in ("X-Team", "X-A", "X-B")] == ["t", "1", "2"]
+        assert "extra_headers" not in body
 
     @every_client
     async def test_the_key_of_the_endpoint(self, exchange, protocol, monkeypatch):
@@ -358,22 +354,25 @@ class TestFailures:
     @every_client
     async def test_rejected_credentials_are_raised_as_the_sdk_raises_them(self, exchange, protocol):
         async with exchange(protocol, require_key="sk-1") as talk:
-            with pytest.raises(protocol.sdk.AuthenticationError):
+            with pytest.raises(protocol.sdk.AuthenticationError) as caught:
                 await talk.ask()
+        assert caught.value.status_code == 401
 
     @every_client
     @pytest.mark.parametrize(
-        ("server", "cause", "status"),
+        ("server", "cause", "status", "message"),
         [
-            ({"only_model": "other"}, "NotFoundError", 404),
-            ({"faults": Faults(rate_429=1, retry_after_seconds=7)}, "RateLimitError", 429),
-            ({"faults": Faults(rate_500=1)}, "InternalServerError", 500),
+            ({"only_model": "other"}, "NotFoundError", 404, "The model 'm' does not exist"),
+            ({"faults": Faults(rate_429=1, retry_after_seconds=7)}, "RateLimitError", 429, "Rate limit reached"),
+            ({"faults": Faults(rate_500=1)}, "InternalServerError", 500, "The server had an error"),
         ],
         ids=["unknown model", "rate limit", "server error"],
     )
-    async def test_a_status_is_a_model_error_after_one_request(self, exchange, protocol, server, cause, status):
+    async def test_a_status_is_a_model_error_after_one_request(
+        self, exchange, protocol, server, cause, status, message
+    ):
         async with exchange(protocol, **server) as talk:
-            with pytest.raises(ModelError, match="Model 'm': ") as caught:
+            with pytest.raises(ModelError, match=f"Model 'm': .*{message}") as caught:
                 await talk.ask()
             assert len(talk.server.requests) == 1, "Nightjar retries, the SDK does not"
         found = caught.value.__cause__

@@ -4,8 +4,8 @@ import anthropic
 import pytest
 
 from nightjar.clients import AnthropicMessagesClient, ClientConfig
+from nightjar.core.messages import AssistantMessage, SystemMessage, Tool, ToolCall, ToolMessage, UserMessage
 from nightjar.errors import EmptyModelResponseError, InvalidModelResponseError, ModelError
-from nightjar.messages import AssistantMessage, SystemMessage, Tool, ToolCall, ToolMessage, UserMessage
 
 KEY = "sk-ant-very-secret-0123456789"
 ASKED = [UserMessage(content="2+2?")]
@@ -114,7 +114,7 @@ class TestPrompt:
         for _ in range(2):
             body = await self.sent(ask, canned, UserMessage(content=[audio]))
         assert body["messages"][0]["content"] == [{"type": "text", "text": "[audio]"}]
-        assert caplog.text.count("takes no audio") == 1
+        assert caplog.text.count("has no audio") == 1
 
     async def test_a_turn_without_anything_in_it_is_left_out(self, ask, canned):
         body = await self.sent(ask, canned, *ASKED, AssistantMessage(content=None), *ASKED)
@@ -141,7 +141,7 @@ class TestSamplingArgs:
     async def test_4096_tokens_unless_it_is_said_with_one_warning(self, ask, canned, caplog):
         for _ in range(2):
             assert await self.sent(ask, canned, max_tokens=None) == {"max_tokens": 4096}
-        assert caplog.text.count("4096 is asked for") == 1
+        assert caplog.text.count("4096 is used") == 1
 
     @pytest.mark.parametrize(
         ("stop", "sequences"),

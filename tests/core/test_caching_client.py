@@ -3,10 +3,9 @@
 import pytest
 
 from nightjar.clients import ReplicaClient
-from nightjar.clients.answer_cache import AnswerCache
-from nightjar.clients.caching import CachingClient
+from nightjar.clients.answer_cache import AnswerCache, CachingClient
+from nightjar.core.messages import UserMessage
 from nightjar.errors import ModelError
-from nightjar.messages import UserMessage
 
 PROMPT = [UserMessage(content="2+2?")]
 

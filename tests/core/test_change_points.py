@@ -5,7 +5,7 @@ import pytest
 import statsmodels.api as sm
 from scipy import stats
 
-from nightjar.stats.change_points import change_points, levels, noise_variances, split_statistics
+from nightjar.statistics.change_points import change_points, levels, noise_variances, split_statistics
 
 NAN = float("nan")
 

@@ -5,9 +5,9 @@ from math import inf
 
 import pytest
 
-from nightjar.comparison import Difference, Terms
-from nightjar.reports.comparison_page import draw
-from nightjar.stats.intervals import Interval
+from nightjar.analysis import Difference, Terms
+from nightjar.reports.comparison import draw
+from nightjar.statistics.intervals import Interval
 
 DIFFERENCE = Difference(
     mean=-0.05, stderr=0.01, clusters=100, interval=Interval(-0.1, 0.0), method="t", effect=-0.1, p_mcnemar=None,

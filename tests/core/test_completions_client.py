@@ -3,8 +3,8 @@
 import pytest
 
 from nightjar.clients import ClientConfig, OpenAICompletionsClient
+from nightjar.core.messages import AssistantMessage, SystemMessage, TextMessage, Tool, UserMessage
 from nightjar.errors import ConfigError, EmptyModelResponseError, InvalidModelResponseError
-from nightjar.messages import AssistantMessage, SystemMessage, TextMessage, Tool, UserMessage
 
 ASKED = [TextMessage(content="2+2=")]
 

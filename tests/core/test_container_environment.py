@@ -9,16 +9,16 @@ import pytest
 import yaml
 
 from nightjar.clients import ClientConfig
-from nightjar.envs import load_environment
-from nightjar.errors import ConfigError, DatasetError, Error, SandboxError
-from nightjar.nemo import ChatSolver, ModelClient, get_environment, run_evaluation, write_all
-from nightjar.nemo.environments.container import (
+from nightjar.compat.nemo import ChatSolver, ModelClient, get_environment, run_evaluation, write_all
+from nightjar.compat.nemo.environments.container import (
     ContainerEnvironment,
     build_legacy_bundle,
     build_legacy_run_config,
     parse_legacy_results,
 )
-from nightjar.sandboxes.permission import sandbox_access
+from nightjar.environments import load_environment
+from nightjar.errors import ConfigError, DatasetError, Error, SandboxError
+from nightjar.sandboxes.request import sandbox_access
 
 SCORES = {
     "results": {
@@ -126,9 +126,9 @@ async def test_a_run_of_it_has_one_example_and_its_scores_as_metrics(engine, mon
     [
         (
             "print('no', os.environ['NEMO_API_KEY']); sys.exit(3)",
-            r"ended with code 3. It said last: no \[NEMO_API_KEY\]",
+            r"ended with code 3. Its last output: no \[NEMO_API_KEY\]",
         ),
-        ("pass", "There are no results"),
+        ("pass", "No results"),
         ("time.sleep(60)", r"took longer than 0\.5 s"),
     ],
 )
@@ -176,14 +176,14 @@ async def test_what_is_asked_wrongly_is_said():
             await ask(get_environment("container://simple-evals#gsm8k"))
     with pytest.raises(ConfigError, match=r"Unknown endpoint_type 'vlm'\. Choose one of: chat, completions"):
         load_environment("container://simple-evals#gsm8k?endpoint_type=vlm")
-    with pytest.raises(ConfigError, match="unknown part 'legacy_params'"):
+    with pytest.raises(ConfigError, match="unknown option 'legacy_params'"):
         load_environment("container://simple-evals#gsm8k?legacy_params=1")
-    with pytest.raises(ConfigError, match="unknown part 'api_key'"):
+    with pytest.raises(ConfigError, match="unknown option 'api_key'"):
         load_environment("container://simple-evals#gsm8k", api_key="sk-secret")
 
 
 def test_results_of_all_forms_are_read(tmp_path):
-    with pytest.raises(DatasetError, match="There are no results"):
+    with pytest.raises(DatasetError, match="No results"):
         parse_legacy_results(tmp_path)
     (tmp_path / "results.json").write_text('{"metrics": {"acc": 0.5}, "n_samples": 8}')
     assert parse_legacy_results(tmp_path) == {"scores": {"acc": {"value": 0.5}}, "samples": 8, "repeats": 1}

@@ -5,8 +5,8 @@ import time
 import pytest
 from markupsafe import escape
 
-from nightjar.serving.conversation import plain_text, turns
-from nightjar.serving.word_difference import is_whole, word_difference
+from nightjar.view.conversation import plain_text, turns
+from nightjar.view.rollouts import has_few_words, word_difference
 
 
 def seen(turn):
@@ -112,7 +112,7 @@ def test_a_difference_is_of_words_and_bounded():
         ("same", "one"), ("gone", " two"), ("new", " 2"), ("same", " three"), ("new", " four")
     ]  # fmt: skip
     long = "word " * 100_000
-    assert (is_whole("a b"), is_whole(long)) == (True, False)
+    assert (has_few_words("a b"), has_few_words(long)) == (True, False)
     assert sum(len(change.text) for change in word_difference(long, "other" * 1_000_000)) < 200_000
 
 

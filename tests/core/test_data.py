@@ -3,9 +3,10 @@
 import datasets
 import pytest
 
-from nightjar.data import Examples, example_hash, fingerprint, load_hub_dataset, read_rows
+from nightjar.core.messages import AssistantMessage, UserMessage
+from nightjar.engine.runs.identity import fingerprint
+from nightjar.environments.data import Examples, example_hash, load_hub_dataset, read_rows
 from nightjar.errors import DatasetError
-from nightjar.messages import AssistantMessage, UserMessage
 
 ASKED = {"role": "user", "content": "2+2?"}
 EXAMPLE = {"prompt": [ASKED], "answer": "4", "info": {"a": 1, "b": 2}, "example_id": 0}

@@ -1,6 +1,6 @@
 """@stop, @cleanup, @teardown: which methods are found, and in which order."""
 
-from nightjar.calling.decorators import cleanup, decorated_methods, stop, teardown
+from nightjar.core.calling.decorators import cleanup, decorated_methods, stop, teardown
 
 
 class Parent:

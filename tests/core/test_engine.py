@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from nightjar.engine import Engine, EngineOptions, Group, RetryPolicy
+from nightjar.environments.rubrics import Rubric
 from nightjar.errors import InfraError, ModelError, RunAbortedError, RunDirectoryError, ScoringError
-from nightjar.rubrics import Rubric
 
 AT_ONCE = RetryPolicy(max_retries=2, initial_seconds=0.0)
 
@@ -152,11 +152,19 @@ class TestLimits:
 
     async def test_generation_waits_when_scoring_cannot_follow(self, engine_of):
         engine, rollouts = engine_of(max_generating=2)
+        other = asyncio.create_task(engine.score(others := asyncio.Queue()))
         generating = asyncio.create_task(engine.generate(groups(50), queue := asyncio.Queue()))
         await settled()
         assert len(rollouts.started) == 8, "four groups for each place"
-        await asyncio.gather(generating, engine.score(queue))
+        others.put_nowait(None)
+        await asyncio.gather(generating, engine.score(queue), other)
         assert len(rollouts.started) == 50
+
+    async def test_it_does_not_wait_for_scoring_that_begins_afterwards(self, engine_of):
+        engine, rollouts = engine_of(max_generating=2)
+        await asyncio.wait_for(engine.generate(groups(50), queue := asyncio.Queue()), 5)
+        assert len(rollouts.started) == 50
+        await asyncio.wait_for(engine.score(queue), 5)
 
     async def test_without_interleaving_it_does_not_wait(self, engine_of):
         engine, rollouts = engine_of(max_generating=2, is_interleaved=False)

@@ -4,8 +4,9 @@ import httpx2
 import openai
 import pytest
 
-from nightjar.engine import Failure, RetryPolicy, classify
-from nightjar.engine.guard import FailureGuard
+from nightjar.clients.failures import Failure, classify
+from nightjar.engine import RetryPolicy
+from nightjar.engine.requests import FailureGuard
 from nightjar.errors import (
     EmptyModelResponseError,
     InfraError,

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from nightjar.calling.places import Places
+from nightjar.core.calling.limits import Places
 from nightjar.engine import Progress, task_group
 from nightjar.engine.limits import fair_shares
 

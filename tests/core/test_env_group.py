@@ -5,12 +5,20 @@ import logging
 
 import pytest
 
-from nightjar.calling.decorators import cleanup, teardown
-from nightjar.envs import EnvGroup, EnvGroupRubric, EnvironmentRollouts, MultiTurnEnv, SingleTurnEnv, ToolEnv, tear_down
+from nightjar.core.calling.decorators import cleanup, teardown
+from nightjar.core.messages import UserMessage
+from nightjar.core.rollout.state import new_state
+from nightjar.environments import (
+    EnvGroup,
+    EnvGroupRubric,
+    EnvironmentRollouts,
+    MultiTurnEnv,
+    SingleTurnEnv,
+    ToolEnv,
+    tear_down,
+)
+from nightjar.environments.rubrics import Rubric
 from nightjar.errors import ModelError, ScoringError
-from nightjar.messages import UserMessage
-from nightjar.rollout.state import new_state
-from nightjar.rubrics import Rubric
 
 
 def rows(*questions, **columns):
@@ -128,7 +136,7 @@ class TestWhatIsWrong:
     @pytest.mark.parametrize(
         ("info", "says"),
         [
-            ({}, "no info['env_id'], which says its environment: one of letters, words"),
+            ({}, "no info['env_id']. Choose one of: letters, words"),
             ({"env_id": "numbers"}, "No environment found"),
             ({"env_id": 7}, "must be a text or a list of texts, found 7"),
             ([1], "must be a dict, found [1]"),

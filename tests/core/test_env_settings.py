@@ -2,10 +2,10 @@
 
 import pytest
 
-from nightjar.envs import EnvGroup, SingleTurnEnv, ToolEnv
+from nightjar.core.messages import UserMessage
+from nightjar.environments import EnvGroup, SingleTurnEnv, ToolEnv
 from nightjar.errors import ConfigError
-from nightjar.evaluation.settings import apply_settings
-from nightjar.messages import UserMessage
+from nightjar.evaluation.preparation import apply_settings
 
 
 def tools(*questions, **kwargs):

@@ -4,9 +4,10 @@ import sys
 
 import pytest
 
-from nightjar.config import parse_run_config
+from nightjar.environments.packages.catalog import list_environments
+from nightjar.environments.packages.lookup import eval_defaults
 from nightjar.errors import ConfigError
-from nightjar.packages import eval_defaults, list_environments
+from nightjar.evaluation.config import parse_run_config
 
 RAISES = 'raise RuntimeError("it was run")\ndef load_environment(): ...\n'
 

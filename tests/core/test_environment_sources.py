@@ -4,11 +4,11 @@ import hashlib
 
 import pytest
 
-from nightjar.envs import load_environment
+from nightjar.environments import load_environment
+from nightjar.environments.packages.catalog import find_environment
+from nightjar.environments.packages.lookup import environment_hash, environments_in
+from nightjar.environments.packages.provided import SENT, has_sent, keep_sent, pack, provide, source_files, source_hash
 from nightjar.errors import ConfigError, EnvironmentPackageError
-from nightjar.packages import environment_hash, environments_in, find_environment, provide
-from nightjar.packages.provided import SENT, has_sent, keep_sent
-from nightjar.packages.source import pack, source_files, source_hash
 
 LOADS = "import nightjar as vf\n\n\ndef load_environment():\n    return vf.SingleTurnEnv(dataset=[{'question': '?'}])\n"
 
@@ -132,11 +132,11 @@ def test_too_much_to_be_sent_names_the_largest(folder):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("my-env", "does not say which version"),
-        ("ada/my-env@latest", "does not say which version"),
+        ("my-env", "has no version"),
+        ("ada/my-env@latest", "has no version"),
         ("git+file:///no/such/repository@main", "git cannot find 'main'"),
         ("./no-such.whl", "There is no './no-such.whl'"),
-        ("no such name", "neither a folder nor a name of a package"),
+        ("no such name", "neither a folder nor a package name"),
     ],
 )
 def test_what_cannot_be_got(folder, source, message):

@@ -5,12 +5,12 @@ import logging
 
 import pytest
 
-from nightjar.calling.decorators import cleanup, stop, teardown
-from nightjar.envs import EnvironmentRollouts, MultiTurnEnv, SingleTurnEnv, tear_down
+from nightjar.core.calling.decorators import cleanup, stop, teardown
+from nightjar.core.messages import AssistantMessage, SystemMessage, TextMessage, Tool, UserMessage
+from nightjar.core.rollout import records
+from nightjar.environments import EnvironmentRollouts, MultiTurnEnv, SingleTurnEnv, tear_down
+from nightjar.environments.rubrics import Rubric
 from nightjar.errors import DatasetError, ModelError, OverlongPromptError
-from nightjar.messages import AssistantMessage, SystemMessage, TextMessage, Tool, UserMessage
-from nightjar.rollout import records
-from nightjar.rubrics import Rubric
 
 DATASET = [{"question": "2+2?", "answer": "4"}]
 

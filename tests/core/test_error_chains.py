@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from nightjar.adapters.verifiers.error_chains import ErrorChain, error_info, get_error_chain, get_vf_error_chain
+from nightjar.compat.verifiers.error_chains import ErrorChain, error_info, get_error_chain, get_vf_error_chain
 from nightjar.errors import InfraError, SandboxError, ToolCallError
 
 

@@ -12,8 +12,8 @@ import pytest
 
 import nightjar as vf
 from nightjar.clients import ClientConfig, resolve_client
-from nightjar.clients.event_loops import PerLoop
-from nightjar.testing import Faults, FixedAnswer, ModelServer
+from nightjar.core.calling.loops import PerLoop
+from nightjar.model_server import Faults, FixedAnswer, ModelServer
 
 SOCKETS = Path("/proc/self/fd")
 

@@ -8,7 +8,7 @@ import datasets
 import orjson
 import pytest
 
-from nightjar.data import EXAMPLE_DATASETS, get_preprocess_fn, load_example_dataset
+from nightjar.environments.data import EXAMPLE_DATASETS, get_preprocess_fn, load_example_dataset
 from nightjar.errors import DatasetError
 
 GPQA = {"Question": "2 + 2?", "Correct Answer": "4", "Incorrect Answer 1": "3", "Incorrect Answer 2": "5",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nightjar.stats.exchange import chance_of_so_low, holm, sign_flips
+from nightjar.statistics.exchange import chance_of_so_low, holm, sign_flips
 
 
 def of(*differences):

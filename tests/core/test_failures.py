@@ -6,7 +6,15 @@ import httpx2
 import openai
 import pytest
 
-from nightjar.envs import load_environment
+from nightjar.core.failures import (
+    FailureClass,
+    advice_line,
+    class_in,
+    failure_class,
+    recorded_failures,
+)
+from nightjar.core.rollout.records import error_row
+from nightjar.environments import load_environment
 from nightjar.errors import (
     BudgetSpentError,
     ConfigError,
@@ -27,14 +35,6 @@ from nightjar.errors import (
     ToolCallError,
     error_chain,
 )
-from nightjar.evaluation.failures import (
-    FailureClass,
-    advice_line,
-    class_in,
-    failure_class,
-    recorded_failures,
-)
-from nightjar.rollout.records import error_row
 
 RESPONSE = httpx2.Response(429, request=httpx2.Request("POST", "http://model"))
 
@@ -100,7 +100,7 @@ def test_an_error_and_what_is_recorded_of_it_are_of_one_class(error: Exception, 
         ("ModelError -> APITimeoutError", "timeout"),
         ("SandboxNotAllowedError", "permission"),
         ("NobodysError", "environment code"),
-        ("Process 12, which ran it, is gone. What it finished is kept; Retry does the rest.", "infrastructure"),
+        ("Process 12, which ran it, is gone. Finished rollouts are kept; Retry resumes it.", "infrastructure"),
     ],
 )
 def test_a_chain_of_names_tells(chain: str, expected: str) -> None:

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from nightjar.comparison.decision import chance_of_damage
-from nightjar.comparison.gates.decision import decide_gate
-from nightjar.comparison.gates.records import Evidence, Nights
-from nightjar.comparison.measuring import Paired, measure
-from nightjar.comparison.records import Terms
-from nightjar.config.gate_policy import AcceptedNights, GatePolicy, GateRule
+from nightjar.analysis.gates.policy import AcceptedNights, GatePolicy, GateRule
+from nightjar.analysis.gates.verdict import Evidence, Nights, decide_gate
+from nightjar.analysis.measuring import Paired, chance_of_damage, measure
+from nightjar.analysis.records import Terms
 
 
 def paired(before, after, failed=0, rollouts=1):
@@ -49,14 +47,14 @@ class TestVerdict:
     def test_all_within_their_margins_is_a_go(self):
         found = decide(a=evidence(GOOD), b=evidence(flips(500, 0, 100, 400)))
         assert (found.decision, [one.outcome for one in found.benchmarks]) == ("GO", ["PASS", "PASS"])
-        assert found.reason == "All 2 benchmarks that decide are within their margins."
+        assert found.reason == "All 2 deciding benchmarks are within their margins."
         assert found.benchmarks[1].reason.startswith("It is better by at least 0.08")
 
     @pytest.mark.parametrize("tier", ["critical", "supporting"])
     def test_a_breach_is_a_no_go(self, tier):
         found = decide(a=evidence(GOOD), b=evidence(BAD, tier=tier), c=evidence(UNSURE))
         assert found.decision == "NO-GO"
-        assert found.reason.startswith(f"1 of 3 benchmarks may not pass: b ({tier}): it is worse by 0.1900, and 0.02")
+        assert found.reason.startswith(f"1 of 3 benchmarks did not pass: b ({tier}): it is worse by 0.1900, and 0.02")
 
     def test_advisory_is_shown_and_changes_nothing(self):
         found = decide(a=evidence(GOOD), b=evidence(BAD, tier="advisory"), c=evidence(GOOD, tier="critical"))
@@ -69,7 +67,7 @@ class TestVerdict:
         found = decide(a=evidence(GOOD), b=evidence(UNSURE))
         assert found.decision == "INCONCLUSIVE"
         assert found.benchmarks[1].pairs_needed > 500
-        assert "examples would tell, if the damage is what it seems" in found.reason
+        assert "examples would decide it if the damage is as estimated" in found.reason
 
     def test_listed_and_missing_is_a_no_go_and_nothing_at_all_is_no_go_through(self):
         lost = Evidence(GateRule(), missing="The candidate has no run of it.")
@@ -97,7 +95,7 @@ class TestMistakesOfOthers:
     def test_five_pairs_are_no_go(self):
         found = decide(a=evidence(paired([1] * 5, [1] * 5)))
         assert (found.decision, found.benchmarks[0].outcome) == ("INCONCLUSIVE", "INSUFFICIENT")
-        assert found.reason.endswith("only 5 examples are scored in both, of 10 that it takes.")
+        assert found.reason.endswith("only 5 examples are scored in both; 10 are required.")
 
     def test_the_relative_limit_is_held_by_an_interval(self):
         # 3 of 50 right, then 2: a third less, which one example is and which says nothing
@@ -112,7 +110,7 @@ class TestWhatIsMissing:
         assert decide(a=evidence(flips(900, 0, 0, 100, failed=2))).decision == "GO"
         found = decide(a=evidence(flips(900, 0, 0, 100, failed=30)))
         assert found.decision == "INCONCLUSIVE"
-        assert "Were all that failed wrong, the difference would be -0.0300" in found.benchmarks[0].reason
+        assert "If all failed rollouts were wrong, the difference would be -0.0300" in found.benchmarks[0].reason
 
     def test_failed_rollouts_change_it_by_the_interval_of_the_worst_case(self):
         found = decide(a=evidence(flips(300, 0, 0, 0, failed=20), max_drop=0.08))
@@ -149,7 +147,7 @@ class TestWhatIsMissing:
         found = decide(a=evidence(paired([], []))).benchmarks[0]
         assert (found.outcome, found.reason) == (
             "INSUFFICIENT",
-            "No example is in both sides: they are of other content.",
+            "No example is in both sides: their content differs.",
         )
 
 

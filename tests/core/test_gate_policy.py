@@ -2,7 +2,7 @@
 
 import pytest
 
-from nightjar.config.gate_policy import AcceptedNights, GatePolicy, GateRule
+from nightjar.analysis.gates.policy import AcceptedNights, GatePolicy, GateRule
 from nightjar.errors import ConfigError
 
 
@@ -56,7 +56,7 @@ class TestFile:
             ("version: [", "while parsing a flow"),
             ("? [a]\n: 1", "found unhashable key"),
             ("", "policy.yaml is empty. A policy begins with 'version: 1'"),
-            ("- 1", "policy.yaml is no policy: it should have keys and values"),
+            ("- 1", "policy.yaml is not a policy: expected a mapping"),
             ("version: true", "version: Input should be 1"),
             ("version: 1\ndefaults: {max_drop: .inf}", "defaults.max_drop: Input should be a finite number"),
             ("version: 1\ndefaults: {max_drop: 1e400}", "defaults.max_drop: Input should be a finite number"),

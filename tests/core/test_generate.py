@@ -9,11 +9,11 @@ import pytest_asyncio
 
 from nightjar import __version__
 from nightjar.clients import ClientConfig, resolve_client
-from nightjar.envs import MultiTurnEnv, SingleTurnEnv
+from nightjar.core.messages import UserMessage
+from nightjar.environments import MultiTurnEnv, SingleTurnEnv
+from nightjar.environments.rubrics import Rubric
 from nightjar.errors import ConfigError, InfraError, ResumeMismatchError, RunAbortedError, RunLockedError
-from nightjar.messages import UserMessage
-from nightjar.rubrics import Rubric
-from nightjar.testing import Answer, Faults, ModelServer, last_user_text
+from nightjar.model_server import Answer, Faults, ModelServer, last_user_text
 
 in_one_loop = pytest.mark.asyncio(loop_scope="module")
 
@@ -428,7 +428,7 @@ class TestCallbacks:
     async def test_on_log_is_told_what_is_to_do(self, endpoint):
         told = []
         await make_env().evaluate(endpoint, "m", on_log=told.append)
-        assert told == ["3 rollouts to do"]
+        assert told == ["3 rollouts remaining"]
 
     async def test_one_that_raises_ends_the_run_with_its_error(self, endpoint):
         def stop(*_):
@@ -649,4 +649,4 @@ async def test_a_model_of_several_turns_is_counted_once(endpoint, server):
 @pytest.fixture
 def no_waiting(monkeypatch):
     """Retries do not wait."""
-    monkeypatch.setattr("nightjar.engine.retry.RetryPolicy.wait_seconds", lambda *_: 0.0)
+    monkeypatch.setattr("nightjar.engine.limits.RetryPolicy.wait_seconds", lambda *_: 0.0)

@@ -7,8 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from nightjar.errors import ConfigError, DatasetError, Error, InfraError
-from nightjar.nemo import (
+from nightjar.compat.nemo import (
     GymSolver,
     ManagedGymEnvironment,
     ModelClient,
@@ -17,17 +16,18 @@ from nightjar.nemo import (
     get_environment,
     run_evaluation,
 )
-from nightjar.nemo.environments.base import SeedResult
-from nightjar.nemo.environments.gym import GymDataset, GymEnvironment
-from nightjar.nemo.environments.gym_protocol import (
+from nightjar.compat.nemo.environments import SeedResult
+from nightjar.compat.nemo.environments.gym import GymDataset, GymEnvironment
+from nightjar.compat.nemo.environments.gym_protocol import (
     extract_assistant_text,
     extract_prompt_from_rcp,
     messages_from_rcp,
     wrap_text_as_gym_response,
     wrap_text_as_responses_create_params,
 )
-from nightjar.nemo.solvers import HttpToolBackend
-from nightjar.testing import ModelServer, Script, tool_call
+from nightjar.compat.nemo.solvers import HttpToolBackend
+from nightjar.errors import ConfigError, DatasetError, Error, InfraError
+from nightjar.model_server import ModelServer, Script, tool_call
 
 
 class Asked(list):
@@ -98,9 +98,9 @@ async def test_an_agent_of_nemo_gym_answers():
 @pytest.mark.parametrize(
     ("status", "value", "kind", "match"),
     [
-        (200, b"nothing", Error, "no JSON"),
+        (200, b"nothing", Error, "invalid JSON"),
         (200, [], Error, "no JSON object"),
-        (200, {"reward": None}, Error, "gave no reward"),
+        (200, {"reward": None}, Error, "returned no numeric reward"),
         (422, {"detail": "what?"}, Error, "status 422"),
         (503, {"detail": "later"}, InfraError, "status 503"),
     ],
@@ -117,9 +117,9 @@ async def test_a_server_that_gives_no_reward_is_an_error_and_no_zero(status, val
 async def test_a_server_without_problems_says_what_to_do():
     with answering(lambda *_: (200, {})) as (url, _):
         env = GymEnvironment(url, protocol="native")
-        with pytest.raises(DatasetError, match="does not say how many"):
+        with pytest.raises(DatasetError, match="returned no number of problems"):
             await env.dataset_size()
-        with pytest.raises(DatasetError, match=r"Name a file of them: \?protocol=native&data=FILE"):
+        with pytest.raises(DatasetError, match=r"Name a file with them: \?protocol=native&data=FILE"):
             await env.seed(0)
         await env.close()
 
@@ -127,7 +127,7 @@ async def test_a_server_without_problems_says_what_to_do():
 async def test_a_server_does_not_have_files_of_this_machine_sent_to_a_model():
     with answering(lambda *_: (200, {"prompt": "?", "images": ["/etc/passwd"]})) as (url, _):
         env = GymEnvironment(url)
-        with pytest.raises(DatasetError, match="shows an image that is no URL: '/etc/passwd'"):
+        with pytest.raises(DatasetError, match="returned an image that is not a URL: '/etc/passwd'"):
             await env.seed(0)
         await env.close()
 
@@ -184,7 +184,7 @@ def test_texts_of_all_shapes():
     assert extract_assistant_text({"output": [{"type": "reasoning"}, {"role": "assistant", "content": "4"}]}) == "4"
     assert extract_assistant_text({"choices": [{"message": {"content": None}}]}) == ""
     for wrong in (None, 4, {}, {"choices": []}):
-        with pytest.raises(ValueError, match="no text"):
+        with pytest.raises(ValueError, match="neither a text"):
             extract_assistant_text(wrong)
     rcp = {
         "input": [
@@ -200,7 +200,7 @@ def test_uris_say_what_they_mean():
     assert get_environment("gym://localhost:9090").endpoint == "http://localhost:9090"
     managed = get_environment("gym://cmd:serve --port {port}?x=1")
     assert isinstance(managed, ManagedGymEnvironment)
-    with pytest.raises(ConfigError, match="unknown part 'dat'"):
+    with pytest.raises(ConfigError, match="unknown option 'dat'"):
         get_environment("gym://localhost:9090?dat=x")
     with pytest.raises(ConfigError, match="Unknown protocol 'x'"):
         get_environment("gym://localhost:9090?protocol=x")
@@ -255,6 +255,6 @@ async def test_a_model_calls_the_tools_of_a_server():
 async def test_tools_that_are_away_are_no_wrong_answer():
     with ModelServer(Script([tool_call("double", a=1)])) as server:
         solver = ReActSolver(ModelClient(server.url, "m"), HttpToolBackend("http://127.0.0.1:9"))
-        with pytest.raises(InfraError, match="does not answer"):
+        with pytest.raises(InfraError, match="does not respond"):
             await solver.solve(SeedResult("?", "2"))
         await solver.close()

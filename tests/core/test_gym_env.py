@@ -9,11 +9,11 @@ import time
 import orjson
 import pytest
 
-from nightjar.envs import EnvironmentRollouts
-from nightjar.envs.games import gym_env
-from nightjar.envs.games.gym_env import EpisodicSumRubric, GymEnv, normalize_reset, normalize_step
-from nightjar.parsers import Parser
-from nightjar.rollout import records
+from nightjar.core.rollout import records
+from nightjar.environments import EnvironmentRollouts
+from nightjar.environments.games import gym_env
+from nightjar.environments.games.gym_env import EpisodicSumRubric, GymEnv, normalize_reset, normalize_step
+from nightjar.environments.parsers import Parser
 
 
 class Counter:

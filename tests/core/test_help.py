@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nightjar.cli.app import COMMANDS as TABLE
-from nightjar.cli.app import app
+from nightjar.cli.app import GROUPS, app, summary
 
 COMMANDS = [
     "", "demo", "sql", "publish", "up", "status", "deploy", "down", "model-server",
@@ -42,18 +42,17 @@ def test_nothing_is_cut_off(shown, command):
 
 
 def test_the_list_of_commands_above_is_complete():
-    assert set(COMMANDS) - {""} == set(TABLE)
+    assert set(COMMANDS) - {""} == {*TABLE, *GROUPS}
 
 
-@pytest.mark.parametrize("command", [command for command, (place, _) in TABLE.items() if place])
+@pytest.mark.parametrize("command", TABLE)
 def test_the_list_of_commands_says_what_the_command_does(command):
-    place, line = TABLE[command]
-    module, _, name = place.partition(":")
-    docstring = inspect.getdoc(getattr(import_module(module), name))
-    assert " ".join(docstring.split("\n\n")[0].split()) == line
+    module, _, name = TABLE[command].partition(":")
+    docstring = inspect.getdoc(getattr(import_module(f"nightjar.cli.{module}"), name))
+    assert " ".join(docstring.split("\n\n")[0].split()) == summary(command)
 
 
 def test_lines_end_where_the_terminal_does(shown):
     first, second = shown("eval run").splitlines()[5:7]
-    assert first.strip() == "The run appears in the Prefect UI when a Prefect server is configured, or"
-    assert second.strip() == "'nightjar up' runs one, and runs in this process otherwise. Every finished"
+    assert first.strip() == "The run appears in the Prefect UI if a Prefect server is configured, or"
+    assert second.strip() == "'nightjar up' runs one; otherwise it runs in this process. Every finished"

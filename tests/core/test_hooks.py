@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from nightjar.calling.decorators import cleanup, stop, teardown
-from nightjar.envs import EnvironmentRollouts, MultiTurnEnv, SingleTurnEnv, tear_down
+from nightjar.core.calling.decorators import cleanup, stop, teardown
+from nightjar.core.messages import UserMessage
+from nightjar.core.rollout.state import State
+from nightjar.environments import EnvironmentRollouts, MultiTurnEnv, SingleTurnEnv, tear_down
+from nightjar.environments.rubrics import Rubric
 from nightjar.errors import ConfigError, InfraError, ModelError
-from nightjar.messages import UserMessage
-from nightjar.rollout.state import State
-from nightjar.rubrics import Rubric
 
 DATASET = [{"question": "2+2?", "answer": "4"}]
 
@@ -354,7 +354,7 @@ class TestHookTimeout:
         async with asyncio.timeout(5):
             await tear_down(Hanging(hook_timeout_seconds=0.02))
         assert ran == ["runs"]
-        assert "The teardown hangs failed" in caplog.text
+        assert "The teardown hangs of environment" in caplog.text
 
     async def test_none_is_no_limit(self, play):
         class Slow(Talk):
@@ -804,4 +804,4 @@ async def test_time_in_hooks_is_noted(play):
 @pytest.fixture
 def no_waiting(monkeypatch):
     """Retries do not wait."""
-    monkeypatch.setattr("nightjar.engine.retry.RetryPolicy.wait_seconds", lambda *_: 0.0)
+    monkeypatch.setattr("nightjar.engine.limits.RetryPolicy.wait_seconds", lambda *_: 0.0)

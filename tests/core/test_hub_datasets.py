@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nightjar.data import BenchmarkData, load_hub_dataset
-from nightjar.data.sources import fetch_hub_dataset
+from nightjar.environments.data import BenchmarkData, load_hub_dataset
+from nightjar.environments.data.sources import fetch_hub_dataset
 from nightjar.errors import DatasetError
 
 ROWS = [{"question": "1+1?", "answer": "2"}, {"question": "Wie viele Äpfel?", "answer": "3"}]
@@ -30,7 +30,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def load_in_new_process(repository: Path) -> str:
     code = f"""
 import sys
-from nightjar.data import BenchmarkData, load_hub_dataset
+from nightjar.environments.data import BenchmarkData, load_hub_dataset
 print(len(load_hub_dataset({str(repository)!r}, None, "test")), "datasets" in sys.modules)
 """
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -48,12 +48,12 @@ def test_a_folder_that_cannot_be_written_is_named_before_the_hub_is_asked(
 ) -> None:
     (tmp_path / "cache").write_text("a file")
     monkeypatch.setenv("NIGHTJAR_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(DatasetError, match=r"Cannot keep dataset 'nobody/nothing' in '.*cache.*NIGHTJAR_CACHE"):
+    with pytest.raises(DatasetError, match=r"Cannot store dataset 'nobody/nothing' in '.*cache.*NIGHTJAR_CACHE"):
         fetch_hub_dataset("nobody/nothing", None, "test")
 
 
 def test_a_dataset_that_cannot_be_had_is_one_clear_error(repository: Path) -> None:
     with pytest.raises(DatasetError, match=r"split 'train'.*Unknown split"):
         load_hub_dataset(str(repository), None, "train")
-    with pytest.raises(DatasetError, match=r"split 'train'.*Without network, name a file"):
+    with pytest.raises(DatasetError, match=r"split 'train'.*Without a network, pass a file"):
         BenchmarkData(str(repository), 2, "MIT", (), split="train").rows()

@@ -11,9 +11,9 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 from statsmodels.stats.proportion import proportion_confint
 
-from nightjar.stats import Estimate, clustered_mean
-from nightjar.stats.exchange import chance_of_so_low, holm
-from nightjar.stats.intervals import (
+from nightjar.statistics import Estimate, clustered_mean
+from nightjar.statistics.exchange import chance_of_so_low, holm
+from nightjar.statistics.intervals import (
     Interval,
     clopper_pearson,
     cluster_bootstrap,

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
+from nightjar.core.messages import AssistantMessage
+from nightjar.engine.runs import Journal, Key, RunDirectory
 from nightjar.errors import ModelError, RunDirectoryError
-from nightjar.messages import AssistantMessage
-from nightjar.runs import Journal, Key, RunDirectory
 
 
 @pytest.fixture

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from nightjar.core.files import replace_file
+from nightjar.engine.runs.jsonl import JsonLines, Place, scan_lines
 from nightjar.errors import RunDirectoryError
-from nightjar.runs.jsonl import JsonLines, Place, replace_file, scan_lines
 
 
 @pytest.fixture
@@ -119,7 +120,7 @@ class TestTornLastLine:
         with caplog.at_level(logging.WARNING):
             opened(path)
         assert path.read_bytes() == b'{"a":1}\n'
-        assert f"cut off a torn last line of {len(torn)} bytes" in caplog.text
+        assert f"cut off an incomplete last line of {len(torn)} bytes" in caplog.text
 
     def test_alone_leaves_an_empty_file(self, path, opened):
         path.write_bytes(b'{"a"')

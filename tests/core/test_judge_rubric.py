@@ -7,11 +7,11 @@ import openai
 import pytest
 
 from nightjar.clients import ClientConfig, resolve_client
+from nightjar.core.messages import AssistantMessage, SystemMessage, UserMessage
+from nightjar.environments.parsers import MaybeThinkParser
+from nightjar.environments.rubrics import JudgeRubric
 from nightjar.errors import MissingKeyError, ModelError, ScoringError
-from nightjar.messages import AssistantMessage, SystemMessage, UserMessage
-from nightjar.parsers import MaybeThinkParser
-from nightjar.rubrics import JudgeRubric
-from nightjar.testing import Answer, Faults, FixedAnswer, ModelServer, Script
+from nightjar.model_server import Answer, Faults, FixedAnswer, ModelServer, Script
 
 ASKED = [SystemMessage(content="Be brief."), UserMessage(content="Who?"), AssistantMessage(content="Whom?"),
          UserMessage(content=[{"type": "text", "text": "Who wrote"}, {"type": "text", "text": "Emma?"}])]  # fmt: skip

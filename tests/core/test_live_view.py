@@ -12,11 +12,13 @@ from types import SimpleNamespace
 import pyte
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+from nightjar.cli.app import app
 from nightjar.cli.eval.live import view
 from nightjar.clients.pace import Pace
 from nightjar.engine import Budget, Progress
-from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 
 MESSAGE = "Model 'm': Error code: 500 - The server had an error."
 
@@ -114,8 +116,7 @@ def test_log_lines_and_plain_bars(tmp_path):
     assert "60 of 60 scored" in screen
 
 
-def test_both_at_once_are_refused(tmp_path):
-    command = [sys.executable, "-P", "-m", "nightjar", "eval", "run", "arithmetic", "-u", "-d"]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ended.returncode == 2
+def test_both_at_once_are_refused():
+    ended = CliRunner().invoke(app, ["eval", "run", "arithmetic", "-u", "-d"])
+    assert ended.exit_code == 2
     assert "exclude each other" in ended.stderr

@@ -13,15 +13,15 @@ import pytest
 import yaml
 
 from nightjar.clients import ClientConfig
-from nightjar.envs.loading import load_environment
-from nightjar.envs.seeded.lookup import get_environment
+from nightjar.compat.nemo import ChatSolver, ModelClient, run_evaluation
+from nightjar.compat.nemo.environments.lm_eval_task import LikelihoodRequest, likelihood_of
+from nightjar.core.messages import TextLogprobs
+from nightjar.environments.loading import load_environment
+from nightjar.environments.seeded.lookup import get_environment
 from nightjar.errors import ConfigError, RunAbortedError, UnsupportedTaskTypeError
-from nightjar.messages import TextLogprobs
-from nightjar.nemo import ChatSolver, ModelClient, run_evaluation
-from nightjar.nemo.environments.lm_eval_likelihood import LikelihoodRequest, likelihood_of
-from nightjar.testing import Answer, FixedAnswer, ModelServer
-from nightjar.testing.answers import last_user_text
-from nightjar.testing.tokens import pieces
+from nightjar.model_server import Answer, FixedAnswer, ModelServer
+from nightjar.model_server.answers import last_user_text
+from nightjar.model_server.tokens import pieces
 
 pytestmark = pytest.mark.slow
 lm_eval = pytest.importorskip("lm_eval", reason="lm-eval is not installed: pip install 'nightjar-evals[lm-eval]'")
@@ -259,7 +259,7 @@ def test_a_task_of_whole_pages(folder, server):
 @pytest.mark.parametrize(
     ("client_type", "message"),
     [
-        ("openai_chat_completions", "which chats do not tell. It needs .* --api-client-type openai_completions"),
+        ("openai_chat_completions", "It needs .* --api-client-type openai_completions"),
         ("openai_completions", r"first token of a text.* lm-eval://TASK\?begin=TEXT"),
     ],
 )
@@ -272,7 +272,7 @@ def test_a_text_that_does_not_fit_has_no_score(folder):
     with ModelServer(FixedAnswer(" so"), max_context_tokens=5) as server:
         _, outputs = by_nightjar(server, "words", folder, "openai_completions")
     errors = [row["error"] for row in outputs["outputs"]]
-    assert all("not cut" in str(error) and "maximum context length" in str(error) for error in errors)
+    assert all("maximum context length" in str(error) for error in errors)
     assert {row["reward"] for row in outputs["outputs"]} == {None}
 
 
@@ -280,7 +280,7 @@ def test_an_endpoint_that_tells_of_its_own_words_alone():
     request = LikelihoodRequest.of("Once upon", " a time")
     own = {"text_offset": [0], "token_logprobs": [-0.5], "top_logprobs": [{" so": -0.5}]}
     for told in (None, TextLogprobs(**own), TextLogprobs(**{**own, "top_logprobs": None})):
-        with pytest.raises(ConfigError, match="gives no log-probabilities of a prompt"):
+        with pytest.raises(ConfigError, match="no log-probabilities of a prompt"):
             likelihood_of(told, request)
 
 
@@ -298,7 +298,7 @@ def test_a_mark_before_the_prompt_and_a_token_across_the_boundary():
 
 def test_a_text_of_a_model_is_no_probability(folder):
     benchmark = get_environment("lm-eval://capitals", include_path=str(folder))
-    with pytest.raises(UnsupportedTaskTypeError, match="compares probabilities, and no text"):
+    with pytest.raises(UnsupportedTaskTypeError, match="compares probabilities, and the answer is a text"):
         asyncio.run(benchmark.verify("Lima", "Lima", doc_id=0))
 
 
@@ -322,19 +322,19 @@ def test_arguments_and_options(folder):
     with pytest.raises(ConfigError, match="Choose among: begin, include_path, limit, metric, num_fewshot"):
         get_environment("lm-eval://sums?shots=3")
     for limit in ("nan", "-5", "0"):
-        with pytest.raises(ConfigError, match="limit is a number above 0"):
+        with pytest.raises(ConfigError, match="limit must be a number above 0"):
             load_environment(f"lm-eval://arc_easy?limit={limit}")
-    with pytest.raises(ConfigError, match="limit is a number"):
+    with pytest.raises(ConfigError, match="limit must be a number"):
         get_environment("lm-eval://sums?limit=some")
 
 
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"repeats": 4}, r"scores 4 answers to a question at once \(repeats\)"),
-        ({"unsafe_code": True}, "runs what the model writes in this very process"),
-        ({"doc_to_image": "question"}, "shows images"),
-        ({"metric_list": [{"metric": "bleu"}]}, r"no metric that is a mean .* bleu \(bleu\)"),
+        ({"repeats": 4}, r"scores 4 answers .* \(repeats\)"),
+        ({"unsafe_code": True}, "runs the model's code in this process"),
+        ({"doc_to_image": "question"}, "has images"),
+        ({"metric_list": [{"metric": "bleu"}]}, r"no metric that can be the reward.* bleu \(bleu\)"),
         ({"test_split": "train"}, "cannot load task 'odd': KeyError"),
     ],
 )

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nightjar.envs import environment_version, environments_in, installed_environments, load_environment
+from nightjar.environments import environment_version, environments_in, installed_environments, load_environment
 from nightjar.errors import (
     ConfigError,
     DatasetError,
@@ -20,7 +20,7 @@ from nightjar.errors import (
 )
 
 ENVIRONMENT = """
-from nightjar.envs import SingleTurnEnv
+from nightjar.environments import SingleTurnEnv
 
 def load_environment(answer="4", count: int = 1):
     return SingleTurnEnv(dataset=[{"question": "2+2?", "answer": answer}] * count)
@@ -197,7 +197,7 @@ class TestWhatCanBeWrong:
 
     def test_an_extra_that_is_not_installed_is_named_once(self, write):
         source = """
-            from nightjar.packages.extras import import_extra
+            from nightjar.environments.packages.installation import import_extra
             def load_environment(): import_extra("no_such_package", "chess", "Chess")
         """
         with pytest.raises(EnvironmentImportError, match=r"pip install 'nightjar-evals\[chess\]'$"):

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from nightjar.logs import LOGGER_NAMES, log_level, quiet_verifiers, setup_logging
+from nightjar.core.logs import LOGGER_NAMES, log_level, quiet_verifiers, setup_logging
 
 
 @pytest.fixture(autouse=True)

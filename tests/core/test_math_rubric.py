@@ -8,10 +8,10 @@ import random
 
 import pytest
 
-from nightjar.messages import AssistantMessage
-from nightjar.parsers import MaybeThinkParser, Parser, extract_boxed_answer
-from nightjar.rubrics import MathRubric
-from nightjar.rubrics.math_rubric import verify_response
+from nightjar.core.messages import AssistantMessage
+from nightjar.environments.parsers import MaybeThinkParser, Parser, extract_boxed_answer
+from nightjar.environments.rubrics import MathRubric
+from nightjar.environments.rubrics.math_rubric import verify_response
 
 pytestmark = pytest.mark.slow
 
@@ -148,13 +148,13 @@ class TestVerifyResponse:
         def fail(text, parsing_timeout):
             raise ValueError("cannot read it")
 
-        monkeypatch.setattr("nightjar.rubrics.math_rubric.parse", fail)
+        monkeypatch.setattr("nightjar.environments.rubrics.math_rubric.parse", fail)
         assert verify_response("1", "1", max_verify_chars=100)[0] == 0.0
 
     def test_ctrl_c_is_no_answer_either(self, monkeypatch):
         def interrupt(text, parsing_timeout):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("nightjar.rubrics.math_rubric.parse", interrupt)
+        monkeypatch.setattr("nightjar.environments.rubrics.math_rubric.parse", interrupt)
         with pytest.raises(KeyboardInterrupt):
             verify_response("1", "1", max_verify_chars=100)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from nightjar.errors import ConfigError
-from nightjar.messages import (
+from nightjar.core.messages import (
     AssistantMessage,
     SystemMessage,
     TextMessage,
@@ -17,6 +16,7 @@ from nightjar.messages import (
     from_raw_message,
     normalize_messages,
 )
+from nightjar.errors import ConfigError
 
 NESTED_CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
 

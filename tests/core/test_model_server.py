@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightjar.errors import ConfigError, DatasetError, ServiceError
-from nightjar.testing import (
+from nightjar.model_server import (
     Answer,
     ArithmeticSolver,
     FaultKind,
@@ -27,8 +27,8 @@ from nightjar.testing import (
     Recording,
     last_user_text,
 )
-from nightjar.testing.faults import FaultInjector
-from nightjar.testing.recording import TextIndex
+from nightjar.model_server.answerers import TextIndex
+from nightjar.model_server.faults import FaultInjector
 
 
 def user(text):
@@ -518,7 +518,7 @@ class TestServing:
 
 @pytest.mark.slow
 class TestCommand:
-    SCRIPT = "import typer; from nightjar.cli.services.model_server import model_server as m; typer.run(m)"
+    SCRIPT = "import typer; from nightjar.cli.model_server import model_server as m; typer.run(m)"
 
     def start(self, *options):
         return subprocess.Popen(

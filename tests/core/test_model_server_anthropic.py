@@ -3,7 +3,7 @@
 import anthropic
 import pytest
 
-from nightjar.testing import Answer, Faults, FixedAnswer, ModelServer, Script, ToolCallAnswer, tool_call
+from nightjar.model_server import Answer, Faults, FixedAnswer, ModelServer, Script, ToolCallAnswer, tool_call
 
 ADD = {"name": "add", "input_schema": {"type": "object", "properties": {"a": {}, "b": {}}}}
 QUESTION = {"role": "user", "content": "What is one plus two?"}
@@ -165,11 +165,6 @@ class TestRefusals:
             pytest.raises(anthropic.BadRequestError, match="max_tokens: Field"),
         ):
             await ask(server, extra_body={"max_tokens": None})
-
-    async def test_tool_in_the_form_of_another_protocol(self):
-        tool = {"type": "function", "function": {"name": "add"}}
-        with ModelServer(FixedAnswer("yes")) as server, pytest.raises(anthropic.BadRequestError, match=r"tools\.0"):
-            await ask(server, tools=[tool])
 
     async def test_version_header_is_required(self):
         with (

@@ -6,7 +6,7 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletion
 
-from nightjar.testing import Answer, FixedAnswer, ModelServer, Script, ToolCallAnswer, tool_call
+from nightjar.model_server import Answer, FixedAnswer, ModelServer, Script, ToolCallAnswer, tool_call
 
 ADD = {
     "type": "function",
@@ -138,18 +138,3 @@ class TestRefusals:
             with pytest.raises(openai.BadRequestError, match=complaint):
                 await ask(server, messages)
             assert server.stats().refused == 1
-
-    async def test_tool_in_the_form_of_another_protocol(self):
-        with ModelServer(FixedAnswer("yes")) as server, pytest.raises(openai.BadRequestError) as caught:
-            await ask(server, tools=[ADD, {"name": "add", "input_schema": {}}])
-        assert caught.value.param == "tools[1].function"
-
-    async def test_prompt_that_is_too_long(self):
-        with ModelServer(FixedAnswer("yes"), max_context_tokens=5) as server:
-            assert (await ask(server)).choices[0].message.content == "yes"
-            with pytest.raises(openai.BadRequestError) as caught:
-                await ask(server, [{"role": "system", "content": "Hi."}, QUESTION])
-        assert caught.value.code == "context_length_exceeded"
-        assert "This model's maximum context length is 5 tokens. However, your messages resulted in 6 tokens." in str(
-            caught.value
-        )

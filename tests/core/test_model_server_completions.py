@@ -3,7 +3,7 @@
 import openai
 import pytest
 
-from nightjar.testing import FixedAnswer, ModelServer
+from nightjar.model_server import FixedAnswer, ModelServer
 
 
 async def ask(server, prompt="Once upon a time", **options):
@@ -86,12 +86,3 @@ async def test_what_the_server_cannot_do(prompt, options, param):
     with ModelServer(FixedAnswer("yes")) as server, pytest.raises(openai.BadRequestError) as caught:
         await ask(server, prompt, **options)
     assert caught.value.param == param
-
-
-async def test_prompt_that_is_too_long():
-    with (
-        ModelServer(FixedAnswer("yes"), max_context_tokens=3) as server,
-        pytest.raises(openai.BadRequestError, match="maximum context length is 3 tokens") as caught,
-    ):
-        await ask(server)
-    assert caught.value.code == "context_length_exceeded"

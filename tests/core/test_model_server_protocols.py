@@ -6,7 +6,8 @@ import aiohttp
 import pytest
 
 from nightjar.errors import ConfigError, DatasetError
-from nightjar.testing import Answer, Faults, FixedAnswer, ModelServer, Script, ToolCallAnswer, tool_call
+from nightjar.model_server import Answer, Faults, FixedAnswer, ModelServer, Script, ToolCallAnswer, tool_call
+from nightjar.model_server.protocols import PROTOCOLS
 
 SAID = {"role": "assistant", "content": "Which?"}
 QUESTION = {"role": "user", "content": "Hello there?"}
@@ -17,7 +18,8 @@ REQUESTS = {
     "/v1/responses": {"input": "Hello there?"},
     "/v1/messages": {"messages": [QUESTION], "max_tokens": 100},
 }
-every_protocol = pytest.mark.parametrize("path", REQUESTS)
+CHAT_TOOL = {"type": "function", "function": {"name": "add"}}
+every_protocol = pytest.mark.parametrize("path", [protocol.path for protocol in PROTOCOLS])
 
 
 @pytest.fixture
@@ -89,6 +91,37 @@ class TestEveryProtocol:
         with ModelServer(FixedAnswer("yes")) as server:
             found, body = await post(http, server, path, tools=tools)
         assert (found, bool(body["error"]["message"])) == (400, True)
+
+    @pytest.mark.parametrize(
+        ("path", "tools", "param"),
+        [
+            ("/v1/chat/completions", [CHAT_TOOL, {"name": "add", "input_schema": {}}], "tools[1].function"),
+            ("/v1/chat/completions/tokens", [{"name": "add", "input_schema": {}}], "tools[0].function"),
+            ("/v1/responses", [CHAT_TOOL], "tools[0].name"),
+            ("/v1/messages", [CHAT_TOOL], "tools.0"),
+        ],
+    )
+    async def test_tool_in_the_form_of_another_protocol(self, http, path, tools, param):
+        with ModelServer(FixedAnswer("yes")) as server:
+            status, body = await post(http, server, path, tools=tools)
+        error = body["error"]
+        assert (status, error.get("param") or error["message"].partition(":")[0]) == (400, param)
+
+    @every_protocol
+    async def test_prompt_that_is_too_long(self, http, path):
+        with ModelServer(FixedAnswer("yes"), max_context_tokens=2) as server:
+            fitting, _ = await post(http, server, path)
+        with ModelServer(FixedAnswer("yes"), max_context_tokens=1) as server:
+            status, body = await post(http, server, path)
+        assert (fitting, status) == (200, 400)
+        if path == "/v1/messages":
+            assert body["error"]["message"] == "prompt is too long: 2 tokens > 1 maximum"
+            return
+        is_responses = path == "/v1/responses"
+        said = "exceeds the context window" if is_responses else "maximum context length is 1 tokens. However, your"
+        assert said in body["error"]["message"]
+        assert body["error"]["code"] == "context_length_exceeded"
+        assert body["error"]["param"] == ("input" if is_responses else "messages")
 
     @every_protocol
     async def test_key(self, http, path):

@@ -5,7 +5,7 @@ import pytest
 from openai import BaseModel
 from openai.types.chat import ChatCompletion
 
-from nightjar.testing import Answer, FixedAnswer, ModelServer, Script, tool_call
+from nightjar.model_server import Answer, FixedAnswer, ModelServer, Script, tool_call
 
 QUESTION = {"role": "user", "content": "What is one plus two?"}
 ADD = {"type": "function", "function": {"name": "add", "parameters": {}}}

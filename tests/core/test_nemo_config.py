@@ -7,14 +7,14 @@ from typing import get_args, get_origin
 import pytest
 import yaml
 
-from nightjar.config.nemo import NemoConfigFile
-from nightjar.config.nemo.eval_config import EvalConfig
-from nightjar.config.nemo.section import Section
-from nightjar.config.suite import load_suite
+from nightjar.compat.nemo.config import compose_config, default_policy, parse_eval_config
+from nightjar.environments.packages.aliases import install_where_needed
 from nightjar.errors import ConfigError
+from nightjar.evaluation.config.nemo import NemoConfigFile
+from nightjar.evaluation.config.nemo.eval_config import EvalConfig
+from nightjar.evaluation.config.nemo.services import Section
+from nightjar.evaluation.config.suite import load_suite
 from nightjar.evaluation.nights import plan_night
-from nightjar.nemo.config import compose_config, default_policy, parse_eval_config
-from nightjar.packages.nemo_aliases import install_where_needed
 
 PLAIN = """\
 services:
@@ -158,7 +158,7 @@ def test_there_is_no_key_that_is_neither():
         ("services.model.type=dynamo", "services.model: there is no type 'dynamo' here: start the server"),
         ("services.model.type=gym", "services.model: there is no type 'gym' here: name the server as the benchmark"),
         ("benchmarks.0.solver.type=tool_calling", "benchmarks.0.solver: there is no type 'tool_calling' here: an env"),
-        ("cluster.type=slurm", "cluster: there is no type 'slurm' here: runs elsewhere are handed over"),
+        ("cluster.type=slurm", "cluster: there is no type 'slurm' here: to run elsewhere"),
         ("sandboxes.s.type=docker", "sandboxes.s: there is no type 'docker' here: a benchmark makes the sandbox"),
         ("benchmarks.0.sandbox=gone", "there is none called 'gone' in sandboxes"),
         ("services.model.urll=x", "services.model.urll: there is no such key. Did you mean 'url'?"),
@@ -167,8 +167,11 @@ def test_there_is_no_key_that_is_neither():
         ("benchmarks.0.solver.service=gone", "benchmarks.0.solver.service: there is no service 'gone'. Choose one of"),
         ("benchmarks.0.repeats=zero", "benchmarks.0.repeats: Input should be a valid integer"),
         ("services.model.url=${NOT_SET_ANYWHERE}", "services.model.url: variable NOT_SET_ANYWHERE is not set"),
-        ("benchmarks.0.params.token=${HF_TOKEN}", "benchmarks.0.params.token: the value of HF_TOKEN would be written"),
-        ("benchmarks.3.repeats=1", "--override benchmarks.3.repeats: '3' is no item of 1, counted from 0"),
+        ("benchmarks.0.params.token=${HF_TOKEN}", "benchmarks.0.params.token: the value of HF_TOKEN would be stored"),
+        (
+            "benchmarks.3.repeats=1",
+            "--override benchmarks.3.repeats: '3' is no position in this list of 1, counted from 0",
+        ),
         ("benchmarks", "--override: expected key=value"),
     ],
 )
@@ -228,14 +231,14 @@ BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]
         ("defaults: [gone]\n", "there is no file 'gone'"),
         ("defaults: [{_base_: config}]\n", "it includes itself"),
         ("defaults: [config]\n", "it includes itself, with 'config' in defaults"),
-        ("defaults: [within]\n", "'within' has defaults of its own: include it with {_base_: within}"),
+        ("defaults: [within]\n", "'within' has its own defaults: include it with {_base_: within}"),
         ("_base_: within\n", "write defaults: [{_base_: within}, _self_]"),
         ("", "config.yaml is empty. A config has services"),
         ("# nothing\n", "config.yaml is empty"),
         ("a: &a\n  b: *a\n", "an alias refers to what it is part of"),
         ("a: &a [*a]\n", "an alias refers to what it is part of"),
         (BOMB, "aliases repeat too much"),
-        ("[" * 5000, "values stand too deep in one another"),
+        ("[" * 5000, "values are nested too deeply"),
         ("defaults: [{other: x}]\n", "defaults: expected 'group/name'"),
         ("a: ${.b.c}\n", "${.b.c} leads nowhere"),
         ("a: 1\na: 2\n", "'a' stands there twice"),
@@ -250,7 +253,7 @@ def test_files_that_cannot_be_put_together(read, text, message):
 
 def test_what_is_no_text_is_said_so(tmp_path):
     (tmp_path / "config.yaml").write_bytes(b"a: \xe9t\xe9\n")
-    with pytest.raises(ConfigError, match=r"config\.yaml is no text in UTF-8"):
+    with pytest.raises(ConfigError, match=r"config\.yaml is not UTF-8 text"):
         NemoConfigFile.read(tmp_path / "config.yaml")
 
 
@@ -260,7 +263,7 @@ def test_a_wrong_name_does_not_bring_the_whole_config(read):
     assert str(caught.value).endswith("there is no service 'modle'. Choose one of: model, judge")
 
 
-BENCHMARK = """from nightjar.nemo import benchmark, exact_match, scorer
+BENCHMARK = """from nightjar.compat.nemo import benchmark, exact_match, scorer
 
 @benchmark(name="sums", dataset=lambda: [{"q": "1+1", "a": "2"}], prompt="{q}", target_field="a")
 @scorer

@@ -22,11 +22,7 @@ from collections import Counter
 import pytest
 from aiohttp import web
 
-from nightjar.envs.seeded.benchmark import BenchmarkDefinition, ByobEnvironment
-from nightjar.envs.seeded.bridge import as_environment
-from nightjar.envs.seeded.rows import load_rows
-from nightjar.errors import ConfigError, DatasetError, ResumeMismatchError, RunAbortedError, SandboxError
-from nightjar.nemo import (
+from nightjar.compat.nemo import (
     ChatSolver,
     EvalEnvironment,
     InfraError,
@@ -44,10 +40,14 @@ from nightjar.nemo import (
     run_evaluation,
     write_all,
 )
-from nightjar.nemo.engine.model_client import RetryConfig
-from nightjar.nemo.scoring import ScorerInput, code_sandbox
-from nightjar.nemo.solvers import GymSolver
-from nightjar.testing import FixedAnswer, ModelServer, last_user_text
+from nightjar.compat.nemo.engine.model_client import RetryConfig
+from nightjar.compat.nemo.scoring import ScorerInput, code_sandbox
+from nightjar.compat.nemo.solvers import GymSolver
+from nightjar.environments.seeded.benchmark import BenchmarkDefinition, ByobEnvironment
+from nightjar.environments.seeded.bridge import as_environment
+from nightjar.environments.seeded.rows import load_rows
+from nightjar.errors import ConfigError, DatasetError, ResumeMismatchError, RunAbortedError, SandboxError
+from nightjar.model_server import FixedAnswer, ModelServer, last_user_text
 
 
 class Echo(EvalEnvironment):
@@ -129,7 +129,7 @@ class TestBenchmarks:
     def test_a_second_benchmark_of_a_name_is_said_also_in_one_file_and_in_other_capitals(self, tmp_path, caplog):
         file = tmp_path / "shadowing.py"
         file.write_text(
-            "from nightjar.nemo import EvalEnvironment, benchmark, register\n"
+            "from nightjar.compat.nemo import EvalEnvironment, benchmark, register\n"
             "for name, target in (('Same', '1'), ('other', '1')):\n"
             "    benchmark(name=name, dataset=[{'target': target}])(lambda sample: 1.0)\n"
             "@register('SAME')\n"
@@ -143,7 +143,9 @@ class TestBenchmarks:
 
     def test_a_file_that_is_read_again_says_nothing(self, tmp_path, caplog):
         file = tmp_path / "read_again.py"
-        file.write_text("from nightjar.nemo import benchmark\nbenchmark('again', [{'target': '1'}])(lambda _: 1.0)\n")
+        file.write_text(
+            "from nightjar.compat.nemo import benchmark\nbenchmark('again', [{'target': '1'}])(lambda _: 1.0)\n"
+        )
         for _ in range(2):
             assert load_benchmark_file(str(file)) == ["again"]
         assert not caplog.messages
@@ -207,7 +209,7 @@ class TestTheClient:
     async def test_a_client_that_lets_fewer_requests_through_says_so(self, caplog):
         with ModelServer(FixedAnswer("0")) as server:
             await run_evaluation(Echo(1), ChatSolver(ModelClient(server.url, "m", max_concurrent=4)), max_concurrent=9)
-            assert "Of 9 problems under way 4 are asked at once" in caplog.text
+            assert "4 concurrent requests (max_concurrent), for 9 concurrent problems" in caplog.text
             caplog.clear()
             await run_evaluation(Echo(1), ChatSolver(ModelClient(server.url, "m", max_concurrent=9)), max_concurrent=9)
         assert not caplog.messages
@@ -317,12 +319,12 @@ class TestTheLoop:
         assert rewards(bundle) == [0.4]
 
     async def test_further_scorers_are_refused_and_not_left_out(self):
-        with pytest.raises(ConfigError, match="config\\['scorers'\\]: run_evaluation has nothing like it"):
+        with pytest.raises(ConfigError, match="config\\['scorers'\\]"):
             await run_evaluation(Echo(), OracleSolver(), config={"scorers": ["exact_match"]})
 
     async def test_nothing_to_ask_is_no_run_that_went_well(self):
         for how in ({"max_problems": 0}, {"problem_range": (7, 9)}, {"n_repeats": 0}):
-            with pytest.raises(DatasetError, match="There is nothing to ask"):
+            with pytest.raises(DatasetError, match="Nothing to evaluate"):
                 await run_evaluation(Echo(), OracleSolver(), **how)
 
 

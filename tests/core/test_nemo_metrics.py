@@ -1,4 +1,4 @@
-"""``nightjar.nemo.metrics``: values worked out by hand, by SciPy's distributions, or published."""
+"""``nightjar.compat.nemo.metrics``: values worked out by hand, by SciPy's distributions, or published."""
 
 from math import inf, sqrt
 
@@ -6,17 +6,24 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from nightjar.nemo.metrics.aggregation import category_breakdown, scoring_details_breakdown, summary_stats
-from nightjar.nemo.metrics.confidence import bootstrap_ci, clustered_ci, normal_ci, sample_level_ci
-from nightjar.nemo.metrics.headline import headline_score_metrics, is_fractional
-from nightjar.nemo.metrics.paired_tests import (
+from nightjar.compat.nemo.metrics import (
+    aggregate_pass_at_k,
+    bootstrap_ci,
+    category_breakdown,
+    clustered_ci,
     detect_test,
+    headline_score_metrics,
+    is_fractional,
     mcnemar_test,
     mde_estimate,
+    normal_ci,
+    pass_at_k,
     permutation_test,
+    sample_level_ci,
+    scoring_details_breakdown,
     sign_test,
+    summary_stats,
 )
-from nightjar.nemo.metrics.pass_at_k import aggregate_pass_at_k, pass_at_k
 
 Z, T3 = 1.959963985, 3.182446305  # quantiles of 0.975: normal, Student's t with 3 degrees of freedom
 
@@ -28,7 +35,7 @@ def test_the_normal_interval():
     assert (found.ci_lower, found.ci_upper) == (pytest.approx(2.5 - Z * se), pytest.approx(2.5 + Z * se))
     alone = normal_ci([1.0])
     assert (alone.ci_lower, alone.ci_upper, alone.se) == (-inf, inf, None)
-    with pytest.raises(ValueError, match="no scores"):
+    with pytest.raises(ValueError, match="empty list of scores"):
         normal_ci([])
 
 
@@ -120,7 +127,7 @@ def test_pass_at_k():
     for arguments in ((2, 1, 3), (2, 3, 1)):
         with pytest.raises(ValueError, match="must be between"):
             pass_at_k(*arguments)
-    with pytest.raises(ValueError, match="no problems"):
+    with pytest.raises(ValueError, match="empty list of problems"):
         aggregate_pass_at_k([], 1)
 
 

@@ -1,12 +1,11 @@
-"""The scorers of ``nightjar.nemo``, and the originals' defects the other way round."""
+"""The scorers of ``nightjar.compat.nemo``, and the originals' defects the other way round."""
 
 import asyncio
 
 import pytest
 
-from nightjar.errors import ConfigError, JudgeVerdictError, ScoringError
-from nightjar.nemo.observability import ModelResponse
-from nightjar.nemo.scoring import (
+from nightjar.compat.nemo.observability import ModelResponse
+from nightjar.compat.nemo.scoring import (
     ScorerInput,
     answer_line,
     build_judge_prompt,
@@ -22,6 +21,7 @@ from nightjar.nemo.scoring import (
     parse_judge_response,
     validate_json_schema,
 )
+from nightjar.errors import ConfigError, JudgeVerdictError, ScoringError
 
 
 def is_right(scorer, response, target, **how):
@@ -124,9 +124,9 @@ def test_json_is_validated_by_the_whole_standard():
     assert validate_json_schema('Here: ```json\n{"n": 4}\n```', schema)["correct"]
     assert validate_json_schema('{"n": true}', schema)["error"] == "$.n: True is not of type 'integer'"
     assert validate_json_schema('{"n": 2}', schema)["error"] == "$.n: 2 is less than the minimum of 3"
-    assert validate_json_schema("nothing", schema)["error"] == "there is no JSON in it"
+    assert validate_json_schema("nothing", schema)["error"] == "the response contains no JSON"
     assert extract_json("a [1, 2] b") == [1, 2]
-    with pytest.raises(ConfigError, match="The JSON schema is none"):
+    with pytest.raises(ConfigError, match="Invalid JSON schema"):
         validate_json_schema("{}", {"type": "no such"})
 
 
@@ -153,12 +153,12 @@ def test_a_judge_that_changes_its_mind_is_seen():
             first = prompt.index("ANSWER") < prompt.index("REFERENCE")
             return type("Said", (), {"content": f'{{"score": {5 if first else 3}}}'})
 
-    from nightjar.nemo.scoring import JudgeScoringConfig
+    from nightjar.compat.nemo.scoring import JudgeScoringConfig
 
     config = JudgeScoringConfig(swap_check=True)
     found = asyncio.run(judge_score("q", "ANSWER", "REFERENCE", Judge(), config))
     assert (found["normalized_score"], found["swap_differs"]) == (0.8, True)
-    with pytest.raises(ScoringError, match="there is none"):
+    with pytest.raises(ScoringError, match="needs a judge"):
         asyncio.run(judge_score("q", "a"))
 
 

@@ -12,9 +12,17 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from nightjar.nemo import ChatSolver, ModelClient, OracleSolver, VLMSolver, get_environment, run_evaluation, write_all
-from nightjar.nemo.serving.app import generate_app
-from nightjar.testing import FixedAnswer, ModelServer
+from nightjar.compat.nemo import (
+    ChatSolver,
+    ModelClient,
+    OracleSolver,
+    VLMSolver,
+    get_environment,
+    run_evaluation,
+    write_all,
+)
+from nightjar.compat.nemo.serving.app import generate_app
+from nightjar.model_server import FixedAnswer, ModelServer
 
 PAGES = sorted((Path(__file__).parents[3] / "shared/reference/seeds").glob("003_*.txt"))
 CODE = re.compile(
@@ -104,7 +112,7 @@ async def test_an_example_runs(code, ground):
 
 async def run(code, ground, benchmark):
     with ModelServer(FixedAnswer("4")) as server:
-        source = code.replace("nemo_evaluator", "nightjar.nemo")
+        source = code.replace("nemo_evaluator", "nightjar.compat.nemo")
         source = source.replace(ADDRESS, server.url).replace(BENCHMARK, benchmark)
         body = textwrap.indent(f"{source}\nreturn locals()", "    ")
         names = ground | {"client": ModelClient(server.url, "m")}

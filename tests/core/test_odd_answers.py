@@ -8,9 +8,9 @@ import pytest
 import nightjar as vf
 from nightjar.clients import ClientConfig, resolve_client
 from nightjar.clients.failures import classify
+from nightjar.core.messages import AssistantMessage, Tool, ToolCall, ToolMessage, UserMessage
 from nightjar.errors import InvalidModelResponseError
-from nightjar.messages import AssistantMessage, Tool, ToolCall, ToolMessage, UserMessage
-from nightjar.testing import FixedAnswer, ModelServer
+from nightjar.model_server import FixedAnswer, ModelServer
 
 pytestmark = pytest.mark.slow
 

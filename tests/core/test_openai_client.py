@@ -7,6 +7,16 @@ import openai
 import pytest
 
 from nightjar.clients import ClientConfig, resolve_client
+from nightjar.core.messages import (
+    AssistantMessage,
+    SystemMessage,
+    TextMessage,
+    Tool,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from nightjar.environments.rubrics import JudgeRubric
 from nightjar.errors import (
     EmptyModelResponseError,
     InvalidModelResponseError,
@@ -14,9 +24,6 @@ from nightjar.errors import (
     OverlongPromptError,
     error_chain,
 )
-from nightjar.messages import AssistantMessage, SystemMessage, TextMessage, Tool, ToolCall, ToolMessage, UserMessage
-from nightjar.rubrics import JudgeRubric
-from nightjar.testing import FaultKind, Faults, FixedAnswer, ModelServer
 
 ASKED = [UserMessage(content="2+2?")]
 MESSAGE = {"role": "assistant", "content": "4"}
@@ -127,35 +134,6 @@ class TestRequest:
         add = {"name": "add", "description": "adds", "parameters": {"type": "object"}}
         sub = {"name": "sub", "description": "", "parameters": {}, "strict": True}
         assert body["tools"] == [{"type": "function", "function": function} for function in (add, sub)]
-
-    async def test_sampling_args_without_those_that_are_none(self, ask, canned):
-        _, body = await self.sent(ask, canned, sampling_args={"temperature": 0.0, "top_p": None, "seed": 1})
-        assert (body["temperature"], body["seed"], "top_p" in body) == (0.0, 1, False)
-
-    async def test_max_tokens_under_the_name_of_today(self, ask, canned):
-        _, body = await self.sent(ask, canned, sampling_args={"max_tokens": 9})
-        assert (body["max_completion_tokens"], "max_tokens" in body) == (9, False)
-
-    async def test_extra_body_is_merged_into_the_body(self, ask, canned):
-        _, body = await self.sent(ask, canned, sampling_args={"extra_body": {"top_k": 5}})
-        assert (body["top_k"], "extra_body" in body) == (5, False)
-
-    async def test_extra_headers_of_one_request(self, ask, canned):
-        headers, body = await self.sent(ask, canned, extra_headers={"X-Session": "s1"})
-        assert (headers["X-Session"], "extra_headers" in body) == ("s1", False)
-
-    async def test_headers_of_the_endpoint_and_its_key(self, canned, client_of, monkeypatch):
-        monkeypatch.setenv("TEST_KEY", "sk-1")
-        canned.reply(completion())
-        client = client_of(canned.url, api_key_var="TEST_KEY", extra_headers={"X-Team": "t"})
-        await client.get_response(ASKED, "m", {})
-        headers = canned.requests[-1][1]
-        assert (headers["Authorization"], headers["X-Team"]) == ("Bearer sk-1", "t")
-
-    async def test_the_caller_s_sampling_args_are_not_changed(self, ask):
-        args = {"max_tokens": 9, "extra_body": {"top_k": 5}}
-        await ask(completion(), sampling_args=args)
-        assert args == {"max_tokens": 9, "extra_body": {"top_k": 5}}
 
 
 class TestAnswer:
@@ -344,56 +322,3 @@ class TestAnSdkClientThatTheUserMade:
             with pytest.raises(ModelError, match=r"\[API key\]") as caught:
                 await JudgeRubric(judge_client=sdk).judge("2+2?", "4", "4")
         assert self.KEY not in "".join(map(repr, error_chain(caught.value)))
-
-
-class TestLocalServer:
-    """Against the real server: what happens on the way."""
-
-    async def outcome(self, client_of, faults=None, timeout_seconds=5.0, **server_fields):
-        with ModelServer(FixedAnswer("4"), faults=faults, **server_fields) as server:
-            client = client_of(server.url, timeout=timeout_seconds)
-            with pytest.raises(Exception) as caught:  # noqa: PT011 - each test says which
-                await client.get_response(ASKED, "m", {})
-            return caught.value, server.stats()
-
-    async def test_a_wrong_key(self, client_of):
-        error, _ = await self.outcome(client_of, require_key="sk-other")
-        assert (type(error), error.status_code) == (openai.AuthenticationError, 401)
-
-    async def test_an_unknown_model(self, client_of):
-        error, _ = await self.outcome(client_of, only_model="other")
-        assert (type(error), type(error.__cause__)) == (ModelError, openai.NotFoundError)
-        assert "The model 'm' does not exist" in str(error)
-
-    async def test_a_rate_limit_keeps_the_retry_after_header(self, client_of):
-        error, stats = await self.outcome(client_of, Faults(rate_429=1, retry_after_seconds=7))
-        assert (type(error.__cause__), error.__cause__.response.headers["retry-after"]) == (openai.RateLimitError, "7")
-        assert stats.faults[FaultKind.RATE_LIMITED] == 1
-
-    async def test_a_server_error(self, client_of):
-        error, stats = await self.outcome(client_of, Faults(rate_500=1))
-        assert type(error.__cause__) is openai.InternalServerError
-        assert stats.faults[FaultKind.SERVER_ERROR] == 1
-
-    async def test_a_dropped_connection(self, client_of):
-        error, _ = await self.outcome(client_of, Faults(rate_dropped=1))
-        assert (type(error), type(error.__cause__)) == (ModelError, openai.APIConnectionError)
-
-    async def test_a_malformed_body(self, client_of):
-        error, _ = await self.outcome(client_of, Faults(rate_malformed=1))
-        assert type(error) is InvalidModelResponseError
-
-    async def test_an_answer_that_does_not_begin_in_time(self, client_of):
-        error, _ = await self.outcome(client_of, Faults(latency_ms=5000), timeout_seconds=0.05)
-        assert (type(error), type(error.__cause__)) == (ModelError, openai.APITimeoutError)
-
-    async def test_an_answer_that_does_not_end_in_time(self, client_of):
-        error, _ = await self.outcome(client_of, Faults(rate_slow=1, slow_seconds=5), timeout_seconds=0.05)
-        assert (type(error), type(error.__cause__)) == (ModelError, openai.APITimeoutError)
-
-    async def test_nobody_there(self, client_of):
-        with ModelServer(FixedAnswer("4")) as server:
-            gone = server.url
-        with pytest.raises(ModelError, match=r"Cannot reach http://127\.0\.0\.1") as caught:
-            await client_of(gone).get_response(ASKED, "m", {})
-        assert type(caught.value.__cause__) is openai.APIConnectionError

@@ -11,8 +11,8 @@ import pytest
 
 from nightjar.clients import ClientConfig
 from nightjar.clients.failures import classify
-from nightjar.clients.openai_client import AiohttpOpenAI
-from nightjar.testing import Faults, FixedAnswer, ModelServer
+from nightjar.clients.openai_chat import AiohttpOpenAI
+from nightjar.model_server import Faults, FixedAnswer, ModelServer
 
 KEY = "sk-very-secret-0123456789"
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "2+2?"}]}
@@ -205,7 +205,7 @@ class TestLongAnswers:
         async with await asyncio.start_server(endless, "127.0.0.1", 0) as server:
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
             error = await error_of(fast(url, max_response_bytes=1_000_000))
-        assert "the answer has more than 1,000,000 bytes (max_response_bytes)" in str(error)
+        assert "the response has more than 1,000,000 bytes (max_response_bytes)" in str(error)
         assert sent < 20_000_000
 
     async def test_a_small_one_that_unpacks_to_a_huge_one_is_given_up(self, canned, fast):
@@ -215,7 +215,7 @@ class TestLongAnswers:
         error = await error_of(fast(canned.url, max_response_bytes=1_000_000))
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        assert "the answer has more than 1,000,000 bytes" in str(error)
+        assert "the response has more than 1,000,000 bytes" in str(error)
         assert (len(packed) < 100_000, peak < 20_000_000) == (True, True)
 
 

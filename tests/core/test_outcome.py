@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from nightjar.engine.runs import RunMetadata, Summary
 from nightjar.evaluation import Outcome
-from nightjar.runs import RunMetadata, Summary
 
 RESUME, RESCORE = "Resume run old.", "Score them again: nightjar eval rescore old --rubric strict.py:exact"
 

@@ -8,12 +8,11 @@ from email.utils import format_datetime
 import pytest
 
 from nightjar.clients import ClientConfig, resolve_client
-from nightjar.clients.failures import Failure
+from nightjar.clients.failures import Failure, retry_after, seconds_until_more
 from nightjar.clients.pace import Pace, pace_of
-from nightjar.clients.rate_headers import retry_after, seconds_until_more
+from nightjar.core.messages import UserMessage
 from nightjar.errors import ModelError
-from nightjar.messages import UserMessage
-from nightjar.testing import Faults, FixedAnswer, ModelServer
+from nightjar.model_server import Faults, FixedAnswer, ModelServer
 
 TOO_MANY = Failure("slow down", is_retryable=True, is_repeatable=True, is_overload=True)
 BROKEN = Failure("oops", is_retryable=True, is_repeatable=True)

@@ -9,11 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 from nightjar.cli.app import app
-from nightjar.testing import FixedAnswer, ModelServer
+from nightjar.model_server import FixedAnswer, ModelServer
 
 BENCHMARK = """
 import capitals_scorer
-from nightjar.nemo import benchmark
+from nightjar.compat.nemo import benchmark
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def score(sample):
     return capitals_scorer.score(sample)
 """
 SCORER = """
-from nightjar.nemo import exact_match
+from nightjar.compat.nemo import exact_match
 
 def score(sample):
     return exact_match(sample)
@@ -145,13 +145,13 @@ def test_without_an_engine_the_dockerfile_is_printed(folder):
 @pytest.mark.parametrize(
     ("words", "match"),
     [
-        (["gsm8k"], "An image is made of a file"),
+        (["gsm8k"], "An image needs a file"),
         (["gone.py"], "there is no file 'gone.py'"),
         (["bench.py:towns"], "has no benchmark 'towns'. Choose one of: capitals"),
-        (["bench.py", "--include", "../other.txt"], "is no file in"),
-        (["bench.py", "--requirements", "gone.txt"], "is no file in"),
+        (["bench.py", "--include", "../other.txt"], "is not a file in"),
+        (["bench.py", "--requirements", "gone.txt"], "is not a file in"),
         (["bench.py", "--base-image", "a b"], "is the name of an image"),
-        (["bench.py", "-o", "Dockerfile", "--push"], "leave --tag and --push out"),
+        (["bench.py", "-o", "Dockerfile", "--push"], "excludes --tag and --push"),
         (["bench.py", "-o", "gone/Dockerfile"], "cannot write"),
     ],
 )

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from nightjar.envs import SingleTurnEnv
-from nightjar.evaluation.parsed_answers import keep_parsed_answers
-from nightjar.parsers import Parser, ThinkParser, XMLParser, extract_hash_answer
-from nightjar.rollout.state import new_state
-from nightjar.rubrics import Rubric
+from nightjar.core.rollout.state import new_state
+from nightjar.environments import SingleTurnEnv
+from nightjar.environments.parsers import Parser, ThinkParser, XMLParser, extract_hash_answer
+from nightjar.environments.rubrics import Rubric
+from nightjar.evaluation.preparation import keep_parsed_answers
 
 
 def kept(parser, said, **known):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nightjar.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
-from nightjar.parsers import Parser, extract_boxed_answer, extract_hash_answer, strip_non_numeric
+from nightjar.core.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
+from nightjar.environments.parsers import Parser, extract_boxed_answer, extract_hash_answer, strip_non_numeric
 
 COMPLETION = [
     AssistantMessage(content="first"),

@@ -2,11 +2,10 @@
 
 import pytest
 
-from nightjar.engine import Plan
+from nightjar.core.rollout.records import Key
+from nightjar.engine import Plan, Shard
+from nightjar.engine.runs import Journal, RunDirectory
 from nightjar.errors import ModelError
-from nightjar.evaluation import Shard
-from nightjar.rollout.records import Key
-from nightjar.runs import Journal, RunDirectory
 
 
 @pytest.fixture
@@ -36,7 +35,7 @@ def plan(rollouts=3, is_independent=False, scores_whole_groups=False):
 
 
 def owed(plan, journal, example_id=0):
-    return [(group.to_generate, group.to_restore) for group in plan.owed(journal, example_id)]
+    return [(group.to_generate, group.to_restore) for group in plan.remaining_groups(journal, example_id)]
 
 
 class TestOwed:
@@ -97,7 +96,7 @@ class TestOwed:
 class TestShards:
     def sizes(self, count, max_shards=16, journal=None):
         shards = plan().shards(journal, list(range(count)), max_shards)
-        return [len(shard.owed) for shard in shards]
+        return [len(shard.remaining) for shard in shards]
 
     @pytest.mark.parametrize(
         ("count", "sizes"),
@@ -116,7 +115,7 @@ class TestShards:
 
     def test_follow_the_order_in_which_examples_are_taken(self, journal):
         shards = plan().shards(journal, [9, 2, 5, 7], 2)
-        assert [(each.number, each.first, each.last, each.owed) for each in shards] == [
+        assert [(each.number, each.first, each.last, each.remaining) for each in shards] == [
             (0, 0, 1, (9, 2)), (1, 2, 3, (5, 7)),
         ]  # fmt: skip
 
@@ -124,7 +123,7 @@ class TestShards:
         for example_id in (0, 1, 4):
             done(example_id, 0)
         shards = plan(1).shards(journal, [0, 1, 2, 3, 4, 5], 3)
-        assert [(each.number, each.owed) for each in shards] == [(0, ()), (1, (2, 3)), (2, (5,))]
+        assert [(each.number, each.remaining) for each in shards] == [(0, ()), (1, (2, 3)), (2, (5,))]
 
     def test_labels_count_from_one(self):
         assert Shard(1, 4, 7, ()).label == "groups 5 to 8"

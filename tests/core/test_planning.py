@@ -5,9 +5,9 @@ import pytest
 from scipy import stats
 from statsmodels.stats.power import TTestPower
 
-from nightjar.stats import clustered_mean
-from nightjar.stats.intervals import t_interval
-from nightjar.stats.planning import Spread, examples_needed, paired_power, rollouts_needed, smallest_drop
+from nightjar.statistics import clustered_mean
+from nightjar.statistics.intervals import t_interval
+from nightjar.statistics.planning import Spread, examples_needed, paired_power, rollouts_needed, smallest_drop
 
 
 @pytest.mark.parametrize(("deviation", "drop", "pairs"), [(0.5, 0.05, 787), (0.3, 0.1, 40), (1.0, 0.9, 8)])

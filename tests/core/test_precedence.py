@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from nightjar.config.precedence import EVAL, FLAG, SUITE, Layer, resolve_evaluation
 from nightjar.errors import ConfigError
+from nightjar.evaluation.config.precedence import EVAL, FLAG, SUITE, Layer, resolve_evaluation
 
 REGISTRY = """\
 [[endpoint]]
@@ -127,7 +127,7 @@ def test_what_came_out_is_not_resolved_again(resolve):
     ("places", "message"),
     [
         ({"own": {"endpoint_id": "smal"}}, "'smal' is not in the registry .*Did you mean 'small'"),
-        ({"own": {"endpoint_id": "small", "model": "m"}}, "endpoint_id: says which model, and so does model"),
+        ({"own": {"endpoint_id": "small", "model": "m"}}, "endpoint_id: sets the model, but model is set too"),
         ({"flag": {"num_examples": 0}}, "num_examples: must be 1 or more"),
     ],
 )
@@ -146,4 +146,4 @@ def test_a_model_that_is_nearly_an_endpoint_is_pointed_out(resolve, caplog):
         resolve({"model": "slaml"})
         resolve({"model": "gpt-5"})
     [said] = [record.getMessage() for record in caplog.records]
-    assert said.startswith("'slaml' is no endpoint of configs/endpoints.toml, but 'small' is")
+    assert said.startswith("'slaml' is no endpoint of configs/endpoints.toml; did you mean 'small'?")

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from nightjar.stats import clustered_mean
-from nightjar.stats.intervals import t_interval
-from nightjar.stats.ranking import better, letters, pair_contrasts, rank_sets, simultaneous_intervals
+from nightjar.statistics import clustered_mean
+from nightjar.statistics.intervals import t_interval
+from nightjar.statistics.ranking import better, letters, pair_contrasts, rank_sets, simultaneous_intervals
 
 
 def orthogonal(means, things):
@@ -67,9 +67,16 @@ class TestRanks:
         assert [[bool(set(a) & set(b)) for a in found] for b in found] == tied.tolist()
 
 
-@pytest.mark.parametrize(("right", "examples"), [(0.5, 60), (0.9, 100), (0.97, 50)])
-def test_equal_models_are_seldom_told_apart(right, examples):
-    draw, claimed, tries = np.random.default_rng(3), 0, 400
+FEW, MANY = 40, 400
+KINDS = [(0.5, 60), (0.9, 100), (0.97, 50)]
+
+
+@pytest.mark.parametrize(
+    ("right", "examples", "tries"),
+    [*((*kind, FEW) for kind in KINDS), *(pytest.param(*kind, MANY, marks=pytest.mark.long) for kind in KINDS)],
+)
+def test_equal_models_are_seldom_told_apart(right, examples, tries):
+    draw, claimed = np.random.default_rng(3), 0
     for _ in range(tries):
         ability = draw.beta(right * 2, (1 - right) * 2, size=examples)
         values = draw.binomial(1, np.repeat(ability[None], 5, axis=0)).astype(float)

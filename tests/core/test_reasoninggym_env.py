@@ -4,10 +4,10 @@ import doctest
 
 import pytest
 
-from nightjar.envs import EnvironmentRollouts
-from nightjar.envs.games import reasoninggym_env as module
-from nightjar.envs.games.reasoninggym_env import ReasoningGymEnv
-from nightjar.parsers import Parser
+from nightjar.environments import EnvironmentRollouts
+from nightjar.environments.games import reasoninggym_env as module
+from nightjar.environments.games.reasoninggym_env import ReasoningGymEnv
+from nightjar.environments.parsers import Parser
 
 rg = pytest.importorskip("reasoning_gym", reason="needs the extra 'reasoning-gym'")
 

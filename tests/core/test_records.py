@@ -3,11 +3,11 @@
 import orjson
 import pytest
 
-from nightjar.envs import SingleTurnEnv
+from nightjar.core.messages import AssistantMessage, Tool, ToolCall, ToolMessage, UserMessage
+from nightjar.core.rollout.records import attempt_row, error_row, is_json_serializable, restore_state, result_row
+from nightjar.core.rollout.state import TrajectoryStep
+from nightjar.environments import SingleTurnEnv
 from nightjar.errors import EmptyModelResponseError, ModelError, ScoringError
-from nightjar.messages import AssistantMessage, Tool, ToolCall, ToolMessage, UserMessage
-from nightjar.rollout.records import attempt_row, error_row, is_json_serializable, restore_state, result_row
-from nightjar.rollout.state import TrajectoryStep
 
 
 def caused_by(error, cause):

@@ -3,9 +3,9 @@
 import pytest
 
 from nightjar.clients.config import resolve_client_configs
-from nightjar.config import RunConfig
-from nightjar.config.registry import Registry
 from nightjar.errors import ConfigError
+from nightjar.evaluation.config import RunConfig
+from nightjar.evaluation.config.registry import Registry
 
 SMALL = """\
 [[endpoint]]
@@ -83,7 +83,7 @@ class TestReplicas:
     [
         (f"{SMALL}modle = 1", "line 6: Unknown field 'modle'. Did you mean 'model'?"),
         (f"{SMALL}{SMALL}\nx = 1", "line 12: Unknown field 'x'. Choose one of: "),
-        (f"{SMALL}api_base_url = 'https://a.example'", "line 6: 'api_base_url' says again what another field says"),
+        (f"{SMALL}api_base_url = 'https://a.example'", "line 6: 'api_base_url' repeats the field"),
         (SMALL.replace('"gpt-small"', "3"), "line 3: model: Input should be a valid string (found 3)"),
         (SMALL.replace('model = "gpt-small"', ""), "line 1: model: Field required"),
         (SMALL.replace('"small"', '""'), "line 2: endpoint_id: String should have at least 1 character (found '')"),

@@ -4,8 +4,8 @@ import openai
 import pytest
 
 from nightjar.clients import ClientConfig, OpenAIChatCompletionsClient, ReplicaClient, replicas, resolve_client
+from nightjar.core.messages import UserMessage
 from nightjar.errors import ConfigError, ModelError
-from nightjar.messages import UserMessage
 
 ASKED = [UserMessage(content="2+2?")]
 

@@ -10,12 +10,12 @@ import pytest
 import pytest_asyncio
 
 from nightjar.clients import ClientConfig, resolve_client
-from nightjar.envs import MultiTurnEnv, ToolEnv
+from nightjar.core.messages import UserMessage
+from nightjar.environments import MultiTurnEnv, ToolEnv
+from nightjar.environments.rubrics import Rubric
 from nightjar.errors import DatasetError
-from nightjar.messages import UserMessage
-from nightjar.rubrics import Rubric
-from nightjar.testing import Answer, Faults, ModelServer, Script, last_user_text, tool_call
-from nightjar.testing.faults import FaultInjector
+from nightjar.model_server import Answer, Faults, ModelServer, Script, last_user_text, tool_call
+from nightjar.model_server.faults import FaultInjector
 
 FAULTS = ["rate_429", "rate_500", "rate_dropped", "rate_overloaded"]
 
@@ -75,8 +75,8 @@ async def serve():
 @pytest.fixture
 def no_waiting(monkeypatch):
     """Retries do not wait."""
-    monkeypatch.setattr("nightjar.clients.repeating.wait_seconds", lambda *_: 0.0)
-    monkeypatch.setattr("nightjar.engine.retry.RetryPolicy.wait_seconds", lambda *_: 0.0)
+    monkeypatch.setattr("nightjar.clients.pace.wait_seconds", lambda *_: 0.0)
+    monkeypatch.setattr("nightjar.engine.limits.RetryPolicy.wait_seconds", lambda *_: 0.0)
 
 
 async def evaluate(env, client, **how):
@@ -167,7 +167,7 @@ async def test_a_prompt_that_is_too_long_is_no_error_and_not_repeated(serve, no_
 
 
 async def test_the_rollout_s_time_goes_on_meanwhile(serve, monkeypatch):
-    monkeypatch.setattr("nightjar.clients.repeating.wait_seconds", lambda *_: 60.0)
+    monkeypatch.setattr("nightjar.clients.pace.wait_seconds", lambda *_: 60.0)
     server, client = serve(faults=faults_at("rate_500", False, True))
     [row] = await evaluate(Talk(timeout_seconds=0.3), client, max_retries=5)
     assert (row["error"], row["stop_condition"], row["reward"]) == (None, "timeout_reached", 1.0)
@@ -181,7 +181,7 @@ async def test_what_the_endpoint_asks_for_is_waited(serve, monkeypatch):
         asked_for.append((attempts, failure.retry_after_seconds))
         return 0.0
 
-    monkeypatch.setattr("nightjar.clients.repeating.wait_seconds", note)
+    monkeypatch.setattr("nightjar.clients.pace.wait_seconds", note)
     _, client = serve(faults=faults_at("rate_429", False, True, True, False, False, retry_after_seconds=7))
     [row] = await evaluate(Talk(), client)
     assert (row["error"], asked_for) == (None, [(1, 7.0), (2, 7.0)])
@@ -206,7 +206,7 @@ async def test_a_rollout_outside_of_any_run_does_so_too(serve, no_waiting):
 
 async def test_who_waits_holds_no_place(serve, monkeypatch):
     """One request at once is allowed; while one rollout waits, the other is generated."""
-    monkeypatch.setattr("nightjar.clients.repeating.wait_seconds", lambda *_: 0.2)
+    monkeypatch.setattr("nightjar.clients.pace.wait_seconds", lambda *_: 0.2)
     server, client = serve(faults=faults_at("rate_500", True, False, False, False))
     asked = Talk(dataset=[{"question": "turn 1 of a?"}, {"question": "turn 1 of b?"}], max_turns=1)
     await evaluate(asked, client, max_concurrent=1)

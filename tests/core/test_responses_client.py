@@ -3,8 +3,16 @@
 import pytest
 
 from nightjar.clients import ClientConfig, OpenAIResponsesClient
+from nightjar.core.messages import (
+    AssistantMessage,
+    SystemMessage,
+    TextMessage,
+    Tool,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from nightjar.errors import EmptyModelResponseError, InvalidModelResponseError, ModelError
-from nightjar.messages import AssistantMessage, SystemMessage, TextMessage, Tool, ToolCall, ToolMessage, UserMessage
 
 ASKED = [UserMessage(content="2+2?")]
 REASONING = {
@@ -140,7 +148,7 @@ class TestSamplingArgs:
 
     @pytest.mark.parametrize("arguments", [{"n": 2}, {"stop": ["END"]}])
     async def test_what_the_protocol_cannot_do_is_refused(self, ask, canned, arguments):
-        with pytest.raises(ModelError, match=f"leave '{next(iter(arguments))}' out"):
+        with pytest.raises(ModelError, match=f"remove '{next(iter(arguments))}' from"):
             await ask(sampling_args=arguments)
         assert canned.requests == []
 

@@ -5,10 +5,10 @@ import logging
 
 import pytest
 
+from nightjar.core.messages import AssistantMessage
+from nightjar.environments.parsers import Parser
+from nightjar.environments.rubrics import Rubric
 from nightjar.errors import ModelError, ScoringError
-from nightjar.messages import AssistantMessage
-from nightjar.parsers import Parser
-from nightjar.rubrics import Rubric
 
 
 def correct(completion, answer):

@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
-from nightjar.calling.decorators import teardown
+from nightjar.core.calling.decorators import teardown
+from nightjar.environments.rubrics import Rubric, RubricGroup
 from nightjar.errors import ModelError
-from nightjar.rubrics import Rubric, RubricGroup
 
 
 def good(completion):
@@ -98,7 +98,7 @@ def test_functions_and_metrics_are_added_to_the_first_rubric_with_a_warning(capl
         group.add_reward_func(fair, 0.25)
         group.add_metric(share)
     assert (first.funcs, first.weights, second.funcs) == ([good, fair, share], [1.0, 0.25, 0.0], [])
-    assert [record.message.split(" that")[0] for record in caplog.records] == ["A reward function", "A metric"]
+    assert [record.message.split(" added")[0] for record in caplog.records] == ["A reward function", "A metric"]
 
 
 def test_class_objects_and_timeouts_reach_all_rubrics():

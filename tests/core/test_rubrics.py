@@ -5,10 +5,10 @@ import threading
 
 import pytest
 
-from nightjar.calling.decorators import cleanup, teardown
+from nightjar.core.calling.decorators import cleanup, teardown
+from nightjar.core.messages import AssistantMessage
+from nightjar.environments.rubrics import Rubric
 from nightjar.errors import ModelError, ScoringError
-from nightjar.messages import AssistantMessage
-from nightjar.rubrics import Rubric
 
 
 def correct(completion, answer):

@@ -7,9 +7,9 @@ from pydantic import ValidationError
 
 from nightjar.clients.credentials import request_headers
 from nightjar.clients.sdk_client import call_arguments
-from nightjar.config import PROVIDERS, RunConfig, find_provider, parse_run_config
-from nightjar.config.endpoints import ProviderName
 from nightjar.errors import ConfigError
+from nightjar.evaluation.config import PROVIDERS, RunConfig, find_provider, parse_run_config
+from nightjar.evaluation.config.endpoints import ProviderName
 
 
 def parse(**values):
@@ -109,7 +109,7 @@ class TestSecrets:
         ids=str,
     )
     def test_are_refused_and_not_shown(self, values):
-        with pytest.raises(ConfigError, match=f"^{next(iter(values))}: .*written down") as caught:
+        with pytest.raises(ConfigError, match=f"^{next(iter(values))}: .*(stored|written down)") as caught:
             parse(**values)
         assert "s3cret" not in str(caught.value)
         assert "\n" not in str(caught.value)

@@ -9,13 +9,13 @@ import threading
 
 import pytest
 
+from nightjar.engine.runs import RunDirectory, runs_folder, runs_folders
 from nightjar.errors import RunDirectoryError, RunLockedError
-from nightjar.runs import RunDirectory, runs_folder, runs_folders
 
 HOLD = """
 import sys
 from pathlib import Path
-from nightjar.runs import RunDirectory
+from nightjar.engine.runs import RunDirectory
 with RunDirectory(Path(sys.argv[1])):
     print("locked", flush=True)
     sys.stdin.read()

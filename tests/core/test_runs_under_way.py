@@ -5,14 +5,14 @@ import asyncio
 import pytest
 
 from nightjar.clients import ClientConfig, resolve_client
-from nightjar.data import fingerprint
-from nightjar.engine import Engine, EngineOptions, RetryPolicy, Run, runs_under_way
-from nightjar.envs import EnvironmentRollouts, SingleTurnEnv
-from nightjar.envs.rollouts import plan_groups
+from nightjar.engine import Engine, EngineOptions, RetryPolicy, Run, open_runs
+from nightjar.engine.runs import OpenRun, RunDirectory, RunMetadata
+from nightjar.engine.runs.identity import fingerprint
+from nightjar.environments import EnvironmentRollouts, SingleTurnEnv
+from nightjar.environments.rollouts import plan_groups
+from nightjar.environments.rubrics import Rubric
 from nightjar.errors import RunAbortedError, RunCancelledError, RunTimedOutError
-from nightjar.rubrics import Rubric
-from nightjar.runs import OpenRun, RunDirectory, RunMetadata
-from nightjar.testing import Faults, FixedAnswer, ModelServer
+from nightjar.model_server import Faults, FixedAnswer, ModelServer
 
 
 def right(answer):
@@ -64,7 +64,7 @@ def open_run(tmp_path):
     return make
 
 
-async def carry_out(run):
+async def run_stages(run):
     async with run.stages() as stages:
         async for shard in run.in_turn():
             stages.create_task(run.generate(shard))
@@ -85,7 +85,7 @@ def server():
 @pytest.mark.parametrize("is_interleaved", [True, False])
 async def test_every_shard_is_generated_and_scored(open_run, server, is_interleaved):
     async with open_run(server.base_url, is_interleaved=is_interleaved) as run:
-        metadata = await carry_out(run)
+        metadata = await run_stages(run)
     assert (metadata.status, metadata.summary.scored, metadata.summary.avg_reward) == ("completed", 3, 1.0)
     assert run.directory.read_metadata()["status"] == "completed"
 
@@ -102,12 +102,12 @@ async def test_a_shard_has_its_turn_when_the_one_before_has_started_all(open_run
 
 async def test_what_is_done_owes_nothing_the_second_time(open_run, server):
     async with open_run(server.base_url) as run:
-        await carry_out(run)
+        await run_stages(run)
     async with open_run(server.base_url) as run:
-        assert [shard.owed for shard in run.shards] == [(), (), ()]
+        assert [shard.remaining for shard in run.shards] == [(), (), ()]
         assert run.opened.is_resumed
         assert run.progress.already_done == 3
-        metadata = await carry_out(run)
+        metadata = await run_stages(run)
     assert metadata.status == "completed"
     assert server.stats().answered == 3
 
@@ -117,7 +117,7 @@ async def test_code_that_changed_meanwhile_is_told(open_run, server, caplog):
         async with open_run(server.base_url, env_hash=env_hash):
             pass
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
-        "The code of environment 'sums' has changed since run r1 began: 0 scores of the former are made anew"
+        "The code of environment 'sums' has changed since run r1 began: 0 rollouts are scored again"
     ]
 
 
@@ -164,8 +164,8 @@ async def interrupted(run, shard):
 
 async def test_who_shows_runs_finds_those_that_are_open(open_run, server):
     async with open_run(server.base_url) as run:
-        assert runs_under_way() == (run,)
-    assert runs_under_way() == ()
+        assert open_runs() == (run,)
+    assert open_runs() == ()
 
 
 class TestTheEnd:
@@ -187,7 +187,7 @@ class TestTheEnd:
     async def test_a_run_that_is_stopped_ends_soon_and_keeps_what_is_finished(self, open_run, is_interleaved):
         with ModelServer(FixedAnswer("4"), faults=Faults(latency_ms=600_000)) as server:
             async with open_run(server.base_url, is_interleaved=is_interleaved) as run:
-                ending = asyncio.ensure_future(carry_out(run))
+                ending = asyncio.ensure_future(run_stages(run))
                 while server.stats().in_flight < 3:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
                 run.stop(RunCancelledError("enough"))
@@ -208,12 +208,12 @@ class TestTheEnd:
     async def test_its_time_is_over(self, open_run):
         with ModelServer(FixedAnswer("4"), faults=Faults(latency_ms=600_000)) as server:
             async with open_run(server.base_url, time_limit_seconds=0.2) as run:
-                metadata = await asyncio.wait_for(carry_out(run), 5)
+                metadata = await asyncio.wait_for(run_stages(run), 5)
         assert (metadata.status, str(run.error)) == ("timed_out", "Stopped after 0.00333333 minutes (timeout_minutes)")
 
     async def test_when_its_stages_have_ended_there_is_nothing_to_stop(self, open_run, server):
         async with open_run(server.base_url) as run:
-            await carry_out(run)
+            await run_stages(run)
             run.stop(RunCancelledError("too late"))
             assert run.error is None
 
@@ -226,9 +226,9 @@ class TestTheEnd:
 
     async def test_a_second_session_adds_its_time_and_keeps_the_start(self, open_run, server):
         async with open_run(server.base_url) as run:
-            first = await carry_out(run)
+            first = await run_stages(run)
         async with open_run(server.base_url) as run:
-            second = await carry_out(run)
+            second = await run_stages(run)
         written = run.directory.read_metadata()
         assert written["started_at"] == first.started_at.isoformat(timespec="milliseconds")
         assert written["time_ms"] == second.time_ms >= first.time_ms

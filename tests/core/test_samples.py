@@ -2,9 +2,9 @@
 
 import pytest
 
-from nightjar.adapters.verifiers.samples import print_prompt_completions_sample
+from nightjar.compat.verifiers.printing import print_prompt_completions_sample
+from nightjar.core.messages import AssistantMessage, ToolCall, UserMessage
 from nightjar.errors import ModelError
-from nightjar.messages import AssistantMessage, ToolCall, UserMessage
 
 ROWS = [
     {"prompt": [{"role": "user", "content": f"{n} + 1?"}], "reward": float(n), "error": None,

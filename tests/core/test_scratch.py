@@ -9,13 +9,13 @@ import pytest
 
 HOLD = """
 import time
-from nightjar.scratch import scratch_folder
+from nightjar.core.files import scratch_folder
 with scratch_folder() as folder:
     (folder / "large").write_bytes(bytes(1000))
     print(folder, flush=True)
     time.sleep(60)
 """
-USE = "from nightjar.scratch import scratch_folder\nwith scratch_folder() as folder: print(folder.is_dir())"
+USE = "from nightjar.core.files import scratch_folder\nwith scratch_folder() as folder: print(folder.is_dir())"
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ import orjson
 import pytest
 from pydantic import BaseModel
 
-from nightjar.errors import ConfigError, EnvironmentLoadError, MissingKeyError, NightjarError
-from nightjar.secrecy import (
+from nightjar.core.secrecy import (
     hidden_in_errors,
     hidden_in_log,
     hidden_in_prints,
@@ -22,6 +21,7 @@ from nightjar.secrecy import (
     note_secrets,
     resolve,
 )
+from nightjar.errors import ConfigError, EnvironmentLoadError, MissingKeyError, NightjarError
 
 SECRET = 'tell-nobody-"é"\n-0123456789'
 

@@ -7,23 +7,23 @@ import textwrap
 import pytest
 
 from nightjar.clients import ClientConfig
-from nightjar.config.run_config import parse_run_config
-from nightjar.envs import SingleTurnEnv, load_environment
-from nightjar.envs.seeded.benchmark import BenchmarkDefinition, ByobEnvironment, verified
-from nightjar.envs.seeded.bridge import as_environment
-from nightjar.envs.seeded.eval_environment import EvalEnvironment, SeedResult, VerifyResult
-from nightjar.envs.seeded.prompts import prompt_of
-from nightjar.envs.seeded.reverse import as_benchmark
-from nightjar.envs.seeded.rows import load_rows
+from nightjar.environments import SingleTurnEnv, load_environment
+from nightjar.environments.packages.catalog import find_environment, list_environments
+from nightjar.environments.packages.lookup import environments_in
+from nightjar.environments.rubrics import Rubric
+from nightjar.environments.seeded.benchmark import BenchmarkDefinition, ByobEnvironment, verified
+from nightjar.environments.seeded.bridge import as_environment
+from nightjar.environments.seeded.eval_environment import EvalEnvironment, SeedResult, VerifyResult
+from nightjar.environments.seeded.lookup import as_benchmark
+from nightjar.environments.seeded.rows import load_rows, prompt_of
 from nightjar.errors import ConfigError, DatasetError, EnvironmentLoadError
-from nightjar.packages import environments_in, find_environment, list_environments
-from nightjar.rubrics import Rubric
-from nightjar.testing import FixedAnswer, ModelServer
+from nightjar.evaluation.config.run_config import parse_run_config
+from nightjar.model_server import FixedAnswer, ModelServer
 
 BENCHMARKS = """
-    from nightjar.envs.seeded.benchmark import benchmark, scorer
-    from nightjar.envs.seeded.eval_environment import EvalEnvironment, SeedResult, VerifyResult
-    from nightjar.envs.seeded.registry import register
+    from nightjar.environments.seeded.benchmark import benchmark, scorer
+    from nightjar.environments.seeded.eval_environment import EvalEnvironment, SeedResult, VerifyResult
+    from nightjar.environments.seeded.registry import register
 
     @benchmark(name="Sums", dataset="sums.csv", prompt="What is {question}?", target_field="answer")
     @scorer
@@ -75,7 +75,7 @@ def test_benchmarks_are_found_by_their_names_and_by_their_file(folder):
     path = str(folder / "my_benches.py")
     assert len(load_environment(f"{path}:products").examples) == 3
     assert load_environment(f"{path}:words_fr").examples[0]["answer"] == "fr"
-    with pytest.raises(EnvironmentLoadError, match=r"is one of several in .*: sums, words_de, words_fr, products"):
+    with pytest.raises(EnvironmentLoadError, match=r"is ambiguous: .* has sums, words_de, words_fr, products"):
         load_environment(path)
     with pytest.raises(EnvironmentLoadError, match=r"has no benchmark 'sum'\. Choose one of: sums, "):
         load_environment(f"{path}:sum")
@@ -134,7 +134,7 @@ def test_images_and_a_system_prompt_are_sent():
 @pytest.mark.parametrize(
     ("result", "message"),
     [(None, "not a VerifyResult"), (VerifyResult(float("nan")), "not a finite number"),
-     (VerifyResult(0.0, None, {"needs_judge": True}), "needs a judge, and there is none")],
+     (VerifyResult(0.0, None, {"needs_judge": True}), "needs a judge. Set judge_client")],
 )  # fmt: skip
 def test_what_cannot_be_scored_is_an_error_and_no_zero(result, message):
     env = Odd()
@@ -147,7 +147,7 @@ def test_what_cannot_be_scored_is_an_error_and_no_zero(result, message):
 def test_a_benchmark_of_unknown_size_is_refused():
     env = Odd()
     env.size = -1
-    with pytest.raises(DatasetError, match=r"does not say how many problems it has \(found -1\)"):
+    with pytest.raises(DatasetError, match=r"has no known number of problems \(found -1\)"):
         len(as_environment(env).examples)
 
 
@@ -192,11 +192,11 @@ def test_prompts_of_files_and_unknown_fields(tmp_path):
     (tmp_path / "ask.txt").write_text("Say {word}.")
     assert prompt_of("ask.txt", tmp_path)({"word": "yes"}) == "Say yes."
     for prompt in ("{wrod}", "ask.txt"):
-        with pytest.raises(DatasetError, match=r"The prompt cannot be made of a row: KeyError.* The row has: x"):
+        with pytest.raises(DatasetError, match=r"Cannot fill the prompt from a row: KeyError.* The row has: x"):
             prompt_of(prompt, tmp_path)({"x": 1})
     with pytest.raises(DatasetError, match="'xs' is undefined"):
         prompt_of("ask.jinja", tmp_path)({})
-    with pytest.raises(DatasetError, match="not here"):
+    with pytest.raises(DatasetError, match="no prompt file"):
         prompt_of("nowhere.jinja", tmp_path)
 
 
@@ -235,7 +235,7 @@ def test_what_a_scorer_returns():
     assert verified({"first": 1, "correct": False}).reward == 0.0
     assert verified(True).reward == 1.0
     for scored in ({"method": "text"}, {"correct": "yes"}, None):
-        with pytest.raises(ValueError, match="A scorer returns a dict with 'correct' or 'reward', a number"):
+        with pytest.raises(ValueError, match="A scorer must return a dict with a number"):
             verified(scored)
 
 

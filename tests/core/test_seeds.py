@@ -4,9 +4,9 @@ import asyncio
 from collections import Counter
 
 from nightjar.clients import ClientConfig, resolve_client
-from nightjar.envs import SingleTurnEnv
-from nightjar.messages import UserMessage
-from nightjar.testing import FixedAnswer, ModelServer
+from nightjar.core.messages import UserMessage
+from nightjar.environments import SingleTurnEnv
+from nightjar.model_server import FixedAnswer, ModelServer
 
 
 def seeds_of(server):
@@ -32,4 +32,4 @@ def test_a_protocol_without_seeds_is_sent_none_and_says_so(caplog):
         asyncio.run(ask("openai_responses", server.url))
     assert seeds_of(server) == [None] * 4
     said = [record.getMessage() for record in caplog.records if "seed" in record.getMessage()]
-    assert [text.partition(" takes")[0] for text in said] == ["Anthropic", "The Responses API"]
+    assert [text.partition(" has no seed")[0] for text in said] == ["Anthropic", "The Responses API"]

@@ -4,12 +4,13 @@ import os
 
 import pytest
 
-from nightjar.config import RunConfig
-from nightjar.data import Examples
+from nightjar.engine.runs import RunDirectory, runs_folder
+from nightjar.engine.runs.identity import check_same
+from nightjar.environments.data import Examples
 from nightjar.errors import DatasetError, ResumeMismatchError
-from nightjar.evaluation.selection import find_resumable, select_examples
-from nightjar.runs import RunDirectory, runs_folder
-from nightjar.runs.identity import check_same
+from nightjar.evaluation.config import RunConfig
+from nightjar.evaluation.preparation import select_examples
+from nightjar.evaluation.resuming import find_resumable
 
 
 def examples(count=10, prefix="q"):

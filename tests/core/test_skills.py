@@ -6,10 +6,11 @@ import pytest
 from typer.testing import CliRunner
 
 from nightjar.cli.app import app
-from nightjar.envs import load_environment
+from nightjar.compat.nemo import OracleSolver, SolveResult, get_environment, run_evaluation
+from nightjar.compat.nemo.environments.skills import SkillsEnvironment
+from nightjar.compat.nemo.environments.skills_dataset import list_skills_benchmarks
+from nightjar.environments import load_environment
 from nightjar.errors import ConfigError, DatasetError
-from nightjar.nemo import OracleSolver, SolveResult, get_environment, run_evaluation
-from nightjar.nemo.environments.skills import SkillsEnvironment, list_skills_benchmarks
 
 GPQA = {
     "problem": "Which is a metal?\n\nA) neon\nB) iron\nC) argon\nD) xenon",
@@ -79,7 +80,7 @@ async def test_an_image_is_one_and_of_the_data_set(data, tmp_path):
     env = SkillsEnvironment("gpqa")
     assert (await env.seed(0)).images == [str(tmp_path / "dataset/gpqa/a.gif")]
     for idx in (1, 2):
-        with pytest.raises(DatasetError, match=f"diamond.jsonl, line {idx + 1}: the image .* lies outside"):
+        with pytest.raises(DatasetError, match=f"diamond.jsonl, line {idx + 1}: the image .* outside"):
             await env.seed(idx)
 
 
@@ -136,10 +137,10 @@ async def test_rows_and_settings_say_where_the_answer_is(data):
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ('METRICS_TYPE = "ifeval"', "judges 'odd' by 'ifeval', which Nightjar does not. It knows: math, multichoice"),
+        ('METRICS_TYPE = "ifeval"', "'odd' by 'ifeval', which Nightjar does not support. .* math, multichoice"),
         ('METRICS_TYPE = "math"\nGENERATION_ARGS = "++eval_type=dsbench"', "by 'dsbench'"),
         ('GENERATION_ARGS = "++eval_config.relaxed_extraction=true"', "eval_config.relaxed_extraction"),
-        ('GENERATION_ARGS = "++examples_type=mmlu_few_shot"', "shows examples"),
+        ('GENERATION_ARGS = "++examples_type=mmlu_few_shot"', "few-shot examples"),
         ("METRICS_TYPE = (", "cannot be read"),
     ],
 )
@@ -154,10 +155,10 @@ async def test_what_is_not_there_is_said(data, tmp_path, monkeypatch):
         SkillsEnvironment("gpqa", split="train")
     with pytest.raises(DatasetError, match="ns prepare_data aime"):
         SkillsEnvironment("aime")
-    with pytest.raises(ConfigError, match="there is no such folder"):
+    with pytest.raises(ConfigError, match="does not exist"):
         SkillsEnvironment("gpqa", data_dir=str(tmp_path / "gone"))
     data("empty", [{"text": "?"}])
-    with pytest.raises(DatasetError, match="line 1: a row has one of expected_answer"):
+    with pytest.raises(DatasetError, match="line 1: a row needs one of expected_answer"):
         await SkillsEnvironment("empty").seed(0)
     monkeypatch.delenv("NEMO_SKILLS_DATA_DIR")
     with pytest.raises(ConfigError, match="pip install"):
@@ -183,7 +184,7 @@ def test_the_package_is_found_and_not_run(data, tmp_path, monkeypatch):
 def test_a_uri_is_an_environment(data, tmp_path):
     env = load_environment(f"skills://sums?data_dir={tmp_path / 'dataset'}&split=test")
     assert [row["answer"] for row in env.get_eval_dataset()] == [r"\frac{3}{4}", "4"]
-    with pytest.raises(ConfigError, match=r"unknown part 'splt'\. Choose among: data_dir"):
+    with pytest.raises(ConfigError, match=r"unknown option 'splt'\. Choose among: data_dir"):
         load_environment("skills://sums?splt=test")
     with pytest.raises(ConfigError, match="names nothing"):
         load_environment("skills://")

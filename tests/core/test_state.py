@@ -4,10 +4,9 @@ import time
 
 import pytest
 
-from nightjar.messages import UserMessage
-from nightjar.rollout.state import State, add_usage, new_state, usage_of
-from nightjar.rollout.timing import RolloutTiming, TimeSpan, TimeSpans
-from nightjar.rollout.usage import context_usage
+from nightjar.core.messages import UserMessage
+from nightjar.core.rollout.state import State, add_usage, new_state, usage_of
+from nightjar.core.rollout.usage import RolloutTiming, TimeSpan, TimeSpans, context_usage
 
 
 def example_state(**columns):

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from nightjar.envs import EnvironmentRollouts, StatefulToolEnv, convert_func_to_tool_def, filter_signature
+from nightjar.core.messages import AssistantMessage, ToolCall, UserMessage
+from nightjar.core.rollout import records
+from nightjar.core.rollout.state import State
+from nightjar.environments import EnvironmentRollouts, StatefulToolEnv, convert_func_to_tool_def, filter_signature
 from nightjar.errors import SandboxError, ToolCallError
-from nightjar.messages import AssistantMessage, ToolCall, UserMessage
-from nightjar.rollout import records
-from nightjar.rollout.state import State
 
 DATASET = [{"question": "What is 4 + 3?", "answer": "7"}]
 

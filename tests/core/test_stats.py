@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightjar.stats import Estimate, clustered_mean, pass_all_k, pass_at_k, pass_curves
+from nightjar.statistics import Estimate, clustered_mean, pass_all_k, pass_at_k, pass_curves
 
 CASES = [(n, correct, k) for n in range(1, 7) for correct in range(n + 1) for k in range(1, n + 1)]
 

@@ -63,10 +63,10 @@ def test_what_was_left_behind_is_shown(api_url: str, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out.splitlines()[:6] == [
         f"Server:      {api_url.removesuffix('/api')} answers",
         "Web view:    http://127.0.0.1:9/",
-        "Services:    'nightjar up' does not run: its next start replaces these",
+        "Services:    'nightjar up' is not running: its next start replaces these",
         f"             Prefect's server: process {os.getpid()}",
-        "             The worker: is not running, started again 1 time",
-        "Work pool:   mine, not there",
+        "             The worker: is not running, restarted 1 time",
+        "Work pool:   mine, not found",
     ]
 
 

@@ -5,8 +5,8 @@ import itertools
 
 import pytest
 
-from nightjar.config import Registry, load_suite
 from nightjar.errors import ConfigError
+from nightjar.evaluation.config import Registry, load_suite
 
 
 @pytest.fixture
@@ -92,11 +92,14 @@ def test_a_sweep_is_an_evaluation_for_each_combination(load):
         (f"{SEED}num_examples = 0", "line 14: num_examples: must be 1 or more, or -1 for all examples (found 0)"),
         ("max_concurrent = 0\n[[eval]]\nid = 'a'", "line 1: max_concurrent: Input should be greater than or equal to"),
         (f"{SEED}[eval.sampling]\nextra_headers = 3", "line 14: sampling_args: extra_headers must be an object"),
-        (f"{SEED}sampling = {{}}\nsampling_args = {{}}", "line 15: 'sampling_args' says again what another field says"),
+        (f"{SEED}sampling = {{}}\nsampling_args = {{}}", "line 15: 'sampling_args' repeats the field"),
         ("[[eval]]\nname = 'x'", "line 1: env_id: Field required"),
-        ("[[eval]]\nid = 'a'\nname = 'x'\n[[eval]]\nid = 'b'\nname = 'x'", "line 6: 'x' is the name of another"),
-        ("[[ablation]]\nid = 'a'", "line 1: say which values it takes: [ablation.sweep]"),
-        ("[[ablation]]\nid = 'a'\nseed = 1\n[ablation.sweep]\nseed = [1]", "line 5: sweep.seed: it is both fixed and"),
+        ("[[eval]]\nid = 'a'\nname = 'x'\n[[eval]]\nid = 'b'\nname = 'x'", "line 6: 'x' is also the name of another"),
+        ("[[ablation]]\nid = 'a'", "line 1: the values of the sweep are missing: [ablation.sweep]"),
+        (
+            "[[ablation]]\nid = 'a'\nseed = 1\n[ablation.sweep]\nseed = [1]",
+            "line 5: sweep.seed: this field is both fixed and",
+        ),
         ("[[ablation]]\nid = 'a'\n[ablation.sweep]\nseed = 1", "line 4: sweep.seed: expected a list of values"),
         ("[[ablation]]\nid = 'a'\n[ablation.sweep]\nsede = [1]", "line 4: Unknown field 'sede'. Did you mean 'seed'?"),
         ("[[eval]]\nid = 'a'\nheaders = {X = 's3cret-0123'}", "line 3: headers: the value of header 'X' must be the"),
@@ -112,7 +115,7 @@ def test_what_is_wrong_is_said_with_its_line(load, text, message, tmp_path):
 
 
 def test_a_file_without_evaluations(load):
-    with pytest.raises(ConfigError, match="there is no evaluation in it"):
+    with pytest.raises(ConfigError, match="the file has no evaluations"):
         load("num_examples = 3")
 
 

@@ -5,8 +5,8 @@ import math
 
 import pytest
 
+from nightjar.engine.runs import summarize
 from nightjar.errors import RunDirectoryError
-from nightjar.runs import summarize
 
 
 def scored(example_id, rollout_index, reward, **fields):

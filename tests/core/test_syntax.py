@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nightjar.syntax import parse_expression, parse_python, read_literal
+from nightjar.core.syntax import parse_expression, parse_python, read_literal
 
 
 class LetsOthersRun:

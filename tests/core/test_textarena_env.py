@@ -7,21 +7,18 @@ from functools import cache
 import orjson
 import pytest
 
-from nightjar.envs import EnvironmentRollouts
+from nightjar.core.rollout import records
+from nightjar.environments import EnvironmentRollouts
+from nightjar.environments.rubrics import Rubric
 from nightjar.errors import ConfigError
-from nightjar.rollout import records
-from nightjar.rubrics import Rubric
 
 nltk = pytest.importorskip("nltk", reason="needs the extra 'textarena'")
 pytest.importorskip("textarena", reason="needs the extra 'textarena'")
 
 from textarena.envs.Wordle import env as wordle_game  # noqa: E402
 
-from nightjar.envs.games import nltk_data, textarena_games  # noqa: E402
-from nightjar.envs.games.textarena_env import TextArenaEnv  # noqa: E402
-from nightjar.envs.games.textarena_games import Luck  # noqa: E402
-
-pytestmark = pytest.mark.slow
+from nightjar.environments.games import nltk_data, textarena_env  # noqa: E402
+from nightjar.environments.games.textarena_env import Luck, TextArenaEnv  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -187,23 +184,23 @@ class TestWhatCannotBePlayed:
         for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
             monkeypatch.setenv(name, "http://127.0.0.1:9")  # where nobody listens
         with pytest.raises(ConfigError, match=r"python -m nltk.downloader words averaged_perceptron_tagger_eng"):
-            textarena_games._ensure("words")
+            textarena_env._ensure("words")
         assert capfd.readouterr() == ("", "")
 
     def test_data_that_a_game_reads_without_asking_for_it_is_named_too(self, tmp_path, monkeypatch):
         monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
-        with pytest.raises(ConfigError, match="cannot be fetched: stopwords"), textarena_games.quiet_downloads():
+        with pytest.raises(ConfigError, match="cannot be downloaded: stopwords"), textarena_env.quiet_downloads():
             nltk.corpus.stopwords.words("english")
 
     def test_a_download_that_hangs_is_ended(self, tmp_path, monkeypatch):
         monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
         monkeypatch.setattr(nltk_data, "_DOWNLOAD", "import time; time.sleep(60)")
         monkeypatch.setattr(nltk_data, "DOWNLOAD_SECONDS", 0.2)
-        with pytest.raises(ConfigError, match="cannot be fetched: words"):
-            textarena_games._ensure(["words"])
+        with pytest.raises(ConfigError, match="cannot be downloaded: words"):
+            textarena_env._ensure(["words"])
 
     def test_the_downloader_is_given_back(self):
         original = nltk.download
-        with textarena_games.quiet_downloads():
+        with textarena_env.quiet_downloads():
             assert nltk.download is not original
         assert nltk.download is original

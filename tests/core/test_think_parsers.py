@@ -2,8 +2,14 @@
 
 import pytest
 
-from nightjar.messages import AssistantMessage, UserMessage
-from nightjar.parsers import AfterThinkParser, AfterThinkXMLParser, MaybeThinkParser, ThinkParser, extract_boxed_answer
+from nightjar.core.messages import AssistantMessage, UserMessage
+from nightjar.environments.parsers import (
+    AfterThinkParser,
+    AfterThinkXMLParser,
+    MaybeThinkParser,
+    ThinkParser,
+    extract_boxed_answer,
+)
 
 
 class TestThinkParser:
@@ -27,7 +33,7 @@ class TestThinkParser:
 
     def test_it_says_for_which_models_it_is_not(self, caplog):
         ThinkParser()
-        assert "need MaybeThinkParser" in caplog.text
+        assert "use MaybeThinkParser" in caplog.text
 
     @pytest.mark.parametrize(
         ("text", "reward"),

@@ -7,9 +7,9 @@ The local server makes token ids as a chat template does. So the ids of a prompt
 import pytest
 
 from nightjar.clients import ClientConfig, OpenAIChatCompletionsTokenClient
-from nightjar.messages import AssistantMessage, SystemMessage, Tool, ToolMessage, UserMessage
-from nightjar.rollout.state import new_state
-from nightjar.testing import ModelServer, Script, tool_call
+from nightjar.core.messages import AssistantMessage, SystemMessage, Tool, ToolMessage, UserMessage
+from nightjar.core.rollout.state import new_state
+from nightjar.model_server import ModelServer, Script, tool_call
 
 PLAIN, BY_TOKENS = "/v1/chat/completions", "/v1/chat/completions/tokens"
 ADD = Tool(name="add", description="Adds.", parameters={"type": "object"})
@@ -134,7 +134,7 @@ class TestAskedWithMessagesAfterAll:
         await talk.turn()
         talk.messages = [UserMessage(content="3+3?"), talk.messages[1]]
         assert await talk.turn(UserMessage(content="Sure?")) == PLAIN
-        assert "asked with messages" in caplog.text
+        assert "sent as messages" in caplog.text
 
     async def test_where_the_environment_spoke_for_the_model(self, rollout):
         talk = rollout(["Four", "never said", "Yes"])

@@ -9,11 +9,11 @@ import time
 
 import pytest
 
-from nightjar.envs import EnvironmentRollouts, ToolEnv, ToolMonitorRubric, is_valid_tool_content_parts
+from nightjar.core.messages import AssistantMessage, TextMessage, ToolCall, ToolMessage, UserMessage
+from nightjar.core.rollout.state import State
+from nightjar.environments import EnvironmentRollouts, ToolEnv, ToolMonitorRubric, is_valid_tool_content_parts
+from nightjar.environments.rubrics import Rubric
 from nightjar.errors import SandboxError, ToolCallError, ToolError, ToolParseError
-from nightjar.messages import AssistantMessage, TextMessage, ToolCall, ToolMessage, UserMessage
-from nightjar.rollout.state import State
-from nightjar.rubrics import Rubric
 
 DATASET = [{"question": "What is 4 squared?", "answer": "16"}]
 

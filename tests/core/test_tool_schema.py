@@ -14,8 +14,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from nightjar.envs import convert_func_to_tool_def
-from nightjar.envs.tools.strict_schema import NotStrictError, strict_schema
+from nightjar.environments import convert_func_to_tool_def
+from nightjar.environments.tools.schema import NotStrictError, strict_schema
 from nightjar.errors import ConfigError
 
 

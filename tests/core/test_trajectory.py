@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from nightjar.envs import EnvironmentRollouts, MultiTurnEnv
-from nightjar.messages import AssistantMessage, ResponseTokens, UserMessage
-from nightjar.rollout.records import attempt_row, restore_state
-from nightjar.rollout.trajectory import new_step, response_messages, response_tokens
+from nightjar.core.messages import AssistantMessage, ResponseTokens, UserMessage
+from nightjar.core.rollout.records import attempt_row, restore_state
+from nightjar.core.rollout.state import new_step, response_messages, response_tokens
+from nightjar.environments import EnvironmentRollouts, MultiTurnEnv
 
 PROMPT = [UserMessage(content="2+2?")]
 

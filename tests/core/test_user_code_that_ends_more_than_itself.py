@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from nightjar.envs import MultiTurnEnv, SingleTurnEnv
-from nightjar.messages import UserMessage
-from nightjar.rubrics import Rubric
+from nightjar.core.messages import UserMessage
+from nightjar.environments import MultiTurnEnv, SingleTurnEnv
+from nightjar.environments.rubrics import Rubric
 
 QUESTIONS = [{"question": str(number), "answer": str(number)} for number in range(40)]
 

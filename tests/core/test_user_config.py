@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from nightjar.config.precedence import FLAG, SUITE, Layer, resolve_evaluation
-from nightjar.config.user_config import known_settings, settings
-from nightjar.config.user_config_file import set_setting, unset_setting
+from nightjar.core.home import config_path
 from nightjar.errors import ConfigError
-from nightjar.home import config_path
+from nightjar.evaluation.config.precedence import FLAG, SUITE, Layer, resolve_evaluation
+from nightjar.evaluation.config.user_config import known_settings, settings
+from nightjar.evaluation.config.user_config_file import set_setting, unset_setting
 from nightjar.warehouse import resolve_warehouse
 
 REGISTRY = """\
@@ -68,14 +68,18 @@ def test_a_value_is_what_its_field_says(key, text, value):
         ("model", "m", "There is no setting 'model'. Did you mean 'eval.model'?"),
         ("eval.modle", "m", "There is no setting 'eval.modle'. Did you mean 'eval.model'?"),
         ("evil", "m", "There is no setting 'evil'. Choose one of: warehouse, eval.…, judge.… (docs/configuration.md)"),
-        ("judge", "m", "judge is no setting by itself. Below it are: judge.model, judge.base_url, judge.api_key_var"),
+        ("judge", "m", "judge is a section. Its settings are: judge.model, judge.base_url, judge.api_key_var"),
         ("eval.env_id", "m", "There is no setting 'eval.env_id'."),
         ("eval.max_concurrent", "many", "eval.max_concurrent: Input should be a valid integer"),
         ("eval.max_concurrent", "0", "eval.max_concurrent: Input should be greater than or equal to 1"),
         ("eval.provider", "opnai", "eval.provider: Input should be 'prime'"),
         ("eval.tags", "a,b", "eval.tags: expected JSON, such as []"),
-        ("api_key", "sk-planted", "api_key: secrets are not kept in a file"),
-        ("eval.sampling_args.api_key", "sk-planted", "eval.sampling_args.api_key: secrets are not kept in a file"),
+        ("api_key", "sk-planted", "api_key: secrets must not be stored in this file"),
+        (
+            "eval.sampling_args.api_key",
+            "sk-planted",
+            "eval.sampling_args.api_key: secrets must not be stored in this file",
+        ),
         ("eval.sampling_args.user", "sk-planted-live", "eval.sampling_args: user looks like a secret"),
         ("eval.sampling_args.extra_body", '{"a": {"x-api-key": "planted"}}', "extra_body.a.x-api-key looks like"),
         ("eval.api_key", "sk-planted", "nightjar config set eval.api_key_var NAME"),

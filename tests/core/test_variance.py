@@ -5,8 +5,7 @@ import pytest
 import statsmodels.api as sm
 from scipy import stats
 
-from nightjar.stats.effects import marked_effect
-from nightjar.stats.variance import Components, variance_components
+from nightjar.statistics.variance import Components, marked_effect, variance_components
 
 LOOMS = [[98, 97, 99, 96], [91, 90, 93, 92], [96, 95, 97, 95], [95, 96, 99, 98]]
 """Strength of fabric of four looms: Montgomery, "Design and Analysis of Experiments", example 3.11 (8th edition)."""

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from nightjar.adapters.verifiers import config_files, eval_script
-from nightjar.testing import ArithmeticSolver, ModelServer
+from nightjar.compat.verifiers import config, eval_script
+from nightjar.model_server import ArithmeticSolver, ModelServer
 
 REGISTRY = """
 [[endpoint]]
@@ -63,7 +63,7 @@ def evals(monkeypatch):
 
 class TestRegistry:
     def test_endpoints_with_their_rows(self, registry):
-        endpoints = config_files.load_endpoints(str(registry))
+        endpoints = config.load_endpoints(str(registry))
         assert endpoints["one"] == [
             {"model": "team/one", "url": "http://one/v1", "key": "ONE_KEY", "extra_headers": {"X-A": "a"}}
         ]
@@ -79,12 +79,12 @@ class TestRegistry:
     )  # fmt: skip
     def test_a_registry_that_is_wrong_is_empty_with_a_warning(self, tmp_path, caplog, text):
         (tmp_path / "endpoints.toml").write_text(text)
-        assert config_files.load_endpoints(str(tmp_path)) == {}
-        assert "cannot be used" in caplog.text
+        assert config.load_endpoints(str(tmp_path)) == {}
+        assert "endpoints.toml" in caplog.text
 
     def test_one_that_is_not_there(self, tmp_path):
-        assert config_files.resolve_endpoints_file(str(tmp_path)) is None
-        assert config_files.load_endpoints("nowhere.toml") == {}
+        assert config.resolve_endpoints_file(str(tmp_path)) is None
+        assert config.load_endpoints("nowhere.toml") == {}
 
 
 class TestCommand:
@@ -175,7 +175,7 @@ class TestCommand:
 class TestFiles:
     def load(self, text, tmp_path):
         (tmp_path / "evals.toml").write_text(text)
-        return config_files.load_toml_config(tmp_path / "evals.toml")
+        return config.load_toml_config(tmp_path / "evals.toml")
 
     def test_an_evaluation_over_the_file_and_not_deeper(self, tmp_path):
         text = """

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from nightjar.adapters.verifiers import config_files, evaluations, metrics, paths, saving
-from nightjar.adapters.verifiers.eval_config import EvalConfig, EvalRunConfig
-from nightjar.adapters.verifiers.results_builder import GenerateOutputsBuilder
 from nightjar.clients import ClientConfig
-from nightjar.rollout.records import is_json_serializable
-from nightjar.testing import ArithmeticSolver, ModelServer
+from nightjar.compat.verifiers import config, evaluations, metrics, printing, results
+from nightjar.compat.verifiers.config import EvalConfig, EvalRunConfig
+from nightjar.compat.verifiers.results import GenerateOutputsBuilder
+from nightjar.core.rollout.records import is_json_serializable
+from nightjar.model_server import ArithmeticSolver, ModelServer
 
 
 def row(example_id=0, reward=1.0, **fields):
@@ -68,24 +68,24 @@ class TestPaths:
         return path
 
     def test_below_outputs_the_environment_or_a_folder_of_choice(self):
-        assert paths.get_results_path("sums", "a/b").parent == Path("outputs/evals/sums--a--b")
-        assert len(paths.get_results_path("sums", "a/b").name) == 8
+        assert results.get_results_path("sums", "a/b").parent == Path("outputs/evals/sums--a--b")
+        assert len(results.get_results_path("sums", "a/b").name) == 8
         config = EvalConfig(env_id="my-sums", model="m")
-        assert paths.get_eval_results_path(config).parent == Path("outputs/evals/my-sums--m")
+        assert results.get_eval_results_path(config).parent == Path("outputs/evals/my-sums--m")
         Path("environments/my_sums").mkdir(parents=True)
-        assert paths.get_eval_results_path(config).parent == Path("environments/my_sums/outputs/evals/my-sums--m")
-        assert paths.get_eval_runs_dir("my-sums", "m", output_dir="there") == Path("there/evals/my-sums--m")
-        assert paths.get_gepa_results_path("sums", "m", output_dir="x").parent == Path("x/gepa/sums--m")
+        assert results.get_eval_results_path(config).parent == Path("environments/my_sums/outputs/evals/my-sums--m")
+        assert results.get_eval_runs_dir("my-sums", "m", output_dir="there") == Path("there/evals/my-sums--m")
+        assert results.get_gepa_results_path("sums", "m", output_dir="x").parent == Path("x/gepa/sums--m")
 
     def test_what_is_a_folder_with_results(self, tmp_path):
-        assert paths.is_valid_eval_results_path(self.write(tmp_path / "whole"))
+        assert results.is_valid_eval_results_path(self.write(tmp_path / "whole"))
         (tmp_path / "whole/metadata.json").unlink()
-        assert not paths.is_valid_eval_results_path(tmp_path / "whole")
-        assert not paths.is_valid_eval_results_path(tmp_path / "nothing")
+        assert not results.is_valid_eval_results_path(tmp_path / "whole")
+        assert not results.is_valid_eval_results_path(tmp_path / "nothing")
 
     def test_the_newest_that_is_not_complete(self, tmp_path):
         def found(num_examples=2, rollouts=2):
-            return paths.find_latest_incomplete_eval_results_path("sums", "a/b", num_examples, rollouts)
+            return results.find_latest_incomplete_eval_results_path("sums", "a/b", num_examples, rollouts)
 
         assert found() is None
         folder = Path("outputs/evals/sums--a--b")
@@ -98,7 +98,7 @@ class TestPaths:
         assert found(rollouts=4) is None
 
     def test_a_temporary_file(self):
-        path = Path(paths.write_temp_file("text", ".toml"))
+        path = Path(results.write_temp_file("text", ".toml"))
         assert (path.read_text(), path.suffix) == ("text", ".toml")
         path.unlink()
 
@@ -111,44 +111,44 @@ class Point(BaseModel):
 class TestSaving:
     def test_any_value_as_json(self):
         value = {"model": Point(), "path": Path("a/b"), "day": date(2026, 1, 2), "set": {1}, 3: object}
-        saved = saving.make_serializable(value)
+        saved = results.make_serializable(value)
         assert saved == {"model": {"x": 1}, "path": "a/b", "day": "2026-01-02", "set": [1], "3": repr(object)}
         assert is_json_serializable(saved)
         assert not is_json_serializable(value)
 
     def test_rows_come_back_and_more_are_added_behind_a_torn_line(self, tmp_path, caplog):
-        saving.save_outputs([row(0), row(1)], tmp_path)
+        results.save_outputs([row(0), row(1)], tmp_path)
         with (tmp_path / "results.jsonl").open("a") as file:
             file.write('{"torn')
-        assert [each["example_id"] for each in saving.load_outputs(tmp_path)] == [0, 1]
-        saving.save_new_outputs([row(2)], tmp_path)
-        assert [each["example_id"] for each in saving.load_outputs(tmp_path)] == [0, 1, 2]
-        saving.save_outputs([row(3)], tmp_path)
-        assert [each["example_id"] for each in saving.load_outputs(tmp_path)] == [3]
+        assert [each["example_id"] for each in results.load_outputs(tmp_path)] == [0, 1]
+        results.save_new_outputs([row(2)], tmp_path)
+        assert [each["example_id"] for each in results.load_outputs(tmp_path)] == [0, 1, 2]
+        results.save_outputs([row(3)], tmp_path)
+        assert [each["example_id"] for each in results.load_outputs(tmp_path)] == [3]
 
     def test_a_damaged_line_is_named(self, tmp_path):
         (tmp_path / "results.jsonl").write_text("nonsense\n{}\n")
         with pytest.raises(ValueError, match="line 1"):
-            saving.load_outputs(tmp_path)
+            results.load_outputs(tmp_path)
 
     def test_metadata_without_path_and_date(self, tmp_path):
-        saving.save_metadata({**METADATA, "path_to_save": tmp_path, "date": "now"}, tmp_path)
+        results.save_metadata({**METADATA, "path_to_save": tmp_path, "date": "now"}, tmp_path)
         assert json.loads((tmp_path / "metadata.json").read_text()) == METADATA
 
     def test_what_may_be_gone_on_with(self, tmp_path):
-        saving.save_metadata(METADATA, tmp_path)
-        saving.validate_resume_metadata(tmp_path, "sums", "a/b", 3, 2)
+        results.save_metadata(METADATA, tmp_path)
+        results.validate_resume_metadata(tmp_path, "sums", "a/b", 3, 2)
         with pytest.raises(
             ValueError, match=r"metadata mismatch \(model: saved=.a/b., current=.c.; num_examples: saved=2, c"
         ):
-            saving.validate_resume_metadata(tmp_path, "sums", "c", 1, 2)
+            results.validate_resume_metadata(tmp_path, "sums", "c", 1, 2)
 
     def test_names_on_the_hub_and_a_hub_that_refuses(self, caplog, monkeypatch):
-        results = {"outputs": [], "metadata": METADATA}
-        assert saving.get_hf_hub_dataset_name(results) == "sums_a_b_n2_r2"
+        outputs = {"outputs": [], "metadata": METADATA}
+        assert results.get_hf_hub_dataset_name(outputs) == "sums_a_b_n2_r2"
         with caplog.at_level(logging.ERROR):
-            saving.push_results_to_hf_hub(results, "no name at all/x/y")
-        assert "The results are not on the Hugging Face Hub" in caplog.text
+            results.push_results_to_hf_hub(outputs, "no name at all/x/y")
+        assert "no name at all/x/y" in caplog.text
 
     def test_what_rows_come_to(self):
         client = ClientConfig(endpoint_configs=[{"api_base_url": f"http://localhost:{port}/v1"} for port in (1, 2)])
@@ -172,14 +172,14 @@ class TestEvaluations:
         assert evaluations.filter_inputs(inputs, [], 2) == inputs
 
     def test_small_things(self, monkeypatch):
-        assert evaluations.to_col_order([{"a": 1, "b": 2}, {"a": 3, "b": 4}]) == {"a": [1, 3], "b": [2, 4]}
-        assert config_files.normalize_env_id_alias({"id": "x", "n": 1}, "[[eval]]") == {"env_id": "x", "n": 1}
+        assert printing.to_col_order([{"a": 1, "b": 2}, {"a": 3, "b": 4}]) == {"a": [1, 3], "b": [2, 4]}
+        assert config.normalize_env_id_alias({"id": "x", "n": 1}, "[[eval]]") == {"env_id": "x", "n": 1}
         with pytest.raises(ValueError, match="has both"):
-            config_files.normalize_env_id_alias({"id": "x", "env_id": "y"}, "[[eval]]")
-        assert config_files.invalid_ablation_sweep_fields({"args": {}, "a": [], "b": []}, {"a"}) == {"b"}
+            config.normalize_env_id_alias({"id": "x", "env_id": "y"}, "[[eval]]")
+        assert config.invalid_ablation_sweep_fields({"args": {}, "a": [], "b": []}, {"a"}) == {"b"}
         monkeypatch.delenv("VF_LOG_LEVEL", raising=False)
         assert (evaluations.get_log_level(True), evaluations.get_log_level(False)) == ("DEBUG", "INFO")
-        assert evaluations.output_env_id({"info": {"env_id": "a"}}) == "a"
+        assert printing.output_env_id({"info": {"env_id": "a"}}) == "a"
 
     @pytest.fixture
     def config(self, tmp_path, monkeypatch):
@@ -189,10 +189,10 @@ class TestEvaluations:
             yield EvalConfig(env_id="arithmetic", model="m", client_config=client, num_examples=2, save_results=True)
 
     async def test_one_runs_and_is_saved(self, config, tmp_path):
-        results = await evaluations.run_evaluation(config)
-        assert [each["reward"] for each in results["outputs"]] == [1.0] * 6
+        outputs = await evaluations.run_evaluation(config)
+        assert [each["reward"] for each in outputs["outputs"]] == [1.0] * 6
         [path] = (tmp_path / "outputs/evals/arithmetic--m").iterdir()
-        assert len(saving.load_outputs(path)) == 6
+        assert len(results.load_outputs(path)) == 6
 
     async def test_several_run_and_are_printed_and_one_that_fails_stops_no_other(self, config, capsys):
         broken = config.model_copy(update={"env_id": "no-such-environment"})

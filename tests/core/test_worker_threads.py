@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from nightjar.calling.threads import WorkerThreads
+from nightjar.core.calling.threads import WorkerThreads
 
 colour = contextvars.ContextVar("colour")
 

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from nightjar.messages import AssistantMessage, UserMessage
-from nightjar.parsers import XMLParser
+from nightjar.core.messages import AssistantMessage, UserMessage
+from nightjar.environments.parsers import XMLParser
 
 FIELDS = ["reasoning", ("code", "answer")]
 

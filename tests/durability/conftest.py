@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from nightjar.testing import Answer, ArithmeticSolver, ModelServer, last_user_text
-from nightjar.testing.arithmetic import solve
+from nightjar.model_server import Answer, ArithmeticSolver, ModelServer, last_user_text
+from nightjar.model_server.answerers import solve
 from nightjar.warehouse import Warehouse
 
 COMMAND = (sys.executable, "-c", "from nightjar.cli import main; main()")

@@ -17,10 +17,11 @@ class HubServer:
         files: id to path to content.
         requests: method and path of each.
         refusal: status and message of every request to write; None lets them be.
+        refusals: those of the next requests to write, in turn.
     """
 
     def __init__(self, token):
-        self.token, self.refusal = token, None
+        self.token, self.refusal, self.refusals = token, None, []
         self.repositories, self.files, self.requests = {}, {}, []
         hub = self
 
@@ -51,8 +52,8 @@ class HubServer:
     def _answer(self, request, body):
         if request.headers["Authorization"] != f"Bearer {self.token}":
             return 401, {"error": "Invalid username or password."}
-        if self.refusal:
-            status, message = self.refusal
+        if refusal := self.refusals.pop(0) if self.refusals else self.refusal:
+            status, message = refusal
             return status, {"error": message}
         repository, action = re.fullmatch(r"(?:/api/datasets/(.*?/.*?))?(/.*?)(?:/main)?", request.path).groups()
         answers = {

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from nightjar.packages import built_in_packages
-from nightjar.testing import ArithmeticSolver, ModelServer
+from nightjar.clients.protocols import PROTOCOLS
+from nightjar.environments.packages.catalog import built_in_packages
+from nightjar.model_server import ArithmeticSolver, ModelServer
 
+PROTOCOL_NAMES = [*PROTOCOLS]
 BUILT_IN = sorted(package.env_id for package in built_in_packages())
 
 
@@ -41,8 +43,8 @@ def server():
         (
             ["--api-client-type", "openai"],
             (
-                "'--api-client-type': Input should be 'openai_chat_completions', 'openai_completions', "
-                "'openai_chat_completions_token', 'openai_responses' or 'anthropic_messages' (found 'openai')"
+                f"'--api-client-type': Input should be {', '.join(map(repr, PROTOCOL_NAMES[:-1]))} "
+                f"or {PROTOCOL_NAMES[-1]!r} (found 'openai')"
             ),
         ),
         (["-S", '{"a":' * 2000 + "1" + "}" * 2000], "'--sampling-args' / '-S': brackets are nested too deeply"),
@@ -153,7 +155,7 @@ def test_an_output_that_is_full(nightjar, server, command):
             cwd=nightjar.folder, env=nightjar.env, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
         )  # fmt: skip
     assert ended.returncode == 1
-    assert ended.stderr.splitlines()[-1] == "Error: Cannot write what there is to say: No space left on device"
+    assert ended.stderr.splitlines()[-1] == "Error: Cannot write to standard output: No space left on device"
     assert "Traceback" not in ended.stderr
 
 
@@ -163,9 +165,7 @@ def test_sql_that_is_no_text(nightjar):
         cwd=nightjar.folder, env=nightjar.env, input=b"SELECT \xff", capture_output=True, timeout=60,
     )  # fmt: skip
     assert ended.returncode == 1
-    assert ended.stderr.decode().splitlines() == [
-        "Error: The query failed: it is no text that can be written in UTF-8."
-    ]
+    assert ended.stderr.decode().splitlines() == ["Error: The query failed: it is not valid UTF-8."]
 
 
 def test_an_endpoint_that_does_not_answer(nightjar):

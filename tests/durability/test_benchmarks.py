@@ -5,7 +5,7 @@ import sys
 import textwrap
 import time
 
-from nightjar.testing import Faults
+from nightjar.model_server import Faults
 
 BENCH = """
     from {nemo} import benchmark, exact_match, scorer
@@ -37,7 +37,7 @@ num_examples = 2
 """
 
 
-def write_bench(folder, nemo="nightjar.nemo"):
+def write_bench(folder, nemo="nightjar.compat.nemo"):
     (folder / "bench.py").write_text(textwrap.dedent(BENCH.format(nemo=nemo)))
 
 
@@ -77,13 +77,14 @@ def test_a_field_that_no_row_has_is_said_before_anything_is_asked(nightjar, serv
     server = serve(keep_requests=10)
     ended = nightjar.start("eval", "run", "bench.py:none", "-m", "m", "-b", server.url, "--direct").wait()
     assert ended.code == 1
-    assert "Benchmark 'none', row 1: The prompt cannot be made of a row: KeyError: 'b'" in ended.errors[0]
+    assert "Benchmark 'none', row 1: Cannot fill the prompt from a row: KeyError: 'b'" in ended.errors[0]
     assert list(server.requests) == []
 
 
 PROGRAM = """
 import asyncio, sys
-from nightjar.nemo import ChatSolver, EvalEnvironment, ModelClient, SeedResult, VerifyResult, run_evaluation, write_all
+from nightjar.compat.nemo import ChatSolver, EvalEnvironment, ModelClient, SeedResult, VerifyResult
+from nightjar.compat.nemo import run_evaluation, write_all
 
 class Sums(EvalEnvironment):
     name = "sums"

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from nightjar.testing import Answer, Faults, last_user_text
+from nightjar.model_server import Answer, Faults, last_user_text
 
 SETTINGS = ("-n", 5, "-r", 4, "--cache")
 
@@ -154,7 +154,7 @@ def test_conversations_and_requests_that_a_rollout_repeats(nightjar, serve):
 def test_clearing(nightjar, serve):
     server = serve(Different())
     assert nightjar.eval("arithmetic", *SETTINGS, server=server).code == 0
-    assert nightjar.start("cache", "info").wait().stdout.splitlines()[2].split() == ["Holds:", "20", "answers"]
+    assert nightjar.start("cache", "info").wait().stdout.splitlines()[2].split() == ["Holds:", "20", "responses"]
     assert _cache(nightjar, "clear")["removed"] == 20
     assert _cache(nightjar, "info")["answers"] == {}
     assert nightjar.eval("arithmetic", *SETTINGS, server=server).code == 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nightjar.nemo.scoring import ScorerInput, code_sandbox, code_sandbox_async
+from nightjar.compat.nemo.scoring import ScorerInput, code_sandbox, code_sandbox_async
 
 ROW = {
     "prompt": 'import math\n\n\ndef twice(n):\n    """Doubles."""\n',

@@ -2,10 +2,10 @@
 
 import json
 
-from nightjar.testing import FixedAnswer
+from nightjar.model_server import FixedAnswer
 
 JUDGED = """\
-from nightjar.nemo import benchmark, needs_judge, scorer
+from nightjar.compat.nemo import benchmark, needs_judge, scorer
 
 
 @benchmark(name="essays", dataset=[{"topic": "moths", "target": "fly"}], prompt="About {topic}.")
@@ -32,7 +32,7 @@ def test_what_is_set_is_used_until_it_is_unset(nightjar, serve):
     assert config("get", "eval.model").stdout == "mine\n"
     assert config("get", "eval.provider").code == 1
     planted = config("set", "api_key", "sk-planted-0123")
-    assert (planted.code, "secrets are not kept in a file" in planted.stderr) == (1, True)
+    assert (planted.code, "secrets must not be stored" in planted.stderr) == (1, True)
     assert "planted" not in planted.stderr
 
     ended = nightjar.start("eval", "run", "essays", "-r", "2", "--direct").wait()

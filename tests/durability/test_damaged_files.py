@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from nightjar.testing import ArithmeticSolver, ModelServer
+from nightjar.model_server import ArithmeticSolver, ModelServer
 
 SETTINGS = ("-n", 5, "-r", 2)
 
@@ -90,7 +90,7 @@ def test_a_reward_that_somebody_changed_is_not_published_unseen(nightjar, server
     assert refused.code == 1
     assert f"{path} was changed after the run had ended" in refused.stderr
     resumed = nightjar.eval("arithmetic", *SETTINGS, "--resume", run, server=server)
-    assert f"WARNING {path} was changed after the run had ended: it is added up again as it is now" in resumed.stderr
+    assert f"WARNING {path} was changed after the run had ended: its present content is summarized" in resumed.stderr
     assert run.metadata["avg_reward"] == 0.95
     assert nightjar.start("publish", run.path).wait().code == 0
 
@@ -101,7 +101,7 @@ def test_a_number_that_somebody_changed_is_damage(nightjar, server, run):
 
     refused = nightjar.start("publish", run.path).wait()
     assert refused.code == 1
-    assert refused.stderr == f"Error: {path} is damaged: somebody has changed it\n"
+    assert refused.stderr == f"Error: {path} is damaged: it was changed after it was written\n"
     assert nightjar.start("eval", "repair", run.path).wait().code == 0
     assert nightjar.eval("arithmetic", *SETTINGS, "--resume", run, server=server).code == 0
     assert run.metadata["avg_reward"] == 1.0
@@ -129,7 +129,7 @@ def test_a_torn_last_line_of_the_results_is_scored_again(nightjar, server, run):
     ended = nightjar.eval("arithmetic", *SETTINGS, "--resume", run, server=server)
 
     assert ended.code == 0
-    assert f"WARNING {path}: cut off a torn last line of " in ended.stderr
+    assert f"WARNING {path}: cut off an incomplete last line of " in ended.stderr
     assert run.results_that_count == whole
     assert server.stats().received == 0, "the answer is in the ledger"
 
@@ -143,6 +143,6 @@ def test_a_torn_last_line_of_the_ledger_is_asked_again(nightjar, server, run):
     ended = nightjar.eval("arithmetic", *SETTINGS, "--resume", run, server=server)
 
     assert ended.code == 0
-    assert f"WARNING {path}: cut off a torn last line of " in ended.stderr
+    assert f"WARNING {path}: cut off an incomplete last line of " in ended.stderr
     assert run.results_that_count == whole
     assert server.stats().received == 1, "nine answers are in the ledger"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nightjar.testing import Faults
+from nightjar.model_server import Faults
 
 EXAMPLES, ROLLOUTS, CONCURRENCY = 100, 300, 8
 SETTINGS = ("-n", EXAMPLES, "-r", 3, "-c", CONCURRENCY)

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from nightjar.testing import FaultKind, Faults
+from nightjar.model_server import FaultKind, Faults
 
 FIVE_PERCENT = Faults(rate_429=0.02, rate_500=0.02, rate_dropped=0.01, seed=3)
 CAUSES = {

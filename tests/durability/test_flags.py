@@ -1,6 +1,7 @@
-"""Every flag of ``nightjar eval run``: its effect in what the server got or in the files, and a resume with it.
+"""Every flag of ``nightjar eval run``: its effect in the requests or in the files, also after a resume.
 
-Each command runs two examples, and two more with ``--resume``; what its flag does must hold for all four.
+Flags that do not affect each other share a command, which runs two examples and two more with ``--resume``. The effect
+of each flag must hold for all four.
 """
 
 import json
@@ -13,14 +14,14 @@ import typer
 from typer.main import get_command
 
 from nightjar.cli.eval.run import eval_run
-from nightjar.testing import Faults
+from nightjar.model_server import Faults
 
 TESTS = Path(__file__).parents[1]
 
 
 @dataclass
 class Seen:
-    """What a case looks at when both commands have ended: requests without credentials, the run, and the warehouse."""
+    """What a case looks at after both commands: requests without credentials, the run, and the warehouse."""
 
     requests: list
     run: object
@@ -49,7 +50,7 @@ class Seen:
 
 @dataclass
 class Case:
-    """What is typed, ``{url}`` for the server's, and what must be seen then."""
+    """A flag as typed, with ``{url}`` for the server's, and the effect that must be seen."""
 
     typed: list[str]
     holds: Callable[[Seen], bool]
@@ -145,9 +146,9 @@ CASES = {
         lambda seen: {request.body["messages"][0]["content"] for request in seen.requests} == {"Be brief."},
     ),
     "--timeout": Case(
-        ["--timeout", "0.1"],
+        ["--timeout", "1"],
         lambda seen: {row["stop_condition"] for row in seen.results} == {"timeout_reached"},
-        server={"faults": Faults(latency_ms=1500)},
+        server={"faults": Faults(latency_ms=20_000)},
     ),
     "--env-dir-path": Case(
         ["--env-dir-path", "elsewhere"], lambda seen: len(seen.results) == 4, env_id="my-quiz"
@@ -159,10 +160,10 @@ CASES = {
         ["--shuffle-seed", "3"], lambda seen: {row["example_id"] for row in seen.results} != {0, 1, 2, 3}
     ),
     "--max-concurrent": Case(
-        ["-c", "1", "-r", "2"], lambda seen: seen.stats.peak_in_flight == 1, server={"faults": Faults(latency_ms=50)}
+        ["-c", "1"], lambda seen: seen.stats.peak_in_flight == 1, server={"faults": Faults(latency_ms=50)}
     ),
     "--max-concurrent-generation": Case(
-        ["--max-concurrent-generation", "1", "-r", "2"],
+        ["--max-concurrent-generation", "1"],
         lambda seen: seen.stats.peak_in_flight == 1,
         server={"faults": Faults(latency_ms=50)},
     ),
@@ -204,6 +205,28 @@ CASES = {
     "--no-progress": Case(["--no-progress"], lambda seen: "rollouts, run" not in seen.ended.stderr),
     "--direct": Case(["--direct"], lambda seen: seen.run.metadata["flow_run_id"] is None),
 }  # fmt: skip
+TOGETHER = [
+    [
+        "--model", "--api-key-var", "--header", "--header-from-state", "--middleware", "--max-tokens", "--temperature",
+        "--sampling-args", "--env-args", "--system-prompt", "--num-examples", "--max-retries",
+        "--max-concurrent-scoring", "--timeout-minutes", "--request-timeout", "--scoring-timeout",
+        "--no-interleave-scoring",
+        "--max-shards", "--tag", "--suite", "--name", "--state-columns", "--save-results", "--disable-env-server",
+        "--num-workers", "--input-price", "--json", "--verbose", "--no-progress", "--direct",
+    ],
+    [
+        "--provider", "--extra-env-kwargs", "--shuffle-seed", "--independent-scoring", "--output-price", "--output-dir",
+        "--abbreviated-summary", "--env-dir-path",
+    ],
+    ["--api-base-url", "--api-client-type", "--shuffle", "--warehouse"],
+    ["--replicas"],
+    ["--endpoints-path"],
+    ["--timeout"],
+    ["--seed", "--max-concurrent"],
+    ["--rollouts-per-example", "--max-concurrent-generation"],
+    ["--tolerated-failures"],
+]  # fmt: skip
+"""The flags of each command: every flag of ``CASES`` is in one of them."""
 ELSEWHERE = {
     "--bench": "durability/test_nemo_command.py",
     "--adapter": "durability/test_nemo_command.py",
@@ -241,41 +264,47 @@ ELSEWHERE = {
 """Flags that need more than a model, and the tests that have it."""
 
 
-@pytest.mark.parametrize("flag", CASES)
-def test_a_flag_does_what_it_says_before_and_after_a_resume(nightjar, serve, flag):
-    case = CASES[flag]
-    server = serve(keep_requests=200, **case.server)
+@pytest.mark.parametrize("flags", TOGETHER, ids=lambda flags: flags[0])
+def test_flags_do_what_they_say_before_and_after_a_resume(nightjar, serve, flags):
+    cases = {flag: CASES[flag] for flag in flags}
+    settings = {name: value for case in cases.values() for name, value in case.server.items()}
+    server = serve(keep_requests=200, **settings)
     other = server.url.replace("127.0.0.1", "localhost")
     (nightjar.folder / "endpoints.toml").write_text(REGISTRY.format(url=server.url, other=other))
     (nightjar.folder / "elsewhere").mkdir()
     (nightjar.folder / "elsewhere" / "my_quiz.py").write_text(
         "from nightjar.benchmarks.arithmetic import load_environment\n"
     )
-    typed = [word.replace("{url}", server.url).replace("{other}", other) for word in case.typed]
-    endpoint = [] if flag == "--endpoints-path" else ["-b", server.url]
-    command = [case.env_id, "-m", "local", *endpoint, "-r", "1", "-n", "2", *typed]
-    variables = {"TEAM": "planted-0123456789", **case.variables}
+    words = [word for case in cases.values() for word in case.typed]
+    typed = [word.replace("{url}", server.url).replace("{other}", other) for word in words]
+    endpoint = [] if "--endpoints-path" in flags else ["-b", server.url]
+    env_id = next((case.env_id for case in cases.values() if case.env_id != "arithmetic"), "arithmetic")
+    command = [env_id, "-m", "local", *endpoint, "-r", "1", "-n", "2", *typed]
+    variables = {name: value for case in cases.values() for name, value in case.variables.items()}
+    variables |= {"TEAM": "planted-0123456789"}
 
-    first = nightjar.start("eval", "run", *command, *(["--direct"] if flag != "--direct" else []), **variables).wait()
+    first = nightjar.start("eval", "run", *command, "--direct", **variables).wait()
     assert first.code == 0, first.stderr
     ended = nightjar.start("eval", "run", *command, "-n", "4", "--resume", "--direct", **variables).wait()
     assert ended.code == 0, ended.stderr
 
     seen = Seen(server.requests, nightjar.run, nightjar, ended, server.stats())
-    assert case.holds(seen), (seen.requests, seen.config, ended.stdout, ended.stderr)
-    assert len(server.requests) == sum(row["attempts"] for row in seen.results), "nothing is asked twice"
+    without_effect = [flag for flag, case in cases.items() if not case.holds(seen)]
+    assert without_effect == [], (seen.requests, seen.config, ended.stdout, ended.stderr)
+    assert len(server.requests) == sum(row["attempts"] for row in seen.results), "no request is repeated"
     written = b"".join(path.read_bytes() for path in nightjar.folder.rglob("*") if path.is_file())
     assert b"planted-0123456789" not in written
     assert b"sk-mine-0123456789" not in written
 
 
-def test_the_table_has_every_flag():
+def test_every_flag_is_in_the_tables():
     alone = typer.Typer(add_completion=False)
     alone.command()(eval_run)
     long = [[flag for flag in option.opts if flag.startswith("--")] for option in get_command(alone).params]
     assert {flags[0] for flags in long if flags} - ELSEWHERE.keys() == CASES.keys()
+    assert sorted(flag for flags in TOGETHER for flag in flags) == sorted(CASES)
 
 
 @pytest.mark.parametrize("flag", ELSEWHERE)
-def test_what_is_tested_elsewhere_is(flag):
+def test_the_other_flags_are_tested_elsewhere(flag):
     assert flag in (TESTS / ELSEWHERE[flag]).read_text()

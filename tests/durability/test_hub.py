@@ -12,7 +12,7 @@ from pyarrow import parquet
 sys.path.append(str(Path(__file__).parent))
 from hub_server import HubServer
 
-from nightjar.testing import Faults
+from nightjar.model_server import Faults
 
 TOKEN = "hf_ThisIsTheTokenOfAnn"
 SETTINGS = ("-n", 5, "-r", 2, "-m", "team/model")
@@ -106,6 +106,13 @@ def test_a_hub_that_is_away_and_a_name_that_cannot_be(nightjar, serve, hub):
     ended = nightjar.start("eval", "push", nightjar.run).wait()
     assert ended.code == 1
     assert "The results are not on the Hugging Face Hub" in ended.errors[0]
+
+
+def test_a_block_is_refused_without_a_flow_before_anything_is_asked(nightjar, serve, hub):
+    server = serve()
+    ended = nightjar.eval("arithmetic", *SETTINGS, "-H", "-D", "block:team", "--direct", server=server)
+    assert (ended.code, hub.requests, server.stats().answered) == (1, [], 0)
+    assert "hf_hub_dataset_name: blocks are read by the flow 'evaluate' only" in ended.errors[0]
 
 
 def test_what_is_scored_again_is_pushed_by_nobody(nightjar, serve, hub):

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from nightjar.testing import Faults
+from nightjar.model_server import Faults
 
 SETTINGS = ("-n", 50, "-c", 8)
 
@@ -60,5 +60,5 @@ def test_a_slow_dataset_can_be_interrupted(nightjar, serve, number):
 
     ended = command.wait(timeout_seconds=10)
     assert ended.code == 130
-    assert ended.stderr == "Stopped. The same command with --resume goes on.\n"
+    assert ended.stderr == "Stopped. To resume, run the same command with --resume.\n"
     assert not nightjar.runs

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from nightjar.testing import Answer
+from nightjar.model_server import Answer
 
 KEY = "sk-tell-nobody-0123456789"
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from filelock import FileLock
 
-from nightjar.testing import Faults
+from nightjar.model_server import Faults
 
 EXAMPLES, ROLLOUTS_EACH, CONCURRENCY = 100, 3, 8
 ROLLOUTS = EXAMPLES * ROLLOUTS_EACH

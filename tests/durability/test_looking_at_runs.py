@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from nightjar.testing import ArithmeticSolver, Faults, FixedAnswer
+from nightjar.model_server import ArithmeticSolver, Faults, FixedAnswer
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07The answer is \\boxed{0}."
 
@@ -41,7 +41,7 @@ def test_runs_are_listed_newest_first_and_filtered(nightjar, runs, asked):
     assert asked("list", "--env", "gsm8k") == []
     assert [run["run_id"] for run in asked("list", "--status", "incompl*")] == [ids[2]]
     wrong = nightjar.start("eval", "list", "--status", "nonsense").wait()
-    assert (wrong.code, "is none of cancelled, completed, crashed" in " ".join(wrong.errors)) == (2, True)
+    assert (wrong.code, "Choose one of: cancelled, completed, crashed" in " ".join(wrong.errors)) == (2, True)
     printed = nightjar.start("eval", "list", COLUMNS="80").wait()
     assert all(one in printed.stdout for one in (*ids, "other/model", "INCOMPLETE"))
     assert max(map(len, printed.stdout.splitlines())) <= 80
@@ -67,7 +67,7 @@ def test_a_run_is_named_by_id_beginning_or_directory(nightjar, runs, asked):
         assert asked("get", name)["run_id"] == run_id
     ended = nightjar.start("eval", "get", "nonsense").wait()
     assert (ended.code, ended.errors) == (
-        1, ["Error: There is no run 'nonsense'. Those that there are: nightjar eval list"],
+        1, ["Error: There is no run 'nonsense'. List them: nightjar eval list"],
     )  # fmt: skip
     ended = nightjar.start("eval", "get", "").wait()
     assert ended.code == 1

@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from nightjar.testing import Faults
+from nightjar.model_server import Faults
 
 moto_server = pytest.importorskip("moto.server", reason="needs pip install -e '.[dev]'")
 

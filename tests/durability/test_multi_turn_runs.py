@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from nightjar.testing import Faults, Script, ToolCallAnswer, last_user_text
+from nightjar.model_server import Faults, Script, ToolCallAnswer, last_user_text
 
 EXAMPLES, ROLLOUTS_EACH, CONCURRENCY, TURNS = 16, 2, 6, 3
 ROLLOUTS = EXAMPLES * ROLLOUTS_EACH
@@ -217,8 +217,8 @@ DEEDS = {
     "memory": ("bytearray(10**15)", "MemoryError", "MemoryError"),
     "recursion": ("return await self.act(state)", "RecursionError", "maximum recursion depth exceeded"),
     "exit": ("sys.exit(3)", "RuntimeError", "SystemExit"),
-    "no state": ("state.clear()", "ConfigError", "state['input'] is gone"),
-    "no timing": ("del state['timing']", "ConfigError", "state['timing'] is gone"),
+    "no state": ("state.clear()", "ConfigError", "state['input'] is missing"),
+    "no timing": ("del state['timing']", "ConfigError", "state['timing'] is missing"),
 }
 
 FRAGILE = """

@@ -76,16 +76,22 @@ def test_a_module_of_nightjars_own_is_no_environment(nightjar):
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
-        (["arithmetic", "--bench", "arithmetic"], "ENV and --bench say the same"),
-        (["--bench", "arithmetic", "--adapter", "gym://h:1"], "--bench and --adapter both say which environment"),
-        (["arithmetic", "--repeats", "2", "-r", "3"], "--rollouts-per-example / -r and --repeats say the same"),
-        (["arithmetic", "--max-problems", "2", "-n", "3"], "--num-examples / -n and --max-problems say the same"),
-        (["arithmetic", "--model-url", "http://h/v1", "-b", "http://h/v1"], "-b and --model-url say the same"),
-        (["arithmetic", "--model-id", "a", "-m", "b"], "--model / -m and --model-id say the same"),
-        (["arithmetic", "--system-prompt", "a", "-x", '{"system_prompt": "b"}'], "-x and --system-prompt say the same"),
+        (["arithmetic", "--bench", "arithmetic"], "ENV and --bench set the same field"),
+        (["--bench", "arithmetic", "--adapter", "gym://h:1"], "--bench and --adapter both name an environment"),
+        (["arithmetic", "--repeats", "2", "-r", "3"], "--rollouts-per-example / -r and --repeats set the same field"),
+        (["arithmetic", "--max-problems", "2", "-n", "3"], "--num-examples / -n and --max-problems set the same field"),
+        (["arithmetic", "--model-url", "http://h/v1", "-b", "http://h/v1"], "-b and --model-url set the same field"),
+        (["arithmetic", "--model-id", "a", "-m", "b"], "--model / -m and --model-id set the same field"),
+        (
+            ["arithmetic", "--system-prompt", "a", "-x", '{"system_prompt": "b"}'],
+            "-x and --system-prompt set the same field",
+        ),
         (["arithmetic", "--no-progress", "--tui"], "--tui and --no-progress exclude each other"),
         (["arithmetic", "--override", "a=b"], "--override changes a YAML config"),
-        (["arithmetic", "--api-key", "sk-planted-0123"], "a key that is typed stands in the list of processes"),
+        (
+            ["arithmetic", "--api-key", "sk-planted-0123"],
+            "a key on the command line is visible in the list of processes",
+        ),
     ],
 )
 def test_what_is_said_twice_or_cannot_be_is_wrong_usage(nightjar, typed, message):
@@ -153,6 +159,6 @@ def test_a_config_is_a_suite_that_goes_on_where_one_benchmark_fails(nightjar, se
 def test_flags_of_a_run_are_not_beside_a_config(nightjar):
     (nightjar.folder / "release.yaml").write_text(CONFIG.format(url="http://127.0.0.1:1/v1"))
     ended = nightjar.start("eval", "run", "release.yaml", "--repeats", "4").wait()
-    assert (ended.code, "a suite's file says rollouts_per_example" in ended.stderr) == (2, True)
+    assert (ended.code, "rollouts_per_example must be set in the suite's file" in ended.stderr) == (2, True)
     ended = nightjar.start("eval", "run", "release.yaml", "--bench", "arithmetic").wait()
-    assert (ended.code, "ENV and --bench say the same" in ended.stderr) == (2, True)
+    assert (ended.code, "ENV and --bench set the same field" in ended.stderr) == (2, True)

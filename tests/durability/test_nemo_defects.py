@@ -6,10 +6,10 @@ import textwrap
 
 import pytest
 
-from nightjar.testing import Faults, FixedAnswer
+from nightjar.model_server import Faults, FixedAnswer
 
 BENCH = """
-    from nightjar.nemo import benchmark, exact_match, scorer
+    from nightjar.compat.nemo import benchmark, exact_match, scorer
 
     ROWS = [{"q": f"{n}?", "target": "4" if n % 2 else "5", "response": "a column"} for n in range(30)]
 

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from nightjar.testing import Faults
+from nightjar.model_server import Faults
 
 TIMES = {
     "finished_at",

@@ -13,7 +13,7 @@ import pytest
     [("recorded-6b-finetuning.jsonl", 286), ("recorded-6b-verification.jsonl", 515)],
 )
 def test_the_reward_of_every_question_is_the_published_one(nightjar, serve, gsm8k, recording, right):
-    from nightjar.testing import Recording
+    from nightjar.model_server import Recording
 
     server = serve(Recording.load(gsm8k / recording))
     arguments = json.dumps({"dataset": str(gsm8k / "test.jsonl"), "system_prompt": None})

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from nightjar.testing import Faults
+from nightjar.model_server import Faults
 
 SETTINGS = ("-n", 12, "-r", 2, "-c", 4, "-T", 0.5)
 

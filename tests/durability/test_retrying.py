@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 
 BROKEN = Faults(rate_429=0.3, rate_500=0.2, seed=2)
 SMALL = ("-n", 20, "-r", 2, "--request-retries", 0)
@@ -69,7 +69,7 @@ def test_a_class_of_failures_is_done_again(nightjar, serve, failed):
     server = serve(port=port)
     nightjar.start("eval", "retry", run_id, "--class", "rate-limit").wait()
     assert server.stats().received == limited
-    assert "is none of" in nightjar.start("eval", "retry", run_id, "--class", "weather").wait().stderr
+    assert "Choose one of" in nightjar.start("eval", "retry", run_id, "--class", "weather").wait().stderr
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_a_class_of_failures_is_done_again(nightjar, serve, failed):
     [
         ("error = 'SandboxError'", "No failed rollout of run"),
         ("eror = 'RateLimitError'", 'column "eror" not found'),
-        ("1) FROM named; DROP TABLE rollouts; --", "cannot be used"),
-        ("(SELECT count(*) FROM read_csv('/etc/passwd')) > 0", "cannot be used"),
+        ("1) FROM named; DROP TABLE rollouts; --", "is wrong"),
+        ("(SELECT count(*) FROM read_csv('/etc/passwd')) > 0", "is wrong"),
     ],
 )
 def test_a_condition_that_is_of_no_use_is_refused_and_changes_nothing(nightjar, failed, condition, said):

@@ -18,14 +18,14 @@ import psutil
 import pytest
 
 from nightjar.clients import ClientConfig
-from nightjar.envs.sandboxed.python_env import PythonEnv
-from nightjar.envs.sandboxed.sandbox_env import SandboxEnv
+from nightjar.environments.rubrics import Rubric
+from nightjar.environments.tools.python_env import PythonEnv
+from nightjar.environments.tools.sandbox_env import SandboxEnv
 from nightjar.errors import SandboxError
-from nightjar.rubrics import Rubric
+from nightjar.model_server import ModelServer, Script, last_user_text, tool_call
 from nightjar.sandboxes import CreateSandboxRequest, DockerProvider, LocalProvider
 from nightjar.sandboxes.bubblewrap import STORAGE
 from nightjar.sandboxes.python_repl import PythonEndedError, PythonRepl
-from nightjar.testing import ModelServer, Script, last_user_text, tool_call
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes need Linux")
 
@@ -321,7 +321,7 @@ class TestExhaustion:
             await asyncio.sleep(1)
             if "anew" in said:
                 break
-        assert "started anew, without files: the sandbox used more than 0.25 GB" in said
+        assert "restarted without its files: the sandbox used more than 0.25 GB" in said
         assert (await run(sandbox, "ls")).stdout == ""
         assert await still_works(sandbox)
 

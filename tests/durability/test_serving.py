@@ -14,10 +14,10 @@ import httpx
 import psutil
 import pytest
 
-from nightjar.testing import Answer, Faults, last_user_text
+from nightjar.model_server import Answer, Faults, last_user_text
 
 BENCH = """
-    from nightjar.nemo import benchmark, numeric_match, scorer
+    from nightjar.compat.nemo import benchmark, numeric_match, scorer
 
     ROWS = [{"a": a, "answer": str(a + 1), "category": "odd" if a % 2 else "even"} for a in range(200)]
 
@@ -28,7 +28,7 @@ BENCH = """
         return numeric_match(sample) | {"method": "numeric", "a": sample.metadata["a"]}
 """
 BROKEN = """
-    from nightjar.nemo import EvalEnvironment, register
+    from nightjar.compat.nemo import EvalEnvironment, register
 
     @register("broken")
     class Broken(EvalEnvironment):
@@ -193,7 +193,7 @@ def test_a_port_that_is_taken_and_environments_that_are_not_there(served, nightj
     (nightjar.folder / "broken.py").write_text(textwrap.dedent(BROKEN))
     broken = nightjar.start("serve", "broken.py:broken", "--port", "0").wait()
     assert (broken.code, len(broken.errors)) == (1, 1)
-    assert "Benchmark 'broken' cannot be got ready: KeyError: 'no data'" in broken.errors[0]
+    assert "Benchmark 'broken' failed to initialise: KeyError: 'no data'" in broken.errors[0]
     wrong = BENCH.replace("{a} + 1", "{b} + 1")
     (nightjar.folder / "wrong.py").write_text(textwrap.dedent(wrong))
     field = nightjar.start("serve", "wrong.py:sums", "--port", "0").wait()
@@ -201,7 +201,7 @@ def test_a_port_that_is_taken_and_environments_that_are_not_there(served, nightj
     assert "Benchmark 'sums', row 1: " in field.errors[0]
     whole = nightjar.start("serve", "container://simple-evals#gsm8k", "--port", "0").wait()
     assert (whole.code, len(whole.errors)) == (1, 1)
-    assert "is evaluated as a whole: by 'nightjar eval run'" in whole.errors[0]
+    assert "as a whole, by 'nightjar eval run'" in whole.errors[0]
     assert nightjar.start("serve").wait().code == 2
 
 
@@ -302,15 +302,15 @@ def test_a_server_that_does_not_start_is_told_with_what_it_said(nightjar):
     assert "The server of gym://cmd:echo" in ended.errors[0]
     for uri in ("gym://", "gym://module:"):
         none = nightjar.eval(uri, "-m", "m", "-b", "http://127.0.0.1:9/v1")
-        assert f"{uri!r} names no server. It is one of: gym://HOST:PORT, gym://module:" in none.errors[0]
+        assert f"{uri!r} names no server. Expected one of: gym://HOST:PORT, gym://module:" in none.errors[0]
     none = nightjar.eval("container://img:1", "-m", "m", "-b", "http://127.0.0.1:9/v1")
-    assert "'container://img:1' names no task of an image: container://IMAGE#TASK" in none.errors[0]
+    assert "'container://img:1' names no task. Expected container://IMAGE#TASK" in none.errors[0]
     none = nightjar.eval("container://img:1#gsm8k", "-m", "m", "-b", "http://127.0.0.1:9/v1", PATH="")
     assert (none.code, nightjar.runs) == (1, [])
-    assert "is run by docker or podman. No container engine answers" in none.errors[0]
+    assert "needs docker or podman. No container engine answers" in none.errors[0]
     away = nightjar.eval("gym://127.0.0.1:9", "-m", "m", "-b", "http://127.0.0.1:9/v1")
     assert away.code == 1
-    assert "http://127.0.0.1:9/dataset_size does not answer" in away.errors[0]
+    assert "http://127.0.0.1:9/dataset_size does not respond" in away.errors[0]
 
 
 def test_a_benchmark_is_validated(nightjar, serve):
@@ -340,7 +340,7 @@ def test_a_benchmark_is_validated(nightjar, serve):
     assert "Benchmark 'sums', row 1: " in told
     assert told.endswith("(10×)")
     typed = nightjar.start("validate", "bench.py:sums", *model, "--api-key", "sk-planted-0123").wait()
-    assert (typed.code, "stands in the list of processes" in " ".join(typed.stderr.split())) == (2, True)
+    assert (typed.code, "is visible in the list of processes" in " ".join(typed.stderr.split())) == (2, True)
     unset = nightjar.start("validate", "bench.py:sums", *model, "-k", "NO_SUCH_KEY").wait()
     assert (unset.code, "NO_SUCH_KEY" in unset.errors[0]) == (1, True)
 

@@ -1,11 +1,13 @@
 """An environment, a column: the same one under another name is found, one that is not there is said to be missing."""
 
+import shutil
+
 import pytest
 
-from nightjar.testing import Faults
+from nightjar.model_server import Faults
 
 ENVIRONMENT = """
-from nightjar.envs import SingleTurnEnv
+from nightjar.environments import SingleTurnEnv
 
 class Sums(SingleTurnEnv):
     async def setup_state(self, state):
@@ -36,6 +38,7 @@ class TestResume:
         # The endpoint is part of what a run is, so the second server takes the place of the first in its configuration.
         config = run.path / "config.json"
         config.write_text(config.read_text().replace(nightjar.run.metadata["base_url"], server.url))
+        shutil.rmtree(nightjar.folder / "outputs/warehouse")  # which knows the run by its first endpoint
 
         assert nightjar.eval(again, "--resume", server=server).code == 0
         assert nightjar.run.metadata["scored"] == 15

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from nightjar.testing import Faults
+from nightjar.model_server import Faults
 
 SUITE = """\
 model = "m"
@@ -119,11 +119,11 @@ def test_ctrl_c_stops_all_and_resume_goes_on_with_each(nightjar, typed, serve):
     [
         (
             ["-n", "3", "-m", "m"],
-            "a suite's file says model, num_examples: write it there. Beside it go max_cost_usd,",
+            "model, num_examples must be set in the suite's file. Flags allowed beside it: max_cost_usd,",
         ),
-        (["-e", "x.toml"], "a suite's file says endpoints_path: write it there."),
-        (["--resume", "outputs/x"], "--resume PATH is of one evaluation"),
-        (["--hosted", "--follow"], "--follow is of one evaluation"),
+        (["-e", "x.toml"], "endpoints_path must be set in the suite's file."),
+        (["--resume", "outputs/x"], "--resume PATH works with one evaluation only"),
+        (["--hosted", "--follow"], "--follow works with one evaluation only"),
     ],
 )
 def test_what_does_not_go_beside_a_suite(nightjar, typed, serve, arguments, message):
@@ -186,7 +186,7 @@ class TestADryRun:
         ended = nightjar.eval("arithmetic", "-n", -1, "--dry-run", server=server)
 
         assert ended.code == 0, ended.stderr
-        assert "no history of this environment and model" in ended.stdout
+        assert "no earlier run of this environment and model" in ended.stdout
         assert "num_examples          -1" in ended.stdout
         assert server.stats().received == 0
         assert [path.name for path in nightjar.folder.iterdir()] == ["logs"]
@@ -201,7 +201,7 @@ def test_heartbeats_come_one_after_the_other_and_stop_nothing(nightjar, serve, h
     assert ended.code == 0, ended.stderr
     assert len(beats.seen) >= 2
     assert beats.most_at_once == 1
-    assert ended.stderr.count("The heartbeat was not heard: HTTPStatusError 500. The run goes on") == 1
+    assert ended.stderr.count("The heartbeat request failed: HTTPStatusError 500. The run continues") == 1
     assert "secret-path" not in ended.stderr
 
 

@@ -2,7 +2,7 @@
 
 import signal
 
-from nightjar.testing import Faults
+from nightjar.model_server import Faults
 
 
 def test_the_second_writer_is_told_who_holds_the_run(nightjar, serve):

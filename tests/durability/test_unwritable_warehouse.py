@@ -10,9 +10,10 @@ import duckdb
 import pytest
 
 from nightjar.errors import WarehouseError
-from nightjar.testing import Faults
+from nightjar.model_server import Faults
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.storage import writability
+from nightjar.warehouse.storage import store
+from nightjar.warehouse.storage.tables import SCHEMA
 
 ADVICE = "Name another with --warehouse or NIGHTJAR_WAREHOUSE."
 UPGRADE = "Upgrade Nightjar: pip install --upgrade nightjar-evals"
@@ -88,7 +89,7 @@ class TestBeforeTheRun:
         path.chmod(0o644)
         path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 99}))
         assert refused("outputs/warehouse") == (
-            f"The warehouse is at version 99, this Nightjar knows version 3. {UPGRADE}"
+            f"The warehouse is at version 99, this Nightjar knows version {SCHEMA}. {UPGRADE}"
         )
 
     def test_tables_of_a_newer_nightjar(self, nightjar, refused, run_writer, tmp_path):
@@ -96,7 +97,7 @@ class TestBeforeTheRun:
         with duckdb.connect(nightjar.folder / "team.duckdb") as connection:
             connection.execute("UPDATE segments.version SET number = 99")
         assert refused("duckdb:team.duckdb") == (
-            f"The warehouse duckdb:team.duckdb is at version 99, this Nightjar knows version 3. {UPGRADE}"
+            f"The warehouse duckdb:team.duckdb is at version 99, this Nightjar knows version {SCHEMA}. {UPGRADE}"
         )
 
     def test_a_database_that_is_none(self, nightjar, refused):
@@ -125,7 +126,7 @@ class TestBeforeTheRun:
 
     def test_a_store_that_does_not_answer(self, monkeypatch):
         s3fs = pytest.importorskip("s3fs", reason="needs pip install 'nightjar-evals[s3]'")
-        monkeypatch.setattr(writability, "PATIENCE_SECONDS", 1.0)
+        monkeypatch.setattr(store, "PATIENCE_SECONDS", 1.0)
         with closing(socket.create_server(("127.0.0.1", 0))) as silent:
             monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
             monkeypatch.setenv("AWS_ACCESS_KEY_ID", "an-access-key")

@@ -95,7 +95,7 @@ def test_a_pack_and_a_snapshot_that_do_not_fit_fail_no_publish(disk, grow, make_
 
     assert warehouse.publish(make_run("run-3", 100)).is_new
 
-    assert "The run is published, but small segments were left unpacked: Cannot pack the warehouse" in caplog.text
+    assert "The run is published, but small segments were not packed: Cannot pack the warehouse" in caplog.text
     assert "Cannot replace" in caplog.text
     assert caplog.text.count("No space left on device") == 2
     assert run_ids(folder) == ["run-0", "run-1", "run-2", "run-3"]

@@ -16,13 +16,18 @@ import psutil
 NIGHTJAR = [sys.executable, "-m", "nightjar"]
 
 
+def free_port() -> int:
+    """Returns a port on which nobody listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
 class Services:
     """The command line in a home and a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.folder = folder
         self.api = f"http://127.0.0.1:{self.port}/api"
         self.environment = {
@@ -36,7 +41,7 @@ class Services:
         }
         for name in ("flows", "tasks", "blocks"):  # of a user's own, which hide none of Nightjar's
             (folder / name).mkdir()
-            (folder / name / "__init__.py").write_text('raise RuntimeError("the user\'s own")\n')
+            (folder / name / "__init__.py").write_text(f'mine = "my own {name}"\n')
 
     def up(self) -> subprocess.CompletedProcess[str]:
         return self.run("up", "--detach", "--port", str(self.port))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from local_services import Services
 
-from nightjar.testing import ArithmeticSolver, ModelServer
+from nightjar.model_server import ArithmeticSolver, ModelServer
 
 pytest.importorskip("prefect_dask", reason="needs pip install 'nightjar-evals[dask]'")
 

@@ -21,8 +21,8 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import FlowRun
 from prefect.flow_engine import run_flow
 
-from flows.evaluation import evaluate
-from nightjar.testing import ArithmeticSolver, Faults, ModelServer, Recording
+from nightjar.flows.evaluation import evaluate
+from nightjar.model_server import ArithmeticSolver, Faults, ModelServer, Recording
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.backend import open_store
 from nightjar.warehouse.pricing import set_first_price

@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey, FlowRunFilter, FlowRunFilterId
 from prefect.client.schemas.objects import FlowRun
+from prefect.context import FlowRunContext
 from prefect.flow_engine import run_flow
 from prefect.states import Failed
 
-from flows.evaluation import evaluate
-from flows.naming import is_drawn
-from nightjar.errors import ConfigError, DatasetError, RunAbortedError
+sys.path.append(str(Path(__file__).parents[1] / "durability"))
+from hub_server import HubServer
+
+from nightjar.blocks import HubPublisher
+from nightjar.errors import (
+    ConfigError,
+    DatasetError,
+    HubError,
+    RunAbortedError,
+    RunConflictError,
+    RunDirectoryError,
+    WarehouseError,
+)
 from nightjar.evaluation import Outcome
-from nightjar.testing import ArithmeticSolver, Faults, ModelServer
-from tasks import evaluation as tasks
+from nightjar.flows.evaluation import evaluate
+from nightjar.flows.flow_runs import flow_run_name
+from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
+from nightjar.tasks import evaluation as tasks
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 SOME_FAIL = Faults(rate_500=0.3, seed=3)
@@ -80,7 +97,7 @@ async def test_why_a_run_failed_is_in_its_message_and_in_an_artifact_until_a_ret
         where = {"base_url": server.url, "num_examples": 10, "model": "why", "request_retries": 0}
         state = await run_as(flow_run, **where)
         port = server.port
-    failed = (await state.aresult(raise_on_failure=False)).summary.failed
+    failed = (await state.aresult(raise_on_failure=False)).outcome.summary.failed
     assert (
         f"{failed} of 30 rollouts failed with ModelError -> InternalServerError (model API). One of them: "
         in state.message
@@ -91,7 +108,7 @@ async def test_why_a_run_failed_is_in_its_message_and_in_an_artifact_until_a_ret
     assert f"| {failed} | model API | ModelError -> InternalServerError | " in table
     with ModelServer(ArithmeticSolver(), port=port):
         assert (await run_as(flow_run, **where)).is_completed()
-    assert "was done again, and succeeded" in await artifact("errors-arithmetic-why")
+    assert "were retried and succeeded" in await artifact("errors-arithmetic-why")
 
 
 async def test_it_ends_with_the_outcome() -> None:
@@ -104,7 +121,7 @@ async def test_it_ends_with_the_outcome() -> None:
 
 
 async def test_generation_goes_on_when_the_endpoint_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks._generate, "retry_delay_seconds", [2, 2, 2])
+    monkeypatch.setattr(tasks.generate, "retry_delay_seconds", [2, 2, 2])
     size = {"num_examples": 400, "rollouts_per_example": 1, "max_concurrent": 4, "max_shards": 8}
     with ModelServer(ArithmeticSolver(), faults=Faults(latency_ms=20)) as server:
         port = server.port
@@ -120,34 +137,35 @@ async def test_generation_goes_on_when_the_endpoint_is_back(monkeypatch: pytest.
         assert server.stats().answered <= 400 - answered + 8
 
 
-@pytest.mark.parametrize(
-    ("typed", "shown"), [({"name": "before the release"}, "before the release"), ({}, "arithmetic | m")]
-)
-async def test_a_name_that_somebody_typed_is_kept(typed: dict[str, str], shown: str) -> None:
-    flow_run = await new_flow_run(**typed)
+async def test_a_flow_run_that_is_called_in_a_process_is_named_after_environment_and_model() -> None:
+    flow_run = await new_flow_run()
     with ModelServer(ArithmeticSolver()) as server:
         await run_as(flow_run, base_url=server.url, num_examples=1)
+        async with get_client() as client:
+            assert (await client.read_flow_run(flow_run.id)).name == "arithmetic | m"
+            await client.update_flow_run(flow_run.id, name="before the release")
+        await run_as(flow_run, base_url=server.url, num_examples=1)
     async with get_client() as client:
-        assert (await client.read_flow_run(flow_run.id)).name == shown
+        assert (await client.read_flow_run(flow_run.id)).name == "before the release"  # a retry renames nothing
 
 
-async def test_what_prefect_draws_is_told_from_what_is_typed() -> None:
+@pytest.mark.parametrize(
+    ("created", "shown"),
+    [
+        ({"name": "before the release"}, "before the release"),
+        ({"name": "blue-green"}, "blue-green"),
+        ({"auto_scheduled": True, "name": "crafty-otter"}, "arithmetic | m"),
+    ],
+)
+async def test_a_run_of_a_deployment_keeps_its_name_unless_a_schedule_made_it(
+    created: dict[str, Any], shown: str
+) -> None:
     async with get_client() as client:
-        drawn = [(await client.create_flow_run(evaluate)).name for _ in range(20)]
-    drawn += ["convivial-leopard", "theta99-drayan-ring", "pi-scheat-q", "Refined-Tiger"]  # by its server, its UIs
-    assert all(map(is_drawn, drawn))
-    typed = [
-        "nightly-arithmetic",
-        "arithmetic | m",
-        "release",
-        "blue-green",
-        "gsm8k-100",
-        "my own name",
-        "beta2-prompts",
-        "delta-prompts",
-        "Generic-Assistants",
-    ]
-    assert not any(map(is_drawn, typed))
+        deployment = await client.read_deployment_by_name("evaluate/evaluate")
+    flow_run = (await new_flow_run()).model_copy(update={"deployment_id": deployment.id, **created})
+    context = FlowRunContext.model_construct(flow_run=flow_run, parameters={"env_id": "arithmetic", "model": "m"})
+    with context:
+        assert flow_run_name() == shown
 
 
 async def test_tags_say_environment_and_model_beside_the_user_s_own() -> None:
@@ -162,15 +180,99 @@ async def test_tags_say_environment_and_model_beside_the_user_s_own() -> None:
     assert all({"env:arithmetic", "model:m"} <= set(each.tags) for each in task_runs)  # a limit can hold them
 
 
-class TestWhatMayHeal:
-    def test_a_hub_that_does_not_answer(self) -> None:
+async def test_the_pages_of_prefect_show_the_tasks_as_a_chain() -> None:
+    flow_run = await new_flow_run()
+    with ModelServer(ArithmeticSolver()) as server:
+        await run_as(flow_run, base_url=server.url, num_examples=4, max_shards=2)
+    await task_states(flow_run, 7)
+    chosen = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run.id]))
+    async with get_client() as client:
+        found = await client.read_task_runs(flow_run_filter=chosen)
+    names = {each.id: each.name.replace(" arithmetic", "") for each in found}
+    arrows = {
+        names[each.id]: sorted(names[before.id] for inputs in each.task_inputs.values() for before in inputs)  # type: ignore[union-attr]
+        for each in found
+    }
+    assert arrows == {
+        "load_env": [],
+        "generate, groups 1 to 2": ["load_env"],
+        "generate, groups 3 to 4": ["load_env"],
+        "score, groups 1 to 2": ["generate, groups 1 to 2"],
+        "score, groups 3 to 4": ["generate, groups 3 to 4"],
+        "aggregate": ["score, groups 1 to 2", "score, groups 3 to 4"],
+        "publish": ["aggregate"],
+    }
+
+
+@pytest.mark.parametrize("answers", [[], [503]])
+async def test_a_push_is_a_task_that_is_tried_again_when_the_hub_answers(
+    answers: list[int], own_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = HubServer("hf_ThisIsTheTokenOfAnn")
+    hub.refusals = [(status, "busy") for status in answers]
+    for name, value in {"HF_TOKEN": hub.token, "HF_HOME": str(own_folder / "hf")}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
+    monkeypatch.setattr(tasks.push, "retry_delay_seconds", [0.2])
+    flow_run = await new_flow_run()
+    with ModelServer(ArithmeticSolver()) as server:
+        state = await run_as(flow_run, base_url=server.url, num_examples=2, save_to_hf_hub=True)
+    hub.close()
+    assert state.is_completed(), state.message
+    assert (await state.aresult()).hub_url.startswith(hub.url)
+    assert "push arithmetic" in (await task_states(flow_run, 8))["Completed"]
+
+
+async def test_a_block_says_where_a_run_is_pushed_and_has_the_token(
+    own_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = HubServer("hf_ThisIsTheTokenOfAnn")
+    monkeypatch.setenv("HF_HOME", str(own_folder / "hf"))
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
+    await HubPublisher(repo_name="ann/nightly", token=hub.token, private=False).asave("nightly")
+    flow_run = await new_flow_run()
+    with ModelServer(ArithmeticSolver()) as server:
+        named = {"save_to_hf_hub": True, "hf_hub_dataset_name": "block:nightly"}
+        state = await run_as(flow_run, base_url=server.url, num_examples=2, **named)
+    hub.close()
+    assert state.is_completed(), state.message
+    assert hub.repositories == {"ann/nightly": False}
+    assert "HF_TOKEN" not in os.environ
+
+
+class TestWhatCanHeal:
+    def test_a_host_that_does_not_answer(self) -> None:
         away, missing = DatasetError("Cannot load"), DatasetError("Cannot load")
         away.__cause__, missing.__cause__ = ConnectionError("Couldn't reach the Hub"), FileNotFoundError("no such")
-        assert tasks.is_hub_away(tasks._load_env, None, Failed(data=away))  # type: ignore[arg-type]
-        assert not tasks.is_hub_away(tasks._load_env, None, Failed(data=missing))  # type: ignore[arg-type]
-        assert not tasks.is_hub_away(tasks._load_env, None, Failed(data=ConfigError("wrong")))  # type: ignore[arg-type]
+        assert [tasks.is_away(error) for error in (away, missing, ConfigError("wrong"))] == [True, False, False]
 
     @pytest.mark.parametrize("is_outage", [True, False])
     def test_an_endpoint_that_has_answered_before(self, is_outage: bool) -> None:
-        stopped = Failed(data=RunAbortedError("Stopped", is_outage=is_outage))
-        assert tasks.is_outage(tasks._generate, None, stopped) is is_outage  # type: ignore[arg-type]
+        assert tasks.is_outage(RunAbortedError("Stopped", is_outage=is_outage)) is is_outage
+
+    def test_a_disk_that_is_full_and_not_one_that_holds_damage(self) -> None:
+        full, damaged = RunDirectoryError("Cannot write"), RunDirectoryError("is damaged")
+        full.__cause__ = OSError(28, "No space left on device")
+        assert [tasks.is_unwritten(error) for error in (full, damaged)] == [True, False]
+
+    @pytest.mark.parametrize(("status", "heals"), [(503, True), (429, True), (401, False), (403, False), (404, False)])
+    def test_an_answer_of_the_hub(self, status: int, heals: bool) -> None:
+        error = HubError("not on the Hugging Face Hub")
+        error.__cause__ = httpx.HTTPStatusError("no", request=None, response=httpx.Response(status))  # type: ignore[arg-type]
+        assert tasks.is_hub_away(error) is heals
+
+    def test_a_hub_that_does_not_answer(self) -> None:
+        error = HubError("not on the Hugging Face Hub")
+        error.__cause__ = ConnectionRefusedError()
+        assert tasks.is_hub_away(error)
+        assert not tasks.is_hub_away(HubError("no such owner"))
+
+    def test_a_warehouse_that_cannot_be_written_and_not_one_that_holds_another_run_of_the_id(self) -> None:
+        other = RunConflictError("run-1", "The warehouse w", {"model": ("a", "b")})
+        assert [tasks.is_unpublished(error) for error in (WarehouseError("full"), other)] == [True, False]
+
+    def test_the_condition_is_about_the_error_that_prefect_holds(self) -> None:
+        condition = tasks.when(tasks.is_unpublished)
+        states = [Failed(data=WarehouseError("locked")), Failed(data=ValueError("no")), Failed()]
+        assert [condition(tasks.publish, None, state) for state in states] == [True, False, False]  # type: ignore[arg-type]

@@ -18,8 +18,8 @@ import httpx
 import pytest
 from local_services import NIGHTJAR, Services
 
-from nightjar.hosting.api import PrefectApi
 from nightjar.hosting.run_logs import RunLog
+from nightjar.hosting.server import PrefectApi
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -186,7 +186,7 @@ def test_a_server_that_is_away_for_a_moment(services: Services, before: Before, 
     assert "Waiting for it" in next(following.stderr)
     said.write(*range(150, 450))
     before.refusal = None
-    assert "answers again" in next(following.stderr)
+    assert "responds again" in next(following.stderr)
     services.call("POST", f"/flow_runs/{flow_run['id']}/set_state", {"state": {"type": "COMPLETED"}, "force": True})
     shown, _ = following.communicate(timeout=120)
     got += [json.loads(line)["message"] for line in shown.splitlines()]

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from local_services import NIGHTJAR, Services
 
-from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 
 LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| (\w+) +\| (.*)")
 SECRET, OWN = "planted-custom-77291", "planted-block-55180"
@@ -118,6 +118,7 @@ def flow_run_of(said: str) -> str:
     return re.search(r"flow run ([0-9a-f-]{36})", said)[1]
 
 
+@pytest.mark.long
 def test_following_shows_what_the_server_has_line_by_line(typed: Typed) -> None:
     shown, said = typed.follow("", "--eval-name", "my own name", lines=3_000)  # a thousand a second
     flow_run_id = flow_run_of(said)
@@ -153,7 +154,13 @@ def test_a_failure_says_its_class_and_what_to_do(typed: Typed, kind: str) -> Non
     assert f"What to do ({expected}): " in message
     assert "FAILED: run " in said
     got = typed("eval", "get", flow_run_id[-12:]).stdout  # from a folder that has nothing of it
-    for told in (f"Failure:     {expected}\n", reason, f"What to do ({expected}): ", "Log, its end:", "hosted-env"):
+    for told in (
+        f"Failure:     {expected}\n",
+        reason,
+        f"What to do ({expected}): ",
+        "Last lines of its log:",
+        "hosted-env",
+    ):
         assert told in got
     assert typed.services.run("eval", "get", flow_run_id).returncode == 0  # from the one that has
     [listed] = [run for run in typed.listed() if run["flow_run_id"] == flow_run_id]
@@ -227,7 +234,7 @@ class TestCustomSecrets:
         return list(services.call("POST", "/block_documents/filter", chosen))
 
     def test_they_hold_before_all_others_and_are_nowhere_afterwards(self, typed: Typed) -> None:
-        from blocks import EnvironmentSecrets
+        from nightjar.blocks import EnvironmentSecrets
 
         services = typed.services
         kind = services.call("GET", f"/block_types/slug/{EnvironmentSecrets.get_block_type_slug()}")
@@ -301,9 +308,9 @@ def test_a_suite_is_a_run_for_each_evaluation_and_flags_hold_before_its_file(typ
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--follow", "--eval-name", "x"], 2, "--follow, --eval-name: of a hosted run: add --hosted"),
-        (["--hosted", "--resume"], 2, "--resume: not of a hosted run"),
-        (["--hosted", "--custom-secrets", '{"A": 1}'], 2, "expected a JSON object of texts"),
+        (["--follow", "--eval-name", "x"], 2, "--follow, --eval-name: only for a hosted run: add --hosted"),
+        (["--hosted", "--resume"], 2, "--resume: not for a hosted run"),
+        (["--hosted", "--custom-secrets", '{"A": 1}'], 2, "expected a JSON object of strings"),
         (["--hosted", "--timeout-minutes", "1441"], 2, "a hosted run takes at most 1440 (24 hours)"),
         (["--hosted", "--allow-instances-access"], 1, "none of them can create instances"),
     ],

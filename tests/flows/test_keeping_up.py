@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +19,7 @@ from local_services import NIGHTJAR, Services
 
 from nightjar.errors import ServiceError, WarehouseError
 from nightjar.hosting.deployments import DEPLOYMENTS, deployment_name, register
-from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 from nightjar.warehouse import Warehouse
 
 SLOW = Faults(latency_ms=100)
@@ -28,6 +30,9 @@ SET = {
     "description": "What we do every night",
     "parameters": {"env_id": "arithmetic", "model": "set"},
 }
+FORMER = {"entrypoint": "flows.evaluation.evaluate", "version": "0"}
+FORMER_COMMAND = "/usr/bin/python3 -P -m nightjar.hosting.launch prefect.engine"
+"""What a deployment had that was registered when flows were no part of the package."""
 
 
 def start(services: Services, server: ModelServer, model: str, num_examples: int, **parameters: Any) -> str:
@@ -124,7 +129,13 @@ def test_down_asks_about_runs_and_up_keeps_what_was_set(services: Services) -> N
     assert services.processes() == []
     assert metadata_of(services, "stopped")["status"] == "cancelled"
     assert services.run("status").returncode == 1
-    assert services.up().returncode == 0
+    up = services.up()
+    assert up.returncode == 0
+    assert re.search(r"^Updated: +evaluate/evaluate \((parameter, )?version\)$", up.stdout, re.MULTILINE)
+    updated = rf"Updated deployment evaluate/evaluate: (parameter; )?version: 0 → {deployment['version']}\."
+    assert re.search(
+        updated, (services.folder / "home/up.log").read_text()
+    )  # environments may have come into the folder
     assert services.call("GET", f"/flow_runs/{flow_run}")["state_type"] == "CANCELLED"
     found = services.call("GET", path)
     assert {name: found[name] for name in ("tags", "description", "parameters")} == {
@@ -141,6 +152,7 @@ def test_down_asks_about_runs_and_up_keeps_what_was_set(services: Services) -> N
     services.call("PATCH", path, {**back, "concurrency_limit": None})
 
 
+@pytest.mark.long
 def test_what_is_killed_comes_back_and_nothing_is_paid_twice(services: Services) -> None:
     before = service_pids(services)
     with ModelServer(ArithmeticSolver(), faults=SLOW) as server:
@@ -190,10 +202,53 @@ def test_a_command_that_is_killed_or_cancelled_in_the_ui_ends_there_too(services
             assert published(services, how, "cancelled" if how == "cancelled" else "crashed")[1] >= 4
 
 
-@pytest.mark.parametrize("folder", ["flows", "tasks", "blocks"])
-def test_the_folder_has_packages_that_are_called_as_nightjar_s(services: Services, folder: str) -> None:
-    ran = subprocess.run([*NIGHTJAR[:1], "-c", f"import {folder}"], cwd=services.folder, capture_output=True, text=True)
-    assert "the user's own" in ran.stderr
+def test_deployments_of_an_earlier_version_crash_until_they_are_updated_and_a_person_s_own_command_stays(
+    services: Services,
+) -> None:
+    before = deployment_of(services, "evaluate")
+    own = {**before["job_variables"], "command": f"{sys.executable} -X utf8 -m prefect.engine"}
+    former = {**FORMER, "job_variables": {**before["job_variables"], "command": FORMER_COMMAND}}
+    services.call("PATCH", f"/deployments/{before['id']}", former)
+    query = services.call("GET", "/deployments/name/query/query")["id"]
+    services.call("PATCH", f"/deployments/{query}", {"entrypoint": "flows.querying.query", "job_variables": own})
+    with ModelServer(ArithmeticSolver()) as server:
+        assert services.wait_for(start(services, server, "former", 1), "CRASHED", "COMPLETED", "FAILED") == "CRASHED"
+        deployed = services.run("deploy", "--yes")
+        assert deployed.returncode == 0, deployed.stderr
+        changed = "".join(line for line in deployed.stdout.splitlines(keepends=True) if line[0] in "~ ")
+        assert changed == (
+            "~ deployment evaluate/evaluate\n"
+            "    entrypoint: flows.evaluation.evaluate → nightjar.flows.evaluation.evaluate\n"
+            f"    version: 0 → {before['version']}\n"
+            f"    command: {FORMER_COMMAND} → that of the work pool\n"
+            "~ deployment query/query\n"
+            "    entrypoint: flows.querying.query → nightjar.flows.querying.query\n"
+        )
+        assert services.wait_for(start(services, server, "updated", 1), "CRASHED", "COMPLETED", "FAILED") == "COMPLETED"
+    found = services.call("GET", f"/deployments/{query}")
+    assert found["job_variables"] == own
+    asked = services.create("query", {"sql": "SELECT model FROM runs"}).json()["id"]
+    assert services.wait_for(asked, "COMPLETED", "CRASHED", "FAILED") == "COMPLETED"
+    services.call("PATCH", f"/deployments/{query}", {"job_variables": before["job_variables"]})
+
+
+@pytest.mark.usefixtures("prefect_server")
+async def test_the_template_of_a_work_pool_gets_prefect_s_command_and_keeps_one_of_a_person(
+    own_folder: Path, services: Services
+) -> None:
+    for prefix, command, kept in (
+        ("former", FORMER_COMMAND, "python -m prefect.engine"),
+        ("own", "run-it", "run-it"),
+    ):
+        variables = {"type": "object", "properties": {"command": {"type": "string", "default": command}}}
+        template = {"variables": variables, "job_configuration": {"command": "{{ command }}"}}
+        pool = {"name": f"{prefix}-nightjar", "type": "process", "base_job_template": template}
+        services.call("POST", "/work_pools/", pool)
+        changes = {each.what: each for each in await register(own_folder, prefix)}
+        found = services.call("GET", f"/work_pools/{prefix}-nightjar")["base_job_template"]
+        assert found["variables"]["properties"]["command"]["default"] == kept
+        expected = (f"command: {command} → {kept}",) if kept != command else ()
+        assert changes[f"work pool {prefix}-nightjar"].details == expected
 
 
 def test_the_server_knows_nightjar_s_blocks_all_the_same(services: Services) -> None:
@@ -201,18 +256,23 @@ def test_the_server_knows_nightjar_s_blocks_all_the_same(services: Services) -> 
     assert "Failed to load collection" not in (services.folder / "home/server.log").read_text()
 
 
-def test_environments_of_the_folder_are_found_beside_them(services: Services) -> None:
+def test_a_flow_run_imports_the_packages_of_its_folder_and_nightjar_s(services: Services) -> None:
     (services.folder / "environments").mkdir(exist_ok=True)
-    (services.folder / "environments/always_right.py").write_text(
+    (services.folder / "environments/own_packages.py").write_text(
+        "import blocks, flows, tasks\n"
         "import nightjar as vf\n"
-        "def right(completion) -> float:\n    return 1.0\n"
+        "from nightjar.flows import evaluate\n"
+        "def right(completion) -> float:\n"
+        "    own = [flows.mine, tasks.mine, blocks.mine] == ['my own flows', 'my own tasks', 'my own blocks']\n"
+        "    return float(own and evaluate.name == 'evaluate')\n"
         "def load_environment() -> vf.Environment:\n"
         "    return vf.SingleTurnEnv(dataset=[{'question': 'Why?', 'answer': ''}], rubric=vf.Rubric(funcs=[right]))\n"
     )
     with ModelServer(ArithmeticSolver()) as server:
-        flow_run = start(services, server, "m", 1, env_id="always-right")
+        flow_run = start(services, server, "both", 1, env_id="own-packages")
         state = services.wait_for(flow_run, "COMPLETED", "FAILED", "CRASHED")
     assert state == "COMPLETED", (services.folder / "home/worker.log").read_text()
+    assert published(services, "both", "completed") == (1, 1, 1, 1.0)
 
 
 @pytest.mark.usefixtures("prefect_server")
@@ -226,7 +286,8 @@ class TestWhoseDeploymentsTheyAre:
     async def test_it_has_its_own_by_a_prefix_and_the_next_folder_takes_them_over(
         self, own_folder: Path, services: Services
     ) -> None:
-        assert await register(own_folder, "team") == [deployment_name(each, "team") for each in DEPLOYMENTS]
+        made = {each.what for each in await register(own_folder, "team") if each.kind == "create"}
+        assert made >= {f"deployment {deployment_name(each, 'team')}" for each in DEPLOYMENTS}
         moved = own_folder / "moved"
         with pytest.raises(ServiceError, match="--take-over"):
             await register(moved, "team")

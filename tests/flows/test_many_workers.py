@@ -20,14 +20,14 @@ from pathlib import Path
 import pytest
 from local_services import Services
 
-from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 from nightjar.warehouse import Warehouse
 
 pytestmark = pytest.mark.skipif("NIGHTJAR_MANY_WORKERS" not in os.environ, reason="takes minutes: make many-workers")
 
 EVALUATIONS, WORKERS, AT_ONCE = 8, 4, 2
 LOCK = re.compile(r"database is locked|deadlock|could not serialize|lock timeout|OperationalError", re.IGNORECASE)
-WORKER = (sys.executable, "-P", "-m", "nightjar.hosting.launch", "prefect", "worker", "start", "--pool", "four")
+WORKER = (sys.executable, "-P", "-m", "prefect", "worker", "start", "--pool", "four")
 
 
 @contextmanager

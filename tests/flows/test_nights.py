@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from local_services import Services
 
-from flows.benchmark import benchmark
-from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+from nightjar.flows.nights import benchmark
+from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 from nightjar.warehouse import Warehouse
 
 SUITE = """\
@@ -58,6 +58,7 @@ def evaluations_of(services: Services, suite: str) -> list[Any]:
     return list(services.call("POST", "/flow_runs/filter", chosen))
 
 
+@pytest.mark.long
 def test_a_night_that_is_begun_again_does_what_is_missing(services: Services) -> None:
     with ModelServer(ArithmeticSolver(), faults=Faults(rate_500=0.5, seed=3)) as server:
         port, suite = server.port, write_suite(services.folder, server, "failing")
@@ -85,6 +86,7 @@ def test_a_night_that_is_begun_again_does_what_is_missing(services: Services) ->
     assert asked.stdout.split() == ["count_star()", "2"]
 
 
+@pytest.mark.long
 def test_nights_that_piled_up_collapse_to_the_last(services: Services) -> None:
     deployment = services.call("GET", "/deployments/name/benchmark/nightly-benchmark")
     begin = datetime.now(UTC) + timedelta(seconds=20)  # time for the scheduler to make all three
@@ -159,6 +161,7 @@ class Listener(BaseHTTPRequestHandler):
         """Says nothing."""
 
 
+@pytest.mark.long
 def test_deploy_shows_what_it_changes_and_tells_of_a_night(services: Services) -> None:
     listener = type("Heard", (Listener,), {"heard": []})
     with HTTPServer(("127.0.0.1", 0), listener) as hook, ModelServer(ArithmeticSolver()) as server:
@@ -167,7 +170,9 @@ def test_deploy_shows_what_it_changes_and_tells_of_a_night(services: Services) -
         save_webhook(services, hook.server_port)
         zone = ["--time-zone", "Europe/Berlin"]
         command = ["deploy", suite, "--cron", "0 2 * * *", *zone, "--notify", "custom-webhook/team"]
-        assert services.run(*command).stderr == "Error: Nothing was changed: without a terminal to ask, say --yes\n"
+        assert (
+            services.run(*command).stderr == "Error: Nothing was changed: stdin is not a terminal; confirm with --yes\n"
+        )
         done = services.run(*command, "--yes")
         assert "+ deployment benchmark/told\n" in done.stdout
         assert "+ schedule 'told' of benchmark/told\n    cron 0 2 * * *, Europe/Berlin\n" in done.stdout
@@ -188,7 +193,7 @@ def test_deploy_shows_what_it_changes_and_tells_of_a_night(services: Services) -
         hook.shutdown()
     [said] = [each["text"] for each in listener.heard if "told" in each["text"]]
     assert said.startswith("told 2026-11-20: accepted | told 2026-11-20 accepted: 2 of 2 evaluations complete")
-    assert "; gate INCONCLUSIVE: 2 of 2 benchmarks cannot be told: arithmetic, large." in said
+    assert "; gate INCONCLUSIVE: 2 of 2 benchmarks undecided: arithmetic, large." in said
 
 
 def save_webhook(services: Services, port: int) -> None:
@@ -229,7 +234,7 @@ async def test_a_budget_is_of_the_whole_night_which_is_one_process(prefect_serve
     ("suite", "night", "said"),
     [
         ("none.toml", "2026-11-20", "none.toml"),
-        ("there.toml", "20th", "'20th' is no date of a night"),
+        ("there.toml", "20th", "'20th' is not the date of a night"),
     ],
 )
 async def test_what_is_wrong_is_said(prefect_server: None, own_folder: Path, suite: str, night: str, said: str) -> None:

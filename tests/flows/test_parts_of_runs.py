@@ -8,9 +8,10 @@ import signal
 import time
 from typing import Any
 
+import pytest
 from local_services import Services
 
-from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 from nightjar.warehouse import connect
 
 NUMBERS = "status, num_examples, rollouts, scored, failed, avg_reward, stderr, pass_at_k, usage, dataset_fingerprint"
@@ -39,6 +40,7 @@ def process_of(services: Services, flow_run_id: str, run_dir: str) -> int:
     raise AssertionError(f"{results} does not grow")
 
 
+@pytest.mark.long
 def test_a_run_in_three_parts_of_which_one_is_killed(services: Services) -> None:
     with ModelServer(ArithmeticSolver(error_rate=0), faults=Faults(latency_ms=150)) as server:
         asked = ("-b", server.url, "-n", "40", "-r", "3", "-c", "2", "--shuffle")
@@ -70,8 +72,8 @@ def test_a_run_in_three_parts_of_which_one_is_killed(services: Services) -> None
 
 def test_what_is_not_handed_over_in_parts(services: Services) -> None:
     for arguments, reason in (
-        (("--shards", "3"), "--shards: of a hosted run: add --hosted"),
-        (("--hosted", "--shards", "3", "-n", "2"), "3 parts of 2 examples"),
+        (("--shards", "3"), "--shards: only for a hosted run: add --hosted"),
+        (("--hosted", "--shards", "3", "-n", "2"), "3 parts need at least as many examples (found 2)"),
         (("--hosted", "--shards", "3", "-n", "4", "-H"), "parts are not pushed"),
     ):
         ended = services.run("eval", "run", "arithmetic", "-m", "parts", "-p", "local", *arguments)

@@ -10,8 +10,8 @@ import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 
-from flows.querying import query
 from nightjar.errors import WarehouseError
+from nightjar.flows.querying import query
 from nightjar.hosting.deployments import register
 from nightjar.warehouse import Warehouse
 
@@ -49,7 +49,7 @@ async def test_long_answers_are_cut_and_counted() -> None:
     left = await artifact("query")
     rows = json.loads(left.data)
     assert len(rows) == 1000
-    assert rows[0] == {"text": "x" * 199 + "…", "nan": None, "list": "[1]"}
+    assert rows[0] == {"text": "x" * 200 + "…", "nan": None, "list": "[1]"}
     assert left.description.startswith("the first 1,000 of 1,500 rows")
 
 
@@ -70,8 +70,13 @@ async def test_an_environment_that_is_not_there_fails_the_run() -> None:
         await query("leaderboard", {"env": "sum"})
 
 
+async def test_a_run_that_is_not_there_fails_the_run() -> None:
+    with pytest.raises(WarehouseError, match=r"No run 'run' in the warehouse\. Did you mean 'run-1'\?"):
+        await query("FROM pass_at_k WHERE run_id = $run", {"run": "run"})
+
+
 async def test_the_deployment_offers_a_form_with_described_flat_fields(own_folder: Path) -> None:
-    assert "query/forms-query" in await register(own_folder, "forms")
+    assert "deployment query/forms-query" in [each.what for each in await register(own_folder, "forms")]
     async with get_client() as client:
         deployment = await client.read_deployment_by_name("query/forms-query")
     fields = deployment.parameter_openapi_schema["properties"]

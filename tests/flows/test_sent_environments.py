@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from local_services import NIGHTJAR, Services
 
-from nightjar.testing import FixedAnswer, ModelServer
+from nightjar.model_server import FixedAnswer, ModelServer
 from nightjar.warehouse import connect
 
 LOADS = """import nightjar as vf
@@ -24,7 +24,7 @@ def load_environment(city: str = "Paris") -> vf.Environment:
     return vf.SingleTurnEnv(dataset=data, rubric=vf.Rubric(funcs=[graded]))
 """
 BENCHMARKS = """
-from nightjar.nemo import benchmark, exact_match, scorer
+from nightjar.compat.nemo import benchmark, exact_match, scorer
 
 
 @benchmark(name="half", dataset=[{"n": 2, "sum": "4"}, {"n": 3, "sum": "6"}], prompt="{n} + {n}?", target_field="sum")
@@ -66,6 +66,7 @@ def submitted(services: Services, folder: Path, *arguments: str) -> dict[str, An
     return found
 
 
+@pytest.mark.long
 def test_an_environment_from_another_folder_and_the_rubric_that_changed(
     services: Services, server: ModelServer, own_folder: Path
 ) -> None:
@@ -92,6 +93,7 @@ def test_an_environment_from_another_folder_and_the_rubric_that_changed(
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_benchmark_in_a_file_and_one_that_a_server_holds(services: Services, own_folder: Path) -> None:
     (own_folder / "my_benchmark.py").write_text(BENCHMARKS)
     here = f"{sys.executable} -m nightjar serve {own_folder / 'my_benchmark.py'}:whole --host 127.0.0.1"

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from local_services import NIGHTJAR, Services
 
-from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 
 ROLLOUTS = 60
 
@@ -101,7 +101,7 @@ def test_for_good(services: Services, gate: Gate, tmp_path: Path) -> None:
     assert (outcome["status"], outcome["scored"]) == ("completed", ROLLOUTS)
     assert seconds < 15
     assert errors.count("WARNING") == 1
-    assert "WARNING Prefect's server does not answer: the run goes on without it" in errors
+    assert "WARNING Prefect's server does not answer: the run continues without it" in errors
     assert "Traceback" not in errors
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import httpx
 from local_services import Services
 
-from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 
 
 def test_a_second_start_is_told_how_to_stop_the_first(services: Services) -> None:

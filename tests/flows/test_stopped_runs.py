@@ -11,7 +11,7 @@ from typing import Any
 
 from local_services import NIGHTJAR, Services
 
-from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 from nightjar.warehouse import Warehouse
 
 ROLLOUTS = 60

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from local_services import NIGHTJAR, Services
 
-from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 
 SUITE = """\
 model = "of-a-suite"

@@ -12,33 +12,35 @@ import httpx
 import pytest
 from damage import CASES, damaged
 
-from nightjar.clients import ClientConfig, resolve_client
+from nightjar.clients import ClientConfig, ClientType, resolve_client
+from nightjar.clients.protocols import PROTOCOLS
+from nightjar.core.messages import UserMessage
 from nightjar.errors import Error, InvalidModelResponseError
-from nightjar.messages import UserMessage
-from nightjar.testing import FixedAnswer, ModelServer
+from nightjar.model_server import FixedAnswer, ModelServer
 
 pytestmark = pytest.mark.slow
 MOST_SECONDS = 5.0
-VERSION = {"anthropic-version": "2023-06-01"}
-CHAT = {"model": "m", "messages": [{"role": "user", "content": "2+2?"}]}
-ASKED: dict[str, tuple[str, dict[str, Any]]] = {
-    "openai_chat_completions": ("/chat/completions", CHAT),
-    "openai_completions": ("/completions", {"model": "m", "prompt": "2+2?"}),
-    "openai_responses": ("/responses", {"model": "m", "input": "2+2?"}),
-    "anthropic_messages": ("/messages", {**CHAT, "max_tokens": 9}),
-}
+ASKED = [UserMessage(content="2+2?")]
 
 
 @pytest.fixture(scope="module")
 def answers() -> dict[str, bytes]:
-    """What the model server says in each protocol."""
-    with ModelServer(FixedAnswer("4, because 2 and 2 are 4")) as server:
-        urls = {kind: (f"{server.url}{path}", body) for kind, (path, body) in ASKED.items()}
-        found = {kind: httpx.post(url, json=body, headers=VERSION) for kind, (url, body) in urls.items()}
-    return {kind: response.raise_for_status().content for kind, response in found.items()}
+    """The responses of the model server to the same request in each protocol."""
+    with ModelServer(FixedAnswer("4, because 2 and 2 are 4"), keep_requests=1) as server:
+        return {kind: asyncio.run(answer_of(server, kind)) for kind in PROTOCOLS}
 
 
-@pytest.mark.parametrize("kind", ASKED)
+async def answer_of(server: ModelServer, kind: ClientType) -> bytes:
+    async with resolve_client(ClientConfig(api_base_url=server.url, client_type=kind)) as client:
+        await client.get_response(ASKED, "m", {"max_tokens": 9}, None)
+    [sent] = server.requests
+    headers = {name: value for name, value in sent.headers.items() if name == "anthropic-version"}
+    async with httpx.AsyncClient() as http:
+        response = await http.post(f"{server.root_url}{sent.path}", json=sent.body, headers=headers)
+    return response.raise_for_status().content
+
+
+@pytest.mark.parametrize("kind", PROTOCOLS)
 async def test_an_answer_is_taken_or_refused(canned: Any, answers: dict[str, bytes], kind: str) -> None:
     chance, taken, refused = random.Random(kind), 0, 0
     async with resolve_client(ClientConfig(api_base_url=canned.url, client_type=kind, max_retries=0)) as client:
@@ -46,7 +48,7 @@ async def test_an_answer_is_taken_or_refused(canned: Any, answers: dict[str, byt
             canned.reply(damaged(answers[kind], chance))
             begun = time.monotonic()
             try:
-                response = await client.get_response([UserMessage(content="2+2?")], "m", {"max_tokens": 9}, None)
+                response = await client.get_response(ASKED, "m", {"max_tokens": 9}, None)
             except InvalidModelResponseError:
                 refused += 1
             else:
@@ -76,7 +78,7 @@ async def test_whatever_comes_in_the_place_of_http(answers: dict[str, bytes]) ->
                 place = chance.randrange(len(head))
                 now = damaged(whole[: place + 40], chance) + whole[place + 40 :]
                 try:
-                    await client.get_response([UserMessage(content="2+2?")], "m", {}, None)
+                    await client.get_response(ASKED, "m", {}, None)
                     taken += 1
                 except Error:
                     refused += 1

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from nightjar.cli.app import app
 from nightjar.errors import NightjarError
-from nightjar.testing import ArithmeticSolver, ModelServer
+from nightjar.model_server import ArithmeticSolver, ModelServer
 
 pytestmark = pytest.mark.slow
 MOST_SECONDS = 20.0

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from damage import CASES, damaged
 
-from nightjar.config import RunConfig
 from nightjar.errors import NightjarError
 from nightjar.evaluation import evaluate
-from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+from nightjar.evaluation.config import RunConfig
+from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 from nightjar.warehouse import Warehouse
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,7 @@ import pytest
 from damage import CASES
 from fastapi.testclient import TestClient
 
-from nightjar.serving.access import Access
-from nightjar.serving.app import create_app
+from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
 
 pytestmark = pytest.mark.slow

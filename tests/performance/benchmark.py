@@ -29,9 +29,8 @@ from pathlib import Path
 
 from figures import Row, print_table
 
-from nightjar.hosting.api import PrefectApi
-from nightjar.hosting.server import prefect_answers
-from nightjar.testing import ArithmeticSolver, ModelServer
+from nightjar.hosting.server import PrefectApi, prefect_answers
+from nightjar.model_server import ArithmeticSolver, ModelServer
 
 RAW_LOOP = Path(__file__).with_name("raw_loop.py")
 CONVERSATIONS = Path(__file__).with_name("conversations.py")

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from warehouse_data import MODELS, Nights, Shape
 
-from nightjar.comparison import Terms, compare_all, compare_runs
+from nightjar.analysis import Terms, compare_all, compare_runs
 from nightjar.warehouse import Warehouse
 
 RUNS, WARM = 10, 5

@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 
-from nightjar.testing import ModelServer, Script, last_user_text, tool_call
+from nightjar.model_server import ModelServer, Script, last_user_text, tool_call
 
 
 def speak(messages):

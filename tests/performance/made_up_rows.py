@@ -29,7 +29,7 @@ RATE_LIMIT = _error(
     ],
 )
 _TRACEBACK = """Traceback (most recent call last):
-  File "nightjar/rubrics/rubric.py", line 214, in _call
+  File "nightjar/environments/rubrics/rubric.py", line 214, in _call
     value = await call(func, **arguments)
             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
   File "environments/algebra/algebra.py", line 31, in correct_answer

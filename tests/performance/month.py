@@ -24,8 +24,8 @@ from prefect.testing.utilities import prefect_test_harness
 from rich.console import Console
 from rich.table import Table
 
-from flows.benchmark import benchmark
-from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+from nightjar.flows.nights import benchmark
+from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 from nightjar.warehouse import Warehouse
 
 NIGHTS = 30

@@ -29,12 +29,11 @@ from rich.console import Console
 from rich.table import Table
 from scipy import stats
 
-from nightjar.comparison.decision import decide
-from nightjar.comparison.measuring import Paired, measure
-from nightjar.stats import clustered_mean, pass_at_k
-from nightjar.stats.exchange import holm
-from nightjar.stats.intervals import clopper_pearson, cluster_bootstrap, t_interval, wilson
-from nightjar.stats.windows import chance_of_so_much_damage, window_tests
+from nightjar.analysis.measuring import Paired, decide, measure
+from nightjar.statistics import clustered_mean, pass_at_k
+from nightjar.statistics.exchange import holm
+from nightjar.statistics.intervals import clopper_pearson, cluster_bootstrap, t_interval, wilson
+from nightjar.statistics.windows import chance_of_so_much_damage, window_tests
 
 PAIRS, EXAMPLES, ALPHA, DROP = 2_000, 300, 0.05, 0.03
 PASSAGE = 5

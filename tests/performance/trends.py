@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from nightjar.stats.change_points import change_points
-from nightjar.stats.ranking import pair_contrasts, simultaneous_intervals
+from nightjar.statistics.change_points import change_points
+from nightjar.statistics.ranking import pair_contrasts, simultaneous_intervals
 
 SERIES, EXAMPLES, DROP, NIGHT_NOISE = 1_000, 200, 0.05, 0.02
 LENGTHS = (5, 10, 30, 100, 365)

@@ -18,10 +18,12 @@ from warehouse_data import Nights, Shape
 
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.relations import views_script
+from nightjar.warehouse.storage.records import LINE_FILES
+from nightjar.warehouse.storage.segments import KINDS
 
 _ROLLOUTS_AT_ONCE = 5_000
 """What a process publishes before it reports."""
-_TABLES = ("runs", "rollouts", "attempts", "examples", "prices")
+_TABLES = (*KINDS, "prices", *(file.table for file in LINE_FILES))
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")

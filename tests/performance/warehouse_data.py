@@ -23,8 +23,9 @@ import orjson
 from made_up_rows import ERRORS, Example, Rollout, Row, attempt_rows, result_row
 from made_up_text import SEED, text
 
-from nightjar.data.examples import example_hash, fingerprint
-from nightjar.runs.summary import Summary, summarize_rows
+from nightjar.engine.runs.identity import fingerprint
+from nightjar.engine.runs.summary import Summary, summarize_rows
+from nightjar.environments.data.examples import example_hash
 
 MODELS = ("openai/gpt-4.1-mini", "openai/gpt-4.1", "anthropic/claude-haiku", "qwen/qwen3-32b", "meta/llama-4-8b")
 SUBJECTS = ("algebra", "geometry", "number-theory", "probability", "logic")

@@ -34,7 +34,7 @@ from typing import Any
 import httpx
 from playwright.sync_api import Page, sync_playwright
 
-from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 
 ROLLOUTS, WATCHERS = 2_000, 3
 PAUSE_SECONDS, QUIET_SECONDS = 0.5, 5.0

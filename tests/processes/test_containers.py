@@ -12,7 +12,7 @@ import pytest
 
 from nightjar.errors import SandboxError
 from nightjar.sandboxes import CreateSandboxRequest, DockerProvider, SandboxClient, SandboxCreationError
-from nightjar.sandboxes.processes import ContainerProcess
+from nightjar.sandboxes.containers import ContainerProcess
 
 docker = pytest.importorskip("docker")
 Engine = runpy.run_path(str(Path(__file__).parents[1] / "contracts" / "docker_engine.py"))["Engine"]
@@ -131,7 +131,7 @@ class TestImages:
 
     async def test_that_cannot_get_packages_say_what_to_do(self, engine, start):
         engine.faults.append(("POST", "/build", 500, "no network"))
-        with pytest.raises(SandboxCreationError, match=r"no network.*Give docker_image one that has them"):
+        with pytest.raises(SandboxCreationError, match=r"no network.*Set docker_image to an image"):
             await start(python_packages=["numpy"])
 
 

@@ -17,10 +17,9 @@ from subprocess import PIPE
 import pytest
 from forked import ForkServer
 
+from nightjar.environments.packages.installation import InstallOptions, install, reason
 from nightjar.errors import EnvironmentPackageError
-from nightjar.packages import InstallOptions, install
-from nightjar.packages.installation import reason
-from nightjar.testing import ArithmeticSolver, ModelServer
+from nightjar.model_server import ArithmeticSolver, ModelServer
 
 OFFLINE = ("--no-build-isolation",)
 KINDS = {"sums": ["--kind", "single-turn"], "tries": ["--kind", "multi-turn"], "calc": ["--kind", "tool"]}
@@ -189,7 +188,7 @@ class TestInit:
             ("my--env", "cannot be the name"),
             ("my-env@1.0", "cannot be the name"),
             ("../my-env/", "cannot be the name"),
-            ("class", "'class' is a word of the language Python"),
+            ("class", "'class' is a Python keyword"),
             ("json", "'json' is a module of Python's standard library. Try json-env"),
             ("pytest", "'pytest' is an installed module"),
         ],
@@ -202,7 +201,7 @@ class TestInit:
         module = made.folder / "environments" / "sums" / "sums.py"
         before = module.read_text()
         line = made.error("env", "init", "sums", "--kind", "tool")
-        assert "environments/sums has sums.py, test_sums.py, pyproject.toml, README.md already" in line
+        assert "environments/sums already has sums.py, test_sums.py, pyproject.toml, README.md" in line
         assert module.read_text() == before
 
     def test_the_readme_can_be_written_anew(self, shell):
@@ -279,7 +278,7 @@ class TestInstall:
 
     def test_a_package_that_is_no_environment(self, shell):
         shell.write_package("by-hand", ["verifiers"], source="x = 1")
-        assert "'by-hand' 1.0 is installed, but is no environment" in shell.error(
+        assert "'by-hand' 1.0 is installed, but is not an environment" in shell.error(
             "env", "install", "./by-hand", *OFFLINE
         )
 
@@ -287,10 +286,10 @@ class TestInstall:
         ("name", "message"),
         [
             ("./nowhere", "There is no './nowhere'"),
-            ("empty/", "'empty' is no package: it has no pyproject.toml"),
+            ("empty/", "'empty' is not a package: it has no pyproject.toml"),
             ("alone", "It runs without being installed: nightjar eval run alone"),
-            ("no such name", "'no such name' is neither a folder nor a name of a package"),
-            ("my-env@newest", "'newest' in 'my-env@newest' is no version. Write for example 1.2.0"),
+            ("no such name", "'no such name' is neither a folder nor a package name"),
+            ("my-env@newest", "'newest' in 'my-env@newest' is not a version. Example: 1.2.0"),
             ("no-such-env", "satisfies the requirement no-such-env"),
         ],
     )
@@ -397,7 +396,7 @@ class TestList:
         shown = made.ok("env", "list", COLUMNS="200").splitlines()
         heads = [line.split() for line in shown if line.split()[:1] in (["Benchmark"], ["Environment"])]
         assert heads == [
-            ["Benchmark", "What", "it", "is", "Examples", "Licence", "Data"],
+            ["Benchmark", "Description", "Examples", "Licence", "Data"],
             ["Environment", "Version", "From", "Description"],
         ]
         [calc] = [line for line in shown if line.split()[:1] == ["calc"]]

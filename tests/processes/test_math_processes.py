@@ -9,13 +9,13 @@ import time
 import psutil
 import pytest
 
+from nightjar.environments.rubrics.math_processes import MathProcesses, Question
 from nightjar.errors import InfraError
-from nightjar.rubrics.math_processes import MathProcesses, Question
 
 PROGRAM = """
 import asyncio
-from nightjar.rubrics import MathRubric
-from nightjar.rollout.state import State
+from nightjar.environments.rubrics import MathRubric
+from nightjar.core.rollout.state import State
 
 async def main():
     rubric = MathRubric(timeout_seconds=30)

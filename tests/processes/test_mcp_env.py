@@ -13,9 +13,8 @@ from subprocess import PIPE
 import psutil
 import pytest
 
-from nightjar.envs import EnvironmentRollouts, MCPEnv, tear_down
-from nightjar.envs.mcp.mcp_env import MCPServerConfig
-from nightjar.envs.mcp.mcp_server import tool_content
+from nightjar.environments import EnvironmentRollouts, MCPEnv, tear_down
+from nightjar.environments.tools.mcp_env import MCPServerConfig, tool_content
 from nightjar.errors import InfraError, ToolCallError
 
 DATASET = [{"question": "What is 4 + 3?", "answer": "7"}]
@@ -288,12 +287,12 @@ class TestTheEnd:
         (tmp_path / "server.py").write_text(SMALL)
         script = """
             import asyncio, sys, time
-            from nightjar.envs import MCPEnv
+            from nightjar.environments import MCPEnv
             env = MCPEnv([{"name": "s", "command": sys.executable, "args": ["server.py"]}], dataset=[{"question": "?"}])
             print(asyncio.run(env.call_tool("pid", {}, "1")).content, flush=True)
             sys.stdin.readline()
         """
-        fork.prepare("nightjar.envs", "mcp")
+        fork.prepare("nightjar.environments", "mcp")
         streams = dict.fromkeys(("stdin", "stdout", "stderr"), PIPE)
         with fork.python(textwrap.dedent(script), cwd=tmp_path, **streams) as process:
             pid = int(process.stdout.readline())
@@ -309,7 +308,7 @@ class TestTheEnd:
         script = """
             import sys
             import nightjar as vf
-            from nightjar.testing import FixedAnswer, ModelServer
+            from nightjar.model_server import FixedAnswer, ModelServer
             server = {"name": "s", "command": sys.executable, "args": ["server.py"]}
             env = vf.MCPEnv([server], dataset=[{"question": "?"}])
             with ModelServer(FixedAnswer("7")) as server:

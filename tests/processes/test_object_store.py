@@ -23,7 +23,7 @@ from nightjar.warehouse.pruning import prune
 from nightjar.warehouse.reading.querying import run_query
 from nightjar.warehouse.storage import object_store, remote_files
 from nightjar.warehouse.storage.folder import Folder
-from nightjar.warehouse.storage.prices import price
+from nightjar.warehouse.storage.records import price
 from nightjar.warehouse.storage.segments import Catalog
 from nightjar.warehouse.writing.packing import merge, pack_everything
 

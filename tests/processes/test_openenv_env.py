@@ -13,13 +13,24 @@ from pathlib import Path
 import orjson
 import pytest
 
-from nightjar.envs import EnvironmentRollouts
-from nightjar.envs.openenv.messages import parse_action, render_messages, takes_tool_calls, tool_result
-from nightjar.envs.openenv.openenv_env import OpenEnvEnv
-from nightjar.envs.openenv.project import BuildManifest, OpenEnvError, needed_packages, packed, read_manifest
-from nightjar.envs.openenv.server import ServerRefusedError
+from nightjar.core.rollout import records
+from nightjar.environments import EnvironmentRollouts
+from nightjar.environments.games.openenv_env import (
+    OpenEnvEnv,
+    parse_action,
+    render_messages,
+    tool_result,
+)
+from nightjar.environments.games.openenv_server import (
+    BuildManifest,
+    OpenEnvError,
+    ServerRefusedError,
+    needed_packages,
+    packed,
+    read_manifest,
+    takes_tool_calls,
+)
 from nightjar.errors import SandboxError
-from nightjar.rollout import records
 from nightjar.sandboxes import LocalProvider, SandboxCreationError, SandboxRefusedError
 
 WORLD = Path(__file__).with_name("openenv_world.py")
@@ -303,7 +314,7 @@ class TestProjects:
         shutil.copy(folder / ".build.json", tmp_path / "proj")
         module = tmp_path / "boxes.py"
         module.write_text(
-            "from nightjar.envs.openenv.openenv_env import OpenEnvEnv\n"
+            "from nightjar.environments.games.openenv_env import OpenEnvEnv\n"
             "class Boxes(OpenEnvEnv):\n"
             "    pass\n"
             "def load_environment():\n"

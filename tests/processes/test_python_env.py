@@ -6,16 +6,16 @@ import pytest
 
 import nightjar as vf
 from nightjar.clients import ClientConfig
-from nightjar.envs.sandboxed.python_env import (
+from nightjar.environments.rubrics import Rubric
+from nightjar.environments.tools.python_env import (
     PythonEnv,
     PythonWorkerDeadError,
     PythonWorkerNotReadyError,
     PythonWorkerRequestError,
 )
 from nightjar.errors import SandboxError
-from nightjar.rubrics import Rubric
+from nightjar.model_server import ModelServer, Script, tool_call
 from nightjar.sandboxes import LocalProvider
-from nightjar.testing import ModelServer, Script, tool_call
 
 needs_bubblewrap = pytest.mark.skipif(LocalProvider.problem() is not None, reason=str(LocalProvider.problem()))
 DATASET = [{"question": "What is 6 times 7?", "answer": "42"}]
@@ -157,7 +157,7 @@ class TestPackages:
         assert await python("import sympy; sympy.factorint(12)") == "Out[1]: {2: 2, 3: 1}"
 
     async def test_that_are_missing_are_refused(self, ask):
-        with pytest.raises(SandboxError, match=r"Not installed here.*no-such-thing.*pip install"):
+        with pytest.raises(SandboxError, match=r"packages.*no-such-thing.*pip install"):
             await ask(pip_install_packages="no-such-thing")
 
     async def test_that_are_only_the_default_may_be_missing(self, ask, caplog):

@@ -9,9 +9,10 @@ import pytest
 
 import nightjar as vf
 from nightjar.clients import ClientConfig
-from nightjar.envs.sandboxed.sandbox_env import SandboxEnv, SandboxState
+from nightjar.environments.rubrics import Rubric
+from nightjar.environments.tools.sandbox_env import SandboxEnv, SandboxState
 from nightjar.errors import ConfigError, SandboxError, ToolCallError
-from nightjar.rubrics import Rubric
+from nightjar.model_server import ModelServer, Script, tool_call
 from nightjar.sandboxes import (
     CommandResult,
     LocalProvider,
@@ -20,7 +21,6 @@ from nightjar.sandboxes import (
     SandboxProvider,
     SandboxRefusedError,
 )
-from nightjar.testing import ModelServer, Script, tool_call
 
 needs_bubblewrap = pytest.mark.skipif(LocalProvider.problem() is not None, reason=str(LocalProvider.problem()))
 DATASET = [{"question": "What is there?"}]

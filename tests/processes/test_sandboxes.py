@@ -30,8 +30,8 @@ from nightjar.sandboxes import (
     bubblewrap,
     choose_provider,
 )
+from nightjar.sandboxes.bubblewrap import find_packages
 from nightjar.sandboxes.memory_limit import ControlGroup
-from nightjar.sandboxes.packages import find_packages
 from nightjar.sandboxes.processes import FrameReader, frame
 from nightjar.sandboxes.seccomp import filter_program
 
@@ -151,7 +151,7 @@ asyncio.run(main())
         broken = tmp_path / "bwrap"
         broken.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
         broken.chmod(0o755)
-        monkeypatch.setattr(bubblewrap, "find_bubblewrap", lambda: bubblewrap.Installed(str(broken), (0, 8)))
+        monkeypatch.setattr(bubblewrap, "find_bubblewrap", lambda: bubblewrap.Bubblewrap(str(broken), (0, 8)))
         with pytest.raises(SandboxError, match="No permissions to create new namespace"):
             await start()
 
@@ -427,7 +427,7 @@ class TestFrames:
 
     @pytest.mark.parametrize("data", [b"\x03\0\0\0\0\0\0\x01x", b"\x01\x01\0\0\0\0\0\x01x", b"HTTP/1.1"])
     async def test_of_another_shape_are_an_error(self, data):
-        with pytest.raises(SandboxError, match="broke the protocol"):
+        with pytest.raises(SandboxError, match="violated the protocol"):
             await self.reader(data).read()
 
     async def test_that_announce_much_are_not_waited_for(self):

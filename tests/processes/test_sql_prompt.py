@@ -25,7 +25,7 @@ from nightjar.warehouse import Warehouse
 
 ENDLESS = "SELECT sum(a.range * b.range) FROM range(1000000) a, range(10000000) b"
 PROMPT = "nightjar>"
-HINT = "end the statement with ; or drop it with Ctrl-C"
+HINT = "end the statement with ; or discard it with Ctrl-C"
 RING = "\a"
 SECONDS = 30
 PASTE, PASTED = "\x1b[200~", "\x1b[201~"
@@ -163,7 +163,7 @@ def test_what_is_pasted_is_done_line_by_line_up_to_a_mistake(prompt):
     assert "env_id,model,avg_reward" in answer
     assert answer.endswith(
         'Error: The SQL cannot be read: Parser Error: syntax error at or near "SELCT"\n'
-        "What comes after it was not run: SELECT 3 AS c;\n"
+        "The following input was not run: SELECT 3 AS c;\n"
     )
 
 
@@ -189,13 +189,13 @@ def test_a_command_drops_the_statement_that_it_stands_in(prompt):
     prompt.type("SELECT run_id,", ENTER)
     prompt.wait_for(lambda text: text.endswith(HINT))
     assert prompt.ask(".timeout 5").endswith(
-        "     ...> .timeout 5\nDropped, for want of a ';': SELECT run_id,\nA query may run for 5 s.\n"
+        "     ...> .timeout 5\nDiscarded, as its ';' is missing: SELECT run_id,\nThe time limit of a query is 5 s.\n"
     )
     prompt.type("SELECT run_id,", ENTER)
     prompt.wait_for(lambda text: text.endswith(HINT))
     prompt.type(".quit", ENTER)
     assert prompt.end() == 0
-    assert "Dropped, for want of a ';': SELECT run_id," in prompt.text.rpartition(PROMPT)[2]
+    assert "Discarded, as its ';' is missing: SELECT run_id," in prompt.text.rpartition(PROMPT)[2]
 
 
 @pytest.mark.parametrize("word", ["exit", "quit;", "\\q"])
@@ -243,9 +243,9 @@ def test_dot_commands(prompt):
     assert re.search(r"^hardest +The hardest", prompt.ask(".queries"), re.MULTILINE)
     assert "FROM flips($a, $b)" in prompt.ask(".queries flips")
     assert prompt.ask(".format csv") == "Rows are printed as csv.\n"
-    assert prompt.ask(".full on") == "All rows and all of long cells are shown.\n"
+    assert prompt.ask(".full on") == "All rows and whole cells are shown.\n"
     assert prompt.ask(".run example env=sums example=0").startswith("model,example_id,")
-    assert prompt.ask(".timeout 0.2") == "A query may run for 0.2 s.\n"
+    assert prompt.ask(".timeout 0.2") == "The time limit of a query is 0.2 s.\n"
     assert prompt.ask(f"{ENDLESS};").startswith("Error: The query was stopped after 0.2 s.")
     assert "Ctrl-C stops a query" in prompt.ask(".help")
     prompt.type(".quit", ENTER)

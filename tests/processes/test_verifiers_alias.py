@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from nightjar.adapters.verifiers.modules import SOURCES
+from nightjar.compat.verifiers.modules import SOURCES
 
 REAL = """
 IS_REAL = True
@@ -113,8 +113,8 @@ def seen(tmp_path_factory):
     code = f"""
         import importlib, json, sys
         import nightjar
-        from nightjar.adapters.verifiers import install, is_installed
-        from nightjar.adapters.verifiers.modules import SOURCES
+        from nightjar.compat.verifiers import install, is_installed
+        from nightjar.compat.verifiers.modules import SOURCES
 
         before = is_installed()
         install()
@@ -188,7 +188,7 @@ def test_beside_the_real_one_it_has_to_come_first(run, real):
         """
         import sys
         import verifiers
-        from nightjar.adapters.verifiers import install
+        from nightjar.compat.verifiers import install
         from nightjar.errors import ConfigError
         try:
             install()
@@ -202,13 +202,13 @@ def test_beside_the_real_one_it_has_to_come_first(run, real):
         """,
         path=[real],
     ).splitlines()
-    assert f"The package 'verifiers' is imported already, from {real}" in refusal
-    assert (is_real, module) == ("True", "nightjar.rubrics.rubric")
+    assert f"The package 'verifiers' is already imported, from {real}" in refusal
+    assert (is_real, module) == ("True", "nightjar.environments.rubrics.rubric")
 
 
 LOAD = """
     import os
-    from nightjar.envs import load_environment
+    from nightjar.environments import load_environment
     from nightjar.errors import ConfigError
 
     def load():
@@ -224,15 +224,15 @@ LOAD = """
 
 def test_what_is_replaced_in_a_module_is_replaced_where_it_comes_from(run):
     printed = run("""
-        from nightjar.adapters.verifiers import install
+        from nightjar.compat.verifiers import install
         install()
         from verifiers.rubrics import math_rubric
-        import nightjar.rubrics.math_rubric
+        import nightjar.environments.rubrics.math_rubric
         before = math_rubric.parse
         math_rubric.parse = print
-        print(nightjar.rubrics.math_rubric.parse is print)
+        print(nightjar.environments.rubrics.math_rubric.parse is print)
         math_rubric.parse = before
-        print(nightjar.rubrics.math_rubric.parse is before)
+        print(nightjar.environments.rubrics.math_rubric.parse is before)
     """)
     assert printed.split() == ["True", "True"]
 
@@ -243,8 +243,8 @@ class TestLoadingAnEnvironment:
         write(ENVIRONMENT)
         printed = run("""
             from nightjar.clients import ClientConfig
-            from nightjar.envs import load_environment
-            from nightjar.testing import FixedAnswer, ModelServer
+            from nightjar.environments import load_environment
+            from nightjar.model_server import FixedAnswer, ModelServer
             env = load_environment("talk", max_turns=3)
             with ModelServer(FixedAnswer("4")) as server:
                 results = env.evaluate_sync(ClientConfig(api_base_url=server.base_url), "m")
@@ -255,14 +255,14 @@ class TestLoadingAnEnvironment:
 
     def test_where_the_real_one_is_installed_and_the_alias_is_asked_for(self, run, write, real):
         write(ENVIRONMENT)
-        assert run(LOAD, path=[real], NIGHTJAR_ALIAS_VERIFIERS="1") == "nightjar.envs.multiturn 2"
+        assert run(LOAD, path=[real], NIGHTJAR_ALIAS_VERIFIERS="1") == "nightjar.environments.multiturn 2"
 
     def test_a_run_takes_nightjar_s_classes_also_where_the_real_one_is_installed(self, run, write, real):
         write(ENVIRONMENT)
-        code = LOAD.replace("    load()\n", "    from nightjar.packages.aliases import preferred\n") + (
+        code = LOAD.replace("    load()\n", "    from nightjar.environments.packages.aliases import preferred\n") + (
             "    with preferred():\n        load()\n"
         )
-        assert run(code, path=[real]) == "nightjar.envs.multiturn 2"
+        assert run(code, path=[real]) == "nightjar.environments.multiturn 2"
 
     def test_where_the_real_one_is_used_the_way_out_is_named(self, run, write, real):
         write(OLD_ENVIRONMENT)
@@ -270,4 +270,4 @@ class TestLoadingAnEnvironment:
         without, too_late = run(code, path=[real]).splitlines()
         assert "load_environment() returned SingleTurnEnv, not an Environment of Nightjar" in without
         assert "Set NIGHTJAR_ALIAS_VERIFIERS=1" in without
-        assert "The package 'verifiers' is imported already" in too_late
+        assert "The package 'verifiers' is already imported" in too_late

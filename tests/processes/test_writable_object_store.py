@@ -7,6 +7,7 @@ import pytest
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import Warehouse
+from nightjar.warehouse.storage.tables import SCHEMA
 
 s3fs = pytest.importorskip("s3fs", reason="needs pip install 'nightjar-evals[s3]'")
 moto_server = pytest.importorskip("moto.server", reason="needs pip install -e '.[dev]'")
@@ -64,5 +65,7 @@ def test_a_newer_nightjar_wrote_there(files, bucket, run_writer, tmp_path):
     Warehouse(f"s3://{bucket}/evals").publish(run_writer.write(tmp_path / "run-1"))
     [path] = [path for path in files.find(bucket) if path.endswith("segment.json")]
     files.pipe_file(path, json.dumps({**json.loads(files.cat_file(path)), "schema": 99}).encode())
-    with pytest.raises(WarehouseError, match=r"is at version 99, this Nightjar knows version 3\. Upgrade Nightjar"):
+    with pytest.raises(
+        WarehouseError, match=rf"is at version 99, this Nightjar knows version {SCHEMA}\. Upgrade Nightjar"
+    ):
         Warehouse(f"s3://{bucket}/evals").check_writable()

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from nightjar.analysis.gates.policy import GatePolicy
 from nightjar.benchmarks import gpqa
 from nightjar.cli.app import app
-from nightjar.config.gate_policy import GatePolicy
-from nightjar.config.registry import Registry
-from nightjar.config.suite import load_suite
-from nightjar.testing import ArithmeticSolver, ModelServer
+from nightjar.evaluation.config.registry import Registry
+from nightjar.evaluation.config.suite import load_suite
+from nightjar.model_server import ArithmeticSolver, ModelServer
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 FILES = sorted(path.relative_to(CONFIGS.parent) for path in CONFIGS.rglob("*.toml"))

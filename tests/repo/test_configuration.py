@@ -18,13 +18,13 @@ from pydantic import Field
 from pydantic.fields import FieldInfo
 from typer.testing import CliRunner
 
-from flows.evaluation import evaluate
-from nightjar.cli.eval.options import FLAGS, flag_names, takes_flags
-from nightjar.config import PROVIDERS, RunConfig, parameters, parse_run_config, plain_type, takes_fields
-from nightjar.config.parameters import GROUPS
+from nightjar.cli.eval.flags import FLAGS, flag_names, takes_flags
+from nightjar.engine.runs import RunDirectory
+from nightjar.engine.runs.identity import check_same
 from nightjar.errors import ConfigError, ResumeMismatchError
-from nightjar.runs import RunDirectory
-from nightjar.runs.identity import check_same
+from nightjar.evaluation.config import PROVIDERS, RunConfig, parameters, parse_run_config, plain_type, takes_fields
+from nightjar.evaluation.config.parameters import GROUPS
+from nightjar.flows.evaluation import evaluate
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 TEXT = "Moons that the model is told of."

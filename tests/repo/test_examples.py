@@ -35,13 +35,13 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "environments.md").read_text(encoding="utf-8")
 PUBLIC_MODULES = (
-    "nightjar.envs", "nightjar.rubrics", "nightjar.parsers", "nightjar.clients", "nightjar.data", "nightjar.testing",
-    "nightjar.sandboxes", "nightjar.adapters.verifiers",
+    "nightjar.environments", "nightjar.environments.rubrics", "nightjar.environments.parsers", "nightjar.clients",
+    "nightjar.environments.data", "nightjar.model_server",
+    "nightjar.sandboxes", "nightjar.compat.verifiers",
 )  # fmt: skip
 NEEDED_BY = {
-    "nightjar.envs.games.reasoninggym_env": "reasoning_gym",
-    "nightjar.envs.games.textarena_env": "textarena",
-    "nightjar.envs.games.textarena_games": "textarena",
+    "nightjar.environments.games.reasoninggym_env": "reasoning_gym",
+    "nightjar.environments.games.textarena_env": "textarena",
 }
 """Modules whose examples import something that only an extra brings along."""
 SHOWN_ELSEWHERE = {
@@ -80,7 +80,8 @@ def _as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 
 def modules_with_examples() -> list[str]:
-    paths = sorted((ROOT / "nightjar").rglob("*.py"))
+    found = os.walk(ROOT / "nightjar", followlinks=True)
+    paths = sorted(Path(folder, name) for folder, _, names in found for name in names if name.endswith(".py"))
     names = [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in paths]
     return [name for name, path in zip(names, paths, strict=True) if ">>>" in path.read_text(encoding="utf-8")]
 

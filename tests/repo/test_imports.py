@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 import tomllib
@@ -14,40 +15,35 @@ from pathlib import Path
 import grimp
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("nightjar", "flows", "tasks", "blocks")
-PREFECT_SIDE = ("nightjar.hosting", "flows", "tasks", "blocks")
+PACKAGES = ("nightjar",)
+PREFECT_SIDE = ("nightjar.hosting", "nightjar.flows", "nightjar.tasks", "nightjar.blocks")
 
 LATE = {
     "datasets": "1.6 s, and rows may be lists",
     "docker": "0.3 s, and an extra, for containers alone",
     "duckdb": "0.15 s, which who asks the warehouse leaves to the process that answers",
-    "flows.dask_rescoring": "as flows.evaluation",
-    "flows.evaluation": "Prefect, 2.5 s, which reads its settings when it is imported",
+    "nightjar.flows.dask_rescoring": "as flows.evaluation",
+    "nightjar.flows.evaluation": "Prefect, 2.5 s, which reads its settings when it is imported",
     "fsspec": "0.1 s, for object stores and parts of runs alone",
     "griffe": "0.15 s, for tools that have a docstring",
     "huggingface_hub": "0.3 s, for who pushes a run alone",
     "math_verify": "0.7 s, for MathRubric alone",
     "mcp": "1.7 s, for MCPEnv alone",
-    "nightjar.cli.eval.display": "as nightjar.cli.eval.running",
+    "nightjar.cli.eval.bundles": "as nightjar.cli.eval.running",
     "nightjar.cli.eval.dry_run": "as nightjar.cli.eval.running",
-    "nightjar.cli.eval.following": "as nightjar.cli.eval.running",
     "nightjar.cli.eval.hosted": "as nightjar.cli.eval.running",
     "nightjar.cli.eval.live": "as nightjar.cli.eval.running",
-    "nightjar.cli.eval.nemo_files": "as nightjar.cli.eval.running",
+    "nightjar.cli.eval.outcome": "as nightjar.cli.eval.running",
     "nightjar.cli.eval.running": "0.5 s, DuckDB and the engine, for which 'eval run --help' need not wait",
-    "nightjar.cli.eval.suite": "as nightjar.cli.eval.running",
+    "nightjar.cli.eval.submission": "as nightjar.cli.eval.running",
     "nightjar.cli.sql.prompt": "0.2 s, prompt_toolkit, for a terminal alone",
-    "nightjar.evaluation.archiving": "as nightjar.evaluation.merging",
-    "nightjar.evaluation.merging": "as duckdb, for parts of runs alone",
-    "nightjar.hosting.dask_rescoring": "for 'eval rescore --dask' alone",
-    "nightjar.hosting.custom_secrets": "as nightjar.hosting.lost_results",
-    "nightjar.hosting.deployments": "Prefect, 2.5 s, which are spent while its server starts",
-    "nightjar.hosting.deploying": "Prefect, as above, before which usage errors are found",
+    "nightjar.evaluation.part_runs": "as duckdb, for parts of runs alone",
+    "nightjar.hosting.flow_runs": "for 'eval rescore --dask' alone",
+    "nightjar.hosting.deployments": "Prefect, 2.5 s: spent while its server starts, after usage errors are found",
     "nightjar.hosting.submitting": "as nightjar.cli.eval.running",
     "nightjar.hosting.lost_results": "0.2 s, the records of runs, for which 'nightjar down' need not wait",
-    "nightjar.nemo.environments.lm_eval_task": "0.1 s, the classes of benchmarks, for 'list --source lm-eval' alone",
-    "nightjar.nemo.environments.skills_dataset": "0.1 s, the classes of benchmarks, for 'list --source skills' alone",
-    "nightjar.runs.jsonl": "0.2 s, the records of runs, for which a query need not wait",
+    "nightjar.compat.nemo.environments.lm_eval_task": "0.1 s, for 'list --source lm-eval' alone",
+    "nightjar.compat.nemo.environments.skills_dataset": "0.1 s, for 'list --source skills' alone",
     "nightjar.warehouse.backend": "as duckdb",
     "nightjar.warehouse.database": "as duckdb",
     "nightjar.warehouse.pricing": "as nightjar.runs.jsonl",
@@ -56,13 +52,12 @@ LATE = {
     "nightjar.warehouse.storage": "fsspec, for object stores alone",
     "nightjar.warehouse.writing": "as nightjar.runs.jsonl",
     "numpy": "0.2 s, for example data sets alone",
-    "prefect": "2.5 s, which reads its settings when it is imported",
     "pyarrow": "0.2 s, for data sets and Parquet alone",
     "scipy": "2 s, scipy.stats, for the bootstrap, the method of Benjamini and Hochberg and DROP's spans alone",
     "resource": "not there on Windows",
     "rich": "0.1 s, for one function of the names of verifiers",
-    "tasks.away": "Prefect, 2.5 s, as flows.evaluation",
-    "tasks.sent_environments": "Prefect, 2.5 s, as flows.evaluation",
+    "nightjar.tasks.away": "Prefect, 2.5 s, as flows.evaluation",
+    "nightjar.tasks.sent_environments": "Prefect, 2.5 s, as flows.evaluation",
     "termios": "there is none on Windows",
     "tqdm": "0.1 s, for --debug alone",
     "tqdm.contrib.logging": "as tqdm",
@@ -118,7 +113,7 @@ def test_prefect_is_used_by_its_client_side_alone() -> None:
     graph = imports()
     used = {"prefect", *(module for module in graph.modules if module.split(".")[0] in PREFECT_SIDE)}
     users = {user for module in used for user in graph.find_modules_that_directly_import(module)}
-    assert "tasks.evaluation" in users
+    assert "nightjar.tasks.evaluation" in users
     assert [user for user in users if not user.startswith(PREFECT_SIDE)] == []
 
 
@@ -145,7 +140,7 @@ def imports() -> grimp.ImportGraph:
 def late_imports() -> Iterator[tuple[str, str]]:
     """Gives what is imported inside functions: the module where, and the module that."""
     for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
+        for path in sources_of(package):
             module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
             functions = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, FUNCTIONS))
             for node in {inner for function in functions for inner in ast.walk(function)}:
@@ -153,6 +148,12 @@ def late_imports() -> Iterator[tuple[str, str]]:
                     yield from ((module, alias.name) for alias in node.names)
                 elif isinstance(node, ast.ImportFrom):
                     yield module, node.module or ""
+
+
+def sources_of(package: str) -> list[Path]:
+    """Returns the files of a package, linked folders included."""
+    found = os.walk(ROOT / package, followlinks=True)
+    return sorted(Path(folder, name) for folder, _, names in found for name in names if name.endswith(".py"))
 
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)

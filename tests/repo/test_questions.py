@@ -18,9 +18,9 @@ import pytest
 from typer.testing import CliRunner
 
 from nightjar.cli.app import app
-from nightjar.config import RunConfig
 from nightjar.evaluation import evaluate
-from nightjar.testing import ArithmeticSolver, Faults, ModelServer, Recording
+from nightjar.evaluation.config import RunConfig
+from nightjar.model_server import ArithmeticSolver, Faults, ModelServer, Recording
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
 pytestmark = pytest.mark.slow

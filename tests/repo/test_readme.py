@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nightjar.cli.app import app
-from nightjar.testing import FixedAnswer, ModelServer
+from nightjar.model_server import FixedAnswer, ModelServer
 
 pytestmark = pytest.mark.slow
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from rich.console import Console
 
 from nightjar.cli.eval.live import view
-from nightjar.config import RunConfig
-from nightjar.engine import runs_under_way
+from nightjar.engine import open_runs
 from nightjar.errors import NightjarError
 from nightjar.evaluation import evaluate
-from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+from nightjar.evaluation.config import RunConfig
+from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 from nightjar.warehouse import Warehouse
 
 SVG = Path(__file__).parents[2] / "docs" / "images" / "suite.svg"
@@ -38,7 +38,7 @@ async def main() -> None:
         servers = [server.__enter__() for server in (*good, broken)]
         runs = [asyncio.create_task(run(number, server, Path(folder))) for number, server in enumerate(servers)]
         await asyncio.sleep(SECONDS)
-        under_way = sorted(runs_under_way(), key=lambda one: one.metadata.name or "")
+        under_way = sorted(open_runs(), key=lambda one: one.metadata.name or "")
         console = Console(width=WIDTH, record=True, file=io.StringIO(), force_terminal=True)
         console.print(view(under_way, len(under_way) - 1))
         drawn = console.export_svg(title="nightjar eval run suite.toml")

@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT / "tests" / "flows"))
 
 from local_services import Services  # noqa: E402
 
-from nightjar.testing import ArithmeticSolver, Faults, ModelServer  # noqa: E402
+from nightjar.model_server import ArithmeticSolver, Faults, ModelServer  # noqa: E402
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page

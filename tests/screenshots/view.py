@@ -19,10 +19,10 @@ from pathlib import Path
 from playwright.sync_api import Locator, Page, sync_playwright
 from take import FLAGS, IMAGES, browser_of, save
 
-from nightjar.config import RunConfig
 from nightjar.errors import NightjarError
 from nightjar.evaluation import evaluate
-from nightjar.testing import ArithmeticSolver, Faults, ModelServer
+from nightjar.evaluation.config import RunConfig
+from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 from nightjar.warehouse import Warehouse
 
 WIDTH, HEIGHT = 1200, 700
@@ -82,7 +82,7 @@ def main() -> None:
             follow(page, page.get_by_role("link", name="Wrong answers"))
             follow(page, page.locator("a[data-row]").first)
             with page.expect_navigation():
-                page.get_by_label("Beside it").select_option(index=2)
+                page.get_by_label("Compare with").select_option(index=2)
             page.evaluate("scrollTo(0, 0)")
             take(page, "view-rollout")
             browser.close()

@@ -19,8 +19,8 @@ prompt is judged. There is no memory: the same conversation always gets the same
 import re
 
 from nightjar.errors import DatasetError
-from nightjar.testing import Answer, ArithmeticSolver, last_user_text
-from nightjar.testing.answers import ToolCallAnswer, message_text
+from nightjar.model_server import Answer, ArithmeticSolver, last_user_text
+from nightjar.model_server.answers import ToolCallAnswer, message_text
 
 COMMAND = re.compile(r"^(Say:|Call:|Think:|Count:|Nothing$|Refuse$|Overlong$)", re.MULTILINE)
 JUDGED = re.compile(r"Question:(.*)Truth:(.*)Response:(.*)", re.DOTALL)

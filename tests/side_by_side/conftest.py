@@ -13,7 +13,7 @@ def nightjar_outcomes(tmp_path_factory):
     from answers import ScriptedModel
     from side_by_side import evaluate
 
-    from nightjar.testing import ModelServer
+    from nightjar.model_server import ModelServer
 
     folder = tmp_path_factory.mktemp("nightjar")
     with ModelServer(ScriptedModel()) as server:

@@ -29,7 +29,7 @@ ROW = ("example_id", "answer", "info", "reward", "metrics", "is_completed", "is_
 def provide(library):
     """Makes ``import verifiers`` give the library, which finds the environments by name."""
     if library == "nightjar":
-        from nightjar.adapters.verifiers import install
+        from nightjar.compat.verifiers import install
 
         install()
     sys.path.insert(0, str(ENVIRONMENTS))

@@ -16,7 +16,7 @@ from comparing import read_outcome
 from differences import unexpected
 from run_environments import write
 
-from nightjar.testing import ModelServer
+from nightjar.model_server import ModelServer
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "recorded"

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from nightjar.errors import ConfigError
-from nightjar.evaluation.choosing import check_where
+from nightjar.evaluation.resuming import check_where
 from nightjar.evaluation.stored_runs import find_stored_run
 from nightjar.warehouse import Warehouse
 

@@ -9,11 +9,11 @@ import pytest
 import statsmodels.api as sm
 from scipy import stats
 
-from nightjar.comparison import compare_all, compare_runs
-from nightjar.comparison.measuring import Paired, measure
+from nightjar.analysis import compare_all, compare_runs
+from nightjar.analysis.measuring import Paired, measure
 from nightjar.errors import ConfigError
 from nightjar.reports.comparison import findings, side_rows
-from nightjar.stats.intervals import Interval
+from nightjar.statistics.intervals import Interval
 from nightjar.warehouse import Warehouse
 
 TABLE = (222, 293, 64, 740)
@@ -104,7 +104,7 @@ class TestMistakesOfOthers:
         assert found.difference.mean == pytest.approx(-0.004)
         # worked by hand in tests/core/test_intervals.py
         assert found.difference.interval.low == pytest.approx(-0.0131745, abs=1e-6)
-        assert found.reason == "The mean reward is lower by at most 0.0132: within the 0.05 that it may drop."
+        assert found.reason == "The mean reward is lower by at most 0.0132: within the allowed drop of 0.05."
 
     def test_nothing_but_improvement_is_a_pass(self, house):
         found = house.compare(*binary(80, 0, 60, 60), max_drop=0.0)
@@ -117,14 +117,14 @@ class TestMistakesOfOthers:
         # Bonett and Price: t(4) * sqrt(2) / (5 + 2) = .5609; it shrinks as pairs are added: 5 * .5609 / .05 = 56.1
         assert found.pairs_needed == 57
         assert found.reason.startswith(
-            "The mean reward is identical in all 5 pairs; what was not asked may differ by up to 0.5609: more than the"
+            "The mean reward is identical in all 5 pairs; unseen examples may differ by up to 0.5609: more than the"
         )
         assert house.compare([0.7] * 5, [0.7] * 5, max_drop=0.05).decision == "INCONCLUSIVE"
 
     def test_runs_over_different_examples_are_not_compared(self, house):
         a, b = house.write("a", [1.0] * 3), house.write("b", [1.0] * 4, hashes="other")
         with pytest.raises(
-            ConfigError, match=r"No example is in both run 'a' .* 3 and 4 examples, all of other content"
+            ConfigError, match=r"No example is in both run 'a' .* 3 and 4 examples, all with different content"
         ):
             compare_runs(a, b)
 
@@ -185,7 +185,7 @@ class TestPairs:
     def test_a_pass_that_rests_on_what_failed_says_so(self, house):
         found = house.compare([1.0] * 400, [1.0] * 300 + [None] * 100)
         assert found.decision == "PASS"
-        assert found.reason.endswith("Were all that failed in it wrong, it would be -0.2500.")
+        assert found.reason.endswith("If all its failed rollouts were wrong, the difference would be -0.2500.")
 
     def test_a_failed_rollout_beside_a_scored_one_counts_in_the_bounds(self, house):
         found = house.compare([[1.0, None], [0.0, 0.0]], [[1.0, None], [0.0, 0.0]])
@@ -275,7 +275,7 @@ class TestDecision:
 
     @pytest.mark.parametrize("wanted", [{"alpha": 0}, {"alpha": 1}, {"max_drop": -0.1}])
     def test_limits_make_sense(self, wanted):
-        with pytest.raises(ConfigError, match="Expected alpha between 0 and 1 and max_drop from 0 on"):
+        with pytest.raises(ConfigError, match="Expected alpha between 0 and 1 and max_drop of at least 0"):
             compare_runs("a", "b", **wanted)
 
     def test_identical_runs_pass_a_limit_and_never_none_at_all(self, house):
@@ -283,12 +283,12 @@ class TestDecision:
         found = house.compare(*runs, max_drop=0.05)
         # t(99) * sqrt(2) / (100 + 2) = .02751
         assert found.reason == (
-            "The mean reward is identical in all 100 pairs; what was not asked may differ by up to 0.0275: within the "
-            "0.05 that it may drop."
+            "The mean reward is identical in all 100 pairs; unseen examples may differ by up to 0.0275: within the "
+            "allowed drop of 0.05."
         )
         found = house.compare(*runs, max_drop=0.0)
         assert (found.decision, found.pairs_needed) == ("INCONCLUSIVE", None)
-        assert found.reason.endswith("up to 0.0275: more than the 0 that it may drop.")
+        assert found.reason.endswith("up to 0.0275: more than the allowed drop of 0.")
 
 
 class TestMetrics:
@@ -320,7 +320,7 @@ class TestMetrics:
         found = compare_runs(*runs, metric="steps", max_drop=1.0, direction="lower")
         assert found.decision == "REGRESSION"
         # the lower end by hand: the mean 4, less t with 11 degrees of freedom times the root of 8 / 11 / 12
-        assert found.reason == "The mean steps is higher by at least 3.4582: more than the 1 that it may rise."
+        assert found.reason == "The mean steps is higher by at least 3.4582: more than the allowed rise of 1."
         assert found.difference.p_worse < 0.001 < found.difference.p_better
         found = compare_runs(*reversed(runs), metric="steps", max_drop=0.0, direction="lower")
         assert (found.decision, found.reason) == ("PASS", "The mean steps is lower by at least 3.4582.")
@@ -450,7 +450,7 @@ def test_retries_that_go_with_another_reward_are_told(house, run_writer, tmp_pat
     assert list(found.retries) == ["after"]
     # within examples: 19 times -1, once 0
     assert found.retries["after"].effect.difference == pytest.approx(-0.95)
-    assert "what is retried, or how, matters" in findings(found)["Retries"]
+    assert "retries change the score" in findings(found)["Retries"]
 
 
 def test_what_is_not_made_yet_is_no_pass(house):
@@ -458,7 +458,7 @@ def test_what_is_not_made_yet_is_no_pass(house):
     house.warehouse.publish(house.write("after", [1.0] * 60, rollouts=100, status="running"), tidies=False)
     found = compare_runs("before", "after", warehouse=house.warehouse, max_drop=0.2)
     assert found.decision == "INCONCLUSIVE"
-    assert "But 40 of the candidate's 100 rollouts are not made" in found.reason
+    assert "But 40 of the candidate's 100 rollouts are missing" in found.reason
 
 
 def test_a_metric_that_is_the_same_everywhere_has_no_invented_interval(house):

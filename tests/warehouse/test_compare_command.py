@@ -56,7 +56,7 @@ def test_fits_on_a_terminal_and_says_how_to_look_further(folder, nightjar):
             told = nightjar("compare", "before", asked, *more)
             [command] = re.findall(r"Next: nightjar (.*)", told.err)
             assert nightjar(*shlex.split(command)).code == 0
-    assert "Next: --html FILE has" in nightjar("compare", "before", "runs/unsur*").err
+    assert "Next: --html FILE shows" in nightjar("compare", "before", "runs/unsur*").err
 
 
 def test_json_has_all_of_it_and_markdown_a_table(folder, nightjar):
@@ -70,14 +70,14 @@ def test_json_has_all_of_it_and_markdown_a_table(folder, nightjar):
     assert "| Model | model-before | model-worse |  |" in told
     assert "- **Flips**: 30 broken, 0 fixed; 0 right and 30 wrong in both" in told
     refused = nightjar("compare", "before", "worse", "--markdown", "--json")
-    assert (refused.code, "choose one" in refused.err) == (2, True)
+    assert (refused.code, "--json and --markdown exclude" in refused.err) == (2, True)
 
 
 def test_an_interval_without_end_is_null_in_json(folder, nightjar, run_writer):
     runs = [write(run_writer, folder / name, [reward], run_id=name) for name, reward in (("a", 0.5), ("b", 0.25))]
     told = nightjar("compare", *runs, "--json").json
     assert told["difference"]["interval"] == {"low": None, "high": None}
-    assert "more are needed" in told["reason"]
+    assert "more examples are needed" in told["reason"]
 
 
 def test_run_directories_that_are_not_published(folder, nightjar, run_writer):
@@ -142,7 +142,7 @@ def test_a_page_holds_all_of_it_in_one_file(folder, nightjar, run_writer):
     page = (folder / "page.html").read_text()
     assert '<h1 class="REGRESSION">REGRESSION</h1>' in page
     assert page.count("&lt;script&gt;alert(1)&lt;/script&gt; &amp; 5 &lt; 6") == 20  # of 30 that are broken
-    assert "The 20 with the largest difference of 30." in page
+    assert "The 20 of 30 with the largest difference." in page
     assert "<script" not in page
     assert not re.findall(r"(?:src|href|url)\s*[=(]\s*[\"']?(?!#)", page)
     refused = nightjar("compare", "before", "evil", "--html", folder / "not/there.html")

@@ -14,11 +14,11 @@ import pytest
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.database import explained
-from nightjar.warehouse.doctor import diagnose, fix
-from nightjar.warehouse.reading.querying import run_arrow_query, run_query
+from nightjar.warehouse.doctor import diagnose
+from nightjar.warehouse.reading.process import TimeLimit
+from nightjar.warehouse.reading.querying import run_arrow_query, run_query, run_stoppable
 from nightjar.warehouse.reading.reader import Reader
-from nightjar.warehouse.reading.running import run_stoppable
-from nightjar.warehouse.reading.time_limit import TimeLimit
+from nightjar.warehouse.repair import fix
 from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.storage.segments import KINDS
 from nightjar.warehouse.writing.packing import merge, pack_everything
@@ -171,7 +171,7 @@ class TestAQuery:
     @pytest.mark.parametrize(
         ("raised", "said"),
         [
-            (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid"), "it holds text that is none in UTF-8"),
+            (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid"), "it contains text that is not UTF-8"),
             (duckdb.InvalidInputException("Invalid Input Error: "), "Invalid Input Error:"),
         ],
     )
@@ -340,7 +340,7 @@ class TestWhatTheDoctorRemembers:
         (segment(house) / "rollouts.parquet").chmod(0)
         assert fix(Folder(house.folder), deep=True).set_aside == {}
         [finding] = diagnose(Folder(house.folder)).findings
-        assert finding.remedy == "give yourself the right to read it, or look after the disk"
+        assert finding.remedy == "give yourself the right to read it, or check the disk"
 
     def test_in_json(self, house, nightjar, tmp_path):
         path = segment(house)
@@ -405,12 +405,16 @@ class TestPrices:
         [
             (b"\x00\x01garbage", 1, "expected 'model,since,input,output', found '\\x00\\x01garbage'"),
             (b"model;since;input;output\n", 1, "expected 'model,since,input,output', found 'model;since;input;output'"),
-            (b"model,since,input,output\nm,2026-01-01,-1,2\n", 2, "A price of 'm' is negative or no number: -1.0, 2.0"),
+            (
+                b"model,since,input,output\nm,2026-01-01,-1,2\n",
+                2,
+                "A price of 'm' is negative or not a number: -1.0, 2.0",
+            ),
             (b"model,since,input,output\nm,2026-01-01,1\n", 2, "expected 4 values, found 3: 'm,2026-01-01,1'"),
             (b"model,since,input,output\nm,2026-01-01,1,2\n\nm,may,1,2\n", 4, "Cannot read the date 'may': "),
             (b"model,since,input,output\nm,2026-01-01,1,free\n", 2, "Cannot read the price 'free': write it as 0.25"),
             (b"model,since,input,output\n,2026-01-01,1,2\n", 2, "it names no model"),
-            (b"model,since,input,output\nm\xff,2026-01-01,1,2\n", 2, "it is no text in UTF-8: "),
+            (b"model,since,input,output\nm\xff,2026-01-01,1,2\n", 2, "it is not UTF-8 text: "),
         ],
     )
     def test_a_line_that_cannot_be_read(self, house, nightjar, content, line, fault):
@@ -418,12 +422,12 @@ class TestPrices:
         path.write_bytes(content)
         [finding] = diagnose(Folder(house.folder)).findings
         assert finding.what.startswith(f"prices.csv, line {line}: {fault}")
-        assert finding.remedy.startswith("mend this line in an editor")
+        assert finding.remedy.startswith("repair this line in an editor")
         assert finding.needs_action
         ended = nightjar("sql", "FROM runs", "--warehouse", house.folder)
         assert ended.code == 1
         assert ended.err.startswith(f"Error: prices.csv, line {line}: {fault}")
-        assert ended.err.endswith(f". Mend it, or remove the file: {path}")
+        assert ended.err.endswith(f". Repair it, or remove the file: {path}")
 
 
 ODD_NAMES = ["a?access_mode=x", "# 100%41", 'o\'brien "größe 日本"', "[ab]*", "-{a,b};"]

@@ -9,14 +9,14 @@ import pytest
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.storage.decisions import COMPARISONS, GATE_DECISIONS, GateDecision, RecordedComparison
+from nightjar.warehouse.storage.records import COMPARISONS, GATE_DECISIONS, GateDecision, RecordedComparison
 
 NOW = datetime(2026, 11, 22, 3, tzinfo=UTC)
 WRITE = """
 import sys
 from datetime import UTC, datetime
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.storage.decisions import COMPARISONS, RecordedComparison
+from nightjar.warehouse.storage.records import COMPARISONS, RecordedComparison
 location, name = sys.argv[1:]
 for number in range(10):
     one = RecordedComparison(f"{name}-{number}", datetime.now(UTC), "gsm8k", "PASS", "", "reward", "higher_is_better",
@@ -84,5 +84,5 @@ def test_a_damaged_line_is_named(tmp_path):
     warehouse.write_rows(GATE_DECISIONS, [decision()])
     path = warehouse.folder / "gate_decisions.jsonl"
     path.write_text(path.read_text() + "{\n")
-    with pytest.raises(WarehouseError, match=r"gate_decisions.jsonl, line 2: .*Mend it, or remove the file"):
+    with pytest.raises(WarehouseError, match=r"gate_decisions.jsonl, line 2: .*Repair it, or remove the file"):
         warehouse.rows(GATE_DECISIONS)

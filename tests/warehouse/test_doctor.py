@@ -8,11 +8,11 @@ import duckdb
 import pytest
 
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.doctor import diagnose, fix
+from nightjar.warehouse.doctor import diagnose
 from nightjar.warehouse.reading.relations import selection
+from nightjar.warehouse.repair import fix
 from nightjar.warehouse.storage.folder import Folder
-from nightjar.warehouse.storage.segments import KINDS, Source
-from nightjar.warehouse.writing.publishing import write_files
+from nightjar.warehouse.storage.segments import KINDS, Source, write_files
 
 
 def rebuild(folder, run_id):
@@ -98,7 +98,7 @@ class TestAWholeOne:
     def test_what_is_printed(self, folder, nightjar):
         ended = nightjar("warehouse", "doctor", "--warehouse", folder.path)
         assert ended.code == 0
-        assert "Holds:      2 runs, 8 rollouts, 8 attempts, 3 examples" in ended.out
+        assert "2 runs, 8 rollouts, 8 attempts, 3 examples" in ended.out
         assert ended.out.endswith("\nAll is well.\n")
 
     def test_in_json(self, folder, nightjar):
@@ -187,7 +187,11 @@ class TestRowsThatContradict:
 
     def test_another_version_than_segment_json_says(self, folder):
         rewrite(folder, "run-1", runs="(SELECT * REPLACE ('1' AS version) FROM {rows})")
-        assert "says otherwise than runs.parquet" in found(folder)[0][0]
+        assert "contradicts runs.parquet" in found(folder)[0][0]
+
+    def test_a_segment_without_a_column_of_its_version(self, folder):
+        rewrite(folder, "run-1", runs="(SELECT * EXCLUDE (protocol, suite) FROM {rows})")
+        assert "runs.parquet lacks the columns suite, protocol" in found(folder)[0][0]
 
     def test_a_run_that_goes_on_has_no_count_yet(self, folder, tmp_path, write_run):
         run = write_run(tmp_path / "evals", "run-3", status="running", scored=1)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nightjar.nemo import EvalEnvironment, SeedResult, SolveResult, VerifyResult, run_evaluation, write_all
+from nightjar.compat.nemo import EvalEnvironment, SeedResult, SolveResult, VerifyResult, run_evaluation, write_all
 
 TIMES = ("ms", "seconds", "per_second", "timestamp", "run_id", "config_hash", "latency")
 

@@ -9,12 +9,12 @@ from html.parser import HTMLParser
 
 import pytest
 
-from nightjar.nemo.engine.artifacts import bundle_of, write_all
-from nightjar.nemo.observability.types import ModelResponse, StepRecord
-from nightjar.reports.evaluation.clipping import Clip
+from nightjar.compat.nemo.engine.artifacts import bundle_of, write_all
+from nightjar.compat.nemo.observability import ModelResponse, StepRecord
+from nightjar.reports.evaluation.gathering import Clip
 from nightjar.reports.evaluation.latex import escape
-from nightjar.reports.evaluation.markdown import fenced, safe
-from nightjar.reports.html import visible
+from nightjar.reports.evaluation.rendering import fenced, safe
+from nightjar.reports.formats import visible
 
 HOSTILE = [
     "<script>alert(1)</script>",

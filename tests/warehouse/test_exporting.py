@@ -11,10 +11,9 @@ import duckdb
 import pytest
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse import Warehouse
-from nightjar.warehouse.export import ExportFormat, Selection, export, exporting
-from nightjar.warehouse.export import runs as export_runs
-from nightjar.warehouse.export.runs import ExportConnection
+from nightjar.warehouse import Warehouse, exported_runs, exporting
+from nightjar.warehouse.exported_runs import ExportConnection, Selection
+from nightjar.warehouse.exporting import ExportFormat, export
 from nightjar.warehouse.pruning import prune
 from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.writing.packing import pack_everything
@@ -87,7 +86,7 @@ class TestParquet:
         assert rows(f"SELECT run_id, env_id FROM {read}") == [("d", None)]
 
     def test_large_partitions_are_several_files(self, write, monkeypatch):
-        monkeypatch.setattr(export_runs, "SLICE_ROLLOUTS", 4)
+        monkeypatch.setattr(exported_runs, "SLICE_ROLLOUTS", 4)
         report, target = write("x", chosen=Selection("env_id = 'gsm8k'"))
         assert report.rows == {"runs": 2, "rollouts": 10, "attempts": 10, "examples": 3}
         assert rows(f"SELECT count(DISTINCT example_hash), count(*) FROM '{target}/examples/*.parquet'") == [(3, 3)]
@@ -106,7 +105,7 @@ class TestCsv:
             assert [json.loads(line["tags"] or "null") for line in csv.DictReader(file)] == [None, ["x", "y"], None]
 
     def test_one_header_whatever_the_size(self, write, monkeypatch):
-        monkeypatch.setattr(export_runs, "SLICE_ROLLOUTS", 2)
+        monkeypatch.setattr(exported_runs, "SLICE_ROLLOUTS", 2)
         _, target = write("x", output_format=ExportFormat.CSV)
         text = (target / "attempts.csv").read_text()
         assert text.count("run_id") == 1
@@ -207,8 +206,8 @@ class TestSelection:
             (Selection(where="nope = 1"), 'Cannot use the condition .*"nope" not found'),
             (Selection(where="true); DROP TABLE runs; --"), "Cannot use the condition"),
             (Selection(where="(SELECT count(*) FROM read_csv('/etc/passwd')) > 0"), "Cannot use the condition"),
-            (Selection(where="env_id = 'none'"), "No run in .* meets"),
-            (Selection(suite="none"), "No run in .* meets"),
+            (Selection(where="env_id = 'none'"), "No run in .* matches"),
+            (Selection(suite="none"), "No run in .* matches"),
             (Selection(run_ids=("a", "zzz")), "No run 'zzz'"),
         ],
     )
@@ -228,7 +227,7 @@ class TestSelection:
 class TestTheTarget:
     def test_one_that_is_there_needs_force(self, write):
         write("x")
-        with pytest.raises(WarehouseError, match="is there already"):
+        with pytest.raises(WarehouseError, match="exists already"):
             write("x")
         _, target = write("x", chosen=Selection(suite="nightly"), force=True)
         assert len(list(target.rglob("runs-*.parquet"))) == 1
@@ -240,9 +239,9 @@ class TestTheTarget:
     def test_force_replaces_nothing_but_exports(self, write, tmp_path):
         (tmp_path / "thesis").mkdir()
         (tmp_path / "thesis/chapter.tex").write_text("precious")
-        with pytest.raises(WarehouseError, match="is no export"):
+        with pytest.raises(WarehouseError, match="is not an export"):
             write("thesis", force=True)
-        with pytest.raises(WarehouseError, match="is no file"):
+        with pytest.raises(WarehouseError, match="is not a file"):
             write("thesis", output_format=ExportFormat.DUCKDB, force=True)
         assert (tmp_path / "thesis/chapter.tex").read_text() == "precious"
 
@@ -343,5 +342,5 @@ class TestTheCommand:
         assert code == 2
         assert "'xml'" in message
         assert "no table 'secrets' to export. Choose from: runs, rollouts" in said("--tables", "secrets")[1]
-        assert "leave --tables out" in said("--format", "duckdb", "--tables", "runs")[1]
+        assert "--tables" in said("--format", "duckdb", "--tables", "runs")[1]
         assert not (tmp_path / "x").exists()

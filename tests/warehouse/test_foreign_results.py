@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from nightjar.data import Examples, example_hash
+from nightjar.environments.data import Examples, example_hash
 from nightjar.errors import WarehouseError
-from nightjar.foreign import FoundResults, convert, find_results
+from nightjar.importers import FoundResults, convert, find_results
 from nightjar.warehouse import Warehouse
 
 RECORDED = Path(__file__).parents[1] / "side_by_side" / "recorded"
@@ -150,6 +150,7 @@ def test_the_metadata_of_verifiers_with_aggregates_of_nightjar(imported, verifie
     assert metadata.pop("digest")
     assert metadata.pop("stderr") == pytest.approx(2 / 9)  # residuals 1/3 and -1/3 of two examples: sqrt(2 * 2/9) / 3
     assert metadata == {
+        "format": 2,
         "status": "incomplete",
         "env_id": "sums",
         "env_args": {"difficulty": "easy"},

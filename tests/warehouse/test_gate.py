@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nightjar.comparison import gate, judge_night
-from nightjar.config.gate_policy import AcceptedNights, GatePolicy, GateRule
+from nightjar.analysis import gate, judge_night
+from nightjar.analysis.gates.policy import AcceptedNights, GatePolicy, GateRule
 from nightjar.errors import ConfigError
 from nightjar.reports.gate import gate_report
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.storage.nights import Night, NightEvaluation
+from nightjar.warehouse.storage.records import Night, NightEvaluation
 
 EXAMPLES = 400
 POLICY = """
@@ -139,7 +139,7 @@ class TestTwoSides:
         policy = GatePolicy(version=1, benchmarks={"gsm8k": seconds})
         found = gate(policy, "before", "half", warehouse=house.warehouse)
         assert (found.decision, found.benchmarks[0].baseline_mean) == ("INCONCLUSIVE", pytest.approx(1.9975))
-        assert found.benchmarks[0].reason.startswith("400 rollouts of the candidate were not made")
+        assert found.benchmarks[0].reason.startswith("400 rollouts of the candidate are missing")
 
     def test_is_kept_for_sql(self, house):
         house.publish("before"), house.publish("worse", right=200)
@@ -241,7 +241,7 @@ class TestCommand:
         command = ["gate", "-p", "policy.yaml", "before", "worse", "--no-strict"]
         # by hand: 1/402 gained, 101/402 lost, error sqrt((102/402 - (100/402)^2) / 402) = 0.02185, 1.966 of it each way
         told = nightjar(*command, "-o", "told.json", "--format", "markdown", "--verbose")
-        assert told.out.startswith("## NO-GO\n\n2 of 2 benchmarks may not pass: gsm8k (critical), mmlu.\n")
+        assert told.out.startswith("## NO-GO\n\n2 of 2 benchmarks did not pass: gsm8k (critical), mmlu.\n")
         assert "| gsm8k | critical | BREACH | 0.7500 | 0.5000 | -0.2500 | [-0.292, -0.206] | -0.03 | 400 |" in told.out
         written = json.loads((house.folder / "told.json").read_text())
         assert written["gate_id"] in told.err

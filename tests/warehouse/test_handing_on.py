@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.storage.notes import NOTES, Note
+from nightjar.warehouse.storage.records import NOTES, Note
 
 HOSTILE = "</style><script>alert(1)</script>"
 
@@ -85,8 +85,8 @@ def test_what_people_have_noted_goes_with_it(run_dir, nightjar, tmp_path):
     where = ("--warehouse", warehouse.location)
     assert nightjar("export", run_dir, *where, "--html", tmp_path / "run.html").code == 0
     page = re.sub(r"<[^>]*>", "", (tmp_path / "run.html").read_text())
-    assert "noted something of 1 of these rollouts. All figures are of the recorded rewards." in page
-    assert "wrong grade, the reward should be 1.0000 Zoë, 2026-01-02 00:00 It is 4. &lt;/style&gt;" in page
+    assert "Rollouts with notes: 1. All numbers use the recorded rewards." in page
+    assert "wrong grade: reward should be 1.0000 Zoë, 2026-01-02 00:00 It is 4. &lt;/style&gt;" in page
     assert nightjar("export", run_dir, *where, "--inspect-log", tmp_path / "logs").code == 0
     [path] = (tmp_path / "logs").iterdir()
     notes = [sample["metadata"].get("notes") for sample in json.loads(path.read_text())["samples"]]
@@ -109,11 +109,7 @@ def test_a_run_that_went_on_and_was_killed_is_crashed_and_newer_than_the_warehou
         == 0
     )
     assert '<dd class="status-crashed">crashed</dd>' in (tmp_path / "run.html").read_text()
-    told = [
-        name
-        for name in ("before", "run")
-        if "newer than what the warehouse has" in (tmp_path / f"{name}.html").read_text()
-    ]
+    told = [name for name in ("before", "run") if "newer than the warehouse" in (tmp_path / f"{name}.html").read_text()]
     assert told == ["run"]
     assert json.loads((tmp_path / "log.json").read_text())["status"] == "error"
 

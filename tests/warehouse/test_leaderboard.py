@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nightjar.comparison import leaderboard
+from nightjar.analysis import leaderboard
 from nightjar.errors import ConfigError
 from nightjar.warehouse import Warehouse
 

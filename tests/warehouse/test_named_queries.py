@@ -351,7 +351,8 @@ def test_values_are_bound_not_pasted(ask):
 @pytest.mark.parametrize("name", named_queries())
 def test_a_query_says_what_it_answers_and_uses_what_it_declares(name, warehouse):
     query = named_queries()[name]
-    given = {parameter.name: "x" for parameter in query.parameters if parameter.default is None}
+    required = [parameter for parameter in query.parameters if parameter.default is None]
+    given = {parameter.name: "a-old" if parameter.type == "run" else "x" for parameter in required}
     assert f"| `{name}` |" in DOCS
     assert f"| `{query.usage}` |" in DOCS
     body = "\n".join(line for line in query.text.splitlines() if not line.startswith("--"))
@@ -390,7 +391,7 @@ def test_what_stands_in_a_file():
         (
             "hardst",
             {},
-            "Unknown query 'hardst'. Did you mean 'hardest'? A table is read with \"FROM hardst\".",
+            "Unknown query 'hardst'. Did you mean 'hardest'? To read a table, write \"FROM hardst\".",
         ),
         (
             "hardest",

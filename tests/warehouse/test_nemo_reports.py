@@ -6,15 +6,14 @@ import sys
 
 import pytest
 
-from nightjar.config.gate_policy import GatePolicy
+from nightjar.analysis.gates.policy import GatePolicy
+from nightjar.compat.nemo import compare_runs, write_all
+from nightjar.compat.nemo.engine.artifacts import bundle_of, discover_bundles, extract_benchmark_name, match_bundles
+from nightjar.compat.nemo.engine.comparison import gate_runs, write_gate_report
+from nightjar.compat.nemo.reports import eval as eval_reports
+from nightjar.compat.nemo.reports import gate as gate_reports
+from nightjar.compat.nemo.reports import regression
 from nightjar.errors import ConfigError, WarehouseError
-from nightjar.nemo import compare_runs, write_all
-from nightjar.nemo.engine.artifacts import bundle_of
-from nightjar.nemo.engine.bundles import discover_bundles, extract_benchmark_name, match_bundles
-from nightjar.nemo.engine.gate import gate_runs, write_gate_report
-from nightjar.nemo.reports import eval as eval_reports
-from nightjar.nemo.reports import gate as gate_reports
-from nightjar.nemo.reports import regression
 
 
 def write(folder, name, rewards, model="m"):
@@ -155,5 +154,5 @@ def test_a_program_for_nemo_evaluator_finds_these_names():
         "engine.bundles:match_bundles", "engine.gate:GateReport", "engine.sharding:merge_results",
     )  # fmt: skip
     lines = [f"from nemo_evaluator.{module} import {name}" for module, name in (one.split(":") for one in names)]
-    program = "\n".join(["from nightjar.packages.nemo_aliases import install_where_needed as i", "i()", *lines])
+    program = "\n".join(["from nightjar.environments.packages.aliases import install_where_needed as i", "i()", *lines])
     subprocess.run([sys.executable, "-c", program], check=True)

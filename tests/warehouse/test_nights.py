@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from nightjar.comparison import compare_run, judge_night
+from nightjar.analysis import compare_run, judge_night
 from nightjar.errors import WarehouseError
-from nightjar.evaluation.nights import as_of_now, end_night
+from nightjar.evaluation.nights import end_night, judged_now
 from nightjar.reports.nights import night_report
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.storage.nights import Night, NightEvaluation
+from nightjar.warehouse.storage.records import Night, NightEvaluation
 
 EXAMPLES = 40
 
@@ -114,7 +114,7 @@ class TestVerdict:
         house.run("2026-11-01")
         (house.warehouse.folder / "nights.lock").unlink()
         (house.warehouse.folder / "nights.lock").mkdir()
-        assert as_of_now(house.warehouse, night).verdict == "accepted"
+        assert judged_now(house.warehouse, night).verdict == "accepted"
         assert house.warehouse.nights() == [night]
 
     def test_a_dataset_that_changed_is_compared_over_what_is_common_and_said(self, house):
@@ -183,7 +183,7 @@ class TestNights:
         house.both("2026-11-01")
         path = house.warehouse.folder / "nights.jsonl"
         path.write_text(path.read_text() + "{}\n")
-        with pytest.raises(WarehouseError, match=r"nights.jsonl, line 2: .*Mend it, or remove the file"):
+        with pytest.raises(WarehouseError, match=r"nights.jsonl, line 2: .*Repair it, or remove the file"):
             house.warehouse.nights()
 
 

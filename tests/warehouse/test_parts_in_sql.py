@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from nightjar.runs import RunDirectory
+from nightjar.engine.runs import RunDirectory
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.pruning import prune
 from nightjar.warehouse.storage.archives import Archives

@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
-from nightjar.config import parse_run_config
 from nightjar.evaluation import evaluate
-from nightjar.testing import ArithmeticSolver, ModelServer
+from nightjar.evaluation.config import parse_run_config
+from nightjar.model_server import ArithmeticSolver, ModelServer
 from nightjar.warehouse import Warehouse
 
 PRICED = {"input_price": 1_000.0, "output_price": 10_000.0}
@@ -33,7 +33,7 @@ async def test_its_price_is_that_of_its_first_run(run, tmp_path, caplog):
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
     await run(input_price=2.0)
     [said] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert "price of 'm' is 1000 and 10000, the run's 2 and 0: the warehouse's holds" in said
+    assert "price of 'm' is 1000 and 10000, the run's is 2 and 0" in said
     assert Warehouse(tmp_path / "house").query("SELECT input, output FROM prices").rows == [(1_000.0, 10_000.0)]
 
 

@@ -9,12 +9,12 @@ from random import Random
 import pytest
 
 from nightjar.clients import ClientConfig
-from nightjar.envs import ToolEnv
-from nightjar.foreign import find_run_directories
-from nightjar.rubrics import Rubric
-from nightjar.testing import Answer, ModelServer, last_user_text, tool_call
+from nightjar.environments import ToolEnv
+from nightjar.environments.rubrics import Rubric
+from nightjar.importers import find_run_directories
+from nightjar.model_server import Answer, ModelServer, last_user_text, tool_call
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.rebuilding import rebuild
+from nightjar.warehouse.repair import rebuild
 from nightjar.warehouse.writing.packing import pack_everything
 
 

@@ -1,4 +1,4 @@
-"""The process that answers queries: it is killed when the time is up, and ends with the program however that ends."""
+"""The query process: it is killed when the time is up, and ends with the program."""
 
 import json
 import os
@@ -114,9 +114,9 @@ def assert_stopped(start, folder, scratch, statements):
     printed, errors = program.communicate(json.dumps(statements), timeout=60 + 10 * len(statements))
     assert errors == ""
     *answers, peak = map(json.loads, printed.splitlines())
-    assert [said for _, said in answers] == [
-        f"The query was stopped after {SECONDS} s. Narrow it, or take it apart."
-    ] * len(statements)
+    assert [said for _, said in answers] == [f"The query was stopped after {SECONDS} s. Narrow it, or split it."] * len(
+        statements
+    )
     assert max(seconds for seconds, _ in answers) < SECONDS + 1
     assert peak < 500_000_000
     assert list(scratch.iterdir()) == []
@@ -205,7 +205,7 @@ def test_a_process_that_is_killed_from_outside_is_an_error_and_the_next_query_is
     house = Warehouse(folder)
     house.query("SELECT 1")
     threading.Timer(0.3, process._processes._idle[-1]._process.kill).start()
-    with pytest.raises(WarehouseError, match="has ended with status -9, as it does when memory is short"):
+    with pytest.raises(WarehouseError, match="ended with status -9, probably because memory is short"):
         house.query("SELECT sleep_ms(20_000)")
     assert house.query("SELECT 1").rows == [(1,)]
 
@@ -255,7 +255,7 @@ def test_a_folder_that_is_gone_is_no_hindrance(folder, tmp_path, monkeypatch):
 
 
 def test_a_value_that_no_other_process_can_have_is_refused(folder):
-    with pytest.raises(WarehouseError, match="a value cannot be handed to another process") as raised:
+    with pytest.raises(WarehouseError, match="a value cannot be passed to the query process") as raised:
         Warehouse(folder).query("SELECT ?", [threading.Lock()])
     assert isinstance(raised.value.__cause__, TypeError | pickle.PicklingError)
 
@@ -263,6 +263,6 @@ def test_a_value_that_no_other_process_can_have_is_refused(folder):
 def test_a_statement_has_a_largest_size(folder):
     house = Warehouse(folder)
     assert house.query(f"SELECT length('{'x' * 900_000}')").rows == [(900_000,)]
-    with pytest.raises(WarehouseError, match=r"has 1,000,017 characters, expected at most 1,000,000\. Hand long texts"):
+    with pytest.raises(WarehouseError, match=r"has 1,000,017 characters, expected at most 1,000,000\. Pass long texts"):
         house.query(f"SELECT length('{'x' * 1_000_000}')")
     assert house.query("SELECT length(?)", ["x" * 2_000_000]).rows == [(2_000_000,)]

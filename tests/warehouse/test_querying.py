@@ -166,7 +166,7 @@ class TestAnswers:
             ("SELECT 1; DROP VIEW runs; SELECT 2", "Expected one SQL statement, found 3."),
             ("-- nothing", "Expected one SQL statement, found 0."),
             ("", "Expected one SQL statement, found 0."),
-            ("SELECT '\ud800'", "it is no text that can be written in UTF-8"),
+            ("SELECT '\ud800'", "it is not valid UTF-8"),
             ("\0", "syntax error"),
             ("SELECT " + "[" * 5000 + "]" * 5000, "Max expression depth"),
             ("SELECT 'copy'" + " + 1" * 5000, "Max expression depth"),

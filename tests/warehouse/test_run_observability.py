@@ -5,13 +5,13 @@ import json
 import pytest
 
 from nightjar.clients import ClientConfig
-from nightjar.envs import ToolEnv
-from nightjar.nemo import ChatSolver, ModelClient, run_evaluation, write_all
-from nightjar.nemo.engine import bundle_of_run
-from nightjar.nemo.environments.base import EvalEnvironment, SeedResult, VerifyResult
-from nightjar.nemo.observability.failures import category_of_error
-from nightjar.rubrics import Rubric
-from nightjar.testing import Faults, FixedAnswer, ModelServer, Script, tool_call
+from nightjar.compat.nemo import ChatSolver, ModelClient, run_evaluation, write_all
+from nightjar.compat.nemo.engine import bundle_of_run
+from nightjar.compat.nemo.environments import EvalEnvironment, SeedResult, VerifyResult
+from nightjar.core.failures import category_of_error
+from nightjar.environments import ToolEnv
+from nightjar.environments.rubrics import Rubric
+from nightjar.model_server import Faults, FixedAnswer, ModelServer, Script, tool_call
 from nightjar.warehouse import Warehouse
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from nightjar.comparison import describe_run
+from nightjar.analysis import describe_run
 from nightjar.errors import ConfigError
 from nightjar.warehouse import Warehouse
 

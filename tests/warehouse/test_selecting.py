@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from nightjar.comparison import compare_runs, selected
+from nightjar.analysis import compare_runs, selected
 from nightjar.errors import ConfigError
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.storage.nights import Night, NightEvaluation
+from nightjar.warehouse.storage.records import Night, NightEvaluation
 
 
 @pytest.fixture
@@ -56,7 +56,8 @@ class TestInTheWarehouse:
         assert asked(warehouse, "nightly@2026-11-20") == [True, ["0a2c", "3d4e"]]
 
     def test_what_is_not_there_is_refused_with_what_is_near(self, warehouse):
-        with pytest.raises(ConfigError, match=r"called 'openai/gpt@gsm8k@2026-11-21': .* Near it: .*@2026-11-20"):
+        near = r"has the name 'openai/gpt@gsm8k@2026-11-21'.* Similar names: .*@2026-11-20"
+        with pytest.raises(ConfigError, match=near):
             asked(warehouse, "openai/gpt@gsm8k@2026-11-21")
         with pytest.raises(ConfigError, match=r"There is no run 'nobody' in .*, and no file or folder of that name"):
             asked(warehouse, "nobody")

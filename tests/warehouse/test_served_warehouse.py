@@ -1,5 +1,6 @@
 """A warehouse of tables: in a DuckDB file, and in a DuckLake where DuckDB's extension for it is installed."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,12 +11,10 @@ import duckdb
 import pytest
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse import Warehouse
+from nightjar.warehouse import Warehouse, served
 from nightjar.warehouse.backend import open_store
-from nightjar.warehouse.served import address as served_address
-from nightjar.warehouse.served import tables as served
-from nightjar.warehouse.served.address import parse_address
-from nightjar.warehouse.storage.segments import SCHEMA
+from nightjar.warehouse.served import parse_address
+from nightjar.warehouse.storage.tables import SCHEMA
 
 PUBLISH = """
 import sys
@@ -35,6 +34,11 @@ while True:
     if warehouse.query("SELECT count(*) FROM runs").rows == [(runs,)]:
         break
 """
+
+NOT_IN_THE_FIRST_RELEASE = [
+    *(("runs", column) for column in ("env_hash", "scoring_hash", "rescored_from", "protocol")),
+    *(("rollouts", column) for column in ("finish_reason", "model_ms")),
+]
 
 CONTENTS = {
     "runs": "SELECT * EXCLUDE (version, published_at, run_dir) FROM runs ORDER BY ALL",
@@ -188,6 +192,26 @@ class TestReading:
             ):
                 action()
 
+    def test_tables_of_the_first_release_are_read_and_get_the_new_columns_with_the_next_publish(
+        self, tmp_path, run_dirs
+    ):
+        warehouse, path = Warehouse(f"duckdb:{tmp_path}/team/warehouse.db"), str(tmp_path / "team/warehouse.db")
+        told = {"rescored_from": "run-0", "api_client_type": "openai_responses", "version_info": {"env_hash": "ab12"}}
+        metadata = run_dirs[0] / "metadata.json"
+        metadata.write_text(json.dumps(json.loads(metadata.read_text()) | told))
+        warehouse.publish(run_dirs[0])
+        with duckdb.connect(path) as connection:
+            for table, column in NOT_IN_THE_FIRST_RELEASE:
+                connection.execute(f"ALTER TABLE segments.{table} DROP COLUMN {column}")
+            connection.execute("UPDATE segments.version SET number = 3")
+        sql = "SELECT rescored_from, protocol, env_hash, scoring_hash FROM runs WHERE rescored_from IS NOT NULL"
+        assert warehouse.query(sql).rows == [("run-0", "openai_responses", "ab12", None)]
+        warehouse.publish(run_dirs[1])
+        assert warehouse.query(sql).rows == [("run-0", "openai_responses", "ab12", None)]
+        with duckdb.connect(path) as connection:
+            assert connection.execute(sql).fetchall() == [("run-0", "openai_responses", "ab12", None)]
+            assert connection.execute("SELECT number FROM segments.version").fetchall() == [(SCHEMA,)]
+
 
 class TestTogether:
     def test_processes_publish_and_read_at_once(self, warehouse, location, run_dirs, tmp_path, run_writer):
@@ -279,7 +303,7 @@ class TestAddress:
 
     def test_a_missing_extension_says_so_and_shows_no_token(self, monkeypatch):
         monkeypatch.setenv("PGPASSWORD", "eyJhbGciOi")
-        monkeypatch.setitem(served_address._CATALOGS, "postgres", "no_such_extension")
+        monkeypatch.setitem(served._CATALOGS, "postgres", "no_such_extension")
         with pytest.raises(WarehouseError) as caught:
             Warehouse("ducklake:postgres:dbname=eyJhbGciOi").connect()
         assert str(caught.value).startswith(

@@ -25,7 +25,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.doctor.damage import described_segments
+from nightjar.warehouse.repair import described_segments
 from nightjar.warehouse.storage.folder import Folder
 with TemporaryDirectory() as beside:  # imports what root alone may read where Python is its own
     Warehouse(beside).publish(Path(sys.argv[1]).parent / "one")

@@ -13,7 +13,7 @@ from pyarrow import parquet
 from typer.testing import CliRunner
 
 from nightjar.cli.sql.command import sql
-from nightjar.cli.sql.completion import SqlCompleter
+from nightjar.cli.sql.prompt import SqlCompleter
 from nightjar.errors import ConfigError, WarehouseError
 from nightjar.warehouse import Warehouse
 
@@ -384,7 +384,7 @@ def test_a_suffix_that_names_no_format_is_a_usage_error(run, tmp_path, name):
     result = run("SELECT 1 AS n", "--output", str(tmp_path / name))
     assert result.exit_code == 2
     said = " ".join(re.sub(r"[^\x20-\x7e]", " ", result.stderr).split())
-    assert "which stands for no format. Choose one of: .txt, .csv, .json, .md, .parquet, or say which" in said
+    assert "Choose one of: .txt, .csv, .json, .md, .parquet, or give --format" in said
     assert not list(tmp_path.iterdir())
     run("SELECT 1 AS n", "--output", str(tmp_path / name), "--format", "csv")
     assert (tmp_path / name).read_text() == "n\n1\n"
@@ -462,11 +462,11 @@ def test_a_value_whose_type_nothing_says_gets_advice(run, statement, message):
         run(statement, "-P", "n=few")
     assert str(raised.value).startswith(message)
     assert str(raised.value).endswith(
-        ". Where nothing says a value's type, write it: $n::INTEGER (or ::DOUBLE, ::DATE, ::TIMESTAMPTZ, ::INTERVAL)."
+        ". If nothing gives a value its type, write it: $n::INTEGER (or ::DOUBLE, ::DATE, ::TIMESTAMPTZ, ::INTERVAL)."
     )
 
 
-SHELL = "(In double quotes a shell puts its own $n there: use single quotes.)"
+SHELL = "(In double quotes a shell replaces $n by its own variable: use single quotes.)"
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_shows_how_well_a_run_is_known_at_80_columns(folder, nightjar):
     # 13 right of 19; of the ten examples' totals 2, 2, 2, 2, 2, 2, 0, 0, 0, 1 about .6842 times their sizes
     assert any(line.startswith("Avg reward: 0.6842 [") for line in lines)
     assert "Scored: 19 of 20 rollouts, 10 examples" in lines
-    assert "Failed: 1 have no reward: the mean is 0.6500 were they all wrong, 0.7000" in lines
+    assert "Failed: 1 have no reward: the mean is 0.6500 if all were wrong, 0.7000 if" in lines
     assert any(line.startswith("law 5 ") for line in lines)
     assert any(line.startswith("2 0.6667 ") for line in lines)
 

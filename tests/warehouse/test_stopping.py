@@ -10,8 +10,8 @@ import pytest
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.reading import querying
-from nightjar.warehouse.reading.running import run_stoppable
-from nightjar.warehouse.reading.time_limit import TimeLimit
+from nightjar.warehouse.reading.process import TimeLimit
+from nightjar.warehouse.reading.querying import run_stoppable
 
 ENDLESS = "SELECT sum(a.range * b.range) FROM range(1000000) a, range(10000000) b"
 

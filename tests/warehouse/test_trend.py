@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from nightjar.comparison import trend
+from nightjar.analysis import trend
 from nightjar.errors import ConfigError
 from nightjar.warehouse import Warehouse
 
@@ -73,7 +73,7 @@ def test_other_examples_are_not_compared(nightly, nightjar):
     nightly(7, [20] * 6, hashes="other")
     [series] = trend("gsm8k").series
     assert ([point.segment for point in series.points], series.changes) == ([0] * 6 + [1] * 6, [])
-    assert "Examples: 2026-01-07: other examples from run m-07" in nightjar("trend", "gsm8k").out
+    assert "Examples: 2026-01-07: different examples from run m-07" in nightjar("trend", "gsm8k").out
 
 
 def test_a_dataset_that_grew_is_compared_on_what_is_common(nightly, nightjar, run_writer, tmp_path):
@@ -97,7 +97,7 @@ def test_a_dataset_that_grew_is_compared_on_what_is_common(nightly, nightjar, ru
     # of the sixty that all were asked, half were right, and then all
     assert [change.run_id for change in series.changes] == ["grown-9"]
     assert (series.changes[0].before, series.changes[0].after) == pytest.approx((0.5, 1.0))
-    assert "40 of 100 are new with run grown-9" in " ".join(nightjar("trend", "gsm8k").out.split())
+    assert "40 of 100 examples are new with run grown-9" in " ".join(nightjar("trend", "gsm8k").out.split())
 
 
 def test_no_change(nightly, nightjar):

@@ -1,4 +1,4 @@
-"""Packing, pruning, importing and mending where something else goes wrong, or goes on, at the same time."""
+"""Packing, pruning, importing and repairing where something else goes wrong, or goes on, at the same time."""
 
 import errno
 import logging
@@ -10,13 +10,13 @@ import duckdb
 import pytest
 
 from nightjar.errors import WarehouseError
-from nightjar.foreign import import_all
-from nightjar.warehouse import Warehouse
+from nightjar.importers import import_all
+from nightjar.warehouse import Warehouse, doctor, repair
 from nightjar.warehouse.backend import open_store
-from nightjar.warehouse.doctor import diagnose, fix, mending
+from nightjar.warehouse.doctor import diagnose
 from nightjar.warehouse.pruning import Criteria, candidates, prune
 from nightjar.warehouse.reading.snapshot import write_snapshot
-from nightjar.warehouse.rebuilding import rebuild
+from nightjar.warehouse.repair import fix, rebuild
 from nightjar.warehouse.storage.folder import Folder
 from nightjar.warehouse.storage.store import Fault
 from nightjar.warehouse.writing import packing
@@ -147,7 +147,7 @@ class TestWhatIsPublishedIsPublished:
         with caplog.at_level(logging.WARNING):
             imported = list(import_all(house, [many]))
         assert [one.novelty for one in imported] == ["new"] * (FAN_IN + 4)
-        assert "small segments were left unpacked: Segment 'old." in caplog.text
+        assert "small segments were not packed: Segment 'old." in caplog.text
         assert len(folder.catalog().holders) == FAN_IN + 5
 
     def test_a_full_disk_while_packing_fails_no_publish(self, house, many, monkeypatch, caplog):
@@ -159,7 +159,7 @@ class TestWhatIsPublishedIsPublished:
             house.publish(run_dir)
         monkeypatch.setattr(packing, "scratch_folder", full)
         assert house.publish(run_dirs[-1]).is_new
-        assert f"left unpacked: Cannot pack the warehouse {house.folder}: No space left on device" in caplog.text
+        assert f"not packed: Cannot pack the warehouse {house.folder}: No space left on device" in caplog.text
         with pytest.raises(WarehouseError, match=r"Cannot pack the warehouse .*: No space left on device"):
             pack_everything(Folder(house.folder))
 
@@ -187,14 +187,14 @@ class TestTheLock:
         with folder.packing_alone(), pytest.raises(WarehouseError) as caught:
             work(Folder(folder.path))
         assert str(caught.value) == (
-            f"The warehouse {folder} is being packed, pruned or mended by another process. Try again later."
+            f"The warehouse {folder} is being packed, pruned or repaired by another process. Try again later."
         )
         assert run_ids(folder.path) == ["run-1", "run-2"]
 
     def test_it_is_held_while_everything_is_mended(self, folder, runs, monkeypatch):
         held = []
 
-        set_aside = mending.set_aside
+        set_aside = repair.set_aside
 
         def look(folder, name):
             with Folder(folder.path).packing_alone() as alone:
@@ -202,7 +202,7 @@ class TestTheLock:
             return set_aside(folder, name)
 
         next(folder.segments_path.glob("run-1.*/segment.json")).unlink()
-        monkeypatch.setattr(mending, "set_aside", look)
+        monkeypatch.setattr(repair, "set_aside", look)
         fix(folder)
         assert held == [True]
 
@@ -210,7 +210,7 @@ class TestTheLock:
         """Somebody removes it by hand after it was seen."""
         [path] = folder.segments_path.glob("run-1.*")
         (path / "segment.json").unlink()
-        monkeypatch.setattr(mending, "file_faults", lambda *_, **__: shutil.rmtree(path) or [])
+        monkeypatch.setattr(repair, "file_faults", lambda *_, **__: shutil.rmtree(path) or [])
         assert fix(folder).set_aside == {}
         assert run_ids(folder.path) == ["run-2"]
 
@@ -274,10 +274,9 @@ class TestRunsThatWerePublishedAgain:
 
 
 def test_the_doctor_does_not_name_a_segment_that_was_removed_meanwhile(house, folder, evals, write_run, monkeypatch):
-    from nightjar.warehouse.doctor import diagnosis
 
     for name in ("run-1", "run-2"):
         house.publish(write_run(evals, name))
-    described, seen = diagnosis.described_segments, iter([[Fault("run-0.1", "segment.json", "is missing")], []])
-    monkeypatch.setattr(diagnosis, "described_segments", lambda folder: (described(folder)[0], next(seen)))
+    described, seen = doctor.described_segments, iter([[Fault("run-0.1", "segment.json", "is missing")], []])
+    monkeypatch.setattr(doctor, "described_segments", lambda folder: (described(folder)[0], next(seen)))
     assert diagnose(folder).findings == []

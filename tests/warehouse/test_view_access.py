@@ -12,8 +12,7 @@ import psutil
 import pytest
 from fastapi.testclient import TestClient
 
-from nightjar.serving.access import Access
-from nightjar.serving.app import create_app
+from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
 
 
@@ -93,7 +92,7 @@ def test_every_page_says_what_it_may_do(client):
 def test_what_is_not_there_is_said(client):
     assert "nightjar demo" in client().get("/").text
     told = client().get("/no/such/page")
-    assert (told.status_code, "This cannot be shown" in told.text) == (404, True)
+    assert (told.status_code, "This page cannot be shown" in told.text) == (404, True)
 
 
 def test_a_mistake_is_said_in_words(client):

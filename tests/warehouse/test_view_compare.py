@@ -5,9 +5,8 @@ import re
 import pytest
 from fastapi.testclient import TestClient
 
-from nightjar.serving.access import Access
-from nightjar.serving.app import create_app
-from nightjar.serving.plotting import Scale
+from nightjar.view.charts import Scale
+from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
 
 HOSTILE = '</pre><script>alert("1")</script>\u202e\x1b[31m'
@@ -59,7 +58,7 @@ def test_terms_are_asked_in_the_form(view):
     assert "PASS" in view.get("/compare?run=base&run=worse&max_drop=1").text
     told = view.get("/compare?run=base&run=same&metric=correct&direction=lower&by=level")
     assert "By level" in told.text
-    assert "<option selected>correct</option>" in told.text
+    assert '<option value="correct" selected>correct</option>' in told.text
     told = view.get("/compare?run=base&run=same&max_drop=-1")
     assert (told.status_code, "max_drop" in told.text) == (400, True)
 
@@ -74,8 +73,8 @@ def test_several_runs_are_a_table_beside_the_first(view):
 @pytest.mark.parametrize(
     ("asked", "status", "words"),
     [
-        ("", 200, "Give the ids of two runs"),
-        ("run=base", 200, "Give the ids of two runs"),
+        ("", 200, "Enter the ids of two runs"),
+        ("run=base", 200, "Enter the ids of two runs"),
         ("run=base&run=base", 400, "Both are run"),
         ("run=base&run=missing", 404, "There is no run"),
         ("run=base&run=/etc/passwd", 404, "There is no run"),

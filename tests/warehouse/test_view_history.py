@@ -5,11 +5,10 @@ import re
 import pytest
 from fastapi.testclient import TestClient
 
-from nightjar.comparison import judge_night
-from nightjar.serving.access import Access
-from nightjar.serving.app import create_app
+from nightjar.analysis import judge_night
+from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.storage.nights import Night, NightEvaluation
+from nightjar.warehouse.storage.records import Night, NightEvaluation
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -63,7 +62,7 @@ def test_who_looks_changes_nothing_and_what_is_shown_is_text(view, warehouse):
 def test_history_has_every_series_with_intervals_and_marks(view):
     told = view.get("/history?env=gsm8k").text
     assert [float(value) for value in re.findall(r"<title>2026-11-0\d 02:00: (\S+) \[", told)] == [0.9, 0.9, 0.45]
-    assert "<title>the level has changed: 0.9000 → 0.4500; environment: 1.0 → 1.1</title>" in told
+    assert "<title>level: 0.9000 → 0.4500; environment: 1.0 → 1.1</title>" in told
     assert "/compare?run=run-2026-11-02&amp;run=run-2026-11-03" in told
     assert told.count('<a href="/runs/run-2026-11-03"') == 3  # in the plot, beside the mark, in the table
     half = 2.0227 * 0.05  # Student's t at 97.5 % with 39 degrees of freedom

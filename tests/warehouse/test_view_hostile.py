@@ -9,8 +9,7 @@ from urllib.parse import quote
 import pytest
 from fastapi.testclient import TestClient
 
-from nightjar.serving.access import Access
-from nightjar.serving.app import create_app
+from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
 
 HOSTILE = (

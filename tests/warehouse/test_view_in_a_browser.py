@@ -16,13 +16,11 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import uvicorn
 
-from nightjar.comparison import judge_night
-from nightjar.serving import runs, samples
-from nightjar.serving.access import Access
-from nightjar.serving.app import create_app
+from nightjar.analysis import judge_night
+from nightjar.view import runs, samples
+from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.storage.nights import Night, NightEvaluation
-from nightjar.warehouse.storage.notes import NOTES, Note
+from nightjar.warehouse.storage.records import NOTES, Night, NightEvaluation, Note
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the extra 'dev'")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs the extra 'dev'")
@@ -316,7 +314,7 @@ def test_runs_that_are_ticked_are_compared(page):
     page.get_by_role("button", name="Compare").click()
     page.wait_for_url("**/compare?run=before&run=after")
     page.get_by_text("Broken: 1 example").wait_for()
-    page.get_by_label("May be worse by").fill("2")
+    page.get_by_label("Tolerated drop").fill("2")
     page.get_by_role("button", name="Compare").click()
     page.wait_for_url("**max_drop=2**")
     page.locator("h1", has_text="PASS").wait_for()
@@ -324,7 +322,7 @@ def test_runs_that_are_ticked_are_compared(page):
 
 def test_a_statement_is_asked_drawn_and_stays_in_the_address(page):
     visit(page, "/sql")
-    page.get_by_label("A statement").fill("SELECT run_id, avg_reward FROM runs ORDER BY run_id")
+    page.get_by_label("A query").fill("SELECT run_id, avg_reward FROM runs ORDER BY run_id")
     page.keyboard.press("Control+Enter")
     page.wait_for_url("**/sql?q=SELECT**")
     page.get_by_role("button", name="Bars").click()
@@ -336,7 +334,7 @@ def test_a_statement_is_asked_drawn_and_stays_in_the_address(page):
 
 def test_a_note_is_kept_and_shown(page):
     visit(page, "/runs/after/1/0")
-    page.get_by_text("Note something").click()
+    page.get_by_text("Add a note").click()
     page.get_by_label("Your name").fill("somebody")
     page.get_by_label("Comment").fill("odd wording")
     page.get_by_role("button", name="Note").click()

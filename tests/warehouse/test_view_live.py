@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from nightjar.serving import live
-from nightjar.serving.access import Access
-from nightjar.serving.app import create_app
+from nightjar.view import live
+from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
 
 
@@ -20,7 +19,7 @@ from nightjar.warehouse import Warehouse
 def view(tmp_path, run_writer, monkeypatch):
     """A client of an empty warehouse, in a folder in which a run is being written."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(live, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(live, "_UPDATE_SECONDS", 0.0)
     monkeypatch.setattr(live, "_SEARCH_SECONDS", 0.0)
     folder = tmp_path / "outputs" / "evals" / "gsm8k--gpt" / "run"
     rollouts = [run_writer.rollout(0, 0, 1.0), run_writer.rollout(0, 1, 0.0)]
@@ -34,7 +33,7 @@ def view(tmp_path, run_writer, monkeypatch):
 
 def test_a_run_under_way_comes_first_before_anything_is_published(view):
     told = view.get("/").text
-    assert "Under way" in told
+    assert "In progress" in told
     assert "2 of 4" in told
     assert "0.5000" in told
     assert "attempts: 1" in told
@@ -92,8 +91,8 @@ def test_the_page_of_a_run_under_way_is_that_of_the_run_once_it_is_published(vie
 def test_a_run_whose_process_is_gone_is_not_under_way(view):
     (view.folder / ".lock").write_text(f"process 4194305 on {socket.gethostname()}")
     told = view.get("/live").text
-    assert "Under way" not in told
-    assert "1 run on disk alone" in told
+    assert "In progress" not in told
+    assert "1 run not published" in told
     page = view.get("/runs/run").text
     assert "Crashed" in page
     assert "running" not in page
@@ -126,10 +125,12 @@ def test_samples_and_rollouts_are_seen_before_the_run_is_published(view, run_wri
     assert '<a href="/runs/run/2/0">2</a>' in view.get("/live/run").text
     listed = view.get("/runs/run/samples").text
     assert re.findall(r'data-row href="([^"]+)"', listed) == ["/runs/run/0/1", "/runs/run/1/1", "/runs/run/2/0"]
-    assert re.findall(r'data-row href="([^"]+)"', view.get("/runs/run/samples?show=failed").text) == ["/runs/run/2/0"]
+    assert re.findall(r'data-row href="([^"]+)"', view.get("/runs/run/samples?show=failed").text) == [
+        "/runs/run/2/0?show=failed"
+    ]
     told = view.get("/runs/run/1/1").text
     assert "&lt;script&gt;alert(1)" in told
-    assert "which is not published yet" in told
+    assert "This run is not published yet" in told
     assert run_writer.failure["message"] in view.get("/runs/run/2/0").text
     assert view.get("/runs/run/1/1?raw=1").json()["completion"] == hostile
     assert "Conversation" not in view.get("/runs/run/9/9").text
@@ -137,18 +138,18 @@ def test_samples_and_rollouts_are_seen_before_the_run_is_published(view, run_wri
 
 
 def test_runs_that_have_crashed_or_were_not_published_are_listed_until_they_are(view, run_writer, tmp_path):
-    assert "on disk alone" not in view.get("/").text
+    assert "not published" not in view.get("/").text
     (view.folder / ".lock").write_text(f"process 4194305 on {socket.gethostname()}")
     ended = run_writer.write(view.folder.parent / "ended", run_id="ended", status="completed")
     an_hour_ago = time.time() - 3600
     os.utime(ended / "metadata.json", (an_hour_ago, an_hour_ago))
     told = view.get("/").text
-    assert "2 runs on disk alone" in told
+    assert "2 runs not published" in told
     assert "nightjar publish" in view.get("/runs/run").text
     assert "3 of 4" in view.get("/runs/ended").text
     assert view.get("/runs/ended/0/1").status_code == 200
     Warehouse(tmp_path / "warehouse").publish(ended, tidies=False)
-    assert "1 run on disk alone" in view.get("/").text
+    assert "1 run not published" in view.get("/").text
 
 
 def test_what_a_run_under_way_says_is_text(view, run_writer):
@@ -195,7 +196,7 @@ def test_a_line_that_is_none_of_a_run_fails_no_page(view, line):
         with (view.folder / name).open("a") as file:
             file.write(f"{line}\n")
     for page in ("/", "/live", "/runs/run", "/live/run"):
-        assert (view.get(page).status_code, "Under way" in view.get(page).text) == (200, True)
+        assert (view.get(page).status_code, "In progress" in view.get(page).text) == (200, True)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from fastapi.testclient import TestClient
 
-from nightjar.serving.access import Access
-from nightjar.serving.app import create_app
+from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
 
 HOSTILE = '"><script>alert(1)</script>\u202e\u2028\x1b[31m\n{"run_id":"x"}'
@@ -68,14 +67,12 @@ def test_notes_are_seen_wherever_their_run_is(view, warehouse, run_writer, tmp_p
     view.post("/notes", data={**FIRST, "example": "1", "mark": "interesting"})
     # Student's t of two examples is 12.706 (any table of it), and the standard error 0.25
     assert "0.5000 ± 3.1766 2 noted, 1 overruled" in told_by(view, "/")
-    assert "As overruled 0.8333 , with what people say in notes in the place of 1 of 3 rewards" in told_by(
-        view, "/runs/run"
-    )
+    assert "With overruled rewards 0.8333 , with 1 of 3 rewards replaced as in the notes" in told_by(view, "/runs/run")
     assert "rollout 1: wrong, noted noted" in told_by(view, "/runs/run/samples?show=noted&where=example_id=0")
     assert "rollout 1: wrong, noted" in told_by(view, "/runs/run/0/0")
-    assert "Of 1 of the 2 pairs people have overruled a reward" in told_by(view, "/compare?run=run&run=other")
+    assert "In 1 of 2 pairs, notes overrule a reward" in told_by(view, "/compare?run=run&run=other")
     warehouse.publish(run_writer.write(tmp_path / "third", other, run_id="third", status="completed"), tidies=False)
-    assert "overruled rewards of run in notes" in told_by(view, "/compare?run=third&run=run&run=other")
+    assert "Notes overrule rewards of run" in told_by(view, "/compare?run=third&run=run&run=other")
     assert "2 examples" in told_by(view, "/runs/run/samples?show=noted")
     assert "0 examples" in told_by(view, "/runs/other/samples?show=noted")
 
@@ -92,7 +89,7 @@ def test_a_note_on_what_was_done_again_is_of_an_earlier_attempt(view, warehouse,
     assert "1 noted " in told_by(view, "/")
     assert "overruled" not in told_by(view, "/") + told_by(view, "/runs/run")
     for page in ("/notes", "/runs/run/0/1", "/notes?run=run&example=0&index=1"):
-        assert "of an earlier attempt" in told_by(view, page)
+        assert "on an earlier attempt" in told_by(view, page)
 
 
 def test_the_newest_note_counts_and_only_where_it_disagrees(view, warehouse):
@@ -153,7 +150,7 @@ def test_whoever_comes_with_a_token_says_who_they_are(view, warehouse):
     assert guest.get("/?token=secret").status_code == 303
     assert 'name="author" value=""' in shown(guest)
     told = guest.post("/notes", data=unnamed)
-    assert (told.status_code, "A note has an author" in told.text) == (400, True)
+    assert (told.status_code, "A note needs an author" in told.text) == (400, True)
     assert guest.post("/notes", data=FIRST).status_code == 303
     assert 'name="author" value="Zoë"' in shown(guest)
     assert view.post("/notes", data=unnamed).status_code == 303

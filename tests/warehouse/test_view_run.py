@@ -7,8 +7,7 @@ import shutil
 import pytest
 from fastapi.testclient import TestClient
 
-from nightjar.serving.access import Access
-from nightjar.serving.app import create_app
+from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
 
 HOSTILE = '</pre><script>alert("1")</script>\u202e\x1b[31m'
@@ -36,8 +35,8 @@ def view(tmp_path, run_writer, monkeypatch):
 def test_what_failed_comes_first_with_what_to_do(view):
     view.publish("run", error="RunAbortedError: all requests fail", flow_run_id="f00d")
     told = view.get("/runs/run").text
-    assert told.index("What failed") < told.index("RunAbortedError: all requests fail") < told.index("Numbers")
-    assert "Ask for less at once" in told
+    assert told.index("Failures") < told.index("RunAbortedError: all requests fail") < told.index("Numbers")
+    assert "Lower --max-concurrent" in told
     assert '<a href="/runs/run/1/1">Example 1</a>: 429 Too Many Requests' in told
     assert "http://127.0.0.1:4299/runs/flow-run/f00d" in told
 
@@ -47,12 +46,12 @@ def test_the_log_and_the_files_are_named(view, run_writer, tmp_path):
     tries = [run_writer.attempt(0, 0, number, error=error if number < 13 else None) for number in range(1, 14)]
     view.publish("run", run_writer.rollouts, attempts=tries, tags=["a&b"])
     told = view.get("/runs/run").text
-    assert "12 attempts failed: the last 10" in told
+    assert "12 attempts failed; the last 10 are shown" in told
     assert told.count("&lt;b&gt;429&lt;/b&gt;") == 10
     assert '<a href="/runs/run/0/0">0/0</a>' in told
     assert re.search(r"<dt>attempts.jsonl</dt><dd>[\d.]+ kB</dd>", told)
     shutil.rmtree(tmp_path / "run")
-    assert "It is not on this machine any more" in view.get("/runs/run").text
+    assert "not on this machine" in view.get("/runs/run").text
     assert '<a href="/?tag=a%26b">a&amp;b</a>' in view.get("/").text
     assert 'name="tag" value="a&amp;b"' in view.get("/?tag=a%26b").text
 
@@ -109,7 +108,7 @@ def test_a_rescored_run_says_of_which_and_is_scored_again_not_asked_again(view):
     assert 'rescored from <a href="/runs/old">old</a>' in told
     assert "nightjar eval rescore old --rubric strict.py:exact --env-args &#39;{&#34;n&#34;: 1}&#39;" in told
     assert "nightjar eval run" not in told
-    assert "resume that one, then score it again" in told
+    assert "then rescore it" in told
 
 
 @pytest.mark.parametrize("rollouts", [[], None])
@@ -128,7 +127,7 @@ def test_what_others_have_written_is_text(view, run_writer):
     told = view.get("/runs/run")
     assert told.status_code == 200
     assert "<script>alert" not in told.text
-    assert "\x1b" not in told.text[told.text.index("What failed") : told.text.index("Numbers")]
+    assert "\x1b" not in told.text[told.text.index("Failures") : told.text.index("Numbers")]
     assert re.search(r'\son\w+="|\sstyle="', told.text) is None
     assert len(told.text) < 50_000
 

@@ -5,8 +5,7 @@ import re
 import pytest
 from starlette.testclient import TestClient
 
-from nightjar.serving.access import Access
-from nightjar.serving.app import create_app
+from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
 
 HOSTILE = "<script>alert(1)</script>\u202e\x1b[31m</pre><img src=x onerror=alert(1)>"
@@ -144,10 +143,10 @@ class TestRollout:
         assert page.text.count("Result: 4") == 1
 
     def test_has_what_the_parser_found_beside_the_answer(self, browser):
-        assert "Parser found x&lt;sup&gt;2&lt;/sup&gt; judge_response" in text_of(browser.get("/runs/first/2/0"))
-        assert "Parser found nothing" in text_of(browser.get("/runs/first/0/0"))
-        assert "Parser found" not in browser.get("/runs/first/1/1").text
-        assert "Parser found" not in browser.get("/runs/second/0/0").text
+        assert "Parsed answer x&lt;sup&gt;2&lt;/sup&gt; judge_response" in text_of(browser.get("/runs/first/2/0"))
+        assert "Parsed answer nothing" in text_of(browser.get("/runs/first/0/0"))
+        assert "Parsed answer" not in browser.get("/runs/first/1/1").text
+        assert "Parsed answer" not in browser.get("/runs/second/0/0").text
 
     def test_nothing_that_a_model_says_is_html(self, browser):
         page = browser.get("/runs/first/2/0?beside=first").text
@@ -159,14 +158,14 @@ class TestRollout:
     def test_a_megabyte_is_folded_and_cut(self, browser):
         page = browser.get("/runs/first/1/0")
         assert page.text.count("long\n") < 41_000
-        assert "1,050,000 more characters, which are in the raw JSON" in page.text
+        assert "1,050,000 more characters; see the raw JSON" in page.text
 
     def test_of_a_failed_one_it_says_why_and_shows_every_attempt(self, browser, run_writer):
         page = browser.get("/runs/first/1/1")
         assert run_writer.failure["message"] in page.text
-        assert "rate limit: Ask for less at once" in page.text
+        assert "rate limit: Lower --max-concurrent" in page.text
         assert "3 attempts" in page.text
-        assert "There is no completion." in page.text
+        assert "No completion." in page.text
 
     def test_leads_to_its_neighbours(self, browser):
         page = browser.get("/runs/first/1/0").text
@@ -210,7 +209,7 @@ class TestSearch:
     def test_shows_the_words_around_as_text(self, browser):
         page = browser.get("/search", params={"q": "alert(1)</script>"}).text
         assert "<mark>alert(1)&lt;/script&gt;</mark>" in page
-        assert "asked: 2 + 2 ?" in text_of(browser.get("/search", params={"q": "2 + 2"}))
+        assert "question: 2 + 2 ?" in text_of(browser.get("/search", params={"q": "2 + 2"}))
         assert "in the newest 3 of 3 runs." in text_of(browser.get("/search?q=4"))
 
     def test_goes_on_with_older_runs(self, browser):

@@ -8,9 +8,8 @@ from contextlib import ExitStack
 import pytest
 from fastapi.testclient import TestClient
 
-from nightjar.serving import asking
-from nightjar.serving.access import Access
-from nightjar.serving.app import create_app
+from nightjar.view import pages
+from nightjar.view.server import Access, create_app
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.reading.process import MOST_AT_ONCE
 
@@ -47,7 +46,7 @@ def test_an_answer_is_a_table(view):
     assert cells(told) == ['<a href="/runs/run">run</a>', "4"]
     assert "1 row<" in told.text
     assert asked(view, "DESCRIBE runs").status_code == asked(view, "EXPLAIN FROM runs").status_code == 200
-    assert "No row." in asked(view, "FROM runs WHERE false").text
+    assert "No rows." in asked(view, "FROM runs WHERE false").text
 
 
 def test_a_long_answer_is_cut_and_that_is_said(view):
@@ -73,11 +72,11 @@ def test_of_many_columns_fewer_rows_are_shown(view):
 
 
 def test_pages_are_answered_while_statements_run(view, monkeypatch):
-    monkeypatch.setattr(asking, "_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(pages, "_WAIT_SECONDS", 0.1)
     with ExitStack() as running:
         for _ in range(MOST_AT_ONCE - 1):
-            running.enter_context(asking.free_statement())
-        assert "Other statements are being answered" in asked(view, "FROM runs").text
+            running.enter_context(pages.user_query())
+        assert "Other statements are still running" in asked(view, "FROM runs").text
         assert "Other statements" in view.get("/runs/run/samples?where=true").text
         assert view.get("/").status_code == view.get("/runs/run/0/0").status_code == 200
     assert asked(view, "FROM runs").status_code == 200
@@ -104,6 +103,8 @@ def test_a_named_query_asks_for_its_parameters(view):
         ("FROM read_text('/etc/passwd')", "Permission Error"),
         ("SELECT 1) UNION (SELECT 2", "syntax error"),
         ("FROM runs WHERE env_id = $env", "env"),
+        ("FROM rollouts WHERE run_id = 'typo'", "typo"),
+        ("FROM pairs('run', 'typo')", "typo"),
         (f"SELECT '{HOSTILE}", "unterminated"),
     ],
 )

@@ -95,7 +95,7 @@ class TestRebuild:
         assert ended.json["kept"] == {"there-0": "no run directory", "there-1": "no run directory"}
         assert everything(house) == before
         assert house.query("SELECT model, input, output FROM prices").rows == [("openai/gpt", 1.0, 2.0)]
-        assert "Kept 2 runs as before:\n  there-0: no run directory" in nightjar("warehouse", "rebuild").out
+        assert "Kept 2 runs unchanged:\n  there-0: no run directory" in nightjar("warehouse", "rebuild").out
 
     def test_a_damaged_run_directory_is_reported_and_its_run_stays(self, house, evals, write_run, nightjar):
         publish(house, *(write_run(evals, name) for name in ("good", "bad")))
@@ -189,8 +189,8 @@ class TestRebuild:
         script = f"""
 import os
 from pathlib import Path
-from nightjar.foreign import find_run_directories
-from nightjar.warehouse import rebuilding
+from nightjar.importers import find_run_directories
+from nightjar.warehouse import repair
 from nightjar.warehouse.writing import packing
 from nightjar.warehouse.storage.folder import Folder
 
@@ -206,7 +206,7 @@ def commit_or_die(folder, segment, scratch):
     return commit(folder, segment, scratch)
 
 Folder.commit = commit_or_die
-rebuilding.rebuild(warehouse, find_run_directories([Path("outputs")]))
+repair.rebuild(warehouse, find_run_directories([Path("outputs")]))
 """
         ended = subprocess.run([sys.executable, "-c", script], timeout=60)
         assert ended.returncode == 9
@@ -288,7 +288,7 @@ class TestCompact:
         with connect(house.folder) as notebook:
             ended = nightjar("warehouse", "compact")
             assert notebook.sql("SELECT count(DISTINCT run_id), count(prompt) FROM rollouts").fetchall() == [(3, 12)]
-        assert "of what was replaced are removed after an hour; at once: --now" in ended.err
+        assert "of replaced segments are removed after an hour; at once with --now" in ended.err
         assert nightjar("warehouse", "doctor").code == 0
 
     def test_what_was_replaced_goes_at_once(self, house, evals, write_run, nightjar):
@@ -354,7 +354,7 @@ class TestPrune:
 
     def test_nothing_to_remove(self, nights, nightjar):
         ended = nightjar("warehouse", "prune", "--env", "none", "--yes")
-        assert (ended.code, ended.err) == (0, "No run meets that: nothing was removed.\n")
+        assert (ended.code, ended.err) == (0, "No run meets the conditions: nothing was removed.\n")
 
     @pytest.mark.parametrize("is_packed", [False, True])
     def test_publishing_brings_a_run_back(self, nights, nightjar, evals, is_packed):
@@ -446,7 +446,7 @@ class TestInfo:
         house.publish(write_run(evals, "old", started_at="2025-01-01T00:00:00+00:00"))
         house.publish(write_run(evals, "new", started_at="2026-02-01T12:30:00+00:00"))
         ended = nightjar("warehouse")
-        assert "Holds:      2 runs, 8 rollouts" in ended.out
+        assert "2 runs, 8 rollouts" in ended.out
         assert "Newest run: new: gsm8k | openai/gpt, completed, 2026-02-01 12:30 UTC" in ended.out
         assert nightjar("warehouse", "info").out == ended.out
 

@@ -1,4 +1,4 @@
-"""What is on the screen while runs go on: a live view on a terminal, a line now and then elsewhere, or bars of tqdm."""
+"""The progress of runs: a live view on a terminal, a line every ten seconds elsewhere, or bars of tqdm."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from rich.table import Table
 from rich.text import Text
 
 from nightjar.cli.terminal import echo
-from nightjar.engine import Run, runs_under_way
+from nightjar.core.secrecy import hidden_in_log
+from nightjar.core.text import harmless
+from nightjar.engine import Run, open_runs
 from nightjar.hosting.server import page_of
 from nightjar.hosting.temporary_server import is_temporary
-from nightjar.secrecy import hidden_in_log
-from nightjar.terminal import harmless
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -44,11 +44,7 @@ _NEXT_KEYS, _PREVIOUS_KEYS = frozenset({"j", "\t", "\x1b[B", "\x1b[C"}), frozens
 
 
 def style_of(*, tui: bool, debug: bool, no_progress: bool) -> Style:
-    """Returns how it is shown how far runs are.
-
-    Raises:
-        BadParameter: two flags say it.
-    """
+    """Returns how to show progress; ``BadParameter`` if flags contradict each other."""
     flags: dict[str, tuple[bool, Style]] = {
         "--tui": (tui, "screen"),
         "--debug": (debug, "plain"),
@@ -61,13 +57,13 @@ def style_of(*, tui: bool, debug: bool, no_progress: bool) -> Style:
 
 
 class RunsDisplay:
-    """Shows how far the runs of this process are, on stderr.
+    """Shows the progress of the runs of this process on stderr, from the first run on.
 
-    A context manager, in an event loop; it shows nothing until there is a run.
+    A context manager, to be used in an event loop.
 
     Args:
-        style: ``auto``: a live view on a terminal, elsewhere a line now and then; ``screen``: on the whole screen;
-            ``plain``: bars of tqdm, between what is logged; ``none``: nothing.
+        style: ``auto``: a live view on a terminal, lines elsewhere; ``screen``: the whole screen; ``plain``: bars of
+            tqdm between log lines; ``none``: nothing.
     """
 
     def __init__(self, style: Style = "auto") -> None:
@@ -77,7 +73,7 @@ class RunsDisplay:
         self._chosen = 0
 
     def __enter__(self) -> Self:
-        """Starts to look for runs."""
+        """Starts watching for runs."""
         self._task = asyncio.get_running_loop().create_task(self._show())
         return self
 
@@ -89,13 +85,13 @@ class RunsDisplay:
     ) -> None:
         """Stops showing."""
         if self._task.done() and (broken := self._task.exception()) is not None:
-            logger.warning("What was on the screen stopped: %r", broken)
+            logger.warning("The progress display stopped: %r", broken)
         self._task.cancel()
 
     async def _show(self) -> None:
         if self._style == "none":
             return
-        while not runs_under_way():  # noqa: ASYNC110 - it may be opened in another thread
+        while not open_runs():  # noqa: ASYNC110 - it may be opened in another thread
             await asyncio.sleep(_FRAME_SECONDS)
         if self._style == "plain":
             await self._show_bars()
@@ -121,10 +117,10 @@ class RunsDisplay:
                 done_before = run.progress.already_done
                 echo(f"{title(run)}: {run.progress.total} rollouts, run {run.run_id}", err=True)
                 if done_before:
-                    echo(f"{done_before} of them are done already", err=True)
+                    echo(f"{done_before} of them are already done", err=True)
             if loop.time() - said_at >= _LINE_SECONDS:
                 said_at = loop.time()
-                for run in runs_under_way():
+                for run in open_runs():
                     label = f"{title(run)}: " if len(self._runs) > 1 else ""
                     echo(f"{label}{run.progress.done}/{run.progress.total} {status_line(run)}", err=True)
             await asyncio.sleep(_FRAME_SECONDS)
@@ -136,7 +132,7 @@ class RunsDisplay:
         log = logging.getLogger("nightjar")
         bars: dict[str, tqdm[Any]] = {}
         with logging_redirect_tqdm([log]), ExitStack() as closing:
-            for handler in log.handlers:  # which are others in this block
+            for handler in log.handlers:  # tqdm replaces the handlers in this block
                 handler.addFilter(hidden_in_log)
             while True:
                 for run in self._look():
@@ -148,12 +144,12 @@ class RunsDisplay:
                 await asyncio.sleep(_FRAME_SECONDS)
 
     def _look(self) -> list[Run]:
-        """Returns the runs that have begun since the last look, and says where they are in Prefect's UI."""
-        begun = [run for run in runs_under_way() if run.run_id not in self._runs]
+        """Returns the runs that have started since the last call, after printing their page in the Prefect UI."""
+        begun = [run for run in open_runs() if run.run_id not in self._runs]
         self._runs.update({run.run_id: run for run in begun})
         for run in begun:
             if page := page_in_prefect(run.metadata.flow_run_id):
-                echo(f"In Prefect's UI: {page}", err=True)
+                echo(f"Prefect: {page}", err=True)
         return begun
 
     def _choose(self, key: str) -> None:
@@ -167,11 +163,11 @@ def _fill(bar: tqdm[Any], run: Run) -> None:
 
 
 def view(runs: Sequence[Run], chosen: int = 0) -> RenderableType:
-    """Returns how far runs are: one in detail, and of several an overview above it."""
+    """Returns the progress of runs: one in detail, below an overview if there are several."""
     detail = _detail(runs[chosen])
     if len(runs) == 1:
         return detail
-    hint = Text("j and k, or the arrows: another evaluation in detail", style="dim")
+    hint = Text("j and k, or the arrow keys: select an evaluation", style="dim")
     return Group(_overview(runs, chosen), detail, hint)
 
 
@@ -229,7 +225,7 @@ def _budget(run: Run) -> str:
 
 
 def _errors(run: Run) -> Iterator[tuple[str, str]]:
-    """Yields the kinds of errors that rollouts ended with, and what a request failed with last."""
+    """Yields the most frequent errors of rollouts, and the last error of a retried request."""
     progress = run.progress
     kinds = sorted(progress.errors.items(), key=lambda kind: -kind[1][0])
     for name, (count, message) in kinds[:_MOST_KINDS]:
@@ -253,12 +249,12 @@ def _reward(run: Run) -> str:
 
 
 def title(run: Run) -> str:
-    """Returns what a run is called on the screen."""
+    """Returns the name of a run for the display."""
     return harmless(run.metadata.name or f"{run.metadata.env_id} | {run.metadata.model}")
 
 
 def status_line(run: Run) -> str:
-    """Returns how far a run is, in a line."""
+    """Returns the progress of a run on one line."""
     progress = run.progress
     reward = "–" if progress.avg_reward is None else f"{progress.avg_reward:.3f}"
     parts = [f"reward {reward}", f"{progress.failed} errors", f"{progress.rate:.1f}/s"]
@@ -272,14 +268,14 @@ def status_line(run: Run) -> str:
 
 
 def page_in_prefect(flow_run_id: str | None) -> str | None:
-    """Returns the page of a flow run; None of a run without one, or on a temporary server."""
+    """Returns the page of a flow run in the Prefect UI; None without a flow run, or on a temporary server."""
     url = os.environ.get("PREFECT_API_URL")
     return page_of(flow_run_id, url) if flow_run_id and url and not is_temporary(url) else None
 
 
 @contextmanager
 def _keys(pressed: Callable[[str], None]) -> Iterator[None]:
-    """Calls ``pressed`` with each key while the block lasts, where somebody can press keys."""
+    """Calls ``pressed`` with each key that is pressed in the block, if stdin is a terminal."""
     if not sys.stdin.isatty():
         yield
         return

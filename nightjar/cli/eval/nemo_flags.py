@@ -1,4 +1,4 @@
-"""The flags of ``nel eval run`` beside those of ``nightjar eval run``: other names of the same fields.
+"""The flags of ``nel eval run`` that ``nightjar eval run`` accepts as other names of the same fields.
 
 nightjar eval run --bench gsm8k --repeats 4 --model-url http://127.0.0.1:8000/v1 --model-id local
 """
@@ -15,27 +15,27 @@ from typing import Annotated, Any, Self
 
 import typer
 
-from nightjar.cli.eval.options import flag_names
-from nightjar.config import Layer, parameters
-from nightjar.config.nemo import ENDINGS, NemoConfigFile
-from nightjar.config.nemo.services import KEYS, without_route
-from nightjar.config.user_config import user_defaults
+from nightjar.cli.eval.flags import flag_names
+from nightjar.evaluation.config import Layer, parameters
+from nightjar.evaluation.config.nemo import ENDINGS, NemoConfigFile
+from nightjar.evaluation.config.nemo.services import KEYS, without_route
+from nightjar.evaluation.config.user_config import user_defaults
 
-PANEL = "In the Words of NeMo Evaluator"
+PANEL = "Flags of NeMo Evaluator"
 _URL, _MODEL = "NEMO_MODEL_URL", "NEMO_MODEL_ID"
 
 
 @dataclass(frozen=True)
 class NemoFlags:
-    """What was said in the words of NeMo Evaluator that is no field of a run.
+    """The values of these flags that are not fields of a run.
 
     Attributes:
-        is_used: environments were named in these words, or by a config: files are written as NeMo Evaluator does.
-        environments: those that were named in these words, as they were typed.
-        overrides: ``key=value`` of a YAML config, as they were typed.
-        layers: what its environment variables say.
+        is_used: these flags or a config name the environments: files are also written in NeMo Evaluator's format.
+        environments: named by these flags, as typed.
+        overrides: ``key=value`` for a YAML config, as typed.
+        layers: values of NeMo Evaluator's environment variables.
         no_progress: show no progress.
-        config: the YAML config that was named; None for none.
+        config: the YAML config in place of an environment; None without one.
     """
 
     is_used: bool = False
@@ -46,23 +46,23 @@ class NemoFlags:
     config: NemoConfigFile | None = None
 
     def with_config(self, env_id: str, *, is_hosted: bool) -> Self:
-        """Returns the same with the config that is named in the place of an environment, where one is.
+        """Returns the flags with the YAML config, if that is given in place of an environment.
 
         Raises:
-            BadParameter: overrides are of a config, and its folder of a run here.
+            BadParameter: overrides are given without a config, or a hosted run has a config with an output folder.
             ConfigError: the config is wrong.
         """
         if not env_id.endswith(ENDINGS):
             if self.overrides:
-                raise typer.BadParameter("--override changes a YAML config: name one in the place of ENV")
+                raise typer.BadParameter("--override changes a YAML config: give one in place of ENV")
             return self
         config = NemoConfigFile.read(Path(env_id), self.overrides)
         if is_hosted and "dir" in config.config.output.model_fields_set:
-            raise typer.BadParameter(f"output.dir in {env_id}: not of a hosted run")
+            raise typer.BadParameter(f"output.dir in {env_id}: not for a hosted run")
         return replace(self, is_used=True, config=config)
 
     def prepared(self, output_dir: Path | None) -> Path | None:
-        """Returns the folder of the runs, None for the usual one; a config is kept there as it was read."""
+        """Returns the folder of the runs, None for the default, after writing a copy of the config into it."""
         own = user_defaults().get("output_dir")
         if self.config is None:
             return output_dir or (Path(own) if own else None)
@@ -78,11 +78,11 @@ def _option(*flags: str, text: str, **kwargs: Any) -> Any:
 
 
 def refuse_key(value: str | None) -> None:
-    """Refuses a key that is typed; says how one is named."""
+    """Refuses a key on the command line."""
     if value is not None:
         raise typer.BadParameter(
-            "a key that is typed stands in the list of processes. Name the variable that holds it: -k NAME, or set "
-            + " or ".join(KEYS)
+            "a key on the command line is visible in the list of processes. Name the variable that holds it: -k NAME, "
+            f"or set {' or '.join(KEYS)}"
         )
 
 
@@ -95,31 +95,32 @@ def _read(
             "--bench",
             "--benchmark",
             metavar="ENV",
-            text="The same as ENV: NAME, URI, file.py:name. May be given several times.",
+            text="Same as ENV: NAME, URI, file.py:name. May be given several times.",
         ),
     ] = None,
     adapter: Annotated[
-        str | None, _option("--adapter", metavar="URI", text="The same as ENV, for a URI such as gym://HOST:PORT.")
+        str | None, _option("--adapter", metavar="URI", text="Same as ENV, for a URI such as gym://HOST:PORT.")
     ] = None,
-    repeats: Annotated[int | None, _option("--repeats", text="The same as --rollouts-per-example, -r.")] = None,
-    max_problems: Annotated[int | None, _option("--max-problems", text="The same as --num-examples, -n.")] = None,
+    repeats: Annotated[int | None, _option("--repeats", text="Same as --rollouts-per-example, -r.")] = None,
+    max_problems: Annotated[int | None, _option("--max-problems", text="Same as --num-examples, -n.")] = None,
     model_url: Annotated[
         str | None,
         _option(
             "--model-url",
             metavar="URL",
-            text="The same as --api-base-url, -b; may end in /chat/completions. With --bench or --adapter "
-            "NEMO_MODEL_URL says it, too, and the key is in NEMO_API_KEY or NVIDIA_API_KEY.",
+            text="Same as --api-base-url, -b; may end in /chat/completions. With --bench or --adapter, "
+            "also NEMO_MODEL_URL, with the key in NEMO_API_KEY or NVIDIA_API_KEY.",
         ),
     ] = None,
     model_id: Annotated[
-        str | None, _option("--model-id", metavar="MODEL", text="The same as --model, -m; also NEMO_MODEL_ID.")
+        str | None, _option("--model-id", metavar="MODEL", text="Same as --model, -m; also NEMO_MODEL_ID.")
     ] = None,
     system_prompt: Annotated[
-        str | None, _option("--system-prompt", text="The same as -x '{\"system_prompt\": TEXT}'.")
+        str | None, _option("--system-prompt", text="Same as -x '{\"system_prompt\": TEXT}'.")
     ] = None,
     api_key: Annotated[  # noqa: ARG001 - refused
-        str | None, _option("--api-key", hidden=True, callback=refuse_key, text="Refused: name a variable with -k.")
+        str | None,
+        _option("--api-key", hidden=True, callback=refuse_key, text="Refused: name an environment variable with -k."),
     ] = None,
     override: Annotated[
         list[str] | None,
@@ -132,11 +133,11 @@ def _read(
     ] = None,
     no_progress: Annotated[bool, _option("--no-progress", text="Show no progress.")] = False,
 ) -> tuple[dict[str, Any], NemoFlags]:
-    """Returns the fields that these flags say beside those that were typed under their own names."""
+    """Returns the fields with the values of these flags, and the flags that are not fields."""
     environments = {"--bench": bench or [], "--adapter": [adapter] if adapter else []}
     named = {flag: names for flag, names in environments.items() if names}
     if len(named) > 1:
-        raise typer.BadParameter(f"{' and '.join(named)} both say which environment: give one")
+        raise typer.BadParameter(f"{' and '.join(named)} both name an environment: give one")
     flag, names = next(iter(named.items()), ("", []))
     said = {
         "env_id": (flag, names[0] if names else None),
@@ -154,21 +155,17 @@ def _read(
 
 
 def _with(typed: Any, name: str, flag: str, value: Any) -> Any:
-    """Returns the value of a field that may have been typed under its own name, too.
-
-    Raises:
-        BadParameter: it was.
-    """
+    """Returns the value of a field from these flags; BadParameter if its own flag is typed, too."""
     if typed is None:
         return value
     if isinstance(typed, dict) and not typed.keys() & value.keys():
         return {**typed, **value}
     own = " / ".join(flag_names(name, parameters()[name]))
-    raise typer.BadParameter(f"{own} and {flag} say the same: give one")
+    raise typer.BadParameter(f"{own} and {flag} set the same field: give one")
 
 
 def _of_variables(fields: Mapping[str, Any], model_url: str | None) -> list[Layer]:
-    """Returns what the variables of NeMo Evaluator say; a key is named for the place that these words name."""
+    """Returns the values of NeMo Evaluator's variables. A key applies only to an endpoint that these flags name."""
     url = os.environ.get(_URL)
     has_url = model_url is not None or (url and not {"base_url", "provider"} & fields.keys())
     layers = [Layer(_URL, {"base_url": without_route(url)})] if url and has_url and model_url is None else []
@@ -181,7 +178,7 @@ def _of_variables(fields: Mapping[str, Any], model_url: str | None) -> list[Laye
 
 
 def takes_nemo_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command these flags; what they say goes into its first parameter, the fields, and into ``nemo``."""
+    """Gives a command these flags; their values go into its first parameter, the fields, and into ``nemo``."""
     _, *own = inspect.signature(_read, eval_str=True).parameters.values()
 
     @wraps(command)

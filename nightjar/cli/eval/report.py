@@ -1,31 +1,33 @@
-"""``nightjar eval report``: runs as a report to hand on.
-
-nightjar eval report outputs/evals -f html -o report.html
-nightjar eval report ./eval_results --all-formats -o report
-"""
+"""``nightjar eval report`` and ``eval stats``: the results of runs, with their uncertainty."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
+from nightjar.analysis import describe_run, selected
+from nightjar.analysis.run_statistics import RunStatistics
+from nightjar.cli.options import ClusterOption, IntervalAlphaOption, JsonOption, WarehouseOption
+from nightjar.cli.output import columns, labelled, number, print_json
 from nightjar.cli.terminal import echo
-from nightjar.cli.warehouse import WarehouseOption
-from nightjar.comparison import selected
 from nightjar.errors import ConfigError
 from nightjar.evaluation.stored_runs import stored_runs
 from nightjar.reports.evaluation import RENDERERS, Report, gather
+from nightjar.reports.formats import finite
 from nightjar.reports.html import write_page
-from nightjar.serving.reporting import render_html
+from nightjar.reports.statistics import mean, pass_rows, run_findings
+from nightjar.view.exporting import render_html
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
 
 class ReportFormat(StrEnum):
-    """What a report is written as."""
+    """The format of a report."""
 
     MARKDOWN = "markdown"
     HTML = "html"
@@ -34,7 +36,7 @@ class ReportFormat(StrEnum):
     LATEX = "latex"
 
 
-_ENDINGS = {"markdown": "md", "html": "html", "csv": "csv", "json": "json", "latex": "tex"}
+_SUFFIXES = {"markdown": "md", "html": "html", "csv": "csv", "json": "json", "latex": "tex"}
 _RENDERERS: dict[str, Callable[[Report], str]] = {**RENDERERS, "html": render_html}
 
 
@@ -43,47 +45,48 @@ def eval_report(
         list[str] | None,
         typer.Argument(
             metavar="[RUNS]...",
-            help="Ids of runs, folders of results at any depth, bundles of NeMo Evaluator, MODEL@ENV or SUITE@DATE; "
-            "without any the newest run.",
+            help="Run IDs, folders of results at any depth, bundles of NeMo Evaluator, MODEL@ENV or SUITE@DATE "
+            "(default: the newest run).",
             show_default=False,
         ),
     ] = None,
     *,
-    form: Annotated[ReportFormat, typer.Option("--format", "-f", help="What it is.")] = ReportFormat.MARKDOWN,
+    form: Annotated[ReportFormat, typer.Option("--format", "-f", help="Output format.")] = ReportFormat.MARKDOWN,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="PATH", help="Write it into this file, or this folder as report.*."),
+        typer.Option("--output", "-o", metavar="PATH", help="Write to this file, or to report.* in this folder."),
     ] = None,
     all_formats: Annotated[
         bool, typer.Option("--all-formats", help="Write report.md, .html, .csv, .json and .tex into a folder.")
     ] = False,
     with_results: Annotated[
-        bool, typer.Option("--with-results", help="Have every rollout in the JSON, without its texts.")
+        bool, typer.Option("--with-results", help="Include every rollout in the JSON, without its texts.")
     ] = False,
     by: Annotated[
         str | None,
         typer.Option("--by", metavar="FIELD", help="Field of info, or task, for categories (default: category)."),
     ] = None,
-    alpha: Annotated[float, typer.Option(min=0, max=1, metavar="X", help="Chance that an interval misses.")] = 0.05,
+    alpha: IntervalAlphaOption = 0.05,
     warehouse: WarehouseOption = None,
 ) -> None:
-    """Write what runs came to as a report: a table, then each with intervals, plots, samples and failures.
+    """Write a report on runs: a table, then for each run intervals, plots, samples and failures.
 
-    The page is one file that opens offline. However many rollouts there are, a report shows a few of each kind, and
-    says what is left out.
+    The HTML page is one file that opens offline. A report shows a few rollouts of each kind, and the number of others.
 
     Example: nightjar eval report outputs/evals -f html -o report.html
     """
     if with_results and not (all_formats or form is ReportFormat.JSON):
-        raise typer.BadParameter("--with-results goes with --format json, or --all-formats")
+        raise typer.BadParameter("--with-results requires --format json or --all-formats")
     place = Warehouse(resolve_warehouse(warehouse))
     with selected(paths or [_newest(warehouse)], place, each=True) as (where, found):
         run_ids = list(dict.fromkeys(run_id for run_ids in found for run_id in run_ids))
         report = gather(run_ids, where, by=by, alpha=alpha, results=with_results)
     if all_formats:
-        _write_all(report, output or Path())
+        for each in ReportFormat:
+            _write(report, each, (output or Path()) / f"report.{_SUFFIXES[each]}")
     elif output:
-        _write(report, form, output / f"report.{_ENDINGS[form]}" if _is_folder(output) else output)
+        is_folder = output.is_dir() or not output.suffix
+        _write(report, form, output / f"report.{_SUFFIXES[form]}" if is_folder else output)
     else:
         echo(_RENDERERS[form](report).encode("utf-8", "replace").decode(), nl=False)
 
@@ -96,15 +99,46 @@ def _newest(warehouse: str | None) -> str:
     return str(newest[0].path or newest[0].run_id)
 
 
-def _is_folder(path: Path) -> bool:
-    return path.is_dir() or not path.suffix
-
-
-def _write_all(report: Report, folder: Path) -> None:
-    for form in ReportFormat:
-        _write(report, form, folder / f"report.{_ENDINGS[form]}")
-
-
 def _write(report: Report, form: str, path: Path) -> None:
     write_page(path, _RENDERERS[form](report), makes_folder=True)
-    echo(f"Wrote {path}: {len(report.runs):,} run{'s' * (len(report.runs) != 1)}")
+    echo(f"Wrote {path}: {number(len(report.runs), 'run')}")
+
+
+def eval_stats(
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN", help="Run ID, the beginning of one, a run directory, or MODEL@ENV.", show_default=False
+        ),
+    ],
+    by: Annotated[
+        str | None,
+        typer.Option("--by", metavar="FIELD", help="Field of info, or task: show the mean of each of its values."),
+    ] = None,
+    cluster: ClusterOption = None,
+    alpha: IntervalAlphaOption = 0.05,
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the results of a run with their uncertainty: intervals, pass@k, categories, spread.
+
+    Example: nightjar eval stats 0a1b2c --by subject
+    """
+    with selected([run], Warehouse(resolve_warehouse(warehouse))) as (where, [run_ids]):
+        if len(run_ids) > 1:
+            raise ConfigError(f"{run!r} matches {len(run_ids)} runs: {', '.join(run_ids[:5])}. Name one of them")
+        found = describe_run(run_ids[0], warehouse=where, by=by, cluster=cluster, alpha=alpha)
+    if as_json:
+        print_json(finite(asdict(found)))
+    else:
+        _print_statistics(found, by)
+
+
+def _print_statistics(found: RunStatistics, by: str | None) -> None:
+    console = Console()
+    console.print(labelled(run_findings(found)))
+    if rows := pass_rows(found.pass_rates):
+        console.print(columns(("k", "pass@k", "pass^k"), rows))
+    if found.categories:
+        means = [(name, f"{one.examples:,}", mean(one)) for name, one in found.categories.items()]
+        console.print(columns((by or "", "examples", "avg reward"), means))

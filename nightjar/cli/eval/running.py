@@ -1,43 +1,54 @@
-"""Runs an evaluation from the command line: where, with what on the screen, and with which exit code."""
+"""Runs evaluations from the command line: as Prefect flows or in this process, with a display, and limited memory."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+import os
+import re
+import resource
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from math import nan
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import typer
 
-from nightjar.calling import leave_threads_behind
-from nightjar.cli.eval.display import show_outcome
 from nightjar.cli.eval.live import RunsDisplay, Style
-from nightjar.cli.eval.process_memory import limit_memory
+from nightjar.cli.eval.outcome import with_error
 from nightjar.cli.terminal import echo
-from nightjar.config import Evaluation, RunConfig
-from nightjar.config.precedence import FLAG
-from nightjar.errors import RunError
+from nightjar.core.calling import leave_threads_behind
+from nightjar.engine.runs import RunDirectory
+from nightjar.errors import ConfigError
 from nightjar.evaluation import (
+    EndedEvaluation,
     Outcome,
     check_engines,
     check_environments,
     check_named_keys,
     check_warehouse,
     evaluate,
+    evaluate_together,
     heartbeats,
     stopped_by_signals,
+    within_budget,
 )
-from nightjar.evaluation.failures import advice_line
-from nightjar.evaluation.saved_config import saved_config
+from nightjar.evaluation.config import Evaluation, RunConfig
+from nightjar.evaluation.config.precedence import FLAG
+from nightjar.evaluation.resuming import saved_config
 from nightjar.hosting.flow_runs import evaluate_as_flow
 from nightjar.hosting.server import find_prefect_api
-from nightjar.runs import RunDirectory
 from nightjar.warehouse import Warehouse, resolve_warehouse
 from nightjar.warehouse.location import refuse_secret
 
 T = TypeVar("T")
 Mode: TypeAlias = Literal["auto", "prefect", "direct"]
+_MEMORY_VARIABLE = "NIGHTJAR_MEMORY_LIMIT"
+"""Gigabytes, such as ``8`` or ``0.5``; ``none`` for no limit. Nine tenths of the free memory by default."""
+
+_FREE_SHARE = 0.9
+_CGROUP = Path("/sys/fs/cgroup")
+_GIGABYTE = 1e9
+_MOST_GIGABYTES = 1e9
 
 
 def runner(
@@ -48,13 +59,13 @@ def runner(
     prefect_url: str | None = None,
     where: str = "",
 ) -> Callable[[RunConfig], Awaitable[Outcome]]:
-    """Returns what runs an evaluation, as a Prefect flow or in this process.
+    """Returns a function that runs an evaluation, as a Prefect flow or in this process.
 
     Args:
-        mode: ``auto`` takes Prefect where its server answers.
+        mode: ``auto`` uses Prefect if a server responds.
         output_dir, resume, where: as for ``load_env``.
         warehouse: its location; None for the default.
-        prefect_url: of Prefect's server; None for the one that is configured, or that 'nightjar up' runs.
+        prefect_url: of the Prefect server; None for the configured server, or that of 'nightjar up'.
     """
     limit_memory()
     location = resolve_warehouse(warehouse)
@@ -84,12 +95,12 @@ def watched(
     style: Style = "auto",
     heartbeat_url: str | None = None,
 ) -> T:
-    """Runs what is to be run, with a display, until it has ended or is stopped.
+    """Runs one or several evaluations with a progress display, until they have ended or are stopped.
 
     Args:
-        evaluation: runs one evaluation, or several.
-        style: how it is shown how far it is.
-        heartbeat_url: asked as rollouts come to their end; None for no heartbeats.
+        evaluation: runs them.
+        style: of the display.
+        heartbeat_url: requested as rollouts finish; None for no heartbeats.
     """
 
     async def body() -> T:
@@ -103,47 +114,93 @@ def watched(
     try:
         return asyncio.run(body())
     except (asyncio.CancelledError, KeyboardInterrupt):
-        echo("Stopped. The same command with --resume goes on.", err=True)
+        echo("Stopped. To resume, run the same command with --resume.", err=True)
         raise typer.Exit(130) from None
 
 
 def check(evaluations: Sequence[Evaluation]) -> None:
-    """Makes sure, before anything else, that environments, engines and the keys that were named are there."""
+    """Checks, before anything else, that environments, engines and the named keys are available."""
     configs = [evaluation.config for evaluation in evaluations]
     check_environments(configs)
     check_engines(configs)
     check_named_keys(evaluations)
 
 
-def finish(outcome: Outcome, as_json: bool, show: Callable[[Outcome], None] = show_outcome) -> None:
-    """Shows how a run ended, and leaves the process with its exit code: 0 when all is scored and published."""
-    if as_json:
-        echo(json.dumps(as_record(outcome), indent=2))
-    else:
-        show(outcome)
-    for error in errors_of(outcome):
-        echo(f"Error: {error}", err=True)
-    for kind in outcome.failures if not outcome.is_complete else ():
-        echo(advice_line(kind), err=True)
-    raise typer.Exit(130 if outcome.status == "cancelled" else int(not outcome.is_complete))
-
-
-def as_record(outcome: Outcome) -> dict[str, Any]:
-    """Returns what ``--json`` prints of a run."""
-    return {**RunDirectory(outcome.path).read_metadata(), "path": str(outcome.path)}
-
-
-def errors_of(outcome: Outcome) -> Iterator[str]:
-    """Yields what is to be said of a run that is not complete."""
-    if isinstance(outcome.error, RunError) and outcome.status != "cancelled":
-        yield str(outcome.error)
-    elif (first := next(iter(outcome.summary.error_examples.values()), None)) is not None:
-        failed = f"{outcome.summary.failed} of {outcome.summary.rollouts} rollouts failed"
-        yield f"{failed}. The first: {first.partition(chr(10))[0]}"
-    yield from (str(reason) for reason in (outcome.unpublished, outcome.unpushed) if reason is not None)
-
-
 def evaluation_of(run_dir: str, changes: Mapping[str, Any]) -> Evaluation:
-    """Returns a run that is gone on with, as it was started but for what changes; errors as of ``saved_config``."""
+    """Returns the evaluation of a run to resume, with changed fields; errors as for ``saved_config``."""
     sources = dict.fromkeys(RunConfig.model_fields, "config.json") | dict.fromkeys(changes, FLAG)
     return Evaluation(saved_config(RunDirectory(Path(run_dir)), changes), sources)
+
+
+def run_together(
+    evaluations: Sequence[Evaluation],
+    run: Callable[[RunConfig], Awaitable[Outcome]],
+    warehouse: str | None,
+    *,
+    style: Style = "auto",
+    heartbeat_url: str | None = None,
+) -> list[EndedEvaluation]:
+    """Runs several evaluations concurrently, with their progress on stderr.
+
+    Args:
+        evaluations: to run.
+        run: runs one evaluation.
+        warehouse: its location, for prices; None for the default.
+        style: of the display.
+        heartbeat_url: requested as rollouts finish; None for no heartbeats.
+    """
+    with within_budget([each.config for each in evaluations], Warehouse(resolve_warehouse(warehouse))):
+        return watched(lambda: evaluate_together(evaluations, run, _say_ended), style, heartbeat_url)
+
+
+def _say_ended(ended: EndedEvaluation) -> None:
+    if ended.outcome is None:
+        echo(f"{ended.evaluation.label}: not started", err=True)
+        return
+    summary = ended.outcome.summary
+    reward = with_error(summary.avg_reward, summary.stderr)
+    scored = f"{summary.scored} of {summary.rollouts} scored"
+    echo(f"{ended.evaluation.label}: {ended.outcome.status}, {scored}, reward {reward}", err=True)
+
+
+def limit_memory() -> None:
+    """Limits the memory of this process; children inherit the limit.
+
+    Code that exceeds it gets a ``MemoryError``, which costs its rollout. Without a limit the system would kill the
+    whole run. ``ConfigError`` if the environment variable is not a number.
+    """
+    if (wanted := _wanted_bytes()) is not None:
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+
+
+def _wanted_bytes() -> int | None:
+    asked = os.environ.get(_MEMORY_VARIABLE, "").strip().lower()
+    if asked == "none":
+        return None
+    if not asked:
+        free = _free_bytes()
+        return None if free is None else int(free * _FREE_SHARE)
+    try:
+        gigabytes = float(asked)
+    except ValueError:
+        gigabytes = nan
+    if not 0 < gigabytes < _MOST_GIGABYTES:
+        raise ConfigError(f"{_MEMORY_VARIABLE} must be gigabytes, such as 8, or 'none', found {asked!r}")
+    return int(gigabytes * _GIGABYTE)
+
+
+def _free_bytes() -> int | None:
+    """Returns the free memory of this machine or container; None if the system does not report it."""
+    try:
+        found = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"))
+    except OSError:
+        return None
+    free = [int(found[1]) * 1024] if found else []
+    try:
+        most, used = (int((_CGROUP / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current"))
+        free.append(most - used)
+    except (OSError, ValueError):  # no container, or one without a limit
+        pass
+    return min(free, default=None)

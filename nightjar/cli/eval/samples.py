@@ -1,4 +1,4 @@
-"""``nightjar eval samples``: the rollouts of a run, as they were said.
+"""``nightjar eval samples``: the rollouts of a run with their conversations, or its examples.
 
 nightjar eval samples 0a1b2c3d4e5f --failed
 nightjar eval samples 0a1b2c3d4e5f --example 12 --full
@@ -12,48 +12,46 @@ from itertools import islice
 from typing import Annotated, Any
 
 import typer
-from rich import box
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from nightjar.cli.eval.arguments import RunArgument
+from nightjar.cli.options import JsonOption, PageOption, RunArgument, WarehouseOption
+from nightjar.cli.output import columns, print_json
 from nightjar.cli.terminal import echo
-from nightjar.cli.warehouse import JsonOption, WarehouseOption
-from nightjar.cli.warehouse.output import print_json
-from nightjar.evaluation.sample_groups import SampleGroup, groups_of
-from nightjar.evaluation.stored_runs import StoredRun, find_stored_run
-from nightjar.messages import content_text
-from nightjar.terminal import harmless
+from nightjar.core.messages import content_text
+from nightjar.core.text import harmless
+from nightjar.evaluation.stored_runs import SampleGroup, StoredRun, find_stored_run, groups_of
 
 _LONGEST_TEXT = 1_500
 _ROLLOUTS, _GROUPS = 3, 20
-"""As many as are shown where nobody says it."""
+"""The default numbers per page."""
 
 
 def eval_samples(
     run: RunArgument,
-    failed: Annotated[bool, typer.Option("--failed", help="Those with an error; with --wrong both kinds.")] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Only rollouts with an error; with --wrong, rollouts of both kinds.")
+    ] = False,
     wrong: Annotated[
-        bool, typer.Option("--wrong", help="Those that are scored below the pass threshold; with --failed both kinds.")
+        bool,
+        typer.Option("--wrong", help="Only rollouts scored below the pass threshold; with --failed, both kinds."),
     ] = False,
     flipped: Annotated[
-        bool, typer.Option("--flipped", help="Examples of which some rollouts are right and others wrong.")
+        bool, typer.Option("--flipped", help="Only examples with both right and wrong rollouts.")
     ] = False,
-    example: Annotated[int | None, typer.Option(metavar="N", help="Those of one example, by its id.")] = None,
+    example: Annotated[int | None, typer.Option(metavar="N", help="Only the example with this ID.")] = None,
     grouped: Annotated[
-        bool, typer.Option("--grouped", "-g", help="A line an example: mean, spread, and the rewards of its rollouts.")
+        bool, typer.Option("--grouped", "-g", help="A line per example: mean, spread, and the rewards of its rollouts.")
     ] = False,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, metavar="N", help="So many a page (default: 3; 20 grouped).")
+        int | None, typer.Option("--limit", "-n", min=1, metavar="N", help="Number per page (default: 3; 20 grouped).")
     ] = None,
-    page: Annotated[int, typer.Option("--page", "-p", min=1, metavar="N", help="Which page.")] = 1,
-    skip: Annotated[int, typer.Option(min=0, metavar="N", help="Leave out the first so many.")] = 0,
-    full: Annotated[bool, typer.Option("--full", help="Cut no text.")] = False,
+    page: PageOption = 1,
+    skip: Annotated[int, typer.Option(min=0, metavar="N", help="Skip this number at the beginning.")] = 0,
+    full: Annotated[bool, typer.Option("--full", help="Do not shorten texts.")] = False,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show rollouts of a run: prompt, completion, answer, reward, error; or its examples, a line each.
+    """Show rollouts of a run with prompt, completion, answer, reward and error; or its examples, one per line.
 
     Examples: nightjar eval samples 0a1b2c --failed | nightjar eval samples 0a1b2c --flipped --grouped
     """
@@ -84,13 +82,13 @@ def _groups(run: StoredRun) -> list[SampleGroup]:
 def _wanted(
     run: StoredRun, *, example: int | None, failed: bool, wrong: bool, flipped: bool
 ) -> Iterator[dict[str, Any]]:
-    """Yields the rollouts that were asked for: failed or wrong ones, of one example, of flipped examples."""
     threshold = run.metadata["pass_threshold"]
-    of = {group.example_id for group in _groups(run) if group.is_flipped} if flipped else None
+    flipped_ids = {group.example_id for group in _groups(run) if group.is_flipped} if flipped else None
     for row in run.rows():
         is_wrong = not row["error"] and row["reward"] is not None and row["reward"] < threshold
         is_kind = not (failed or wrong) or bool(failed and row["error"]) or (wrong and is_wrong)
-        if is_kind and example in {None, row["example_id"]} and (of is None or row["example_id"] in of):
+        is_example = example in {None, row["example_id"]} and (flipped_ids is None or row["example_id"] in flipped_ids)
+        if is_kind and is_example:
             yield row
 
 
@@ -106,18 +104,16 @@ def _show_groups(run: StoredRun, groups: Sequence[SampleGroup], *, as_json: bool
     if as_json:
         print_json([_record(group) for group in groups])
         return
-    asked = {group.example_id for group in groups}
-    prompts = {row["example_id"]: _question(row) for row in run.rows() if row["example_id"] in asked}
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for column in ("Example", "Mean", "Spread", "Right"):
-        table.add_column(column, no_wrap=True, justify="right")
-    table.add_column("Rewards", overflow="fold")
-    table.add_column("Prompt", no_wrap=True, overflow="ellipsis")
+    ids = {group.example_id for group in groups}
+    prompts = {row["example_id"]: _question(row) for row in run.rows() if row["example_id"] in ids}
+    headings, rows = ("Example", "Mean", "Spread", "Right", "Rewards", "Prompt"), []
     for group in groups:
         right = f"{group.right}/{len(group.rewards)}"
         rewards = " ".join("error" if reward is None else f"{reward:.3g}" for reward in group.rewards.values())
         cells = (str(group.example_id), _number(group.mean), _number(group.spread), right, rewards)
-        table.add_row(*cells, Text(harmless(prompts[group.example_id])))
+        rows.append((*cells, prompts[group.example_id]))
+    table = columns(headings, rows, numbers=headings[:4], folded=("Rewards",))
+    table.columns[-1].overflow = "ellipsis"
     if groups:
         Console(markup=False, emoji=False).print(table)
 
@@ -133,7 +129,7 @@ def _number(value: float | None) -> str:
 
 
 def _question(row: Mapping[str, Any]) -> str:
-    """Returns what was asked last in a prompt, as one line."""
+    """Returns the last message of a prompt, on one line."""
     *_, (_, text) = [("", ""), *_messages(row["prompt"], "")]
     return " ".join(text.split())
 

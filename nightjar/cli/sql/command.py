@@ -1,7 +1,7 @@
-"""``nightjar sql``: asks the warehouse.
+"""``nightjar sql``: queries the warehouse.
 
 nightjar sql "SELECT model, avg_reward, stderr FROM leaderboard WHERE env_id = 'gsm8k'"
-nightjar sql hardest -P env=gsm8k  # a query that has a name
+nightjar sql hardest -P env=gsm8k  # a named query
 nightjar sql                       # a prompt on a terminal
 """
 
@@ -16,16 +16,21 @@ from typing import Annotated
 
 import typer
 
-from nightjar.cli.sql.catalog import print_catalog, print_queries, query_records
+from nightjar.cli.options import WarehouseOption
 from nightjar.cli.sql.input import values_of
 from nightjar.cli.sql.output import Format, format_of
-from nightjar.cli.sql.session import SqlSession, answer_each, checked_seconds
+from nightjar.cli.sql.session import (
+    SqlSession,
+    answer_each,
+    checked_seconds,
+    print_catalog,
+    print_queries,
+    query_records,
+)
 from nightjar.cli.terminal import echo
-from nightjar.cli.warehouse import WarehouseOption
 from nightjar.warehouse import Unlocked, Warehouse, resolve_warehouse
 from nightjar.warehouse.reading.named_queries import find_query, named_queries
-from nightjar.warehouse.reading.process import prepare
-from nightjar.warehouse.reading.time_limit import QUERY_TIMEOUT_SECONDS
+from nightjar.warehouse.reading.process import QUERY_TIMEOUT_SECONDS, prepare
 
 _EXAMPLES = """
 Examples:
@@ -42,8 +47,8 @@ def sql(
     statement: Annotated[
         str | None,
         typer.Argument(
-            help="A statement that reads, or the name of a query. Left out: a prompt on a terminal; else what stdin "
-            "holds, or what there is to ask."
+            help="A read-only statement, or the name of a query. Without it: a prompt on a terminal, else statements "
+            "on stdin, or a list of tables."
         ),
     ] = None,
     parameters: Annotated[
@@ -52,46 +57,46 @@ def sql(
             "--parameter",
             "-P",
             metavar="NAME=VALUE",
-            help="Value for $NAME, read as in quotes: a number or a time where it stands beside one, else text.",
+            help="Value for $NAME, read as in quotes: a number or a time if compared with one, else text.",
         ),
     ] = None,
     list_queries: Annotated[
-        bool, typer.Option("--list", help="List the named queries; with a name, show the SQL of that one.")
+        bool, typer.Option("--list", help="List the named queries; with a name, print its SQL.")
     ] = False,
     output_format: Annotated[
         Format | None,
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="table, csv, json, markdown or parquet (default: as the suffix of --output says, else table).",
+            help="table, csv, json, markdown or parquet (default: by the suffix of --output, else table).",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
     output: Annotated[Path | None, typer.Option("--output", help="File to write the rows to.")] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Show all rows and all of long cells on a terminal; a pipe always gets all.")
+        bool, typer.Option("--full", help="Show all rows and whole cells on a terminal; a pipe always gets them.")
     ] = False,
     timeout: Annotated[
         float,
-        typer.Option("--timeout", metavar="SECONDS", callback=checked_seconds, help="How long a query may run."),
+        typer.Option("--timeout", metavar="SECONDS", callback=checked_seconds, help="Time limit of a query."),
     ] = QUERY_TIMEOUT_SECONDS,
     write: Annotated[
         bool,
         typer.Option(
             "--write",
-            help="For the owner: any statement, also COPY to a file or ATTACH, and tables and views for this session, "
-            "without limits. Published runs stay as they are.",
+            help="For the owner: allow any statement, also COPY to a file and ATTACH, and tables and views for this "
+            "session, without limits. Published runs stay unchanged.",
         ),
     ] = False,
     warehouse: WarehouseOption = None,
 ) -> None:
-    """Ask the warehouse in SQL (DuckDB's). Reads only; rows to stdout, their number to stderr.
+    """Query the warehouse in DuckDB's SQL, read-only. Rows go to stdout, their number to stderr.
 
     Tables: runs, rollouts, attempts, examples, prices, metrics, errors. Views: leaderboard, history, pass_at_k,
-    regressions, example_rewards, cost, retries. Macro: flips(a, b). Queries that have a name: --list.
+    regressions, example_rewards, cost, retries. Macro: flips(a, b). Named queries: --list.
 
-    Values for $name: -P n=5 is read as '5' would be: a number in LIMIT $n and reward > $n, text beside text. Where
-    nothing says its type, write it: to_days($n::INTEGER). Single quotes keep $n from the shell.
+    Values for $name: -P n=5 is read like '5': a number in LIMIT $n and reward > $n, text beside text. If nothing
+    implies its type, write it: to_days($n::INTEGER). Single quotes protect $n from the shell.
 
     Examples: nightjar sql "FROM leaderboard" --format csv
 
@@ -105,7 +110,9 @@ def sql(
     chosen = Format.JSON if as_json else output_format
     shown_as = chosen or format_of(output)
     if shown_as is Format.PARQUET and output is None and sys.stdout.isatty():
-        raise typer.BadParameter("Parquet is not for terminals: name a file with --output, or redirect stdout")
+        raise typer.BadParameter(
+            "Parquet cannot be printed on a terminal: name a file with --output, or redirect stdout"
+        )
     if not write:
         prepare()
     asked = (Unlocked if write else Warehouse)(resolve_warehouse(warehouse))
@@ -114,7 +121,7 @@ def sql(
 
 
 def _answer(session: SqlSession, statement: str | None, given: dict[str, str], *, may_prompt: bool) -> None:
-    """Answers what is given, typed at a prompt, or piped; without any of it, says what there is to ask."""
+    """Answers the given, typed or piped statements; without any, prints the catalog."""
     if statement is not None:
         session.answer(statement, given)
     elif may_prompt and sys.stdin.isatty() and sys.stdout.isatty():
@@ -135,11 +142,11 @@ def _list(name: str | None, as_json: bool) -> None:
         echo(queries[0].text, nl=False)
     else:
         print_queries(queries)
-        echo("Run one: nightjar sql hardest -P env=gsm8k. Its SQL: nightjar sql --list hardest", err=True)
+        echo("Next: nightjar sql hardest -P env=gsm8k. For its SQL: nightjar sql --list hardest", err=True)
 
 
 def _piped() -> str:
-    """What a pipe or a file gives on stdin; nothing where stdin is neither."""
+    """Returns the text of a pipe or file on stdin; empty if stdin is neither."""
     try:
         mode = os.fstat(sys.stdin.fileno()).st_mode
     except (OSError, ValueError):  # a test's stdin

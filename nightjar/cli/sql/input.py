@@ -1,8 +1,7 @@
-"""Takes apart what is typed or pasted at the prompt of ``nightjar sql``: commands, named queries, statements.
+"""Parses the input at the prompt of ``nightjar sql`` into commands, named queries and statements.
 
-A command (``.tables``) and a named query (``leaderboard``, ``hardest env=gsm8k``, ``hardest -P env=gsm8k``) are a line
-each, and so is what begins like neither nor like a statement. A statement goes on over lines until its semicolon, or
-until a command.
+A command (``.tables``) or a named query (``leaderboard``, ``hardest env=gsm8k``, ``hardest -P env=gsm8k``) is one line,
+and so is a line that begins like none of the three. A statement extends over lines until its semicolon, or a command.
 """
 
 from __future__ import annotations
@@ -20,20 +19,20 @@ from nightjar.warehouse.reading.statements import is_finished
 USAGES = {
     ".tables": "the tables and views",
     ".schema [TABLE]": "their columns and types",
-    ".queries [NAME]": "the queries that have a name, or the SQL of one",
-    ".run NAME [PARAMETER=VALUE ...]": "run one of them; '.run' may be left out",
-    ".format table|csv|json|markdown": "how rows are printed",
-    ".full on|off": "whether all rows and all of long cells are shown",
-    ".timeout SECONDS": "how long a query may run",
+    ".queries [NAME]": "the named queries, or the SQL of one",
+    ".run NAME [PARAMETER=VALUE ...]": "run a named query; '.run' may be left out",
+    ".format table|csv|json|markdown": "format of the rows",
+    ".full on|off": "show all rows and whole cells, or not",
+    ".timeout SECONDS": "time limit of a query",
     ".help": "this list",
-    ".quit": "leave, as Ctrl-D does",
+    ".quit": "quit, like Ctrl-D",
 }
-"""What the prompt understands beside SQL."""
+"""The commands of the prompt."""
 
 COMMANDS = {usage.partition(" ")[0]: about for usage, about in USAGES.items()}
 
 WORDS = {"help": ".help", "?": ".help", "quit": ".quit", "exit": ".quit", ".exit": ".quit", "\\q": ".quit"}
-"""What people type who come from another prompt, and the command that it stands for."""
+"""Commands of other prompts, and their equivalents."""
 
 _BEGINNINGS = frozenset(
     re.findall(
@@ -43,30 +42,30 @@ _BEGINNINGS = frozenset(
         "set show start summarize table truncate unpivot update use vacuum values with",
     )
 )
-"""The words that begin a statement of DuckDB's."""
+"""The first words of DuckDB's statements."""
 
 _FIRST_WORD = re.compile(r"\s*([^\W\d][\w-]*)")
 _OPTION = re.compile(r"^(?:-P|--parameter)=?")
 _MAY_END = re.compile(r";\s*(?:--|/\*|$)")
-"""What a line has in which a statement of several lines ends: a semicolon with nothing but comments behind it."""
+"""The end of a statement of several lines: a semicolon with only comments behind it."""
 
 
 def take_apart(text: str) -> list[str]:
-    """Returns the commands, named queries and statements of a text, one after the other.
+    """Returns the commands, named queries and statements of a text in order.
 
-    Only the last part, or one that a command cuts off, may lack its end: ``is_whole`` tells.
+    Only the last part, or one before a command, may be incomplete: see ``is_whole``.
     """
     whole, rest = _taken_apart(text)
     return [*whole, rest] if rest else [*whole]
 
 
 def goes_on(text: str) -> bool:
-    """Says whether Enter begins another line: what is typed ends in SQL whose semicolon is missing."""
+    """Returns whether Enter begins another line, as the text ends in SQL without its semicolon."""
     return bool(_taken_apart(text)[1])
 
 
 def command_of(part: str) -> str | None:
-    """Returns the command that a line is, or stands for; None for SQL and for the bare name of a query."""
+    """Returns the command of a line; None for SQL and for the bare name of a query."""
     word = part.removesuffix(";").strip().lower()
     if word in WORDS:
         return WORDS[word]
@@ -76,17 +75,14 @@ def command_of(part: str) -> str | None:
 
 
 def is_whole(part: str) -> bool:
-    """Says whether a part needs no further line: it can be answered, if only by what is wrong with it."""
+    """Returns whether a part is complete, so that it can be answered, be it with an error."""
     if command_of(part) is not None or is_finished(part):
         return True
     return "\n" not in part and _begins_no_statement(part)
 
 
 def values_of(arguments: Sequence[str]) -> dict[str, str]:
-    """Reads values for ``$name``; ``-P`` before each may be left out.
-
-    Raises:
-        typer.BadParameter: one has no name, or a name has two.
+    """Parses values for ``$name``, with or without ``-P``; ``BadParameter`` for a value without a name, or a second.
 
     Example:
         >>> values_of(["-P", "env=gsm8k", "limit=5"])
@@ -106,7 +102,7 @@ def values_of(arguments: Sequence[str]) -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def _taken_apart(text: str) -> tuple[tuple[str, ...], str]:
-    """Returns what is whole, and what goes on; the prompt asks again for every key, also where the text is the same."""
+    """Returns the complete parts and the incomplete rest. Cached, as the prompt asks for it at every key."""
     parts: list[str] = []
     lines: list[str] = []
     for line in text.splitlines():
@@ -128,7 +124,7 @@ def _is_command(line: str) -> bool:
 
 
 def _may_end_in(lines: list[str]) -> bool:
-    """Says whether it is worth reading lines as one: only a statement has several."""
+    """Returns whether lines may be complete: only a statement has several lines."""
     return len(lines) == 1 or (len(lines) > 1 and _MAY_END.search(lines[-1]) is not None)
 
 
@@ -138,7 +134,7 @@ def _begins_no_statement(line: str) -> bool:
 
 
 def _is_call(line: str) -> bool:
-    """Says whether a line is a named query with its values, or meant as one: the name may be wrong, or a value."""
+    """Returns whether a line is, or is meant as, a named query with values."""
     name, *rest = line.removesuffix(";").split() or [""]
     if not rest or not _begins_no_statement(line):
         return False

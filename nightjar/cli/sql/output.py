@@ -1,27 +1,32 @@
-"""The formats that ``nightjar sql`` prints rows in; what a table looks like is in ``table``.
+"""The formats that ``nightjar sql`` prints rows in.
 
-Values are whole and exact everywhere but in a table on a terminal. What a terminal would obey instead of show is
-replaced there: a completion is a model's text.
+Values are whole and exact everywhere but in a table on a terminal. There long cells are cut, numbers are rounded and
+only the first rows are shown, unless the user asks for everything. Text between « and » in a cell is not cut off: it is
+what a search was for. Control characters are replaced on a terminal: a completion is a model's text.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from datetime import date, datetime
 from enum import StrEnum
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Text
 
-from nightjar.cli.sql.table import is_number, print_table
+from nightjar.core.files import replacing
+from nightjar.core.text import harmless
 from nightjar.errors import ConfigError
-from nightjar.terminal import harmless
 from nightjar.warehouse import QueryResult
-from nightjar.warehouse.reading.result_values import value_text, write_csv, write_json
+from nightjar.warehouse.reading.result import value_text, write_csv, write_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +35,7 @@ _BREAK = re.compile(r"\r\n|\r|\n")
 
 
 class Format(StrEnum):
-    """How rows are printed."""
+    """The format of printed rows."""
 
     TABLE = "table"
     CSV = "csv"
@@ -51,10 +56,7 @@ _SUFFIXES = {
 
 
 def format_of(path: Path | None) -> Format:
-    """Returns the format that the suffix of a file stands for; a table without a suffix or a file.
-
-    Raises:
-        typer.BadParameter: it stands for none.
+    """Returns the format for the suffix of a file; a table without a suffix or file; else ``BadParameter``.
 
     Example:
         >>> format_of(Path("best.csv")).value, format_of(None).value
@@ -64,8 +66,7 @@ def format_of(path: Path | None) -> Format:
     if suffix not in _SUFFIXES:
         known = ", ".join(filter(None, _SUFFIXES))
         raise typer.BadParameter(
-            f"--output {str(path)!r} ends in {suffix!r}, which stands for no format. Choose one of: {known}, or say "
-            "which with --format"
+            f"--output {str(path)!r} has the unknown suffix {suffix!r}. Choose one of: {known}, or give --format"
         )
     return _SUFFIXES[suffix]
 
@@ -76,8 +77,8 @@ def print_rows(rows: QueryResult | pa.Table, chosen: Format, path: Path | None, 
     Args:
         rows: an Arrow table for Parquet, a result for any other format.
         chosen: the format.
-        path: where to; None for stdout. A file appears, or replaces the one there, when all of it is written.
-        is_full: whether a table on a terminal shows all of every cell and all rows.
+        path: of the file; None for stdout. A file appears, or is replaced, when it is complete.
+        is_full: show all rows and whole cells of a table on a terminal.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -101,21 +102,18 @@ def _opened(path: Path | None) -> Iterator[TextIO]:
         yield sys.stdout
         return
     is_special = path.exists() and not path.is_file()  # a pipe or a device is written to, not replaced
-    partial = path if is_special else path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with partial.open("w", encoding="utf-8", newline="\n") as file:
+        with (
+            nullcontext(path) if is_special else replacing(path) as target,
+            target.open("w", encoding="utf-8", newline="\n") as file,
+        ):
             yield file
-        partial.replace(path)
     except OSError as error:
         raise ConfigError(f"Cannot write {str(path)!r}: {error.strerror or error}") from error
-    finally:
-        if not is_special:
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
 
 
 class _Screen:
-    """A terminal, which is written nothing that it would obey."""
+    """A terminal on which control characters are replaced."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -130,3 +128,151 @@ def _write_markdown(result: QueryResult, stream: TextIO | _Screen) -> None:
     for cells in (result.columns, rules, *rows):
         escaped = (_BREAK.sub("<br>", cell.replace("|", r"\|")) for cell in cells)
         stream.write(f"| {' | '.join(escaped)} |\n")
+
+
+MOST_ROWS = 1_000
+"""The number of rows on a terminal without ``--full``."""
+
+_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
+            "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL")  # fmt: skip
+_WHOLE = (*_NUMBERS, "BOOLEAN", "DATE", "TIME", "TIMESTAMP")
+"""Prefixes of types whose values are not cut: a cut number is a different number."""
+
+_LONGEST_CELL = 80
+_SHORTEST_CUT = 24
+"""With shorter cells, models and messages could not be told apart; rows are then printed as blocks."""
+
+_BLOCK_LINES = 3
+"""The number of lines of a value in a block without ``--full``."""
+
+_MARKED = re.compile("«.*?»")
+_GAP = "  "
+_TYPES = {int: "BIGINT", float: "DOUBLE", date: "DATE"}
+
+
+def print_table(result: QueryResult, stream: TextIO, *, is_full: bool) -> None:
+    """Writes rows as a table, or as blocks where a terminal is too narrow; ``is_full`` for whole cells and all rows."""
+    if result.columns == ("explain_key", "explain_value"):
+        stream.writelines(f"{plan}\n" for _, plan in result.rows)
+        return
+    console = Console(file=stream)
+    is_brief = console.is_terminal and not is_full
+    room = console.width if console.is_terminal else sys.maxsize
+    rows = result.rows[:MOST_ROWS] if is_brief else result.rows
+    cells = [[_cell(value, is_brief) for value in row] for row in rows]
+    if widths := _widths(result, cells, room, is_brief):
+        _write_grid(result, cells, widths, stream)
+    else:
+        _write_blocks(result.columns, rows, stream, room, is_full=is_full)
+    if len(rows) < len(result.rows):
+        stream.flush()
+        sys.stderr.write(f"The first {MOST_ROWS:,} of {len(result.rows):,} rows; --full shows all.\n")
+
+
+def is_number(kind: str) -> bool:
+    """Returns whether the values of a type of DuckDB are numbers.
+
+    Example:
+        >>> is_number("DECIMAL(18,3)"), is_number("INTEGER[]")
+        (True, False)
+    """
+    return _is_one(kind, _NUMBERS)
+
+
+def _is_one(kind: str, beginnings: tuple[str, ...]) -> bool:
+    return kind.startswith(beginnings) and not kind.endswith("]")
+
+
+def _widths(result: QueryResult, cells: list[list[str]], room: int, is_brief: bool) -> list[int] | None:
+    """Returns the widths of columns that fit, with cells cut if necessary; None if they do not fit."""
+    widths = [max(map(cell_len, column)) for column in zip(result.columns, *cells, strict=True)]
+    for cut in range(_LONGEST_CELL, _SHORTEST_CUT - 1, -1) if is_brief else [sys.maxsize]:
+        fitted = [
+            width if _is_one(kind, _WHOLE) else min(width, cut)
+            for width, kind in zip(widths, result.types, strict=True)
+        ]
+        if sum(fitted) + len(_GAP) * (len(fitted) - 1) <= room:
+            return fitted
+    return None
+
+
+def _write_grid(result: QueryResult, cells: list[list[str]], widths: list[int], stream: TextIO) -> None:
+    are_numbers = [is_number(kind) for kind in result.types]
+    for row in (result.columns, ["─" * width for width in widths], *cells):
+        fitted = (_fit(cell, width, right) for cell, width, right in zip(row, widths, are_numbers, strict=True))
+        stream.write(_GAP.join(fitted).rstrip() + "\n")
+
+
+def _write_blocks(
+    names: tuple[str, ...], rows: list[tuple[Any, ...]], stream: TextIO, room: int, *, is_full: bool
+) -> None:
+    """Writes a row as lines of a name and a value; a long value is wrapped."""
+    margin = max(map(cell_len, names)) + len(_GAP)
+    for number, row in enumerate(rows, start=1):
+        stream.write(f"── row {number} ".ljust(min(room, _LONGEST_CELL), "─") + "\n")
+        for name, value in zip(names, row, strict=True):
+            pairs = zip_longest([name], _lines(value, room - margin, is_full), fillvalue="")
+            stream.writelines(f"{_fit(label, margin)}{line}".rstrip() + "\n" for label, line in pairs)
+
+
+def _lines(value: Any, room: int, is_full: bool) -> list[str]:
+    """Returns the lines of a value, or as many as a block has."""
+    text = harmless(_text(value)) if is_full else _cell(value, is_brief=True)
+    lines = [line.plain for line in Text(text).wrap(Console(), room, tab_size=4)]
+    if is_full or len(lines) <= _BLOCK_LINES:
+        return lines
+    return [*lines[: _BLOCK_LINES - 1], _cut(" ".join(lines[_BLOCK_LINES - 1 :]), room)]
+
+
+def _cell(value: Any, is_brief: bool) -> str:
+    """Returns a value on one line, without control characters."""
+    if is_brief and isinstance(value, float):
+        return _rounded(value)
+    if is_brief and isinstance(value, list) and all(isinstance(item, str) for item in value):
+        value = ", ".join(value)
+    if is_brief and isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M}{'Z' if value.tzinfo else ''}"
+    return harmless(" ".join(_text(value).split()))
+
+
+def _text(value: Any) -> str:
+    return "NULL" if value is None else value_text(value)
+
+
+def _rounded(value: float) -> str:
+    """Rounds to four places, from ten on to two, and below 0.01 to three significant digits."""
+    if value and abs(value) < 0.01:  # noqa: PLR2004
+        return f"{value:.3g}"
+    text = f"{value:.{4 if abs(value) < 10 else 2}f}".rstrip("0")  # noqa: PLR2004
+    return f"{text}0" if text.endswith(".") else text
+
+
+def _fit(cell: str, width: int, right: bool = False) -> str:
+    cut = _cut(cell, width)
+    padding = " " * (width - cell_len(cut))
+    return padding + cut if right else cut + padding
+
+
+def _cut(line: str, width: int) -> str:
+    if cell_len(line) <= width:
+        return line
+    line = _from_near_mark(line, width)
+    return f"{set_cell_size(line, max(0, width - 1)).rstrip()}…" if cell_len(line) > width else line
+
+
+def _from_near_mark(line: str, width: int) -> str:
+    """Cuts the beginning of a line whose marked words would otherwise be cut off."""
+    marked = _MARKED.search(line)
+    if marked is None or cell_len(line[: marked.end()]) < width:
+        return line
+    start = marked.start()
+    while start and cell_len(line[start - 1 : marked.start()]) <= (width - cell_len(marked[0])) // 2 - 1:
+        start -= 1
+    return f"…{line[start:]}"
+
+
+def print_records(records: Sequence[Mapping[str, Any]]) -> None:
+    """Prints records with the same keys as ``nightjar sql`` prints rows."""
+    types = (_TYPES.get(type(value), "VARCHAR") for value in records[0].values())
+    rows = [tuple(record.values()) for record in records]
+    print_table(QueryResult((*records[0],), (*types,), rows), sys.stdout, is_full=False)

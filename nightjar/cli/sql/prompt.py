@@ -1,35 +1,57 @@
 """The prompt of ``nightjar sql``: SQL over several lines until a semicolon, dot commands, history and completion.
 
-Every query sees what was published meanwhile. Ctrl-C stops a running query, or drops what is typed; Ctrl-D leaves.
+Every query sees the runs published so far. Ctrl-C stops a query in progress, or discards the input; Ctrl-D quits.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from textwrap import shorten
 
 import typer
 from prompt_toolkit import PromptSession
 from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, is_done
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.layout.processors import AfterInput, ConditionalProcessor
 from prompt_toolkit.lexers import PygmentsLexer
 from pygments.lexers.sql import SqlLexer
 
-from nightjar.cli.sql.catalog import only_table, print_catalog, print_entries, print_queries
-from nightjar.cli.sql.completion import SqlCompleter
 from nightjar.cli.sql.input import COMMANDS, USAGES, command_of, goes_on, is_whole, take_apart, values_of
 from nightjar.cli.sql.output import PROMPT_FORMATS, Format
-from nightjar.cli.sql.session import SqlSession, answer_each, checked_seconds
+from nightjar.cli.sql.session import (
+    SqlSession,
+    answer_each,
+    checked_seconds,
+    only_table,
+    print_catalog,
+    print_entries,
+    print_queries,
+)
 from nightjar.cli.terminal import echo
+from nightjar.core.home import home
 from nightjar.errors import ConfigError, NightjarError
-from nightjar.home import home
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.reading.known_values import known_values
 from nightjar.warehouse.reading.named_queries import find_query, named_queries
 
 _PROMPT = "nightjar> "
 _LONGEST_QUOTE = 60
-_HOW_IT_ENDS = "end the statement with ; or drop it with Ctrl-C"
+_HOW_IT_ENDS = "end the statement with ; or discard it with Ctrl-C"
+_WORDS = """
+    SELECT keyword_name AS word, 'keyword' AS kind FROM duckdb_keywords()
+    UNION ALL
+    SELECT DISTINCT function_name, 'function' FROM duckdb_functions() WHERE function_name ~ '^[a-z][a-z0-9_]*$'
+"""
+_OF_A_TABLE = re.compile(r"(\w+)\.(\w*)$")
+_AFTER_FROM = re.compile(r"\b(?:from|join|describe|summarize)\s+(\w*)$", re.IGNORECASE)
+Meanings = Mapping[str, str]
+"""Completions, with their descriptions."""
 
 
 class SqlPrompt:
@@ -39,10 +61,10 @@ class SqlPrompt:
         self._session = session
 
     def run(self) -> None:
-        """Answers until the user leaves; ``WarehouseError`` where there is no warehouse."""
+        """Answers until the user quits; ``WarehouseError`` if there is no warehouse."""
         session = self._session
         runs = session.warehouse.query("SELECT count(*) FROM runs").rows[0][0]
-        echo(f"{runs:,} runs. A statement ends with ';'. Tab completes, .help lists commands, Ctrl-D leaves.")
+        echo(f"{runs:,} runs. A statement ends with ';'. Tab completes, .help lists commands, Ctrl-D quits.")
         prompt = self._prompt_session()
         while True:
             try:
@@ -72,24 +94,24 @@ class SqlPrompt:
         return session
 
     def _answer_all(self, text: str) -> bool:
-        """Answers what was typed or pasted, up to a mistake; says whether the user stays."""
+        """Answers the input up to the first error, and returns whether the user stays."""
         parts = take_apart(text)
         for number, part in enumerate(parts, start=1):
             if number < len(parts) and not is_whole(part):
-                echo(f"Dropped, for want of a ';': {_quote(part)}", err=True)
+                echo(f"Discarded, as its ';' is missing: {_quote(part)}", err=True)
                 continue
             command = command_of(part)
             if command == ".quit":
                 return False
             if not self._answer(command or part) and number < len(parts):
-                echo(f"What comes after it was not run: {_quote(parts[number])}", err=True)
+                echo(f"The following input was not run: {_quote(parts[number])}", err=True)
                 break
         return True
 
     def _answer(self, part: str) -> bool:
         try:
             if part.startswith((".", "\\")):
-                self._obey(part)
+                self._command(part)
             else:
                 answer_each(self._session, part, {})
         except (NightjarError, typer.BadParameter) as error:
@@ -100,7 +122,7 @@ class SqlPrompt:
             return True
         return False
 
-    def _obey(self, text: str) -> None:
+    def _command(self, text: str) -> None:
         try:
             name, arguments = text.split(maxsplit=1)[0].lower(), shlex.split(text)[1:]
         except ValueError as error:
@@ -109,10 +131,10 @@ class SqlPrompt:
             raise ConfigError(f"Unknown command {name!r}. Choose one of: {', '.join(COMMANDS)}")
         if not (self._show([name, *arguments]) or self._set([name, *arguments])):
             [usage] = [usage for usage in USAGES if usage.partition(" ")[0] == name]
-            raise ConfigError(f"Write it as {usage}")
+            raise ConfigError(f"Usage: {usage}")
 
     def _show(self, words: list[str]) -> bool:
-        """Obeys a command that asks; False for any other."""
+        """Runs a command that prints; False for any other."""
         warehouse = self._session.warehouse
         match words:
             case [".tables"]:
@@ -134,20 +156,20 @@ class SqlPrompt:
         return True
 
     def _set(self, words: list[str]) -> bool:
-        """Obeys a command that changes how questions are asked or answered; False for any other."""
+        """Runs a command that changes a setting; False for any other."""
         match words:
             case [".format", chosen] if chosen in PROMPT_FORMATS:
                 self._session.format = Format(chosen)
                 said = f"Rows are printed as {chosen}."
             case [".full", "on"]:
                 self._session.is_full = True
-                said = "All rows and all of long cells are shown."
+                said = "All rows and whole cells are shown."
             case [".full", "off"]:
                 self._session.is_full = False
-                said = "Many rows and long cells are not all shown."
+                said = "Rows and cells are shortened."
             case [".timeout", text] if seconds := _seconds(text):
                 self._session.timeout_seconds = seconds
-                said = f"A query may run for {seconds:g} s."
+                said = f"The time limit of a query is {seconds:g} s."
             case _:
                 return False
         echo(said, err=True)
@@ -162,7 +184,7 @@ def _seconds(text: str) -> float | None:
 
 
 def _open_history() -> History:
-    """Returns what was typed before, in a file that only its owner reads; nothing where it cannot be written."""
+    """Returns the history, in a file that only its owner can read; in memory if it cannot be written."""
     try:
         path = home() / "sql_history"
         path.touch(mode=0o600)
@@ -175,11 +197,107 @@ def _open_history() -> History:
 
 
 def _quote(part: str) -> str:
-    """The beginning of a part, on one line."""
+    """Returns the beginning of a part on one line."""
     return shorten(" ".join(part.split()), _LONGEST_QUOTE, placeholder="…")
 
 
 def _show_help() -> None:
     print_entries({usage: [about] for usage, about in USAGES.items()})
-    echo("Anything else is SQL, until ';' or until a command on a line of its own, which drops it.")
-    echo("Ctrl-C stops a query. Ctrl-R searches what was typed before.")
+    echo("Anything else is SQL, up to ';' or up to a command on its own line, which discards it.")
+    echo("Ctrl-C stops a query. Ctrl-R searches the history.")
+
+
+class SqlCompleter(Completer):
+    """Completes SQL with the catalog of a warehouse, which is read once, on first use."""
+
+    def __init__(self, warehouse: Warehouse) -> None:
+        self._warehouse = warehouse
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:  # noqa: ARG002
+        """Yields the completions at the cursor."""
+        before = document.text_before_cursor
+        line = before.rpartition("\n")[2]
+        if line.partition(" ")[0] in named_queries() and " " in line:
+            line = f".run {line}"
+        typed, found = self._command_words(line) if line.startswith(".") else self._sql_words(before, document.text)
+        for word, meaning in found.items():
+            if word.lower().startswith(typed.lower()):
+                yield Completion(word, start_position=-len(typed), display_meta=meaning)
+
+    def _command_words(self, before: str) -> tuple[str, Meanings]:
+        *earlier, typed = before.split(" ")
+        found: Meanings = {}
+        match earlier:
+            case []:
+                found = COMMANDS
+            case [".run", name, *_]:
+                found = self._parameters(name, typed)
+            case [".run" | ".queries"]:
+                found = _query_names()
+            case [".schema"]:
+                found = self._tables
+            case [".format"]:
+                found = dict.fromkeys(PROMPT_FORMATS, "")
+            case [".full"]:
+                found = {"on": "", "off": ""}
+        return typed, found
+
+    def _parameters(self, query: str, typed: str) -> Meanings:
+        """Returns the parameters of a query, or the known values of the one being typed."""
+        known = named_queries().get(query)
+        parameters = {f"{one.name}=": one for one in known.parameters} if known else {}
+        for name, parameter in parameters.items():
+            if typed.startswith(name):
+                values = known_values(parameter.type, self._warehouse.query)
+                return {shlex.quote(f"{name}{value}"): parameter.about for value in values}
+        return {name: parameter.about for name, parameter in parameters.items()}
+
+    def _sql_words(self, before: str, text: str) -> tuple[str, Meanings]:
+        if after_dot := _OF_A_TABLE.search(before):
+            return after_dot[2], self._columns.get(_alias(after_dot[1], text, self._columns), {})
+        if after_from := _AFTER_FROM.search(before):
+            return after_from[1], self._tables
+        typed = re.split(r"\W", before)[-1]
+        if not typed:
+            return typed, {}
+        queries = _query_names() if before.strip() == typed else {}
+        near = sorted(self._columns, key=lambda table: re.search(rf"\b{table}\b", text, re.IGNORECASE) is None)
+        columns = [dict.fromkeys(self._columns[table], f"of {table}") for table in near]
+        found: Meanings = {}
+        for meanings in (queries, *columns, self._tables, self._words):
+            found = {**found, **meanings, **found}
+        return typed, found
+
+    @cached_property
+    def _catalog(self) -> list[tuple[str, ...]]:
+        return self._warehouse.catalog().rows
+
+    @cached_property
+    def _tables(self) -> Meanings:
+        tables = {table: about or "" for table, about, *_ in self._catalog}
+        return {"flips(": "examples whose outcome differs between two runs", **tables}
+
+    @cached_property
+    def _columns(self) -> Mapping[str, Meanings]:
+        """The columns of each table, with their descriptions."""
+        columns: dict[str, dict[str, str]] = {}
+        for table, _, column, kind, note in self._catalog:
+            columns.setdefault(table, {})[column] = f"{kind}  {note or ''}".strip()
+        return columns
+
+    @cached_property
+    def _words(self) -> Meanings:
+        words = self._warehouse.query(_WORDS).rows
+        return dict(sorted((word.upper() if kind == "keyword" else word, kind) for word, kind in words))
+
+
+def _query_names() -> Meanings:
+    return {query.name: query.about for query in named_queries().values()}
+
+
+def _alias(name: str, text: str, tables: Iterable[str]) -> str:
+    """Returns the table that a name refers to: itself, or an alias as in ``FROM table [AS] name``."""
+    for table in tables:
+        if re.search(rf"\b{re.escape(table)}\s+(?:as\s+)?{name}\b", text, re.IGNORECASE):
+            return table
+    return name.lower()

@@ -1,13 +1,17 @@
-"""``SqlSession``: asks the warehouse and prints the answer, for the command, for a pipe and for the prompt."""
+"""``SqlSession``, which queries the warehouse and prints the answer; and lists of tables and named queries."""
 
 from __future__ import annotations
 
+import difflib
 import math
+import shutil
+import textwrap
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby, zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -16,22 +20,28 @@ from nightjar.cli.terminal import echo
 from nightjar.errors import WarehouseError
 from nightjar.warehouse import QueryResult, Warehouse
 from nightjar.warehouse.reading.known_values import require_known
-from nightjar.warehouse.reading.named_queries import Question, is_name, question
+from nightjar.warehouse.reading.named_queries import NamedQuery, Question, is_name, question
 from nightjar.warehouse.reading.statements import require_fitting, require_places, type_advice
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_NO_RUN = "No run "
+"""The beginning of the error of ``pairs`` and ``flips`` for an unknown run."""
+_WIDEST = 96
+_JOINED = "\0"
+"""Replaces the space between a column and its type, so that no line is broken there."""
+
 
 @dataclass
 class SqlSession:
-    """How questions are asked and answers are printed.
+    """The settings of queries and their output.
 
     Attributes:
-        warehouse: what is asked.
-        format: how rows are printed.
-        timeout_seconds: how long a query may run.
-        is_full: whether a table on a terminal shows all of every cell and all rows.
+        warehouse: to query.
+        format: of printed rows.
+        timeout_seconds: time limit of a query.
+        is_full: show all rows and whole cells of a table on a terminal.
         output: file to write to; None for stdout.
     """
 
@@ -42,10 +52,10 @@ class SqlSession:
     output: Path | None = None
 
     def answer(self, text: str, given: Mapping[str, object] | None = None) -> None:
-        """Runs a statement, or the named query where the text is one word, and prints rows and their number.
+        """Runs a statement, or a named query if the text is one word, and prints the rows and their number.
 
         Raises:
-            WarehouseError: the query fails, no query has this name, or it is about what the warehouse does not have.
+            WarehouseError: the query fails, or there is no query, run or environment of this name.
             ConfigError: the file cannot be written.
         """
         asked, start = question(text, given), time.perf_counter()
@@ -60,7 +70,7 @@ class SqlSession:
         echo(f"{counted} in {seconds:.2f} s{where}", err=True)
 
     def show(self, rows: QueryResult | pa.Table, *, is_full: bool = False) -> None:
-        """Prints rows that are there already; ``is_full`` shows all of them, also where the session does not."""
+        """Prints rows; ``is_full`` shows all of them, whatever the session's setting."""
         print_rows(rows, self.format, self.output, is_full=is_full or self.is_full)
 
     def _ask(self, asked: Question) -> QueryResult | pa.Table:
@@ -68,13 +78,15 @@ class SqlSession:
         try:
             return ask(asked.sql, asked.parameters, timeout_seconds=self.timeout_seconds)
         except WarehouseError as error:
+            if _NO_RUN in str(error):
+                require_known(asked, self.warehouse.query)
             self._check_values(asked, error)
             if advice := type_advice(error, asked.parameters or {}):
                 raise WarehouseError(f"{str(error).removesuffix('.')}.{advice}") from error
             raise
 
     def _check_values(self, asked: Question, error: WarehouseError) -> None:
-        """Says what is wrong with the values of a statement that DuckDB has refused, where that is it."""
+        """Raises an error about the values of a statement that DuckDB has refused, if they are the cause."""
         if asked.query is not None or error.__cause__ is None or not (asked.parameters or "$" in asked.sql):
             return
         try:
@@ -85,23 +97,23 @@ class SqlSession:
 
 
 def checked_seconds(seconds: float) -> float:
-    """Returns how long a query may run; ``typer.BadParameter`` for what is no length of time."""
+    """Returns a time limit; ``BadParameter`` if it is not a positive number."""
     if not 0 < seconds < math.inf:
         raise typer.BadParameter(f"must be more than 0 seconds, found {seconds}")
     return seconds
 
 
 def answer_each(session: SqlSession, text: str, given: Mapping[str, object]) -> None:
-    """Answers the statements of a text one after the other, up to the first that fails.
+    """Answers the statements of a text in order, up to the first that fails.
 
     Args:
-        session: asks and prints.
-        text: named query, or statements that semicolons separate.
-        given: values; each statement gets those that it has a place for.
+        session: to answer with.
+        text: named query, or statements separated by semicolons.
+        given: values; each statement gets those that it uses.
 
     Raises:
-        WarehouseError: the text is no SQL, a value has no place anywhere, or a statement fails; the message says which.
-        typer.BadParameter: a file was to take the rows of several statements.
+        WarehouseError: the text is not SQL, no statement uses a value, or a statement fails (the message names it).
+        typer.BadParameter: there is one file for the rows of several statements.
         ConfigError: the file cannot be written.
     """
     if is_name(text):
@@ -120,3 +132,58 @@ def answer_each(session: SqlSession, text: str, given: Mapping[str, object]) -> 
             if len(statements) == 1:
                 raise
             raise WarehouseError(f"Statement {number} of {len(statements)}: {error}") from error
+
+
+def print_catalog(catalog: QueryResult) -> None:
+    """Prints the description, columns and notes of each table."""
+    for number, (table, rows) in enumerate(groupby(catalog.rows, key=lambda row: row[0])):
+        if number:
+            echo()
+        columns = list(rows)
+        about = columns[0][1]
+        echo(textwrap.fill(f"{table}: {about}" if about else table, _room(), subsequent_indent="    "))
+        names = ", ".join(f"{name} {kind}".replace(" ", _JOINED) for _, _, name, kind, _ in columns)
+        lines = textwrap.fill(names, _room(), initial_indent="  ", subsequent_indent="  ", break_long_words=False)
+        echo(lines.replace(_JOINED, " "))
+        for _, _, name, _, note in columns:
+            if note:
+                echo(textwrap.fill(f"  * {name}: {note}", _room(), subsequent_indent="    "))
+
+
+def only_table(catalog: QueryResult, name: str) -> QueryResult:
+    """Returns the part of a catalog for one table; ``WarehouseError`` if it does not exist."""
+    rows = [row for row in catalog.rows if row[0] == name.lower()]
+    if not rows:
+        names = list(dict.fromkeys(row[0] for row in catalog.rows))
+        near = difflib.get_close_matches(name, names) or names
+        raise WarehouseError(f"Unknown table {name!r}. Choose one of: {', '.join(near)}")
+    return QueryResult(catalog.columns, catalog.types, rows)
+
+
+def print_entries(entries: Mapping[str, Iterable[str]]) -> None:
+    """Prints names with paragraphs beside them."""
+    margin = max(map(len, entries), default=0) + 2
+    for name, paragraphs in entries.items():
+        lines = [line for paragraph in paragraphs for line in textwrap.wrap(paragraph, _room() - margin)]
+        for label, line in zip_longest([name], lines, fillvalue=""):
+            echo(f"{label:<{margin}}{line}".rstrip())
+
+
+def print_queries(queries: Iterable[NamedQuery]) -> None:
+    """Prints the named queries with their descriptions and parameters."""
+    print_entries({query.name: [query.about, query.usage] for query in queries})
+
+
+def query_records(queries: Iterable[NamedQuery]) -> list[dict[str, Any]]:
+    """Returns the named queries for ``--list --json``."""
+    return [{"name": query.name, "about": query.about, "parameters": _parameters(query)} for query in queries]
+
+
+def _parameters(query: NamedQuery) -> list[dict[str, Any]]:
+    return [
+        {**vars(one), "required": one.default is None, "default": one.read(one.default)} for one in query.parameters
+    ]
+
+
+def _room() -> int:
+    return max(40, min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns))

@@ -1,20 +1,24 @@
-"""``nightjar warehouse`` and ``nightjar publish``: what is done with published runs besides asking."""
+"""``nightjar warehouse`` and ``nightjar publish``: upkeep of the warehouse, and runs that go in and out."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-import typer
-
-
-def warehouse_option(panel: str | None = None) -> Any:
-    """Returns the option ``--warehouse``, in a panel of the help."""
-    return typer.Option(
-        "--warehouse",
-        help="Folder or URL of the warehouse (default: NIGHTJAR_WAREHOUSE, else ./outputs/warehouse).",
-        rich_help_panel=panel,
-    )
+from nightjar.errors import WarehouseError
+from nightjar.warehouse import backend, resolve_warehouse
+from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.storage.store import Store
 
 
-WarehouseOption = Annotated[str | None, warehouse_option()]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+def open_store(warehouse: str | None, *, must_exist: bool = True) -> Store:
+    """Opens the segments of a warehouse; ``WarehouseError`` if it must exist and has none."""
+    store = backend.open_store(resolve_warehouse(warehouse))
+    if must_exist:
+        store.require()
+    return store
+
+
+def open_folder(warehouse: str | None, *, must_exist: bool = True) -> Folder:
+    """Opens the folder of a warehouse; ``WarehouseError`` if it is an object store, or like ``open_store``."""
+    store = open_store(warehouse, must_exist=must_exist)
+    if not isinstance(store, Folder):
+        raise WarehouseError(f"{store} is not a folder: this command works only on a local or shared folder.")
+    return store

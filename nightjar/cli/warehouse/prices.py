@@ -1,4 +1,4 @@
-"""``nightjar warehouse prices``: what models cost, which the columns and views about cost reckon with."""
+"""``nightjar warehouse prices``: the prices of models, from which columns and views compute costs."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from typing import Annotated
 
 import typer
 
+from nightjar.cli.options import JsonOption, WarehouseOption
+from nightjar.cli.output import print_json
+from nightjar.cli.sql.output import print_records
 from nightjar.cli.terminal import echo
-from nightjar.cli.warehouse import JsonOption, WarehouseOption
-from nightjar.cli.warehouse.location import open_store
-from nightjar.cli.warehouse.output import print_json, print_records
+from nightjar.cli.warehouse import open_store
 from nightjar.warehouse import pricing
-from nightjar.warehouse.storage.prices import price
+from nightjar.warehouse.storage.records import price
 from nightjar.warehouse.storage.store import Store
 
 _ModelArgument = Annotated[str, typer.Argument(help="The model, as runs name it.")]
 
 
 def prices(context: typer.Context, warehouse: WarehouseOption = None, as_json: JsonOption = False) -> None:
-    """List what a million tokens of a model cost since when, or 'set' and 'remove' it.
+    """List the prices per million tokens of models and their dates, or 'set' or 'remove' a price.
 
     Example: nightjar warehouse prices set gpt-4.1-mini --input 0.4 --output 1.6
     """
@@ -30,16 +31,16 @@ def prices(context: typer.Context, warehouse: WarehouseOption = None, as_json: J
 
 def set_price(
     model: _ModelArgument,
-    input_price: Annotated[float, typer.Option("--input", help="Price of a million tokens given.")],
-    output_price: Annotated[float, typer.Option("--output", help="Price of a million tokens answered.")],
+    input_price: Annotated[float, typer.Option("--input", help="Price of a million input tokens.")],
+    output_price: Annotated[float, typer.Option("--output", help="Price of a million output tokens.")],
     since: Annotated[
         str | None,
-        typer.Option(help="For runs that start then or later, e.g. 2026-01-01 (default: all runs)."),
+        typer.Option(help="Date from which it applies to new runs, such as 2026-01-01 (default: to all runs)."),
     ] = None,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Set what a million tokens of a model cost, from a date on. Earlier prices stay for earlier runs.
+    """Set the price per million tokens of a model, from a date on. Earlier prices stay for earlier runs.
 
     Example: nightjar warehouse prices set gpt-4.1-mini --input 0.4 --output 1.6 --since 2026-01-01
     """
@@ -54,7 +55,7 @@ def remove_price(
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove what a model costs.
+    """Remove the prices of a model.
 
     Example: nightjar warehouse prices remove gpt-4.1-mini
     """
@@ -64,7 +65,6 @@ def remove_price(
 
 
 def _writable_store(warehouse: str | None, *, must_exist: bool = True) -> Store:
-    """Returns the warehouse that is meant; ``WarehouseError`` where there is none, or it cannot be written."""
     store = open_store(warehouse, must_exist=must_exist)
     store.try_to_write()
     return store

@@ -1,18 +1,16 @@
-"""What runs came to, to hand on: one record, and markdown, CSV, JSON and LaTeX that are made of it.
+"""A report on runs, to share: one record, rendered as Markdown, CSV, JSON and LaTeX.
 
 >>> with selected(["outputs"], warehouse, each=True) as (where, [run_ids]):                          # doctest: +SKIP
 ...     print(RENDERERS["markdown"](gather(run_ids, where)))
 
-The page is made of the same record where the templates of pages are: :mod:`nightjar.serving.reporting`.
+:mod:`nightjar.view.exporting` renders the HTML page of the same record, with the templates of pages.
 """
 
 from collections.abc import Callable, Mapping
 
-from nightjar.reports.evaluation.gathering import gather
+from nightjar.reports.evaluation.gathering import Report, RunReport, Sample, gather
 from nightjar.reports.evaluation.latex import render_latex
-from nightjar.reports.evaluation.markdown import render_markdown
-from nightjar.reports.evaluation.records import Report, RunReport, Sample
-from nightjar.reports.evaluation.values import render_csv, render_json
+from nightjar.reports.evaluation.rendering import render_csv, render_json, render_markdown
 
 RENDERERS: Mapping[str, Callable[[Report], str]] = {
     "markdown": render_markdown,

@@ -1,28 +1,32 @@
-"""``gather``: what runs came to, out of the warehouse: no larger for a hundred thousand rollouts than for a few."""
+"""``Report``: the results of runs, and ``gather``, which reads them from a warehouse."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from nightjar import __version__
-from nightjar.comparison import describe_run
+from nightjar.analysis import RunStatistics, describe_run
 from nightjar.errors import ConfigError
-from nightjar.reports.evaluation.clipping import Clip
-from nightjar.reports.evaluation.records import SCHEMA_VERSION, Report, RunReport, Sample
-from nightjar.reports.rollouts import BARS, KINDS, PARSED, RUN, TOGETHER, failures_of
+from nightjar.reports.rollouts import BARS, KINDS, PARSED, RUN, TOGETHER, Failure, failures_of
 from nightjar.warehouse import Warehouse
-from nightjar.warehouse.reading.result_values import as_records
+from nightjar.warehouse.reading.result import as_records
 
+SCHEMA_VERSION = 1
+"""Version of a report as JSON: raised when a field is removed or changes its meaning."""
+Kind: TypeAlias = Literal["right", "wrong", "failed"]
+_OF_A_TEXT = 0.5
+_ELEMENT = 20
+"""Characters that each item counts for, so that a million empty messages end, too."""
 DETAILED = 100
-"""So many runs at most have samples; the figures are there of all."""
+"""Maximum number of runs with samples."""
 _OF_A_KIND = 3
 _ROOM, _LEAST, _MOST = 2_000_000, 300, 8_000
-"""How many characters the samples of a report have in all, and how few and how many one of them has."""
+"""Most characters of all samples of a report, and the least and most of one sample."""
 _MOST_CATEGORIES, _MOST_FAILURES = 50, 20
 _WRONG = """
 SELECT CASE WHEN is_truncated THEN 'cut off' ELSE stop_condition END AS ending,
@@ -56,22 +60,135 @@ FROM segments.rollouts WHERE run_id = $run_id ORDER BY example_id, rollout_index
 """
 
 
+@dataclass(frozen=True)
+class Sample:
+    """A rollout that is shown, its messages with their texts cut by ``left_out`` characters."""
+
+    kind: Kind
+    example_id: int
+    rollout_index: int
+    reward: float | None
+    prompt: Any
+    completion: Any
+    answer: str | None
+    parsed: Any
+    error: str | None
+    message: str | None
+    left_out: int
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """The results of a run.
+
+    Attributes:
+        repeats: rollouts per example.
+        failed_attempts: also of rollouts that were scored in the end.
+        cost: None without a known price.
+        by: the field of info of the categories; None without categories.
+        hidden_categories: number left out of ``statistics``.
+        rewards: ``low`` and ``width`` of a range, 0 for a value, and ``count``.
+        spreads: p50, p90 and p99 of a rollout's seconds and tokens.
+        wrong: stop condition of wrong rollouts to their number.
+        samples: some right, wrong and failed rollouts.
+        results: every rollout, without texts; None unless requested.
+    """
+
+    run_id: str
+    benchmark: str
+    model: str | None
+    status: str | None
+    started_at: datetime | None
+    seconds: float | None
+    examples: int
+    repeats: int
+    input_tokens: int | None
+    output_tokens: int | None
+    failed_attempts: int | None
+    cost: float | None
+    versions: Mapping[str, str | None]
+    statistics: RunStatistics
+    metrics: Mapping[str, float]
+    by: str | None
+    hidden_categories: int
+    rewards: Sequence[Mapping[str, Any]]
+    spreads: Mapping[str, Sequence[float]]
+    failures: Sequence[Failure]
+    wrong: Mapping[str, int]
+    samples: Sequence[Sample] = field(default_factory=list)
+    results: Sequence[Mapping[str, Any]] | None = None
+
+    @property
+    def errors(self) -> int:
+        """Number of rollouts without a reward."""
+        return self.statistics.failed
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens of all rollouts, in and out; None where no endpoint reported any."""
+        if self.input_tokens is None and self.output_tokens is None:
+            return None
+        return (self.input_tokens or 0) + (self.output_tokens or 0)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The results of runs; ``left_out`` has sentences on what is missing from it."""
+
+    schema_version: int
+    nightjar_version: str
+    made_at: datetime
+    runs: Sequence[RunReport]
+    left_out: Sequence[str]
+
+
+class Clip:
+    """Cuts texts so that together they have about as many characters as there is room for."""
+
+    def __init__(self, room: int) -> None:
+        self._room = self._left = room
+        self.left_out = 0
+
+    def __call__(self, text: Any) -> str | None:
+        """Returns the beginning of a text, at most half of the room; None for None."""
+        if text is None:
+            return None
+        shown = str(text)
+        most = max(_ELEMENT, int(min(self._left, self._room * _OF_A_TEXT)))
+        self._left -= min(len(shown), most)
+        if len(shown) <= most:
+            return shown
+        self.left_out += len(shown) - most
+        return f"{shown[:most]}… ({len(shown) - most:,} more characters)"
+
+    def messages(self, value: Any) -> Any:
+        """Returns messages with long texts cut, large images replaced, and the last ones left out."""
+        if isinstance(value, str):
+            return self(value)
+        if isinstance(value, dict):
+            if "image" in str(value.get("type", "")) and (size := len(str(value))) > self._left:
+                self.left_out += size
+                return {"type": "text", "text": f"(an image of {size:,} characters is left out)"}
+            return {name: one if name == "role" else self.messages(one) for name, one in value.items()}
+        if not isinstance(value, list):
+            return value
+        shown: list[Any] = []
+        for one in value:
+            if self._left <= 0:
+                self.left_out += len(str(value[len(shown) :]))
+                return [*shown, {"role": "text", "content": f"({len(value) - len(shown):,} more are left out)"}]
+            self._left -= _ELEMENT
+            shown.append(self.messages(one))
+        return shown
+
+
 def gather(
     run_ids: Sequence[str], warehouse: Warehouse, *, by: str | None = None, alpha: float = 0.05, results: bool = False
 ) -> Report:
-    """Returns what runs came to.
+    """Returns the report on runs of a warehouse; ``results`` includes every rollout, without texts.
 
-    Args:
-        run_ids: of the runs.
-        warehouse: has them.
-        by: a field of ``info``, or ``task``: runs whose examples have it are told category by category; None for
-            ``category``, where there is one.
-        alpha: the chance that an interval misses, over many.
-        results: whether every rollout is in it, without texts.
-
-    Raises:
-        ConfigError: a run is not there, or none has the field.
-        WarehouseError: the warehouse cannot be asked.
+    ``by`` is a field of ``info``, or ``task``: runs whose examples have it are split by category; None for
+    ``category``. Raises ``ConfigError`` if a run is missing, or if none has the field.
     """
     room = _ROOM // (3 * _OF_A_KIND * max(1, min(len(run_ids), DETAILED)))
     room = max(_LEAST, min(_MOST, room))
@@ -91,10 +208,10 @@ def gather(
 def _run_report(run_id: str, warehouse: Warehouse, by: str | None, alpha: float) -> RunReport:
     key = {"run_id": run_id}
     asked = warehouse.query_all([(RUN, key), (TOGETHER, {**key, "bars": BARS, "kinds": KINDS}), (_WRONG, key)])
-    told, [together], wrong = as_records(asked[0]), asked[1].records(), asked[2].records()
-    if not told:
+    runs, [together], wrong = as_records(asked[0]), asked[1].records(), asked[2].records()
+    if not runs:
         raise ConfigError(f"There is no run {run_id!r} in {warehouse.location}. See: nightjar eval list")
-    [run] = told
+    [run] = runs
     field = _field(run_id, warehouse, by)
     statistics = describe_run(run_id, warehouse=warehouse, by=field, alpha=alpha)
     failures = failures_of(together["errors"] or [])
@@ -124,7 +241,6 @@ def _run_report(run_id: str, warehouse: Warehouse, by: str | None, alpha: float)
 
 
 def _field(run_id: str, warehouse: Warehouse, by: str | None) -> str | None:
-    """Returns the field that a run is parted by; None where its examples do not have it."""
     if by == "task":
         return by
     name = by or "category"
@@ -167,5 +283,5 @@ def _left_out(runs: Sequence[RunReport]) -> Iterator[str]:
     if hidden := sum(run.hidden_categories for run in runs):
         yield f"{hidden:,} categories are left out: nightjar eval stats RUN --by FIELD has them"
     for run in runs:
-        if (told := sum(failure.count for failure in run.failures)) < run.errors:
-            yield f"of run {run.run_id}, the errors of {run.errors - told:,} rollouts are left out"
+        if (listed := sum(failure.count for failure in run.failures)) < run.errors:
+            yield f"of run {run.run_id}, the errors of {run.errors - listed:,} rollouts are left out"

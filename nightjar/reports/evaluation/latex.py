@@ -1,16 +1,16 @@
-r"""A report as LaTeX that compiles on its own: its tables, without what models said.
+r"""A report as LaTeX that compiles on its own: its tables, without the models' texts.
 
-Any of pdfLaTeX, XeLaTeX and LuaLaTeX takes it. No text reaches TeX as a command: what is none of ASCII's letters and
-digits is written by its name, or, beyond Latin-1, through ``\nightjarchar``, and shown
-as its code where the font does not have it.
+Works with pdfLaTeX, XeLaTeX and LuaLaTeX. No text reaches TeX as a command: anything but ASCII letters and digits is
+written by its name or, beyond Latin-1, through ``\nightjarchar``, which shows the code where the font lacks it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from nightjar.reports.evaluation.records import Report, RunReport
-from nightjar.reports.evaluation.words import (
+from nightjar.core.text import one_line
+from nightjar.reports.evaluation.gathering import Report, RunReport
+from nightjar.reports.evaluation.rendering import (
     failures,
     findings,
     headings,
@@ -19,7 +19,7 @@ from nightjar.reports.evaluation.words import (
     score,
     spreads,
 )
-from nightjar.reports.html import visible
+from nightjar.reports.formats import visible
 
 _NAMES = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
@@ -28,7 +28,7 @@ _NAMES = {
     "–": r"\textendash{}", "…": r"\textellipsis{}", "±": r"\textpm{}", "—": r"\textemdash{}", ",": "{,}", "?": "{?}",
     "!": "{!}", "[": "{[}", "]": "{]}",
 }  # fmt: skip
-"""What means something in text, or would be drawn together with its neighbour."""
+"""Characters that TeX interprets, or would join with their neighbour."""
 _ASCII, _LATIN = 0x7F, 0x100
 _BREAKS = frozenset("/-_@ ")
 _LONGEST_WORD = 16
@@ -60,7 +60,7 @@ def render_latex(report: Report) -> str:
 
 
 def document(parts: Iterable[str]) -> str:
-    """Returns what compiles by itself, of tables and texts that are LaTeX already."""
+    """Returns a document that compiles, from parts that are LaTeX."""
     return "\n".join([_PREAMBLE, *parts, r"\end{document}", ""])
 
 
@@ -71,8 +71,7 @@ def escape(text: object) -> str:
         >>> escape(r"\input{a}")
         '\\textbackslash{}input\\{a\\}'
     """
-    line = " ".join(visible(str(text)).encode("utf-8", "replace").decode().split())
-    shown = line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+    shown = one_line(visible(str(text)).encode("utf-8", "replace").decode(), _LONGEST)
     since, parts = 0, []
     for character in shown:
         since = 0 if character in _BREAKS else since + 1
@@ -102,11 +101,11 @@ def _run(number: int, run: RunReport) -> Iterator[str]:
     yield table(("A rollout takes", "p50", "p90", "p99"), spreads(run), "P{80mm}rrr")
     yield table(("Rollouts", "About", "Error", "The first"), failures(run), "rP{35mm}P{65mm}P{110mm}")
     endings = ((name, f"{count:,}") for name, count in run.wrong.items())
-    yield table(("How wrong ones ended", "Rollouts"), endings, "P{80mm}r")
+    yield table(("How wrong rollouts ended", "Rollouts"), endings, "P{80mm}r")
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[object]], columns: str) -> str:
-    """Returns a table; nothing where there are no rows. ``columns`` is what LaTeX knows them by."""
+    """Returns a table with LaTeX's column specification ``columns``; empty without rows."""
     body = [" & ".join(map(escape, row)) + r" \\" for row in rows]
     if not body:
         return ""

@@ -1,1 +1,1 @@
-"""How runs are asked for: views over the segments that count, queries that can do no harm, and the snapshot."""
+"""Reading published runs: views over the segments, queries that only read, and the snapshot."""

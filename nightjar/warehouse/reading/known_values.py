@@ -1,75 +1,89 @@
-"""Tells a query that has nothing to answer from one that was asked about something the warehouse does not have."""
+"""Refuses a query about an unknown environment, model or run, in place of an empty answer."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.reading.named_queries import Question
 from nightjar.warehouse.reading.result import QueryResult
+
+Ask = Callable[..., QueryResult]
 
 _KNOWN = {
     "environment": "SELECT DISTINCT env_id FROM runs ORDER BY env_id",
     "model": "SELECT DISTINCT model FROM runs ORDER BY model",
     "run": "SELECT run_id FROM runs ORDER BY started_at DESC NULLS LAST, run_id",
 }
-"""Asks for all values of a type."""
 
 _MOST_SHOWN = 12
 _MOST_NEAR = 3
-
-Ask = Callable[[str], QueryResult]
+_COLUMN = "run_id"
 
 
 def known_values(kind: str, ask: Ask) -> list[str]:
-    """Returns what there is of a type of parameters: environments, models, or runs, the newest first; else nothing.
-
-    Args:
-        kind: the type.
-        ask: runs a statement on the warehouse.
-    """
+    """Returns all environments, models, or runs (newest first); an empty list for another type of parameter."""
     return [str(value) for (value,) in ask(_KNOWN[kind]).rows if value is not None] if kind in _KNOWN else []
 
 
 def require_known(asked: Question, ask: Ask) -> None:
-    """Checks that the warehouse has what a named query was asked about; for one that gave no rows.
+    """Raises WarehouseError, with similar names, if the warehouse has no such environment, model or run.
 
-    Args:
-        asked: the question; of a statement that somebody wrote nothing is checked.
-        ask: runs a statement on the warehouse.
-
-    Raises:
-        WarehouseError: it has no such environment, model or run; the message names what comes near.
+    Checks the values given to a named query, and in a user's statement the ids that it compares ``run_id`` with.
     """
-    if asked.query is None or asked.parameters is None:
+    if asked.query is None:
+        _require_runs(asked, ask)
         return
-    for parameter in asked.query.parameters:
-        value = asked.parameters[parameter.name]
+    for parameter in asked.query.parameters if asked.parameters is not None else ():
+        value = (asked.parameters or {})[parameter.name]
         if parameter.type in _KNOWN and value is not None:
-            _require(parameter.type, str(value), known_values(parameter.type, ask))
+            known = known_values(parameter.type, ask)
+            if value not in known:
+                raise WarehouseError(f"Unknown {parameter.type} {value!r}. {_choices(parameter.type, value, known)}")
 
 
 def nearest(value: str, known: Sequence[str]) -> list[str]:
-    """Returns what may have been meant: what has the value in it or begins it, then what is spelt like it.
+    """Returns likely meanings of a value: names that contain it, or that a path ends with, then similar spellings.
 
-    Example:
-        >>> nearest("gpt-4.1", ["meta/llama", "openai/gpt-4.1", "openai/gpt-4.1-mini"])
-        ['openai/gpt-4.1', 'openai/gpt-4.1-mini']
-        >>> nearest("outputs/evals/gsm8k--m/af9fe193abad/", ["1489c10aac35", "af9fe193abad"])
-        ['af9fe193abad']
+    >>> nearest("gpt-4.1", ["meta/llama", "openai/gpt-4.1", "openai/gpt-4.1-mini"])
+    ['openai/gpt-4.1', 'openai/gpt-4.1-mini']
+    >>> nearest("outputs/evals/gsm8k--m/af9fe193abad/", ["1489c10aac35", "af9fe193abad"])
+    ['af9fe193abad']
     """
     typed = value.lower()
     last = typed.rstrip("/").rpartition("/")[2]
     within = [one for one in known if typed and (typed in one.lower() or one.lower() == last)]
     small = {one.lower(): one for one in reversed(known)}
-    spelt = [small[one] for one in difflib.get_close_matches(typed, small, n=_MOST_NEAR)]
-    return list(dict.fromkeys([*within, *spelt]))[:_MOST_NEAR]
+    similar = [small[one] for one in difflib.get_close_matches(typed, small, n=_MOST_NEAR)]
+    return list(dict.fromkeys([*within, *similar]))[:_MOST_NEAR]
 
 
-def _require(kind: str, value: str, known: Sequence[str]) -> None:
-    if value not in known:
-        raise WarehouseError(f"Unknown {kind} {value!r}. {_choices(kind, value, known)}")
+def asked_runs(sql: str, parameters: Mapping[str, object] | None, ask: Ask) -> list[str]:
+    """Returns the run ids that a statement compares ``run_id`` with, by ``=`` or ``IN``; negations do not count.
+
+    DuckDB's own parser finds them: ``json_serialize_sql`` returns the syntax tree.
+    """
+    if _COLUMN not in sql.lower():
+        return []
+    try:
+        [(tree,)] = ask("SELECT json_serialize_sql($statement)", {"statement": sql}).rows
+    except WarehouseError:
+        return []
+    found = (_text(value, parameters or {}) for value in _compared(orjson.loads(tree)))
+    return list(dict.fromkeys(text for text in found if text is not None))
+
+
+def _require_runs(asked: Question, ask: Ask) -> None:
+    if not (named := asked_runs(asked.sql, asked.parameters, ask)):
+        return
+    known = known_values("run", ask)
+    for run_id in named:
+        if run_id not in known:
+            raise WarehouseError(f"No run {run_id!r} in the warehouse. {_choices('run', run_id, known)}")
 
 
 def _choices(kind: str, value: str, known: Sequence[str]) -> str:
@@ -81,3 +95,44 @@ def _choices(kind: str, value: str, known: Sequence[str]) -> str:
         return f"Choose one of: {', '.join(known)}."
     newest = "the newest" if kind == "run" else "some"
     return f"There are {len(known):,}, {newest} are: {', '.join(known[:_MOST_NEAR])}."
+
+
+def _compared(node: Any) -> Iterator[Any]:
+    if isinstance(node, list):
+        for each in node:
+            yield from _compared(each)
+    elif isinstance(node, dict) and node.get("type") != "OPERATOR_NOT":
+        operands = _operands(node)
+        if any(_is_run_id(each) for each in operands[:2]):
+            yield from (each for each in operands if not _is_run_id(each))
+        for each in node.values():
+            yield from _compared(each)
+
+
+def _operands(node: Mapping[str, Any]) -> list[Any]:
+    match node.get("type"):
+        case "COMPARE_EQUAL":
+            return [node.get("left"), node.get("right")]
+        case "COMPARE_IN":
+            return list(node.get("children") or ())
+    return []
+
+
+def _is_run_id(node: Any) -> bool:
+    match node:
+        case {"column_names": [*_, str(name)]}:
+            return name.lower() == _COLUMN
+    return False
+
+
+def _text(node: Any, parameters: Mapping[str, object]) -> str | None:
+    match node:
+        case {"type": "OPERATOR_CAST", "child": child}:
+            return _text(child, parameters)
+        case {"type": "VALUE_PARAMETER", "identifier": name}:
+            value = parameters.get(name)
+        case {"type": "VALUE_CONSTANT", "literal": {"kind": "STRING", "text": value}}:
+            pass
+        case _:
+            return None
+    return value if isinstance(value, str) else None

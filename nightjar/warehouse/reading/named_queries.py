@@ -1,9 +1,8 @@
-"""The queries that Nightjar ships, each a file in ``queries`` that is run by its name.
+"""The queries that Nightjar ships: one file each in ``queries``, run by name.
 
-A file opens with comments: what it answers in a sentence, then more about it if need be, then its parameters, one a
-line, as ``$name [type] [= default]: what it is``. The type is ``text`` (also where none stands), ``integer`` (0 or
-more), ``number``, or the name of something that the warehouse has: ``environment``, ``model`` or ``run``. A parameter
-without a default is required; the default ``NULL`` stands for no value::
+A file starts with comments: one sentence about the query, optional details, then one parameter per line as
+``$name [type] [= default]: description``. The type is ``text`` (the default), ``integer`` (0 or more), ``number``,
+``environment``, ``model`` or ``run``. A parameter without a default is required; the default ``NULL`` means no value::
 
     -- The examples of an environment that models fail most.
     --
@@ -12,8 +11,7 @@ without a default is required; the default ``NULL`` stands for no value::
     -- $limit integer = 20: rows
     SELECT ...
 
-The line ``Shown in full.`` among them is for texts that are there to be read: a terminal does not cut them.
-Values are bound to the statement, never written into it.
+The line ``Shown in full.`` means that a terminal does not cut the texts. Values are bound, never written into the SQL.
 """
 
 from __future__ import annotations
@@ -49,14 +47,7 @@ _EXPECTED = {"integer": "a whole number, 0 or more", "number": "a number"}
 
 @dataclass(frozen=True)
 class QueryParameter:
-    """What a named query can be told.
-
-    Attributes:
-        name: without the ``$``.
-        type: ``text``, ``integer``, ``number``, ``environment``, ``model`` or ``run``.
-        default: as it is written; None where a value is required, ``NULL`` where it may be left out.
-        about: what it is.
-    """
+    """A parameter of a named query; see the module for types and defaults (as written; None if a value is required)."""
 
     name: str
     type: str
@@ -65,17 +56,13 @@ class QueryParameter:
 
     @property
     def usage(self) -> str:
-        """Returns how it is given: ``env``, or in brackets what may be left out: ``[model]``, ``[limit=20]``."""
+        """Its usage: ``env`` if it is required, else ``[model]`` or ``[limit=20]``."""
         if self.default is None:
             return self.name
         return f"[{self.name}]" if self.default == "NULL" else f"[{self.name}={self.default}]"
 
     def read(self, given: object) -> object:
-        """Returns a value as the statement gets it; ``NULL`` is None where it may be left out.
-
-        Raises:
-            WarehouseError: the text is not of the parameter's type.
-        """
+        """Returns the value for the statement; None for ``NULL`` if the parameter may be omitted."""
         if given is None or (self.default == "NULL" and given == "NULL"):
             return None
         try:
@@ -88,15 +75,7 @@ class QueryParameter:
 
 @dataclass(frozen=True)
 class NamedQuery:
-    """A query that has a name, as its file describes it.
-
-    Attributes:
-        name: the name of the file.
-        about: what it answers, in a sentence.
-        parameters: what it can be told.
-        text: the whole file.
-        is_full: its texts are there to be read, and are not cut on a terminal.
-    """
+    """A named query, as its file describes it; ``is_full`` if a terminal does not cut its texts."""
 
     name: str
     about: str
@@ -106,15 +85,11 @@ class NamedQuery:
 
     @property
     def usage(self) -> str:
-        """Returns its parameters: ``env [model] [limit=20]``."""
+        """Its parameters: ``env [model] [limit=20]``."""
         return " ".join(parameter.usage for parameter in self.parameters)
 
     def bind(self, given: Mapping[str, object]) -> dict[str, object]:
-        """Returns a value for every parameter: what is given, else its default.
-
-        Raises:
-            WarehouseError: a parameter is missing, unknown, or of another type.
-        """
+        """Returns a value for every parameter: the given one, else its default."""
         known = [parameter.name for parameter in self.parameters]
         if unknown := [name for name in given if name not in known]:
             raise WarehouseError(f"Query {self.name!r} has no parameter {unknown[0]!r}. {self._takes()}")
@@ -134,13 +109,7 @@ class NamedQuery:
 
 @dataclass(frozen=True)
 class Question:
-    """A statement with the values of its parameters.
-
-    Attributes:
-        sql: the statement.
-        parameters: values for ``$name``; None for a statement that takes none.
-        query: the query that was named; None for a statement that somebody wrote.
-    """
+    """A statement with the values of its parameters; ``query`` is None for a statement that a user wrote."""
 
     sql: str
     parameters: dict[str, Any] | None = None
@@ -148,20 +117,12 @@ class Question:
 
 
 def question(text: str, given: Mapping[str, object] | None = None) -> Question:
-    """Returns what to ask the warehouse: a named query where the text is a single word, else the text itself.
+    """Returns the named query if the text is a single word, else the text as SQL.
 
-    Args:
-        text: the name of a query, or SQL.
-        given: values for its parameters.
-
-    Raises:
-        WarehouseError: no query has this name, or the parameters do not fit.
-
-    Example:
-        >>> question("hardest", {"env": "gsm8k", "limit": "5"}).parameters
-        {'env': 'gsm8k', 'model': None, 'limit': 5}
-        >>> question("FROM runs").parameters is None
-        True
+    >>> question("hardest", {"env": "gsm8k", "limit": "5"}).parameters
+    {'env': 'gsm8k', 'model': None, 'limit': 5}
+    >>> question("FROM runs").parameters is None
+    True
     """
     word = _WORD.fullmatch(text)
     if word is None:
@@ -171,32 +132,23 @@ def question(text: str, given: Mapping[str, object] | None = None) -> Question:
 
 
 def is_name(text: str) -> bool:
-    """Says whether a text is a single word, as the name of a query is and SQL is not.
-
-    Example:
-        >>> is_name("hardest"), is_name("FROM runs")
-        (True, False)
-    """
+    """Returns whether a text is a single word: a query's name, and never SQL."""
     return _WORD.fullmatch(text) is not None
 
 
 def find_query(name: str) -> NamedQuery:
-    """Returns the query of this name.
-
-    Raises:
-        WarehouseError: there is none.
-    """
+    """Returns the query of this name; raises WarehouseError if there is none."""
     queries = named_queries()
     if name in queries:
         return queries[name]
     close = difflib.get_close_matches(name.lower(), queries, n=2, cutoff=0.6)
     choices = f"Did you mean {' or '.join(map(repr, close))}?" if close else f"Choose one of: {', '.join(queries)}."
-    raise WarehouseError(f'Unknown query {name!r}. {choices} A table is read with "FROM {name}".')
+    raise WarehouseError(f'Unknown query {name!r}. {choices} To read a table, write "FROM {name}".')
 
 
 @cache
 def named_queries() -> dict[str, NamedQuery]:
-    """Returns every query by its name, in alphabetical order."""
+    """Returns every query by name, in alphabetical order."""
     folder = resources.files("nightjar.warehouse") / "queries"
     files = {file.name: file for file in folder.iterdir() if file.name.endswith(".sql")}
     queries = (parse_query(name.removesuffix(".sql"), files[name].read_text("utf-8")) for name in sorted(files))
@@ -204,7 +156,7 @@ def named_queries() -> dict[str, NamedQuery]:
 
 
 def parse_query(name: str, text: str) -> NamedQuery:
-    """Reads what a file says about its query."""
+    """Reads the comments at the top of a query's file."""
     comments = []
     for line in text.splitlines():
         if not line.startswith("--"):

@@ -1,21 +1,23 @@
-"""Runs one statement that only reads, on a connection that can do nothing else."""
+"""Runs one statement on a connection, with limits on its rights, memory, answer and time."""
 
 from __future__ import annotations
 
 import os
 import pickle
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.database import MEMORY_LIMIT, SPILL_LIMIT, explained, quoted
+from nightjar.warehouse.database import MEMORY_LIMIT, SPILL_LIMIT, explained, hide_progress_bar, quoted
+from nightjar.warehouse.reading.process import TimeLimit
 from nightjar.warehouse.reading.reading_only import one_reading, one_statement
 from nightjar.warehouse.reading.result import Parameters, QueryResult
 from nightjar.warehouse.storage.store import Readable
@@ -35,36 +37,32 @@ _ARROW_ERRORS = {
     "Out of Memory": duckdb.OutOfMemoryException,
     "Out of Range": duckdb.OutOfRangeException,
 }
-"""The name that DuckDB's message begins with, to the class that it has where Arrow has made it another."""
+"""DuckDB's class for the start of a message, because Arrow raises all of DuckDB's errors as OSError."""
 
 _CHUNK_ROWS = 10_000
 _CHUNK_BYTES = 64_000_000
 _CELL_BYTES = 80
-"""What a number costs as an object of Python, its share of the row included."""
+"""The size of a number as a Python object, including its share of the row."""
 
 _COLUMN_BYTES = 500
-"""What a column costs by its name and type."""
+_INTERRUPT_AGAIN_SECONDS = 0.05
+"""An interrupt that arrives before the query has started is lost, so it is repeated."""
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
 class PackedRows:
-    """An answer that is sent to another process.
-
-    Attributes:
-        result: its columns.
-        parts: its rows, in pickled lists.
-    """
+    """An answer for another process: the columns, and the rows as pickled lists."""
 
     result: QueryResult
     parts: list[bytes]
 
 
 def connect_locked(store: Readable, spill: Path) -> duckdb.DuckDBPyConnection:
-    """Returns a connection that can read the files of a warehouse and nothing else, and whose settings are fixed.
+    """Returns a connection with fixed settings that can read the files of a warehouse and nothing else.
 
-    Args:
-        store: the warehouse.
-        spill: where it puts what does not fit into memory; made and removed by DuckDB.
+    DuckDB creates and removes the spill folder, for data that does not fit into memory.
     """
     connection = duckdb.connect(
         ":memory:",
@@ -79,8 +77,9 @@ def connect_locked(store: Readable, spill: Path) -> duckdb.DuckDBPyConnection:
     )
     try:
         store.prepare(connection)
+        hide_progress_bar(connection)
         connection.execute(
-            f"SET GLOBAL TimeZone = 'UTC'; SET enable_progress_bar = false; SET GLOBAL parquet_metadata_cache = true; "
+            f"SET GLOBAL TimeZone = 'UTC'; SET GLOBAL parquet_metadata_cache = true; "
             f"SET allowed_directories = [{quoted(store.readable())}]; "
             "SET enable_external_access = false; SET lock_configuration = true"
         )
@@ -91,16 +90,7 @@ def connect_locked(store: Readable, spill: Path) -> duckdb.DuckDBPyConnection:
 
 
 def run_query(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters | None) -> QueryResult:
-    """Runs one statement on a locked connection.
-
-    Args:
-        connection: nothing else uses it meanwhile.
-        sql: the statement.
-        parameters: values for its placeholders.
-
-    Raises:
-        WarehouseError: it is not one reading statement, DuckDB refuses it, or it takes or answers too much.
-    """
+    """Runs one reading statement on a locked connection that nothing else uses."""
     with _explained(connection):
         return _answer(connection.execute(one_reading(connection, sql), parameters))
 
@@ -111,14 +101,14 @@ def pack_rows(
     parameters: Parameters | None,
     largest_bytes: int | None = None,
 ) -> PackedRows:
-    """Runs one statement on a locked connection for another process; raises like ``run_query``."""
+    """Runs one reading statement on a locked connection, for another process."""
     with _explained(connection):
         cursor = connection.execute(one_reading(connection, sql), parameters)
         return PackedRows(_described(cursor), [pickle.dumps(chunk) for chunk in _chunks(cursor, largest_bytes)])
 
 
 def run_arrow_query(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters | None) -> pa.Table:
-    """Runs one statement on a locked connection, and returns an Arrow table; raises like ``run_query``."""
+    """Runs one reading statement on a locked connection, and returns an Arrow table."""
     import pyarrow as pa
 
     with _explained(connection):
@@ -126,39 +116,52 @@ def run_arrow_query(connection: duckdb.DuckDBPyConnection, sql: str, parameters:
         reader = connection.sql(statement, params=parameters).to_arrow_reader(_CHUNK_ROWS)
         try:
             return pa.Table.from_batches(_within_size(reader), reader.schema)
-        except OSError as error:  # what Arrow makes of DuckDB's errors
+        except OSError as error:
             raise _ARROW_ERRORS.get(str(error).partition(" Error: ")[0], duckdb.Error)(str(error)) from error
 
 
 def run_statement(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Parameters | None) -> QueryResult:
-    """Runs any one statement.
-
-    Raises:
-        WarehouseError: it is more than one statement, DuckDB refuses it, or it answers too much.
-    """
-    with explained("The statement failed"), _nothing_goes_on(connection):
+    """Runs one statement of any kind."""
+    with explained("The statement failed"), _stopped_on_error(connection):
         return _answer(connection.execute(one_statement(connection, sql), parameters))
+
+
+def run_stoppable(work: Callable[[], Answer], connection: duckdb.DuckDBPyConnection, limit: TimeLimit) -> Answer:
+    """Runs a query in a thread and interrupts it at Ctrl-C or when the time is up; nothing else may use the connection.
+
+    DuckDB itself checks for Ctrl-C only between its tasks, and often not at all. KeyboardInterrupt is raised once the
+    query has ended.
+    """
+    seconds = limit.left()
+    with ThreadPoolExecutor(1, "nightjar-query") as pool:
+        answer = pool.submit(work)
+        try:
+            return answer.result(seconds)
+        except TimeoutError:
+            if answer.done():
+                raise
+            raise limit.over() from None
+        finally:
+            while not answer.done():
+                connection.interrupt()
+                wait([answer], _INTERRUPT_AGAIN_SECONDS)
 
 
 @contextmanager
 def _explained(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     with explained("The query failed"):
         try:
-            with _nothing_goes_on(connection):
+            with _stopped_on_error(connection):
                 yield
         except (MemoryError, duckdb.OutOfMemoryException) as error:
             raise WarehouseError(
-                f"The query takes too much memory, or more than {SPILL_LIMIT} of disk. Narrow it, or take it apart."
+                f"The query takes too much memory, or more than {SPILL_LIMIT} of disk. Narrow it, or split it."
             ) from error
 
 
 @contextmanager
-def _nothing_goes_on(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Stops a query that fails.
-
-    DuckDB's threads make the next rows of an answer while the last ones are taken, also of one that nobody takes any
-    more, until its connection is asked something else.
-    """
+def _stopped_on_error(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Stops a query when its rows are no longer needed: DuckDB's threads produce more until the next statement."""
     try:
         yield
     except BaseException:
@@ -174,7 +177,6 @@ def _answer(cursor: duckdb.DuckDBPyConnection) -> QueryResult:
 
 
 def _described(cursor: duckdb.DuckDBPyConnection) -> QueryResult:
-    """Returns the columns of an answer, and no rows."""
     described = cursor.description or []
     _check_size(len(described) * _COLUMN_BYTES)
     return QueryResult(_distinct(column[0] for column in described), tuple(str(column[1]) for column in described), [])
@@ -189,7 +191,7 @@ def _within_size(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
 
 def _chunks(cursor: duckdb.DuckDBPyConnection, largest_bytes: int | None = None) -> Iterator[list[tuple[Any, ...]]]:
-    """Yields the rows of an answer, a limited size at a time."""
+    """Yields the rows of an answer in chunks of limited size, starting with one row."""
     rows, size, count = 0, 1, 1
     while chunk := cursor.fetchmany(count):
         rows += len(chunk)
@@ -200,7 +202,6 @@ def _chunks(cursor: duckdb.DuckDBPyConnection, largest_bytes: int | None = None)
 
 
 def _size(value: object) -> int:
-    """About the memory that a value takes."""
     if isinstance(value, str | bytes):
         return _CELL_BYTES + len(value)
     if isinstance(value, list | tuple):
@@ -220,7 +221,7 @@ def _check_size(size: int, largest_bytes: int | None = None) -> None:
 
 
 def _distinct(names: Iterable[str]) -> tuple[str, ...]:
-    """Numbers equal names; takes time as there are names, however many are equal."""
+    """Numbers equal names, in linear time."""
     found: dict[str, None] = {}
     numbers: Counter[str] = Counter()
     for name in names:

@@ -1,7 +1,11 @@
-"""``Reader``: answers questions about the segments that are there now.
+"""Reads the current segments of a warehouse, and traces errors to damaged files.
 
-A DuckDB instance in memory has views over the files; it holds no file open between two questions, and what it
-has learnt of the files stays. When a segment that it was going to read is removed under its hands, it looks again.
+A ``Reader`` holds a DuckDB instance in memory with views over the files. No file stays open between two queries, but
+cached file metadata stays. If a segment is removed while it is read, the operation is repeated on a new listing.
+
+DuckDB's error about a damaged file often names no file. So when one of Nightjar's own statements fails, the files are
+compared with their ``segment.json``. A user's statement may fail in the same way without damage; then no file is read,
+and the message says how to check them.
 """
 
 from __future__ import annotations
@@ -9,42 +13,52 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import gettempdir
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import duckdb
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.database import explained, transaction
-from nightjar.warehouse.reading.damage import damage_named
-from nightjar.warehouse.reading.querying import connect_locked, run_query
+from nightjar.warehouse.database import explained, reason, transaction
+from nightjar.warehouse.reading.process import TimeLimit
+from nightjar.warehouse.reading.querying import connect_locked, run_query, run_stoppable
 from nightjar.warehouse.reading.relations import define, define_segments
 from nightjar.warehouse.reading.result import Parameters, QueryResult
-from nightjar.warehouse.reading.running import run_stoppable
-from nightjar.warehouse.reading.time_limit import TimeLimit
-from nightjar.warehouse.storage.segments import COMMIT, Catalog
-from nightjar.warehouse.storage.store import Store
+from nightjar.warehouse.storage.segments import COMMIT, Catalog, Segment
+from nightjar.warehouse.storage.store import Fault, Store
 
 _TRIES = 5
+_FEW_RUNS = 5
+
+_DuckDBError: TypeAlias = duckdb.Error | UnicodeDecodeError
+"""The latter if the message of an error quotes damaged data that is not UTF-8."""
+
+_POSSIBLE_DAMAGE = (
+    duckdb.IOException,
+    duckdb.InvalidInputException,
+    duckdb.InternalException,
+    duckdb.FatalException,
+    UnicodeDecodeError,
+)
+"""Classes of errors that damage can cause in a user's statement, besides errors without a class of their own."""
+
+_NEVER_DAMAGE = (duckdb.OutOfMemoryException, duckdb.InterruptException)
 
 _log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 
 Look = Callable[[], Catalog]
-"""Lists the segments that are there now."""
+"""Lists the current segments."""
 
 
 def read_patiently(store: Store, operation: Callable[[Look], Answer]) -> Answer:
-    """Calls a function again when a segment that it was going to read was removed under its hands.
+    """Calls a function again if a segment was removed while it read.
 
-    Args:
-        store: the warehouse.
-        operation: is given a function that lists the segments. Where they are the same when it has missed a file,
-            nothing was removed, and its error stands.
+    The function receives another one that lists the segments. Its error stands if the listing has not changed since.
     """
     seen = Catalog()
 
@@ -73,15 +87,11 @@ class Reader:
         self._warned: set[str] = set()
 
     def ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
-        """Calls a function with a connection that can read the warehouse and nothing else.
-
-        Raises:
-            WarehouseError: the warehouse cannot be read, a segment is damaged, or what the function raises.
-        """
+        """Calls a function with a connection that can read the warehouse and nothing else."""
         return read_patiently(self._store, lambda look: self._ask(look, question))
 
     def close(self) -> None:
-        """Lets go of the instance; the next question makes another."""
+        """Closes the DuckDB instance; the next query opens another."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -95,13 +105,13 @@ class Reader:
                 return question(cursor)
         except WarehouseError as error:
             if isinstance(error.__cause__, duckdb.InternalException | duckdb.FatalException):
-                self.close()  # DuckDB refuses to go on with such an instance
+                self.close()  # DuckDB refuses to use such an instance any further
             raise
         finally:
             cursor.close()
 
     def _refreshed(self, look: Look) -> duckdb.DuckDBPyConnection:
-        """Returns a connection whose views are those of the segments that are there now."""
+        """Returns a cursor after bringing the views up to date with the current segments."""
         with self._lock:
             catalog, records = look(), self._store.records()
             if self._connection is None:
@@ -117,16 +127,86 @@ class Reader:
             return self._connection.cursor()
 
     def _warn_of_undescribed(self, catalog: Catalog) -> None:
-        """Says what is not in any answer."""
         for name in self._store.undescribed(catalog) - self._warned:
             self._warned.add(name)
             _log.warning("Segment %r does not count: its %s is missing. %s", name, COMMIT, self._store.advice(name))
 
 
 def ask_once(store: Store, sql: str, parameters: Parameters | None = None) -> QueryResult:
-    """Runs one statement that only reads, in a DuckDB instance of its own; raises like ``Warehouse.query``."""
+    """Runs one reading statement in a DuckDB instance of its own."""
     limit = TimeLimit()
     with closing(Reader(store)) as reader:
         return reader.ask(
             lambda connection: run_stoppable(lambda: run_query(connection, sql, parameters), connection, limit)
         )
+
+
+@contextmanager
+def damage_named(store: Store, *, deep: bool = True, is_users: bool = False) -> Iterator[None]:
+    """Replaces an error that a damaged file causes by one that names its segment and runs, and the remedy.
+
+    Args:
+        store: the warehouse.
+        deep: reads the files completely to find the damage.
+        is_users: a user wrote the statement, so that most errors are expected and no file is read.
+    """
+    try:
+        yield
+    except (WarehouseError, duckdb.Error, UnicodeDecodeError) as error:
+        cause = error.__cause__ if isinstance(error, WarehouseError) else error
+        if not isinstance(cause, _DuckDBError) or not _may_be_damage(cause, is_users=is_users):
+            raise
+        message = _found(store, deep=deep and not is_users)
+        if message is None and is_users and _is_doubtful(cause) and store.doubt():
+            message = f"{str(error).removesuffix('.')}. {store.doubt()}"
+        if message is None:
+            raise
+        raise WarehouseError(message) from cause
+
+
+def refuse_damaged(store: Store, segments: Iterable[Segment]) -> None:
+    """Raises WarehouseError if a file is damaged: a copy of it would pass for sound."""
+    for segment in segments:
+        for fault in store.faults([segment], deep=True):
+            raise WarehouseError(_described(store, segment, fault))
+
+
+def listed(run_ids: Iterable[str]) -> str:
+    """Names runs in a message.
+
+    >>> listed(["a"]), listed("abcdefg")
+    ("run 'a'", "runs 'a', 'b', 'c', 'd', 'e' and 2 more")
+    """
+    names = sorted(run_ids)
+    shown = ", ".join(map(repr, names[:_FEW_RUNS]))
+    more = f" and {len(names) - _FEW_RUNS:,} more" if len(names) > _FEW_RUNS else ""
+    return f"run{'' if len(names) == 1 else 's'} {shown}{more}" if names else "no run"
+
+
+def _may_be_damage(error: _DuckDBError, *, is_users: bool) -> bool:
+    if isinstance(error, _NEVER_DAMAGE):
+        return False
+    return not is_users or isinstance(error, _POSSIBLE_DAMAGE) or type(error) is duckdb.Error
+
+
+def _is_doubtful(error: _DuckDBError) -> bool:
+    """Returns whether damage may explain the error of a user's statement: an invalid input with a reason is theirs."""
+    return not isinstance(error, duckdb.InvalidInputException) or reason(error).endswith("Error:")
+
+
+def _found(store: Store, *, deep: bool) -> str | None:
+    with suppress(WarehouseError):
+        needed = store.catalog().needed
+        for is_deep in (False, True) if deep else (False,):
+            for fault in store.faults(needed.values(), deep=is_deep):
+                if fault.is_damage:
+                    return _described(store, needed[fault.segment_id], fault)
+    return None
+
+
+def _described(store: Store, segment: Segment, fault: Fault) -> str:
+    state = "is damaged" if fault.is_damage else "cannot be read"
+    return (
+        f"Segment {segment.segment_id!r} ({listed(segment.versions)}) {state}: "
+        f"{fault.file} {fault.what}. {store.advice(segment.segment_id, is_hidden=fault.is_hidden)}"
+    )

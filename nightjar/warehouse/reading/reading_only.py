@@ -1,8 +1,8 @@
 """Refuses statements that do more than read, before they run.
 
-What the connection allows is not enough: it may write where it may read, and a view is a thing that can be made anew.
-Since DuckDB 2.0 a WITH can write (``WITH x AS (COPY … TO …)``), and a PIVOT that finds its columns in the data is a
-part of any statement, and runs as several. Some functions run a text as SQL, which no look at the statement sees.
+The rights of the connection are not enough: it may write where it may read, and a view can be replaced. Since DuckDB
+2.0 a WITH can write (``WITH x AS (COPY … TO …)``), and a PIVOT can be part of any statement and runs as several. Some
+functions run a text as SQL, which the syntax tree does not show.
 """
 
 from __future__ import annotations
@@ -15,24 +15,23 @@ from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import statements_in
 
 _READING_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
-"""What a statement that only reads is made of: DESCRIBE, SHOW, SUMMARIZE, VALUES and UNPIVOT are SELECTs too."""
+"""The nodes of a statement that only reads. DESCRIBE, SHOW, SUMMARIZE, VALUES and UNPIVOT are SELECT nodes too."""
 
-_DOING_FUNCTIONS = (
+_ACTING_FUNCTIONS = (
     r"json_execute_serialized_sql|json_serialize_plan|query|query_table|(?:postgres|mysql|sqlite)_(?:query|execute)"
     r"|write_log|truncate_duckdb_logs|(?:enable|disable)_(?:logging|profiling)|(?:force_)?checkpoint|nextval|setval"
     r"|\w+_external_resource(?:_type)?|arrow_scan(?:_dumb)?|pandas_scan|python_arrow_scan|python_map_function|seq_scan"
 )
-"""What runs a text as SQL, changes the instance, or takes the address of something in memory."""
+"""Functions that run a text as SQL, change the instance, or take a memory address."""
 
-_DOING_FUNCTION = re.compile(_DOING_FUNCTIONS, re.IGNORECASE)
+_ACTING_FUNCTION = re.compile(_ACTING_FUNCTIONS, re.IGNORECASE)
 
-_DOING = re.compile(
+_ACTING_WORD = re.compile(
     r"\b(?:ALTER|ANALYZE|ATTACH|CALL|CHECKPOINT|COMMENT|CONNECT|COPY|CREATE|DEALLOCATE|DELETE|DETACH|DROP|EXECUTE|EXPORT"
     r"|IMPORT|INSERT|INSTALL|LOAD|MERGE|PRAGMA|PREPARE|REPLACE\s+INTO|RESET|SET|TRUNCATE|UPDATE|USE|VACUUM"
-    rf"|{_DOING_FUNCTIONS})\b",
+    rf"|{_ACTING_FUNCTIONS})\b",
     re.IGNORECASE,
 )
-"""What begins a statement that does something, or is called by it."""
 
 _EXPLAIN_ANALYZE = re.compile(r"\bEXPLAIN\s*(?:\(\s*)?ANALYZE\b", re.IGNORECASE)
 
@@ -43,11 +42,7 @@ _PARTS = (
 
 
 def one_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
-    """Returns the one statement of a text, whatever it does.
-
-    Raises:
-        WarehouseError: it is not one statement.
-    """
+    """Returns the only statement of a text, of any kind; raises WarehouseError if there is not exactly one."""
     statements = statements_in(connection, sql)
     if len(statements) != 1:
         raise WarehouseError(f"Expected one SQL statement, found {len(statements)}.")
@@ -55,11 +50,7 @@ def one_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Sta
 
 
 def one_reading(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
-    """Returns the one statement of a text, which only reads.
-
-    Raises:
-        WarehouseError: it is not one statement, or does more than read.
-    """
+    """Returns the only statement of a text; raises WarehouseError if there are several or it does more than read."""
     statement = one_statement(connection, sql)
     kind = _kind(statement)
     if kind == "SELECT":
@@ -74,27 +65,27 @@ def one_reading(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.State
 def _kind(statement: duckdb.Statement) -> str:
     try:
         return statement.type.name
-    except ValueError:  # a kind that the Python package of DuckDB has no name for
+    except ValueError:  # a kind that DuckDB's Python package has no name for
         return statement.query.split(maxsplit=1)[0].upper()
 
 
 def _check_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
     ((nodes, functions),) = connection.execute(_PARTS, [query]).fetchall()
     if not nodes:
-        raise WarehouseError("The query is refused: DuckDB cannot say what it is made of. Write it in another way.")
+        raise WarehouseError("The query is refused: DuckDB cannot return its syntax tree. Write it in another way.")
     for node in nodes:
         if str(node).endswith("_NODE") and node not in _READING_NODES:
             raise _refused(str(node).removesuffix("_NODE").removesuffix("_QUERY"))
     for function in functions:
-        if _DOING_FUNCTION.fullmatch(function):
+        if _ACTING_FUNCTION.fullmatch(function):
             raise WarehouseError(
                 f"The function {function!r} is refused: a query only reads the warehouse, and runs no text as SQL."
             )
 
 
 def _check_words(kind: str, query: str) -> None:
-    """Looks for words alone: what an EXPLAIN or a PIVOT is part of cannot be had without running it."""
-    found = _DOING.search(_EXPLAIN_ANALYZE.sub("", query))
+    """Searches the text for words, because DuckDB returns no syntax tree for an EXPLAIN or a PIVOT."""
+    found = _ACTING_WORD.search(_EXPLAIN_ANALYZE.sub("", query))
     if found is None:
         return
     word = found[0].upper()

@@ -1,16 +1,22 @@
-"""What a query is asked with, and what it answers."""
+"""The parameters and the result of a query, and the result as CSV, JSON or a table."""
 
 from __future__ import annotations
 
+import csv
+import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from decimal import Decimal
+from typing import Any, Protocol
+
+from nightjar.core.text import shortened
 
 Parameters = Sequence[object] | Mapping[str, object]
 """Values for ``?`` in a statement, or for ``$name``."""
 
 AskedQuery = tuple[str, Parameters | None]
-"""A statement, and the values of its parameters."""
+"""A statement and the values of its parameters."""
 
 
 @dataclass(frozen=True)
@@ -18,9 +24,9 @@ class QueryResult:
     """The answer to a query.
 
     Attributes:
-        columns: names; of two equal ones the second is called ``name_2``.
-        types: DuckDB's name of each column's type, for instance ``DOUBLE`` or ``JSON``.
-        rows: one tuple per row, values as Python's own types; JSON is text.
+        columns: names; the second of two equal names is ``name_2``.
+        types: DuckDB's type names, for instance ``DOUBLE`` or ``JSON``.
+        rows: one tuple per row with Python values; JSON is text.
     """
 
     columns: tuple[str, ...]
@@ -28,5 +34,86 @@ class QueryResult:
     rows: list[tuple[Any, ...]]
 
     def records(self) -> list[dict[str, Any]]:
-        """Returns the rows, each from column to value."""
+        """Returns one mapping of column to value per row."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
+
+
+class TextStream(Protocol):
+    """A stream that accepts text."""
+
+    def write(self, text: str, /) -> object:
+        """Writes a piece of text."""
+
+
+def write_csv(result: QueryResult, stream: TextStream) -> None:
+    """Writes a result as CSV with a header."""
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(result.columns)
+    writer.writerows([value_text(value) for value in row] for row in result.rows)
+
+
+def write_json(result: QueryResult, stream: TextStream) -> None:
+    """Writes a result as a JSON list with one object per row."""
+    stream.write(json.dumps(as_records(result), indent=2, ensure_ascii=False, default=value_text) + "\n")
+
+
+def as_records(result: QueryResult) -> list[dict[str, Any]]:
+    """Returns one object per row that ``json.dumps(..., default=value_text)`` can write.
+
+    Columns of type JSON are parsed. NaN and the infinities become None, because JSON has no name for them.
+    """
+    readers = [json.loads if kind == "JSON" else plain_value for kind in result.types]
+    return [
+        {
+            name: None if value is None else reader(value)
+            for name, reader, value in zip(result.columns, readers, row, strict=True)
+        }
+        for row in result.rows
+    ]
+
+
+def as_table(result: QueryResult, most_rows: int = 1_000, longest_cell: int = 200) -> list[dict[str, Any]]:
+    """Returns the first rows for display: long texts are cut; maps, lists and JSON become text."""
+    return [
+        {name: _short(value, longest_cell) for name, value in zip(result.columns, row, strict=True)}
+        for row in result.rows[:most_rows]
+    ]
+
+
+def _short(value: Any, longest: int) -> bool | int | float | str | None:
+    plain = plain_value(value)
+    if plain is None or isinstance(plain, bool | int | float):
+        return plain
+    return shortened(value_text(value), longest)
+
+
+def value_text(value: Any) -> str:
+    """Returns a value as text: empty for NULL, JSON for maps and lists, hexadecimal for bytes.
+
+    >>> value_text(None), value_text(True), value_text({"a": [1.5]}), value_text(b"ab")
+    ('', 'true', '{"a": [1.5]}', '6162')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, bool | dict | list | tuple):
+        return json.dumps(plain_value(value), ensure_ascii=False, default=value_text)
+    return str(value)
+
+
+def plain_value(value: Any) -> Any:
+    """Returns a value that JSON can hold: None for NaN, text for keys of other types.
+
+    >>> plain_value({1: float("nan"), "b": Decimal("0.5")})
+    {'1': None, 'b': 0.5}
+    """
+    if isinstance(value, dict):
+        return {str(key): plain_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_value(item) for item in value]
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,7 +1,7 @@
-"""``nightjar.duckdb``: the warehouse as a database file, for people's own tools.
+"""``nightjar.duckdb``: the warehouse as a database file for other tools.
 
-It holds views over the segments that were there when it was written, and the prices: opening it costs nothing,
-whatever the size of the warehouse. It is read only, replaced as a whole by every publish, and disposable.
+It holds the prices and other records, and views over the segments of the moment it was written, so that it stays small.
+It is read-only and disposable; every publish replaces it.
 """
 
 from __future__ import annotations
@@ -10,38 +10,34 @@ import logging
 import os
 import shutil
 import time
-import uuid
 from pathlib import Path
 
 import duckdb
-from filelock import FileLock
 
+from nightjar.core.files import file_lock, replacing
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.database import STORAGE_VERSION, database_name, explained, quoted, transaction
-from nightjar.warehouse.reading.damage import damage_named
-from nightjar.warehouse.reading.reader import Look, read_patiently
+from nightjar.warehouse.reading.reader import Look, damage_named, read_patiently
 from nightjar.warehouse.reading.relations import define, define_segments, views_version
 from nightjar.warehouse.storage.store import Store
 
 NAME = "nightjar.duckdb"
 
 _LOCK_NAME = "snapshot.lock"
-_LOCK_TIMEOUT_SECONDS = 30.0
 
 _log = logging.getLogger(__name__)
 
 
 def write_snapshot(store: Store) -> None:
-    """Replaces the database file by one of the segments that are there now; warns where that fails.
+    """Replaces the database file, if the place can have one; logs a warning if that fails, because only segments count.
 
-    Where several processes ask at once, the first one writes, and the next one for all the others. Nothing is lost
-    without the file: the segments are what counts. An object store has none.
+    If several processes ask at once, the first one writes, and the next one writes for all others.
     """
     if (folder := store.path) is None:
         return
     asked_at = time.time_ns()
     try:
-        with FileLock(folder / _LOCK_NAME, timeout=_LOCK_TIMEOUT_SECONDS, mode=0o666):
+        with file_lock(folder / _LOCK_NAME, is_shared=True):
             listed_at = (folder / NAME).stat().st_mtime_ns if (folder / NAME).exists() else 0
             if listed_at < asked_at:
                 with damage_named(store):
@@ -52,31 +48,29 @@ def write_snapshot(store: Store) -> None:
 
 def _replace(store: Store, folder: Path, look: Look) -> None:
     _remove_leftovers(folder)
-    beside = folder / f".{NAME}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp"
     listed_at = time.time_ns()
     try:
-        with explained(f"Cannot write {beside}"), database_name(beside) as path:
-            try:
-                _write(store, look, path, folder / NAME)
-            except duckdb.Error:  # it may be what is there now that cannot be read
-                path.unlink(missing_ok=True)
-                _write(store, look, path)
-        os.utime(beside, ns=(listed_at, listed_at))
-        beside.chmod(0o444)
-        Path(f"{folder / NAME}.wal").unlink(missing_ok=True)
-        beside.replace(folder / NAME)
+        with replacing(folder / NAME) as beside:
+            with explained(f"Cannot write {beside}"), database_name(beside) as path:
+                try:
+                    _write(store, look, path, folder / NAME)
+                except duckdb.Error:  # perhaps because the previous file cannot be read
+                    path.unlink(missing_ok=True)
+                    _write(store, look, path)
+            os.utime(beside, ns=(listed_at, listed_at))
+            beside.chmod(0o444)
+            Path(f"{folder / NAME}.wal").unlink(missing_ok=True)
     finally:
         _remove_leftovers(folder)
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Removes what this process, or a dead one, has not finished; the lock keeps others out."""
     for path in folder.glob(f".{NAME}.*"):
         path.unlink(missing_ok=True)
 
 
 def _write(store: Store, look: Look, path: Path, previous: Path | None = None) -> None:
-    """Writes the database file; with a previous one, whose views are kept, in half the time."""
+    """Writes the database file; reusing the views of a previous one takes half the time."""
     if previous is not None and previous.exists():
         shutil.copyfile(previous, path)
     with duckdb.connect(":memory:") as connection:
@@ -90,7 +84,6 @@ def _write(store: Store, look: Look, path: Path, previous: Path | None = None) -
 
 
 def _has_views(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Says whether the views are those of this Nightjar."""
     try:
         return connection.execute("SELECT segments.views_version()").fetchone() == (views_version(),)
     except duckdb.Error:

@@ -1,9 +1,7 @@
-"""Takes text with SQL apart, by DuckDB's own reading of it: its statements, and the ``$name`` they take values for.
+"""Splits text into SQL statements, and checks the values given for their ``$name`` parameters.
 
-A value is read as it would be read in quotes: DuckDB gives it the type of what it stands beside. So ``10`` is a number
-in ``LIMIT $n`` and in ``reward > $x``, a time is one in ``started_at > $t``, and what is compared with text stays
-text, digits or not. Where nothing beside it has a type (``to_days($n)``, ``reward * $x``), DuckDB refuses to guess,
-and the statement says what it is: ``$n::INTEGER``.
+A value is always text, and DuckDB takes its type from the expression beside it: ``10`` is a number in ``LIMIT $n`` and
+a text in ``model = $m``. Without a type beside it (``to_days($n)``), the statement has to name it: ``$n::INTEGER``.
 """
 
 from __future__ import annotations
@@ -17,12 +15,7 @@ from nightjar.errors import WarehouseError
 
 @dataclass(frozen=True)
 class WrittenStatement:
-    """A statement of a text.
-
-    Attributes:
-        text: with its semicolon.
-        names: of what it takes, in small letters.
-    """
+    """A statement in a text, including its semicolon; ``names`` are its parameters in lower case."""
 
     text: str
     names: frozenset[str]
@@ -31,12 +24,8 @@ class WrittenStatement:
 def split_statements(text: str) -> list[WrittenStatement]:
     """Returns the statements that semicolons separate; none for blanks and comments.
 
-    Raises:
-        WarehouseError: the text is no SQL.
-
-    Example:
-        >>> [(one.text, *one.names) for one in split_statements("FROM runs; SELECT ';', $Model -- the end;")]
-        [('FROM runs;',), ("SELECT ';', $Model -- the end;", 'model')]
+    >>> [(one.text, *one.names) for one in split_statements("FROM runs; SELECT ';', $Model -- the end;")]
+    [('FROM runs;',), ("SELECT ';', $Model -- the end;", 'model')]
     """
     import duckdb
 
@@ -50,21 +39,19 @@ def split_statements(text: str) -> list[WrittenStatement]:
 
 
 def is_finished(text: str) -> bool:
-    """Says whether the last thing in a text, comments aside, is the semicolon that ends a statement.
+    """Returns whether a text ends with the semicolon of a statement; comments after it do not count.
 
-    Example:
-        >>> is_finished("FROM runs; -- all"), is_finished("SELECT ';"), is_finished("FROM runs")
-        (True, False, False)
+    >>> is_finished("FROM runs; -- all"), is_finished("SELECT ';"), is_finished("FROM runs")
+    (True, False, False)
     """
     return unfinished(text) != text
 
 
 def unfinished(text: str) -> str:
-    """Returns a statement without the semicolon that ends it, and what comments follow that: as a part of another.
+    """Returns a statement without its final semicolon and the comments after it, for use inside another statement.
 
-    Example:
-        >>> unfinished("FROM runs; -- all"), unfinished("SELECT ';'")
-        ('FROM runs', "SELECT ';'")
+    >>> unfinished("FROM runs; -- all"), unfinished("SELECT ';'")
+    ('FROM runs', "SELECT ';'")
     """
     import duckdb
 
@@ -75,35 +62,27 @@ def unfinished(text: str) -> str:
 
 
 def require_fitting(given: Collection[str], names: Collection[str]) -> None:
-    """Checks that values are all that a statement takes, and that it takes them.
-
-    Raises:
-        WarehouseError: one is missing, or the statement has no place for it.
-    """
+    """Raises WarehouseError unless exactly the parameters of a statement have values."""
     require_places(given, names)
     if missing := sorted({*names} - {name.lower() for name in given}):
         raise WarehouseError(f"The statement needs a value for {missing[0]!r}. It takes: {_listed(names)}.")
 
 
 def require_places(given: Collection[str], names: Collection[str]) -> None:
-    """Checks that there is a place for every value.
-
-    Raises:
-        WarehouseError: there is none for one of them; the message says how a shell can be to blame.
-    """
+    """Raises WarehouseError if a value is given for a parameter that the statement does not have."""
     if unknown := [name for name in given if name.lower() not in names]:
         raise WarehouseError(
             f"The statement has no parameter {unknown[0]!r}. It takes: {_listed(names)}. "
-            f"(In double quotes a shell puts its own ${unknown[0]} there: use single quotes.)"
+            f"(In double quotes a shell replaces ${unknown[0]} by its own variable: use single quotes.)"
         )
 
 
 def type_advice(error: WarehouseError, given: Collection[str]) -> str:
-    """Says how a value gets a type, where DuckDB could not make sense of a statement with values; else nothing."""
+    """Returns how to give a parameter a type, if DuckDB could not bind a statement with values; else an empty text."""
     if not given or type(error.__cause__).__name__ != "BinderException":
         return ""
     types = " or ".join(f"${name}::INTEGER" for name in given)
-    return f" Where nothing says a value's type, write it: {types} (or ::DOUBLE, ::DATE, ::TIMESTAMPTZ, ::INTERVAL)."
+    return f" If nothing gives a value its type, write it: {types} (or ::DOUBLE, ::DATE, ::TIMESTAMPTZ, ::INTERVAL)."
 
 
 def _listed(names: Collection[str]) -> str:

@@ -1,1 +1,1 @@
-"""Where segments lie: what a segment is, which of them count, and the folder or object store that holds them."""
+"""Where segments are stored: segments, the catalog of those that count, and the folder or object store."""

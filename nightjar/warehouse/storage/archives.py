@@ -1,7 +1,6 @@
-"""``Archives``: run directories that were handed to a warehouse, beside its segments.
+"""``Archives``: run directories that were pushed to a warehouse, as zip files beside its segments.
 
-``directories/{run_id}.{version}.zip`` is one, as ``runs/archive.py`` packs it, named like the segment that a publish of
-it makes. It is there all at once and never changes; of a run the newest counts.
+``directories/{run_id}.{version}.zip`` is named like the segment of the same publish. The newest archive counts.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from nightjar.errors import WarehouseError
-from nightjar.warehouse.storage.object_store import why
+from nightjar.warehouse.location import cause_of
 from nightjar.warehouse.storage.segments import segment_id_of
 from nightjar.warehouse.storage.store import Store
 
@@ -22,11 +21,7 @@ _ENDING = ".zip"
 
 
 class Archives:
-    """The archives of a warehouse; its methods raise a WarehouseError where the place cannot be read or written.
-
-    Args:
-        store: keeps the warehouse.
-    """
+    """The archives of a warehouse; methods raise WarehouseError if the place cannot be read or written."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -34,24 +29,24 @@ class Archives:
         self._folder = f"{self._root}/{_FOLDER}"
 
     def newest(self, run_id: str) -> str | None:
-        """Returns the version of the newest archive of a run; None where there is none."""
+        """Returns the version of the newest archive of a run; None if there is none."""
         return max(self._versions(run_id), default=None)
 
     def put(self, run_id: str, version: str, archive: Path) -> None:
-        """Keeps an archive, and removes those of the run before it."""
+        """Stores an archive, and removes older archives of the run."""
         path = self._path(run_id, version)
         with self._explained("write"):
-            if self._filesystem.async_impl:  # an object store, where an upload is seen when it is whole
+            if self._filesystem.async_impl:  # an object store: an upload appears when it is complete
                 self._filesystem.put_file(str(archive), path)
             else:
-                beside = f"{self._root}/.{uuid.uuid4().hex}.tmp"  # which packing removes where this process dies
+                beside = f"{self._root}/.{uuid.uuid4().hex}.tmp"  # packing removes it if this process dies
                 self._filesystem.put_file(str(archive), beside)
                 self._filesystem.makedirs(self._folder, exist_ok=True)
                 self._filesystem.mv(beside, path)
         self._remove(run_id, [each for each in self._versions(run_id) if each < version])
 
     def fetch(self, run_id: str, version: str, archive: Path) -> None:
-        """Copies an archive to a file of this machine."""
+        """Copies an archive to a local file."""
         with self._explained("read"):
             self._filesystem.get_file(self._path(run_id, version), str(archive))
 
@@ -60,11 +55,11 @@ class Archives:
         self._remove(run_id, self._versions(run_id))
 
     def shown(self, run_id: str, version: str) -> str:
-        """Returns where an archive is, for messages."""
+        """Returns the location of an archive for messages."""
         return f"{self._store}/{_FOLDER}/{segment_id_of(run_id, version)}{_ENDING}"
 
     def run_ids(self) -> set[str]:
-        """Returns the runs of which there are archives; of a very long id its hash."""
+        """Returns the runs that have archives; very long ids as their hashes."""
         return {unquote(name.partition(".")[0]) for name in self._names()}
 
     def _versions(self, run_id: str) -> list[str]:
@@ -72,7 +67,6 @@ class Archives:
         return [name.removeprefix(begin) for name in self._names() if name.startswith(begin)]
 
     def _names(self) -> list[str]:
-        """Returns what the archives are called, without the ending."""
         with self._explained("read"):
             self._filesystem.invalidate_cache()
             try:
@@ -97,5 +91,5 @@ class Archives:
         try:
             yield
         except Exception as error:  # noqa: BLE001 - every library has its own
-            reason = why(error, self._store.place)
+            reason = cause_of(error, self._store.place)
             raise WarehouseError(f"Cannot {verb} the warehouse {self._store}: {reason}") from None

@@ -7,41 +7,40 @@ import logging
 import os
 import shlex
 import shutil
+import socket
 import stat
 import time
+import uuid
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from functools import cached_property
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import duckdb
-from filelock import FileLock, Timeout
 
-from nightjar.errors import NightjarError, WarehouseError
-from nightjar.warehouse.storage.scratch import SCRATCH_PREFIX, is_alive, scratch_name
+from nightjar.core.files import file_lock, replace_file
+from nightjar.errors import FileLockedError, NightjarError, WarehouseError
 from nightjar.warehouse.storage.segments import COMMIT, KINDS, Catalog, Segment
-from nightjar.warehouse.storage.store import Fault, Store
-from nightjar.warehouse.storage.writability import check_place
+from nightjar.warehouse.storage.store import ADVICE, Fault, Store
+
+SCRATCH_PREFIX = ".writing-"
+
+_SCRATCH_SECONDS = 24 * 3600
+"""Nobody writes a segment for longer than a day."""
 
 _PACKING_LOCK = "packing.lock"
-_LOCK_TIMEOUT_SECONDS = 30.0
 _LEFTOVER_AFTER_SECONDS = 60.0
-"""How old a file is that was to replace another, and does not any more."""
+"""The age at which a temporary file that was to replace another is abandoned."""
 
 _LISTINGS = 10
-"""A folder is listed until it is twice the same: one listing may miss a pack and what it was made of."""
+"""A folder is listed until two listings agree, because one listing may miss a pack and the segments it replaces."""
 
 _log = logging.getLogger(__name__)
 
 
 class Folder(Store):
-    """A folder with a folder ``segments``; its methods are told about in ``Store``.
-
-    Attributes:
-        path: of the warehouse.
-        segments_path: where the segments are.
-    """
+    """A folder with a subfolder ``segments``."""
 
     is_remote = False
     path: Path
@@ -53,29 +52,28 @@ class Folder(Store):
         self._known: dict[str, Segment] = {}
 
     def __str__(self) -> str:
-        """Its path, for messages."""
         return str(self.path)
 
     def exists(self) -> bool:
-        """Says whether it has a folder ``segments``."""
+        """Returns whether the folder ``segments`` exists."""
         try:
             return self.segments_path.is_dir()
         except OSError as error:  # a name that is too long
             raise WarehouseError(f"Cannot read the warehouse {self}: {error.strerror}") from error
 
     def make(self) -> None:
-        """Makes the folder ``segments``."""
+        """Creates the folder ``segments``."""
         try:
             self.segments_path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise WarehouseError(f"Cannot create the warehouse {self.path}: {error.strerror}") from error
 
     def try_to_write(self) -> None:
-        """Makes a file in the folder, or in the nearest above it that is there, and removes it."""
+        """Creates and removes a file in the folder, or in its nearest parent that exists."""
         check_place(self.segments_path, str(self))
 
     def catalog(self) -> Catalog:
-        """Lists the folder until nothing changes meanwhile."""
+        """Lists the folder until two listings agree."""
         names = self._listed()
         for _ in range(_LISTINGS):
             loaded = {name: self._known.get(name) or self._load(name) for name in names}
@@ -86,7 +84,7 @@ class Folder(Store):
         return Catalog(self._known)
 
     def undescribed(self, catalog: Catalog) -> set[str]:
-        """Returns the folders with Parquet files alone."""
+        """Returns the folders with Parquet files but without ``segment.json``."""
         unknown = ((name, self.segments_path / name) for name in self._listed() - catalog.segments.keys())
         return {name for name, path in unknown if any(path.glob("*.parquet")) and not (path / COMMIT).exists()}
 
@@ -97,7 +95,7 @@ class Folder(Store):
     def faults(
         self, segments: Iterable[Segment], kinds: Collection[str] = KINDS, *, deep: bool = False
     ) -> Iterator[Fault]:
-        """Looks at lengths, and when deep at all of every file."""
+        """Checks lengths; with ``deep`` the content of every file."""
         for segment in segments:
             for kind in kinds:
                 if fault := self._fault(segment, kind, deep=deep):
@@ -106,9 +104,8 @@ class Folder(Store):
     def _fault(self, segment: Segment, kind: str, *, deep: bool) -> Fault | None:
         try:
             with Path(self.file(segment.segment_id, kind)).open("rb") as file:
-                length, expected = file.seek(0, 2), segment.sizes[kind]
-                if length != expected:
-                    return Fault.of(segment, kind, f"has {length:,} bytes instead of {expected:,}")
+                if fault := Fault.of_length(segment, kind, file.seek(0, 2)):
+                    return fault
                 file.seek(0)
                 digest = hashlib.file_digest(file, "sha256").hexdigest() if deep else segment.digests[kind]
         except FileNotFoundError:
@@ -122,19 +119,18 @@ class Folder(Store):
 
     @cached_property
     def real_path(self) -> str:
-        """Of ``segments_path``: the same however the warehouse is named, with ``..`` or through a link."""
+        """The real path of ``segments_path``: the same for every spelling, with ``..`` or through a link."""
         return os.path.realpath(self.segments_path)
 
     def command(self, words: str) -> str:
-        """Returns the line to type for a command of ``nightjar warehouse`` on this one.
+        """Returns the command line of a ``nightjar warehouse`` command for this warehouse.
 
-        Example:
-            >>> Folder(Path("our runs")).command("doctor --fix")
-            "nightjar warehouse doctor --fix --warehouse 'our runs'"
+        >>> Folder(Path("our runs")).command("doctor --fix")
+        "nightjar warehouse doctor --fix --warehouse 'our runs'"
         """
         return f"nightjar warehouse {words} --warehouse {shlex.quote(str(self.path))}"
 
-    def advice(self, segment_id: str, *, is_hidden: bool = False) -> str:  # noqa: ARG002 - one for all
+    def advice(self, segment_id: str, *, is_hidden: bool = False) -> str:  # noqa: ARG002 - the same for all
         """Names the doctor."""
         return f"Run: {self.command('doctor --deep' if is_hidden else 'doctor')}"
 
@@ -143,7 +139,7 @@ class Folder(Store):
         return f"That may be damage. Run: {self.command('doctor --deep')}"
 
     def unreadable(self, segment_id: str, error: OSError) -> WarehouseError:
-        """Returns what to raise where the ``segment.json`` of a segment cannot be read, though it may be sound."""
+        """Returns the error for a ``segment.json`` that cannot be read, though it may be sound."""
         message = f"Cannot read segment {segment_id!r} of the warehouse {self}: {COMMIT}: {error.strerror}"
         if isinstance(error, PermissionError):
             path = shlex.quote(str(self.segments_path / segment_id))
@@ -155,7 +151,7 @@ class Folder(Store):
         return f"{self.real_path}/"
 
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Does nothing: every connection reads files."""
+        """Does nothing: every connection can read files."""
 
     def read_beside(self, name: str) -> bytes | None:
         """Reads a file of the folder."""
@@ -168,17 +164,15 @@ class Folder(Store):
 
     def write_beside(self, name: str, content: bytes) -> None:
         """Replaces a file of the folder."""
-        from nightjar.runs.jsonl import replace_file
-
         replace_file(self.path / name, [content])
 
     @contextmanager
     def changing_beside(self, name: str) -> Iterator[None]:
-        """Locks a file."""
+        """Holds a file lock."""
         self.make()
         lock = self.path / f"{Path(name).stem}.lock"
         try:
-            with FileLock(lock, timeout=_LOCK_TIMEOUT_SECONDS, mode=0o666):
+            with file_lock(lock, is_shared=True):
                 yield
         except WarehouseError:
             raise
@@ -187,11 +181,11 @@ class Folder(Store):
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """Makes a folder beside the segments; whoever may read or write these may read or remove it."""
+        """Creates a folder beside the segments, with the same rights."""
         path = self.segments_path / scratch_name()
         try:
             path.mkdir(parents=True)
-            with suppress(PermissionError):  # as a mounted file system may answer that has one mode for all
+            with suppress(PermissionError):  # a mounted file system may have one mode for all files
                 path.chmod(stat.S_IMODE(self.segments_path.stat().st_mode) & ~stat.S_ISVTX)
         except OSError as error:
             raise WarehouseError(f"Cannot create the warehouse {self.path}: {error}") from error
@@ -201,14 +195,16 @@ class Folder(Store):
             shutil.rmtree(path, ignore_errors=True)
 
     def commit(self, segment: Segment, scratch: Path) -> bool:
-        """Puts the folder among the others by a rename."""
+        """Renames the folder to its final name."""
         target = self.segments_path / segment.segment_id
         try:
             (scratch / COMMIT).write_bytes(segment.dump())
+            for file in scratch.iterdir():
+                _sync(file)
+                file.chmod(0o444)
             _sync(scratch)
-            _sync_folder(scratch)
             scratch.rename(target)
-            _sync_folder(self.segments_path)
+            _sync(self.segments_path)
         except OSError as error:
             if (target / COMMIT).is_file():
                 return not scratch.exists()
@@ -216,7 +212,7 @@ class Folder(Store):
         return True
 
     def remove(self, segment_id: str) -> None:
-        """Removes a segment, and warns where its files stay."""
+        """Removes a segment; logs a warning if its files cannot be removed."""
         grave = self.segments_path / scratch_name()
         try:
             with suppress(FileNotFoundError):
@@ -232,13 +228,13 @@ class Folder(Store):
             )  # fmt: skip
 
     def filesystem(self) -> tuple[Any, str]:
-        """Returns that of this machine."""
+        """Returns the local filesystem."""
         import fsspec
 
         return fsspec.filesystem("file", auto_mkdir=True), self.place
 
     def remove_leftovers(self) -> None:
-        """Removes what dead processes left half written."""
+        """Removes unfinished files of dead processes."""
         for path in self.leftovers():
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
@@ -246,26 +242,24 @@ class Folder(Store):
                 path.unlink(missing_ok=True)
 
     def leftovers(self) -> list[Path]:
-        """Returns what processes began to write or to remove that are dead."""
+        """Returns what dead processes began to write or to remove."""
         folders = [path for path in sorted(self.segments_path.glob(f"{SCRATCH_PREFIX}*")) if not is_alive(path)]
         old = time.time() - _LEFTOVER_AFTER_SECONDS
         return [*folders, *(path for path in sorted(self.path.glob(".*.tmp")) if _changed_at(path) < old)]
 
     @contextmanager
     def packing_alone(self, timeout_seconds: float = 0) -> Iterator[bool]:
-        """Locks a file, and waits for another process; raises WarehouseError where the file cannot be made."""
-        lock = FileLock(self.path / _PACKING_LOCK, timeout=timeout_seconds, mode=0o666)
-        try:
-            lock.acquire(poll_interval=0.02)
-        except Timeout:
-            yield False
-            return
-        except OSError as error:
-            raise WarehouseError(f"Cannot lock the warehouse {self}: {error.strerror}") from error
-        try:
-            yield True
-        finally:
-            lock.release()
+        """Holds a file lock; yields False if another process holds it for too long."""
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(file_lock(self.path / _PACKING_LOCK, timeout_seconds, is_shared=True))
+            except FileLockedError:
+                is_alone = False
+            except OSError as error:
+                raise WarehouseError(f"Cannot lock the warehouse {self}: {error.strerror}") from error
+            else:
+                is_alone = True
+            yield is_alone
 
     def _listed(self) -> set[str]:
         try:
@@ -285,15 +279,66 @@ class Folder(Store):
             raise self.unreadable(name, error) from error
 
 
-def _sync(folder: Path) -> None:
-    for file in folder.iterdir():
-        with file.open("rb") as opened:
-            os.fsync(opened.fileno())
-        file.chmod(0o444)
+def check_place(path: Path, warehouse: str) -> None:
+    """Raises WarehouseError unless a folder can be written, or created if it is missing; leaves nothing behind."""
+    nearest = path
+    try:
+        nearest = _nearest(path)
+        scratch = nearest / scratch_name()
+        try:
+            scratch.mkdir()
+            (scratch / "probe").write_bytes(b"x")
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    except OSError as error:
+        place = "" if str(nearest) == warehouse else f" ({nearest})"
+        raise WarehouseError(f"Cannot write the warehouse {warehouse}: {error.strerror}{place}. {ADVICE}") from error
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def scratch_name() -> str:
+    """Returns a unique name for a scratch folder of this process."""
+    return f"{SCRATCH_PREFIX}{os.getpid()}-{uuid.uuid4().hex}-{_machine()}"
+
+
+def is_alive(path: Path) -> bool:
+    """Returns whether the process that made a scratch folder may still run.
+
+    In a shared folder its id may belong to another machine or container. Then the folder counts for a day.
+    """
+    pid, _, rest = path.name.removeprefix(SCRATCH_PREFIX).partition("-")
+    try:
+        if time.time() - path.stat().st_mtime > _SCRATCH_SECONDS:
+            return False
+        if rest.partition("-")[2] == _machine():
+            os.kill(int(pid), 0)
+    except (ValueError, OverflowError, ProcessLookupError, FileNotFoundError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+@cache
+def _machine() -> str:
+    """Names the scope of process ids: a machine until it restarts, or a container on it."""
+    identity = []
+    with suppress(OSError):
+        identity.append(Path("/proc/sys/kernel/random/boot_id").read_text("utf-8"))
+    with suppress(OSError):
+        identity.append(str(Path("/proc/self/ns/pid").readlink()))
+    return f"{socket.gethostname()}-{hashlib.sha256(''.join(identity).encode()).hexdigest()[:12]}"
+
+
+def _nearest(path: Path) -> Path:
+    for place in (path, *path.parents):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            place.lstat()
+            return place
+    return path
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -301,7 +346,6 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _changed_at(path: Path) -> float:
-    """Returns when a file was written, in Unix time; infinity where it is gone meanwhile."""
     try:
         return path.lstat().st_mtime
     except FileNotFoundError:

@@ -1,18 +1,16 @@
-"""``ObjectStore``: the segments of a warehouse in an object store, or in any other place that fsspec reaches.
+"""``ObjectStore``: the segments of a warehouse in an object store, or in another place that fsspec reaches.
 
-The layout is that of a folder: ``segments/{segment_id}/{kind}.parquet`` and, uploaded last, ``segment.json``. What
-makes it safe without a lock, for any number of machines:
+The layout is that of a folder: ``segments/{segment_id}/{kind}.parquet`` and, uploaded last, ``segment.json``. Any
+number of machines may write without a lock:
 
-- No object is ever written twice: the folder of a segment has a name of its own, also where two processes publish
-  the same content. The catalog counts it once.
-- A segment exists iff its ``segment.json`` does; uploads that ended too early are removed a day later.
-- Two processes may pack at the same time. Both packs hold the same versions of the same runs, so the catalog counts
-  one of them, and each pack holds all examples of its rollouts, so that removing the other loses nothing.
-- What was packed stays for an hour. So a process that finds, after it has packed, that another one has pruned one of
-  the runs meanwhile can remove its pack again; and who prunes looks afterwards whether a pack has brought a run back.
-  Only where the packer is killed between these two steps may a pruned run be there again.
+- No object is written twice. Two publishes of the same content use different folders; the catalog counts one.
+- A segment exists if its ``segment.json`` does. Unfinished uploads are removed after a day.
+- Two processes may pack the same runs. The catalog counts one pack, and each pack holds all examples of its rollouts,
+  so that the other can be removed.
+- Packed segments stay for an hour. A packer removes its pack if one of its runs was pruned meanwhile; a pruner checks
+  for such packs too. A pruned run can only reappear if the packer is killed before its check.
 
-The client of the store repeats requests that fail: with S3 for some 15 seconds, or as ``AWS_MAX_ATTEMPTS`` says.
+The client of the store retries failed requests: S3 for about 15 seconds, or as ``AWS_MAX_ATTEMPTS`` says.
 """
 
 from __future__ import annotations
@@ -31,22 +29,21 @@ from typing import Any
 import duckdb
 import fsspec
 
+from nightjar.core.files import scratch_folder
 from nightjar.errors import WarehouseError
-from nightjar.scratch import scratch_folder
-from nightjar.warehouse.location import shown
+from nightjar.warehouse.location import cause_of, shown
 from nightjar.warehouse.storage.remote_files import RemoteFiles
 from nightjar.warehouse.storage.segments import COMMIT, KINDS, Catalog, Segment
-from nightjar.warehouse.storage.store import Fault, Store
-from nightjar.warehouse.storage.writability import ADVICE, ask_patiently, in_time
+from nightjar.warehouse.storage.store import ADVICE, Fault, Store, ask_patiently, in_time
 
 LEFTOVER_AFTER = timedelta(days=1)
-"""How old the newest object of an upload is when nobody can be working on it any more."""
+"""The age of its newest object at which an unfinished upload is abandoned."""
 
 _CATALOG_SECONDS = 10.0
-"""How long the catalog is read before a run: a large one may take longer, and is no reason not to start."""
+"""How long the check before a run reads the catalog; a large one may take longer without being a problem."""
 
 _THREADS = 16
-"""DuckDB's threads mostly wait for the network."""
+"""More than there are processors, because DuckDB's threads mostly wait for the network."""
 
 _EXTRAS = {"s3": "nightjar-evals[s3]", "s3a": "nightjar-evals[s3]"}
 
@@ -55,11 +52,7 @@ _S3_RETRY_VARIABLES = ("AWS_MAX_ATTEMPTS", "AWS_RETRY_MODE")
 
 
 class ObjectStore(Store):
-    """A place that fsspec reaches by a URL; its methods are told about in ``Store``.
-
-    Attributes:
-        url: as it was given; it may hold a password, so messages use ``str()`` of the store.
-    """
+    """A place that fsspec reaches by a URL. ``url`` may hold a password, so messages use ``str()`` of the store."""
 
     is_remote = True
     path = None
@@ -73,34 +66,33 @@ class ObjectStore(Store):
         self._files = RemoteFiles(self._filesystem, self._segments, str(self))
 
     def __str__(self) -> str:
-        """Its URL without credentials, for messages."""
         return shown(self.url)
 
     def exists(self) -> bool:
-        """Says whether it has a segment."""
+        """Returns whether it has a segment."""
         return bool(self._known) or bool(self.catalog().segments)
 
     def make(self) -> None:
-        """Does nothing: the first segment makes its own folder."""
+        """Does nothing: each upload creates its folder."""
 
     def try_to_write(self) -> None:
-        """Writes an object beside the segments; gives the store half a minute."""
+        """Writes and removes an object, within half a minute."""
         try:
             ask_patiently(self._write_and_remove, str(self))
         except WarehouseError:
             raise
         except Exception as error:  # noqa: BLE001 - every library has its own
-            reason = why(error, self.url).rstrip(".")
+            reason = cause_of(error, self.url).rstrip(".")
             raise WarehouseError(f"Cannot write the warehouse {self}: {reason}. {ADVICE}") from None
 
     def check_writable(self) -> None:
-        """Gives the store half a minute, and its catalog ten seconds."""
+        """Writes within half a minute, and reads the catalog for up to ten seconds."""
         self.try_to_write()
         with suppress(TimeoutError):
             in_time(self.catalog, _CATALOG_SECONDS)
 
     def catalog(self) -> Catalog:
-        """Returns the segments that are there now: one listing, and the ``segment.json`` of those that are new."""
+        """Lists the store once, and reads the ``segment.json`` of new segments."""
         with self._explained("read"):
             names = {name for name, files in self._listing().items() if COMMIT in files}
             self._known = {name: segment for name, segment in self._known.items() if name in names}
@@ -110,7 +102,7 @@ class ObjectStore(Store):
         return catalog
 
     def file(self, segment_id: str, kind: str) -> str:
-        """Returns what DuckDB calls a file."""
+        """Returns the path of a file for DuckDB."""
         return self._files.address(segment_id, kind)
 
     def faults(
@@ -118,32 +110,32 @@ class ObjectStore(Store):
         segments: Iterable[Segment],
         kinds: Collection[str] = KINDS,
         *,
-        deep: bool = False,  # noqa: ARG002 - it would fetch everything
+        deep: bool = False,  # noqa: ARG002 - would fetch everything
     ) -> Iterator[Fault]:
-        """Looks at a listing."""
+        """Checks the lengths in a listing."""
         with self._explained("read"):
             found = self._listing()
         for segment in segments:
             for kind in kinds:
-                length, expected = found[segment.segment_id].get(f"{kind}.parquet"), segment.sizes[kind]
+                length = found[segment.segment_id].get(f"{kind}.parquet")
                 if length is None:
                     yield Fault.of(segment, kind, "is missing")
-                elif length != expected:
-                    yield Fault.of(segment, kind, f"has {length:,} bytes instead of {expected:,}")
+                elif fault := Fault.of_length(segment, kind, length):
+                    yield fault
 
-    def advice(self, segment_id: str, *, is_hidden: bool = False) -> str:  # noqa: ARG002 - one for all
-        """Says what to move away."""
+    def advice(self, segment_id: str, *, is_hidden: bool = False) -> str:  # noqa: ARG002 - the same for all
+        """Says what to move away and publish again."""
         return (
             f"Move {self}/segments/{segment_id} away, then publish its runs again: "
             f"nightjar warehouse import RUN_DIR --warehouse {shlex.quote(str(self))}"
         )
 
     def readable(self) -> str:
-        """Returns what all of these begin with."""
+        """Returns the prefix of all paths for DuckDB."""
         return self._files.address()
 
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Makes a connection able to read the files, without an extension of DuckDB."""
+        """Registers the files as a filesystem, which needs no extension of DuckDB."""
         connection.register_filesystem(self._files)
         connection.execute(f"SET threads = {_THREADS}")
 
@@ -163,12 +155,12 @@ class ObjectStore(Store):
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """Makes a folder for temporary files."""
+        """Creates a temporary folder."""
         with scratch_folder() as path:
             yield path
 
     def commit(self, segment: Segment, scratch: Path) -> bool:
-        """Uploads, ``segment.json`` last; True, because the catalog counts once what others upload at the same time."""
+        """Uploads the files, ``segment.json`` last; always True, because the catalog counts equal uploads once."""
         name = segment.segment_id if segment.is_pack else f"{segment.segment_id}.{uuid.uuid4().hex[:8]}"
         folder = f"{self._segments}/{name}"
         files = [f"{kind}.parquet" for kind in KINDS]
@@ -184,11 +176,11 @@ class ObjectStore(Store):
             self._remove(segment_id, {COMMIT, *(f"{kind}.parquet" for kind in KINDS)})
 
     def filesystem(self) -> tuple[Any, str]:
-        """Returns its own."""
+        """Returns its own filesystem."""
         return self._filesystem, self._root
 
     def remove_leftovers(self) -> None:
-        """Removes uploads that never ended, and packs of which nothing counts."""
+        """Removes abandoned uploads, and old packs of which nothing counts."""
         with self._explained("write"):
             listing = self._listing()
             for name in self._abandoned(listing):
@@ -197,7 +189,7 @@ class ObjectStore(Store):
             self.remove(name)
 
     def _write_and_remove(self) -> None:
-        """Writes an object beside the segments; one that cannot be removed goes with the uploads that never ended."""
+        """Writes an object into the folder of an upload, so that it is cleaned up later if it cannot be removed now."""
         folder = f"{self._segments}/probe-{uuid.uuid4().hex}"
         self._write(f"{folder}/probe", b"x")
         with suppress(Exception):
@@ -206,7 +198,6 @@ class ObjectStore(Store):
                 self._filesystem.rmdir(folder)
 
     def _listing(self) -> dict[str, dict[str, int]]:
-        """Name of a segment's folder to the files that are in it, and their lengths."""
         self._filesystem.invalidate_cache()
         found: dict[str, dict[str, int]] = defaultdict(dict)
         try:
@@ -231,7 +222,7 @@ class ObjectStore(Store):
         return loaded
 
     def _abandoned(self, listing: dict[str, dict[str, int]]) -> list[str]:
-        """Names of folders without a ``segment.json`` into which nothing was uploaded for a long time."""
+        """Returns the folders without a ``segment.json`` into which nothing was uploaded for a long time."""
         before = datetime.now(UTC) - LEFTOVER_AFTER
         return [
             name
@@ -252,7 +243,7 @@ class ObjectStore(Store):
         self._known.pop(name, None)
 
     def _write(self, path: str, content: bytes) -> None:
-        """Writes a file that nobody sees half: an object store does so by itself, others by a rename."""
+        """Writes a file that appears complete: by itself in an object store, elsewhere by a rename."""
         if self._filesystem.async_impl:
             self._filesystem.pipe_file(path, content)
             return
@@ -268,11 +259,11 @@ class ObjectStore(Store):
         except WarehouseError:
             raise
         except Exception as error:  # noqa: BLE001 - every library has its own
-            raise WarehouseError(f"Cannot {verb} the warehouse {self}: {why(error, self.url)}") from None
+            raise WarehouseError(f"Cannot {verb} the warehouse {self}: {cause_of(error, self.url)}") from None
 
 
 def idle_packs(catalog: Catalog, created_before: datetime) -> list[str]:
-    """Returns the packs of which no run counts, because another process packed or published the same meanwhile."""
+    """Returns packs of which no run counts, because another process packed or published the same runs."""
     return [
         name
         for name, segment in catalog.segments.items()
@@ -281,26 +272,16 @@ def idle_packs(catalog: Catalog, created_before: datetime) -> list[str]:
 
 
 def open_filesystem(url: str) -> tuple[Any, str]:
-    """Returns fsspec's filesystem for a URL, and the path in it.
-
-    Raises:
-        WarehouseError: fsspec does not know the protocol, or a package for it is missing.
-    """
+    """Returns fsspec's filesystem and the path in it; raises WarehouseError if a package for the URL is missing."""
     scheme = url.partition("://")[0].rpartition("::")[2]
     try:
         filesystem, root = fsspec.core.url_to_fs(url, **_options(scheme))
     except ImportError as error:
-        advice = f"Run: pip install '{_EXTRAS[scheme]}'" if scheme in _EXTRAS else why(error, url)
+        advice = f"Run: pip install '{_EXTRAS[scheme]}'" if scheme in _EXTRAS else cause_of(error, url)
         raise WarehouseError(f"Cannot open the warehouse {shown(url)}: a package is missing. {advice}") from None
     except Exception as error:  # noqa: BLE001 - every library has its own
-        raise WarehouseError(f"Cannot open the warehouse {shown(url)}: {why(error, url)}") from None
+        raise WarehouseError(f"Cannot open the warehouse {shown(url)}: {cause_of(error, url)}") from None
     return filesystem, str(root).rstrip("/")
-
-
-def why(error: Exception, url: str) -> str:
-    """Returns what a filesystem says, in one line without the credentials of its URL."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return shown(text.replace(url, shown(url)))
 
 
 def _options(scheme: str) -> dict[str, Any]:

@@ -1,8 +1,7 @@
-"""``RemoteFiles``: the segments of an object store, as a filesystem that DuckDB reads.
+"""``RemoteFiles``: the segments of an object store as a filesystem for DuckDB.
 
-DuckDB asks for a file's size and time each time that it opens it, and opens it more than once in a query: a request
-each, where the segment's description answers. Files never change: small ones are fetched whole, many at once; of
-large ones the ranges that DuckDB asks for; and all of it is kept for the next query, up to a limit.
+The segment's description answers DuckDB's questions for size and time, several per query, without a request. Small
+files are fetched whole and many at once, large ones by the ranges that DuckDB reads; both are cached up to a limit.
 """
 
 from __future__ import annotations
@@ -16,31 +15,26 @@ from typing import Any
 
 from fsspec import AbstractFileSystem
 
-from nightjar.warehouse.location import shown
+from nightjar.warehouse.location import cause_of
 from nightjar.warehouse.storage.segments import Catalog
 
 SMALL_BYTES = 256_000
-"""A file of so many bytes is fetched in one piece."""
+"""A file up to this size is fetched whole."""
 
 KEPT_BYTES = 128_000_000
-"""How much of what was fetched is kept in memory."""
 
 _LARGEST_KEPT_BYTES = 4_000_000
-"""A longer range is not kept: it would push out many others."""
+"""A longer range is not cached, because it would evict many others."""
 
 _AT_ONCE_BYTES = 32_000_000
-"""How much of small files is fetched before the first of them is read."""
+"""How much of small files is fetched at once."""
 
 _PROTOCOL = "segments"
 _LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 class RemoteFiles(AbstractFileSystem):  # type: ignore[misc] # fsspec has no types
-    """Reads ``segments://{segment_id}/{kind}.parquet``; may be used by several threads.
-
-    Attributes:
-        catalog: describes the segments that may be read.
-    """
+    """Reads ``segments://{segment_id}/{kind}.parquet`` of the segments in ``catalog``; safe for several threads."""
 
     protocol = _PROTOCOL
     cachable = False
@@ -56,33 +50,23 @@ class RemoteFiles(AbstractFileSystem):  # type: ignore[misc] # fsspec has no typ
         self._lock = threading.Lock()
 
     def address(self, segment_id: str = "", kind: str = "") -> str:
-        """Returns what DuckDB calls a file, or without a segment what all of these begin with."""
+        """Returns the path of a file for DuckDB; without a segment the prefix of all paths."""
         return f"{_PROTOCOL}://{segment_id}/{kind}.parquet" if segment_id else f"{_PROTOCOL}://"
 
     def glob(self, path: str, **_: Any) -> list[str]:
-        """Returns the path itself: there are no patterns here."""
+        """Returns the path itself: patterns are not supported."""
         return [path]
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
-        """Returns name, type and size of a file.
-
-        Raises:
-            FileNotFoundError: no segment that is there has it.
-        """
+        """Returns name, type and size of a file."""
         return {"name": path, "type": "file", "size": self._size(path)}
 
     def modified(self, path: str) -> datetime:  # noqa: ARG002 - the same for all
-        """Returns a moment that never changes, like the files."""
+        """Returns a constant, because files never change."""
         return _LONG_AGO
 
     def open(self, path: str, mode: str = "rb", **_: Any) -> io.RawIOBase | io.BytesIO:
-        """Opens a file for reading.
-
-        Raises:
-            FileNotFoundError: no segment that is there has it.
-            PermissionError: it is to be written.
-            OSError: it has another length than it should have, or the store cannot be read.
-        """
+        """Opens a file for reading; raises OSError if it has an unexpected length or cannot be read."""
         if mode != "rb":
             raise PermissionError(f"{path} is read only")
         size = self._size(path)
@@ -94,12 +78,7 @@ class RemoteFiles(AbstractFileSystem):  # type: ignore[misc] # fsspec has no typ
         return io.BytesIO(content)
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
-        """Fetches a part of a file.
-
-        Raises:
-            FileNotFoundError: it was removed.
-            OSError: the store cannot be read.
-        """
+        """Fetches a part of a file."""
         name = f"{path}:{start}-{end}"
         with self._lock:
             if name in self._kept:
@@ -127,7 +106,7 @@ class RemoteFiles(AbstractFileSystem):  # type: ignore[misc] # fsspec has no typ
             return self._kept[path]
 
     def _wanted(self, path: str) -> Sequence[str]:
-        """A file alone when it is the first of its kind (DuckDB looks at the columns), else all small ones too."""
+        """Returns the file with all small files of its kind; the first of a kind alone (DuckDB reads its columns)."""
         _, kind = _parts(path)
         if self._opened.setdefault(kind, path) == path:
             return [path]
@@ -145,7 +124,7 @@ class RemoteFiles(AbstractFileSystem):  # type: ignore[misc] # fsspec has no typ
         remote = {self._remote(path): path for path in paths}
         try:
             contents = self._filesystem.cat(list(remote), on_error="return")
-        except Exception as error:  # noqa: BLE001 - as if it were the answer for the first file
+        except Exception as error:  # noqa: BLE001 - reported for the first file
             contents = {self._remote(paths[0]): error}
         if isinstance(contents, bytes):
             contents = {self._remote(paths[0]): contents}
@@ -177,13 +156,10 @@ class RemoteFiles(AbstractFileSystem):  # type: ignore[misc] # fsspec has no typ
 
     def _unreadable(self, path: str, error: Exception) -> OSError:
         segment_id, kind = _parts(path)
-        text = " ".join(str(error).split()) or type(error).__name__
-        return OSError(f"cannot read segments/{segment_id}/{kind}.parquet of {self._url}: {shown(text)}")
+        return OSError(f"cannot read segments/{segment_id}/{kind}.parquet of {self._url}: {cause_of(error)}")
 
 
 class _RangedFile(io.RawIOBase):
-    """A large file, of which only what is asked for is fetched."""
-
     def __init__(self, files: RemoteFiles, path: str, size: int) -> None:
         self._files, self._path, self._size, self._position = files, path, size, 0
 
@@ -211,6 +187,5 @@ class _RangedFile(io.RawIOBase):
 
 
 def _parts(path: str) -> tuple[str, str]:
-    """Segment id and kind of ``segments://{segment_id}/{kind}.parquet``."""
     segment_id, _, file = path.removeprefix(f"{_PROTOCOL}://").partition("/")
     return segment_id, file.removesuffix(".parquet")

@@ -1,15 +1,15 @@
-"""``Segment``: what one publish, or one packing, left in the warehouse; ``Catalog``: which of them count.
+"""``Segment``: the files of one publish or one pack; ``Catalog``: the segments, and which of their runs count.
 
-A segment is a folder of Parquet files and a ``segment.json``, written beside and renamed into place. It never
-changes afterwards. A segment of one run is a publish; one of many runs is a pack, which replaces the segments it was
-made of. What counts follows from the ``segment.json`` files alone, whoever comes in which order:
+A segment is a folder of Parquet files and a ``segment.json``, written under another name and renamed. It never changes.
+A pack merges many segments and replaces them. The ``segment.json`` files alone decide what counts, whatever the order
+of writing:
 
-- of a run that was published several times the newest version counts, and of equal ones the one in the larger segment;
-- a segment that a pack replaces does not count, nor does one with nothing that counts;
-- a part of a run counts until the run itself is there, see ``nightjar/parts.py``.
+- of several versions of a run the newest counts; of equal versions the one in the larger segment;
+- a segment that a pack replaces does not count;
+- a part of a run counts until the run itself is there, see ``nightjar/core/parts.py``.
 
-A version is text that sorts: the number of attempts in the ledger, which only grows; the time of the newest of them;
-the time of the run's end; the time of the publish; and a hash of the content.
+A version is text in sort order: the number of attempts in the ledger (which only grows), the time of the newest
+attempt, the end of the run, the time of the publish, and a hash of the content.
 
 >>> make_version(attempts=500, newest_attempt=1763712000.5, ended=1763712001, published=1763712002, digest="9f03")
 '000000500-1763712000500-1763712001000-1763712002000-9f03'
@@ -18,36 +18,44 @@ the time of the run's end; the time of the publish; and a hash of the content.
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
+import duckdb
 import orjson
 
+from nightjar import __version__
+from nightjar.core.parts import Part
 from nightjar.errors import WarehouseError
-from nightjar.parts import Part
-from nightjar.warehouse.database import newer
+from nightjar.warehouse.database import newer, quoted
+from nightjar.warehouse.storage.tables import SCHEMA
 
 KINDS = ("runs", "rollouts", "attempts", "examples")
 """The files of a segment, without ``.parquet``."""
 
-SCHEMA = 3
-"""The version of the tables of a segment."""
-
-_LONGEST_NAME = 120
-"""Of a run in the name of a folder; a longer one is hashed."""
-
-_PROGRESS_FIELDS = 3
+COMMIT = "segment.json"
+"""The file whose presence makes a segment exist."""
 
 PACK_PREFIX = "pack-"
-"""Begins the name of a pack."""
 
-COMMIT = "segment.json"
-"""The file that makes a segment exist."""
+PARQUET_OPTIONS = (
+    "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1, ROW_GROUP_SIZE 8192, ROW_GROUP_SIZE_BYTES 33554432"
+)
+"""Short row groups let a query read one run's texts alone, and let huge texts fit into memory.
+
+Level 3 would make files a seventh smaller, but take a third longer to read and half as long again to write.
+"""
+
+_LONGEST_NAME = 120
+"""A longer run id is hashed in the name of a folder."""
+
+_PROGRESS_FIELDS = 3
 
 
 @dataclass(frozen=True)
@@ -55,14 +63,10 @@ class Segment:
     """A segment, as its ``segment.json`` describes it.
 
     Attributes:
-        segment_id: the name of its folder.
-        versions: run_id to the version of the run's content.
-        rows: kind to number of rows.
-        sizes: kind to length of its file, in bytes.
-        created_at: when it was written.
-        replaces: ids of the segments that a pack was made of; empty for the segment of one run.
-        nightjar_version: what wrote it.
-        digests: kind to the SHA-256 of its file, in hexadecimal.
+        versions: run_id to version.
+        rows, sizes, digests: kind to number of rows, bytes and SHA-256 of its file.
+        replaces: ids of the segments that a pack merges; empty for the segment of one run.
+        schema: the version of its tables.
     """
 
     segment_id: str
@@ -73,33 +77,29 @@ class Segment:
     digests: Mapping[str, str]
     nightjar_version: str
     replaces: Sequence[str] = ()
+    schema: int = SCHEMA
 
     @property
     def is_pack(self) -> bool:
-        """Says whether it was made of other segments."""
+        """Whether it merges other segments."""
         return bool(self.replaces)
 
     @property
     def size(self) -> int:
-        """The length of all its files, in bytes."""
+        """The bytes of all its files."""
         return sum(self.sizes.values())
 
     def dump(self) -> bytes:
         """Returns the content of its ``segment.json``."""
         content = {name: value for name, value in vars(self).items() if name != "segment_id"}
-        return orjson.dumps({"schema": SCHEMA, **content}, option=orjson.OPT_INDENT_2)
+        return orjson.dumps({"schema": self.schema, **content}, option=orjson.OPT_INDENT_2)
 
     @classmethod
     def load(cls, segment_id: str, content: bytes, advice: str = "") -> Self:
-        """Returns the segment that a ``segment.json`` describes; what a later Nightjar may say besides does not matter.
-
-        Args:
-            segment_id: the name of its folder.
-            content: of the ``segment.json``.
-            advice: ends the message about a damaged one.
+        """Returns the segment that a ``segment.json`` describes; unknown fields are ignored.
 
         Raises:
-            WarehouseError: the file is damaged, or a newer Nightjar wrote it.
+            WarehouseError: the file is damaged, or a newer Nightjar wrote it (then without a cause).
         """
         try:
             read = orjson.loads(content)
@@ -121,7 +121,6 @@ _FIELDS = {described.name for described in fields(Segment)} - {"segment_id"}
 
 
 def _check(segment: Segment) -> None:
-    """Raises a ValueError where what it says of its runs or files is not of the kind that it should be."""
     for name, expected in (("versions", str), ("rows", int), ("sizes", int), ("digests", str)):
         found = getattr(segment, name)
         if not isinstance(found, dict) or not all(isinstance(value, expected) for value in found.values()):
@@ -130,12 +129,36 @@ def _check(segment: Segment) -> None:
             raise ValueError(f"{name!r} is without {missing[0]!r}")
 
 
-def segment_id_of(run_id: str, version: str) -> str:
-    """Returns the name of the segment that a publish of this content makes.
+def write_files(
+    connection: duckdb.DuckDBPyConnection,
+    scratch: Path,
+    *,
+    segment_id: str,
+    versions: Mapping[str, str],
+    relations: Mapping[str, str],
+    replaces: Sequence[str] = (),
+) -> Segment:
+    """Writes the Parquet files of a segment into an empty folder; ``relations`` selects the rows of each kind."""
+    rows, sizes, digests = {}, {}, {}
+    for kind in KINDS:
+        path = scratch / f"{kind}.parquet"
+        [(rows[kind],)] = connection.execute(
+            f"COPY ({relations[kind]}) TO {quoted(path)} ({PARQUET_OPTIONS})"
+        ).fetchall()
+        sizes[kind] = path.stat().st_size
+        with path.open("rb") as file:
+            digests[kind] = hashlib.file_digest(file, "sha256").hexdigest()
+    if not rows["runs"] and not replaces:
+        raise WarehouseError(f"Segment {segment_id!r} would hold no run.")
+    now = datetime.now(UTC)
+    return Segment(segment_id, dict(versions), rows, sizes, now, digests, __version__, tuple(replaces))
 
-    Example:
-        >>> segment_id_of("gsm8k/1", "000000500-e5")
-        'gsm8k%2F1.000000500-e5'
+
+def segment_id_of(run_id: str, version: str) -> str:
+    """Returns the name of the segment of one published run.
+
+    >>> segment_id_of("gsm8k/1", "000000500-e5")
+    'gsm8k%2F1.000000500-e5'
     """
     name = quote(run_id, safe="").replace(".", "%2E")
     if len(name) > _LONGEST_NAME:
@@ -144,36 +167,34 @@ def segment_id_of(run_id: str, version: str) -> str:
 
 
 def is_pack_id(segment_id: str) -> bool:
-    """Says by its name whether a segment is a pack; what a publish makes has a dot in its name.
+    """Returns whether a segment is a pack by its name; the name of a published run's segment has a dot.
 
-    Example:
-        >>> is_pack_id("pack-20261121T060000-0a1b2c3d"), is_pack_id("pack-of-wolves.000000500-e5")
-        (True, False)
+    >>> is_pack_id("pack-20261121T060000-0a1b2c3d"), is_pack_id("pack-of-wolves.000000500-e5")
+    (True, False)
     """
     return segment_id.startswith(PACK_PREFIX) and "." not in segment_id
 
 
-def digest_of(path: Path) -> str:
-    """Returns the SHA-256 of a file, in hexadecimal, as ``sha256sum`` prints it."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 @dataclass(frozen=True)
 class Source:
-    """Segments to read together, and the runs in them that do not count."""
+    """Segments to read together, the runs in them that do not count, and the version of their tables."""
 
     segment_ids: tuple[str, ...]
     without: tuple[str, ...] = ()
+    schema: int = SCHEMA
+
+    @classmethod
+    def all_of(cls, segments: Iterable[Segment]) -> list[Self]:
+        """Returns sources for all rows of some segments, one per version of their tables."""
+        names: dict[int, list[str]] = defaultdict(list)
+        for segment in sorted(segments, key=lambda segment: segment.segment_id):
+            names[segment.schema].append(segment.segment_id)
+        return [cls(tuple(own), schema=schema) for schema, own in sorted(names.items(), reverse=True)]
 
 
 @dataclass(frozen=True)
 class Catalog:
-    """The segments that are there, and which of their runs count.
-
-    Attributes:
-        segments: segment_id to segment.
-    """
+    """The segments of a warehouse by segment_id, and which of their runs count."""
 
     segments: Mapping[str, Segment] = field(default_factory=dict)
 
@@ -184,13 +205,13 @@ class Catalog:
 
     @cached_property
     def replaced(self) -> frozenset[str]:
-        """Ids of the segments here that a pack was made of."""
+        """Ids of the segments that a pack has merged."""
         named = (name for segment in self.segments.values() for name in segment.replaces)
         return frozenset(name for name in named if name in self.segments)
 
     @cached_property
     def holders(self) -> Mapping[str, Segment]:
-        """run_id to the segment that holds what counts of it."""
+        """The segment that holds the version of each run that counts, by run_id."""
         best: dict[str, tuple[str, int, str]] = {}
         for segment in self.segments.values():
             if segment.segment_id in self.replaced:
@@ -202,14 +223,14 @@ class Catalog:
 
     @cached_property
     def live(self) -> Mapping[str, Segment]:
-        """segment_id to the segments that hold something that counts."""
+        """The segments with runs that count, by segment_id."""
         return {segment.segment_id: segment for segment in self.holders.values()}
 
     @cached_property
     def retired(self) -> Mapping[str, Segment]:
-        """segment_id to the segments of which nothing is needed any more: replaced ones, and old versions of a run.
+        """The segments that are no longer needed, by segment_id: replaced ones, and old versions of a run.
 
-        A pack stays as long as no other is made of it, because later ones rely on its examples.
+        A pack stays until another pack replaces it, because later packs rely on its examples.
         """
         return {
             name: segment
@@ -219,66 +240,57 @@ class Catalog:
 
     @cached_property
     def needed(self) -> Mapping[str, Segment]:
-        """segment_id to the segments of which something is needed, in the order of their names."""
+        """All segments that are not retired, by segment_id in order."""
         return {name: segment for name, segment in sorted(self.segments.items()) if name not in self.retired}
 
     def dead_runs(self, segment: Segment) -> tuple[str, ...]:
-        """Returns the runs in a segment that count elsewhere, in order."""
+        """Returns the runs of a segment that do not count in it, in order."""
         own = {run_id for run_id in segment.versions if self.holder_of(run_id).segment_id == segment.segment_id}
         return tuple(sorted(segment.versions.keys() - (own & self.holders.keys())))
 
     def holder_of(self, run_id: str) -> Segment:
-        """Returns the segment that holds what counts of a run that is known, or of the run that it is a part of."""
+        """Returns the segment that holds a known run, or the run that it is a part of."""
         return self.holders.get(run_id) or self.holders[str(_whole_of(run_id))]
 
     def sources(self) -> list[Source]:
-        """Returns what a query of runs, rollouts or attempts reads."""
+        """Returns the sources of runs, rollouts and attempts."""
         whole, partial = [], []
         for name, segment in sorted(self.live.items()):
             dead = self.dead_runs(segment)
             if dead:
-                partial.append(Source((name,), dead))
+                partial.append(Source((name,), dead, segment.schema))
             else:
-                whole.append(name)
-        return [*([Source(tuple(whole))] if whole else []), *partial]
+                whole.append(segment)
+        return [*Source.all_of(whole), *partial]
 
     def example_sources(self) -> list[Source]:
-        """Returns what a query of examples reads."""
-        return [Source(tuple(self.needed))] if self.needed else []
+        """Returns the sources of examples."""
+        return Source.all_of(self.needed.values())
 
 
 def make_version(*, attempts: int, newest_attempt: float, ended: float, published: float, digest: str) -> str:
-    """Returns a version; moments are in Unix time, 0 where there is none."""
+    """Returns a version; moments are in Unix time, 0 if unknown."""
     moments = "-".join(f"{max(0, round(moment * 1000)):013d}" for moment in (newest_attempt, ended, published))
     return f"{attempts:09d}-{moments}-{digest}"
 
 
 def is_held(held: str | None, offered: str) -> bool:
-    """Says whether a warehouse that holds a version needs no other: it has this content, or that of a later moment.
+    """Returns whether a held version has the same content as an offered one, or content of a later moment.
 
-    Example:
-        >>> is_held("000000500-1763712000500-1763712001000-1763712002000-9f03",
-        ...         "000000499-1763712000400-1763712003000-1763712004000-11aa")
-        True
+    >>> is_held("000000500-1763712000500-1763712001000-1763712002000-9f03",
+    ...         "000000499-1763712000400-1763712003000-1763712004000-11aa")
+    True
     """
     if held is None:
         return False
-    return is_same(held, offered) or _progress(held) > _progress(offered)
+    return is_same(held, offered) or held.split("-")[:_PROGRESS_FIELDS] > offered.split("-")[:_PROGRESS_FIELDS]
 
 
 def is_same(held: str, offered: str) -> bool:
-    """Says whether two versions are of the same content."""
-    return _digest(held) == _digest(offered)
+    """Returns whether two versions have the same content."""
+    return held.rpartition("-")[2] == offered.rpartition("-")[2]
 
 
 def _whole_of(run_id: str) -> str | None:
     part = Part.of(run_id)
     return part.run_id if part else None
-
-
-def _digest(version: str) -> str:
-    return version.rpartition("-")[2]
-
-
-def _progress(version: str) -> list[str]:
-    return version.split("-")[:_PROGRESS_FIELDS]

@@ -1,46 +1,48 @@
-"""``Store``: what keeps the segments of a warehouse; a local folder, or an object store.
-
-What differs between the two is a method here, or one of the attributes.
-"""
+"""``Store``: the place that holds the segments of a warehouse, a local folder or an object store."""
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import duckdb
 
 from nightjar.errors import WarehouseError
 from nightjar.warehouse.location import missing
-from nightjar.warehouse.storage import prices
-from nightjar.warehouse.storage.decisions import COMPARISONS, GATE_DECISIONS
-from nightjar.warehouse.storage.line_files import LineFile, Row
-from nightjar.warehouse.storage.nights import NIGHTS
-from nightjar.warehouse.storage.notes import NOTES
-from nightjar.warehouse.storage.prices import Price
+from nightjar.warehouse.storage.records import (
+    LINE_FILES,
+    PRICES_NAME,
+    LineFile,
+    Price,
+    Records,
+    Row,
+    dump_prices,
+    load_prices,
+)
 from nightjar.warehouse.storage.segments import KINDS, Catalog, Segment
 
-Kept = TypeVar("Kept")
+PATIENCE_SECONDS = 30.0
+"""How long a remote place may take to respond; the client of S3 tries for 15 seconds."""
 
-LINE_FILES: tuple[LineFile[Any], ...] = (NIGHTS, COMPARISONS, GATE_DECISIONS, NOTES)
-"""What is kept beside the segments, with a record a line."""
+ADVICE = "Name another with --warehouse or NIGHTJAR_WAREHOUSE."
+
+Kept = TypeVar("Kept")
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with a file of a segment.
+    """A fault in a file of a segment; ``what`` is a predicate for messages.
 
-    Attributes:
-        segment_id: the segment.
-        file: its name in the folder of the segment.
-        what: a predicate for messages.
-        is_hidden: whether it shows only when all of the file is read.
-        is_damage: False where the file cannot be looked at, for instance because a right is missing.
+    ``is_hidden`` faults show only when the whole file is read. Without ``is_damage``, the file cannot be checked, for
+    instance without the right to read it.
     """
 
     segment_id: str
@@ -51,44 +53,38 @@ class Fault:
 
     @classmethod
     def of(cls, segment: Segment, kind: str, what: str, *, is_hidden: bool = False, is_damage: bool = True) -> Fault:
-        """Returns what is wrong with a Parquet file."""
+        """Returns a fault in a Parquet file."""
         return cls(segment.segment_id, f"{kind}.parquet", what, is_hidden, is_damage)
 
-
-class Records(NamedTuple):
-    """What is kept beside the segments.
-
-    Attributes:
-        prices: what models cost.
-        lines: those of each of ``LINE_FILES``, in its order.
-    """
-
-    prices: tuple[Price, ...] = ()
-    lines: tuple[tuple[str, ...], ...] = ((),) * len(LINE_FILES)
+    @classmethod
+    def of_length(cls, segment: Segment, kind: str, length: int) -> Fault | None:
+        """Returns a fault if a Parquet file does not have the expected length."""
+        expected = segment.sizes[kind]
+        return None if length == expected else cls.of(segment, kind, f"has {length:,} bytes instead of {expected:,}")
 
 
 class Readable(Protocol):
-    """Prepares a connection for queries."""
+    """A place that connections can read."""
 
     def readable(self) -> str:
-        """Returns the beginning of all paths that a query may read."""
+        """Returns the prefix of all paths that a query may read."""
 
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Makes a connection able to read what was published."""
+        """Enables a connection to read the published runs."""
 
 
 class Store(ABC):
-    """Keeps segments, which never change, and beside them prices, nights and decisions.
+    """Holds immutable segments, and beside them records such as prices and nights.
 
-    ``str()`` of it is the location for messages, without credentials. Its methods raise a WarehouseError where the
-    place cannot be read or written, and where what they read is damaged or of a newer Nightjar.
+    ``str()`` returns the location for messages, without credentials. Methods raise WarehouseError if the place cannot
+    be read or written, if a file is damaged, or if a newer Nightjar wrote it.
 
     Attributes:
-        is_remote: whether other machines write here too, and no lock keeps them out. Then segments are packed on
-            request only, a pack holds all examples of its rollouts because another process may pack at the same time,
-            and what was packed stays for a while, because a reader cannot hold it open.
-        place: the location in full.
-        path: of the folder on this machine, where ``nightjar.duckdb`` and the locks are too; None elsewhere.
+        is_remote: other machines write here too, without a lock. Then segments are packed on request only, a pack holds
+            all examples of its rollouts because another process may pack at the same time, and packed segments stay
+            for a while because a reader cannot keep them open.
+        place: the full location.
+        path: the folder on this machine, which also holds ``nightjar.duckdb`` and the locks; None for a remote place.
     """
 
     is_remote: bool
@@ -97,96 +93,88 @@ class Store(ABC):
 
     @abstractmethod
     def exists(self) -> bool:
-        """Says whether anything was published here."""
+        """Returns whether anything was published here."""
 
     def require(self) -> None:
-        """Makes sure that something was published here."""
+        """Raises MissingWarehouseError if nothing was published here."""
         if not self.exists():
             raise missing(self.place)
 
     @abstractmethod
     def make(self) -> None:
-        """Makes the place where there is none."""
+        """Creates the place if it is missing."""
 
     @abstractmethod
     def try_to_write(self) -> None:
-        """Finds out whether a file can be made here; leaves nothing behind."""
+        """Creates and removes a file."""
 
     def check_writable(self) -> None:
-        """Finds out whether segments can be written, and whether those that are there can be read."""
+        """Checks that segments can be written, and that the existing ones can be read."""
         self.try_to_write()
         self.catalog()
 
     @abstractmethod
     def catalog(self) -> Catalog:
-        """Returns the segments that are there now."""
+        """Lists the current segments."""
 
-    def undescribed(self, catalog: Catalog) -> set[str]:  # noqa: ARG002 - an upload that goes on looks like that
-        """Returns the names of what would be segments of a catalog, had they not lost their ``segment.json``."""
+    def undescribed(self, catalog: Catalog) -> set[str]:  # noqa: ARG002 - an upload in progress looks the same
+        """Returns the names of segments that have lost their ``segment.json``."""
         return set()
 
     @abstractmethod
     def file(self, segment_id: str, kind: str) -> str:
-        """Returns where DuckDB finds a file of a segment."""
+        """Returns the path of a segment's file for DuckDB."""
 
     @abstractmethod
     def faults(
         self, segments: Iterable[Segment], kinds: Collection[str] = KINDS, *, deep: bool = False
     ) -> Iterator[Fault]:
-        """Yields which files of segments are missing, or have another length than they should have.
+        """Yields files that are missing or have an unexpected length.
 
-        Args:
-            segments: as ``segment.json`` describes them.
-            kinds: of the files that are looked at.
-            deep: compares all of each file with its SHA-256; in an object store that would fetch it, and is not done.
+        With ``deep`` each file is compared with its SHA-256, but not in an object store, which would have to fetch it.
         """
 
     @abstractmethod
     def advice(self, segment_id: str, *, is_hidden: bool = False) -> str:
-        """Says in a sentence what to do about a damaged segment.
-
-        Args:
-            segment_id: which.
-            is_hidden: whether the damage shows only when all of the file is read.
-        """
+        """Returns the remedy for a damaged segment; hidden damage shows only when the whole file is read."""
 
     def doubt(self) -> str:
-        """Says in sentences what to do about an error that may come of damage; empty where nothing can be done."""
+        """Returns the remedy for an error that damage may explain; empty if there is none."""
         return ""
 
     @abstractmethod
     def readable(self) -> str:
-        """Returns the beginning of all paths that a query may read."""
+        """Returns the prefix of all paths that a query may read."""
 
     @abstractmethod
     def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Makes a connection able to read what was published."""
+        """Enables a connection to read the published runs."""
 
     @abstractmethod
     def read_beside(self, name: str) -> bytes | None:
-        """Returns a file that is kept beside the segments; None where there is none."""
+        """Returns a file beside the segments; None if it does not exist."""
 
     @abstractmethod
     def write_beside(self, name: str, content: bytes) -> None:
-        """Replaces a file that is kept beside the segments."""
+        """Replaces a file beside the segments."""
 
     @contextmanager
-    def changing_beside(self, name: str) -> Iterator[None]:  # noqa: ARG002 - nothing to wait for
-        """Keeps other processes from changing such a file meanwhile, where there is a lock."""
+    def changing_beside(self, name: str) -> Iterator[None]:  # noqa: ARG002 - no lock
+        """Keeps other processes from changing such a file, if the place has locks."""
         yield
 
     def prices(self) -> list[Price]:
-        """Returns what models cost; an empty list where that is not known."""
-        return self._kept(prices.FILE_NAME, prices.load_prices)
+        """Returns the prices of models."""
+        return self._kept(PRICES_NAME, load_prices)
 
     def write_prices(self, changed: Sequence[Price]) -> None:
-        """Replaces what models cost."""
-        self.write_beside(prices.FILE_NAME, prices.dump_prices(changed).encode())
+        """Replaces the prices of models."""
+        self.write_beside(PRICES_NAME, dump_prices(changed).encode())
 
     @contextmanager
     def changing_prices(self) -> Iterator[list[Price]]:
-        """Gives the prices to a body that changes the list, and writes them afterwards."""
-        with self.changing_beside(prices.FILE_NAME):
+        """Yields the prices as a list to change, and writes it afterwards."""
+        with self.changing_beside(PRICES_NAME):
             changed = self.prices()
             yield changed
             self.write_prices(changed)
@@ -196,12 +184,12 @@ class Store(ABC):
         return self._kept(file.file_name, file.load)
 
     def write_rows(self, file: LineFile[Row], rows: Sequence[Row]) -> None:
-        """Adds records of a kind, or replaces them."""
+        """Adds or replaces records of a kind."""
         with self.changing_beside(file.file_name):
             self.write_beside(file.file_name, file.dump([*self.rows(file), *rows]))
 
     def records(self) -> Records:
-        """Returns all that is kept beside the segments."""
+        """Returns all records."""
         lines = (tuple(self._kept(file.file_name, partial(_lines, file))) for file in LINE_FILES)
         return Records(tuple(self.prices()), tuple(lines))
 
@@ -210,46 +198,62 @@ class Store(ABC):
         try:
             return [] if content is None else load(content)
         except WarehouseError as error:
-            raise WarehouseError(f"{error}. Mend it, or remove the file: {self.beside(name)}") from error
-
-    def beside(self, name: str) -> str:
-        """Returns where a file is that is kept beside the segments, for messages."""
-        return f"{self}/{name}"
+            raise WarehouseError(f"{error}. Repair it, or remove the file: {self}/{name}") from error
 
     @abstractmethod
     def scratch(self) -> AbstractContextManager[Path]:
-        """Makes a local folder to write a segment in, and removes it afterwards."""
+        """Creates a local folder to write a segment in, and removes it afterwards."""
 
     @abstractmethod
     def commit(self, segment: Segment, scratch: Path) -> bool:
-        """Makes what is in a scratch folder a segment.
-
-        Returns:
-            False where the segment was there already.
-        """
+        """Publishes the files of a scratch folder as a segment; returns False if the segment existed already."""
 
     @abstractmethod
     def remove(self, segment_id: str) -> None:
-        """Removes a segment at once, as far as readers are concerned, then its files."""
+        """Removes a segment: at once for readers, then its files."""
 
     @abstractmethod
     def filesystem(self) -> tuple[Any, str]:
-        """Returns fsspec's filesystem of the place, and the path of the place in it."""
+        """Returns fsspec's filesystem and the path of the place in it."""
 
     @abstractmethod
     def remove_leftovers(self) -> None:
-        """Removes what dead processes left half written."""
+        """Removes unfinished files of dead processes."""
 
     @contextmanager
-    def packing_alone(self, timeout_seconds: float = 0) -> Iterator[bool]:  # noqa: ARG002 - nothing to wait for
-        """Holds the right to pack and to remove segments; yields whether it could be had.
+    def packing_alone(self, timeout_seconds: float = 0) -> Iterator[bool]:  # noqa: ARG002 - no lock
+        """Holds the right to pack and remove segments; yields whether it was obtained.
 
-        Where there is no lock, nothing keeps other machines from doing so meanwhile, and each looks afterwards.
+        A place without locks always yields True; then each machine checks afterwards what others did meanwhile.
         """
         yield True
 
 
 @lru_cache(maxsize=32)
 def _lines(file: LineFile[Any], content: bytes) -> list[str]:
-    """Returns the checked lines of a file: every query asks for them, and a year of gates has megabytes."""
+    """Returns the checked lines of a file; cached, because every query reads them and a year of gates has megabytes."""
     return file.lines(file.load(content))
+
+
+def ask_patiently(ask: Callable[[], Answer], warehouse: str) -> Answer:
+    """Calls a function of a remote place; raises WarehouseError if it takes longer than half a minute."""
+    try:
+        return in_time(ask, PATIENCE_SECONDS)
+    except TimeoutError:
+        raise WarehouseError(
+            f"Cannot write the warehouse {warehouse}: no answer within {PATIENCE_SECONDS:.0f} s. {ADVICE}"
+        ) from None
+
+
+def in_time(ask: Callable[[], Answer], seconds: float) -> Answer:
+    """Calls a function in a thread, which is abandoned if it takes too long."""
+    future: Future[Answer] = Future()
+
+    def answer() -> None:
+        try:
+            future.set_result(ask())
+        except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
+            future.set_exception(error)
+
+    threading.Thread(target=answer, name="nightjar-writability", daemon=True).start()
+    return future.result(seconds)

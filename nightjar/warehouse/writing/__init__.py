@@ -1,1 +1,1 @@
-"""How runs get in: from the files of a run directory to a segment, and from many small segments to one."""
+"""Publishing: from the files of a run directory to a segment, and from many small segments to a pack."""

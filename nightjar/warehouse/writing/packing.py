@@ -1,8 +1,7 @@
-"""Merges small segments into larger ones, and removes those of which nothing is needed any more.
+"""Merges small segments into packs, and removes segments that are no longer needed.
 
-Sixteen segments of about the same size become one, sixteen of these become one again, up to packs of some 100,000
-rollouts: what a publish adds is written three times in all, and a million rollouts are in some forty segments.
-Readers go on with the old segments; these stay for an hour.
+Sixteen segments of similar size become one, and sixteen of these become one again, up to packs of about 100,000
+rollouts. So published data is written three times in all, and a million rollouts are in about forty segments.
 """
 
 from __future__ import annotations
@@ -11,71 +10,68 @@ import logging
 import math
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+import duckdb
+
+from nightjar.core.files import scratch_folder
 from nightjar.errors import WarehouseError
-from nightjar.scratch import scratch_folder
-from nightjar.warehouse.database import connect_scratch, explained
-from nightjar.warehouse.reading.damage import damage_named, listed, refuse_damaged
+from nightjar.warehouse.database import connect_scratch, explained, parquet
+from nightjar.warehouse.reading.reader import damage_named, listed, refuse_damaged
 from nightjar.warehouse.reading.relations import selection
 from nightjar.warehouse.reading.snapshot import write_snapshot
-from nightjar.warehouse.storage.segments import PACK_PREFIX, Catalog, Segment, Source
+from nightjar.warehouse.storage.segments import PACK_PREFIX, Catalog, Segment, Source, write_files
 from nightjar.warehouse.storage.store import Store
-from nightjar.warehouse.writing.publishing import write_files
-from nightjar.warehouse.writing.shared_examples import packs_to_rely_on
 
 FAN_IN = 16
-"""How many segments of a size class are merged into one."""
+"""The number of segments of a size class that are merged into one."""
 
 LARGE_ROLLOUTS = 100_000
 LARGE_BYTES = 100_000_000
-"""A segment of so many rollouts, or so large, is not merged any more: a merge has to fit into memory."""
+"""A segment this large is not merged further, because a merge has to fit into memory."""
 
 RETIRED_FOR = timedelta(hours=1)
-"""How long a segment is kept that nobody needs, for those who are reading it."""
+"""How long a retired segment stays for queries that are reading it."""
 
 LOCK_TIMEOUT_SECONDS = 60.0
-"""How long to wait for another process that packs, prunes or mends."""
+"""How long to wait for another process that packs, prunes or repairs."""
+
+_verified: set[tuple[str, str, int]] = set()
+"""Undamaged files: path, digest and modification time in ns."""
 
 _log = logging.getLogger(__name__)
 
 
 @contextmanager
 def alone_in(store: Store) -> Iterator[None]:
-    """Holds the right to pack and to remove segments; waits for it.
-
-    Raises:
-        WarehouseError: another process has it all the time, or the folder cannot be written.
-    """
+    """Waits for the right to pack and remove segments; raises WarehouseError if another process keeps it."""
     with store.packing_alone(timeout_seconds=LOCK_TIMEOUT_SECONDS) as alone:
         if not alone:
             raise WarehouseError(
-                f"The warehouse {store} is being packed, pruned or mended by another process. Try again later."
+                f"The warehouse {store} is being packed, pruned or repaired by another process. Try again later."
             )
         yield
 
 
 def tidy(store: Store) -> None:
-    """Packs and replaces the snapshot; warns where that fails, because what was published is there already."""
+    """Packs as needed and replaces the snapshot; only warns on errors, because the run is already published."""
     try:
         if not store.exists():
             return
         pack_as_needed(store)
     except (OSError, WarehouseError) as error:
-        _log.warning("The run is published, but small segments were left unpacked: %s", error)
+        _log.warning("The run is published, but small segments were not packed: %s", error)
     write_snapshot(store)
 
 
 def pack_as_needed(store: Store) -> int:
-    """Merges segments while there are too many of a size, and removes what is retired, unless another process does so.
+    """Merges segments while there are too many of a size, and returns the number of packs written.
 
-    Returns:
-        How many packs were written.
-
-    Raises:
-        WarehouseError: the disk is full or broken; the warehouse is as it was.
+    Removes old retired segments too. Does nothing if another process is packing.
     """
     packed = 0
     if store.is_remote:
@@ -90,17 +86,9 @@ def pack_as_needed(store: Store) -> int:
 
 
 def pack_everything(store: Store, retired_for: timedelta = timedelta(0)) -> int:
-    """Merges all small segments, whatever their number, and removes what is retired.
+    """Merges all small segments, removes retired ones, and returns the number of packs written.
 
-    Args:
-        store: the warehouse.
-        retired_for: how long what is replaced stays; in an object store it stays an hour at least.
-
-    Returns:
-        How many packs were written.
-
-    Raises:
-        WarehouseError: another process is packing, or the disk is full or broken.
+    In an object store retired segments stay for at least an hour, whatever ``retired_for`` says.
     """
     with alone_in(store):
         batches = list(_batches(store.catalog()))
@@ -111,10 +99,7 @@ def pack_everything(store: Store, retired_for: timedelta = timedelta(0)) -> int:
 
 
 def crowded(catalog: Catalog) -> list[Segment]:
-    """Returns segments of one size that are so many that they are to be merged, or else a large one, mostly outdated.
-
-    None where there is neither.
-    """
+    """Returns segments to merge: too many of one size, or else a large one that is mostly outdated; or none."""
     classes: dict[int, list[Segment]] = defaultdict(list)
     for segment in _mergeable(catalog):
         classes[int(math.log(max(1, segment.rows["rollouts"]), FAN_IN))].append(segment)
@@ -126,26 +111,16 @@ def crowded(catalog: Catalog) -> list[Segment]:
 
 
 def outdated(catalog: Catalog) -> dict[str, int]:
-    """Returns the large segments that hold runs which were published again since, and how many; small ones get merged.
-
-    Returns:
-        segment_id to number of runs.
-    """
+    """Returns the number of outdated runs in each large segment that has any, by segment_id."""
     large = (one for one in catalog.needed.values() if _is_large([one]))
     return {segment.segment_id: len(dead) for segment in large if (dead := catalog.dead_runs(segment))}
 
 
 def merge(store: Store, segments: Sequence[Segment], without: Sequence[str] = ()) -> None:
-    """Writes a segment with all that counts in some, and that replaces them.
+    """Replaces segments by a pack of their rows that count; only one process at a time may pack.
 
-    Args:
-        store: the warehouse, where this process alone is packing.
-        segments: what to merge.
-        without: runs to leave out, with the examples that no other run uses.
-
-    Raises:
-        WarehouseError: a segment is damaged, the disk is full or broken, or another machine removed one of the runs
-            meanwhile; the warehouse is as it was.
+    Omits the runs in ``without`` and the examples that no other run uses. The warehouse stays unchanged if a segment is
+    damaged or another machine removed one of the runs.
     """
     try:
         _merge(store, segments, without)
@@ -156,7 +131,7 @@ def merge(store: Store, segments: Sequence[Segment], without: Sequence[str] = ()
 def _merge(store: Store, segments: Sequence[Segment], without: Sequence[str]) -> None:
     refuse_damaged(store, segments)
     catalog, started_at = store.catalog(), datetime.now(UTC)
-    sources = [Source((s.segment_id,), (*catalog.dead_runs(s), *without)) for s in segments]
+    sources = [Source((s.segment_id,), (*catalog.dead_runs(s), *without), s.schema) for s in segments]
     versions = {
         run_id: version
         for segment, source in zip(segments, sources, strict=True)
@@ -185,10 +160,9 @@ def _merge(store: Store, segments: Sequence[Segment], without: Sequence[str]) ->
 
 
 def _withdraw_if_pruned(store: Store, pack: Segment) -> None:
-    """Removes a pack that holds a run which nobody else holds any more: another machine removed it meanwhile.
+    """Removes a pack with a run that no other segment holds, because another machine pruned it meanwhile.
 
-    All that the pack was made of is there still, also where it was replaced: that stays for ``RETIRED_FOR``. Who
-    prunes looks for such packs as well, so that of two that miss each other one sees what the other did.
+    The merged segments still exist then. A pruner checks for such packs too, so that one of the two notices the other.
     """
     others = Catalog.of(one for name, one in store.catalog().segments.items() if name != pack.segment_id)
     gone = pack.versions.keys() - others.holders.keys()
@@ -201,18 +175,15 @@ def _withdraw_if_pruned(store: Store, pack: Segment) -> None:
 
 
 def new_pack_id() -> str:
-    """Returns a name for a pack that no other has."""
+    """Returns a unique name for a pack."""
     return f"{PACK_PREFIX}{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
 
 
 def remove_retired(store: Store, older_than: timedelta = RETIRED_FOR) -> None:
-    """Removes segments that nobody needs for some time, and what dead processes left half written.
+    """Removes segments that retired some time ago, and unfinished files of dead processes; one process at a time.
 
-    The oldest go first: a pack outlives what it replaces, else that would count again.
-
-    Args:
-        store: the warehouse, where this process alone is packing.
-        older_than: for how long nobody needs them; in an object store ``RETIRED_FOR`` at least.
+    The oldest are removed first: without its pack, a replaced segment would count again. In an object store they stay
+    for at least ``RETIRED_FOR``.
     """
     catalog, now = store.catalog(), datetime.now(UTC)
     stays = max(older_than, RETIRED_FOR) if store.is_remote else older_than
@@ -228,12 +199,12 @@ def remove_retired(store: Store, older_than: timedelta = RETIRED_FOR) -> None:
 
 
 def _relations(store: Store, catalog: Catalog, sources: Sequence[Source], without: Sequence[str]) -> dict[str, str]:
-    """Kind to what a pack of these sources holds: the examples without those that older packs keep."""
-    merged = {segment_id for source in sources for segment_id in source.segment_ids}
-    kept = packs_to_rely_on(store, catalog, merged)
+    """Returns the statements for a pack by kind; its examples exclude those of packs that it relies on."""
+    merged = {name: catalog.segments[name] for source in sources for name in source.segment_ids}
+    kept = _packs_to_rely_on(store, catalog, merged)
     rows = {kind: selection(kind, sources, store.file) for kind in ("runs", "rollouts", "attempts")}
-    contents = selection("examples", [Source(tuple(sorted(merged)))], store.file)
-    known = selection("examples", [Source(kept)] if kept else [], store.file)
+    contents = selection("examples", Source.all_of(merged.values()), store.file)
+    known = selection("examples", Source.all_of(kept), store.file)
     used = f" AND content_id IN ({_used_contents(store, catalog, without)})" if without else ""
     return {
         "runs": f"{rows['runs']} ORDER BY run_id",
@@ -245,8 +216,7 @@ def _relations(store: Store, catalog: Catalog, sources: Sequence[Source], withou
 
 
 def _used_contents(store: Store, catalog: Catalog, without: Sequence[str]) -> str:
-    """The statement that selects the examples of all runs but these."""
-    sources = [Source(source.segment_ids, (*source.without, *without)) for source in catalog.sources()]
+    sources = [replace(source, without=(*source.without, *without)) for source in catalog.sources()]
     return f"SELECT content_id FROM ({selection('rollouts', sources, store.file)})"  # noqa: S608 - own paths, quoted
 
 
@@ -273,7 +243,7 @@ def _up_to_large(segments: Sequence[Segment]) -> list[Segment]:
 
 
 def _batches(catalog: Catalog) -> Iterator[list[Segment]]:
-    """Cuts all small segments, and all with runs that do not count, into batches of about a large one."""
+    """Yields batches of the size of a large segment: all small segments, and all with outdated runs."""
     needed = catalog.needed.values()
     waiting = _by_age(segment for segment in needed if not _is_large([segment]) or catalog.dead_runs(segment))
     while waiting:
@@ -284,5 +254,46 @@ def _batches(catalog: Catalog) -> Iterator[list[Segment]]:
 
 
 def _replaced_at(catalog: Catalog, segment: Segment) -> datetime:
-    """When a newer version came of a run that a segment holds."""
     return min(catalog.holder_of(run_id).created_at for run_id in segment.versions)
+
+
+def _packs_to_rely_on(store: Store, catalog: Catalog, merged: Collection[str]) -> list[Segment]:
+    """Returns other packs with examples of the segments to merge; the new pack need not write these again.
+
+    A damaged pack is not among them: the new pack would lose its own good copies. In an object store there are none,
+    because another process may remove a pack at the same time.
+    """
+    if store.is_remote:
+        return []
+    others = {
+        store.file(name, "examples"): segment
+        for name, segment in catalog.needed.items()
+        if segment.is_pack and name not in merged and not any(store.faults([segment], ["examples"]))
+    }
+    sharing = _sharing([store.file(name, "examples") for name in merged], others)
+    return [segment for segment in sharing if _has_whole_examples(store, segment)]
+
+
+def _has_whole_examples(store: Store, segment: Segment) -> bool:
+    path = Path(store.file(segment.segment_id, "examples"))
+    key = (str(path), segment.digests["examples"], path.stat().st_mtime_ns)
+    if key not in _verified:
+        if any(store.faults([segment], ["examples"], deep=True)):
+            return False
+        _verified.add(key)
+    return True
+
+
+def _sharing(own: Collection[str], others: Mapping[str, Segment]) -> list[Segment]:
+    """Returns the segments that hold one of our examples, or all of them if a damaged file prevents the search."""
+    if not others:
+        return []
+    statement = (
+        f"SELECT DISTINCT filename FROM {parquet(*others)} "  # noqa: S608 - own paths, quoted
+        f"WHERE content_id IN (SELECT content_id FROM {parquet(*own)})"
+    )
+    with scratch_folder() as spill, closing(connect_scratch(spill)) as connection:
+        try:
+            return [others[path] for (path,) in connection.execute(statement).fetchall()]
+        except (duckdb.Error, UnicodeDecodeError):
+            return list(others.values())

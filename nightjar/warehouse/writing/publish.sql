@@ -1,5 +1,5 @@
--- What a run's segment holds, from the tables staged_run, staged_results and staged_attempts. The variables run_id,
--- version, run_dir, metadata, config and threshold are set. Names and types are those of reading/tables.sql.
+-- The rows of a run's segment, from the tables staged_run, staged_results and staged_attempts and the variables run_id,
+-- version, run_dir, metadata, config and threshold. Names and types are those of storage/tables.sql.
 
 CREATE TEMP VIEW new_runs AS
 SELECT
@@ -46,11 +46,15 @@ SELECT
     getvariable('run_dir') AS run_dir,
     coalesce(published_at, now()) AS published_at,
     getvariable('metadata')::JSON AS metadata,
-    getvariable('config')::JSON AS config
+    getvariable('config')::JSON AS config,
+    version_info ->> 'env_hash' AS env_hash,
+    version_info ->> 'scoring_hash' AS scoring_hash,
+    rescored_from,
+    api_client_type AS protocol
 FROM staged_run;
 
--- Which content a rollout has: a hash, whose first byte is that of the environment. Files are sorted by it, so that those
--- of one environment lie together, and what is asked of a run reads no others.
+-- The content of a rollout as a hash whose first byte is that of the environment. Files are sorted by it, so that the
+-- contents of one environment are adjacent, and a query about a run reads no others.
 CREATE TEMP MACRO content(example_hash, task, prompt, answer, info, tool_defs) AS
     ((md5_number_lower((SELECT coalesce(env_id, '') FROM staged_run)) & 255::UBIGINT) << 56) | (md5_number_lower(concat_ws(
         chr(0), example_hash, coalesce(task, chr(1)), coalesce(prompt::VARCHAR, chr(1)), coalesce(answer, chr(1)),
@@ -91,7 +95,9 @@ SELECT
     model,
     completion,
     trajectory,
-    state
+    state,
+    trajectory ->> '$[#-1].response.finish_reason' AS finish_reason,
+    list_sum(TRY_CAST(trajectory -> '$[*].latency_ms' AS DOUBLE[])) AS model_ms
 FROM staged_results
 LEFT JOIN trajectories USING (example_id, rollout_index);
 

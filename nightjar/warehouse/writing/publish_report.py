@@ -1,4 +1,4 @@
-"""What a publish tells."""
+"""``PublishReport``: the result of a publish."""
 
 from __future__ import annotations
 
@@ -7,17 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PublishReport:
-    """What a publish put into the warehouse.
+    """The result of a publish.
 
     Attributes:
-        run_id: the run.
-        rollouts: how many records it has, failed ones too.
-        failed: how many of them failed.
-        attempts: how many attempts are in its ledger.
-        is_new: False where the warehouse had just this content already, or that of a later moment.
-        seconds: how long it took.
-        is_older: whether what the warehouse had is of a later moment.
-        is_update: whether the warehouse had the run, as of an earlier moment.
+        rollouts: number of records, including failed ones.
+        is_new: False if the warehouse already had this content, or newer content.
+        is_older: the warehouse has newer content.
+        is_update: the warehouse had the run with older content.
     """
 
     run_id: str
@@ -30,7 +26,7 @@ class PublishReport:
     is_update: bool = False
 
     def line(self, location: str) -> str:
-        """Says what the warehouse at a location holds of the run now."""
+        """Returns a sentence for the user."""
         if self.is_older:
             return f"Run {self.run_id} is in {location} with newer attempts: nothing was changed."
         done = "Published" if self.is_new else "Already there:"

@@ -1,4 +1,4 @@
-"""Looks at the files of a run directory before DuckDB reads them: ``docs/run-directory.md``."""
+"""Checks and measures the files of a run directory before DuckDB reads them; see ``docs/run-directory.md``."""
 
 from __future__ import annotations
 
@@ -15,28 +15,22 @@ from typing import Any
 
 import orjson
 
-from nightjar.errors import RunDirectoryError, WarehouseError
-from nightjar.runs import summarize_rows
-from nightjar.runs.jsonl import DIGEST_BYTES, scan_lines
-from nightjar.runs.seal import unsealed
+from nightjar.engine.runs import summarize_rows
+from nightjar.engine.runs.directory import check_format, unsealed
+from nightjar.engine.runs.jsonl import DIGEST_BYTES, scan_lines
+from nightjar.errors import NewerRunDirectoryError, RunDirectoryError, WarehouseError
 from nightjar.warehouse.storage.segments import make_version
 
 _log = logging.getLogger(__name__)
 
 _DEFAULT_THRESHOLD = 0.5
+_NOT_CONTENT = ("published_at", "format")
+"""Metadata that a publish or an upgrade changes; they are not part of a version's content."""
 
 
 @dataclass(frozen=True)
 class JsonFile:
-    """A file of whole lines for DuckDB.
-
-    Attributes:
-        path: where it is.
-        longest_bytes: the length of its longest line.
-        lines: how many there are.
-        digest: the hash of its content.
-        last_line: its last line; empty where there is none.
-    """
+    """A file of complete lines for DuckDB, with the hash of its content; ``last_line`` is empty if there is none."""
 
     path: Path
     longest_bytes: int
@@ -47,15 +41,12 @@ class JsonFile:
 
 @dataclass(frozen=True)
 class RunFiles:
-    """The files of a run directory, each whole.
+    """The files of a run directory, without torn lines.
 
     Attributes:
-        run_dir: the run directory.
-        metadata: ``metadata.json``; with aggregates, also where the run was killed before it wrote any.
-        config: ``config.json`` as text; None where there is none, as for a run that was imported.
-        results: ``results.jsonl``.
-        attempts: ``attempts.jsonl``.
-        version: orders what was published of the run, see ``segments.py``.
+        metadata: always with aggregates, even if the run was killed before it wrote them.
+        config: ``config.json`` as text; None for an imported run.
+        version: see ``segments.py``.
     """
 
     run_dir: Path
@@ -72,27 +63,20 @@ class RunFiles:
 
     @property
     def pass_threshold(self) -> float:
-        """The reward from which on a rollout is correct."""
+        """The lowest reward of a correct rollout."""
         return _pass_threshold(self.metadata)
 
     @property
     def state_columns(self) -> list[str]:
-        """The columns of results beyond the usual ones."""
+        """The additional columns of results."""
         return self.metadata.get("state_columns") or []
 
 
 def read_run(run_dir: Path, scratch: Path) -> RunFiles:
-    """Reads the small files of a run directory and measures the large ones.
+    """Reads the small files of a run directory and measures the large ones; raises WarehouseError if one is damaged.
 
-    A line that a crash tore is left out, with a warning: the file is then copied without it. So are the files of a run
-    that may still be written.
-
-    Args:
-        run_dir: the run directory.
-        scratch: a folder for copies.
-
-    Raises:
-        WarehouseError: a file is missing or damaged.
+    A file with a torn last line is copied to ``scratch`` without that line, with a warning. The files of a run in
+    progress are always copied.
     """
     metadata = _read_metadata(run_dir / "metadata.json")
     has_results = bool(metadata.get("scored") or metadata.get("failed"))
@@ -112,21 +96,15 @@ def _check_unchanged(digests: Mapping[str, str], *files: JsonFile) -> None:
     for file in files:
         if digests.get(file.path.name) not in {None, file.digest.hex()}:
             raise WarehouseError(
-                f"{file.path} was changed after the run had ended: metadata.json adds up something else. To add it up "
-                f"as it is now: the command of the run with --resume {file.path.parent}"
+                f"{file.path} was changed after the run had ended and no longer agrees with metadata.json. To update "
+                f"metadata.json, resume the run: add --resume {file.path.parent} to its command."
             )
 
 
 def gathered(file: JsonFile, fields: Collection[str], names: Collection[str], scratch: Path) -> JsonFile:
-    """Returns a copy of a file in which each line has some of its values in one object, under ``state``.
+    """Returns a copy of a file with the named values of each line moved into one object, ``state``.
 
-    A line that is no object stays as it is.
-
-    Args:
-        file: what to copy.
-        fields: what else of a line the copy has.
-        names: of the values.
-        scratch: a folder for the copy.
+    Values in ``fields`` stay in the line; lines that are not objects stay unchanged.
     """
     copy, beside = scratch / file.path.name, scratch / f"{file.path.name}.gathered"
     longest = 0
@@ -139,7 +117,7 @@ def gathered(file: JsonFile, fields: Collection[str], names: Collection[str], sc
 
 def _gathered_line(line: bytes, fields: Collection[str], names: Collection[str]) -> bytes:
     try:
-        row = json.loads(line)  # not orjson, which knows neither NaN nor integers of any length
+        row = json.loads(line)  # not orjson, which reads neither NaN nor long integers
     except ValueError:
         return line
     if not isinstance(row, dict):
@@ -152,18 +130,25 @@ def _gathered_line(line: bytes, fields: Collection[str], names: Collection[str])
 def _read_metadata(path: Path) -> dict[str, Any]:
     try:
         metadata = orjson.loads(path.read_bytes())
+        check_format(metadata, path)
     except (OSError, ValueError) as error:
         raise WarehouseError(f"Cannot read {path}: {error}") from error
+    except NewerRunDirectoryError as newer:
+        raise WarehouseError(str(newer)) from newer
     if not isinstance(metadata, dict) or not isinstance(metadata.get("run_id"), str) or not metadata["run_id"]:
         raise WarehouseError(f"Cannot read {path}: it names no run_id.")
     if (whole := unsealed(metadata)) is None:
-        raise WarehouseError(f"Cannot publish {path.parent}: metadata.json is damaged: somebody has changed it.")
+        raise WarehouseError(f"Cannot publish {path.parent}: metadata.json is damaged: it was edited.")
     return whole
 
 
 def _read_config(path: Path) -> str | None:
     try:
-        return orjson.dumps(orjson.loads(path.read_bytes())).decode()
+        content = orjson.loads(path.read_bytes())
+        check_format(content, path)
+        return orjson.dumps(content).decode()
+    except NewerRunDirectoryError as newer:
+        raise WarehouseError(str(newer)) from newer
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
@@ -184,7 +169,7 @@ def _whole(path: Path, scratch: Path, *, is_required: bool, is_growing: bool) ->
 
 
 def _measured(path: Path) -> tuple[JsonFile, int, int]:
-    """Returns what is whole of a file, and the lengths of that and of a torn last line, 0 when it is whole."""
+    """Returns the complete lines of a file, their bytes, and the bytes of a torn last line (0 if it is complete)."""
     longest, lines, size, before, last = 0, 0, 0, b"", b""
     content = hashlib.blake2b(digest_size=DIGEST_BYTES)
     with path.open("rb") as file:
@@ -216,9 +201,9 @@ def _beginning(path: Path, length: int, scratch: Path) -> Path:
 
 
 def _version(metadata: dict[str, Any], config: str | None, results: JsonFile, attempts: JsonFile) -> str:
-    described = {name: value for name, value in metadata.items() if name != "published_at"}
+    described = {name: value for name, value in metadata.items() if name not in _NOT_CONTENT}
     content = hashlib.blake2b(orjson.dumps(described, option=orjson.OPT_SORT_KEYS), digest_size=DIGEST_BYTES)
-    for part in ((config or "").encode(), results.digest, attempts.digest):
+    for part in (_settings(config), results.digest, attempts.digest):
         content.update(part)
     return make_version(
         attempts=attempts.lines,
@@ -229,8 +214,15 @@ def _version(metadata: dict[str, Any], config: str | None, results: JsonFile, at
     )
 
 
+def _settings(config: str | None) -> bytes:
+    read = orjson.loads(config) if config else None
+    if not isinstance(read, dict):
+        return (config or "").encode()
+    return orjson.dumps({name: value for name, value in read.items() if name not in {"format", "run_id"}})
+
+
 def _finished_at(last_attempt: bytes) -> float:
-    """When the newest attempt ended, in Unix time; the ledger is in the order of time. 0 without any."""
+    """Returns the Unix time of the newest attempt, the last one in the ledger; 0 if there is none."""
     try:
         return float(orjson.loads(last_attempt)["finished_at"])
     except (ValueError, TypeError, KeyError):
@@ -238,7 +230,7 @@ def _finished_at(last_attempt: bytes) -> float:
 
 
 def _moment(text: object) -> float:
-    """Unix time; as in DuckDB, a time without a zone is in UTC."""
+    """Returns Unix time; as in DuckDB, a time without a zone is in UTC."""
     try:
         moment = datetime.fromisoformat(str(text))
     except ValueError:
@@ -247,7 +239,7 @@ def _moment(text: object) -> float:
 
 
 def _aggregates(metadata: dict[str, Any], results: Path) -> dict[str, Any]:
-    """The aggregates of a run that was killed before it wrote its own; of a rollout the last line counts."""
+    """Returns the aggregates of a run that was killed before it wrote them; the last line of a rollout counts."""
     try:
         last = {_key(line.row): line.number for line in scan_lines(results)}
         summary = summarize_rows(

@@ -1,4 +1,4 @@
-"""Reads the files of a run into tables of a connection: DuckDB parses each of them once."""
+"""Reads the files of a run into temporary tables; DuckDB parses each file once."""
 
 from __future__ import annotations
 
@@ -53,8 +53,9 @@ _RUN_FIELDS = {
     "version_info": "JSON",
     "flow_run_id": "VARCHAR",
     "published_at": "TIMESTAMPTZ",
+    "rescored_from": "VARCHAR",
+    "api_client_type": "VARCHAR",
 }
-"""The fields of ``metadata.json`` that are columns, and their types."""
 
 _RESULT_FIELDS = {
     "example_id": "BIGINT",
@@ -78,7 +79,7 @@ _RESULT_FIELDS = {
     "info": "JSON",
     "tool_defs": "JSON",
 }
-"""The fields of a line of ``results.jsonl``, and their types. A field that is missing is NULL."""
+"""The fields of a line of ``results.jsonl`` with their types; a missing field is NULL."""
 
 _ATTEMPT_FIELDS = {
     "example_id": "BIGINT",
@@ -90,10 +91,9 @@ _ATTEMPT_FIELDS = {
     "token_usage": _USAGE,
     "state": "STRUCT(trajectory JSON)",
 }
-"""The fields of a line of ``attempts.jsonl``, and their types."""
 
 _SMALLEST_BUFFER_BYTES = 1 << 20
-"""Every thread is allotted twice this; DuckDB's default of 16 MB costs more than the parsing."""
+"""Every thread allocates twice this; DuckDB's default of 16 MB costs more time than the parsing."""
 
 _STAGE = """
 CREATE TEMP TABLE {table} AS SELECT {selection} FROM read_json(
@@ -112,16 +112,7 @@ _NAMELESS = "SELECT count(*) FROM {table} WHERE example_id IS NULL OR rollout_in
 
 
 def stage_run(connection: duckdb.DuckDBPyConnection, files: RunFiles, scratch: Path) -> None:
-    """Fills the temporary tables ``staged_run``, ``staged_results`` and ``staged_attempts``.
-
-    Args:
-        connection: where they are made.
-        files: the run.
-        scratch: a folder for a copy of the metadata.
-
-    Raises:
-        WarehouseError: a file is damaged, or a value has the wrong type.
-    """
+    """Fills the temporary tables ``staged_run``, ``staged_results`` and ``staged_attempts``."""
     _stage_metadata(connection, files, scratch)
     results, extra, state = files.results, _state_columns(files), "state"
     if _are_columns(extra):
@@ -135,19 +126,17 @@ def stage_run(connection: duckdb.DuckDBPyConnection, files: RunFiles, scratch: P
 
 
 def _state_columns(files: RunFiles) -> list[str]:
-    """The state's own columns, each once."""
     return [name for name in dict.fromkeys(files.state_columns) if name not in _RESULT_FIELDS]
 
 
 def _are_columns(names: Collection[str]) -> bool:
-    """Says whether DuckDB can have these columns too: to it, names are the same in capitals, and none is empty."""
-    return all(names) and len({name.casefold() for name in (*_RESULT_FIELDS, *names)}) == len(_RESULT_FIELDS) + len(
-        names
-    )
+    """Returns whether DuckDB can have these columns too: it ignores case, and refuses an empty name."""
+    distinct = {name.casefold() for name in (*_RESULT_FIELDS, *names)}
+    return all(names) and len(distinct) == len(_RESULT_FIELDS) + len(names)
 
 
 def _stage_metadata(connection: duckdb.DuckDBPyConnection, files: RunFiles, scratch: Path) -> None:
-    text = orjson.dumps(files.metadata, option=orjson.OPT_SORT_KEYS)  # so that equal settings are equal text
+    text = orjson.dumps(files.metadata, option=orjson.OPT_SORT_KEYS)  # so that equal settings have equal text
     copy = scratch / "metadata.json"
     copy.write_bytes(text)
     with explained(f"Cannot read {files.run_dir / 'metadata.json'}"):
@@ -173,20 +162,19 @@ def _stage(
 
 
 def _state(columns: Collection[str]) -> str:
-    """An SQL expression: one JSON object of the state's own columns, NULL without any."""
     pairs = (f"{_quoted(name, chr(39))}, {_quoted(name, chr(34))}" for name in columns)
     return f"json_object({', '.join(pairs)})" if columns else "NULL::JSON"
 
 
 def _point_at(connection: duckdb.DuckDBPyConnection, file: Path, fields: dict[str, str], longest_bytes: int) -> None:
-    """Sets what :data:`_STAGE` reads; ``*``, ``?`` and ``[`` in a path are no wildcards."""
+    """Sets the variables of ``_STAGE``; wildcards in the path are escaped."""
     set_variable(connection, "file", glob.escape(str(file)))
     set_variable(connection, "fields", fields)
     set_variable(connection, "longest", max(longest_bytes + 1, _SMALLEST_BUFFER_BYTES))
 
 
 def set_variable(connection: duckdb.DuckDBPyConnection, name: str, value: object) -> None:
-    """Sets a variable that statements read with ``getvariable``."""
+    """Sets a SQL variable for ``getvariable``."""
     connection.execute(f"SET VARIABLE {name} = ?", [value])
 
 

@@ -1,0 +1,45 @@
+"""``upkeep``: examines the warehouse, and merges its small segments.
+
+Run it::
+
+    nightjar up --detach
+    export PREFECT_API_URL=http://127.0.0.1:4200/api
+    prefect deployment run upkeep/upkeep
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect import State, flow
+from prefect.states import Completed, Failed
+
+from nightjar import __version__
+from nightjar.errors import NightjarError
+from nightjar.flows.flow_runs import named_after, nightjar_log_in_run_log, refused
+from nightjar.flows.named_blocks import WarehouseName, warehouse_location
+from nightjar.tasks import warehouse as tasks
+from nightjar.warehouse import backend
+
+
+@flow(name="upkeep", version=__version__, flow_run_name=named_after("warehouse"), persist_result=False)
+async def upkeep(warehouse: WarehouseName = "", deep: bool = False) -> State[Any]:
+    """Examines the warehouse, and merges its small segments if all is well. Readers and publishers can continue.
+
+    Args:
+        warehouse: Which warehouse, as for evaluate. One in an object store is merged, but not examined.
+        deep: Read all data, instead of only what identifies it.
+
+    Returns:
+        Completed; Failed if something needs action, with what to do. An artifact lists all findings.
+    """
+    nightjar_log_in_run_log()
+    try:
+        store = backend.open_store(await warehouse_location(warehouse))
+        store.require()
+        to_do = await tasks.examine(store, deep=deep)
+        if to_do:
+            return Failed(message="\n".join(f"{finding.what} → {finding.remedy}" for finding in to_do))
+        return Completed(message=await tasks.compact(store))
+    except NightjarError as error:
+        return refused(error)

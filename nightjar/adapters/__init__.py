@@ -1,1 +1,0 @@
-"""Adapters: what is written for other frameworks, run by Nightjar."""

@@ -1,0 +1,263 @@
+"""``compare_runs`` and ``compare_all``: is a run worse than another by more than is allowed?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nightjar.analysis.measuring import Paired, damage_of, decide, measure, measure_categories, needed, reason
+from nightjar.analysis.pairs import differing, match_evaluations, settings_of
+from nightjar.analysis.records import Comparison, Comparisons, Decision, Direction, Excerpt, Flip, Side, Terms
+from nightjar.analysis.run_statistics import retries_of
+from nightjar.analysis.selecting import selected
+from nightjar.core.messages import content_text
+from nightjar.errors import ConfigError
+from nightjar.statistics.estimates import mean_of_clusters
+from nightjar.statistics.intervals import Interval, mean_interval, wilson
+from nightjar.warehouse import Warehouse
+
+_METRICS = "SELECT DISTINCT name FROM metrics WHERE list_contains([$a, $b], run_id) ORDER BY name"
+_MORE_SETTINGS = {"env_id": "environment", "env_version": "environment's version", "served_models": "served model"}
+_WORST_FIRST: Sequence[Decision] = ("REGRESSION", "INCONCLUSIVE", "PASS")
+_EXAMPLES = "SELECT run_id, value, scored FROM example_results([$a, $b], metric := $metric)"
+_RUNS = """
+SELECT
+    runs.run_id, runs.env_id, coalesce(runs.config ->> 'name', runs.metadata ->> 'name', runs.env_id) AS name,
+    runs.model, runs.status, runs.started_at::VARCHAR AS started_at, runs.rollouts, runs.scored, runs.failed,
+    runs.coverage, runs.time_ms, runs.env_version, runs.served_models,
+    coalesce(cost.input_tokens, runs.input_tokens) AS input_tokens,
+    coalesce(cost.output_tokens, runs.output_tokens) AS output_tokens, coalesce(cost.cost, runs.cost) AS cost
+FROM runs LEFT JOIN cost USING (run_id)
+WHERE runs.run_id IN ($a, $b)
+"""
+_TEXTS = """
+SELECT
+    run_id, example_hash, any_value(prompt) AS prompt, any_value(answer) AS answer,
+    arg_max(completion, reward) AS highest, arg_min(completion, reward) AS lowest
+FROM rollouts
+WHERE list_contains([$a, $b], run_id) AND list_contains($hashes, example_hash)
+GROUP BY run_id, example_hash
+"""
+_LONGEST = 4_000
+_ROUNDING = 1e-12
+
+
+def compare_runs(
+    baseline: str | Path,
+    candidate: str | Path,
+    *,
+    warehouse: str | Path | Warehouse | None = None,
+    max_drop: float = 0.05,
+    alpha: float = 0.05,
+    metric: str = "reward",
+    direction: Direction = "higher",
+    cluster: str | None = None,
+    by: str | None = None,
+) -> Comparison:
+    """Compares two runs over the examples that both have scored, matched by content.
+
+    ``selecting.selected`` describes how runs are named, ``Terms`` the other arguments.
+    """
+    terms = Terms(max_drop, alpha, metric, direction, cluster, by)
+    compared = compare_all(baseline, candidate, terms, warehouse=warehouse)
+    if len(compared.found) != 1 or compared.missing or compared.new:
+        names = [*(one.baseline.name or "" for one in compared.found), *compared.missing, *compared.new]
+        raise ConfigError(f"There are {len(names)} evaluations: {', '.join(names)}. Name a run of each side")
+    return compared.found[0]
+
+
+def compare_all(
+    baseline: str | Path,
+    candidate: str | Path,
+    terms: Terms | None = None,
+    *,
+    warehouse: str | Path | Warehouse | None = None,
+    excerpts: int = 0,
+) -> Comparisons:
+    """Compares all evaluations that two sides share: by environment, and by name if an environment has several.
+
+    The sides are named as for ``selecting.selected``; ``excerpts`` is the number of flips each way with texts.
+    Evaluations that cannot be compared are listed as missing, unless each side is a single run: then
+    the ``ConfigError`` is raised.
+    """
+    terms = terms or Terms()
+    warehouse = Warehouse.of(warehouse)
+    with selected([baseline, candidate], warehouse) as (where, (a, b)):
+        matched = match_evaluations(where, a, b)
+        found: list[Comparison] = []
+        missing = dict.fromkeys(matched.only_a, "The candidate has no run of it")
+        for before, after in matched.pairs:
+            try:
+                found.append(compare_published(where, before, after, terms, excerpts))
+            except ConfigError as error:
+                if len(a) == len(b) == 1:
+                    raise
+                missing[f"run {before}"] = str(error)
+    found.sort(
+        key=lambda one: (_WORST_FIRST.index(one.decision), -damage_of(one.difference.interval, terms.direction).high)
+    )
+    return Comparisons(found, missing, matched.only_b)
+
+
+def compare_published(warehouse: Warehouse, a: str, b: str, terms: Terms, excerpts: int = 0) -> Comparison:
+    """Compares two runs of one warehouse by id, and reads nothing else; otherwise like ``compare_all``."""
+    if a == b:
+        raise ConfigError(f"Both are run {a!r}. Name two runs: nightjar eval list")
+    records = _records(warehouse, a, b)
+    before, after = _sides(warehouse, records, a, b, terms)
+    paired = _paired(warehouse, before, after, terms)
+    pairs = int(paired.is_pair.sum())
+    difference = measure(paired, terms.alpha, terms.direction)
+    decision = decide(difference, terms.max_drop, terms.direction)
+    more = needed(difference, pairs, terms) if decision == "INCONCLUSIVE" else None
+    why = reason(decision, difference, pairs, terms, more)
+    if unmade := max(0, (after.rollouts or 0) - after.scored - after.failed):
+        why += f" But {unmade:,} of the candidate's {after.rollouts:,} rollouts are missing."
+        decision = "INCONCLUSIVE" if decision == "PASS" else decision
+    both_right = int((paired.is_pair & paired.right_a & paired.right_b).sum())
+    broken, fixed = paired.flips()
+    return Comparison(
+        decision=decision,
+        reason=why,
+        terms=terms,
+        baseline=before,
+        candidate=after,
+        pairs=pairs,
+        unscored=len(paired) - pairs,
+        only_baseline=before.examples - len(paired),
+        only_candidate=after.examples - len(paired),
+        difference=difference,
+        both_right=both_right,
+        both_wrong=pairs - both_right - len(broken) - len(fixed),
+        broken=broken,
+        fixed=fixed,
+        categories=measure_categories(paired, terms) if terms.by else [],
+        excerpts=read_excerpts(warehouse, a, b, broken[:excerpts], fixed[:excerpts]),
+        differs=_differing(warehouse, records[a], records[b]),
+        retries={
+            run_id: found
+            for run_id in (a, b)
+            if (found := retries_of(warehouse, run_id, terms.alpha)).matter(terms.alpha)
+        },
+        pairs_needed=more,
+    )
+
+
+def _paired(warehouse: Warehouse, before: Side, after: Side, terms: Terms) -> Paired:
+    a, b = before.run_id, after.run_id
+    paired = Paired.read(warehouse, [a], [b], cluster=terms.cluster, metric=terms.metric, by=terms.by)
+    if not paired.is_pair.any():
+        raise ConfigError(_no_metric(warehouse, a, b, terms) or _nothing_in_common(before, after, len(paired)))
+    for field, values, use in ((terms.cluster, paired.cluster, "clustered"), (terms.by, paired.category, "told apart")):
+        if field and not values.any():
+            raise ConfigError(f"No example of run {b!r} has {field!r} in its info, so they cannot be {use} by that")
+    return paired
+
+
+def _no_metric(warehouse: Warehouse, a: str, b: str, terms: Terms) -> str:
+    names = ["reward", "correct", *(name for (name,) in warehouse.query(_METRICS, {"a": a, "b": b}).rows)]
+    if terms.metric in names:
+        return ""
+    return f"No rollout of run {a!r} or {b!r} has {terms.metric!r}. Choose one of: {', '.join(names)}"
+
+
+def _nothing_in_common(before: Side, after: Side, asked: int) -> str:
+    runs = f"run {before.run_id!r} ({before.env_id}) and run {after.run_id!r} ({after.env_id})"
+    if asked:
+        return f"No example is scored in both {runs}, although {asked} were asked in both: too many rollouts failed"
+    return (
+        f"No example is in both {runs}: {before.examples} and {after.examples} examples, all with different content. "
+        "Compare runs over the same examples"
+    )
+
+
+def _differing(warehouse: Warehouse, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    settings = settings_of(warehouse, [before["run_id"], after["run_id"]])
+    was, is_now = (
+        {**{label: run[name] for name, label in _MORE_SETTINGS.items()}, **settings[run["run_id"]]}
+        for run in (before, after)
+    )
+    return differing(was, is_now)
+
+
+def _records(warehouse: Warehouse, a: str, b: str) -> Mapping[str, Mapping[str, Any]]:
+    found = warehouse.query(_RUNS, {"a": a, "b": b})
+    records = {record["run_id"]: record for record in found.records()}
+    for run_id in (a, b):
+        if run_id not in records:
+            raise ConfigError(f"There is no run {run_id!r} in {warehouse.location}. See: nightjar eval list")
+    return records
+
+
+def _sides(
+    warehouse: Warehouse, records: Mapping[str, Mapping[str, Any]], a: str, b: str, terms: Terms
+) -> tuple[Side, Side]:
+    found = warehouse.query_arrow(_EXAMPLES, {"a": a, "b": b, "metric": terms.metric})
+    run_id, value, scored = (found[name].to_numpy() for name in ("run_id", "value", "scored"))
+    of_a, of_b = run_id == a, run_id == b
+    return (
+        _side(records[a], value[of_a], scored[of_a], terms.alpha),
+        _side(records[b], value[of_b], scored[of_b], terms.alpha),
+    )
+
+
+def _side(record: Mapping[str, Any], value: NDArray[np.float64], scored: NDArray[np.int64], alpha: float) -> Side:
+    has_value = ~np.isnan(value)
+    values, counts = value[has_value], scored[has_value]
+    estimate = mean_of_clusters((values * counts).tolist(), counts.tolist())
+    if len(values) and (counts == 1).all() and np.isin(values, (0.0, 1.0)).all():
+        interval = wilson(round(values.sum()), len(values), alpha)
+    else:
+        interval = mean_interval(estimate, len(values), alpha, span=1.0)
+        if estimate.mean is not None and estimate.stderr is not None and estimate.stderr <= _ROUNDING:
+            is_share = 0 <= estimate.mean <= 1
+            interval = Interval(max(interval.low, 0.0), min(interval.high, 1.0)) if is_share else Interval(-inf, inf)
+    known = {field.name: record[field.name] for field in fields(Side) if field.name in record}
+    return Side(examples=len(value), mean=estimate.mean, interval=interval, **known)
+
+
+def read_excerpts(
+    warehouse: Warehouse, a: str, b: str, broken: Sequence[Flip], fixed: Sequence[Flip]
+) -> Mapping[str, Excerpt]:
+    """Returns texts by example_hash; broken examples are right in ``a`` alone, fixed ones in ``b`` alone."""
+    flips = [*broken, *fixed]
+    if not flips:
+        return {}
+    found = warehouse.query(_TEXTS, {"a": a, "b": b, "hashes": [flip.example_hash for flip in flips]})
+    texts = {(record["run_id"], record["example_hash"]): record for record in found.records()}
+    return {
+        flip.example_hash: _excerpt(
+            texts[a, flip.example_hash], texts[b, flip.example_hash], right_a=number < len(broken)
+        )
+        for number, flip in enumerate(flips)
+    }
+
+
+def _excerpt(before: Mapping[str, Any], after: Mapping[str, Any], *, right_a: bool) -> Excerpt:
+    best, worst = ("highest", "lowest") if right_a else ("lowest", "highest")
+    return Excerpt(
+        prompt=_last_text(after["prompt"]),
+        answer=_cut(after["answer"] or ""),
+        baseline=_last_text(before[best]),
+        candidate=_last_text(after[worst]),
+    )
+
+
+def _last_text(messages: str | None) -> str:
+    said = json.loads(messages) if messages else ""
+    if isinstance(said, list):
+        said = said[-1] if said else ""
+    if isinstance(said, dict):
+        said = content_text(said.get("content"))
+    return _cut(str(said))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"

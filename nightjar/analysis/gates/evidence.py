@@ -1,0 +1,249 @@
+"""Reads the evidence for a gate from a warehouse: two sides, or a night and the accepted nights before it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nightjar.analysis.gates.policy import GatePolicy
+from nightjar.analysis.gates.verdict import Benchmarks, Evidence, Nights
+from nightjar.analysis.judging import runs_of_night
+from nightjar.analysis.measuring import Paired
+from nightjar.analysis.pairs import Matched, match_evaluations, settings_of
+from nightjar.errors import ConfigError
+from nightjar.statistics.windows import WINDOWS, normal_before
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.storage.records import GATE_DECISIONS, Night
+
+_RUNS = """
+SELECT
+    coalesce(config ->> 'name', metadata ->> 'name', env_id) AS name, run_id, env_id, model, rollouts, scored, failed,
+    coalesce(examples, 0)
+FROM runs LEFT JOIN (
+    SELECT run_id, count(*) AS examples FROM example_results($run_ids) GROUP BY run_id
+) USING (run_id)
+WHERE run_id IN (SELECT unnest($run_ids))
+ORDER BY name, run_id
+"""
+_UNLIKE = "Its runs on the two sides have different environments or names, so none is compared."
+_ENDED = {"accepted", "worse", "incomplete"}
+_VALUES = """
+SELECT run_id, dense_rank() OVER (ORDER BY example_hash) - 1 AS example, value
+FROM example_results($run_ids, metric := $metric)
+"""
+
+
+@dataclass(frozen=True)
+class GatedRun:
+    """A run of a benchmark."""
+
+    name: str
+    run_id: str
+    env_id: str
+    model: str | None
+    rollouts: int | None
+    scored: int
+    failed: int
+    examples: int
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The names that a policy may use for it."""
+        return self.name, self.env_id
+
+    def shared(self, other: GatedRun) -> list[str]:
+        """Returns the names that a policy may use for both runs; none if their environments differ."""
+        return [name for name in self.names if name in other.names] if self.env_id == other.env_id else []
+
+    @property
+    def coverage(self) -> float | None:
+        """Scored / requested; None if unknown."""
+        asked = self.rollouts or self.scored + self.failed
+        return self.scored / asked if asked else None
+
+    @property
+    def not_made(self) -> int:
+        """Requested rollouts that are neither scored nor failed."""
+        return max(0, (self.rollouts or 0) - self.scored - self.failed)
+
+
+def gated_runs(warehouse: Warehouse, run_ids: Sequence[str]) -> list[GatedRun]:
+    """Returns runs of the warehouse; unknown ids are left out."""
+    if not run_ids:  # perhaps there is no warehouse
+        return []
+    return [GatedRun(*row) for row in warehouse.query(_RUNS, {"run_ids": list(run_ids)}).rows]
+
+
+def evidence_of_sides(
+    warehouse: Warehouse, policy: GatePolicy, baseline: Sequence[str], candidate: Sequence[str]
+) -> tuple[Benchmarks, list[str]]:
+    """Returns the evidence on each benchmark that is in both sides or listed, and the names of the others.
+
+    A rule is found by a name that both sides share, so a candidate cannot choose its rule by renaming.
+    """
+    has_both = baseline and candidate
+    matched = match_evaluations(warehouse, baseline, candidate) if has_both else Matched([], [], [])
+    runs = {run.run_id: run for run in gated_runs(warehouse, [*baseline, *candidate])}
+    pairs = [(runs[a], runs[b]) for a, b in matched.pairs]
+    pairs = [(a, b) for a, b in pairs if policy.lists(*a.shared(b)) or not policy.lists(*a.names, *b.names)]
+    found = {
+        name: evidence_of_pair(warehouse, policy, [a], b, a.shared(b)) if a.shared(b) else _of_two(policy, a, b)
+        for name, (a, b) in zip(_called(pairs), pairs, strict=True)
+    }
+    for name in policy.benchmarks.keys() - {name for a, b in pairs for name in a.shared(b)}:
+        sides = {"baseline": baseline, "candidate": candidate}
+        lacking = [side for side, ids in sides.items() if not any(name in runs[one].names for one in ids)]
+        missing = f"There is no run of it in the {' and the '.join(lacking)}." if lacking else _UNLIKE
+        found[name] = Evidence(policy.rule(name), missing=missing)
+    paired = {run.run_id for pair in pairs for run in pair}
+    alone = {run.name for run in runs.values() if run.run_id not in paired and not policy.lists(*run.names)}
+    return found, sorted(alone)
+
+
+def _called(pairs: Sequence[tuple[GatedRun, GatedRun]]) -> list[str]:
+    names = [((a.shared(b) or b.names)[0], b) for a, b in pairs]
+    ways = [(name, f"{name} of {b.model}", f"{name} of {b.env_id}, {b.model}") for name, b in names]
+    taken = Counter(way for each in ways for way in each)
+    return [next((way for way in each if taken[way] == 1), each[-1]) for each in ways]
+
+
+def _of_two(policy: GatePolicy, a: GatedRun, b: GatedRun) -> Evidence:
+    """Returns the evidence on runs of different environments: none, even where they have the same examples."""
+    missing = (
+        f"The baseline's environment is {a.env_id!r}, the candidate's {b.env_id!r}: they are different benchmarks."
+    )
+    return Evidence(policy.defaults, False, None, missing, baseline_runs=[a.run_id], candidate_runs=[b.run_id])
+
+
+def evidence_of_pair(
+    warehouse: Warehouse,
+    policy: GatePolicy,
+    baseline: Sequence[GatedRun],
+    candidate: GatedRun,
+    names: Sequence[str],
+) -> Evidence:
+    """Returns the evidence on a benchmark with these names; several baseline runs are averaged."""
+    rule = policy.rule(*names)
+    run_ids = [run.run_id for run in baseline]
+    coverages = [run.coverage for run in baseline if run.coverage is not None]
+    return Evidence(
+        rule=rule,
+        is_listed=policy.lists(*names),
+        paired=Paired.read(warehouse, run_ids, [candidate.run_id], metric=rule.measured),
+        baseline_runs=run_ids,
+        candidate_runs=[candidate.run_id],
+        baseline_coverage=sum(coverages) / len(coverages) if coverages else None,
+        candidate_coverage=candidate.coverage,
+        not_made=candidate.not_made,
+        baseline_examples=round(sum(run.examples for run in baseline) / max(1, len(baseline))),
+    )
+
+
+def night_asked_for(warehouse: Warehouse, asked: str) -> Night:
+    """Returns a night that has ended.
+
+    ``asked`` is ``SUITE@DATE``; ``SUITE`` for its newest night; empty for the newest of the only suite.
+    """
+    suite, _, date = asked.partition("@")
+    ended = [night for night in warehouse.nights() if night.verdict in _ENDED]
+    suites = sorted({night.suite for night in ended})
+    if not suite and len(suites) > 1:
+        raise ConfigError(
+            f"Name the suite, or one of its nights as SUITE@DATE. Suites with nights: {', '.join(suites)}"
+        )
+    suite = (suite or "".join(suites)).removesuffix(".toml")
+    found = [night for night in ended if night.suite == suite and date in ("", night.night)]
+    if not found:
+        raise ConfigError(
+            f"No night {date or 'of any date'} of suite {suite!r} has ended. Suites with nights: "
+            f"{', '.join(suites) or 'none'}; list a suite's nights: nightjar nights --suite NAME"
+        )
+    return max(found, key=lambda night: night.night)
+
+
+def evidence_of_night(warehouse: Warehouse, policy: GatePolicy, night: Night, count: int) -> Benchmarks:
+    """Returns the evidence on each evaluation of a night, and on other benchmarks of the policy.
+
+    A night is compared with ``count`` accepted nights whose gate did not say NO-GO, back to the last accepted by hand.
+    """
+    tonight = {run.name: run for run in gated_runs(warehouse, [*_run_ids(warehouse, night).values()])}
+    before = _nights_before(warehouse, night)
+    stopped = _stopped(warehouse, night.suite)
+    found = {}
+    for one in night.evaluations:
+        run = tonight.get(one.name)
+        found[one.name] = (
+            _missing(policy, one.name, one.env_id)
+            if run is None
+            else _beside(warehouse, policy, run, _rows(before, one.name, stopped), count)
+        )
+    known = {name for one in night.evaluations for name in (one.name, one.env_id)}
+    return {**found, **{name: _missing(policy, name) for name in policy.benchmarks.keys() - known}}
+
+
+def _missing(policy: GatePolicy, *names: str) -> Evidence:
+    return Evidence(policy.rule(*names), is_listed=policy.lists(*names), missing="There is no run of it in this night.")
+
+
+def _run_ids(warehouse: Warehouse, night: Night) -> dict[str, str]:
+    return {name: run["run_id"] for name, run in runs_of_night(warehouse, night.suite, night.night).items()}
+
+
+def _nights_before(warehouse: Warehouse, night: Night) -> list[Night]:
+    """Returns the ended nights before, from the last one accepted by hand on."""
+    before = [one for one in warehouse.nights() if one.suite == night.suite and one.night < night.night]
+    by_hand = [at for at, one in enumerate(before) if one.is_accepted_by_hand]
+    return [one for one in before[max(by_hand, default=0) :] if one.verdict in _ENDED]
+
+
+def _stopped(warehouse: Warehouse, suite: str) -> set[str]:
+    """Returns the dates of a suite's nights whose last gate said NO-GO."""
+    last = {one.night: one.verdict for one in warehouse.rows(GATE_DECISIONS) if one.suite == suite and one.night}
+    return {date for date, verdict in last.items() if verdict == "NO-GO"}
+
+
+def _rows(before: Sequence[Night], name: str, stopped: set[str]) -> list[tuple[str, bool]]:
+    """Returns the runs of an evaluation, and whether their night is normal."""
+    return [
+        (one.run_id, night.is_accepted_by_hand or (night.verdict == "accepted" and night.night not in stopped))
+        for night in before
+        for one in night.evaluations
+        if one.name == name and one.run_id
+    ]
+
+
+def _beside(
+    warehouse: Warehouse, policy: GatePolicy, run: GatedRun, before: Sequence[tuple[str, bool]], count: int
+) -> Evidence:
+    settings = settings_of(warehouse, [run.run_id, *(run_id for run_id, _ in before)])
+    there = _as_far_as_needed([row for row in before if row[0] in settings], count)  # others were pruned
+    run_ids, is_normal = [run_id for run_id, _ in there], [is_normal for _, is_normal in there]
+    labels = [repr(settings[run_id]) for run_id in (*run_ids, run.run_id)]
+    baseline = normal_before(len(run_ids), is_normal, labels, count)
+    if not baseline:
+        found = evidence_of_pair(warehouse, policy, [], run, run.names)
+        return replace(found, paired=None, missing="No accepted night before this one has it.", is_new=True)
+    chosen = gated_runs(warehouse, [run_ids[at] for at in baseline])
+    found = evidence_of_pair(warehouse, policy, chosen, run, run.names)
+    values = _values(warehouse, [*run_ids, run.run_id], found.rule.measured)
+    return replace(found, nights=Nights(values, [*is_normal, False], labels, count))
+
+
+def _as_far_as_needed(rows: Sequence[tuple[str, bool]], count: int) -> list[tuple[str, bool]]:
+    """Returns the nights of the longest window, and enough normal ones before it."""
+    normal = [at for at, (_, is_normal) in enumerate(rows) if is_normal and at <= len(rows) - max(WINDOWS)]
+    return list(rows[normal[-count] if len(normal) >= count else 0 :])
+
+
+def _values(warehouse: Warehouse, run_ids: Sequence[str], metric: str) -> NDArray[np.float64]:
+    """Returns the values of a metric as night × example; NaN if missing."""
+    found = warehouse.query_arrow(_VALUES, {"run_ids": list(run_ids), "metric": metric})
+    row = {run_id: at for at, run_id in enumerate(run_ids)}
+    at, example = [row[run_id] for run_id in found["run_id"].to_pylist()], found["example"].to_numpy()
+    values = np.full((len(run_ids), int(example.max(initial=-1)) + 1), np.nan)
+    values[at, example] = found["value"].to_numpy()
+    return values

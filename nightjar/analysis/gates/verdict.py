@@ -1,0 +1,353 @@
+"""``decide_gate``: turns the evidence on each benchmark into GO, NO-GO or INCONCLUSIVE, without a warehouse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nightjar.analysis.gates.policy import TIERS, Correction, GatePolicy, GateRule, Tier
+from nightjar.analysis.measuring import Paired, chance_of_damage, damage_if_failed_wrong, damage_of, measure, needed
+from nightjar.analysis.records import Difference, Direction, Terms
+from nightjar.statistics.exchange import holm
+from nightjar.statistics.windows import WindowTest, chance_of_so_much_damage, window_tests
+
+Outcome: TypeAlias = Literal["PASS", "BREACH", "INSUFFICIENT", "MISSING"]
+"""Result of a benchmark: within its margin, beyond it, not known well enough, or without runs."""
+GateDecision: TypeAlias = Literal["GO", "NO-GO", "INCONCLUSIVE"]
+
+
+@dataclass(frozen=True)
+class Nights:
+    """A benchmark night by night, the last night last.
+
+    Attributes:
+        values: night × example; NaN if missing.
+        is_normal: for each night, whether it was accepted.
+        count: maximum number of accepted nights to compare with.
+    """
+
+    values: NDArray[np.float64]
+    is_normal: Sequence[bool]
+    settings: Sequence[object]
+    count: int
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The data on a benchmark.
+
+    Attributes:
+        missing: sentence that names the side without a run; empty if both have one.
+        is_new: the baseline is nights, and none of them has the benchmark yet.
+        baseline_coverage, candidate_coverage: scored / requested; None if unknown.
+        not_made: the candidate's requested rollouts that are neither scored nor failed.
+        baseline_examples: number of examples, averaged over several runs; 0 if unknown.
+        nights: None unless the baseline is earlier nights.
+    """
+
+    rule: GateRule
+    is_listed: bool = True
+    paired: Paired | None = None
+    missing: str = ""
+    is_new: bool = False
+    baseline_runs: Sequence[str] = ()
+    candidate_runs: Sequence[str] = ()
+    baseline_coverage: float | None = None
+    candidate_coverage: float | None = None
+    not_made: int = 0
+    baseline_examples: int = 0
+    nights: Nights | None = None
+
+
+@dataclass(frozen=True)
+class GatedBenchmark:
+    """The outcome of a gate on a benchmark.
+
+    Attributes:
+        margin: how much worse the candidate may be; None if the baseline is unknown.
+        not_asked: examples of the baseline that the candidate did not run.
+        p: chance of this much damage if the true damage were the margin; ``p_adjusted`` is for all gated benchmarks.
+        pairs_needed: to decide with a power of 80 %; None if decided or unknown.
+    """
+
+    name: str
+    tier: Tier
+    metric: str
+    direction: str
+    outcome: Outcome
+    reason: str
+    margin: float | None = None
+    pairs: int = 0
+    not_asked: int = 0
+    baseline_mean: float | None = None
+    candidate_mean: float | None = None
+    difference: Difference | None = None
+    p: float | None = None
+    p_adjusted: float | None = None
+    windows: Sequence[WindowTest] = ()
+    pairs_needed: int | None = None
+    baseline_runs: Sequence[str] = ()
+    candidate_runs: Sequence[str] = ()
+    baseline_coverage: float | None = None
+    candidate_coverage: float | None = None
+
+    @property
+    def decides(self) -> bool:
+        """Whether it can change the verdict."""
+        return self.tier != "advisory"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict of a gate, with its benchmarks, the critical ones first.
+
+    Attributes:
+        decision: GO if every deciding benchmark passes; NO-GO if one has a breach, or is listed and missing;
+            INCONCLUSIVE otherwise, also if no benchmark decides.
+        level: chance of any false breach if nothing is worse than allowed; one-sided.
+        min_pairs: a benchmark with fewer never passes.
+        not_gated: unlisted benchmarks that only one side has.
+        gate_id: id in the warehouse; empty if it is not stored.
+    """
+
+    decision: GateDecision
+    reason: str
+    benchmarks: Sequence[GatedBenchmark]
+    alpha: float
+    level: float
+    correction: Correction
+    min_pairs: int
+    baseline: str = ""
+    candidate: str = ""
+    policy: str = ""
+    policy_sha256: str = ""
+    suite: str | None = None
+    night: str | None = None
+    not_gated: Sequence[str] = ()
+    gate_id: str = ""
+
+    def named(self, *outcomes: Outcome) -> list[str]:
+        """Returns the names of the deciding benchmarks with one of these outcomes."""
+        return [one.name for one in self.benchmarks if one.decides and one.outcome in outcomes]
+
+
+Benchmarks: TypeAlias = Mapping[str, Evidence]
+"""Name to evidence."""
+
+
+def decide_gate(policy: GatePolicy, benchmarks: Benchmarks) -> Verdict:
+    """Returns the verdict of a policy on a candidate.
+
+    A benchmark passes if the upper end of the interval of its damage is within the margin. A GO needs all to pass,
+    so it is as rarely wrong as one of them, without a correction (the intersection-union test of Berger,
+    "Multiparameter Hypothesis Testing and Acceptance Sampling", 1982). A breach is damage shown to be beyond the
+    margin, at a level shared by all deciding benchmarks: otherwise one of many would have a breach by chance.
+    """
+    measured = [_measured(name, evidence, policy) for name, evidence in sorted(benchmarks.items())]
+    measured.sort(key=lambda one: TIERS.index(one.evidence.rule.tier))
+    judged = [_judged(one, p, policy) for one, p in zip(measured, _adjusted(measured, policy.correction), strict=True)]
+    decision, reason = _decision(judged)
+    return Verdict(
+        decision=decision,
+        reason=reason,
+        benchmarks=judged,
+        alpha=policy.alpha,
+        level=policy.level,
+        correction=policy.correction,
+        min_pairs=policy.min_pairs,
+    )
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """A benchmark before it is judged; without pairs only its name and evidence count."""
+
+    name: str
+    evidence: Evidence
+    pairs: int = 0
+    baseline: float = 0.0
+    candidate: float = 0.0
+    difference: Difference | None = None
+    terms: Terms = field(default_factory=Terms)
+    p: float = 1.0
+    windows: Sequence[WindowTest] = ()
+
+
+def _measured(name: str, evidence: Evidence, policy: GatePolicy) -> _Measured:
+    paired, rule = evidence.paired, evidence.rule
+    if paired is None or not paired.is_pair.any():
+        return _Measured(name, evidence)
+    pairs = int(paired.is_pair.sum())
+    before, after = (float(values[paired.is_pair].mean()) for values in (paired.value_a, paired.value_b))
+    direction: Direction = "lower" if rule.direction == "lower_is_better" else "higher"
+    terms = Terms(rule.margin(before), policy.alpha, rule.measured, direction)
+    difference = measure(paired, policy.alpha, direction)
+    found = _Measured(name, evidence, pairs, before, after, difference, terms)
+    if pairs < policy.min_pairs:
+        return found
+    if evidence.nights is None:
+        return replace(found, p=chance_of_damage(difference, terms))
+    nights, margin = evidence.nights, terms.max_drop
+    values = -nights.values if direction == "lower" else nights.values
+    windows = window_tests(values, nights.is_normal, count=nights.count, margin=margin, settings=nights.settings)
+    return replace(found, p=chance_of_so_much_damage(windows, margin), windows=windows)
+
+
+def _adjusted(measured: Sequence[_Measured], correction: Correction) -> list[float]:
+    """Returns p-values adjusted over the deciding benchmarks; those of others are unchanged."""
+    deciding = [at for at, one in enumerate(measured) if one.evidence.rule.tier != "advisory" and one.difference]
+    found = [one.p for one in measured]
+    own = [found[at] for at in deciding]
+    if correction == "none" or not own:
+        return found
+    together = holm(own) if correction == "holm" else _benjamini_hochberg(own)
+    for at, p in zip(deciding, together, strict=True):
+        found[at] = p
+    return found
+
+
+def _benjamini_hochberg(p_values: list[float]) -> list[float]:
+    from scipy import stats
+
+    adjusted: list[float] = stats.false_discovery_control(p_values).tolist()
+    return adjusted
+
+
+def _judged(one: _Measured, p: float, policy: GatePolicy) -> GatedBenchmark:
+    evidence, difference = one.evidence, one.difference
+    outcome, reason = _outcome(one, p, policy)
+    gated = GatedBenchmark(
+        name=one.name,
+        tier=evidence.rule.tier,
+        metric=evidence.rule.measured,
+        direction=evidence.rule.direction,
+        outcome=outcome,
+        reason=reason,
+        baseline_runs=list(evidence.baseline_runs),
+        candidate_runs=list(evidence.candidate_runs),
+        baseline_coverage=evidence.baseline_coverage,
+        candidate_coverage=evidence.candidate_coverage,
+    )
+    if difference is None:
+        return gated
+    is_thin = outcome == "INSUFFICIENT" and one.pairs >= policy.min_pairs and _is_of_size(one, difference)
+    more = needed(difference, one.pairs, one.terms) if is_thin else None
+    lacking = max(0, evidence.baseline_examples - len(evidence.paired or ()))
+    if lacking:
+        reason += f" {lacking:,} of the baseline's {evidence.baseline_examples:,} examples are not in the candidate."
+    if more:
+        reason += f" About {more:,} examples would decide it if the damage is as estimated."
+    return replace(
+        gated,
+        reason=reason,
+        margin=one.terms.max_drop,
+        pairs=one.pairs,
+        not_asked=lacking,
+        baseline_mean=one.baseline,
+        candidate_mean=one.candidate,
+        difference=difference,
+        p=one.p,
+        p_adjusted=p,
+        windows=one.windows,
+        pairs_needed=more,
+    )
+
+
+def _outcome(one: _Measured, p: float, policy: GatePolicy) -> tuple[Outcome, str]:
+    evidence, difference = one.evidence, one.difference
+    if evidence.missing:
+        return ("MISSING" if evidence.is_listed and not evidence.is_new else "INSUFFICIENT"), evidence.missing
+    if difference is None:
+        return "INSUFFICIENT", _nothing_to_compare(evidence)
+    if one.pairs < policy.min_pairs:
+        return "INSUFFICIENT", f"Only {one.pairs} examples are scored in both; {policy.min_pairs} are required."
+    if p <= policy.level:
+        return "BREACH", _breach(one, difference, p)
+    doubt = _doubt(one, difference)
+    return ("INSUFFICIENT", doubt) if doubt else ("PASS", _within(difference, one.terms))
+
+
+def _is_mostly_left_out(one: _Measured) -> bool:
+    return one.pairs < one.evidence.baseline_examples / 2
+
+
+def _is_of_size(one: _Measured, difference: Difference) -> bool:
+    """Returns whether only more examples would decide it, rather than failed, missing or left-out rollouts."""
+    if one.evidence.not_made or _is_mostly_left_out(one):
+        return False
+    wrong = difference.if_failed_wrong
+    damage = wrong if one.terms.direction == "lower" else -wrong
+    is_decided_by_failed = damage > one.terms.max_drop and wrong != difference.if_failed_right
+    return damage_of(difference.interval, one.terms.direction).high > one.terms.max_drop and not is_decided_by_failed
+
+
+def _doubt(one: _Measured, difference: Difference) -> str:
+    evidence, terms = one.evidence, one.terms
+    if _is_mostly_left_out(one):
+        return f"Only {one.pairs:,} of the baseline's {evidence.baseline_examples:,} examples are scored in both."
+    at_most = damage_of(difference.interval, terms.direction).high
+    if at_most > terms.max_drop:
+        return f"It may be worse by up to {at_most:.4f}, and {terms.max_drop:.4g} is allowed."
+    if evidence.not_made:
+        return f"{evidence.not_made:,} rollouts of the candidate are missing: nightjar eval retry."
+    at_worst = damage_if_failed_wrong(difference, terms.direction)
+    if at_worst > terms.max_drop:
+        worst = f"If all failed rollouts were wrong, the difference would be {difference.if_failed_wrong:+.4f}"
+        return f"{worst}: worse by up to {at_worst:.4f}, and {terms.max_drop:.4g} is allowed."
+    return ""
+
+
+def _nothing_to_compare(evidence: Evidence) -> str:
+    common = 0 if evidence.paired is None else len(evidence.paired)
+    if not common:
+        return "No example is in both sides: their content differs."
+    return f"No example has {evidence.rule.metric!r} in both sides, of {common:,} that were asked in both."
+
+
+def _breach(one: _Measured, difference: Difference, p: float) -> str:
+    lost = f"It is worse by {abs(difference.mean):.4f}, and {one.terms.max_drop:.4g} is allowed"
+    window = clearest(one.windows)
+    if window is None or window.nights == 1:
+        return f"{lost} (p = {p:.2g})."
+    return f"{lost}; over {window.nights} nights by {window.damage:.4f} (p = {p:.2g})."
+
+
+def clearest(windows: Sequence[WindowTest]) -> WindowTest | None:
+    """Returns the window of nights with the smallest p-value; None without windows."""
+    return min(windows, key=lambda window: window.p, default=None)
+
+
+def _within(difference: Difference, terms: Terms) -> str:
+    at_most = damage_of(difference.interval, terms.direction).high
+    if at_most < 0:
+        return f"It is better by at least {-at_most:.4f}."
+    return f"It is worse by at most {at_most:.4f}: within {terms.max_drop:.4g}."
+
+
+def _decision(judged: Sequence[GatedBenchmark]) -> tuple[GateDecision, str]:
+    deciding = [one for one in judged if one.decides]
+    if not deciding:
+        why = "all are advisory" if judged else "none is listed, and none is in both sides"
+        return "INCONCLUSIVE", f"No benchmark decides: {why}."
+    failed = [one for one in deciding if one.outcome in {"BREACH", "MISSING"}]
+    if failed:
+        return "NO-GO", f"{_counted(failed, deciding)} did not pass: {_listed(failed)}."
+    undecided = [one for one in deciding if one.outcome == "INSUFFICIENT"]
+    if undecided:
+        return "INCONCLUSIVE", f"{_counted(undecided, deciding)} undecided: {_listed(undecided)}."
+    return "GO", f"All {len(deciding)} deciding benchmarks are within their margins."
+
+
+def _counted(some: Sequence[GatedBenchmark], deciding: Sequence[GatedBenchmark]) -> str:
+    return f"{len(some)} of {len(deciding)} benchmarks"
+
+
+def _listed(some: Sequence[GatedBenchmark]) -> str:
+    if len(some) > 1:
+        return ", ".join(f"{one.name} ({one.tier})" if one.tier == "critical" else one.name for one in some)
+    [one] = some
+    return f"{one.name} ({one.tier}): {one.reason[0].lower()}{one.reason.rstrip('.')[1:]}"

@@ -1,0 +1,308 @@
+"""Measures how two sides differ over their common examples, and whether that is too much (non-inferiority)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from math import ceil, isfinite, sqrt
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from nightjar.analysis.records import Category, Decision, Difference, Direction, Flip, Terms
+from nightjar.statistics.estimates import Estimate, mean_of_clusters
+from nightjar.statistics.exchange import holm, sign_flips
+from nightjar.statistics.intervals import (
+    Interval,
+    chance_of_unseen,
+    mcnemar,
+    mean_interval,
+    paired_shares,
+    pairs_needed,
+    reward_range,
+    t_interval,
+    unseen_share,
+)
+from nightjar.warehouse import Warehouse
+
+_PAIRED = """
+WITH contents AS (
+    SELECT
+        example_hash,
+        any_value(coalesce(info ->> $cluster, CASE $cluster WHEN 'task' THEN task END)) AS cluster,
+        any_value(coalesce(info ->> $by, CASE $by WHEN 'task' THEN task END)) AS category
+    FROM rollouts
+    WHERE ($cluster IS NOT NULL OR $by IS NOT NULL) AND list_contains($b, run_id)
+    GROUP BY example_hash
+)
+SELECT
+    example_id, example_hash, coalesce(cluster, '') AS cluster, coalesce(category, '') AS category, value_a, value_b,
+    coalesce(correct_a >= 0.5, false) AS right_a, coalesce(correct_b >= 0.5, false) AS right_b,
+    scored_a, scored_b, failed_a, failed_b
+FROM paired($a, $b, metric := $metric) LEFT JOIN contents USING (example_hash)
+ORDER BY example_id, example_hash
+"""
+_ROUNDING = 1e-12
+_NONE = "none"
+
+
+@dataclass(frozen=True)
+class Paired:
+    """The examples that both sides have run; each field has a value per example.
+
+    Attributes:
+        category: value of the field ``by``; empty without it.
+        value_a, value_b: mean of the scored rollouts; for several runs, the mean of their means; NaN if none is scored.
+        right_a, right_b: whether at least half of these are correct.
+    """
+
+    example_id: NDArray[np.int64]
+    example_hash: NDArray[np.object_]
+    cluster: NDArray[np.object_]
+    category: NDArray[np.object_]
+    value_a: NDArray[np.float64]
+    value_b: NDArray[np.float64]
+    right_a: NDArray[np.bool_]
+    right_b: NDArray[np.bool_]
+    scored_a: NDArray[np.int64]
+    scored_b: NDArray[np.int64]
+    failed_a: NDArray[np.int64]
+    failed_b: NDArray[np.int64]
+
+    @classmethod
+    def read(
+        cls,
+        warehouse: Warehouse,
+        a: Sequence[str],
+        b: Sequence[str],
+        *,
+        cluster: str | None = None,
+        metric: str = "reward",
+        by: str | None = None,
+    ) -> Paired:
+        """Reads the runs of two sides from a warehouse."""
+        asked = {"a": list(a), "b": list(b), "cluster": cluster, "metric": metric, "by": by}
+        found = warehouse.query_arrow(_PAIRED, asked)
+        return cls(**{name: found[name].to_numpy() for name in found.column_names})
+
+    def __len__(self) -> int:
+        return len(self.example_id)
+
+    @cached_property
+    def is_pair(self) -> NDArray[np.bool_]:
+        """Whether both sides have scored the example."""
+        return ~np.isnan(self.value_a - self.value_b)
+
+    def only(self, chosen: NDArray[np.bool_]) -> Paired:
+        """Returns the chosen examples."""
+        return Paired(**{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
+
+    def with_failed(self, before: float, after: float) -> Paired:
+        """Returns the examples as if the failed rollouts of the two sides had these values."""
+        values = {}
+        for side, by in (("a", before), ("b", after)):
+            value, scored, failed = (getattr(self, f"{name}_{side}") for name in ("value", "scored", "failed"))
+            values[f"value_{side}"] = (np.nan_to_num(value) * scored + by * failed) / (scored + failed)
+            values |= {f"scored_{side}": scored + failed, f"failed_{side}": np.zeros_like(failed)}
+        return replace(self, **values)
+
+    def clusters(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Returns the sum of the differences of each cluster's pairs, and their number."""
+        differences, names = (self.value_b - self.value_a)[self.is_pair], self.cluster[self.is_pair]
+        alone = names == ""
+        _, member = np.unique(names[~alone].astype(str), return_inverse=True)
+        totals = np.concatenate([differences[alone], np.bincount(member, differences[~alone])])
+        return totals, np.concatenate([np.ones(np.count_nonzero(alone)), np.bincount(member).astype(float)])
+
+    def flips(self) -> tuple[list[Flip], list[Flip]]:
+        """Returns the pairs that are right in one run alone: broken, then fixed, the largest differences first."""
+        at = np.flatnonzero(self.is_pair & (self.right_a != self.right_b))
+        at = at[np.argsort(-np.abs(self.value_b[at] - self.value_a[at]), kind="stable")]
+        return self._flips(at[self.right_a[at]]), self._flips(at[self.right_b[at]])
+
+    def _flips(self, at: NDArray[np.int64]) -> list[Flip]:
+        columns = (self.example_id, self.example_hash, self.value_a, self.value_b)
+        return [Flip(*values) for values in zip(*(column[at].tolist() for column in columns), strict=True)]
+
+
+def measure(paired: Paired, alpha: float, direction: Direction = "higher") -> Difference:
+    """Returns the mean difference over the pairs, of which there is at least one.
+
+    If each pair is a cluster of its own with one binary rollout in either run, the interval is that of Bonett and
+    Price, with McNemar's test; otherwise it is Student's t, by cluster.
+    """
+    before, after = paired.value_a[paired.is_pair], paired.value_b[paired.is_pair]
+    lowest, highest = reward_range([*before.tolist(), *after.tolist()])
+    worst, best = (lowest, highest) if direction == "higher" else (highest, lowest)
+    gained, lost = int(np.count_nonzero(after > before)), int(np.count_nonzero(after < before))
+    spread = float((after - before).std(ddof=1)) if len(before) > 1 else 0.0
+    totals, sizes = paired.clusters()
+    estimate, is_binary = mean_of_clusters(totals.tolist(), sizes.tolist()), _is_binary(paired)
+    assert estimate.mean is not None, "there are pairs"
+    wrong, right = paired.with_failed(best, worst), paired.with_failed(worst, best)
+    return Difference(
+        mean=estimate.mean,
+        stderr=estimate.stderr,
+        clusters=len(totals),
+        interval=_interval(paired, alpha, highest - lowest),
+        method="Bonett and Price, paired shares" if is_binary else "Student's t, by cluster",
+        effect=estimate.mean / spread if spread > _ROUNDING else None,
+        p_mcnemar=mcnemar(gained, lost) if is_binary else None,
+        p_worse=sign_flips(totals if direction == "higher" else -totals),
+        p_better=sign_flips(-totals if direction == "higher" else totals),
+        if_failed_wrong=float((wrong.value_b - wrong.value_a).mean()),
+        if_failed_right=float((right.value_b - right.value_a).mean()),
+        interval_if_failed_wrong=_interval(wrong, alpha, highest - lowest),
+    )
+
+
+def _interval(paired: Paired, alpha: float, span: float) -> Interval:
+    before, after = paired.value_a[paired.is_pair], paired.value_b[paired.is_pair]
+    if _is_binary(paired):
+        gained, lost = int(np.count_nonzero(after > before)), int(np.count_nonzero(after < before))
+        return paired_shares(gained, lost, len(before), alpha)
+    totals, sizes = paired.clusters()
+    return mean_interval(mean_of_clusters(totals.tolist(), sizes.tolist()), len(totals), alpha, span)
+
+
+def _is_binary(paired: Paired) -> bool:
+    values = np.concatenate([paired.value_a[paired.is_pair], paired.value_b[paired.is_pair]])
+    rollouts = np.concatenate([paired.scored_a[paired.is_pair], paired.scored_b[paired.is_pair]])
+    return bool((np.isin(values, (0.0, 1.0)) & (rollouts == 1)).all()) and not paired.cluster.any()
+
+
+def measure_categories(paired: Paired, terms: Terms) -> list[Category]:
+    """Returns the difference of the pairs in each category, the worst first.
+
+    A category counts as changed by its p-value adjusted for the number of categories (Holm, 1979).
+    """
+    found = [_measure(paired.only(paired.is_pair & (paired.category == name)), terms) for name in _names(paired)]
+    adjusted = holm([one.difference.p_value for one in found])
+    sign = 1 if terms.direction == "higher" else -1
+    changed = [_changed(one, p_value, terms, sign) for one, p_value in zip(found, adjusted, strict=True)]
+    return sorted(changed, key=lambda one: (sign * one.difference.mean, one.name))
+
+
+def _names(paired: Paired) -> list[str]:
+    return sorted(set(paired.category[paired.is_pair].tolist()))
+
+
+def _measure(paired: Paired, terms: Terms) -> Category:
+    return Category(
+        name=paired.category[0] or _NONE,
+        pairs=len(paired),
+        baseline=float(np.mean(paired.value_a)),
+        candidate=float(np.mean(paired.value_b)),
+        difference=measure(paired, terms.alpha, terms.direction),
+        change="",
+    )
+
+
+def _changed(one: Category, p_value: float, terms: Terms, sign: int) -> Category:
+    if p_value >= terms.alpha:
+        return one
+    return replace(one, change="better" if sign * one.difference.mean > 0 else "worse")
+
+
+class _Words(NamedTuple):
+    worse: str
+    better: str
+    worsen: str
+    worsened: str
+
+
+_WORDS = {
+    "higher": _Words("lower", "higher", "drop", "dropped"),
+    "lower": _Words("higher", "lower", "rise", "risen"),
+}
+
+
+def decide(difference: Difference, max_drop: float, direction: Direction = "higher") -> Decision:
+    """Returns the decision for an interval of the difference and a limit.
+
+    This is the non-inferiority test: an unclear result never passes (Wellek, "Testing Statistical Hypotheses of
+    Equivalence and Noninferiority", 2010, chapter 1).
+    """
+    damage = damage_of(difference.interval, direction)
+    if damage.high <= max_drop:
+        return "PASS"
+    return "REGRESSION" if damage.low > max_drop else "INCONCLUSIVE"
+
+
+def damage_of(interval: Interval, direction: Direction) -> Interval:
+    """Converts an interval of candidate minus baseline to how much worse the candidate is."""
+    return interval if direction == "lower" else Interval(-interval.high, -interval.low)
+
+
+def damage_if_failed_wrong(difference: Difference, direction: Direction) -> float:
+    """Returns the upper end of the damage if all rollouts that failed in the candidate were wrong."""
+    return damage_of(difference.interval_if_failed_wrong, direction).high
+
+
+def chance_of_damage(difference: Difference, terms: Terms) -> float:
+    """Returns a one-sided p-value: the chance of this much damage if the true damage were ``max_drop``.
+
+    ``difference`` needs an interval at the alpha of ``terms``. The p-value is below alpha / 2 exactly if the interval
+    of the damage is entirely beyond ``max_drop``.
+    """
+    damage = damage_of(difference.interval, terms.direction)
+    half, middle = (damage.high - damage.low) / 2, (damage.high + damage.low) / 2
+    if difference.clusters < 2 or not isfinite(half):  # noqa: PLR2004 - a spread needs two
+        return 1.0
+    if difference.stderr is not None and difference.stderr <= _ROUNDING and difference.p_mcnemar is None:
+        span = half / unseen_share(difference.clusters, terms.alpha)
+        return chance_of_unseen((middle - terms.max_drop) / span, difference.clusters)
+    stderr = half / t_interval(Estimate(0.0, 1.0), difference.clusters, terms.alpha).high
+    return float(special.stdtr(difference.clusters - 1, (terms.max_drop - middle) / stderr))
+
+
+def needed(difference: Difference, pairs: int, terms: Terms) -> int | None:
+    """Returns the number of pairs that decide with a power of 80 % at the estimated difference; None if unknown."""
+    half = (difference.interval.high - difference.interval.low) / 2
+    if difference.clusters < 2 or not isfinite(half):  # noqa: PLR2004 - a spread needs two
+        return None
+    if difference.is_identical:
+        return max(ceil(pairs * half / terms.max_drop), pairs + 1) if terms.max_drop else None
+    stderr = half / t_interval(Estimate(0.0, 1.0), difference.clusters, terms.alpha).high
+    gap = terms.max_drop - _damage(difference.mean, terms.direction)
+    count = pairs_needed(stderr * sqrt(pairs), gap, terms.alpha)
+    return max(ceil(count), pairs + 1) if isfinite(count) else None
+
+
+def reason(decision: Decision, difference: Difference, pairs: int, terms: Terms, more: int | None) -> str:
+    """Returns the reason of a decision in a sentence; ``more`` is from ``needed``."""
+    damage, words = damage_of(difference.interval, terms.direction), _WORDS[terms.direction]
+    what, limit = f"The mean {terms.metric}", f"the allowed {words.worsen} of {terms.max_drop:g}"
+    if decision == "REGRESSION":
+        return f"{what} is {words.worse} by at least {damage.low:.4f}: more than {limit}."
+    if difference.is_identical:
+        sentence = (
+            f"{what} is identical in all {pairs:,} pairs; unseen examples may differ by up to {damage.high:.4f}: "
+        )
+        sentence += f"within {limit}" if decision == "PASS" else f"more than {limit}{_more(more)}"
+    elif decision == "INCONCLUSIVE":
+        sentence = f"{what} may or may not have {words.worsened} by more than {terms.max_drop:g}"
+        sentence += _more(more) or ": more examples are needed"
+    elif damage.high < 0:
+        sentence = f"{what} is {words.better} by at least {-damage.high:.4f}"
+    else:
+        sentence = f"{what} is {words.worse} by at most {damage.high:.4f}: within {limit}"
+    return f"{sentence}.{_unless_failed(difference, terms) if decision == 'PASS' else ''}"
+
+
+def _more(more: int | None) -> str:
+    return f": about {more:,} examples would decide it if the difference is as estimated" if more else ""
+
+
+def _unless_failed(difference: Difference, terms: Terms) -> str:
+    """Returns a sentence if a PASS depends on how the failed rollouts would have been scored; else nothing."""
+    if damage_if_failed_wrong(difference, terms.direction) <= terms.max_drop:
+        return ""
+    return f" If all its failed rollouts were wrong, the difference would be {difference.if_failed_wrong:+.4f}."
+
+
+def _damage(difference: float, direction: Direction) -> float:
+    return difference if direction == "lower" else -difference

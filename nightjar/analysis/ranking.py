@@ -1,0 +1,129 @@
+"""``leaderboard``: ranks the models of an environment, and says which of them are tied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from nightjar.analysis.history import no_such_run, read_values
+from nightjar.analysis.pairs import settings_of
+from nightjar.errors import ConfigError
+from nightjar.statistics.change_points import Matrix
+from nightjar.statistics.intervals import Interval
+from nightjar.statistics.ranking import better, letters, pair_contrasts, rank_sets, simultaneous_intervals
+from nightjar.warehouse import Warehouse
+
+_STANDING = "SELECT run_id, model FROM leaderboard WHERE env_id = $env"
+_NOT_TOLD = {"model", "endpoint", "rollouts per example"}
+"""Settings in which runs of models may differ and still be comparable."""
+_LEAST_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class LeaderboardRow:
+    """A model, by its chosen run. Intervals and ranks hold for all models at once.
+
+    Attributes:
+        mean: over the examples that all models have scored; rollouts of an example are averaged.
+        ranks: best and worst possible rank.
+        letters: two models are tied exactly if they share a letter.
+    """
+
+    model: str | None
+    run_id: str
+    mean: float
+    interval: Interval
+    ranks: tuple[int, int]
+    letters: str
+    tied: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """The models of an environment, the highest mean first.
+
+    ``left_out`` maps a model to the too small number of common examples that it has scored; ``differs`` holds settings
+    in which the runs differ.
+    """
+
+    env_id: str
+    metric: str
+    alpha: float
+    examples: int
+    rows: Sequence[LeaderboardRow]
+    left_out: Mapping[str, int]
+    differs: Sequence[str]
+
+
+def leaderboard(
+    env_id: str,
+    *,
+    metric: str = "reward",
+    alpha: float = 0.05,
+    warehouse: str | Path | Warehouse | None = None,
+) -> Leaderboard:
+    """Ranks the models of an environment over the examples that all have scored, and finds ties.
+
+    The view ``leaderboard`` chooses the run of each model. A model that would halve the examples is left out.
+    """
+    if not 0 < alpha < 1:
+        raise ConfigError(f"Expected alpha between 0 and 1, found {alpha}")
+    where = Warehouse.of(warehouse)
+    models = dict(where.query(_STANDING, {"env": env_id}).rows)
+    place, (values, _, _) = read_values(where, list(models), metric)
+    if not place:
+        raise ConfigError(no_such_run(where, env_id, metric))
+    kept, common = _with_common(place, ~np.isnan(values))
+    left_out = {str(models[run_id]): int((~np.isnan(values[place[run_id]]) & common).sum()) for run_id in place}
+    kept.sort(key=lambda run_id: -float(values[place[run_id]][common].mean()))
+    rows = _rows(values[[place[run_id] for run_id in kept]][:, common], kept, models, alpha)
+    for run_id in kept:
+        del left_out[str(models[run_id])]
+    settings = list(settings_of(where, kept).values())
+    differs = [name for name in settings[0] if len({str(one[name]) for one in settings}) > 1]
+    return Leaderboard(
+        env_id=env_id,
+        metric=metric,
+        alpha=alpha,
+        examples=int(common.sum()),
+        rows=rows,
+        left_out=left_out,
+        differs=[name for name in differs if name not in _NOT_TOLD],
+    )
+
+
+def _with_common(place: Mapping[str, int], scored: np.ndarray) -> tuple[list[str], np.ndarray]:
+    """Returns the runs that keep at least half of the common examples, and these; ``scored`` is run × example."""
+    ordered = sorted(place, key=lambda run_id: -int(scored[place[run_id]].sum()))
+    common, kept = scored[place[ordered[0]]], []
+    for run_id in ordered:
+        smaller = common & scored[place[run_id]]
+        if smaller.sum() >= _LEAST_SHARE * common.sum():
+            common = smaller
+            kept.append(run_id)
+    return kept, common
+
+
+def _rows(
+    values: Matrix, run_ids: Sequence[str], models: Mapping[str, str | None], alpha: float
+) -> list[LeaderboardRow]:
+    count, span = len(values), max(1.0, float(np.ptp(values)))
+    means = simultaneous_intervals(values, np.eye(count), alpha, span=span)
+    is_better = better(simultaneous_intervals(values, pair_contrasts(count), alpha, span=span).signs, count)
+    named = zip(run_ids, means.estimates, means.half_widths, rank_sets(is_better), letters(is_better), strict=True)
+    tied = ~(is_better | is_better.T | np.eye(count, dtype=bool))
+    return [
+        LeaderboardRow(
+            model=models[run_id],
+            run_id=run_id,
+            mean=float(mean),
+            interval=Interval(float(mean - half), float(mean + half)),
+            ranks=ranks,
+            letters=group,
+            tied=[str(models[other]) for other, is_tied in zip(run_ids, tied[row], strict=True) if is_tied],
+        )
+        for row, (run_id, mean, half, ranks, group) in enumerate(named)
+    ]

@@ -1,0 +1,197 @@
+"""``Comparison``: two runs side by side, and the records it consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from nightjar.analysis.run_statistics import Retries
+from nightjar.errors import ConfigError
+from nightjar.statistics.intervals import Interval
+
+Decision = Literal["PASS", "REGRESSION", "INCONCLUSIVE"]
+Direction = Literal["higher", "lower"]
+"""Which values of a metric are better."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is compared, and what counts as worse; ``metric`` is explained in ``nightjar.analysis``.
+
+    Attributes:
+        max_drop: how much worse the candidate's mean may be.
+        alpha: chance that the interval of the difference misses; a wrong PASS or REGRESSION has about half of it.
+        cluster: a field of ``info``, or ``task``, shared by dependent examples, such as the passage they ask about.
+        by: a field of ``info``, or ``task``: the difference is also given for each of its values.
+    """
+
+    max_drop: float = 0.05
+    alpha: float = 0.05
+    metric: str = "reward"
+    direction: Direction = "higher"
+    cluster: str | None = None
+    by: str | None = None
+
+    def __post_init__(self) -> None:
+        if not (0 < self.alpha < 1 and self.max_drop >= 0):
+            raise ConfigError(
+                f"Expected alpha between 0 and 1 and max_drop of at least 0, found {self.alpha} and {self.max_drop}"
+            )
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two runs, over all its scored rollouts.
+
+    Attributes:
+        mean: of the metric; None without scored rollouts.
+        interval: of the mean: Wilson's for one binary rollout per example, else Student's t by example.
+        input_tokens, output_tokens: of all attempts.
+        cost: None without a price.
+    """
+
+    run_id: str
+    env_id: str | None
+    name: str | None
+    model: str | None
+    status: str | None
+    started_at: str | None
+    examples: int
+    rollouts: int | None
+    scored: int
+    failed: int
+    coverage: float | None
+    mean: float | None
+    interval: Interval
+    time_ms: float | None
+    input_tokens: int | None
+    output_tokens: int | None
+    cost: float | None
+
+
+@dataclass(frozen=True)
+class Flip:
+    """An example that only one run has right, with the means of its rollouts; ``example_id`` is the candidate's."""
+
+    example_id: int
+    example_hash: str
+    baseline: float
+    candidate: float
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The mean difference of the pairs, candidate minus baseline, and its uncertainty.
+
+    Attributes:
+        mean: of pairs, each the mean of an example's rollouts.
+        clusters: groups of dependent pairs; each pair is its own unless a field says otherwise.
+        effect: mean / standard deviation of the differences (Cohen's d of pairs); None if that is 0.
+        p_mcnemar: of McNemar's exact test; None unless every example has one binary rollout.
+        p_worse, p_better: one-sided, of the sign-flip test with a fixed seed.
+        if_failed_wrong, if_failed_right: the mean over all common examples if the candidate's failed rollouts had the
+            worst value and the baseline's the best, and the reverse.
+    """
+
+    mean: float
+    stderr: float | None
+    clusters: int
+    interval: Interval
+    method: str
+    effect: float | None
+    p_mcnemar: float | None
+    p_worse: float
+    p_better: float
+    if_failed_wrong: float
+    if_failed_right: float
+    interval_if_failed_wrong: Interval
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided p-value: McNemar's if there is one, else that of the sign flips."""
+        return min(1.0, 2 * min(self.p_worse, self.p_better)) if self.p_mcnemar is None else self.p_mcnemar
+
+    @property
+    def is_identical(self) -> bool:
+        """Whether all pairs are equal."""
+        return not self.mean and self.effect is None
+
+
+@dataclass(frozen=True)
+class Category:
+    """The pairs with one value of a field, or ``none`` for examples without it.
+
+    ``change`` is empty unless the difference is significant at alpha, adjusted for all categories (Holm).
+    """
+
+    name: str
+    pairs: int
+    baseline: float
+    candidate: float
+    difference: Difference
+    change: Literal["worse", "better", ""]
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """The last message of an example and the responses of the two runs; long texts are cut.
+
+    From several rollouts it shows the highest reward if that run has the example right, else the lowest.
+    """
+
+    prompt: str
+    answer: str
+    baseline: str
+    candidate: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs over the examples that both have scored; flips and categories have the largest change first.
+
+    Attributes:
+        decision: PASS if the whole interval of the damage is within ``max_drop``; REGRESSION if it is entirely beyond;
+            INCONCLUSIVE otherwise.
+        unscored: common examples that one run has not scored.
+        both_right, both_wrong: pairs that have not flipped; right is half of the rollouts or more.
+        pairs_needed: to decide with a power of 80 % at the estimated difference; None if decided or unknown.
+    """
+
+    decision: Decision
+    reason: str
+    terms: Terms
+    baseline: Side
+    candidate: Side
+    pairs: int
+    unscored: int
+    only_baseline: int
+    only_candidate: int
+    difference: Difference
+    both_right: int
+    both_wrong: int
+    broken: list[Flip]
+    fixed: list[Flip]
+    categories: list[Category]
+    excerpts: Mapping[str, Excerpt]
+    differs: Mapping[str, tuple[Any, Any]]
+    retries: Mapping[str, Retries]
+    pairs_needed: int | None
+
+
+@dataclass(frozen=True)
+class Comparisons:
+    """Several evaluations of a baseline and a candidate, the worst decision first.
+
+    ``missing`` gives the reason for each baseline evaluation that was not compared; ``new`` are the candidate's alone.
+    """
+
+    found: list[Comparison]
+    missing: Mapping[str, str]
+    new: list[str]
+
+    @property
+    def decision(self) -> Decision:
+        """The worst decision; no PASS if an evaluation of the baseline was not compared."""
+        worst = self.found[0].decision if self.found else "INCONCLUSIVE"
+        return "INCONCLUSIVE" if worst == "PASS" and self.missing else worst

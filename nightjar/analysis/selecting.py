@@ -1,0 +1,163 @@
+"""``selected``: finds the runs that a person names, all in one warehouse.
+
+>>> with selected(["baseline/eval-*.json", "gpt-4.1@gsm8k"], warehouse) as (where, (a, b)):   # doctest: +SKIP
+...     where.query("FROM pairs(?, ?)", [a[0], b[0]])
+"""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nightjar.core.files import scratch_folder
+from nightjar.core.parts import Part
+from nightjar.engine.runs import RunDirectory
+from nightjar.engine.runs.directory import run_directories
+from nightjar.errors import ConfigError, MissingWarehouseError, RunDirectoryError, WarehouseError
+from nightjar.importers import convert, find_results
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.exported_runs import copy_run
+
+_NAMED = """
+WITH of_days AS (
+    SELECT model || '@' || env_id || '@' || began::DATE AS name, run_id
+    FROM finished_runs
+    QUALIFY row_number() OVER (PARTITION BY env_id, model, began::DATE ORDER BY began DESC, run_id) = 1
+),
+named AS (
+    SELECT model || '@' || env_id AS name, run_id FROM leaderboard
+    UNION ALL
+    FROM of_days
+    UNION ALL
+    SELECT suite || '@' || night, run_id FROM night_evaluations SEMI JOIN runs USING (run_id)
+)
+SELECT name, run_id FROM named WHERE name IS NOT NULL ORDER BY name, run_id
+"""
+_BEGINNING = "SELECT run_id, run_id FROM runs WHERE starts_with(run_id, ?)"
+_SHOWN = 5
+_Taken = TypeVar("_Taken")
+
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def selected(
+    asked: Sequence[str | Path], warehouse: Warehouse, *, each: bool = False
+) -> Iterator[tuple[Warehouse, list[list[str]]]]:
+    """Yields a warehouse that holds all requested runs, and the run ids of each request.
+
+    It is the given warehouse if all runs are published there, else a temporary one, deleted after the block.
+
+    Args:
+        asked: each is a run's id or the beginning of one; a run directory; a file or folder of results, also of other
+            programs, or a pattern with ``*``; ``MODEL@ENV``, its run on the leaderboard; ``MODEL@ENV@2026-11-20``, the
+            newest finished run begun on that day (UTC); ``SUITE@2026-11-20``, the runs of that night. In a folder, the
+            newest completed run of each evaluation (environment, model and name) counts, or else the newest.
+        each: all results in a folder count, except damaged ones beside others.
+    """
+    with scratch_folder() as folder:
+        chosen = [_chosen(one, warehouse, folder / "converted", each=each) for one in asked]
+        if not any(isinstance(run, Path) for runs in chosen for run in runs):
+            yield warehouse, [[str(run) for run in runs] for runs in chosen]
+            return
+        scratch = Warehouse(folder / "warehouse")
+        yield scratch, [_whole_ones(_brought, runs, warehouse, scratch, each=each) for runs in chosen]
+
+
+def _whole_ones(take: Callable[..., _Taken], things: Sequence[Any], *arguments: Any, each: bool) -> list[_Taken]:
+    """Applies ``take`` to things; with ``each``, damaged ones beside others are left out with a warning."""
+    taken, damage = [], None
+    for thing in things:
+        try:
+            taken.append(take(thing, *arguments))
+        except (WarehouseError, RunDirectoryError) as error:
+            if not each:
+                raise
+            damage = damage or error
+            _log.warning("Left out: %s", error)
+    if damage and not taken:
+        raise damage
+    return taken
+
+
+def _brought(run: str | Path, source: Warehouse, target: Warehouse) -> str:
+    if isinstance(run, Path):
+        return target.publish(run, tidies=False).run_id
+    copy_run(source.store(), target.store(), run)
+    return run
+
+
+def _chosen(asked: str | Path, warehouse: Warehouse, converted: Path, *, each: bool) -> Sequence[str | Path]:
+    if paths := _paths(asked):
+        found = {results.path: results for path in paths for results in find_results(path)}
+        directories = _whole_ones(convert, list(found.values()), converted, each=each)
+        return directories if each else _newest(directories)
+    if "@" in str(asked):
+        return _called(str(asked), warehouse)
+    return [_with_id(str(asked), warehouse)]
+
+
+def _paths(asked: str | Path) -> list[Path]:
+    if os.path.exists(asked):  # noqa: PTH110 - Path's raises for a name that is too long
+        return [Path(asked)]
+    return [Path(path) for path in sorted(glob.glob(str(asked), recursive=True))]  # noqa: PTH207 - absolute patterns too
+
+
+def _newest(directories: Sequence[Path]) -> list[Path]:
+    """Returns the newest completed run of each evaluation, or else the newest; a single directory unchanged."""
+    if len(directories) == 1:
+        return list(directories)
+    dated = [(RunDirectory(path).read_metadata(), path) for path in directories]
+    whole = [(metadata, path) for metadata, path in dated if not Part.of(path.name)]
+    whole.sort(key=lambda one: (one[0].get("status") == "completed", one[0].get("started_at") or ""))
+    return list({tuple(one.get(key) for key in ("env_id", "model", "name")): path for one, path in whole}.values())
+
+
+def _called(asked: str, warehouse: Warehouse) -> list[str]:
+    named = _rows(warehouse, _NAMED)
+    if runs := [run_id for name, run_id in named if name == asked]:
+        return runs
+    names = list(dict.fromkeys(name for name, _ in named))
+    near = difflib.get_close_matches(asked, names, n=_SHOWN) or names[:_SHOWN]
+    there = f"Similar names: {', '.join(near)}" if near else "There is no finished run"
+    raise ConfigError(
+        f"No finished run in {warehouse.location} has the name {asked!r}. "
+        f"Names are MODEL@ENV, MODEL@ENV@DAY and SUITE@DAY. {there}"
+    )
+
+
+def _with_id(asked: str, warehouse: Warehouse) -> str | Path:
+    published: dict[str, str | Path] = dict(_rows(warehouse, _BEGINNING, asked))
+    if asked in published:
+        return asked
+    found = {run.run_id: run.path for run in run_directories() if run.run_id.startswith(asked)} | published
+    match [asked] if asked in found else _whole(found):
+        case [run_id]:
+            return found[run_id]
+        case []:
+            raise ConfigError(
+                f"There is no run {asked!r} in {warehouse.location}, and no file or folder of that name. "
+                "List them: nightjar eval list"
+            )
+        case several:
+            shown = ", ".join(sorted(several)[:_SHOWN])
+            raise ConfigError(f"{len(several)} runs begin with {asked!r}: {shown}. Give more of the id")
+
+
+def _whole(run_ids: Iterable[str]) -> list[str]:
+    """Drops the ids of parts whose whole run is there."""
+    there = list(run_ids)
+    return [run_id for run_id in there if not ((part := Part.of(run_id)) and part.run_id in there)]
+
+
+def _rows(warehouse: Warehouse, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+    try:
+        return warehouse.query(sql, parameters).rows
+    except MissingWarehouseError:
+        return []

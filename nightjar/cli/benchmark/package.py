@@ -1,0 +1,77 @@
+"""``nightjar package``: a benchmark as an image that serves it.
+
+nightjar package bench.py -o Dockerfile
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nightjar.cli.terminal import echo
+from nightjar.compat.nemo.serving.image import BASE_IMAGE, PORT, image_of
+from nightjar.errors import ConfigError, SandboxError
+
+
+def package(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE.py", help="The benchmark's file, or FILE.py:NAME if it defines several.")
+    ],
+    tag: Annotated[
+        str | None, typer.Option("--tag", "-t", metavar="TAG", help="Name of the image.", show_default=False)
+    ] = None,
+    base_image: Annotated[
+        str, typer.Option(metavar="IMAGE", help="Base image; it may already contain Nightjar.")
+    ] = BASE_IMAGE,
+    requirements: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Requirements to install in the image.", show_default=False)
+    ] = None,
+    include: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="A further file that the benchmark needs; may be given several times.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="PATH", help="Only write the Dockerfile to this path."),
+    ] = None,
+    push: Annotated[bool, typer.Option("--push", help="Also push the image.")] = False,
+) -> None:
+    """Build an image that serves or runs the benchmark in a file; or only write its Dockerfile.
+
+    The image contains the file, the modules beside it that it imports, and the files beside it that these name, such as
+    'rows.csv'. Docker or podman builds it; if neither responds, the Dockerfile is printed. A requirement that cannot be
+    installed fails the build.
+
+    Examples: nightjar package bench.py -t team/bench:1 --push | nightjar package bench.py:sums -o Dockerfile
+    """
+    if output is not None and (push or tag):
+        raise typer.BadParameter("-o writes only the Dockerfile, and excludes --tag and --push.")
+    image = image_of(file, base_image, requirements, include or [])
+    if output is not None:
+        _write(output, image.dockerfile(output))
+        echo(f"Wrote {output}: {', '.join(image.files)}")
+        echo(f"Build it: docker build -f {output} -t {image.default_tag} {Path(file).parent}", err=True)
+        return
+    name = tag or image.default_tag
+    try:
+        image.build(name)
+    except SandboxError:
+        echo(image.dockerfile().rstrip())
+        raise
+    if push:
+        image.push(name)
+    echo(f"{'Pushed' if push else 'Built'} {name}")
+    echo(f"Serve it: docker run -p {PORT}:{PORT} {name}", err=True)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"--output: cannot write {str(path)!r}: {error.strerror}") from error

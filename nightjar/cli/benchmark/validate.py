@@ -1,0 +1,104 @@
+"""``nightjar env validate``, and ``nightjar validate``: whether an environment asks and scores as it should.
+
+nightjar env validate gsm8k
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from nightjar.cli.benchmark import load_environment_named
+from nightjar.cli.eval.nemo_flags import refuse_key
+from nightjar.cli.options import BenchOption, EnvArgsOption, EnvArgument, EnvDirOption, JsonOption
+from nightjar.cli.terminal import echo
+from nightjar.compat.nemo.engine.model_client import ModelClient
+from nightjar.core.environment_id import ENVIRONMENTS_DIR
+from nightjar.core.text import shortened
+from nightjar.environments import Environment
+from nightjar.errors import MissingKeyError
+from nightjar.evaluation.config.nemo.services import KEYS
+from nightjar.evaluation.validating import Tried, Validation, validate
+
+_SHOWN = 60
+
+
+def env_validate(
+    env: EnvArgument = None,
+    bench: BenchOption = None,
+    samples: Annotated[int, typer.Option("--samples", "-s", min=1, help="Number of examples to try.")] = 10,
+    model_url: Annotated[
+        str | None,
+        typer.Option(envvar="NEMO_MODEL_URL", help="URL of a model that replies in place of the references."),
+    ] = None,
+    model_id: Annotated[str | None, typer.Option(envvar="NEMO_MODEL_ID", help="Name of this model.")] = None,
+    api_key: Annotated[  # noqa: ARG001 - refused
+        str | None,
+        typer.Option(hidden=True, callback=refuse_key, help="Refused: name an environment variable with -k."),
+    ] = None,
+    api_key_var: Annotated[
+        str | None,
+        typer.Option(
+            "--api-key-var",
+            "-k",
+            metavar="NAME",
+            help="Environment variable with its key (default: NEMO_API_KEY or NVIDIA_API_KEY).",
+        ),
+    ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show each example.")] = False,
+    as_json: JsonOption = False,
+    env_args: EnvArgsOption = "{}",
+    env_dir_path: EnvDirOption = ENVIRONMENTS_DIR,
+) -> None:
+    """Check on a few examples of an environment that reference answers score 1 and empty ones 0.
+
+    Rollouts run as in an evaluation, with turns, tools and sandboxes. No model is called but a judge. A benchmark of
+    NeMo Evaluator may require more than its reference; this is reported, and is not a failure.
+
+    Examples: nightjar env validate gsm8k | nightjar env validate gsm8k -a '{"dataset": "test.jsonl"}' | nightjar
+    validate bench.py:sums --model-url URL --model-id MODEL
+    """
+    if (model_url is None) != (model_id is None):
+        raise typer.BadParameter("--model-url and --model-id require each other.")
+    loaded = load_environment_named(env, bench, env_args, env_dir_path)
+    found = asyncio.run(_validated(loaded, samples, model_url, model_id or "", _key(api_key_var)))
+    if as_json:
+        echo(json.dumps({**asdict(found), "passed": not found.problems}, indent=2, default=str))
+    else:
+        _show(found, who=model_id or "references", verbose=verbose)
+    if found.problems:
+        raise typer.Exit(1)
+
+
+def _key(variable: str | None) -> str | None:
+    """Returns the key of the model from its variable; None if no variable is named and no default variable is set."""
+    if variable is not None and not os.environ.get(variable):
+        raise MissingKeyError([variable])
+    return next((os.environ[name] for name in (variable, *KEYS) if name and os.environ.get(name)), None)
+
+
+async def _validated(env: Environment, samples: int, url: str | None, model: str, api_key: str | None) -> Validation:
+    client = None if url is None else ModelClient(url, model, api_key).client
+    return await validate(env, samples, client, model)
+
+
+def _show(found: Validation, *, who: str, verbose: bool) -> None:
+    for tried in found.tried if verbose else ():
+        echo(_line(tried))
+    right = f"{found.correct}/{len(found.tried)} correct"
+    echo(f"{found.env_id}: {found.size:,} examples. Replies of {who}: {right}, in {found.seconds:.1f} s")
+    for problem, count in found.problems.items():
+        echo(f"FAIL: {problem} ({count}×)")
+    if not found.problems:
+        echo("PASS")
+
+
+def _line(tried: Tried) -> str:
+    asked = shortened(tried.asked, _SHOWN)
+    reward = "none" if tried.reward is None else f"{tried.reward:g}"
+    return f"{tried.number}: {asked} | reward {reward} | expected {tried.expected!r} | found {tried.found!r}"

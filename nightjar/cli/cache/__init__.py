@@ -1,1 +1,0 @@
-"""``nightjar cache``: the answers that ``eval run --cache`` keeps."""

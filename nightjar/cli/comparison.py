@@ -1,0 +1,236 @@
+"""``nightjar compare`` and ``nightjar gate``: is a candidate worse than a baseline by more than is allowed?"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from nightjar.analysis import Comparison, Comparisons, Flip, Terms, Verdict, compare_all, gate, record_comparisons
+from nightjar.cli.options import ClusterOption, JsonOption, WarehouseOption
+from nightjar.cli.output import columns, labelled, print_json
+from nightjar.cli.terminal import echo
+from nightjar.core.text import harmless
+from nightjar.reports.comparison import (
+    SHOWN_FLIPS,
+    category_rows,
+    comparison_page,
+    comparison_record,
+    comparison_report,
+    comparisons_report,
+    evaluation_rows,
+    findings,
+    one_sided,
+    side_rows,
+    verdict,
+)
+from nightjar.reports.gate import error_rate, gate_record, gate_report, gate_rows, left_out, reasons
+from nightjar.reports.html import write_page
+from nightjar.warehouse import Warehouse, resolve_warehouse
+
+_EXIT_CODES = {"PASS": 0, "GO": 0, "REGRESSION": 1, "NO-GO": 1, "INCONCLUSIVE": 2}
+_DECISION_STYLES = {
+    "PASS": "bold green",
+    "GO": "bold green",
+    "REGRESSION": "bold red",
+    "NO-GO": "bold red",
+    "INCONCLUSIVE": "bold yellow",
+}
+_OUTCOME_STYLES = {"PASS": "green", "BREACH": "red", "MISSING": "red", "INSUFFICIENT": "yellow"}
+_GATE_COLUMNS = ("Benchmark", "Tier", "Outcome", "Change", "Interval", "Allowed", "Pairs")
+"""The columns that fit on a terminal of 80 columns; the other formats also have the means."""
+
+_SIDE_HELP = "Run ID, run directory or other results, or MODEL@ENV."
+
+
+class GateFormat(StrEnum):
+    """The format of the verdict of a gate."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    JSON = "json"
+
+
+def compare(
+    baseline: Annotated[str, typer.Argument(metavar="BASELINE", help=_SIDE_HELP, show_default=False)],
+    candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help=_SIDE_HELP, show_default=False)],
+    max_drop: Annotated[float, typer.Option(min=0, metavar="X", help="How much worse the mean may be.")] = 0.05,
+    alpha: Annotated[
+        float, typer.Option(min=0, max=1, metavar="X", help="Probability that the interval misses the true difference.")
+    ] = 0.05,
+    metric: Annotated[
+        str, typer.Option(metavar="NAME", help="'reward', 'correct' (pass@1), or the name of a metric.")
+    ] = "reward",
+    direction: Annotated[Literal["higher", "lower"], typer.Option(help="Which values are better.")] = "higher",
+    by: Annotated[
+        str | None,
+        typer.Option(metavar="FIELD", help="Field of info, or task: also compare each of its values."),
+    ] = None,
+    cluster: ClusterOption = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 for a REGRESSION and with 2 if INCONCLUSIVE.")
+    ] = False,
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print markdown.")] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", dir_okay=False, help="Also write an HTML page with the answers that changed."),
+    ] = None,
+    record: Annotated[bool, typer.Option("--record", help="Store the comparison in the warehouse, for SQL.")] = False,
+) -> None:
+    """Compare two runs on the examples that both have scored: is the candidate worse by more than --max-drop?
+
+    A side is a run ID or the beginning of one, a run directory, a folder, results of NeMo Evaluator or verifiers,
+    MODEL@ENV, MODEL@ENV@DAY or SUITE@DAY. With several evaluations, those that both sides have are compared.
+
+    PASS if the whole interval of the difference is within --max-drop, REGRESSION if all of it is beyond, INCONCLUSIVE
+    otherwise, with the number of examples that would decide it.
+
+    Example: nightjar compare 0a1b2c 5f4e3d --max-drop 0.02 --strict
+    """
+    if as_json and markdown:
+        raise typer.BadParameter("--json and --markdown exclude each other")
+    terms = Terms(max_drop, alpha, metric, direction, cluster, by)
+    where, excerpts = Warehouse(resolve_warehouse(warehouse)), SHOWN_FLIPS if html else 0
+    compared = compare_all(baseline, candidate, terms, warehouse=where, excerpts=excerpts)
+    is_single = len(compared.found) == 1 and not compared.missing and not compared.new
+    if as_json:
+        print_json(comparison_record(compared.found[0] if is_single else compared))
+    elif markdown:
+        echo(comparison_report(compared.found[0]) if is_single else comparisons_report(compared))
+    elif is_single:
+        _print_comparison(compared.found[0], candidate, warehouse)
+    else:
+        _print_comparisons(compared)
+    if html:
+        write_page(html, comparison_page(compared))
+        echo(f"Wrote {harmless(str(html))}", err=True)
+    if record:
+        record_comparisons(where, compared.found)
+        echo('Recorded. Next: nightjar sql "FROM comparisons"', err=True)
+    raise typer.Exit(_EXIT_CODES[compared.decision] if strict else 0)
+
+
+def gate_command(
+    sides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[BASELINE] CANDIDATE",
+            help="Each a run ID, a folder of results, MODEL@ENV or SUITE@DATE. The policy may name the baseline.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    policy: Annotated[
+        Path, typer.Option("--policy", "-p", metavar="FILE", help="Policy in YAML: how much each benchmark may lose.")
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Also write the verdict as JSON.")
+    ] = None,
+    report_format: Annotated[
+        GateFormat, typer.Option("--format", metavar="FORM", help="Output format: text, markdown or json.")
+    ] = GateFormat.TEXT,
+    as_json: JsonOption = False,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict/--no-strict", help="Exit with 1 for NO-GO and 2 if INCONCLUSIVE, or always with 0."),
+    ] = True,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Explain the outcome of every benchmark.")] = False,
+    record: Annotated[
+        bool, typer.Option("--record/--no-record", help="Store the verdict in the warehouse, for SQL.")
+    ] = True,
+    warehouse: WarehouseOption = None,
+) -> None:
+    """Decide by a policy whether a candidate may replace the baseline: GO, NO-GO or INCONCLUSIVE.
+
+    GO if every benchmark is within its allowed loss; NO-GO if a benchmark has lost more, or is listed in the policy and
+    missing; INCONCLUSIVE if the data does not decide it. Only GO exits with 0.
+
+    Example: nightjar gate --policy configs/gates/release.yaml 0a1b2c 5f4e3d
+    """
+    baseline, candidate = _sides(sides or [])
+    place = Warehouse(resolve_warehouse(warehouse))
+    found = gate(policy, baseline, candidate, warehouse=place, record=record)
+    if output:
+        output.write_text(json.dumps(gate_record(found), indent=2, ensure_ascii=False) + "\n", "utf-8")
+    if as_json or report_format is GateFormat.JSON:
+        print_json(gate_record(found))
+    elif report_format is GateFormat.MARKDOWN:
+        echo(gate_report(found))
+    else:
+        _print_verdict(found, is_verbose=verbose)
+    if found.gate_id:
+        query = f"FROM comparisons WHERE gate_id = '{found.gate_id}'"
+        echo(f'Recorded. Next: nightjar sql "{query}"', err=True)
+    raise typer.Exit(_EXIT_CODES[found.decision] if strict else 0)
+
+
+def _sides(named: list[str]) -> tuple[str | None, str | None]:
+    match named:
+        case []:
+            return None, None
+        case [candidate]:
+            return None, candidate
+        case [baseline, candidate]:
+            return baseline, candidate
+    raise typer.BadParameter(f"Name a baseline and a candidate, found {len(named)}: {' '.join(named)}")
+
+
+def _decision(decision: str, reason: str) -> Text:
+    return Text.assemble((decision, _DECISION_STYLES[decision]), f"  {reason}")
+
+
+def _print_comparisons(compared: Comparisons) -> None:
+    console = Console()
+    console.print(_decision(compared.decision, verdict(compared)))
+    rows: list[list[str | Text]] = [
+        [Text(decision, _DECISION_STYLES[decision]), *others] for decision, *others in evaluation_rows(compared)
+    ]
+    console.print(columns(("Decision", "Evaluation", "Difference", "Pairs"), rows))
+    for line in one_sided(compared):
+        console.print(Text(harmless(line)))
+    echo("Next: --markdown or --html FILE shows each of them in full", err=True)
+
+
+def _print_comparison(found: Comparison, candidate: str, warehouse: str | None) -> None:
+    console = Console()
+    console.print(_decision(found.decision, found.reason))
+    console.print(columns(("", "Baseline", "Candidate", "Change"), side_rows(found)))
+    console.print(labelled(findings(found)))
+    if found.categories:
+        headings = (str(found.terms.by), "Pairs", "Baseline", "Candidate", "Difference")
+        console.print(columns(headings, category_rows(found)))
+    if flips := found.broken + found.fixed:
+        echo(f"Next: {harmless(_next_command(found, flips[0], candidate, warehouse))}", err=True)
+
+
+def _next_command(found: Comparison, flip: Flip, candidate: str, warehouse: str | None) -> str:
+    """Returns the command that shows a flip, or a hint where the run is only in files of another program."""
+    is_directory = (Path(candidate) / "metadata.json").is_file()
+    if not is_directory and (Path(candidate).exists() or "*" in candidate):
+        return "--html FILE shows the answers that changed"
+    command = ["nightjar", "eval", "samples", candidate if is_directory else found.candidate.run_id]
+    command += ["--example", str(flip.example_id), *(["--warehouse", warehouse] if warehouse else [])]
+    return shlex.join(command)
+
+
+def _print_verdict(found: Verdict, *, is_verbose: bool) -> None:
+    console = Console()
+    console.print(_decision(found.decision, harmless(found.reason)))
+    rows = [
+        [Text(harmless(row[name]), style=_OUTCOME_STYLES.get(row[name], "")) for name in _GATE_COLUMNS]
+        for row in gate_rows(found)
+    ]
+    if found.benchmarks:
+        console.print(columns(_GATE_COLUMNS, rows, numbers=_GATE_COLUMNS[3:], folded=("Benchmark",)))
+    for name, text in reasons(found, is_verbose=is_verbose):
+        console.print(Text(harmless(f"{name}: {text}")))
+    for text in filter(None, [left_out(found), error_rate(found)]):
+        console.print(Text(harmless(text)))

@@ -1,0 +1,91 @@
+"""``nightjar config``: the user's own defaults.
+
+nightjar config set eval.max_concurrent 8
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from nightjar.cli.options import JsonOption
+from nightjar.cli.output import print_json
+from nightjar.cli.terminal import echo
+from nightjar.core.home import config_path
+from nightjar.core.text import harmless
+from nightjar.errors import ConfigError
+from nightjar.evaluation.config.user_config import field_of, settings
+from nightjar.evaluation.config.user_config_file import set_setting, unset_setting
+from nightjar.warehouse.location import refuse_secret
+
+_KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="Such as eval.model or eval.sampling_args.top_p.")]
+
+
+def config_show(as_json: JsonOption = False) -> None:
+    """Show the defaults that are set, and their file."""
+    values = settings()
+    if as_json:
+        print_json({"path": str(config_path()), "values": values})
+        return
+    width = max(map(len, values), default=0) + 2
+    for key, value in values.items():
+        echo(f"{key:<{width}}{_shown(value)}")
+    echo(f"{'In' if values else 'Nothing is set in'} {config_path()}", err=True)
+
+
+def config_get(key: _KeyArgument, as_json: JsonOption = False) -> None:
+    """Print one default; exit code 1 if it is not set.
+
+    Example: nightjar config get eval.model
+    """
+    values = settings()
+    if key not in values:
+        below = {name.removeprefix(f"{key}."): value for name, value in values.items() if name.startswith(f"{key}.")}
+        if not below:
+            field_of(key)
+            raise ConfigError(f"{key} is not set. Set it: nightjar config set {key} VALUE")
+        values[key] = below
+    if as_json:
+        print_json(values[key])
+    else:
+        echo(_shown(values[key]))
+
+
+def config_set(
+    key: _KeyArgument,
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="As for its flag; lists and tables as JSON.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Set a default. Flags, suites, the endpoint registry and environments override it.
+
+    Keys are eval.FIELD for the fields in docs/configuration.md, output_dir, warehouse, judge.model, judge.base_url and
+    judge.api_key_var. Of a secret, set the name of the environment variable that holds it.
+
+    Examples: nightjar config set eval.model my-model | nightjar config set eval.sampling_args.top_p 0.9
+    """
+    if key == "warehouse":
+        refuse_secret(value)
+    found = set_setting(key, value)
+    if as_json:
+        print_json({"key": key, "value": found, "path": str(config_path())})
+        return
+    echo(f"{key} = {harmless(json.dumps(found, ensure_ascii=False))}")
+    echo("Next: nightjar config show")
+
+
+def config_unset(key: _KeyArgument, as_json: JsonOption = False) -> None:
+    """Unset a default; nothing happens if it is not set.
+
+    Example: nightjar config unset eval.model
+    """
+    was_set = unset_setting(key)
+    if as_json:
+        print_json({"key": key, "was_set": was_set})
+    else:
+        echo(f"{key} is now unset" if was_set else f"{key} was not set")
+
+
+def _shown(value: Any) -> str:
+    return harmless(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

@@ -1,1 +1,0 @@
-"""``nightjar config``: defaults of one's own."""

@@ -1,1 +1,0 @@
-"""``nightjar data``: the data of the built-in benchmarks, fetched ahead."""

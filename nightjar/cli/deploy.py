@@ -1,0 +1,121 @@
+"""``nightjar deploy``: deployments and schedules on a Prefect server, shown before they are changed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nightjar.analysis.gates.policy import GatePolicy
+from nightjar.cli.options import JsonOption, NamePrefixOption, TakeOverOption, YesOption
+from nightjar.cli.output import print_json
+from nightjar.cli.terminal import echo
+from nightjar.core.text import harmless
+from nightjar.errors import ConfigError, MissingEnvironmentsError, ServiceError
+from nightjar.evaluation import check_environments
+from nightjar.evaluation.config.suite import load_suite
+from nightjar.hosting.server import SETTINGS, find_prefect_api
+
+if TYPE_CHECKING:
+    from nightjar.hosting.automations import Change
+
+_SIGNS = {"create": "+", "change": "~", "keep": "="}
+
+
+def deploy(
+    suite: Annotated[
+        Path | None, typer.Argument(metavar="[SUITE]", help="File of the suite to run on a schedule.")
+    ] = None,
+    cron: Annotated[str | None, typer.Option(metavar="CRON", help="When the suite runs, such as '0 2 * * *'.")] = None,
+    gate: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Policy that judges each night: see nightjar gate.")
+    ] = None,
+    retry_cron: Annotated[
+        str | None, typer.Option(metavar="CRON", help="When to retry runs that failed in the last 24 hours.")
+    ] = None,
+    upkeep_cron: Annotated[
+        str | None, typer.Option(metavar="CRON", help="When to examine and compact the warehouse.")
+    ] = None,
+    time_zone: Annotated[
+        str, typer.Option(metavar="ZONE", help="Time zone of these times, such as Europe/Berlin.")
+    ] = "UTC",
+    notify: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TYPE/NAME",
+            help="Prefect notification block for the results of nights, and for failed and missing nights; "
+            "such as slack-webhook/team.",
+        ),
+    ] = None,
+    name_prefix: NamePrefixOption = "",
+    take_over: TakeOverOption = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes without making them.")] = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Register the deployments of this folder, and the schedule of a suite, after showing the changes.
+
+    Existing deployments keep their settings, except those that belong to the code and the schedule of this suite.
+    Workers read the suite's file when it runs, in the folder of the deployment.
+
+    Example: nightjar deploy configs/eval/nightly.toml --cron '0 2 * * *' --time-zone Europe/Berlin
+    """
+    if (suite is None) != (cron is None):
+        raise typer.BadParameter("a suite requires --cron, and --cron a suite")
+    for flag, value in {"--notify": notify, "--gate": gate}.items():
+        if value and suite is None:
+            raise typer.BadParameter(f"{flag} requires a suite and --cron")
+    if suite is not None:
+        _check_suite(suite)
+    if gate is not None:
+        GatePolicy.read(gate)
+        _check_relative(gate)
+    api_url = find_prefect_api()
+    if api_url is None:
+        raise ServiceError("There is no Prefect server to deploy to. Start one here: nightjar up --detach")
+    os.environ.update({**SETTINGS, "PREFECT_API_URL": api_url})
+    from nightjar.hosting.deployments import Wanted
+    from nightjar.hosting.deployments import deploy as deploy_to
+
+    wanted = Wanted(Path.cwd(), name_prefix, take_over, suite, cron, gate, retry_cron, upkeep_cron, time_zone, notify)
+    is_done = asyncio.run(deploy_to(wanted, partial(_confirm, dry_run=dry_run, yes=yes, as_json=as_json)))
+    if is_done and not as_json:
+        echo(f"Deployed to {api_url.removesuffix('/api')}. Next: nightjar status")
+
+
+def _check_suite(suite: Path) -> None:
+    evaluations = load_suite(suite, {})
+    try:
+        check_environments([each.config for each in evaluations])
+    except MissingEnvironmentsError as error:
+        echo(f"Warning: the worker needs environments that are missing here. {error}", err=True)
+    _check_relative(suite)
+
+
+def _check_relative(path: Path) -> None:
+    if path.is_absolute():
+        raise ConfigError(f"Give {str(path)!r} as a path relative to this folder: it differs on other machines")
+
+
+def _confirm(changes: Sequence[Change], *, dry_run: bool, yes: bool, as_json: bool) -> bool:
+    if as_json:
+        print_json([{"what": each.what, "becomes": each.kind, "details": each.details} for each in changes])
+    else:
+        for each in changes:
+            echo(harmless(f"{_SIGNS[each.kind]} {each.what}" + "".join(f"\n    {line}" for line in each.details)))
+    if dry_run:
+        return False
+    if all(each.kind == "keep" for each in changes):
+        echo("Nothing changes.", err=True)
+        return False
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise ConfigError("Nothing was changed: stdin is not a terminal; confirm with --yes")
+    return typer.confirm("Apply these changes to the server?", err=True)

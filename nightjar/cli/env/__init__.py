@@ -1,1 +1,0 @@
-"""``nightjar env``: make, install, list and try environments."""

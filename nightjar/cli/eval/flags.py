@@ -1,0 +1,288 @@
+"""The flags of ``nightjar eval run`` that are fields of ``RunConfig``, made from the fields.
+
+The flag of a field is its name with hyphens. ``FLAGS`` adds short names, or changes the long name. A flag that is not
+a field is a parameter of ``eval_run``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from itertools import chain
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
+
+import typer
+from pydantic.fields import FieldInfo
+
+from nightjar.evaluation.config import RunConfig, groups, parameters, plain_type
+
+Command: TypeAlias = Callable[..., None]
+_VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Flag:
+    """The properties of a flag beyond its field.
+
+    Attributes:
+        names: short names; a long name replaces that of the field.
+        metavar: placeholder of the value in the help; None for its type.
+        parser: of the text of the value; None to parse by type.
+        reader: of all texts of a flag that may be given several times; None to parse by type.
+        panel: of the help; None for that of the field's group.
+        text: help, where that of the field explains how to write it in a file.
+    """
+
+    names: tuple[str, ...] = ()
+    metavar: str | None = None
+    parser: Callable[[str], Any] | None = None
+    reader: Callable[[list[str]], Any] | None = None
+    panel: str | None = None
+    text: str | None = None
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """Parses the value of an option as a JSON object."""
+    value = _json(text)
+    if not isinstance(value, dict):
+        raise typer.BadParameter(f"expected a JSON object such as '{{\"key\": 1}}', found {text!r}")
+    return value
+
+
+def secret_values(text: str) -> dict[str, str]:
+    """Parses a JSON object of strings, without repeating it in errors."""
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        raise typer.BadParameter("not valid JSON") from None
+    if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
+        raise typer.BadParameter('expected a JSON object of strings, such as \'{"JUDGE_API_KEY": "sk-…"}\'')
+    if wrong := [name for name in values if not _VARIABLE.fullmatch(name)]:
+        raise typer.BadParameter(f"{wrong[0]!r} is not a valid name of an environment variable")
+    return values
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        place = f"at character {error.pos + 1} of {text!r}"
+        raise typer.BadParameter(f"not valid JSON: {error.msg} {place}") from None
+    except RecursionError:
+        raise typer.BadParameter("brackets are nested too deeply") from None
+
+
+def names_in(text: str) -> list[str]:
+    """Splits a text at its commas, except in a URI, which extends to the end.
+
+    Example:
+        >>> names_in("gsm8k, lm-eval://sums?metric=exact_match,last")
+        ['gsm8k', 'lm-eval://sums?metric=exact_match,last']
+    """
+    before, mark, after = text.partition("://")
+    *names, last = before.split(",")
+    return [name.strip() for name in [*names, f"{last}{mark}{after}"] if name.strip()]
+
+
+def _pairs(texts: list[str]) -> dict[str, str]:
+    pairs = [text.partition(":") for text in texts]
+    for name, colon, value in pairs:
+        if not (colon and name.strip() and value.strip()):
+            raise typer.BadParameter(f"expected 'Name: Value', found {f'{name}: …' if colon else 'no colon'}")
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+MODEL, SAMPLING, ENVIRONMENT = "Model Configuration", "Sampling Parameters", "Environment Configuration"
+SCOPE, CONCURRENCY, OUTPUT = "Evaluation Scope", "Concurrency", "Output and Display"
+HOSTED = "Hosted Runs"
+PANELS = (MODEL, SAMPLING, ENVIRONMENT, SCOPE, CONCURRENCY, OUTPUT, HOSTED)
+"""The panels of the help, in order."""
+_PANEL_OF_GROUP = {"Model": MODEL, "Environment": ENVIRONMENT, "Pace": CONCURRENCY}
+
+FLAGS = {
+    "env_id": Flag(metavar="ENV", text="Environment, several of them (a,b), or the file of a suite (nightly.toml)."),
+    "model": Flag(("-m",), panel=MODEL),
+    "provider": Flag(("-p",), panel=MODEL),
+    "base_url": Flag(("--api-base-url", "-b")),
+    "api_key_var": Flag(("-k",)),
+    "max_tokens": Flag(("-t",), metavar="N", panel=SAMPLING),
+    "temperature": Flag(("-T",), metavar="N", panel=SAMPLING),
+    "seed": Flag(metavar="N", panel=SAMPLING),
+    "sampling_args": Flag(("-S",), panel=SAMPLING),
+    "headers": Flag(
+        ("--header",), "'NAME: VALUE'", reader=_pairs, text="Extra HTTP header; write a secret value as $VARIABLE."
+    ),
+    "headers_from_state": Flag(
+        ("--header-from-state",),
+        "'NAME: FIELD'",
+        reader=_pairs,
+        text="Extra HTTP header whose value is a field of the rollout's state, such as 'X-Session-ID: example_id'.",
+    ),
+    "replicas": Flag(metavar="JSON", parser=_json),
+    "middleware": Flag(metavar="JSON", parser=_json),
+    "input_price": Flag(metavar="USD"),
+    "output_price": Flag(metavar="USD"),
+    "env_args": Flag(("-a",)),
+    "extra_env_kwargs": Flag(("-x",)),
+    "timeout": Flag(metavar="SECONDS"),
+    "env_dir_path": Flag(panel=ENVIRONMENT),
+    "num_examples": Flag(("-n",), panel=SCOPE),
+    "rollouts_per_example": Flag(("-r",), panel=SCOPE),
+    "shuffle": Flag(panel=SCOPE),
+    "shuffle_seed": Flag(panel=SCOPE),
+    "max_concurrent": Flag(("-c",)),
+    "request_timeout": Flag(metavar="SECONDS"),
+    "scoring_timeout": Flag(metavar="SECONDS"),
+    "max_concurrent_generation": Flag(panel=CONCURRENCY),
+    "max_concurrent_scoring": Flag(panel=CONCURRENCY),
+    "interleave_scoring": Flag(("-N",), panel=CONCURRENCY),
+    "independent_scoring": Flag(("-i",), panel=CONCURRENCY),
+    "save_to_hf_hub": Flag(("-H",)),
+    "hf_hub_dataset_name": Flag(("-D",), metavar="NAME"),
+    "state_columns": Flag(("-C",), metavar="NAME,NAME", parser=names_in),
+    "tags": Flag(("--tag",), metavar="WORD"),
+}
+
+
+def flag_names(name: str, field: FieldInfo) -> tuple[str, ...]:
+    """Returns the flags of a field, the long one first; for a required field, the name of its argument."""
+    known = FLAGS.get(name, Flag())
+    if field.is_required():
+        return (known.metavar or name.upper(),)
+    has_long_name = any(flag.startswith("--") for flag in known.names)
+    long_name = f"--{'no-' * _is_on(field)}{name.replace('_', '-')}"
+    return known.names if has_long_name else (long_name, *known.names)
+
+
+def _is_typed(name: str, context: typer.Context) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _is_on(field: FieldInfo) -> bool:
+    """Returns whether the field is on by default, so that its flag switches it off."""
+    return field.default is True
+
+
+def takes_flags(kind: type[RunConfig] = RunConfig) -> Callable[[Command], Command]:
+    """Gives a command a flag for each field of a configuration; its first parameter gets the typed values."""
+    fields = parameters(kind)
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def taking_flags(context: typer.Context, **given: Any) -> None:
+            values = {name: given.pop(name) for name in fields}
+            typed = {name: value for name, value in values.items() if _is_typed(name, context)}
+            command({name: _read(name, fields[name], value) for name, value in typed.items()}, **given)
+
+        signature = inspect.signature(command, eval_str=True)
+        _, *others = signature.parameters.values()
+        flags = [inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)]
+        ordered = sorted(fields, key=lambda name: PANELS.index(_panel(name)))
+        flags += [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, **_option(name, fields)) for name in ordered]
+        taking_flags.__signature__ = signature.replace(parameters=[*flags, *others])  # type: ignore[attr-defined]
+        return taking_flags
+
+    return decorate
+
+
+def takes_group(parameter: str, kind: type[Any]) -> Callable[[Command], Command]:
+    """Replaces a parameter of a command by the flags that are the fields of its dataclass."""
+    flags = list(inspect.signature(kind, eval_str=True).parameters.values())
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def taking_group(*arguments: Any, **given: Any) -> None:
+            group = kind(**{flag.name: given.pop(flag.name) for flag in flags})
+            command(*arguments, **given, **{parameter: group})
+
+        signature = inspect.signature(command, eval_str=True)
+        own = ([each] if each.name != parameter else flags for each in signature.parameters.values())
+        taking_group.__signature__ = signature.replace(parameters=[*chain(*own)])  # type: ignore[attr-defined]
+        return taking_group
+
+    return decorate
+
+
+def _read(name: str, field: FieldInfo, value: Any) -> Any:
+    """Returns the value of a field from its flag."""
+    known = FLAGS.get(name, Flag())
+    if known.reader is None:
+        return not value if _is_on(field) else value
+    try:
+        return known.reader(value)
+    except typer.BadParameter as error:
+        error.param_hint = " / ".join(f"'{flag}'" for flag in flag_names(name, field))
+        raise
+
+
+def _panel(name: str) -> str:
+    group = dict(groups(RunConfig.model_fields)).get(name, "")
+    return FLAGS.get(name, Flag()).panel or _PANEL_OF_GROUP.get(group, OUTPUT)
+
+
+def _option(name: str, fields: dict[str, FieldInfo]) -> dict[str, Any]:
+    """Returns the annotation and default of a field's option."""
+    field, known = fields[name], FLAGS.get(name, Flag())
+    if field.is_required():
+        argument = typer.Argument(metavar=known.metavar, help=_help(field, known), show_default=False)
+        return {"annotation": Annotated[field.annotation, argument], "default": None}
+    is_json = get_origin(field.annotation) is dict and known.reader is None
+    option = typer.Option(
+        *flag_names(name, field),
+        help=_help(field, known),
+        rich_help_panel=_panel(name),
+        parser=json_object if is_json else known.parser,
+        metavar="JSON" if is_json else known.metavar,
+    )
+    default = None if field.default_factory else field.default
+    return {"annotation": Annotated[_typed(field, known), option], "default": False if _is_on(field) else default}
+
+
+def _typed(field: FieldInfo, known: Flag) -> Any:
+    """Returns the type that the command line checks; the configuration checks the value further."""
+    if known.reader is not None:
+        return list[str] | None
+    is_text = known.parser is not None or get_origin(plain_type(field)) is Literal
+    return str | None if is_text else field.annotation | None  # type: ignore[operator]
+
+
+def _help(field: FieldInfo, known: Flag) -> str:
+    text = known.text or field.description or ""
+    if _is_on(field):
+        return f"Switch off: {text}"
+    if get_origin(plain_type(field)) is Literal:
+        return f"{text} One of: {', '.join(get_args(plain_type(field)))}."
+    is_repeated = known.reader is not None or (get_origin(field.annotation) is list and known.parser is None)
+    return f"{text} May be given several times." if is_repeated else text
+
+
+_ALWAYS = {"model", "num_examples", "rollouts_per_example"}  # an environment may have its own defaults
+
+
+def command_of(config: RunConfig) -> list[str]:
+    """Returns the command that starts a run of this configuration, without values that are the default."""
+    defaults = RunConfig(env_id=config.env_id, provider=config.provider).model_dump(mode="json")
+    values = config.model_dump(mode="json")
+    values["sampling_args"] = {name: each for name, each in config.sampling_args.items() if each != values.get(name)}
+    command = ["nightjar", "eval", "run", config.env_id]
+    for name, field in parameters().items():
+        if name != "env_id" and (values[name] != defaults[name] or name in _ALWAYS):
+            command += _command_words(FLAGS.get(name, Flag()), flag_names(name, field)[0], values[name])
+    return command
+
+
+def _command_words(known: Flag, flag: str, value: Any) -> list[str]:
+    if isinstance(value, bool):
+        return [flag]
+    if isinstance(value, dict) and known.reader is not None:
+        return [word for name, each in value.items() for word in (flag, f"{name}: {each}")]
+    if isinstance(value, list) and known.parser is None:
+        return [word for each in value for word in (flag, each)]
+    if known.parser is names_in:
+        return [flag, ",".join(value)]
+    return [flag, json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value)]

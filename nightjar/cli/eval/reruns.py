@@ -1,0 +1,237 @@
+"""``nightjar eval retry``, ``rescore`` and ``repair``: work on a run that exists."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+from uuid import UUID
+
+import typer
+
+from nightjar.cli.eval.flags import json_object
+from nightjar.cli.eval.hosted import next_commands
+from nightjar.cli.eval.outcome import finish
+from nightjar.cli.eval.running import Mode, check, evaluation_of, runner, watched
+from nightjar.cli.options import (
+    JsonOption,
+    OutputDirOption,
+    PrefectUrlOption,
+    RunArgument,
+    VerboseOption,
+    WarehouseOption,
+)
+from nightjar.cli.output import print_json
+from nightjar.cli.terminal import echo
+from nightjar.core.failures import FailureClass, class_called
+from nightjar.core.logs import log_to_stderr
+from nightjar.engine.runs import RunDirectory, new_run_id
+from nightjar.engine.runs.repair import repair
+from nightjar.errors import ConfigError
+from nightjar.evaluation import Outcome, check_warehouse, run_stages
+from nightjar.evaluation.rescoring import load_rescored
+from nightjar.evaluation.stored_runs import StoredRun, find_stored_run
+from nightjar.hosting.hosted_runs import Retried, find_hosted_run, flow_run_of, retry, run_dir_of
+from nightjar.hosting.server import PrefectApi, find_prefect_api
+from nightjar.warehouse import Warehouse, resolve_warehouse
+
+_CLASSES = ", ".join(kind.replace(" ", "-") for kind in FailureClass)
+
+
+def _parse_class(name: str) -> FailureClass:
+    kind = class_called(name)
+    if kind is None:
+        raise typer.BadParameter(f"Unknown failure class {name!r}. Choose one of: {_CLASSES}")
+    return kind
+
+
+def eval_retry(
+    run: RunArgument,
+    where: Annotated[
+        str,
+        typer.Option(
+            metavar="SQL",
+            help="Only failed rollouts that meet this condition on the columns of rollouts; others stay failed.",
+        ),
+    ] = "",
+    of_class: Annotated[
+        FailureClass | None,
+        typer.Option("--class", parser=_parse_class, metavar="CLASS", help=f"Only failures of a class: {_CLASSES}."),
+    ] = None,
+    direct: Annotated[
+        bool, typer.Option("--direct", help="Run in this process, without Prefect, even for a run of a deployment.")
+    ] = False,
+    prefect_url: PrefectUrlOption = None,
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Complete a run that has failed, is incomplete or crashed; finished rollouts are not repeated.
+
+    A worker completes a run of a deployment, as the same flow run. Any other run is resumed here, as with --resume. RUN
+    may also be the ID of a flow run.
+
+    Examples: nightjar eval retry 0a1b2c | nightjar eval retry 0a1b2c --where "error = 'RateLimitError'"
+    """
+    if where and of_class:
+        raise typer.BadParameter("--where and --class exclude each other")
+    where = where or of_class or ""
+    log_to_stderr(verbose)
+    api_url = None if direct else find_prefect_api(prefect_url)
+    api = PrefectApi(api_url) if api_url else None
+    stored, flow_run = _find(run, api, warehouse)
+    if api and flow_run and flow_run["deployment_id"]:
+        if _is_complete(flow_run, stored):
+            echo(f"Run {flow_run['name']!r} ({flow_run['id']}) is complete: nothing to retry.", err=True)
+            return
+        if where:
+            stored = stored or _stored(flow_run, warehouse)
+        _show_retried(retry(flow_run, api, where, stored), as_json=as_json)
+        return
+    run_dir = str(stored.directory.path) if stored else run_dir_of(flow_run or {})
+    evaluation = evaluation_of(run_dir, {})
+    check([evaluation])
+    mode: Mode = "direct" if direct else "auto"
+    resume = runner(mode, resume=run_dir, warehouse=warehouse, prefect_url=prefect_url, where=where)
+    finish(watched(lambda: resume(evaluation.config)), as_json)
+
+
+def _find(wanted: str, api: PrefectApi | None, warehouse: str | None) -> tuple[StoredRun | None, dict[str, Any] | None]:
+    """Returns a run as stored and as known to its server, either of which may be missing; ConfigError without both."""
+    if api and (flow_run := flow_run_of(wanted, api)):
+        return None, flow_run
+    try:
+        stored = find_stored_run(_run_id(wanted), warehouse=warehouse)
+    except ConfigError:
+        if api is None or (hosted := find_hosted_run(api, wanted)) is None:
+            raise
+        return None, flow_run_of(hosted.id, api)
+    return stored, flow_run_of(stored.metadata.get("flow_run_id") or "", api) if api else None
+
+
+def _stored(flow_run: dict[str, Any], warehouse: str | None) -> StoredRun | None:
+    try:
+        return find_stored_run(new_run_id(UUID(flow_run["id"])), warehouse=warehouse)
+    except ConfigError:
+        return None
+
+
+def _run_id(wanted: str) -> str:
+    """Returns the ID of the run of a flow run; anything else unchanged."""
+    if Path(wanted).exists():
+        return wanted
+    try:
+        return new_run_id(UUID(wanted))
+    except ValueError:
+        return wanted
+
+
+def _is_complete(flow_run: dict[str, Any], stored: StoredRun | None) -> bool:
+    """Returns whether no rollout remains. A Completed run that tolerates failures may have remaining rollouts."""
+    has_all: bool = stored is None or stored.metadata.get("scored") == stored.metadata["rollouts"]
+    return flow_run["state_type"] == "COMPLETED" and has_all
+
+
+def _show_retried(retried: Retried, *, as_json: bool) -> None:
+    if as_json:
+        print_json(retried)
+        return
+    echo(f"Retried:  {retried.name} ({retried.flow_run_id}), which was {retried.was}; a worker resumes it")
+    echo(f"Prefect:  {retried.page}")
+    echo(f"Next:     {next_commands(new_run_id(UUID(retried.flow_run_id)), ('logs', 'get'))}")
+
+
+def eval_rescore(
+    run: RunArgument,
+    rubric: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE:NAME",
+            help="A rubric, a class of rubrics or a reward function, in place of the environment's rubric.",
+        ),
+    ] = None,
+    env_args: Annotated[
+        Any,
+        typer.Option(
+            "--env-args",
+            "-a",
+            parser=json_object,
+            metavar="JSON",
+            help="Arguments of the environment to change; the others stay as they were.",
+        ),
+    ] = None,
+    max_concurrent_scoring: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Groups scored at once (default: that of the run).")
+    ] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|ADDRESS",
+            help="Score in N local processes, or on the workers of a Dask scheduler that share this file system.",
+        ),
+    ] = None,
+    output_dir: OutputDirOption = None,
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Score the rollouts of a run again with the current rubric, as a new run; no model is called, except judges.
+
+    The original run stays unchanged. The new run records its ID and the hash of the code that scored, as the columns
+    rescored_from and scoring_hash of runs in SQL.
+
+    Example: nightjar eval rescore 0a1b2c --rubric strict.py:strict_answer
+    """
+    log_to_stderr(verbose)
+    location = resolve_warehouse(warehouse)
+    target = Warehouse(location)
+    if dask:
+        if output_dir:
+            raise typer.BadParameter("--dask excludes --output-dir: the new run is written beside the original")
+        settings = {"rubric": rubric, "env_args": env_args, "max_concurrent_scoring": max_concurrent_scoring}
+        _rescore_with_dask(find_stored_run(run, warehouse=warehouse).directory, dask, settings, location, as_json)
+
+    async def rescore() -> Outcome:
+        check_warehouse(target)
+        opened = load_rescored(
+            find_stored_run(run, warehouse=warehouse).directory,
+            rubric=rubric,
+            env_args=env_args,
+            max_concurrent_scoring=max_concurrent_scoring,
+            output_dir=output_dir,
+        )
+        return await run_stages(opened, target)
+
+    finish(watched(rescore), as_json)
+
+
+def _rescore_with_dask(
+    source: RunDirectory, cluster: str, settings: Mapping[str, Any], location: str, as_json: bool
+) -> NoReturn:
+    from nightjar.hosting.flow_runs import rescore_with_dask
+
+    check_warehouse(Warehouse(location))
+    directory = rescore_with_dask(source, cluster, settings, location)
+    metadata = directory.read_metadata()
+    if as_json:
+        print_json(metadata | {"path": str(directory.path)})
+    else:
+        rollouts = f"{metadata['scored']} of {metadata['rollouts']} rollouts"
+        echo(f"Run {metadata['run_id']}, {metadata['status']}: {rollouts} scored, average {metadata['avg_reward']}")
+        echo(f"Next: nightjar eval get {metadata['run_id']}")
+    raise typer.Exit(int(metadata["status"] != "completed"))
+
+
+def eval_repair(run_dir: Annotated[Path, typer.Argument(help="The run directory.", show_default=False)]) -> None:
+    """Set damaged parts of a run aside, so that a resume repeats their rollouts.
+
+    They are kept beside the run's files, in files that end with .damaged. An undamaged run stays unchanged.
+    """
+    faults = repair(RunDirectory(run_dir))
+    for fault in faults:
+        echo(f"Set aside: {fault}")
+    if faults:
+        echo(f"Next: the command of the run with --resume {shlex.quote(str(run_dir))}")
+    else:
+        echo("Nothing is damaged.")

@@ -1,0 +1,284 @@
+"""``nightjar eval list``, ``get`` and ``view-config``: runs on a Prefect server, on disk and in the warehouse."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from nightjar.cli.eval.flags import command_of
+from nightjar.cli.eval.hosted import next_commands, record_of, server_if_any
+from nightjar.cli.options import (
+    JsonOption,
+    OutputDirOption,
+    PageOption,
+    PrefectUrlOption,
+    RunArgument,
+    WarehouseOption,
+)
+from nightjar.cli.output import columns, print_json, print_labelled
+from nightjar.cli.terminal import echo
+from nightjar.core.failures import advice_line, class_in, recorded_failures
+from nightjar.core.text import harmless
+from nightjar.engine.runs import RunDirectory
+from nightjar.errors import ConfigError, ServiceError
+from nightjar.evaluation.resuming import rescoring_command, saved_config
+from nightjar.evaluation.stored_runs import StoredRun, find_stored_run, stored_runs
+from nightjar.hosting.hosted_runs import STATUSES, HostedRun, ListedRun, find_hosted_run, hosted_runs, joined
+from nightjar.hosting.run_logs import LogLine, RunLog
+from nightjar.hosting.server import PrefectApi
+
+_WIDE = 100
+"""From this width on, a terminal has room for the start of runs."""
+
+_LOG_LINES = 10
+
+
+def _known_status(status: str | None) -> str | None:
+    if status is not None and not any(fnmatchcase(known, status.lower()) for known in STATUSES):
+        raise typer.BadParameter(f"Unknown status {status!r}. Choose one of: {', '.join(STATUSES)}")
+    return status
+
+
+def eval_list(
+    env: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only runs of this environment; * is a wildcard.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", metavar="NAME", help="Only runs of this model; * is a wildcard.")
+    ] = None,
+    status: Annotated[
+        str | None,
+        typer.Option(metavar="STATUS", callback=_known_status, help=f"One of: {', '.join(STATUSES)}; * is a wildcard."),
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="Runs per page.")] = 20,
+    page: PageOption = 1,
+    output_dir: OutputDirOption = None,
+    warehouse: WarehouseOption = None,
+    prefect_url: PrefectUrlOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the runs of the Prefect server, the local disk and the warehouse, newest first.
+
+    HOSTED runs are those of a worker, all others are LOCAL. With --output-dir, only runs in that folder are listed;
+    with --warehouse, only runs in that warehouse.
+
+    Examples: nightjar eval list --env gsm8k --status failed | nightjar eval list --model '*mini*' --json
+    """
+    hosted = [] if output_dir or warehouse else _hosted_runs(prefect_url)
+    patterns = {name: pattern for name, pattern in {"env_id": env, "model": model}.items() if pattern is not None}
+    runs = joined(hosted, stored_runs(output_dir, warehouse))
+    found = [run for run in runs if _matches(run, patterns, status)]
+    found.sort(key=lambda run: run.started_at, reverse=True)
+    shown = found[(page - 1) * limit : page * limit]
+    if as_json:
+        print_json([run.record() for run in shown])
+        return
+    _print_runs(shown)
+    if len(found) > page * limit:
+        echo(f"{len(shown)} of {len(found)} runs. More: --page {page + 1}", err=True)
+    echo("Next: nightjar eval get RUN | nightjar eval samples RUN" if shown else "There are no runs.", err=True)
+
+
+def _hosted_runs(prefect_url: str | None) -> list[HostedRun]:
+    try:
+        api = server_if_any(prefect_url)
+        return [*hosted_runs(api)] if api else []
+    except ServiceError as error:
+        echo(f"Without the runs on the Prefect server: {error}", err=True)
+        return []
+
+
+def _matches(run: ListedRun, patterns: Mapping[str, str], status: str | None) -> bool:
+    states = {run.state.lower(), str(run.value("status"))}
+    has_status = status is None or any(fnmatchcase(state, status.lower()) for state in states)
+    return has_status and all(fnmatchcase(run.value(name) or "", pattern) for name, pattern in patterns.items())
+
+
+def _print_runs(runs: Sequence[ListedRun]) -> None:
+    console = Console(markup=False, emoji=False)
+    headings = ["Run", "Started", "Environment | model", "Status", "Type", "Examples", "Average", "Cost"]
+    rows = [_cells(run) for run in runs]
+    if console.width < _WIDE:
+        for row in (headings, *rows):
+            del row[1]
+    console.print(columns(headings, rows, numbers=headings[-3:], folded=("Environment | model",)))
+
+
+def _cells(run: ListedRun) -> list[str]:
+    reward, cost = run.value("avg_reward"), run.stored.cost if run.stored else None
+    examples = run.value("num_examples")
+    return [
+        run.run_id,
+        run.started_at[5:16].replace("T", " "),
+        f"{run.value('env_id')} | {run.value('model')}",
+        run.state,
+        run.kind,
+        f"{'all' if examples == -1 else examples} × {run.value('rollouts_per_example')}",
+        "–" if reward is None else f"{reward:.3f}",
+        "–" if cost is None else f"{cost:.2f}",
+    ]
+
+
+def eval_get(
+    run: RunArgument,
+    warehouse: WarehouseOption = None,
+    prefect_url: PrefectUrlOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the settings, status and results of a run; of a failed run, also the cause and what to do.
+
+    Example: nightjar eval get 0a1b2c
+    """
+    api, hosted = (None, None) if warehouse else _find_hosted(run, prefect_url)
+    found = _find_stored(hosted.run_id if hosted else run, warehouse, is_optional=hosted is not None)
+    log = _last_lines(api, hosted) if api and hosted and hosted.failure else []
+    if as_json:
+        print_json(_record(found, hosted, log))
+        return
+    lines = {**_description(found, hosted), **(_server_state(hosted) if hosted else {})}
+    print_labelled({label: harmless(str(text)) if text else "" for label, text in lines.items()})
+    if log:
+        echo("Last lines of its log:")
+    for line in log:
+        echo(harmless(f"  {line}".replace("\n", "\n  ")))
+    run_id = found.run_id if found else hosted.run_id if hosted else run
+    echo(f"Next: {next_commands(run_id, ('samples', 'view-config') if found else ('logs',))}", err=True)
+
+
+def _find_hosted(wanted: str, prefect_url: str | None) -> tuple[PrefectApi | None, HostedRun | None]:
+    """Returns a server and its run; None if the server does not respond, or does not know the run."""
+    if (Path(wanted) / "metadata.json").is_file():
+        wanted = str(RunDirectory(Path(wanted)).read_metadata().get("flow_run_id") or "")
+    try:
+        api = server_if_any(prefect_url) if wanted else None
+        return api, find_hosted_run(api, wanted) if api else None
+    except ServiceError as error:
+        echo(f"Without information from the Prefect server: {error}", err=True)
+        return None, None
+
+
+def _find_stored(wanted: str, warehouse: str | None, *, is_optional: bool) -> StoredRun | None:
+    try:
+        return find_stored_run(wanted, warehouse=warehouse)
+    except ConfigError:
+        if is_optional:
+            return None
+        raise
+
+
+def _last_lines(api: PrefectApi, run: HostedRun) -> list[LogLine]:
+    try:
+        return RunLog(api, run.id).tail(_LOG_LINES)
+    except ServiceError:
+        return []
+
+
+def _record(found: StoredRun | None, hosted: HostedRun | None, log: Sequence[LogLine]) -> dict[str, Any]:
+    on_server = record_of(hosted) | {"log": [str(line) for line in log]} if hosted else None
+    own = found.metadata if found else {}
+    return {**ListedRun(hosted, found).record(), **own, "on_server": on_server}
+
+
+def _description(found: StoredRun | None, hosted: HostedRun | None) -> dict[str, Any]:
+    if found is not None:
+        return _stored_description(found)
+    assert hosted is not None, "the run was found on a server"
+    count = hosted.requested("num_examples")
+    return {
+        "Run": hosted.run_id,
+        "Environment": hosted.requested("env_id"),
+        "Arguments": _pairs(hosted.requested("env_args")),
+        "Model": hosted.requested("model"),
+        "Submitted": _moment(hosted.created_at.isoformat()),
+        "Rollouts": f"{'all' if count == -1 else count} examples × {hosted.requested('rollouts_per_example')}",
+    }
+
+
+def _server_state(run: HostedRun) -> dict[str, Any]:
+    state = {"Flow run": f"{run.name} ({run.id})", "State": run.state}
+    if run.failure is None:
+        return state
+    why = [*(run.message or "no message").splitlines()]
+    why += [] if class_in(run.message) else [advice_line(run.failure)]
+    return state | {"Failure": run.failure, "Why": "\n".join(why)}
+
+
+def _stored_description(run: StoredRun) -> dict[str, Any]:
+    values = run.metadata
+    return {
+        "Run": f"{run.run_id}, {values['status']}",
+        "Environment": " ".join(filter(None, (values["env_id"], values.get("env_version")))),
+        "Arguments": _pairs(values.get("env_args")),
+        "Model": values["model"],
+        "Endpoint": values.get("base_url"),
+        "Sampling": _pairs(values.get("sampling_args")),
+        "Rescored": values.get("rescored_from") and f"from run {values['rescored_from']}",
+        "Started": _moment(values.get("started_at")),
+        "Finished": _moment(values.get("finished_at")),
+        "Runtime": values.get("time_ms") is not None and f"{values['time_ms'] / 1000:,.1f} s",
+        "Rollouts": f"{values['num_examples']} examples × {values['rollouts_per_example']} = {values['rollouts']}",
+        **(_results(values) if "scored" in values else {}),
+        "Cost": run.cost is not None and f"{run.cost:.4f}",
+        "Tags": ", ".join(values.get("tags") or ()),
+        "Suite": values.get("suite"),
+        "Published": _moment(values.get("published_at")) or (run.path is None and run.warehouse.location),
+        "Results": run.path,
+    }
+
+
+def _results(values: Mapping[str, Any]) -> dict[str, Any]:
+    reward, error = values["avg_reward"], values.get("stderr")
+    stops, errors = values.get("stop_conditions") or {}, values.get("errors") or {}
+    examples = values.get("error_examples") or {}
+    return {
+        "Scored": f"{values['scored']}, {values['failed']} failed",
+        "Avg reward": reward is not None and f"{reward:.4f}" + ("" if error is None else f" ± {error:.4f}"),
+        "Metrics": _numbers(values.get("avg_metrics")),
+        "pass@k": _numbers(values.get("pass_at_k")),
+        "pass^k": _numbers(values.get("pass_all_k")),
+        "Tokens": ", ".join(f"{count:,.0f} {name}" for name, count in (values.get("usage") or {}).items()),
+        "Stopped by": ", ".join(f"{name} ({count})" for name, count in stops.items()),
+        "Error": values.get("error"),
+        "Errors": "\n".join(
+            f"{count} × {chain}: {examples.get(chain, '').partition(chr(10))[0]}" for chain, count in errors.items()
+        ),
+        "To do": "\n".join(f"{kind}: {kind.advice}" for kind in recorded_failures(values)),
+    }
+
+
+def _pairs(values: Mapping[str, Any] | None) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in (values or {}).items())
+
+
+def _numbers(values: Mapping[str, float] | None) -> str:
+    return "  ".join(f"{name}: {value:.4g}" for name, value in (values or {}).items())
+
+
+def _moment(written: str | None) -> str:
+    return f"{written[:19].replace('T', ' ')} UTC" if written else ""
+
+
+def eval_view_config(run: RunArgument, warehouse: WarehouseOption = None, as_json: JsonOption = False) -> None:
+    """Show the configuration of a run, and the command that runs it again.
+
+    Example: nightjar eval view-config 0a1b2c
+    """
+    directory = find_stored_run(run, warehouse=warehouse).directory
+    config = saved_config(directory)
+    command = rescoring_command(directory.read_config()) or command_of(config)
+    values = config.model_dump(mode="json")
+    if as_json:
+        print_json({"config": values, "command": command})
+        return
+    width = max(map(len, values)) + 2
+    for name, value in values.items():
+        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        echo(f"{name:<{width}}{harmless(shown)}")
+    echo(f"\n{harmless(shlex.join(command))}")

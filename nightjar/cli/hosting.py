@@ -1,0 +1,138 @@
+"""``nightjar up``, ``down`` and ``status``: the local Prefect server with its worker and deployments."""
+
+from __future__ import annotations
+
+import sys
+import time
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from nightjar.cli.options import JsonOption, NamePrefixOption, TakeOverOption
+from nightjar.cli.output import number, print_json, print_labelled
+from nightjar.cli.terminal import echo
+from nightjar.hosting.active_runs import ActiveFlowRun
+from nightjar.hosting.status import DeploymentStatus, RunStatus, ScheduleStatus, ServiceStatus, Status, read_status
+from nightjar.hosting.supervisor import stop, supervise, supervise_in_background, worker_runs
+
+_POLL_SECONDS = 1.0
+
+
+def up(
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Run in the background.")] = False,
+    port: Annotated[int, typer.Option("--port", help="Port of the Prefect server.")] = 4200,
+    name_prefix: NamePrefixOption = "",
+    take_over: TakeOverOption = False,
+    no_view: Annotated[bool, typer.Option("--no-view", help="Do not serve the web view.")] = False,
+) -> None:
+    """Start the local Prefect server, a worker, the deployments and the web view, and restart them if they crash.
+
+    Flow runs write to ./outputs in the current folder and inherit the current environment variables: export the API
+    keys first. Existing deployments are updated to the current code, and keep their schedules, limits, tags, default
+    parameters and job variables. Runs whose process has died become Crashed, so that the UI offers Retry.
+    """
+    if detach:
+        echo(supervise_in_background(port, name_prefix, is_taken_over=take_over, is_viewed=not no_view))
+    else:
+        supervise(
+            port,
+            name_prefix,
+            is_taken_over=take_over,
+            is_viewed=not no_view,
+            announce=echo,
+            notify=partial(echo, err=True),
+        )
+
+
+def down(
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Cancel runs in progress without asking.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Let the runs in progress finish first.")] = False,
+) -> None:
+    """Stop what 'nightjar up' started.
+
+    Runs in progress on its worker are cancelled: their finished rollouts are published, and Retry completes them.
+    """
+    if runs := worker_runs():
+        echo("In progress:\n" + "\n".join(f"  {run.name} ({run.state.lower()}, {run.id})" for run in runs), err=True)
+    if wait:
+        _wait_for(runs)
+    elif runs and not yes:
+        _confirm_cancel(len(runs))
+    echo("Stopped." if stop() else "Nothing is running.")
+
+
+def _confirm_cancel(count: int) -> None:
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("stdin is not a terminal: --yes cancels the runs, --wait lets them finish")
+    runs = "this run" if count == 1 else f"these {count} runs"
+    typer.confirm(f"Cancel {runs}? Finished rollouts are kept and published", abort=True, err=True)
+
+
+def _wait_for(runs: list[ActiveFlowRun]) -> None:
+    while runs:
+        time.sleep(_POLL_SECONDS)
+        runs = worker_runs()
+
+
+def status(as_json: JsonOption = False) -> None:
+    """Show the server, worker, deployments and schedules of 'nightjar up', and the runs in progress.
+
+    Exit code 1 if no server responds, or if a process of 'nightjar up' is not running or was left behind.
+    """
+    found = read_status()
+    show = print_json if as_json else _print_status
+    show(found)
+    is_left_over = bool(found.services) and found.supervisor_pid is None
+    are_running = all(service.is_running for service in found.services)
+    raise typer.Exit(int(is_left_over or not (found.is_answering and are_running)))
+
+
+def _print_status(found: Status) -> None:
+    if found.api_url is None:
+        echo("Nothing is running. Start it with: nightjar up --detach")
+        return
+    url, answer = found.api_url.removesuffix("/api"), "answers" if found.is_answering else "does not answer"
+    print_labelled(
+        {
+            "Server": f"{url} {answer}",
+            "Web view": found.view_url,
+            "Services": "\n".join(_services(found)),
+            "Work pool": f"{found.work_pool}, {(found.work_pool_status or 'not found').lower()}",
+            "Deployments": "\n".join(map(_deployment, found.deployments)),
+            "Schedules": "\n".join(map(_schedule, found.schedules)) or "none",
+            "In progress": "\n".join(map(_run, found.runs)) or "no run",
+            "Log": found.log,
+        }
+    )
+
+
+def _services(found: Status) -> list[str]:
+    if found.supervisor_pid is not None:
+        return [_service(each, "is not running, and is being restarted") for each in found.services]
+    left = [_service(each, "is not running") for each in found.services]
+    return ["'nightjar up' is not running" + (": its next start replaces these" if left else ""), *left]
+
+
+def _service(service: ServiceStatus, otherwise: str) -> str:
+    restarts = f", restarted {number(service.restarts, 'time')}" if service.restarts else ""
+    running = f"process {service.pid}" if service.is_running else otherwise
+    return f"{service.name}: {running}{restarts}"
+
+
+def _deployment(deployment: DeploymentStatus) -> str:
+    notes = [
+        f"in {deployment.folder}" if deployment.folder else "",
+        f"{deployment.concurrency_limit} at once" if deployment.concurrency_limit else "",
+        "paused" if deployment.is_paused else "",
+    ]
+    return ", ".join([deployment.name, *filter(None, notes)])
+
+
+def _schedule(schedule: ScheduleStatus) -> str:
+    due = f"next {schedule.next_at.astimezone():%Y-%m-%d %H:%M:%S}" if schedule.next_at else "no run is due"
+    return f"{schedule.deployment}: {schedule.when}, {due if schedule.is_active else 'paused'}"
+
+
+def _run(run: RunStatus) -> str:
+    return f"{run.state.lower()} since {run.since.astimezone():%H:%M:%S}: {run.name}, {run.page}"

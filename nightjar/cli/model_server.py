@@ -1,0 +1,120 @@
+"""``nightjar model-server``: a model on loopback that answers from a recording or a script.
+
+nightjar model-server --recording recorded.jsonl --latency-ms 200 --rate-429 0.05
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nightjar.cli.terminal import echo
+from nightjar.core.ports import first_free_port
+from nightjar.model_server import Answerer, ArithmeticSolver, Faults, FixedAnswer, ModelServer, Recording
+
+_PORT = 8000
+
+
+def model_server(
+    *,
+    recording: Annotated[
+        Path | None,
+        typer.Option(help="Answer from this JSONL file, with a question and a completion per line."),
+    ] = None,
+    answer: Annotated[str | None, typer.Option(help="Answer every request with this text.")] = None,
+    error_rate: Annotated[float, typer.Option(help="Share of wrong answers of the arithmetic solver.")] = 0.0,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Port on 127.0.0.1; 0 selects a free port (default: 8000, or a free port if it is taken).",
+        ),
+    ] = None,
+    latency_ms: Annotated[float, typer.Option(help="Latency of each response.")] = 0,
+    jitter_ms: Annotated[float, typer.Option(help="Maximum random latency on top.")] = 0,
+    rate_429: Annotated[float, typer.Option(help="Share of requests answered with status 429.")] = 0,
+    retry_after: Annotated[int | None, typer.Option(help="Seconds in the Retry-After header of a 429.")] = None,
+    rate_500: Annotated[float, typer.Option(help="Share of requests answered with status 500.")] = 0,
+    rate_dropped: Annotated[float, typer.Option(help="Share of requests disconnected without an answer.")] = 0,
+    rate_malformed: Annotated[float, typer.Option(help="Share of requests answered with malformed JSON.")] = 0,
+    rate_slow: Annotated[float, typer.Option(help="Share of requests answered with a slow body.")] = 0,
+    slow_seconds: Annotated[float, typer.Option(help="Duration of a slow body.")] = 10,
+    rate_overloaded: Annotated[
+        float, typer.Option(help="Share of requests answered with status 529 (Anthropic) or 503 (others).")
+    ] = 0,
+    requests_per_second: Annotated[
+        float, typer.Option(help="Answer requests above this rate with status 429; 0 for no limit.")
+    ] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of faults and wrong answers.")] = 0,
+    require_key: Annotated[str | None, typer.Option(help="Refuse requests without this API key.")] = None,
+    only_model: Annotated[str | None, typer.Option(help="Refuse requests for any other model.")] = None,
+    max_context_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Refuse prompts with more words, like a model with a limited context.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the URL as JSON.")] = False,
+) -> None:
+    """Serve a local model over HTTP until Ctrl-C.
+
+    It serves OpenAI chat completions, Responses and legacy completions, Anthropic messages, and vLLM's token routes
+    (/v1/chat/completions/tokens, /tokenize). Without --recording or --answer it solves arithmetic.
+    """
+    faults = Faults(
+        latency_ms=latency_ms,
+        jitter_ms=jitter_ms,
+        rate_429=rate_429,
+        retry_after_seconds=retry_after,
+        rate_500=rate_500,
+        rate_dropped=rate_dropped,
+        rate_malformed=rate_malformed,
+        rate_slow=rate_slow,
+        slow_seconds=slow_seconds,
+        rate_overloaded=rate_overloaded,
+        requests_per_second=requests_per_second,
+        seed=seed,
+    )
+    answerer, name = _choose_answerer(recording, answer, error_rate, seed)
+    _allow_many_connections()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    server = ModelServer(
+        answerer,
+        faults=faults,
+        require_key=require_key,
+        only_model=only_model,
+        port=first_free_port([_PORT]) or 0 if port is None else port,
+        max_context_tokens=max_context_tokens,
+    )
+    with suppress(KeyboardInterrupt), server:
+        echo(json.dumps({"url": server.url}) if as_json else f"Serving {name} on {server.url}")
+        model = only_model or "local"
+        environment = "arithmetic" if recording is None else "gsm8k"
+        echo(f"Try: nightjar eval run {environment} -m {model} -b {server.url}", err=True)
+        threading.Event().wait()
+
+
+def _choose_answerer(recording: Path | None, answer: str | None, error_rate: float, seed: int) -> tuple[Answerer, str]:
+    if recording is not None and answer is not None:
+        raise typer.BadParameter("--recording and --answer exclude each other.")
+    if error_rate and (recording is not None or answer is not None):
+        raise typer.BadParameter("--error-rate applies to the arithmetic solver only.")
+    if recording is not None:
+        loaded = Recording.load(recording)
+        return loaded, f"recording {loaded.name} ({len(loaded):,} questions)"
+    if answer is not None:
+        return FixedAnswer(answer), "a fixed answer"
+    return ArithmeticSolver(error_rate, seed), "an arithmetic solver"
+
+
+def _allow_many_connections() -> None:
+    """Lets this process open as many files as the system allows: one for each connection."""
+    with suppress(ImportError, ValueError, OSError):  # there is no such limit on Windows
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

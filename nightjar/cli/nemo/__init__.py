@@ -1,1 +1,0 @@
-"""Commands of NeMo Evaluator: serve and validate benchmarks."""

@@ -1,1 +1,0 @@
-"""``nightjar nights``: what suites came to, night by night."""

@@ -1,0 +1,127 @@
+"""What commands print: JSON, labelled lines, tables, and the progress of long work."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+from rich.table import Table
+from rich.text import Text
+
+from nightjar.cli.terminal import echo
+from nightjar.core.text import harmless
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with how much is done, and the total."""
+
+_LINE_SECONDS = 10.0
+_FEW = 20
+
+
+def print_json(value: Any) -> None:
+    """Prints a record, or a list of records, as JSON."""
+    echo(json.dumps(value, indent=2, ensure_ascii=False, default=_plain))
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def print_labelled(lines: Mapping[str, Any], *, err: bool = False) -> None:
+    """Prints values beside their labels, also values of several lines; an empty value has no line."""
+    width = max(map(len, lines)) + 2
+    for label, value in lines.items():
+        if value not in (None, False, ""):
+            text = str(value).replace("\n", f"\n{' ' * width}")
+            echo(f"{label + ':':<{width}}{text}", err=err)
+
+
+def print_some(lines: Sequence[str]) -> None:
+    """Prints the first lines of a list, and the number of the others."""
+    for line in lines[:_FEW]:
+        echo(f"  {line}")
+    if len(lines) > _FEW:
+        echo(f"  … and {len(lines) - _FEW:,} more: --json shows all")
+
+
+def number(count: int, noun: str) -> str:
+    """Returns a count with its noun.
+
+    Example:
+        >>> number(1, "run"), number(2_000, "run")
+        ('1 run', '2,000 runs')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def labelled(lines: Mapping[str, str]) -> Table:
+    """Returns texts beside their labels, wrapped to the width of the terminal."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, text in lines.items():
+        table.add_row(f"{label}:", Text(harmless(text)))
+    return table
+
+
+def columns(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str | Text]],
+    *,
+    numbers: Collection[str] | None = None,
+    folded: Collection[str] | None = None,
+    has_rule: bool = True,
+) -> Table:
+    """Returns a table for a terminal. Control characters in strings are replaced; a ``Text`` is shown as it is.
+
+    Args:
+        headings: of the columns.
+        rows: a cell for each heading.
+        numbers: headings of the columns that are aligned to the right; None for all but the first.
+        folded: headings of the columns whose cells may take several lines; None for all.
+        has_rule: draw a line below the headings.
+    """
+    table = Table(box=box.SIMPLE_HEAD if has_rule else None, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in headings:
+        is_number = heading != headings[0] if numbers is None else heading in numbers
+        no_wrap = folded is not None and heading not in folded
+        table.add_column(harmless(heading), justify="right" if is_number else "left", no_wrap=no_wrap, overflow="fold")
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(harmless(cell)) for cell in row))
+    return table
+
+
+@contextmanager
+def progress_of(title: str) -> Iterator[Progress]:
+    """Shows progress on stderr: a bar on a terminal, a line every ten seconds elsewhere."""
+    if not sys.stderr.isatty():
+        yield _lines(title)
+        return
+    parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Bars(*parts, console=Console(stderr=True), transient=True) as bars:
+        bar = bars.add_task(title, total=None)
+        yield lambda done, total: bars.update(bar, completed=done, total=total)
+
+
+def _lines(title: str) -> Progress:
+    last = time.monotonic()
+
+    def show(done: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _LINE_SECONDS:
+            last = time.monotonic()
+            echo(f"{title}: {done:,} of {total:,}", err=True)
+
+    return show

@@ -1,1 +1,0 @@
-"""Services: ``nightjar up``, ``down`` and ``model-server``."""

@@ -1,0 +1,150 @@
+"""``nightjar trend``, ``plan`` and ``leaderboard``: the runs of an environment over time and across models."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from nightjar.analysis import Trend, TrendSeries, leaderboard, plan, trend
+from nightjar.cli.options import EnvIdArgument, JsonOption, MetricOption, WarehouseOption
+from nightjar.cli.output import columns, labelled, number, print_json
+from nightjar.cli.terminal import echo
+from nightjar.core.text import harmless
+from nightjar.reports.formats import finite
+from nightjar.reports.leaderboard import HEADINGS as LEADERBOARD_HEADINGS
+from nightjar.reports.leaderboard import leaderboard_findings, leaderboard_rows
+from nightjar.reports.planning import HEADINGS as PLAN_HEADINGS
+from nightjar.reports.planning import next_command, plan_findings, plan_rows
+from nightjar.reports.trend import change_findings, drawing, remarks, trend_svg
+from nightjar.warehouse import Warehouse, resolve_warehouse
+
+_WIDEST_PLOT = 120
+
+
+def show_leaderboard(
+    env_id: EnvIdArgument,
+    metric: MetricOption = "reward",
+    alpha: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1, metavar="X", help="Probability that any two equal models are reported as different."
+        ),
+    ] = 0.05,
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Rank the models of an environment on the examples that all have scored, and show which are tied.
+
+    Two models differ only if the interval of their difference excludes 0, corrected for all pairs of models.
+
+    Example: nightjar leaderboard gsm8k
+    """
+    where = Warehouse(resolve_warehouse(warehouse))
+    found = leaderboard(env_id, metric=metric, alpha=alpha, warehouse=where)
+    if as_json:
+        print_json(finite(asdict(found)))
+        return
+    console = Console(highlight=False)
+    console.print(columns(LEADERBOARD_HEADINGS, leaderboard_rows(found)))
+    console.print(labelled(leaderboard_findings(found)))
+    if len(found.rows) > 1:
+        echo(f"Next: nightjar compare {found.rows[1].run_id} {found.rows[0].run_id}", err=True)
+
+
+def show_plan(
+    env_id: EnvIdArgument,
+    detect: Annotated[
+        float, typer.Option(metavar="X", help="The drop of the mean reward to detect.", show_default=False)
+    ],
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="The model to plan for (default: that of the newest run).")
+    ] = None,
+    power: Annotated[
+        float, typer.Option(min=0, max=1, metavar="X", help="Probability that the drop is detected.")
+    ] = 0.8,
+    alpha: Annotated[
+        float, typer.Option(min=0, max=1, metavar="X", help="Probability that the interval misses the true difference.")
+    ] = 0.05,
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Estimate the examples, rollouts, time and cost that two runs need to detect a drop.
+
+    The estimate uses the variance of rewards in earlier runs; without earlier runs, it says what a pilot run would
+    show. Time and cost are those of one of the two runs.
+
+    Example: nightjar plan gsm8k --detect 0.02 --power 0.9
+    """
+    where = Warehouse(resolve_warehouse(warehouse))
+    found = plan(env_id, detect=detect, model=model, power=power, alpha=alpha, warehouse=where)
+    if as_json:
+        print_json(finite(asdict(found)))
+        return
+    console = Console(highlight=False)
+    console.print(labelled(plan_findings(found)))
+    console.print(columns(PLAN_HEADINGS, plan_rows(found)))
+    echo(f"Next: {harmless(next_command(found))}", err=True)
+
+
+def show_trend(
+    env_id: EnvIdArgument,
+    model: Annotated[str | None, typer.Option("--model", "-m", help="Only runs of this model.")] = None,
+    metric: MetricOption = "reward",
+    since: Annotated[
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], metavar="DATE", help="Only runs from this day on.")
+    ] = None,
+    alpha: Annotated[
+        float, typer.Option(min=0, max=1, metavar="X", help="Probability of any mark in a series without a change.")
+    ] = 0.01,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the plot as SVG.")] = None,
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Plot the results of an environment over time, mark the runs from which on they changed, and explain why.
+
+    The runs of one model are one series; settings that were used at the same time are separate series.
+
+    Example: nightjar trend gsm8k --model openai/gpt-4.1-mini --svg trend.svg
+    """
+    where = Warehouse(resolve_warehouse(warehouse))
+    day = since and since.date()
+    found = trend(env_id, model=model, metric=metric, since=day, alpha=alpha, warehouse=where)
+    if svg:
+        svg.write_text(trend_svg(found), encoding="utf-8")
+        echo(f"Wrote {svg}", err=True)
+    if as_json:
+        print_json(finite(asdict(found)))
+        return
+    shown = [series for series in found.series if len(series.points) > 1] or found.series
+    for series in shown:
+        _print_series(found, series)
+    if single := len(found.series) - len(shown):
+        echo(f"Not shown: {number(single, 'run')} alone in a series of model and settings; see --json.", err=True)
+    changes = [change for series in shown for change in series.changes]
+    if changes:
+        echo(f"Next: nightjar compare {changes[-1].previous} {changes[-1].run_id}", err=True)
+
+
+def _print_series(found: Trend, series: TrendSeries) -> None:
+    console = Console(highlight=False)
+    first, last = series.points[0], series.points[-1]
+    heading = f"{found.env_id}, {series.model}: {found.metric} of {number(len(series.points), 'run')}"
+    console.print(Text(harmless(heading), style="bold"))
+    for line in drawing(series, min(console.width, _WIDEST_PLOT)):
+        console.print(Text(line), no_wrap=True)
+    newest = f"{last.value:.4f} [{last.interval.low:.3f}, {last.interval.high:.3f}]"
+    console.print(labelled({"Newest": f"{newest} over {number(last.examples, 'example')}, run {last.run_id}"}))
+    for change in series.changes:
+        console.print(labelled(change_findings(series, change)))
+    for remark in remarks(series):
+        console.print(labelled({"Examples": remark}))
+    if not series.changes and first is not last:
+        none = f"none; {found.alpha:.1%} of series without a change have a mark"
+        console.print(labelled({"Changes": none}))
+    console.print()

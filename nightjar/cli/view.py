@@ -1,0 +1,97 @@
+"""``nightjar view`` and ``nightjar export``: runs in a browser, and in files that open without Nightjar."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nightjar.cli.eval.flags import command_of
+from nightjar.cli.options import RunArgument, WarehouseOption
+from nightjar.cli.terminal import echo
+from nightjar.core.text import harmless
+from nightjar.errors import ConfigError
+from nightjar.evaluation.stored_runs import find_stored_run
+from nightjar.reports.html import write_page
+from nightjar.view.exporting import Export, run_log, run_page
+from nightjar.view.server import serve
+from nightjar.warehouse import Warehouse, resolve_warehouse
+
+
+def view(
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address to listen on; a non-local address requires a token.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port (default: 4280, or the next free port).")
+    ] = None,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open a browser.")] = False,
+    warehouse: WarehouseOption = None,
+) -> None:
+    """Browse runs, examples and conversations in a web browser, until Ctrl-C. Read-only.
+
+    Example: nightjar view --port 4300 --no-browser
+    """
+    where = Warehouse(resolve_warehouse(warehouse))
+    exists = where.folder is None or (where.folder / "segments").is_dir()
+    if where.folder is not None and where.folder.is_file():
+        raise ConfigError(f"The warehouse {where.location} is a file; expected a folder.")
+
+    def announce(address: str) -> None:
+        missing = "" if exists else ", which does not exist yet and is created when the first run is published,"
+        echo(f"Warehouse {where.location}{missing} at {address}  (Ctrl-C ends it)")
+        if not no_browser:
+            webbrowser.open(address)
+
+    serve(where, host, port, announce, command_of)
+
+
+def export(
+    run: RunArgument,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a page with the statistics, and samples of conversations."),
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            "--inspect-log",
+            metavar="FOLDER",
+            help="Write a log for 'inspect view' into this folder, or into this file if its name ends in .json.",
+        ),
+    ] = None,
+    limit: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Maximum number of rollouts in the page. Examples are not split, and the first is always there.",
+        ),
+    ] = 200,
+    warehouse: WarehouseOption = None,
+) -> None:
+    """Write a run into a file that opens without Nightjar: a page for a browser, or a log for Inspect.
+
+    To export several runs for DuckDB and other programs: nightjar warehouse export.
+
+    Example: nightjar export 0a1b2c --html run.html
+    """
+    if not html and not log:
+        raise typer.BadParameter("give --html FILE, --inspect-log FOLDER, or both")
+    found = find_stored_run(run, warehouse=warehouse)
+    if html:
+        _write(html, run_page(found, limit))
+    if log:
+        _write(log, run_log(found))
+        echo(f"Next: inspect view start --log-dir {log.parent if log.suffix == '.json' else log}", err=True)
+
+
+def _write(path: Path, exported: Export) -> None:
+    """Writes a file; under its default name if the path is a folder, or has no suffix."""
+    if not path.suffix or path.is_dir():
+        path.mkdir(parents=True, exist_ok=True)
+        path /= exported.name
+    write_page(path, exported.text)
+    echo(f"Wrote {harmless(str(path))}: {exported.shown:,} of {exported.rollouts:,} rollouts")

@@ -1,0 +1,140 @@
+"""Runs into and out of the warehouse: ``nightjar publish``, ``warehouse import`` and ``warehouse export``."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.filesize import decimal as size
+
+from nightjar.cli.options import JsonOption, WarehouseOption
+from nightjar.cli.output import number, print_json, progress_of
+from nightjar.cli.sql.output import print_records
+from nightjar.cli.terminal import echo
+from nightjar.cli.warehouse import open_store
+from nightjar.evaluation.publishing import publish_directory
+from nightjar.importers import Imported, import_all
+from nightjar.warehouse import Warehouse, resolve_warehouse
+from nightjar.warehouse.exported_runs import Selection
+from nightjar.warehouse.exporting import ExportFormat, ExportReport
+from nightjar.warehouse.exporting import export as write_export
+
+
+def publish(
+    run_dir: Annotated[Path, typer.Argument(help="A run directory.")],
+    new_id: Annotated[
+        bool,
+        typer.Option("--new-id", help="Give the run a new ID first, if the warehouse holds another run with its ID."),
+    ] = False,
+    warehouse: WarehouseOption = None,
+) -> None:
+    """Publish a run directory into the warehouse; publishing twice changes nothing.
+
+    Runs are published when they end. Use this for a run from another machine, or for another warehouse. A run whose
+    process was killed is published with status crashed; --resume completes it.
+
+    A run is refused if the warehouse holds its ID with another model, configuration or dataset; --new-id publishes it.
+    """
+    chosen = Warehouse(resolve_warehouse(warehouse))
+    echo(publish_directory(run_dir, chosen, has_new_id=new_id).line(chosen.location))
+
+
+def import_results(
+    paths: Annotated[list[Path], typer.Argument(help="Folders or files with results, at any depth.")],
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Publish run directories of Nightjar, results of verifiers and bundles of NeMo Evaluator from other places.
+
+    The files stay where they are. Importing again changes nothing; an unreadable result does not stop the others.
+
+    Example: nightjar warehouse import ../old-project/outputs results/eval-20260101.json
+    """
+    store = open_store(warehouse, must_exist=False)
+    store.check_writable()
+    with progress_of("Importing") as progress:
+        imported = list(import_all(Warehouse(resolve_warehouse(warehouse)), paths, progress))
+    if as_json:
+        print_json(imported)
+    else:
+        _print_imported(str(store), imported)
+    if any(one.error for one in imported):
+        raise typer.Exit(1)
+
+
+def _print_imported(location: str, imported: list[Imported]) -> None:
+    done = [one for one in imported if not one.error]
+    names = ("run_id", "kind", "env_id", "model", "rollouts")
+    if done:
+        print_records([{**{name: getattr(one, name) for name in names}, "what": one.novelty} for one in done])
+    for one in imported:
+        if one.error:
+            echo(f"Not imported: {one.path}: {one.error}", err=True)
+    echo(f"{number(len(done), 'run')} in {location}. Next: nightjar sql 'FROM leaderboard'", err=True)
+
+
+def export_runs(
+    target: Annotated[Path, typer.Argument(help="The folder or DuckDB file to create.")],
+    output_format: Annotated[
+        ExportFormat | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            case_sensitive=False,
+            help="parquet, csv, jsonl or duckdb (default: duckdb if the target ends in .duckdb, else parquet).",
+        ),
+    ] = None,
+    where: Annotated[str | None, typer.Option(help="SQL condition on the table runs.")] = None,
+    suite: Annotated[str | None, typer.Option(help="Only the runs of this suite.")] = None,
+    run: Annotated[list[str] | None, typer.Option(help="Only this run; may be given several times.")] = None,
+    tables: Annotated[
+        str | None,
+        typer.Option(
+            help="Tables among runs, rollouts, attempts, examples, metrics, errors (default: the first four)."
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an earlier export.")] = False,
+    warehouse: WarehouseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write runs into files to share: Parquet, CSV, JSON lines, or one DuckDB file with the views.
+
+    Parquet files are in folders per environment and model; rollouts in JSON lines have the format of results.jsonl. The
+    target appears when it is complete.
+
+    Example: nightjar warehouse export for-ann.duckdb --where "env_id = 'gsm8k' AND started_at >= '2026-01-01'"
+
+    Example: nightjar warehouse export nightly --suite nightly --tables runs,rollouts --format csv
+    """
+    store = open_store(warehouse)
+    with progress_of("Writing") as progress:
+        report = write_export(
+            store,
+            target,
+            chosen=Selection(where, suite, tuple(run or ())),
+            output_format=output_format,
+            tables=[name.strip() for name in tables.split(",")] if tables is not None else None,
+            force=force,
+            progress=progress,
+        )
+    show = print_json if as_json else _print_exported
+    show(report)
+
+
+def _print_exported(report: ExportReport) -> None:
+    rows = ", ".join(f"{count:,} {table}" for table, count in report.rows.items() if table != "runs")
+    echo(f"Exported {number(report.runs, 'run')} ({rows}) to {report.target}: {size(report.bytes)}")
+    echo(f"Next: {_next_command(report)}", err=True)
+
+
+def _next_command(report: ExportReport) -> str:
+    if report.target.is_file():
+        return shlex.join(["duckdb", "-readonly", str(report.target), "-c", "FROM leaderboard"])
+    table = next(iter(report.rows))
+    lines = [path for path in report.target.iterdir() if path.stem == table and path.is_file()]
+    if lines:
+        return shlex.join(["head", "-n", "3", str(lines[0])])
+    files = f"{report.target / table}/**/*.parquet".replace("'", "''")
+    return shlex.join(["duckdb", "-c", f"FROM read_parquet('{files}', hive_partitioning = true)"])

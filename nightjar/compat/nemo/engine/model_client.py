@@ -1,0 +1,226 @@
+"""``ModelClient``: a model behind Nightjar's client, with its pace, retries and cache."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nightjar.clients import ClientConfig, OpenAIChatCompletionsClient
+from nightjar.clients.answer_cache import AnswerCache, CachingClient
+from nightjar.clients.client import AnyClient
+from nightjar.clients.credentials import NO_KEY
+from nightjar.clients.openai_chat import AiohttpOpenAI, OpenAIClient
+from nightjar.clients.pace import repeat
+from nightjar.compat.nemo.observability import ModelResponse
+from nightjar.core.messages import Messages, Response, Tool, content_text, normalize_messages
+from nightjar.core.rollout.state import SamplingArgs, State
+from nightjar.core.secrecy import note_secrets
+from nightjar.environments.seeded.rows import image_url
+
+current_rollout: ContextVar[State | None] = ContextVar("current_rollout", default=None)
+"""The rollout in progress, for the cache and for its own seed."""
+_SAMPLING = ("temperature", "max_tokens", "top_p", "seed", "stop", "frequency_penalty", "presence_penalty")
+ClientT = TypeVar("ClientT", bound=OpenAIClient[Any, Any, Any])
+_kept: set[AnyClient] = set()
+"""All clients: a reference keeps their connections open until their event loop ends."""
+_ROUTE = "/chat/completions"
+
+
+@dataclass
+class RetryConfig:
+    """How often a request is retried (docs/nemo.md). Only ``max_retries`` is used; the other fields are ignored."""
+
+    max_retries: int = 3
+    base_delay: float = 1.0
+    max_delay: float = 60.0
+    retry_on_status: list[int] = field(default_factory=lambda: [429, 500, 502, 503, 504])
+    jitter: bool = True
+
+
+@dataclass
+class ToolCallInfo:
+    """A tool call of the model; arguments that are not a JSON object are under ``raw``."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+
+
+@dataclass
+class ToolCallingResponse:
+    """A response that may contain tool calls."""
+
+    content: str
+    tool_calls: list[ToolCallInfo]
+    finish_reason: str
+    model_response: ModelResponse
+    reasoning_content: str = ""
+
+
+@dataclass
+class ModelClient:
+    """A model at an endpoint with OpenAI's protocol. It works in any event loop, and again after ``close``.
+
+    Attributes:
+        base_url: with or without the route.
+        seed: sent with every request unless None, like the other sampling parameters; in an evaluation, each further
+            repeat adds 1 to it.
+        timeout: seconds per request.
+        reasoning_pattern: a regular expression of text to remove from responses.
+    """
+
+    base_url: str
+    model: str
+    api_key: str | None = field(default=None, repr=False)
+    temperature: float | None = None
+    max_tokens: int | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    stop: list[str] | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    timeout: float = 120.0
+    max_concurrent: int = 8
+    cache_dir: str | None = None
+    retry: RetryConfig = field(default_factory=RetryConfig)
+    reasoning_pattern: str | None = None
+
+    def __post_init__(self) -> None:
+        self.base_url = self.base_url.rstrip("/").removesuffix(_ROUTE)
+        config = ClientConfig(
+            api_base_url=self.base_url,
+            timeout=self.timeout,
+            max_retries=self.retry.max_retries,
+            max_concurrent=self.max_concurrent,
+        )
+        self._chat_client = client_of(_ChatClient, config, self.api_key)
+        self.client: AnyClient = self._chat_client
+        if self.cache_dir:
+            Path(self.cache_dir).mkdir(parents=True, exist_ok=True)
+            self.client = CachingClient(
+                self._chat_client, AnswerCache(Path(self.cache_dir) / "answers.sqlite"), self.base_url
+            )
+
+    @property
+    def sampling_args(self) -> SamplingArgs:
+        """The parameters that are sent with every request."""
+        return {name: value for name in _SAMPLING if (value := getattr(self, name)) is not None}
+
+    async def chat(
+        self,
+        prompt: str | None = None,
+        system: str | None = None,
+        messages: list[dict[str, Any]] | None = None,
+    ) -> ModelResponse:
+        """Returns the response to a conversation or a prompt; raises ``ModelError`` without a usable response."""
+        _, answer = await self._request(messages or _messages(prompt or "", system))
+        answer.request_prompt, answer.request_system = prompt, system
+        if self.reasoning_pattern:
+            answer.content = re.sub(self.reasoning_pattern, "", answer.content, flags=re.DOTALL).strip()
+        return answer
+
+    async def vlm_chat(
+        self, prompt: str, images: list[str], system: str | None = None, detail: str = "auto"
+    ) -> ModelResponse:
+        """Returns the response to a prompt with images: URLs, paths or bare base64."""
+        shown = [{"type": "image_url", "image_url": {"url": image_url(image), "detail": detail}} for image in images]
+        answer = await self.chat(messages=_messages([*shown, {"type": "text", "text": prompt}], system))
+        answer.request_prompt, answer.request_system = prompt, system
+        return answer
+
+    async def chat_with_tools(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], **overrides: Any
+    ) -> ToolCallingResponse:
+        """Returns a response that may call tools in OpenAI's form; ``overrides`` are sampling parameters."""
+        response, answer = await self._request(messages, [_tool(tool) for tool in tools], overrides)
+        message = response.message
+        calls = [ToolCallInfo(call.id, call.name, _arguments(call.arguments)) for call in message.tool_calls or []]
+        return ToolCallingResponse(answer.content, calls, answer.finish_reason, answer, message.reasoning_content or "")
+
+    async def embed(self, text: str) -> list[float]:
+        """Returns the embedding of a text."""
+        return (await self.embed_batch([text]))[0]
+
+    async def embed_batch(self, texts: list[str]) -> list[list[float]]:
+        """Returns the embeddings of texts in their order."""
+        create = self._chat_client.client.embeddings.create
+        ask = lambda: create(model=self.model, input=texts, encoding_format="float")  # noqa: E731 - called again on a retry
+        found = await repeat(ask, self.retry.max_retries)
+        return [each.embedding for each in sorted(found.data, key=lambda each: each.index)]
+
+    async def close(self) -> None:
+        """Closes the connections; they are reopened on use."""
+        await self._chat_client.close()
+
+    async def _request(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: list[Tool] | None = None,
+        overrides: Mapping[str, Any] | None = None,
+    ) -> tuple[Response, ModelResponse]:
+        state, sampling = current_rollout.get(), {**self.sampling_args, **(overrides or {})}
+        if state is not None and isinstance(sampling.get("seed"), int):
+            sampling["seed"] += state["input"].get("rollout_index", 0)
+        conversation: Messages = normalize_messages(list(messages))
+        start = time.monotonic()
+        response = await self.client.get_response(conversation, self.model, sampling, tools, state=state)
+        return response, answer_of(response, (time.monotonic() - start) * 1000)
+
+
+class _ChatClient(OpenAIChatCompletionsClient):
+    """Keeps the endpoint's own response beside the parsed one."""
+
+    async def from_native_response(self, response: Any) -> Response:
+        answer = await super().from_native_response(response)
+        setattr(answer, "native", response)  # noqa: B010 - it has no such field
+        return answer
+
+
+def client_of(kind: type[ClientT], config: ClientConfig, api_key: str | None) -> ClientT:
+    """Returns a client with a given key, which logs and files then hide."""
+    if api_key:
+        note_secrets(api_key)
+    client: ClientT = kind(AiohttpOpenAI(config, api_key or NO_KEY))
+    client.config, client.max_retries = config, config.max_retries
+    _kept.add(client)
+    return client
+
+
+def answer_of(response: Response, latency_ms: float) -> ModelResponse:
+    """Returns a response in the form of solvers."""
+    usage, native = response.usage, getattr(response, "native", None)
+    return ModelResponse(
+        content=content_text(response.message.content),
+        model=response.model,
+        finish_reason=response.message.finish_reason or "",
+        prompt_tokens=usage.prompt_tokens if usage else None,
+        completion_tokens=usage.completion_tokens if usage else None,
+        total_tokens=usage.total_tokens if usage else None,
+        reasoning_tokens=usage.reasoning_tokens if usage else None,
+        latency_ms=round(latency_ms, 3),
+        raw_response=native if isinstance(native, dict) else {} if native is None else native.model_dump(),
+    )
+
+
+def _messages(content: Any, system: str | None) -> list[dict[str, Any]]:
+    return [*([{"role": "system", "content": system}] if system else []), {"role": "user", "content": content}]
+
+
+def _tool(tool: Mapping[str, Any]) -> Tool:
+    function = tool.get("function", tool)
+    parameters = function.get("parameters") or {"type": "object", "properties": {}}
+    return Tool(name=function["name"], description=function.get("description") or "", parameters=parameters)
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return {"raw": text}
+    return found if isinstance(found, dict) else {"raw": text}

@@ -1,0 +1,90 @@
+"""Converts between texts and the messages of Gym servers, which have the form of OpenAI's Responses.
+
+``rcp`` is ``responses_create_params``: the request to a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_BY = "evaluator"
+
+
+def extract_assistant_text(response: Any) -> str:
+    """Returns the model's text in a string, a Responses answer or a chat completion; empty if there is none.
+
+    Example:
+        >>> extract_assistant_text({"choices": [{"message": {"role": "assistant", "content": "4"}}]})
+        '4'
+    """
+    match response:
+        case str():
+            return response
+        case {"output": list() as output}:
+            messages = [item for item in output if isinstance(item, Mapping) and item.get("role") == "assistant"]
+            return "\n".join(text_of(item.get("content")) for item in messages)
+        case {"output_text": str() as text}:
+            return text
+        case {"choices": [{"message": {"content": content}}, *_]}:
+            return text_of(content)
+    raise ValueError("the response is neither a text, a Responses answer nor a chat completion")
+
+
+def wrap_text_as_gym_response(text: str) -> dict[str, Any]:
+    """Returns a text as a Responses answer.
+
+    Example:
+        >>> extract_assistant_text(wrap_text_as_gym_response("4"))
+        '4'
+    """
+    part = {"type": "output_text", "text": text, "annotations": []}
+    message = {"id": f"msg-{_BY}", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
+    return {
+        "id": f"resp-{_BY}",
+        "object": "response",
+        "created_at": 0,
+        "status": "completed",
+        "model": _BY,
+        "output": [message],
+        "output_text": text,
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+    }
+
+
+def wrap_text_as_responses_create_params(prompt: str, model: str = _BY) -> dict[str, Any]:
+    """Returns a prompt as a request."""
+    return {"input": [{"role": "user", "content": prompt}], "model": model}
+
+
+def extract_prompt_from_rcp(rcp: Mapping[str, Any]) -> str:
+    """Returns the last message of the user.
+
+    Example:
+        >>> extract_prompt_from_rcp({"input": [{"role": "user", "content": [{"type": "input_text", "text": "2+2?"}]}]})
+        '2+2?'
+    """
+    texts = [message["content"] for message in messages_from_rcp(rcp) if message["role"] == "user"]
+    return texts[-1] if texts else ""
+
+
+def messages_from_rcp(rcp: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Returns the conversation of a request as chat messages of text."""
+    given = rcp.get("input") or []
+    turns: Sequence[Any] = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    instructions = rcp.get("instructions")
+    messages = [{"role": "system", "content": str(instructions)}] if instructions else []
+    for turn in turns:
+        if isinstance(turn, Mapping) and "role" in turn:
+            role = "system" if turn["role"] == "developer" else str(turn["role"])
+            messages.append({"role": role, "content": text_of(turn.get("content"))})
+    return messages
+
+
+def text_of(content: Any) -> str:
+    """Returns the text of a message's content, a string or a list of parts."""
+    if isinstance(content, list):
+        return "".join(str(part.get("text") or "") for part in content if isinstance(part, Mapping))
+    return "" if content is None else str(content)

@@ -1,0 +1,227 @@
+r"""Benchmarks of NeMo Skills, and ``skills://``.
+
+::
+
+    skills://gpqa                                   with NeMo Skills installed and its data prepared
+    skills://gpqa?split=test&data_dir=FOLDER        FOLDER/gpqa/test.jsonl, without an installation
+
+Answers are scored as mathematics or by the letter of an option. An answer is the content of ``\boxed{}`` or a match
+of ``extract_regex``; ``extract_from_boxed``, ``relaxed`` and ``regex_first``, in the settings of a benchmark or in a
+row, choose between them.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from nightjar.compat.nemo.environments.skills_dataset import (
+    SkillsSettings,
+    dataset_folders,
+    read_prompt,
+    read_settings,
+    split_file,
+)
+from nightjar.compat.nemo.environments.uris import taken_apart
+from nightjar.environments.data import read_rows
+from nightjar.environments.parsers import Parser, extract_boxed_answer
+from nightjar.environments.rubrics import MathRubric
+from nightjar.environments.scorers.texts import stated_letter
+from nightjar.environments.seeded.eval_environment import EvalEnvironment, SeedResult, VerifyResult
+from nightjar.environments.seeded.rows import image_in, prompt_of
+from nightjar.errors import ConfigError, DatasetError
+
+logger = logging.getLogger(__name__)
+_ASKED = ("problem", "question", "prompt", "input", "text")
+_EXPECTED = ("expected_answer", "answer", "solution", "target", "label")
+_KEPT = ("id", "category", "subject", "difficulty", "level", "type", "domain", "subset", "choices", "options")
+_PLAIN = {
+    "math": "{problem}\n\nPut the final answer, and nothing else, in \\boxed{{}}.",
+    "multichoice": "{problem}\n\nEnd with a line 'Answer: X', where X is the letter of the right option.",
+}
+_OF_URI = ("split", "data_dir", "prompt_template", "eval_type")
+OPTIONS = ("extract_from_boxed", "extract_regex", "relaxed", "regex_first")
+"""Fields of a row that control the extraction of its answer."""
+_STATED = r"The final answer is (.+)$"
+_MODULO = "take_modulo"
+_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_LAST_LETTER = re.compile(r"\b([A-Z])\b(?!.*\b[A-Z]\b)", re.DOTALL)
+_WITHOUT_EFFECT = frozenset({"timeout", "numeric_precision"})
+
+
+class SkillsEnvironment(EvalEnvironment):
+    """A benchmark of NeMo Skills.
+
+    Args:
+        benchmark: its name, such as ``gpqa``; ``group.name`` in a group.
+        split: the file of problems; None for the benchmark's default.
+        data_dir: the folder of benchmarks; None for ``NEMO_SKILLS_DATA_DIR`` or the installed package.
+        prompt_template: a text with ``{problem}`` and other fields of rows, or a file, as for ``benchmark``; None for
+            the prompt of NeMo Skills, or a plain one if that does not exist.
+        eval_type: ``math`` or ``multichoice``; None for the benchmark's own.
+    """
+
+    def __init__(
+        self,
+        benchmark: str,
+        split: str | None = None,
+        data_dir: str | None = None,
+        prompt_template: str | None = None,
+        eval_type: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.name = f"skills:{benchmark}"
+        self.benchmark = benchmark
+        folders = dataset_folders(data_dir)
+        settings = read_settings(benchmark, folders)
+        self._file = split_file(benchmark, split or settings.split, folders)
+        self.dataset = read_rows(self._file)
+        self.eval_type = _judged_by(benchmark, settings, eval_type)
+        self._scorer = SkillsScorer(self.eval_type, settings.eval_config)
+        config = None if prompt_template else read_prompt(settings, folders)
+        self._config = config or {"user": prompt_template or _PLAIN[self.eval_type]}
+        if settings.examples_type and not prompt_template:
+            raise ConfigError(
+                f"Benchmark {benchmark!r} of NeMo Skills has few-shot examples ({settings.examples_type}), which are "
+                "code of the package. Set prompt_template instead"
+            )
+        if "audio_field" in self._config:
+            raise ConfigError(f"Benchmark {benchmark!r} of NeMo Skills has audio, which Nightjar does not send")
+        if settings.has_judge:
+            logger.warning(
+                "NeMo Skills also uses a model to judge %r; Nightjar scores it as %s only", benchmark, self.eval_type
+            )
+
+    async def seed(self, idx: int) -> SeedResult:
+        """Returns a problem."""
+        row = self.dataset[idx]
+        question = self._question(row, idx)
+        fields = {"examples": "", **row, "problem": question, "question": row.get("question", question)}
+        image = row.get(self._config.get("image_field") or "")
+        return SeedResult(
+            prompt=prompt_of(self._config["user"])(fields),
+            expected_answer=str(_field(row, _EXPECTED, self._at(idx))),
+            metadata={
+                "source": "nemo_skills",
+                "benchmark": self.benchmark,
+                "eval_type": self.eval_type,
+                **{name: row[name] for name in (*_KEPT, *OPTIONS) if name in row},
+            },
+            system=prompt_of(self._config["system"])(fields) if self._config.get("system") else None,
+            messages=row.get("messages"),
+            images=[self._image(image, idx)] if image else None,
+        )
+
+    async def verify(self, response: str, expected: str, sandbox: Any = None, **metadata: Any) -> VerifyResult:  # noqa: ARG002
+        """Scores an answer."""
+        found, is_right = await self._scorer.score(response, expected, metadata)
+        details = {"method": f"skills_{self.eval_type}", "extracted": found, "match": is_right}
+        return VerifyResult(float(is_right), found, details)
+
+    async def close(self) -> None:
+        """Ends the processes of the math comparison."""
+        await self._scorer.close()
+
+    def _image(self, name: str, idx: int) -> str:
+        try:
+            return image_in(self._file.parent / name, self._file.parent)
+        except DatasetError as error:
+            raise DatasetError(f"{self._at(idx)}: {error}") from error
+
+    def _question(self, row: dict[str, Any], idx: int) -> str:
+        """Returns the question, with separate options unless the prompt names them."""
+        question, options = str(_field(row, _ASKED, self._at(idx))), row.get("options")
+        is_apart = isinstance(options, str) and options not in question and "{options}" not in self._config["user"]
+        return f"{question}\n\n{options}" if is_apart else question
+
+    def _at(self, idx: int) -> str:
+        return f"{self._file}, line {idx + 1}"
+
+
+def skills_environment(uri: str, **kwargs: Any) -> EvalEnvironment:
+    """Returns the benchmark of a ``skills://`` URI; ``kwargs`` override the query."""
+    benchmark, options = taken_apart(uri, _OF_URI, kwargs)
+    return SkillsEnvironment(benchmark, **options)
+
+
+def _judged_by(benchmark: str, settings: SkillsSettings, chosen: str | None) -> str:
+    wanted = [chosen] if chosen else [settings.metrics_type, settings.eval_type]
+    for kind in wanted:
+        if kind not in _PLAIN:
+            known = ", ".join(_PLAIN)
+            raise ConfigError(
+                f"NeMo Skills scores {benchmark!r} by {kind!r}, which Nightjar does not support. To score it by one of "
+                f"{known} anyway, set eval_type"
+            )
+    return wanted[-1]
+
+
+def _field(row: dict[str, Any], names: tuple[str, ...], place: str) -> Any:
+    found = next((row[name] for name in names if row.get(name) is not None), None)
+    if found is None:
+        raise DatasetError(f"{place}: a row needs one of {', '.join(names)} (found: {', '.join(row)})")
+    return found
+
+
+class SkillsScorer:
+    """Scores answers as mathematics or by the letter of an option."""
+
+    def __init__(self, eval_type: str, settings: Mapping[str, Any]) -> None:
+        if unknown := settings.keys() - {*OPTIONS, *_WITHOUT_EFFECT, _MODULO}:
+            raise ConfigError(
+                f"NeMo Skills scores this benchmark with eval_config.{min(unknown)}, which Nightjar does not support"
+            )
+        self._is_choice = eval_type == "multichoice"
+        self._settings = {"relaxed": self._is_choice, **settings}
+        self._math = MathRubric(parser=Parser())
+
+    async def score(self, response: str, expected: str, row: Mapping[str, Any]) -> tuple[str | None, bool]:
+        """Returns the extracted answer and whether it is correct."""
+        settings = self._settings | {name: row[name] for name in OPTIONS if name in row}
+        answer = response.rpartition("</think>")[2]
+        found = _extracted(answer, settings)
+        if self._is_choice:
+            letter = _letter(found) or stated_letter(answer, _ALPHABET)
+            return letter, letter is not None and letter == expected.strip().upper()
+        return found, found is not None and await self._is_equal(found, expected)
+
+    async def close(self) -> None:
+        """Ends the processes of the math comparison."""
+        await self._math.teardown()
+
+    async def _is_equal(self, found: str, expected: str) -> bool:
+        given, wanted = _bare(found), _bare(expected)
+        if modulo := self._settings.get(_MODULO):
+            return re.fullmatch(r"-?\d+", given) is not None and int(given) % modulo == int(wanted) % modulo
+        if given == wanted:
+            return bool(given)
+        return bool(await self._math.correct_answer(self._math.parser, found, expected))
+
+
+def _extracted(text: str, settings: Mapping[str, Any]) -> str | None:
+    boxed = extract_boxed_answer(text, strict=True).strip() or None
+    patterns = settings.get("extract_regex", _STATED)
+    stated = _found_by([patterns] if isinstance(patterns, str) else patterns, text)
+    if settings.get("relaxed"):
+        return (stated or boxed) if settings.get("regex_first") else (boxed or stated)
+    return boxed if settings.get("extract_from_boxed", True) else stated
+
+
+def _found_by(patterns: list[str], text: str) -> str | None:
+    for pattern in patterns:
+        if found := re.findall(pattern, text):
+            return str(found[-1])
+    return None
+
+
+def _letter(found: str | None) -> str | None:
+    if found is None or len(found) == 1:
+        return found.upper() if found else None
+    match = _LAST_LETTER.search(found)
+    return match.group(1) if match else None
+
+
+def _bare(text: str) -> str:
+    return re.sub(r"\s+|\\?%$|[.\\]+$", "", text.strip())

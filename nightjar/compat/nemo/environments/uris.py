@@ -1,0 +1,48 @@
+"""The parts of benchmark URIs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from math import isfinite
+from typing import Any
+from urllib.parse import parse_qsl
+
+from nightjar.errors import ConfigError
+
+
+def taken_apart(
+    uri: str, options: Collection[str], given: Mapping[str, Any], others: Collection[str] = ()
+) -> tuple[str, dict[str, Any]]:
+    """Returns the part after ``scheme://`` and the options.
+
+    Example:
+        >>> taken_apart("skills://gpqa?split=test", {"split", "data_dir"}, {"data_dir": "data"})
+        ('gpqa', {'split': 'test', 'data_dir': 'data'})
+    """
+    what, _, query = uri.partition("://")[2].partition("?")
+    asked = dict(parse_qsl(query, keep_blank_values=True))
+    if unknown := asked.keys() - {*options} | given.keys() - {*options, *others}:
+        raise ConfigError(f"{uri!r} has an unknown option {min(unknown)!r}. Choose among: {', '.join(sorted(options))}")
+    if not what:
+        raise ConfigError(f"{uri!r} names nothing")
+    return what, {**asked, **given}
+
+
+def count_of(options: dict[str, Any], name: str, uri: str) -> dict[str, Any]:
+    """Returns the options; the named one, if present, becomes an integer from 0."""
+    if name not in options:
+        return options
+    if not str(options[name]).isdecimal():
+        raise ConfigError(f"{uri!r}: {name} must be a number (found {options[name]!r})")
+    return options | {name: int(options[name])}
+
+
+def number_of(value: Any, name: str, uri: str) -> float:
+    """Returns an option as a number above 0."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = 0.0
+    if not (isfinite(number) and number > 0):
+        raise ConfigError(f"{uri!r}: {name} must be a number above 0 (found {value!r})")
+    return number

@@ -1,0 +1,54 @@
+"""Modules of NeMo Evaluator, each with Nightjar's modules in which its names are looked up, in order."""
+
+from __future__ import annotations
+
+_OWN = "nightjar.compat.nemo"
+
+EVERYWHERE: tuple[str, ...] = ()
+"""Modules in which the names of all submodules are looked up."""
+PUBLIC = _OWN
+"""The module with the names of the package itself."""
+
+SOURCES: dict[str, tuple[str, ...]] = {
+    "": (),
+    **{
+        module: (f"{_OWN}.{module}",)
+        for module in (
+            "config", "engine", "engine.artifacts", "engine.comparison", "engine.eval_loop", "engine.model_client",
+            "engine.sharding", "environments", "environments.container", "environments.gym",
+            "environments.gym_protocol", "environments.lm_eval", "environments.vlmevalkit",
+            "errors", "metrics", "observability", "reports", "reports.eval", "reports.gate", "reports.regression",
+            "scoring", "serving", "serving.app", "solvers",
+        )
+    },
+    **{
+        f"config.{part}": (f"{_OWN}.config",)
+        for part in (
+            "benchmarks", "clusters", "compose", "eval_config", "gate_policy", "output", "sandboxes", "scoring",
+            "services", "solvers",
+        )
+    },
+    "engine.bundles": (f"{_OWN}.engine.artifacts",),
+    "engine.gate": (f"{_OWN}.engine.comparison",),
+    "environments.base": (f"{_OWN}.environments",),
+    "environments.composite": (f"{_OWN}.environments",),
+    "environments.custom": (f"{_OWN}.environments", f"{_OWN}.scoring"),
+    "environments.managed_gym": (f"{_OWN}.environments.gym",),
+    "environments.registry": (f"{_OWN}.environments",),
+    "environments.skills": (f"{_OWN}.environments.skills", f"{_OWN}.environments.skills_dataset"),
+    **{
+        f"metrics.{part}": (f"{_OWN}.metrics",)
+        for part in ("aggregation", "confidence", "headline", "paired_tests", "pass_at_k")
+    },
+    "observability.cost": (f"{_OWN}.observability", f"{_OWN}.engine.artifacts"),
+    **{f"observability.{part}": (f"{_OWN}.observability",) for part in ("failures", "progress", "types")},
+    **{
+        f"scoring.{part}": (f"{_OWN}.scoring",)
+        for part in ("code_execution", "json_schema", "judge", "pattern", "text", "types")
+    },
+    **{
+        f"solvers.{part}": (f"{_OWN}.solvers",)
+        for part in ("base", "chat", "completion", "gym", "oracle", "react", "tool_backend", "vlm")
+    },
+}  # fmt: skip
+"""Submodule of NeMo Evaluator → modules of Nightjar in which its names are looked up first."""

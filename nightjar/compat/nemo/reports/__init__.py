@@ -1,0 +1,1 @@
+"""Reports of bundles, comparisons and gates under the names of NeMo Evaluator."""

@@ -1,0 +1,117 @@
+"""Calls user code, sync or async, and imports files of user code."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib.util
+import inspect
+import sys
+import traceback
+import types
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from nightjar.core.calling.threads import threads
+from nightjar.errors import error_chain
+
+
+def call(func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+    """Calls an async function in the event loop, and any other function in a thread, where it may block."""
+    if is_async(func):
+        coroutine: Coroutine[Any, Any, Any] = func(*args, **kwargs)
+        return coroutine
+    return _in_thread(functools.partial(func, *args, **kwargs))
+
+
+async def _in_thread(func: Callable[[], Any]) -> Any:
+    result = await threads.run(func)
+    return await result if inspect.isawaitable(result) else result
+
+
+def function_name(func: Callable[..., Any]) -> str:
+    """Returns the name of a function, of the function in a ``partial``, or of a callable's class."""
+    if isinstance(func, functools.partial):
+        return function_name(func.func)
+    return getattr(func, "__name__", None) or type(func).__name__
+
+
+def bound_names(func: Callable[..., Any]) -> frozenset[str]:
+    """Returns the names of the keyword arguments that a ``partial`` sets."""
+    return frozenset(func.keywords) if isinstance(func, functools.partial) else frozenset()
+
+
+def is_async(func: Callable[..., Any]) -> bool:
+    """Returns whether calling ``func`` gives a coroutine."""
+    while isinstance(func, functools.partial):
+        func = func.func
+    plain = getattr(func, "__func__", func)
+    if type(plain) is types.FunctionType:
+        return _is_coroutine_function(plain)
+    return inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(
+        getattr(func, "__call__", None)  # noqa: B004 - its kind matters, not whether it is there
+    )
+
+
+_is_coroutine_function = functools.lru_cache(maxsize=4096)(inspect.iscoroutinefunction)
+
+
+def call_named(func: Callable[..., Any], **objects: Any) -> Coroutine[Any, Any, Any]:
+    """Calls ``func`` with the ``objects`` that its parameters name, or with all if it takes ``**kwargs``.
+
+    If it names none of them and takes one argument, it gets the first object. Sync functions run in a thread.
+
+    Example:
+        >>> import asyncio
+        >>> def stop(state):
+        ...     return state["turns"] > 3
+        >>> asyncio.run(call_named(stop, state={"turns": 4}, env=None))
+        True
+    """
+    names, is_coroutine = _signature(getattr(func, "__func__", func))
+    if names is not None:
+        named = {name: value for name, value in objects.items() if name in names}
+        if not named and len(names) > inspect.ismethod(func):
+            return call(func, next(iter(objects.values())))
+        objects = named
+    return func(**objects) if is_coroutine else call(func, **objects)
+
+
+@functools.lru_cache(maxsize=4096)
+def _signature(func: Callable[..., Any]) -> tuple[frozenset[str] | None, bool]:
+    """Returns the names of a function's parameters (None if it takes any), and whether it is async."""
+    parameters = inspect.signature(func).parameters.values()
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    return None if takes_any else frozenset(parameter.name for parameter in parameters), is_async(func)
+
+
+def user_error(raised: BaseException) -> Exception:
+    """Returns an error of environment or reward code as an ordinary exception.
+
+    ``sys.exit()``, or a cancelled task that the code waited for, must not end the run. On Ctrl-C, or if this task
+    itself is being cancelled, the error is raised again.
+    """
+    # The error is kept until the rollout is recorded; its frames must not keep the user's (large) objects alive.
+    for error in error_chain(raised):
+        traceback.clear_frames(error.__traceback__)
+    if isinstance(raised, Exception):
+        return raised
+    task = asyncio.current_task()
+    if isinstance(raised, KeyboardInterrupt | GeneratorExit) or (task is not None and task.cancelling()):
+        raise raised
+    wrapped = RuntimeError(f"the code raised {type(raised).__name__}: {raised}")
+    wrapped.__cause__ = raised
+    return wrapped
+
+
+def run_file(path: Path) -> ModuleType:
+    """Imports a file of the user's; it can import modules beside it, which do not hide installed ones."""
+    if (folder := str(path.parent.resolve())) not in sys.path:
+        sys.path.append(folder)
+    spec: Any = importlib.util.spec_from_file_location(f"{path.stem} of {folder}", path.resolve())
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look there for the types of their fields
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,168 @@
+"""Limits: how long a call takes, how many calls run at once, and how long to wait before a retry."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import types
+from collections import deque
+from collections.abc import AsyncIterator, Coroutine, Generator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, TypeVar
+
+_MAX_DOUBLINGS = 30
+
+T = TypeVar("T")
+
+
+def backoff_seconds(
+    attempts: int,
+    initial_seconds: float,
+    *,
+    max_seconds: float,
+    asked_seconds: float | None = None,
+    jitter_seconds: float | None = None,
+    factor: float = 2.0,
+) -> float:
+    """Returns the seconds to wait before a retry: exponential, with jitter, and bounded.
+
+    Args:
+        attempts: attempts so far, at least one.
+        asked_seconds: the wait that the server asks for, in place of the exponential wait.
+        jitter_seconds: the largest random addition; None for ``initial_seconds``.
+
+    Example:
+        >>> [backoff_seconds(attempts, 0.5, max_seconds=30.0, jitter_seconds=0) for attempts in (1, 2, 3, 9)]
+        [0.5, 1.0, 2.0, 30.0]
+    """
+    backoff = initial_seconds * factor ** min(attempts - 1, _MAX_DOUBLINGS)
+    wanted = backoff if asked_seconds is None else asked_seconds
+    jitter = initial_seconds if jitter_seconds is None else jitter_seconds
+    return min(wanted + random.uniform(0.0, jitter), max_seconds)  # noqa: S311 - it spreads retries
+
+
+class OverdueError(TimeoutError):
+    """A call exceeded its limit of ``seconds``; the cause (``__cause__``) shows where it waited."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(seconds)
+
+    def __str__(self) -> str:
+        return f"took longer than {self.seconds:g} s"
+
+
+async def within(seconds: float | None, work: Coroutine[Any, Any, T]) -> T:
+    """Awaits a coroutine that has not started, for at most ``seconds`` (None for no limit).
+
+    Raises:
+        OverdueError: it takes longer. A ``TimeoutError`` of the coroutine itself is raised unchanged.
+    """
+    # Run up to the first wait without a timer: most hooks never wait.
+    if seconds is None:
+        return await work
+    try:
+        waits_for = work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await _go_on(work, waits_for)
+    except TimeoutError as error:
+        if limit.expired():
+            raise OverdueError(seconds) from error
+        raise
+
+
+@types.coroutine
+def _go_on(work: Coroutine[Any, Any, T], waits_for: Any) -> Generator[Any, Any, T]:
+    """Runs a coroutine from its first wait to its end."""
+    try:
+        while True:
+            try:
+                sent = yield waits_for
+            except BaseException as error:  # noqa: BLE001 - it goes to where the coroutine waits
+                waits_for = work.throw(error)
+            else:
+                waits_for = work.send(sent)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+
+
+class Places:
+    """A semaphore whose limit can change: at most ``ceiling`` calls run at once, first come, first served.
+
+    A ``ceiling`` of 0 or less in the constructor means no limit.
+    """
+
+    def __init__(self, ceiling: int) -> None:
+        self.ceiling = float(ceiling) if ceiling > 0 else float("inf")
+        self.in_use = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Returns whether a caller waits for a place."""
+        return any(not place.done() for place in self._waiting)
+
+    def set_ceiling(self, ceiling: float) -> None:
+        """Changes the limit; with 0 no call starts. Running calls continue."""
+        self.ceiling = ceiling
+        self._wake()
+
+    async def acquire(self, *, is_first: bool = False) -> None:
+        """Waits for a place; ahead of all other waiting callers if ``is_first``."""
+        if not self._waiting and self.in_use + 1 <= self.ceiling:
+            self.in_use += 1
+            return
+        place = asyncio.get_running_loop().create_future()
+        (self._waiting.appendleft if is_first else self._waiting.append)(place)
+        self._wake()
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():
+                self.release()
+            raise
+
+    def occupy(self) -> None:
+        """Takes a place at once, even above the limit, for a call that has already started."""
+        self.in_use += 1
+
+    def release(self) -> None:
+        """Releases a place."""
+        self.in_use -= 1
+        self._wake()
+
+    async def __aenter__(self) -> None:
+        await self.acquire()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
+
+    @asynccontextmanager
+    async def given_back(self) -> AsyncIterator[None]:
+        """Releases the place during the block, and then waits for one ahead of calls that have not started."""
+        self.release()
+        try:
+            yield
+        finally:
+            await self.acquire(is_first=True)
+
+    def _wake(self) -> None:
+        while self._waiting and self.in_use + 1 <= self.ceiling:
+            place = self._waiting.popleft()
+            if not place.done():
+                self.in_use += 1
+                place.set_result(None)
+
+
+scoring_places: ContextVar[Places] = ContextVar("scoring_places")
+"""Limits the rollouts that are scored at once in this context."""

@@ -1,0 +1,244 @@
+"""Objects that belong to one event loop or to one thread, such as connections, browsers and databases.
+
+An environment is created without a loop, and then used by one run after another, each with its own loop.
+``asyncio.run`` ends a loop's async generators before it closes the loop; ``PerLoop`` uses this to close its values.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from concurrent.futures import Future
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from nightjar.core.calling import is_async
+
+T = TypeVar("T")
+
+_JOIN_SECONDS = 5.0
+
+_Job: TypeAlias = tuple[Callable[[], Any], "Future[Any]"]
+
+
+class BackgroundLoop:
+    """An event loop in its own thread, for callers in any thread or loop; starts on first use, also after ``stop``.
+
+    Example:
+        >>> loop = BackgroundLoop("example")
+        >>> async def six():
+        ...     return 6
+        >>> loop.run(six()), asyncio.run(loop.call(six()))
+        (6, 6)
+        >>> loop.stop()
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the thread has been started and not stopped."""
+        return self._loop is not None
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Returns the result, blocking this thread; must not be called in the loop's own thread."""
+        return self._submit(work).result()
+
+    async def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Returns the result without blocking the running event loop; cancelling it cancels the work."""
+        return await asyncio.wrap_future(self._submit(work))
+
+    def call_soon(self, func: Callable[..., Any], *args: Any) -> None:
+        """Schedules a call in the loop; does nothing if the loop does not run."""
+        with self._lock:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(func, *args)
+
+    def stop(self) -> None:
+        """Ends the thread, and cancels its remaining work."""
+        with self._lock:
+            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(_JOIN_SECONDS)
+
+    def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=_serve, args=(self._loop,), name=self._name, daemon=True)
+                self._thread.start()
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.get_loop().run_forever()
+
+
+class HomeLoop:
+    """Runs coroutines in one event loop, whichever loop or thread awaits them.
+
+    This home is the loop in which ``settle`` was called; without ``settle`` it is a loop in its own thread (``name``),
+    so callers may block their threads, and their loops may end.
+
+    Example:
+        >>> home = HomeLoop("example")
+        >>> async def thread():
+        ...     return threading.current_thread().name
+        >>> import threading
+        >>> asyncio.run(home.call(thread())), home.run(thread())
+        ('example', 'example')
+        >>> home.stop()
+    """
+
+    def __init__(self, name: str) -> None:
+        self._own = BackgroundLoop(name)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def settle(self) -> None:
+        """Makes the running loop the home, unless the object already has its own loop."""
+        if not self._own.is_running:
+            self._loop = asyncio.get_running_loop()
+
+    async def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Awaits the work in the home loop; cancelling this cancels the work."""
+        if self._loop is None:
+            return await self._own.call(work)
+        if self._loop is asyncio.get_running_loop():
+            return await work
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Returns the result, blocking this thread; must not be called in the home loop's own thread."""
+        if self._loop is None:
+            return self._own.run(work)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def call_soon(self, func: Callable[..., Any], *args: Any) -> None:
+        """Calls a function in the home loop: at once if it runs here, otherwise soon."""
+        if self._own.is_running:
+            self._own.call_soon(func, *args)
+        elif self._loop is None or self._loop.is_closed() or _is_running(self._loop):
+            func(*args)
+        else:
+            self._loop.call_soon_threadsafe(func, *args)
+
+    def stop(self) -> None:
+        """Ends the object's own loop, if it has one."""
+        self._own.stop()
+
+
+def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
+class OwnThread:
+    """Calls functions one after another in one daemon thread, for objects that must not move between threads.
+
+    Example:
+        >>> import sqlite3
+        >>> async def query():
+        ...     thread = OwnThread()
+        ...     database = await thread.call(sqlite3.connect, ":memory:")
+        ...     rows = await thread.call(lambda: database.execute("SELECT 6 * 7").fetchall())
+        ...     await thread.call(database.close)
+        ...     thread.end()
+        ...     return rows
+        >>> asyncio.run(query())
+        [(42,)]
+    """
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    async def call(self, func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Returns the result of a function: an async function runs in the event loop, any other in the thread."""
+        if is_async(func):
+            return await func(*args, **kwargs)
+        result = await self._run(partial(func, *args, **kwargs))
+        return await result if inspect.isawaitable(result) else result
+
+    def end(self) -> None:
+        """Ends the thread after its remaining calls."""
+        self._jobs.put(None)
+
+    async def _run(self, func: Callable[[], Any]) -> Any:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="nightjar-episode", daemon=True)
+            self._thread.start()
+        future: Future[Any] = Future()
+        self._jobs.put((partial(contextvars.copy_context().run, func), future))
+        return await asyncio.wrap_future(future)
+
+    def _work(self) -> None:
+        while job := self._jobs.get():
+            func, future = job
+            if future.set_running_or_notify_cancel():
+                _fulfil(future, func)
+
+
+def _fulfil(future: Future[Any], func: Callable[[], Any]) -> None:
+    try:
+        future.set_result(func())
+    except StopIteration as error:  # a future of asyncio cannot carry it
+        failure = RuntimeError(f"the function raised {type(error).__name__}")
+        failure.__cause__ = error
+        future.set_exception(failure)
+    except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the result
+        future.set_exception(error)
+
+
+class PerLoop(Generic[T]):
+    """One value per event loop; ``make`` and ``close`` are called in the loop of the value."""
+
+    def __init__(self, make: Callable[[], T], close: Callable[[T], Awaitable[Any]]) -> None:
+        self._make = make
+        self._close = close
+        self._made: dict[asyncio.AbstractEventLoop, tuple[T, AsyncGenerator[None, None]]] = {}
+
+    async def get(self) -> T:
+        """Returns the value of the running loop; makes it if there is none."""
+        loop = asyncio.get_running_loop()
+        if loop in self._made:
+            return self._made[loop][0]
+        for other in [other for other in self._made if other.is_closed()]:
+            self._made.pop(other, None)
+        value = self._make()
+        end = _until_the_end(value, self._close)
+        self._made[loop] = value, end
+        await anext(end)
+        return value
+
+    async def close(self) -> None:
+        """Closes the value of the running loop at once, and those of other running loops soon."""
+        here = asyncio.get_running_loop()
+        while self._made:
+            loop, (_, end) = self._made.popitem()
+            if loop is here:
+                await end.aclose()
+            elif loop.is_running():
+                asyncio.run_coroutine_threadsafe(_aclose(end), loop)
+
+
+async def _until_the_end(value: T, close: Callable[[T], Awaitable[Any]]) -> AsyncGenerator[None, None]:
+    try:
+        yield
+    finally:
+        await close(value)
+
+
+async def _aclose(end: AsyncGenerator[None, None]) -> None:
+    await end.aclose()

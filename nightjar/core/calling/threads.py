@@ -1,0 +1,188 @@
+"""Threads for user code that may block or hang.
+
+Unlike the standard pool, this pool is cheap for the many functions that take microseconds: one thread takes all waiting
+calls at once, and further threads start only when a call has to wait. It also survives functions that never return:
+their threads are left behind, and keep no process alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+from anyio.from_thread import start_blocking_portal
+
+_MAX_THREADS = 64
+_PATIENCE_SECONDS = 0.01
+_DELIVERY_SECONDS = 0.002
+
+T = TypeVar("T")
+
+
+class _Call:
+    __slots__ = ("context", "error", "func", "future", "has_ended", "is_left_behind", "loop", "result")
+
+    def __init__(self, func: Callable[[], Any]) -> None:
+        self.func = func
+        self.context = contextvars.copy_context()
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.has_ended = False
+        self.is_left_behind = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def execute(self) -> None:
+        try:
+            self.result = self.context.run(self.func)
+        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the result
+            self.error = error
+
+    def resolve(self) -> None:
+        if self.future.done():
+            return
+        if self.error is None:
+            self.future.set_result(self.result)
+        elif isinstance(self.error, Exception) and not isinstance(self.error, StopIteration):
+            self.future.set_exception(self.error)
+        else:  # a future cannot carry these, and sys.exit() in a reward function must not end the run
+            error = RuntimeError(f"the function raised {type(self.error).__name__}: {self.error}")
+            error.__cause__ = self.error
+            self.future.set_exception(error)
+
+
+class WorkerThreads:
+    """A pool of threads that starts empty and grows when calls have to wait."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[_Call] = deque()
+        self._done: deque[_Call] = deque()
+        self._changed = threading.Condition()
+        self._threads = 0
+        self._idle = 0
+        self._watching: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
+
+    async def run(self, func: Callable[[], Any]) -> Any:
+        """Runs ``func`` in a thread with the caller's context variables, and returns its result."""
+        call = _Call(func)
+        with self._changed:
+            self._waiting.append(call)
+            if self._idle:
+                self._changed.notify()
+            elif not self._threads:
+                self._start_thread()
+            if call.loop not in self._watching:
+                self._watching.add(call.loop)
+                call.loop.call_later(_PATIENCE_SECONDS, self._watch, len(self._waiting))
+        try:
+            return await call.future
+        except asyncio.CancelledError:
+            self._give_up(call)
+            raise
+
+    def _watch(self, waiting_before: int) -> None:
+        """Starts a thread if no call was taken for a while; delivers the results of threads that hang since."""
+        loop = asyncio.get_running_loop()
+        with self._changed:
+            waiting = len(self._waiting)
+            if waiting >= waiting_before > 0 and not self._idle and self._threads < _MAX_THREADS:
+                self._start_thread()
+            if not waiting:
+                self._watching.discard(loop)
+        self._deliver()
+        if waiting:
+            loop.call_later(_PATIENCE_SECONDS, self._watch, waiting)
+
+    def _give_up(self, call: _Call) -> None:
+        with self._changed:
+            if call in self._waiting:
+                self._waiting.remove(call)
+            elif not call.has_ended:
+                call.is_left_behind = True
+                self._threads -= 1
+
+    def _start_thread(self) -> None:
+        self._threads += 1
+        threading.Thread(target=self._work, name="nightjar-worker", daemon=True).start()
+
+    def _work(self) -> None:
+        since = 0.0
+        while True:
+            call = self._take()
+            call.execute()
+            with self._changed:
+                call.has_ended = True
+            if call.is_left_behind:  # this thread has been replaced
+                self._deliver()
+                return
+            since = since if self._done else time.monotonic()
+            self._done.append(call)
+            if time.monotonic() - since > _DELIVERY_SECONDS:
+                self._deliver()
+
+    def _take(self) -> _Call:
+        if not self._waiting:
+            self._deliver()
+        with self._changed:
+            while not self._waiting:
+                self._idle += 1
+                self._changed.wait()
+                self._idle -= 1
+            return self._waiting.popleft()
+
+    def _deliver(self) -> None:
+        """Resolves finished calls, with one wake-up per event loop."""
+        calls: list[_Call] = []
+        with suppress(IndexError):  # another thread may hand over at the same time
+            while True:
+                calls.append(self._done.popleft())
+        for loop in {call.loop for call in calls}:
+            mine = [call for call in calls if call.loop is loop]
+            with suppress(RuntimeError):  # the loop is closed, so nobody waits
+                loop.call_soon_threadsafe(_resolve_all, mine)
+
+
+def _resolve_all(calls: list[_Call]) -> None:
+    for call in calls:
+        call.resolve()
+
+
+threads = WorkerThreads()
+"""The pool of the process."""
+
+
+def leave_threads_behind() -> None:
+    """Lets the running event loop end without waiting for calls that hang in ``asyncio.to_thread``."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+
+
+def run_sync(awaitable: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine to its end; in its own thread if an event loop already runs, as in a notebook."""
+    if not is_in_loop():
+        return asyncio.run(_awaited(awaitable))
+    with start_blocking_portal(name="nightjar-sync") as portal:
+        return portal.call(_awaited, awaitable)
+
+
+def is_in_loop() -> bool:
+    """Returns whether an event loop runs here."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def _awaited(awaitable: Awaitable[T]) -> T:
+    try:
+        return await awaitable
+    finally:
+        leave_threads_behind()

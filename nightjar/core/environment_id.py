@@ -1,0 +1,113 @@
+"""Names of environments: ``my-env``, ``owner/my-env``, ``owner/my-env@1.2``."""
+
+from __future__ import annotations
+
+import importlib.util
+import keyword
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from nightjar.errors import EnvironmentPackageError
+
+ENVIRONMENTS_DIR = Path("environments")
+"""The default folder of environments in development."""
+LATEST = "latest"
+_NOT_IN_FOLDERS = re.compile(r"[^\w.]+")
+_LONGEST_FOLDER = 80
+_NEW_NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentId:
+    """The name of an environment as the user typed it, and its parts.
+
+    ``name``, the name of the run's folder, has no owner and no version. ``version`` is None for any version and for
+    ``latest``.
+
+    Example:
+        >>> asked = EnvironmentId.parse("ada/my_env@1.2")
+        >>> asked.owner, asked.name, asked.version, asked.module, asked.listed, asked.without_version
+        ('ada', 'my_env', '1.2', 'my_env', 'my-env', 'ada/my_env')
+    """
+
+    text: str
+    name: str
+    owner: str | None = None
+    version: str | None = None
+    asks_for_latest: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> EnvironmentId:
+        """Parses any text; a URI such as ``gym://localhost:9090`` has no owner, no version and a valid folder name."""
+        if is_uri(text):
+            return cls(text, _NOT_IN_FOLDERS.sub("-", text)[:_LONGEST_FOLDER].strip("-"))
+        owner, _, rest = text.rpartition("/")
+        name, _, version = rest.partition("@")
+        is_latest = version == LATEST
+        return cls(text, name, owner or None, None if is_latest else version or None, is_latest)
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def module(self) -> str:
+        """The module with its ``load_environment``."""
+        return module_of(self.name)
+
+    @property
+    def listed(self) -> str:
+        """The name in lists, with dashes."""
+        return listed_name(self.name)
+
+    @property
+    def without_version(self) -> str:
+        """``owner/name``, or the name alone; a URI unchanged."""
+        if is_uri(self.text):
+            return self.text
+        return f"{self.owner}/{self.name}" if self.owner else self.name
+
+
+def is_uri(text: str) -> bool:
+    """Returns whether a name is a URI, such as ``gym://localhost:9090``.
+
+    Example:
+        >>> is_uri("gym://localhost:9090"), is_uri("owner/my-env")
+        (True, False)
+    """
+    return "://" in text
+
+
+def module_of(name: str) -> str:
+    """Returns the module name of an environment or distribution."""
+    return name.replace("-", "_")
+
+
+def listed_name(module: str) -> str:
+    """Returns the name of a module's environment in lists."""
+    return module.replace("_", "-")
+
+
+def check_new_name(text: str, environments_dir: Path) -> EnvironmentId:
+    """Returns the name of a new environment, with dashes; ``EnvironmentPackageError`` if it is invalid or taken."""
+    asked = EnvironmentId.parse(text)
+    if asked.version or asked.asks_for_latest or not _NEW_NAME.fullmatch(asked.name):
+        raise EnvironmentPackageError(
+            f"{text!r} cannot be the name of an environment. A name has lower-case letters, digits and dashes, "
+            "and starts with a letter: my-env or owner/my-env"
+        )
+    if reason := _taken(asked.module, environments_dir / asked.module):
+        raise EnvironmentPackageError(f"The name {text!r} is taken: {asked.module!r} is {reason}. Try {asked.name}-env")
+    return EnvironmentId(text, asked.listed, asked.owner)
+
+
+def _taken(module: str, folder: Path) -> str | None:
+    if keyword.iskeyword(module):
+        return "a Python keyword"
+    if module in sys.stdlib_module_names:
+        return "a module of Python's standard library"
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None or Path(spec.origin).is_relative_to(folder.resolve()):
+        return None
+    return f"an installed module, {spec.origin}"

@@ -1,0 +1,255 @@
+"""Classifies failures and gives advice.
+
+There are two classifications of the same errors. ``FailureClass`` is Nightjar's, for messages, filters and artifacts.
+Categories, such as ``rate_limit``, are those of NeMo Evaluator; the warehouse's view ``steps`` has them too.
+
+An error is classified by known phrases in its message, then by the names of its class and of its causes' classes, which
+results keep as ``error_chain_repr``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from nightjar.errors import error_chain, error_text
+
+
+class FailureClass(StrEnum):
+    """The class of a failure; the value is its name in messages, filters and artifacts."""
+
+    SECRET = "secret missing"  # noqa: S105 - the name of a class
+    PERMISSION = "permission"
+    DEPENDENCY = "dependency"
+    RATE_LIMIT = "rate limit"
+    TIMEOUT = "timeout"
+    MODEL = "model API"
+    INFRASTRUCTURE = "infrastructure"
+    SETTINGS = "settings"
+    JUDGE = "judge"
+    ENVIRONMENT = "environment code"
+
+    @property
+    def advice(self) -> str:
+        """What to do about the failure."""
+        return _ADVICE[self]
+
+
+_ADVICE = {
+    FailureClass.SECRET: "Set the variable on the machine that runs the evaluation, or pass it with the run: a block "
+    "of secrets ('secrets'), or --custom-secrets with --hosted",
+    FailureClass.PERMISSION: "If you trust the environment's code, run it again with the flag that the message names",
+    FailureClass.DEPENDENCY: "Add the missing package to 'dependencies' in the environment's pyproject.toml, or "
+    "install it on the machine that runs the evaluation",
+    FailureClass.RATE_LIMIT: "Lower --max-concurrent or wait, and retry; if the account has no credit left, add some",
+    FailureClass.TIMEOUT: "Raise the limit (--timeout-minutes, --request-timeout, --scoring-timeout) or take fewer "
+    "examples, and retry",
+    FailureClass.MODEL: "Check the endpoint, its key and the model's name; after an outage, retry",
+    FailureClass.INFRASTRUCTURE: "Check the machine, its disk, network and services; then retry",
+    FailureClass.SETTINGS: "Change the settings as the message says, and run it again",
+    FailureClass.JUDGE: "Check the judge: its model, prompt and max_tokens; then score the answers again: "
+    "nightjar eval rescore RUN",
+    FailureClass.ENVIRONMENT: "Fix the environment's code, and run it again; tracebacks: nightjar eval samples RUN "
+    "--failed",
+}
+
+_NAMES = {
+    FailureClass.SECRET: {"MissingKeyError"},
+    FailureClass.PERMISSION: {"SandboxNotAllowedError"},
+    FailureClass.DEPENDENCY: {
+        "EnvironmentImportError", "EnvironmentNotFoundError", "EnvironmentPackageError", "EnvironmentVersionError",
+        "ImportError", "MissingEnvironmentsError", "ModuleNotFoundError",
+    },
+    FailureClass.RATE_LIMIT: {"RateLimitError"},
+    FailureClass.TIMEOUT: {
+        "APITimeoutError", "CommandTimeoutError", "OverdueError", "RunTimedOutError", "TimeoutError",
+    },
+    FailureClass.MODEL: {
+        "APIConnectionError", "APIError", "APIResponseValidationError", "APIStatusError", "AuthenticationError",
+        "BadRequestError", "ConflictError", "EmptyModelResponseError", "InternalServerError",
+        "InvalidModelResponseError", "ModelError", "NotFoundError", "OverlongPromptError", "PermissionDeniedError",
+        "RunAbortedError", "UnprocessableEntityError",
+    },
+    FailureClass.INFRASTRUCTURE: {
+        "BrokenPipeError", "ConnectionAbortedError", "ConnectionError", "ConnectionRefusedError",
+        "ConnectionResetError", "HubError", "InfraError", "MemoryError", "RunDirectoryError", "RunLockedError",
+        "SandboxCreationError", "SandboxError", "SandboxNotReadyError", "SandboxRefusedError", "ServerUnreachableError",
+        "ServiceError", "TunnelError", "WarehouseError",
+    },
+    FailureClass.JUDGE: {"JudgeVerdictError"},
+    FailureClass.ENVIRONMENT: {"DatasetError", "EnvironmentLoadError", "ScoringError", "ToolError"},
+    FailureClass.SETTINGS: {"BudgetSpentError", "ConfigError", "ParameterTypeError", "ResumeMismatchError"},
+}  # fmt: skip
+"""Names of errors by class. A chain belongs to the first class, in this order, that has one of its names."""
+
+_PHRASES = {
+    FailureClass.SECRET: re.compile(
+        r"\(--custom-secrets\) are gone|Environment variables? '\w+'.* not set"
+        r"|KeyError\(?:? ?['\"]\w*(API_?KEY|TOKEN|SECRET|PASSWORD)\w*['\"]"
+        r"|(API_?KEY|TOKEN|SECRET|PASSWORD)\w*\W+(is |are |must be )?(not set|missing|required)"
+    ),
+    FailureClass.PERMISSION: re.compile("--allow-(sandbox|instances)-access"),
+    FailureClass.RATE_LIMIT: re.compile(r"Error code: 429|exceeded your current quota|insufficient_quota"),
+    FailureClass.INFRASTRUCTURE: re.compile(r"No space left on device|process is gone|, is gone\.|exited with status"),
+    FailureClass.SETTINGS: re.compile(
+        "Validation failed for|parameters failed with error|holds another run '|, this Nightjar knows version"
+    ),
+    FailureClass.ENVIRONMENT: re.compile("The code has ruined the state"),
+}
+"""Phrases in messages by class. They take precedence over the names."""
+
+_NAME = re.compile(r"(?:^|-> )([A-Za-z_]\w*)")
+_LINE = "What to do"
+_LINES = re.compile(rf"^{_LINE} \(([a-zA-Z ]+)\): ", re.MULTILINE)
+_ABORTED, _CANCELLED = "RunAbortedError", ("RunCancelledError", "CancelledError")
+
+
+def failure_class(error: str | BaseException) -> FailureClass:
+    """Returns the class of an error or of its recorded chain of names; unknown errors belong to the environment's code.
+
+    Example:
+        >>> failure_class("ModelError -> RateLimitError").value
+        'rate limit'
+        >>> failure_class("ScoringError -> ZeroDivisionError").value
+        'environment code'
+    """
+    if isinstance(error, BaseException):
+        chain = list(error_chain(error))
+        names = {kind.__name__ for cause in chain for kind in type(cause).__mro__}
+        text = " -> ".join(f"{type(cause).__name__}: {error_text(cause)}" for cause in chain)
+    else:
+        names, text = {*_NAME.findall(error)}, error
+    by_phrase = (kind for kind, phrase in _PHRASES.items() if phrase.search(text))
+    by_name = (kind for kind, known in _NAMES.items() if known & names)
+    return next(by_phrase, None) or next(by_name, FailureClass.ENVIRONMENT)
+
+
+def class_called(name: str) -> FailureClass | None:
+    """Returns the class of a name in any spelling; None if there is no such class.
+
+    Example:
+        >>> class_called("rate-limit").value, class_called("Model API").value, class_called("weather")
+        ('rate limit', 'model API', None)
+    """
+    plain = name.replace("-", " ").replace("_", " ").casefold()
+    return next((kind for kind in FailureClass if kind.casefold() == plain), None)
+
+
+def class_of_chain(chain: str, examples: Mapping[str, str]) -> FailureClass:
+    """Returns the class of errors with this chain of names; ``examples`` has a message for each chain."""
+    return failure_class(f"{chain}: {examples.get(chain, '')}")
+
+
+def recorded_failures(metadata: Mapping[str, Any]) -> list[FailureClass]:
+    """Returns the classes of a run's failures from ``metadata.json``: its own error first, then by number of rollouts.
+
+    A cancelled run has not failed. If a run was aborted because rollouts failed alike, only the rollouts count: they
+    say more than the error that aborted it.
+    """
+    counts: Counter[FailureClass] = Counter()
+    for chain, count in (metadata.get("errors") or {}).items():
+        counts[class_of_chain(chain, metadata.get("error_examples") or {})] += count
+    found = [kind for kind, _ in counts.most_common()]
+    error = metadata.get("error")
+    if not error or error.startswith(_CANCELLED) or (error.startswith(_ABORTED) and found):
+        return found
+    return list(dict.fromkeys([failure_class(error), *found]))
+
+
+def advice_line(kind: FailureClass) -> str:
+    """Returns the line of a message that names the class of a failure and the remedy; ``class_in`` reads it.
+
+    Example:
+        >>> advice_line(FailureClass.SETTINGS)
+        'What to do (settings): Change the settings as the message says, and run it again'
+    """
+    return f"{_LINE} ({kind}): {kind.advice}"
+
+
+def class_in(message: str) -> FailureClass | None:
+    """Returns the class in the first advice line of a message; None if there is no such line."""
+    found = _LINES.findall(message)
+    return FailureClass(found[0]) if found else None
+
+
+def classes_in(message: str) -> set[FailureClass]:
+    """Returns the classes in all advice lines of a message, or the class of its text if there is no such line."""
+    found = {FailureClass(name) for name in _LINES.findall(message)}
+    return found or {failure_class(message)}
+
+
+ERROR_CATEGORIES = {
+    "RateLimitError": "rate_limit",
+    "APITimeoutError": "model_timeout",
+    "TimeoutError": "solve_timeout",
+    "InternalServerError": "server_error",
+    "OverlongPromptError": "context_window_exceeded",
+    "InfraError": "infra_error",
+    "TunnelError": "infra_error",
+    "SandboxError": "infra_error",
+    "ToolError": "tool_infra",
+    "ModelError": "model_error",
+    "EmptyModelResponseError": "model_error",
+    "InvalidModelResponseError": "model_error",
+}
+"""NeMo Evaluator's category of each error, the most specific first; any other error is ``system``."""
+LIMIT_CATEGORIES = {
+    "timeout_reached": "solve_timeout",
+    "turn_limit_reached": "turn_budget_exhausted",
+    "prompt_too_long": "context_window_exceeded",
+    "max_total_completion_tokens_reached": "budget_exceeded",
+}
+"""The category of each stop condition that cuts a rollout short."""
+MODEL_CATEGORIES = frozenset({"rate_limit", "model_timeout", "server_error", "context_window_exceeded", "model_error"})
+"""The categories that are errors of the model's endpoint."""
+REFUSAL = r"\bI (?:cannot|can't|am unable|apologi[sz]e)|\bI'm (?:unable|sorry)|\bas an AI\b"
+"""A regular expression that finds a refusal; case does not matter."""
+CATEGORY_CHAINS = {
+    "infra_error": "InfraError",
+    "tool_infra": "InfraError -> ToolError",
+    "system": "Error",
+    "rate_limit": "ModelError -> RateLimitError",
+    "model_timeout": "ModelError -> APITimeoutError",
+    "server_error": "ModelError -> InternalServerError",
+    "model_error": "ModelError",
+}
+"""Nightjar's chain of names for each category of a failure that is not the model's own."""
+
+
+def category_of_error(error: Mapping[str, Any]) -> str:
+    """Returns NeMo Evaluator's category of a recorded error.
+
+    Example:
+        >>> category_of_error({"error_chain_repr": "ModelError -> RateLimitError"})
+        'rate_limit'
+    """
+    chain = set(error["error_chain_repr"].split(" -> "))
+    return next((category for name, category in ERROR_CATEGORIES.items() if name in chain), "system")
+
+
+def category_of_answer(
+    reward: float | None,
+    response: str,
+    details: Mapping[str, Any],
+    extracted: str | None,
+    *,
+    stop_condition: str | None = None,
+    is_parsed: bool = True,
+) -> str | None:
+    """Returns the category of a wrong response; None for a correct one, or if no category fits.
+
+    An ``error_category`` in the ``details`` of the scoring takes precedence. ``is_parsed`` says whether the scorer
+    looked for an answer in the response; ``extracted`` is that answer.
+    """
+    if category := details.get("error_category"):
+        return str(category)
+    if reward is not None and reward > 0:
+        return None
+    if (limit := LIMIT_CATEGORIES.get(str(stop_condition))) is not None:
+        return limit
+    if re.search(REFUSAL, response, re.IGNORECASE):
+        return "refusal"
+    return "format_error" if response and is_parsed and extracted is None else None

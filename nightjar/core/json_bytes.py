@@ -1,0 +1,26 @@
+"""Any value as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import orjson
+
+
+def json_bytes(value: Any, option: int = 0) -> bytes:
+    """Encodes a value as JSON; other objects, and keys, become their ``str``.
+
+    Integers of more than 64 bits and lone surrogates need Python's slower encoder, which supports only the option
+    ``OPT_SORT_KEYS``. Raises ``TypeError`` for a key that JSON cannot represent, ``ValueError`` for a value that
+    contains itself, and ``RecursionError`` for too deep nesting.
+
+    Example:
+        >>> from pathlib import Path
+        >>> json_bytes({1: 2, "path": Path("a")})
+        b'{"1":2,"path":"a"}'
+    """
+    try:
+        return orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS | option)
+    except TypeError:
+        return json.dumps(value, default=str, sort_keys=bool(option & orjson.OPT_SORT_KEYS)).encode()

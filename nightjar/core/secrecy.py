@@ -1,0 +1,296 @@
+"""Secrets of this process: set in its environment during a run, and hidden in everything that is written.
+
+Configurations name the environment variable that holds a secret: ``$NAME``. Once its value is read, it is hidden in
+files, logs and error messages.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any, ClassVar, NamedTuple, TextIO, cast
+
+from nightjar.errors import ConfigError, MissingKeyError, NightjarError, error_chain, error_text
+
+_NO_SECRETS = ("max", "eos", "bos", "pad", "unk", "sep", "cls", "stop", "mask", "end", "start", "image", "per")
+_NAMES = re.compile(
+    r"(apikey|accesskey|privatekey|secretkey|authorization|passw(or)?d|passphrase|secret|credential|cookie|bearer)"
+    rf"(s|\d+)?$|{''.join(f'(?<!{word})' for word in _NO_SECRETS)}token$"
+)
+_SEPARATORS = re.compile(r"[^a-z0-9]")
+_KEYS = (
+    r"sk-(?!learn)[\w-]{8,}|sk_(?:live|test)_\w{8,}|nvapi[-_][\w-]{8,}|hf_[A-Za-z0-9]{16,}|gh[opsu]_\w{16,}"
+    r"|github_pat_\w{16,}|gsk_\w{16,}|pit_\w{16,}|xox[abprs]-[\w-]{8,}|AKIA[A-Z0-9]{16}"
+)
+_FORMS = re.compile(rf"(?<![A-Za-z0-9_-])(?:{_KEYS}|(?<=[Bb]earer )(?=\S*\d)[\w.+/=-]{{16,}})")
+
+HIDDEN = "[secret]"
+"""Replaces the value of a secret."""
+DISTINCTIVE_LENGTH = 8
+"""The length from which a value is hidden; shorter values may occur in any text by chance."""
+SECRETS_LABEL = "nightjar/custom-secrets"
+"""The label of a flow run that names its own block of secrets."""
+
+REFERENCE = r"([A-Za-z]+ )?\$([A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*\})"
+"""A reference to a secret: ``$NAME`` or ``${NAME}``, perhaps after a word such as ``Bearer``."""
+
+_REFERENCE = re.compile(REFERENCE)
+_FORMATTER = logging.Formatter()
+
+
+def is_secret_name(name: object) -> bool:
+    """Returns whether a name is that of a key, token or password; not of a variable that holds one.
+
+    Example:
+        >>> [is_secret_name(name) for name in ("X-Api-Key", "judge_api_key_var", "HF_TOKEN", "max_tokens")]
+        [True, False, True, False]
+    """
+    return _NAMES.search(_SEPARATORS.sub("", str(name).lower())) is not None
+
+
+def holds_key(text: str) -> bool:
+    """Returns whether a text contains something that looks like a key.
+
+    Example:
+        >>> holds_key("key=sk-live-0123abcd"), holds_key("a task-specific prompt")
+        (True, False)
+    """
+    return _FORMS.search(text) is not None
+
+
+def without_keys(text: str, shown: str) -> str:
+    """Replaces everything that looks like a key.
+
+    Example:
+        >>> without_keys("Incorrect API key: sk-live-0123abcd.", "[secret]")
+        'Incorrect API key: [secret].'
+    """
+    return _FORMS.sub(shown, text)
+
+
+class _Known:
+    """Known values, as texts and as in JSON; the longest first, because one may contain another.
+
+    Each tuple is replaced as a whole, so that reading threads need no lock.
+    """
+
+    texts: ClassVar[tuple[str, ...]] = ()
+    encoded: ClassVar[tuple[bytes, ...]] = ()
+
+
+class _Held(NamedTuple):
+    value: str
+    before: str | None
+    runs: int
+
+
+_held: dict[str, _Held] = {}
+_lock = Lock()
+
+
+def note_secrets(*values: str) -> None:
+    """Hides these values from now on, except values shorter than ``DISTINCTIVE_LENGTH``."""
+    long = {value for value in values if len(value) >= DISTINCTIVE_LENGTH}
+    new = long | {json.dumps(value, ensure_ascii=escaped)[1:-1] for value in long for escaped in (True, False)}
+    with _lock:
+        if not new <= {*_Known.texts}:
+            _Known.texts = tuple(sorted({*_Known.texts, *new}, key=len, reverse=True))
+            _Known.encoded = tuple(text.encode(errors="replace") for text in _Known.texts)
+
+
+def hide(text: str) -> str:
+    """Returns a text without the values of secrets.
+
+    Example:
+        >>> note_secrets("sk-example-0123456789")
+        >>> hide("Rejected: sk-example-0123456789")
+        'Rejected: [secret]'
+    """
+    for value in _Known.texts:
+        if value in text:
+            text = text.replace(value, HIDDEN)
+    return text
+
+
+def hide_keys(text: str) -> str:
+    """Returns a text without the values of secrets, and without anything that looks like a key."""
+    return without_keys(hide(text), HIDDEN)
+
+
+def hide_bytes(content: bytes) -> bytes:
+    """Returns JSON or other UTF-8 text without the values of secrets."""
+    for value in _Known.encoded:
+        if value in content:
+            content = content.replace(value, HIDDEN.encode())
+    return content
+
+
+@contextmanager
+def hidden_in_errors() -> Iterator[None]:
+    """Removes secrets from errors that leave the block, and from their causes.
+
+    An error whose message cannot be changed is replaced by a ``NightjarError``.
+    """
+    try:
+        yield
+    except Exception as error:
+        for cause in error_chain(error):
+            cause.args = tuple(hide_keys(part) if isinstance(part, str) else part for part in cause.args)
+            vars(cause).update({name: hide_keys(text) for name, text in vars(cause).items() if isinstance(text, str)})
+        if (text := error_text(error)) != (shown := hide_keys(text)):
+            raise NightjarError(f"{type(error).__name__}: {shown}") from None
+        raise
+
+
+def hidden_in_log(record: logging.LogRecord) -> bool:
+    """Removes secrets from a log record; a filter for handlers that passes every record."""
+    message = record.getMessage()
+    if (shown := hide_keys(message)) != message:
+        record.msg, record.args = shown, None
+    if record.exc_info:
+        traceback = record.exc_text or _FORMATTER.formatException(record.exc_info)
+        if (shown := hide_keys(traceback)) != traceback:
+            record.exc_text, record.exc_info = shown, None
+    return True
+
+
+class _HidingStream:
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(hide(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class _Hiding:
+    """The number of active ``hidden_in_prints`` blocks, and the original streams."""
+
+    blocks: ClassVar[int] = 0
+    streams: ClassVar[dict[str, tuple[TextIO, TextIO]]] = {}
+
+
+@contextmanager
+def hidden_in_prints() -> Iterator[None]:
+    """Removes secrets from this process's stdout and stderr during the block.
+
+    Blocks may overlap; the last one restores the streams. Output of other processes, and of code that writes bytes, is
+    unchanged.
+    """
+    with _lock:
+        _Hiding.blocks += 1
+        if _Hiding.blocks == 1:
+            for name in ("stdout", "stderr"):
+                _hide_in(name)
+    try:
+        yield
+    finally:
+        with _lock:
+            _Hiding.blocks -= 1
+            if not _Hiding.blocks:
+                _show_again()
+
+
+def _hide_in(name: str) -> None:
+    if (stream := getattr(sys, name)) is not None:
+        hiding = cast("TextIO", _HidingStream(stream))
+        _Hiding.streams[name] = (stream, hiding)
+        setattr(sys, name, hiding)
+
+
+def _show_again() -> None:
+    for name, (stream, hiding) in _Hiding.streams.items():
+        if getattr(sys, name) is hiding:  # other code may have redirected it in the meantime
+            setattr(sys, name, stream)
+    _Hiding.streams.clear()
+
+
+def is_reference(value: object) -> bool:
+    """Returns whether a value names a secret: ``$NAME``, perhaps after a word such as ``Bearer``.
+
+    Example:
+        >>> [is_reference(value) for value in ("$TOKEN", "Bearer ${TOKEN}", "s3cret")]
+        [True, True, False]
+    """
+    return isinstance(value, str) and _REFERENCE.fullmatch(value) is not None
+
+
+def resolve(values: Mapping[str, str]) -> dict[str, str]:
+    """Replaces references to secrets by their values; other texts are unchanged.
+
+    Raises ``MissingKeyError`` with all variables that are unset or empty, and ``ConfigError`` for a value that no HTTP
+    header can carry.
+    """
+    found = {name: _REFERENCE.fullmatch(text) for name, text in values.items() if isinstance(text, str)}
+    variables = [_variable(reference) for reference in found.values() if reference]
+    if missing := [variable for variable in variables if not os.environ.get(variable, "").strip()]:
+        raise MissingKeyError(missing)
+    return {name: _value_of(reference) if (reference := found.get(name)) else values[name] for name in values}
+
+
+def _value_of(reference: re.Match[str]) -> str:
+    variable = _variable(reference)
+    value = os.environ[variable].strip()
+    if not value.isprintable() or not value.isascii():
+        raise ConfigError(f"Environment variable {variable!r} holds characters that no HTTP header can carry")
+    note_secrets(value)
+    return f"{reference[1] or ''}{value}"
+
+
+def _variable(reference: re.Match[str]) -> str:
+    return reference[2].strip("{}")
+
+
+@contextmanager
+def in_environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Sets environment variables during the block, and hides their values from now on.
+
+    Runs of one process may share a variable; the last one restores it. Another value at the same time is a
+    ``ConfigError``.
+    """
+    note_secrets(*values.values())
+    taken: list[str] = []
+    try:
+        for name, value in values.items():
+            _take(name, value)
+            taken.append(name)
+        with hidden_in_prints():
+            yield
+    finally:
+        for name in taken:
+            _give_back(name)
+
+
+def _take(name: str, value: str) -> None:
+    with _lock:
+        held = _held.get(name) or _Held(value, os.environ.get(name), 0)
+        if held.value != value:
+            raise ConfigError(f"Another run of this process has another value of the variable {name!r}")
+        _held[name] = held._replace(runs=held.runs + 1)
+        os.environ[name] = value
+
+
+def _give_back(name: str) -> None:
+    with _lock:
+        held = _held[name]
+        if held.runs > 1:
+            _held[name] = held._replace(runs=held.runs - 1)
+            return
+        del _held[name]
+        if held.before is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = held.before

@@ -1,0 +1,45 @@
+"""Parses Python source in any thread, without running it.
+
+Parsing is repeated, because CPython before 3.11.8 is not thread-safe: if garbage collection lets another thread parse
+in between, one of the two fails with a ``SystemError`` (https://github.com/python/cpython/issues/106905).
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any, cast
+
+_TRIES = 20
+
+
+def parse_python(source: str | bytes) -> ast.Module:
+    """Parses a module like ``ast.parse``; raises ``SyntaxError``, or ``ValueError`` for a null byte."""
+    return cast(ast.Module, _parse(source, "exec"))
+
+
+def parse_expression(text: str) -> ast.expr:
+    """Parses one expression; raises the errors of ``parse_python``."""
+    return cast(ast.Expression, _parse(text.lstrip(" \t"), "eval")).body
+
+
+def read_literal(text: str) -> Any:
+    """Reads a literal like ``ast.literal_eval``; raises ``SyntaxError``, or ``ValueError`` for other expressions.
+
+    Example:
+        >>> read_literal("{'topic': 'Science', 'urls': ['a', 'b']}")["urls"]
+        ['a', 'b']
+
+    Raises:
+        SyntaxError: it is not Python.
+        ValueError: it is not a literal.
+    """
+    return ast.literal_eval(parse_expression(text))
+
+
+def _parse(source: str | bytes, mode: str) -> ast.AST:
+    for _ in range(_TRIES - 1):
+        try:
+            return ast.parse(source, mode=mode)
+        except SystemError:
+            continue
+    return ast.parse(source, mode=mode)

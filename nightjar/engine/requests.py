@@ -1,0 +1,161 @@
+"""Watches the requests of an engine's rollouts and judges, and stops a run whose requests keep failing."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from nightjar.clients.failures import Failure
+from nightjar.core.calling.limits import Places
+from nightjar.core.rollout.usage import usage_counts
+from nightjar.engine.limits import Budget
+from nightjar.engine.progress import Progress
+from nightjar.errors import RunAbortedError
+
+_BEFORE_SUCCESS = 5
+_BEFORE_ANSWER = 20
+_PATIENCE_SECONDS = 60.0
+_WAITING_PER_PLACE = 4
+# An endpoint that responded before is waited for this long before its failures count.
+_OUTAGE_SECONDS = 300.0
+
+
+class FailureGuard:
+    """Counts failures and stops the run after too many.
+
+    Before the first response, five connection errors or refused keys stop the run, or twenty other errors; overload
+    gets a minute. After that, failed rollouts in a row count: five (twenty where the failure is neither permanent nor
+    of the connection) while none has succeeded, ``limit_after_success`` later. An error that may be an example's own
+    counts once per example, and only while the message stays the same, so that a few odd examples cannot stop a run.
+    """
+
+    def __init__(self, has_succeeded: bool = False, limit_after_success: int = 50) -> None:
+        self.has_succeeded = has_succeeded
+        self._limit_after_success = limit_after_success
+        self._has_answered = has_succeeded
+        self._tries = 0
+        self._first_try_at = 0.0
+        self._alike: set[object] = set()
+        self._message = ""
+        self._abort: RunAbortedError | None = None
+
+    def check(self) -> None:
+        """Raises the error that stopped the run, if there is one."""
+        if self._abort is not None:
+            raise self._abort
+
+    def succeeded(self) -> None:
+        """Records a successful rollout."""
+        self.has_succeeded = True
+        self._alike.clear()
+
+    def answered(self) -> None:
+        """Records a response."""
+        self._has_answered = True
+
+    def request_failed(self, failure: Failure) -> None:
+        """Records a failed request; raises ``RunAbortedError`` if the limit is reached."""
+        if self._has_answered or not (failure.is_repeatable or failure.is_refusal):
+            return
+        now = time.monotonic()
+        self._first_try_at = self._first_try_at or now
+        self._tries += 1
+        is_clear = failure.is_connection or failure.is_refusal
+        is_early = failure.is_overload and now - self._first_try_at < _PATIENCE_SECONDS
+        if self._tries >= (_BEFORE_SUCCESS if is_clear else _BEFORE_ANSWER) and not is_early:
+            self._abort = RunAbortedError(f"Stopped: the first {self._tries} requests failed. {failure.message}")
+        self.check()
+
+    def forget(self) -> None:
+        """Resets the counts."""
+        self._abort = None
+        self._tries = 0
+        self._alike.clear()
+
+    def failed(self, failure: Failure, example_id: int) -> None:
+        """Records a failed rollout of an example; raises ``RunAbortedError`` if the limit is reached."""
+        if not (failure.is_permanent or failure.is_retryable):
+            return
+        concerns_all = failure.is_connection or failure.is_refusal
+        if not concerns_all and failure.message != self._message:
+            self._alike.clear()
+        self._message = failure.message
+        self._alike.add(object() if concerns_all else example_id)
+        first = _BEFORE_SUCCESS if failure.is_permanent or failure.is_connection else _BEFORE_ANSWER
+        limit = self._limit_after_success if self.has_succeeded else first
+        if len(self._alike) >= limit:
+            self._abort = RunAbortedError(
+                f"Stopped: {len(self._alike)} rollouts in a row failed alike. {failure.message}",
+                is_outage=failure.is_connection and self.has_succeeded,
+            )
+        self.check()
+
+
+class RequestWatch:
+    """Counts requests, stops them when the run stops, and makes failed requests wait.
+
+    ``model`` is for the prices; empty if responses name it. With ``places``, a rollout that waits for a retry gives up
+    its place to a new rollout, while at most four wait for each place.
+    """
+
+    def __init__(
+        self,
+        guard: FailureGuard,
+        progress: Progress,
+        budget: Budget | None = None,
+        model: str = "",
+        places: Places | None = None,
+    ) -> None:
+        self._guard = guard
+        self._progress = progress
+        self._budget = budget
+        self._model = model
+        self._places = places
+        self._answered_at: float | None = None
+        self._waiting = 0
+
+    def check(self) -> None:
+        """Raises ``RunAbortedError`` or ``BudgetSpentError`` if no more requests may be sent."""
+        self._guard.check()
+        if self._budget is not None:
+            self._budget.check()
+
+    def answered(self, answer: Any) -> None:
+        """Records a successful response and its tokens."""
+        self._answered_at = time.monotonic()
+        self._progress.requests += 1
+        self._guard.answered()
+        given, written = usage_counts(getattr(answer, "usage", None))
+        self._progress.input_tokens += given
+        self._progress.output_tokens += written
+        if self._budget is not None:
+            self._budget.add(given, written, self._model or getattr(answer, "model", ""))
+
+    def failed(self, failure: Failure, started_at: float) -> bool:
+        """Records a failed request; returns whether it is excused: the endpoint responded before, and is away now.
+
+        Raises ``RunAbortedError`` if the limit of failures is reached.
+        """
+        self._progress.requests += 1
+        self._progress.refused += failure.is_overload
+        self._progress.last_failure = failure.message
+        self._guard.request_failed(failure)
+        if not failure.is_connection:
+            self._answered_at = time.monotonic()
+        if not failure.is_connection or self._answered_at is None:
+            return False
+        return self._answered_at < started_at < self._answered_at + _OUTAGE_SECONDS
+
+    async def wait(self, seconds: float) -> None:
+        """Waits before a retry of a request or an attempt."""
+        self._progress.retries += 1
+        if self._places is None or self._waiting >= _WAITING_PER_PLACE * self._places.ceiling:
+            await asyncio.sleep(seconds)
+            return
+        self._waiting += 1
+        try:
+            async with self._places.given_back():
+                await asyncio.sleep(seconds)
+        finally:
+            self._waiting -= 1

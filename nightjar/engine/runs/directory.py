@@ -1,0 +1,302 @@
+"""The run directory: its place, files, format version, digest and lock."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+import psutil
+from filelock import FileLock, Timeout
+from pydantic import BaseModel, ValidationError
+
+from nightjar.core.environment_id import ENVIRONMENTS_DIR, EnvironmentId, listed_name
+from nightjar.core.files import replace_file
+from nightjar.core.secrecy import hide_bytes
+from nightjar.engine.runs.jsonl import DIGEST_BYTES, digest_of
+from nightjar.engine.runs.recorded import RecordedConfig, RecordedMetadata, first_fault
+from nightjar.errors import NewerRunDirectoryError, RunDirectoryError, RunLockedError
+
+FORMAT = 2
+"""Version of the format that is written, and the newest that can be read (docs/run-directory.md).
+
+Version 1 has no field ``format``. Since version 2 ``config.json`` holds the run's id.
+"""
+_DIGEST_FIELD = "digest"
+_SMALLEST_RESERVE_BYTES = 1 << 14
+OUTPUT_DIR = Path("outputs")
+_RUN_ID_CHARACTERS = 12
+# The last metadata are longer than the first: they have a summary, and perhaps an error.
+_RESERVED_TIMES = 2
+
+
+def format_of(content: Mapping[str, Any]) -> int:
+    """Returns the format version of a file's content; 1 if it has none."""
+    found = content.get("format")
+    return found if isinstance(found, int) else 1
+
+
+def check_format(content: object, path: Path) -> None:
+    """Raises ``NewerRunDirectoryError`` if a newer Nightjar wrote a file of a run directory."""
+    if isinstance(content, dict) and (found := format_of(content)) > FORMAT:
+        raise NewerRunDirectoryError(str(path.parent), found, FORMAT)
+
+
+def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the content of a JSON file with a digest of it.
+
+    Example:
+        >>> unsealed(sealed({"scored": 3}))
+        {'scored': 3}
+    """
+    return {**content, _DIGEST_FIELD: _digest(content)}
+
+
+def unsealed(content: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Returns the content without its digest; None if the digest is wrong. Content without a digest is accepted.
+
+    Example:
+        >>> unsealed({**sealed({"scored": 3}), "scored": 4}) is None
+        True
+    """
+    rest = {name: value for name, value in content.items() if name != _DIGEST_FIELD}
+    return rest if content.get(_DIGEST_FIELD) in {None, _digest(rest)} else None
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return blake2b(orjson.dumps(content, option=orjson.OPT_SORT_KEYS), digest_size=DIGEST_BYTES).hexdigest()
+
+
+class Reserve:
+    """Disk space for the last replacement of a file, in case the disk is full: a file of zeros beside it.
+
+    It is overwritten in place and renamed, which needs no space on most file systems; copy-on-write file systems
+    (btrfs, ZFS) may refuse it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._beside = path.with_name(f".{path.name}.reserve")
+        self._bytes = 0
+
+    def take(self, at_least_bytes: int = _SMALLEST_RESERVE_BYTES) -> None:
+        """Reserves the space, at least 16 KiB."""
+        size = max(at_least_bytes, _SMALLEST_RESERVE_BYTES)
+        replace_file(self._beside, [bytes(size)])
+        self._bytes = size
+
+    def grow(self, at_least_bytes: int) -> None:
+        """Enlarges the reserve if the disk allows it."""
+        if 0 < self._bytes < at_least_bytes:
+            with suppress(RunDirectoryError):
+                self.take(at_least_bytes)
+
+    def spend(self, content: bytes) -> None:
+        """Replaces the file atomically, using the reserve."""
+        try:
+            with self._beside.open("r+b") as file:
+                file.write(content)
+                file.truncate()
+                file.flush()
+                os.fsync(file.fileno())
+            self._beside.replace(self._path)
+            self._bytes = 0
+        except OSError as error:
+            raise RunDirectoryError(f"Cannot write {str(self._path)!r}: {error.strerror}") from error
+
+    def give_back(self) -> None:
+        """Frees the space."""
+        self._bytes = 0
+        with suppress(OSError):
+            self._beside.unlink(missing_ok=True)
+
+
+def new_run_id(source: uuid.UUID | None = None) -> str:
+    """Returns 12 hex digits, from a flow run's id so that its retry finds its run, or random."""
+    return (source or uuid.uuid4()).hex[-_RUN_ID_CHARACTERS:]
+
+
+def runs_folder(
+    env_id: str,
+    model: str,
+    output_dir: Path | None = None,
+    environments_dir: Path = ENVIRONMENTS_DIR,
+) -> Path:
+    """Returns the folder of all runs of an environment with a model.
+
+    Without ``output_dir``, it is in ``{environments_dir}/{module}/outputs`` if that folder exists, else in ``outputs``.
+    """
+    asked = EnvironmentId.parse(env_id)
+    if output_dir is None:
+        beside = environments_dir / asked.module / "outputs"
+        output_dir = beside if beside.is_dir() else OUTPUT_DIR
+    return output_dir / "evals" / f"{asked.name}--{model.replace('/', '--')}"
+
+
+def runs_folders(folder: Path, env_id: str, model: str) -> list[Path]:
+    """Returns the folders beside ``runs_folder`` with runs of this pair, in any spelling of the environment's id."""
+    end, name = f"--{model.replace('/', '--')}", EnvironmentId.parse(env_id).listed
+    beside = folder.parent.iterdir() if folder.parent.is_dir() else ()
+    return [path for path in beside if path.name.endswith(end) and listed_name(path.name.removesuffix(end)) == name]
+
+
+class RunDirectory:
+    """A run directory and its lock; locking creates a missing directory.
+
+    As a context manager it is locked for this process alone, until the block or the process ends; locking waits up to
+    ``patience_seconds`` for another process.
+    """
+
+    def __init__(self, path: Path, patience_seconds: float = 0.0) -> None:
+        self.path = path
+        self._lock = FileLock(path / ".lock", timeout=patience_seconds, thread_local=False)
+        self._reserve = Reserve(path / "metadata.json")
+
+    @cached_property
+    def run_id(self) -> str:
+        """The id of its run, also after the folder was moved; the folder's name if none is stored."""
+        return self.stored_id() or self.path.name
+
+    def stored_id(self) -> str | None:
+        """Returns the id stored in the folder; None if no readable file has one.
+
+        ``config.json`` holds it too, for a run killed before its first metadata.
+        """
+        for read in (self.read_metadata, self.read_config):
+            with suppress(RunDirectoryError):
+                if found := read().get("run_id"):
+                    return str(found)
+        return None
+
+    @property
+    def attempts_path(self) -> Path:
+        """The ledger: every finished attempt."""
+        return self.path / "attempts.jsonl"
+
+    @property
+    def results_path(self) -> Path:
+        """The scores of record."""
+        return self.path / "results.jsonl"
+
+    def digests(self) -> dict[str, str]:
+        """Returns the digests of ledger and results by file name."""
+        return {path.name: digest_of(path) for path in (self.attempts_path, self.results_path)}
+
+    def exists(self) -> bool:
+        """Returns whether the folder holds a run."""
+        return (self.path / "config.json").is_file()
+
+    def has_metadata(self) -> bool:
+        """Returns whether the run has written metadata."""
+        return (self.path / "metadata.json").is_file()
+
+    def is_abandoned(self) -> bool:
+        """Returns whether the last writer was a process of this machine that no longer exists."""
+        try:
+            words = Path(self._lock.lock_file).read_text(encoding="utf-8").split()
+            process, host = int(words[1]), words[3]
+        except (OSError, ValueError, IndexError):
+            return False
+        return host == socket.gethostname() and not psutil.pid_exists(process)
+
+    def status(self, metadata: Mapping[str, Any]) -> str:
+        """Returns the status in the metadata, or ``crashed`` if that is ``running`` and the process is gone."""
+        status = str(metadata["status"])
+        return "crashed" if status == "running" and self.is_abandoned() else status
+
+    def last_session(self) -> tuple[float, float]:
+        """Returns the Unix times of the last session's first metadata and of its last write."""
+        began = (self.path / "metadata.json").stat().st_mtime
+        paths = (self.attempts_path, self.results_path)
+        return began, max([began, *(path.stat().st_mtime for path in paths if path.exists())])
+
+    def read_config(self) -> dict[str, Any]:
+        """Returns the configuration that the run was started with."""
+        return self._read("config.json", RecordedConfig)
+
+    def read_metadata(self) -> dict[str, Any]:
+        """Returns the last written status and summary."""
+        metadata = unsealed(self._read("metadata.json", RecordedMetadata))
+        if metadata is None:
+            raise RunDirectoryError(f"{self.path / 'metadata.json'} is damaged: it was changed after it was written")
+        return metadata
+
+    def write_config(self, config: Mapping[str, Any]) -> None:
+        """Replaces the configuration."""
+        replace_file(self.path / "config.json", [_dumped(config)])
+
+    def reserve_room(self) -> None:
+        """Reserves disk space until the directory is unlocked, so that a run on a full disk still leaves a status."""
+        self._reserve.take()
+
+    def write_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Replaces status and summary; on a full disk, in the reserved space, which grows with them."""
+        content = _dumped(sealed(orjson.loads(_dumped(metadata))))
+        try:
+            replace_file(self.path / "metadata.json", [content])
+        except RunDirectoryError as full:
+            try:
+                self._reserve.spend(content)
+            except RunDirectoryError:
+                raise full from full.__cause__
+        else:
+            self._reserve.grow(_RESERVED_TIMES * len(content))
+
+    def __enter__(self) -> Self:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire()
+            holder = f"process {os.getpid()} on {socket.gethostname()}"
+            Path(self._lock.lock_file).write_text(holder, encoding="utf-8")
+        except Timeout:
+            holder = Path(self._lock.lock_file).read_text(encoding="utf-8") or "another process"
+            raise RunLockedError(
+                f"Run {self.run_id!r} is being written by {holder}. Wait for it, or stop it."
+            ) from None
+        except OSError as error:
+            raise RunDirectoryError(f"Cannot write {str(self.path)!r}: {error.strerror}") from error
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._reserve.give_back()
+        self._lock.release()
+
+    def _read(self, name: str, kind: type[BaseModel]) -> dict[str, Any]:
+        path = self.path / name
+        try:
+            content: dict[str, Any] = orjson.loads(path.read_bytes())
+            check_format(content, path)
+            kind.model_validate(content)
+        except OSError as error:
+            raise RunDirectoryError(f"No run in {str(self.path)!r}: cannot read {name}: {error.strerror}") from error
+        except orjson.JSONDecodeError as error:
+            raise RunDirectoryError(f"{path} is damaged: {error}") from error
+        except ValidationError as error:
+            raise RunDirectoryError(f"{path} is damaged: {first_fault(error)}") from error
+        return content
+
+
+def _dumped(content: Mapping[str, Any]) -> bytes:
+    options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
+    return hide_bytes(orjson.dumps(content, default=str, option=options))
+
+
+def run_directories(output_dir: Path | None = None) -> Iterator[RunDirectory]:
+    """Yields the run directories in a folder; None searches ``./outputs`` and those of the environments here."""
+    folders = [output_dir] if output_dir else [OUTPUT_DIR, *ENVIRONMENTS_DIR.glob("*/outputs")]
+    for folder in folders:
+        for metadata in folder.glob("evals/*/*/metadata.json"):
+            yield RunDirectory(metadata.parent)

@@ -1,0 +1,108 @@
+"""``RolloutIndex``: a journal's facts about each rollout, in arrays.
+
+They take about 150 bytes per rollout; objects would take over a kilobyte, and a run may have a million rollouts.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from itertools import groupby
+from math import fsum, isclose, isnan, nan
+
+from nightjar.core.rollout.records import Key
+from nightjar.engine.runs.jsonl import Place
+
+# A key is one integer, example_id above rollout_index: it takes less memory than a tuple, and sorts in the same order.
+_INDEX_BITS = 32
+LARGEST_ROLLOUT_INDEX = (1 << _INDEX_BITS) - 1
+_NOWHERE = Place(0, 0)
+
+
+class Places:
+    """Positions of lines in a file, by slot; an empty place for no line."""
+
+    def __init__(self) -> None:
+        self._offsets, self._lengths = array("Q"), array("Q")
+
+    def append(self, place: Place) -> None:
+        """Adds a slot."""
+        self._offsets.append(place.offset)
+        self._lengths.append(place.length)
+
+    def __getitem__(self, slot: int) -> Place:
+        return Place(self._offsets[slot], self._lengths[slot])
+
+    def __setitem__(self, slot: int, place: Place) -> None:
+        self._offsets[slot], self._lengths[slot] = place
+
+    def has(self, slot: int) -> bool:
+        """Returns whether the slot has a line."""
+        return self._lengths[slot] > 0
+
+
+class RolloutIndex:
+    """Gives each rollout a slot, a number from 0 on, which indexes the attributes.
+
+    ``generated`` is the place in the ledger of the last attempt that did not fail, ``recorded`` the place of the result
+    that counts. Missing ``rewards`` and ``advantages`` are NaN.
+    """
+
+    def __init__(self) -> None:
+        self._slots: dict[int, int] = {}
+        self.attempts = array("L")
+        self.generated, self.recorded = Places(), Places()
+        self.is_scored = bytearray()
+        self.rewards, self.advantages = array("d"), array("d")
+
+    def slot(self, key: Key) -> int:
+        """Returns a rollout's slot; adds it if it is new."""
+        known = self._slots
+        slot = known.setdefault(key.example_id << _INDEX_BITS | key.rollout_index, len(known))
+        if slot == len(self.attempts):
+            self.attempts.append(0)
+            self.generated.append(_NOWHERE)
+            self.recorded.append(_NOWHERE)
+            self.is_scored.append(False)
+            self.rewards.append(nan)
+            self.advantages.append(nan)
+        return slot
+
+    def set_result(self, slot: int, place: Place, scores: tuple[float | None, float | None] | None) -> None:
+        """Records a result in place of an earlier one; ``scores`` are reward and advantage, None after an error."""
+        reward, advantage = scores or (None, None)
+        self.recorded[slot] = place
+        self.is_scored[slot] = scores is not None
+        self.rewards[slot] = nan if reward is None else reward
+        self.advantages[slot] = nan if advantage is None else advantage
+
+    def to_restore(self) -> set[int]:
+        """Returns the slots of rollouts that are generated and not scored."""
+        return {slot for slot, scored in enumerate(self.is_scored) if self.generated.has(slot) and not scored}
+
+    def all_rewards(self) -> Iterator[tuple[Key, float]]:
+        """Yields every reward with its rollout."""
+        return ((_key(name), self.rewards[slot]) for name, slot in self._slots.items() if not isnan(self.rewards[slot]))
+
+    def recorded_slots(self) -> list[int]:
+        """Returns the slots of rollouts with a result, ordered by example and rollout."""
+        return [self._slots[name] for name in self._recorded_names()]
+
+    def moved_advantages(self) -> dict[int, float]:
+        """Returns new advantages, by slot, for groups that were scored in parts and whose mean has changed since."""
+        moved = {}
+        for _, names in groupby(self._recorded_names(), lambda name: name >> _INDEX_BITS):
+            slots = [slot for slot in map(self._slots.__getitem__, names) if not isnan(self.rewards[slot])]
+            mean = fsum(self.rewards[slot] for slot in slots) / max(1, len(slots))
+            for slot in slots:
+                known, advantage = self.advantages[slot], self.rewards[slot] - mean
+                if not isnan(known) and not isclose(known, advantage, abs_tol=1e-12):
+                    moved[slot] = advantage
+        return moved
+
+    def _recorded_names(self) -> list[int]:
+        return sorted(name for name, slot in self._slots.items() if self.recorded.has(slot))
+
+
+def _key(name: int) -> Key:
+    return Key(name >> _INDEX_BITS, name & LARGEST_ROLLOUT_INDEX)

@@ -1,0 +1,289 @@
+"""Journals record finished rollouts at once, on disk (``Journal``) or in memory (``MemoryJournal``)."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import orjson
+
+from nightjar.core.files import replace_file
+from nightjar.core.rollout.records import Key, RolloutOutput, attempt_row, key_of, restore_state, result_row
+from nightjar.core.rollout.state import State
+from nightjar.core.rollout.usage import usage_counts
+from nightjar.engine.runs.directory import RunDirectory
+from nightjar.engine.runs.index import RolloutIndex
+from nightjar.engine.runs.jsonl import JsonLines, Line, Place, scan_lines
+from nightjar.engine.runs.recorded import RecordedAttempt, RecordedResult, check_restorable, checked
+from nightjar.engine.runs.repair import take_back_scores
+from nightjar.errors import RunDirectoryError
+
+_OF_NO_USE = frozenset({"client", "input", "usage_tracker"})
+_KEPT_ANYWAY = frozenset(
+    {"advantage", "completion", "error", "is_completed", "is_truncated", "metrics", "model", "reward", "stop_condition"}
+)
+"""Keys of every state that results always have."""
+logger = logging.getLogger(__name__)
+# A crash of the machine loses what was appended in this time; a sync after each line would slow the run down.
+_SYNC_SECONDS = 1.0
+
+
+class StateColumns:
+    """The extra keys of the state that results keep (``-C``), and whether the states have them."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        self._missing = set(names)
+        self._found: set[str] = set()
+
+    def look_at(self, state: State, row: Mapping[str, Any]) -> None:
+        """Records which keys a state has, unless it failed."""
+        if self._missing and state["error"] is None:
+            self._found.update(state)
+            self._missing = {name for name in self._missing if name not in state and row[name] is None}
+
+    @property
+    def unknown(self) -> list[str]:
+        """The requested keys that no state has had, sorted; empty before the first state."""
+        return sorted(self._missing) if self._found else []
+
+    @property
+    def choices(self) -> list[str]:
+        """The keys that states have, sorted, without those that results always have."""
+        return sorted(self._found - _OF_NO_USE - _KEPT_ANYWAY)
+
+
+class Journal:
+    """The ledger and results of a locked run directory, held open. Memory holds places in files, not rollouts.
+
+    ``has_generated`` says whether the ledger holds an attempt that did not fail; ``tokens_before`` are the input and
+    output tokens of its attempts on opening.
+
+    Args:
+        hash_of: returns an example's content hash by example_id.
+        state_columns: extra keys of the state that results keep.
+        is_outdated: older code wrote the scores; they are removed (see ``outdated``), or ``RunError`` is raised.
+    """
+
+    def __init__(
+        self,
+        directory: RunDirectory,
+        hash_of: Callable[[int], str],
+        state_columns: Sequence[str] = (),
+        *,
+        is_outdated: bool = False,
+    ) -> None:
+        self._hash_of = hash_of
+        self.columns = StateColumns(state_columns)
+        self._index = RolloutIndex()
+        self.has_generated = False
+        self.tokens_before = 0, 0
+        self._unsaved_keys: set[str] = set()
+        try:
+            self.outdated = take_back_scores(directory) if is_outdated else frozenset[Key]()
+            self._read(directory)
+        except RunDirectoryError as damage:
+            remedy = f"nightjar eval repair {shlex.quote(str(directory.path))}"
+            raise RunDirectoryError(
+                f"{damage}. To set the damage aside, so that a resume redoes it: {remedy}"
+            ) from damage
+        self._ledger = JsonLines(directory.attempts_path)
+        self._results = JsonLines(directory.results_path)
+        self.results_path = directory.results_path
+        self._is_ordered = False
+        self._is_closing = threading.Event()
+        self._syncing = threading.Thread(target=self._sync_repeatedly, daemon=True)
+        self._syncing.start()
+
+    def is_scored(self, key: Key) -> bool:
+        """Returns whether a rollout has a result without an error."""
+        return bool(self._index.is_scored[self._index.slot(key)])
+
+    def is_generated(self, key: Key) -> bool:
+        """Returns whether the ledger holds an attempt at a rollout that did not fail."""
+        return self._index.generated.has(self._index.slot(key))
+
+    def rewards(self) -> Iterator[tuple[Key, float]]:
+        """Yields the reward of every scored rollout."""
+        return self._index.all_rewards()
+
+    def attempted(self, state: State) -> None:
+        """Appends a finished attempt to the ledger."""
+        key = key_of(state)
+        slot = self._index.slot(key)
+        number = self._index.attempts[slot] + 1
+        row, unsaved = attempt_row(state, number, self._hash_of(key.example_id))
+        [place] = self._ledger.append([row])
+        self._note_attempt(slot, place, row["error"])
+        if unsaved and row["error"] is None:
+            self._warn_of(unsaved)
+
+    def scored(self, states: Sequence[State]) -> Sequence[RolloutOutput]:
+        """Appends the results of a group, or a part of it, and returns them."""
+        slots = [self._index.slot(key_of(state)) for state in states]
+        rows = [
+            result_row(
+                state,
+                attempts=self._index.attempts[slot],
+                example_hash=self._hash_of(state["example_id"]),
+                state_columns=self.columns.names,
+            )
+            for state, slot in zip(states, slots, strict=True)
+        ]
+        for state, slot, row, place in zip(states, slots, rows, self._results.append(rows), strict=True):
+            self._note_result(slot, place, row)
+            self.columns.look_at(state, row)
+        return rows
+
+    def restore(self, state: State) -> State:
+        """Fills a fresh state with the attempt in the ledger."""
+        return restore_state(state, self._ledger.read_row(self._index.generated[self._index.slot(key_of(state))]))
+
+    def finish(self) -> None:
+        """Sorts the results, syncs the files to disk, and closes them; a second call does nothing."""
+        if self._is_ordered:
+            return
+        try:
+            self._ledger.sync()
+            self._results.sync()
+            self._order_results()
+            self._is_ordered = True
+        finally:
+            self.close()
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yields the results that count: sorted after ``finish``, before that as they came."""
+        for line in scan_lines(self.results_path):
+            if self._is_ordered or self._index.recorded[self._index.slot(_key_of(line))] == line.place:
+                yield line.row
+
+    def close(self) -> None:
+        """Closes the files without sorting. A second call does nothing."""
+        if self._is_closing.is_set():
+            return
+        self._is_closing.set()
+        self._syncing.join()
+        self._ledger.close()
+        self._results.close()
+
+    def _read(self, directory: RunDirectory) -> None:
+        for line in scan_lines(directory.attempts_path):
+            key = checked(line, directory.attempts_path, RecordedAttempt)
+            self._note_attempt(self._index.slot(key), line.place, line.row["error"])
+            self._note_usage(line.row)
+        for line in scan_lines(directory.results_path):
+            key = checked(line, directory.results_path, RecordedResult)
+            self._note_result(self._index.slot(key), line.place, line.row)
+        to_restore = self._index.to_restore()
+        for line in scan_lines(directory.attempts_path) if to_restore else ():
+            slot = self._index.slot(_key_of(line))
+            if slot in to_restore and self._index.generated[slot] == line.place:
+                check_restorable(line, directory.attempts_path)
+
+    def _note_attempt(self, slot: int, place: Place, error: Any) -> None:
+        self._index.attempts[slot] += 1
+        if error is None:
+            self._index.generated[slot] = place
+            self.has_generated = True
+
+    def _note_usage(self, row: Mapping[str, Any]) -> None:
+        given, written = usage_counts(row["token_usage"])
+        self.tokens_before = self.tokens_before[0] + given, self.tokens_before[1] + written
+
+    def _note_result(self, slot: int, place: Place, row: Mapping[str, Any]) -> None:
+        scores = None if row["error"] is not None else (row["reward"], row["advantage"])
+        self._index.set_result(slot, place, scores)
+
+    def _warn_of(self, unsaved: Sequence[str]) -> None:
+        for name in set(unsaved) - self._unsaved_keys:
+            self._unsaved_keys.add(name)
+            logger.warning("state[%r] cannot be saved: a resumed run scores without it", name)
+
+    def _sync_repeatedly(self) -> None:
+        while not self._is_closing.wait(_SYNC_SECONDS):
+            try:
+                self._ledger.sync()
+                self._results.sync()
+            except RunDirectoryError as error:
+                logger.warning("Cannot sync the run directory to disk: %s", error)
+
+    def _order_results(self) -> None:
+        """Rewrites the results sorted and without replaced lines, unless they already are."""
+        slots, places = self._index.recorded_slots(), self._index.recorded
+        moved = self._index.moved_advantages()
+        is_packed = sum(places[slot].length for slot in slots) == self._results.size
+        is_ordered = all(places[one].offset < places[next_].offset for one, next_ in pairwise(slots))
+        if moved or not (is_packed and is_ordered):
+            replace_file(self._results.path, (self._line(slot, moved) for slot in slots))
+
+    def _line(self, slot: int, moved: Mapping[int, float]) -> bytes:
+        place = self._index.recorded[slot]
+        if slot not in moved:
+            return self._results.read_line(place)
+        row = self._results.read_row(place) | {"advantage": moved[slot]}
+        return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _key_of(line: Line) -> Key:
+    return Key(line.row["example_id"], line.row["rollout_index"])
+
+
+class MemoryJournal:
+    """Keeps the results of a run in memory, with the interface of ``Journal``."""
+
+    has_generated = False
+    tokens_before = 0, 0
+
+    def __init__(self, hash_of: Callable[[int], str], state_columns: Sequence[str] = ()) -> None:
+        self._hash_of = hash_of
+        self.columns = StateColumns(state_columns)
+        self._attempts: dict[Key, int] = {}
+        self._results: dict[Key, RolloutOutput] = {}
+
+    def is_scored(self, key: Key) -> bool:
+        """Returns whether a rollout has a result without an error."""
+        return key in self._results and self._results[key]["error"] is None
+
+    def is_generated(self, key: Key) -> bool:  # noqa: ARG002 - as Journal's
+        """Returns False: states are kept only until they are scored."""
+        return False
+
+    def rewards(self) -> list[tuple[Key, float]]:
+        """Returns the reward of every scored rollout."""
+        return [(key, row["reward"]) for key, row in self._results.items() if row["reward"] is not None]
+
+    def attempted(self, state: State) -> None:
+        """Counts a finished attempt."""
+        key = key_of(state)
+        self._attempts[key] = self._attempts.get(key, 0) + 1
+
+    def scored(self, states: Sequence[State]) -> Sequence[RolloutOutput]:
+        """Keeps the results of a group, and returns them."""
+        rows = []
+        for state in states:
+            key = key_of(state)
+            row = result_row(
+                state,
+                attempts=self._attempts.get(key, 0),
+                example_hash=self._hash_of(key.example_id),
+                state_columns=self.columns.names,
+            )
+            self._results[key] = row
+            self.columns.look_at(state, row)
+            rows.append(row)
+        return rows
+
+    def restore(self, state: State) -> State:
+        """Returns the state: nothing was generated before."""
+        return state
+
+    def rows(self) -> list[RolloutOutput]:
+        """Returns the results, ordered by (example_id, rollout_index)."""
+        return [self._results[key] for key in sorted(self._results)]
+
+    def finish(self) -> None:
+        """Does nothing."""

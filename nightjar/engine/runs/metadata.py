@@ -1,0 +1,147 @@
+"""``RunMetadata``: the content of ``metadata.json``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
+from typing import Any, Literal, Self, TypeAlias
+
+from nightjar.core.secrecy import hide
+from nightjar.engine.runs.summary import Summary
+from nightjar.errors import BudgetSpentError, RunCancelledError, RunTimedOutError, error_text
+
+Status: TypeAlias = Literal["running", "completed", "incomplete", "failed", "cancelled", "timed_out", "crashed"]
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunMetadata:
+    """The settings, status and summary of a run; docs/run-directory.md describes the file.
+
+    Attributes:
+        status: ``completed`` if at most the tolerated part is missing, else ``incomplete``; ``failed`` after an error;
+            ``cancelled`` by a person; ``timed_out``; ``crashed`` if its process died.
+        env_version: None if the environment is not a package.
+        base_url: URLs of replicas are joined by commas.
+        dataset_fingerprint: identifies content and order of the examples; None if not all are known.
+        rescored_from: id of the run whose rollouts it scores again; None if it generated them itself.
+        time_ms: duration, resumed sessions added.
+        original: of an imported run, the other program's own record. An import may lack model, start and duration.
+        requests: of the last session: numbers of ``sent``, ``refused`` (rejected as too many) and ``again`` (retries),
+            and ``pace``: the changes of the limits, see ``clients.pace``.
+        digests: of the summarized files, see ``RunDirectory.digests``; None while it is running.
+    """
+
+    run_id: str
+    status: Status = "running"
+    env_id: str
+    env_args: Mapping[str, Any]
+    extra_env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    env_version: str | None
+    model: str | None
+    base_url: str | None
+    api_client_type: str | None = None
+    num_examples: int
+    rollouts_per_example: int
+    rollouts: int = 0
+    sampling_args: Mapping[str, Any]
+    dataset_fingerprint: str | None = None
+    pass_threshold: float
+    state_columns: Sequence[str] = ()
+    tags: Sequence[str] = ()
+    suite: str | None = None
+    name: str | None = None
+    version_info: Mapping[str, str | None]
+    flow_run_id: str | None = None
+    rescored_from: str | None = None
+    started_at: datetime | None = field(default_factory=_now)
+    finished_at: datetime | None = None
+    time_ms: int | None = 0
+    original: Mapping[str, Any] | None = None
+    requests: Mapping[str, Any] | None = None
+    error: str | None = None
+    digests: Mapping[str, str] | None = None
+    summary: Summary | None = None
+
+    def continued(self, before: Mapping[str, Any], lost_ms: int = 0) -> Self:
+        """Returns the metadata of a resumed run, with its earlier name, start and duration.
+
+        ``lost_ms`` is the duration of a killed last session, which could not record it.
+        """
+        started = before.get("started_at")
+        return replace(
+            self,
+            env_id=before.get("env_id") or self.env_id,
+            started_at=datetime.fromisoformat(started) if started else self.started_at,
+            time_ms=(before.get("time_ms") or 0) + lost_ms,
+        )
+
+    def unchanged(self, before: Mapping[str, Any]) -> Self:
+        """Returns the metadata of a run whose last session added nothing: end, duration and requests stay."""
+        finished = before.get("finished_at")
+        return replace(
+            self,
+            finished_at=datetime.fromisoformat(finished) if finished else self.finished_at,
+            time_ms=before.get("time_ms") or self.time_ms,
+            requests=before.get("requests"),
+        )
+
+    def ended(
+        self,
+        summary: Summary,
+        error: BaseException | None,
+        tolerated_failures: float,
+        ran_ms: int,
+        digests: Mapping[str, str] | None,
+        requests: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Returns the metadata at the end of a session of ``ran_ms``.
+
+        ``tolerated_failures`` is the share of rollouts that may be missing in a completed run; ``digests`` is None for
+        a run in memory.
+        """
+        return replace(
+            self,
+            status=final_status(summary, error, tolerated_failures),
+            finished_at=_now(),
+            time_ms=(self.time_ms or 0) + ran_ms,
+            error=None if error is None else hide(f"{type(error).__name__}: {error_text(error)}"),
+            digests=digests,
+            requests=requests,
+            summary=summary,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the content of ``metadata.json``."""
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in {"original", "summary"}}
+        started = self.started_at
+        return {
+            **own,
+            "date": started and started.date().isoformat(),
+            "time": started and started.time().isoformat(timespec="seconds"),
+            "started_at": _written(self.started_at),
+            "finished_at": _written(self.finished_at),
+            **(self.summary.metadata() if self.summary else {}),
+            **({"original": self.original} if self.original else {}),
+        }
+
+
+def _written(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat(timespec="milliseconds")
+
+
+def final_status(summary: Summary, error: BaseException | None = None, tolerated_failures: float = 0.0) -> Status:
+    """Returns the status of a run that has ended; arguments as for ``RunMetadata.ended``."""
+    if isinstance(error, asyncio.CancelledError | RunCancelledError):
+        return "cancelled"
+    if isinstance(error, RunTimedOutError):
+        return "timed_out"
+    if error is not None and not isinstance(error, BudgetSpentError):
+        return "failed"
+    missing = summary.rollouts - summary.scored
+    return "completed" if missing <= tolerated_failures * summary.rollouts else "incomplete"

@@ -1,0 +1,138 @@
+"""The schema of a run directory's files, so that damage is found before requests are paid for.
+
+It covers only the fields that Nightjar reads; docs/run-directory.md describes all.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, Strict, ValidationError, model_validator
+
+from nightjar.core.messages import UserMessage
+from nightjar.core.rollout.records import Key, restore_state
+from nightjar.core.rollout.state import new_state
+from nightjar.engine.runs.index import LARGEST_ROLLOUT_INDEX
+from nightjar.engine.runs.jsonl import Line
+from nightjar.errors import RunDirectoryError
+
+_LARGEST_EXAMPLE_ID = (1 << 63) - 1
+_Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class _Recorded(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+
+class _Error(_Recorded):
+    error: str
+    message: str
+    error_chain_repr: str
+
+
+class _Rollout(_Recorded):
+    example_id: int = Field(ge=0, le=_LARGEST_EXAMPLE_ID)
+    rollout_index: int = Field(ge=0, le=LARGEST_ROLLOUT_INDEX)
+    error: _Error | None
+    token_usage: dict[str, _Number | None] | None = None
+
+    @property
+    def key(self) -> Key:
+        return Key(self.example_id, self.rollout_index)
+
+
+class _Step(_Recorded):
+    prompt: int | list[dict[str, Any]]
+    completion: int | list[dict[str, Any]]
+    response: dict[str, Any] | None
+    is_truncated: bool
+    reward: _Number | None
+    extras: dict[str, Any]
+
+
+class _State(_Recorded):
+    extras: dict[str, Any]
+    completion: str | list[dict[str, Any]] | None
+    trajectory: list[_Step]
+    stop_condition: str | None
+    is_completed: bool
+    is_truncated: bool
+
+
+class RecordedAttempt(_Rollout):
+    """A line of ``attempts.jsonl``."""
+
+    generation_ms: _Number
+    state: _State | None
+
+    @model_validator(mode="after")
+    def _check_state(self) -> Self:
+        if self.error is None and self.state is None:
+            raise ValueError("it has neither an error nor a state")
+        return self
+
+
+class RecordedResult(_Rollout):
+    """A line of ``results.jsonl``."""
+
+    reward: _Number | None
+    advantage: _Number | None
+    metrics: dict[str, _Number | None]
+    is_truncated: bool
+    stop_condition: str | None
+    model: str | None
+
+
+class RecordedConfig(_Recorded):
+    """The fields of ``config.json`` that Nightjar reads."""
+
+    format: int = 1
+    run_id: str | None = None
+    selected_examples: int = Field(ge=0)
+    dataset_fingerprint: str | None
+
+
+class RecordedMetadata(_Recorded):
+    """The fields of ``metadata.json`` that Nightjar reads."""
+
+    format: int = 1
+    run_id: str | None = None
+    status: str | None = None
+    env_id: str | None = None
+    started_at: Annotated[AwareDatetime | None, Strict(False)] = None
+    finished_at: Annotated[AwareDatetime | None, Strict(False)] = None
+    time_ms: _Number | None = None
+    errors: dict[str, Any] | None = None
+    version_info: dict[str, Any] | None = None
+    digests: dict[str, str] | None = None
+    published_at: str | None = None
+
+
+def checked(line: Line, path: Path, kind: type[_Rollout]) -> Key:
+    """Checks a line against its schema and returns its rollout."""
+    try:
+        return kind.model_validate(line.row).key
+    except ValidationError as error:
+        raise RunDirectoryError(f"{path}, line {line.number} is damaged: {first_fault(error)}") from error
+
+
+def check_restorable(line: Line, path: Path) -> None:
+    """Checks that a rollout can be scored from the line of its attempt; errors as for ``checked``."""
+    steps = line.row["state"]["trajectory"]
+    length = steps[0]["prompt"] if steps and isinstance(steps[0]["prompt"], int) else 0
+    nothing_yet = new_state({"prompt": [UserMessage(content="")] * length, "example_id": line.row["example_id"]})
+    try:
+        restore_state(nothing_yet, line.row)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        raise RunDirectoryError(f"{path}, line {line.number} is damaged: state cannot be restored: {reason}") from error
+
+
+def first_fault(error: ValidationError) -> str:
+    """Returns the first error of a record and its place."""
+    found = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in found["loc"])
+    message = found["msg"].removeprefix("Value error, ").partition(" or instance of ")[0]
+    message = f"{message[:1].lower()}{message[1:]}"
+    return f"{place}: {message}" if place else message

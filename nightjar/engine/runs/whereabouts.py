@@ -1,0 +1,70 @@
+"""``Whereabouts``: the places of a run's results, so that they can be published when its process is gone."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from nightjar.engine.runs.directory import RunDirectory
+from nightjar.errors import RunDirectoryError
+
+_FOLDER, _RUN_DIR, _WAREHOUSE = "nightjar/folder", "nightjar/run-dir", "nightjar/warehouse"
+
+
+@dataclass(frozen=True)
+class Whereabouts:
+    """The places of a run's results, stored in labels of its flow run.
+
+    ``run_dir`` and ``warehouse`` (None if it must not be stored) are relative to ``folder``, the working directory of
+    its process.
+    """
+
+    host: str
+    folder: Path
+    run_dir: str
+    warehouse: str | None
+
+    @classmethod
+    def of(cls, run_dir: Path, warehouse: str | None) -> Self:
+        """Returns the whereabouts of a run of this process."""
+        return cls(socket.gethostname(), Path.cwd(), str(run_dir), warehouse)
+
+    @classmethod
+    def from_labels(cls, labels: Mapping[str, Any]) -> Self | None:
+        """Returns the whereabouts in labels; None if the run was not opened."""
+        if _RUN_DIR not in labels:
+            return None
+        host, _, folder = str(labels[_FOLDER]).partition(":")
+        return cls(host, Path(folder), str(labels[_RUN_DIR]), labels.get(_WAREHOUSE))
+
+    def labels(self) -> dict[str, Any]:
+        """Returns the labels of a flow run."""
+        where = {_FOLDER: f"{self.host}:{self.folder}", _RUN_DIR: self.run_dir}
+        return where if self.warehouse is None else {**where, _WAREHOUSE: self.warehouse}
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the results are on this machine."""
+        return self.host == socket.gethostname()
+
+    def is_unfinished_here(self) -> bool:
+        """Returns whether the run is of this folder, and is not completed or not published."""
+        if not self.is_here or self.folder != Path.cwd():
+            return False
+        try:
+            metadata = RunDirectory(Path(self.run_dir)).read_metadata()
+        except RunDirectoryError:
+            return False
+        return metadata.get("status") != "completed" or not metadata.get("published_at")
+
+    def is_unpublished(self) -> bool:
+        """Returns whether this machine has results that are in no warehouse yet."""
+        if not self.is_here:
+            return False
+        try:
+            return not RunDirectory(self.folder / self.run_dir).read_metadata().get("published_at")
+        except RunDirectoryError:
+            return False

@@ -1,0 +1,26 @@
+# The names of this package and where they live: read by type checkers, and by __init__.py to load them on first use.
+from .env_group import EnvGroup as EnvGroup
+from .env_group import EnvGroupRubric as EnvGroupRubric
+from .environment import Environment as Environment
+from .games.episodes import EpisodicSumRubric as EpisodicSumRubric
+from .games.gym_env import GymEnv as GymEnv
+from .games.reasoninggym_env import ReasoningGymEnv as ReasoningGymEnv
+from .games.textarena_env import TextArenaEnv as TextArenaEnv
+from .loading import load_environment as load_environment
+from .multiturn import MultiTurnEnv as MultiTurnEnv
+from .multiturn import MultiTurnMonitorRubric as MultiTurnMonitorRubric
+from .multiturn import SingleTurnEnv as SingleTurnEnv
+from .packages.lookup import environment_commit as environment_commit
+from .packages.lookup import environment_version as environment_version
+from .packages.lookup import environments_in as environments_in
+from .packages.lookup import installed_environments as installed_environments
+from .rollouts import EnvironmentRollouts as EnvironmentRollouts
+from .rollouts import tear_down as tear_down
+from .tools.mcp_env import MCPEnv as MCPEnv
+from .tools.mcp_env import MCPServerConfig as MCPServerConfig
+from .tools.schema import convert_func_to_tool_def as convert_func_to_tool_def
+from .tools.schema import filter_signature as filter_signature
+from .tools.schema import is_valid_tool_content_parts as is_valid_tool_content_parts
+from .tools.tool_env import StatefulToolEnv as StatefulToolEnv
+from .tools.tool_env import ToolEnv as ToolEnv
+from .tools.tool_env import ToolMonitorRubric as ToolMonitorRubric

@@ -1,0 +1,152 @@
+"""The data of a benchmark: its source, size and licence; and multiple choice in an order that a seed decides."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from string import ascii_uppercase
+from typing import Any
+
+from nightjar.environments.data.sources import (
+    fetch_hub_dataset,
+    hub_dataset_path,
+    load_hub_dataset,
+    read_nested,
+    read_rows,
+)
+from nightjar.errors import DatasetError, error_text
+
+
+@dataclass(frozen=True)
+class BenchmarkData:
+    """A dataset on the Hugging Face Hub, or a file with the same rows.
+
+    Attributes:
+        configs: parts of the repository, read one after another; None if it has no parts.
+        others: further variants that the benchmark can read, each as the attributes that differ.
+        nested: columns with ``list`` or ``dict`` values, which are texts in a table.
+    """
+
+    repository: str
+    num_examples: int | None
+    license: str
+    columns: tuple[str, ...]
+    configs: Sequence[str | None] = (None,)
+    split: str = "test"
+    data_file: str | None = None
+    is_gated: bool = False
+    others: Sequence[Mapping[str, Any]] = ()
+    nested: Mapping[str, type] = field(default_factory=dict)
+
+    def variants(self) -> list[BenchmarkData]:
+        """Returns all variants that the benchmark can read, starting with this one."""
+        return [self, *(replace(self, others=(), **other) for other in self.others)]
+
+    def rows(self, dataset: str | None = None, split: str | None = None) -> list[dict[str, Any]]:
+        """Returns the rows of ``dataset``, or of the hub's dataset, kept on this machine; raises ``DatasetError``.
+
+        ``dataset`` is a file of JSON lines, ``.csv`` or ``.tsv`` with a header, also with ``.gz``. Lists and mappings
+        may be texts, in JSON or Python syntax.
+        """
+        rows = self._of_hub(split or self.split) if dataset is None else read_rows(dataset, self.columns)
+        source = dataset or self.repository
+        return [read_nested(row, self.nested, f"{source}, row {number}") for number, row in enumerate(rows, start=1)]
+
+    def examples(
+        self,
+        make: Callable[[dict[str, Any]], dict[str, Any] | None],
+        dataset: str | None = None,
+        split: str | None = None,
+    ) -> list[dict[str, Any]]:
+        """Returns what ``make`` makes of the rows, without None; arguments and errors as for ``rows``."""
+        return examples_of(self.rows(dataset, split), make, dataset or self.repository, self.columns)
+
+    def fetch(self) -> None:
+        """Downloads the parts that are not on this machine."""
+        for config, path in zip(self.configs, self.paths(), strict=True):
+            if not path.is_file():
+                self._fetch_part(config)
+
+    def is_here(self) -> bool:
+        """Returns whether all data is on this machine."""
+        return all(path.is_file() for path in self.paths())
+
+    def paths(self) -> list[Path]:
+        """Returns the files that hold the data on this machine, whether they exist or not."""
+        return [hub_dataset_path(self.repository, config, self.data_file or self.split) for config in self.configs]
+
+    def _of_hub(self, split: str) -> list[dict[str, Any]]:
+        try:
+            return [row for config in self.configs for row in self._part(config, split)]
+        except DatasetError as error:
+            hint = 'Without a network, pass a file: -a \'{"dataset": "path.jsonl"}\''
+            raise DatasetError(f"{error}.{self._terms()} {hint}") from error
+
+    def _part(self, config: str | None, split: str) -> list[dict[str, Any]]:
+        rows = load_hub_dataset(self.repository, config, split, self.data_file)
+        return [{**row, "config": config} for row in rows] if len(self.configs) > 1 else rows
+
+    def _fetch_part(self, config: str | None) -> None:
+        try:
+            fetch_hub_dataset(self.repository, config, self.split, self.data_file)
+        except DatasetError as error:
+            raise DatasetError(f"{error}.{self._terms()}") from error
+
+    def _terms(self) -> str:
+        terms = (
+            f" Its authors require consent: accept the terms on the hub's page of {self.repository}, and set HF_TOKEN "
+            "to a token of that account."
+        )
+        return terms if self.is_gated else ""
+
+
+def examples_of(
+    rows: Sequence[dict[str, Any]],
+    make: Callable[[dict[str, Any]], dict[str, Any] | None],
+    source: str,
+    columns: Sequence[str] = (),
+) -> list[dict[str, Any]]:
+    """Returns the examples that ``make`` creates from rows of ``source``, without None."""
+    made = []
+    for number, row in enumerate(rows, start=1):
+        if empty := [column for column in columns if row.get(column) in (None, "")]:
+            raise DatasetError(f"{source}, row {number}: no value for {' and '.join(map(repr, empty))}")
+        try:
+            made.append(make(row))
+        except Exception as error:
+            raise DatasetError(f"{source}, row {number} is invalid: {_reason(error)}") from error
+    return [example for example in made if example is not None]
+
+
+def _reason(error: Exception) -> str:
+    known = isinstance(error, DatasetError)
+    return error_text(error) if known else f"{type(error).__name__}: {error_text(error)}"
+
+
+def lettered(choices: Sequence[str]) -> str:
+    r"""Returns choices as lines.
+
+    Example:
+        >>> lettered(["four", " five"])
+        'A) four\nB) five'
+    """
+    return "\n".join(f"{letter}) {choice.strip()}" for letter, choice in zip(ascii_uppercase, choices, strict=False))
+
+
+def shuffled(choices: Sequence[str], right: int, seed: int | None, question: str) -> tuple[list[str], str]:
+    """Returns choices in a question's order, and the letter of the correct one.
+
+    The order depends only on seed and question; without a seed it stays. ``right`` is its position.
+
+    Example:
+        >>> shuffled(["four", "five"], 1, None, "2+3?")
+        (['four', 'five'], 'B')
+    """
+    if not 0 <= right < len(choices):
+        raise DatasetError(f"the answer {right} is not one of {len(choices)} choices, counted from 0")
+    order = list(range(len(choices)))
+    if seed is not None:
+        random.Random(f"{seed}:{question}").shuffle(order)  # noqa: S311 - no secret is made of it
+    return [choices[position] for position in order], ascii_uppercase[order.index(right)]

@@ -1,0 +1,155 @@
+"""Datasets by short name: ``load_example_dataset("gsm8k")``; rows come from the Hugging Face Hub on first use."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from string import ascii_uppercase
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from nightjar.environments.data.sources import load_hub_dataset, read_rows
+from nightjar.environments.parsers import extract_boxed_answer, extract_hash_answer, strip_non_numeric
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+THINK_BOXED_SYSTEM_PROMPT = (
+    "Think step-by-step inside <think>...</think> tags.     Then, give your final answer inside \\boxed{}."
+)
+BOXED_SYSTEM_PROMPT = "Please reason step by step, and put your final answer within \\boxed{}."
+
+Row: TypeAlias = Mapping[str, Any]
+_GPQA_CHOICES = ("Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
+_PRIME_CODE_START = "Solve the following coding problem using the programming language python:"
+
+
+@dataclass(frozen=True)
+class ExampleDataset:
+    """A dataset on the hub, and how its rows become questions and answers."""
+
+    repository: str
+    split: str
+    preprocess: Callable[[Row], dict[str, Any]]
+    configs: Sequence[str | None] = (None,)
+    is_wanted: Callable[[Row], Any] = lambda row: True  # noqa: ARG005
+
+
+def _columns(question: str, answer: str, convert: Callable[[Any], Any] = lambda value: value) -> Callable[[Row], Any]:
+    return lambda row: {"question": row[question], "answer": convert(row[answer])}
+
+
+def _gpqa_question(row: Row) -> dict[str, str]:
+    """Asks for a letter. The order of the choices depends only on the question."""
+    order = list(_GPQA_CHOICES)
+    random.Random(row["Question"]).shuffle(order)  # noqa: S311 - no secret is made of it
+    choices = _lettered(row[name] for name in order)
+    answer = ascii_uppercase[order.index("Correct Answer")]
+    return {"question": f"Question: {row['Question']}\n\n{choices}", "answer": answer}
+
+
+def _mmlu_question(row: Row) -> dict[str, str]:
+    choices = _lettered(row["choices"])
+    return {"question": f"Question: {row['question']}\n\n{choices}", "answer": ascii_uppercase[row["answer"]]}
+
+
+def _mmlu_pro_question(row: Row) -> dict[str, str]:
+    choices = _lettered(row["options"])
+    return {"question": f"Question: {row['question']}\n\n{choices}", "answer": row["answer"]}
+
+
+def _openbookqa_question(row: Row) -> dict[str, str]:
+    labelled = zip(row["choices"]["label"], row["choices"]["text"], strict=True)
+    choices = "\n".join(f"{label}. {text}" for label, text in labelled)
+    return {"question": f"Question: {row['question_stem']}\n\nChoices:\n{choices}", "answer": row["answerKey"]}
+
+
+def _lettered(choices: Iterable[str]) -> str:
+    return "\n".join(f"{letter}: {choice}" for letter, choice in zip(ascii_uppercase, choices, strict=False))
+
+
+_PROBLEM = _columns("problem", "answer")
+
+EXAMPLE_DATASETS: Mapping[str, ExampleDataset] = {
+    "aime2024": ExampleDataset(
+        "HuggingFaceH4/aime_2024", "train", _columns("problem", "answer", lambda answer: str(int(answer)))
+    ),
+    "aime2025": ExampleDataset(
+        "opencompass/AIME2025", "test", _columns("question", "answer", strip_non_numeric), ("AIME2025-I", "AIME2025-II")
+    ),
+    "amc2023": ExampleDataset("knoveleng/AMC-23", "train", _PROBLEM),
+    "gpqa_diamond": ExampleDataset("Idavidrein/gpqa", "train", _gpqa_question, configs=("gpqa_diamond",)),
+    "gpqa_main": ExampleDataset("Idavidrein/gpqa", "train", _gpqa_question, configs=("gpqa_main",)),
+    "gsm8k": ExampleDataset("openai/gsm8k", "test", _columns("question", "answer", extract_hash_answer), ("main",)),
+    "math": ExampleDataset(
+        "chiayewken/competition_math", "train", _columns("problem", "solution", extract_boxed_answer)
+    ),
+    "math500": ExampleDataset("HuggingFaceH4/MATH-500", "test", _PROBLEM),
+    "mmlu": ExampleDataset("cais/mmlu", "dev", _mmlu_question, configs=("all",)),
+    "mmlu_pro": ExampleDataset("TIGER-Lab/MMLU-Pro", "validation", _mmlu_pro_question),
+    "openbookqa": ExampleDataset("allenai/openbookqa", "train", _openbookqa_question, configs=("main",)),
+    "openrs": ExampleDataset("knoveleng/open-rs", "train", _PROBLEM),
+    "openrs_easy": ExampleDataset("knoveleng/open-rs", "train", _PROBLEM, is_wanted=lambda row: row["level"] == "Easy"),
+    "openrs_hard": ExampleDataset("knoveleng/open-rs", "train", _PROBLEM, is_wanted=lambda row: row["level"] == "Hard"),
+    "prime_code": ExampleDataset(
+        "PrimeIntellect/verifiable-coding-problems",
+        "train",
+        _columns("prompt", "verification_info"),
+        is_wanted=lambda row: row["prompt"].startswith(_PRIME_CODE_START),
+    ),
+}
+
+
+def load_example_dataset(
+    name: str = "gsm8k", split: str | None = None, n: int | None = None, seed: int = 0, path: str | Path | None = None
+) -> Dataset:
+    """Loads a dataset by its short name, as rows with ``question`` and ``answer``.
+
+    Args:
+        name: one of ``EXAMPLE_DATASETS``; others are a ``ValueError``.
+        n: number of rows, drawn with ``seed``; None or 0 for all in their order.
+
+    Example:
+        >>> import os, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> path = os.path.join(folder, "gsm8k.jsonl")
+        >>> with open(path, "w") as file:
+        ...     _ = file.write('{"question": "6 * 7?", "answer": "6 * 7 = 42 #### 42"}')
+        >>> load_example_dataset("gsm8k", path=path)[0]
+        {'question': '6 * 7?', 'answer': '42'}
+    """
+    import datasets
+
+    known = _known(name)
+    rows = read_rows(path) if path else _hub_rows(known, split or known.split)
+    rows = [row for row in rows if known.is_wanted(row)]
+    drawn = _draw(len(rows), n, seed) if n and n > 0 else range(len(rows))
+    return datasets.Dataset.from_list([known.preprocess(rows[position]) for position in drawn])
+
+
+def get_preprocess_fn(name: str) -> Callable[[Row], dict[str, Any]]:
+    r"""Returns the function that turns a row of the hub into ``question`` and ``answer``.
+
+    Example:
+        >>> get_preprocess_fn("math")({"problem": "6 * 7?", "solution": r"It is \boxed{42}."})
+        {'question': '6 * 7?', 'answer': '42'}
+    """
+    return _known(name).preprocess
+
+
+def _known(name: str) -> ExampleDataset:
+    if name not in EXAMPLE_DATASETS:
+        raise ValueError(f"Unknown example dataset {name!r}. Choose one of: {', '.join(EXAMPLE_DATASETS)}")
+    return EXAMPLE_DATASETS[name]
+
+
+def _hub_rows(known: ExampleDataset, split: str) -> list[dict[str, Any]]:
+    return [row for config in known.configs for row in load_hub_dataset(known.repository, config, split)]
+
+
+def _draw(count: int, n: int, seed: int) -> list[int]:
+    """Returns the positions that ``Dataset.shuffle(seed)`` puts first."""
+    import numpy as np
+
+    return [int(position) for position in np.random.default_rng(seed).permutation(count)[:n]]

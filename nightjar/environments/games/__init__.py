@@ -1,0 +1,1 @@
+"""Environments with a world: gymnasium, TextArena, reasoning-gym, OpenEnv."""

@@ -1,0 +1,252 @@
+"""``MultiTurnEnv``: the model and the environment take turns; ``SingleTurnEnv``: one question, one answer."""
+
+# ruff: noqa: A002 - environments know the argument ``input`` by this name
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import abstractmethod
+from collections.abc import Coroutine
+from typing import Any, TypeVar, final
+
+from nightjar.core.calling import OverdueError, call, within
+from nightjar.core.calling.decorators import cleanup, stop
+from nightjar.core.calling.functions import user_error
+from nightjar.core.messages import Messages, Response, concat_messages, normalize_messages
+from nightjar.core.rollout.state import RolloutInput, SamplingArgs, State, TrajectoryStep, new_step, usage_of
+from nightjar.environments.environment import Environment
+from nightjar.environments.rollouts import AnyClient
+from nightjar.environments.rubrics import Rubric
+from nightjar.errors import OverlongPromptError, TurnLimitError
+
+T = TypeVar("T")
+
+HOOK_TIMEOUT_SECONDS = 600.0
+"""Default limit for one call of environment code: as long as for scoring."""
+
+
+class MultiTurnMonitorRubric(Rubric):
+    """Records ``num_turns``, the number of model calls."""
+
+    never_waits = True
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.add_metric(self.num_turns)
+
+    async def num_turns(self, state: State) -> int:
+        """Returns the number of model calls."""
+        return len(state["trajectory"])
+
+
+class MultiTurnEnv(Environment):
+    """An exchange of several turns; subclasses define the environment's responses.
+
+    Hooks may be async or sync; sync ones run in threads. An exception in a hook ends its rollout with that error.
+
+    Args:
+        max_turns: maximum number of model calls; -1 for no limit.
+        timeout_seconds: for one attempt at a rollout, whose partial output is scored; None for no limit.
+        hook_timeout_seconds: for one call of environment code (a hook, a tool, a clean-up), which fails the rollout;
+            None for no limit.
+
+    Example:
+        >>> class Echo(MultiTurnEnv):
+        ...     async def env_response(self, messages, state):
+        ...         return [{"role": "user", "content": f"You said: {messages[-1]['content']}"}]
+        >>> Echo(dataset=[{"question": "Hello"}], max_turns=3).max_turns
+        3
+    """
+
+    def __init__(
+        self,
+        max_turns: int = -1,
+        timeout_seconds: float | None = None,
+        hook_timeout_seconds: float | None = HOOK_TIMEOUT_SECONDS,
+        max_total_completion_tokens: int = -1,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.max_turns = max_turns
+        self.timeout_seconds = timeout_seconds
+        self.hook_timeout_seconds = hook_timeout_seconds
+        self.max_total_completion_tokens = max_total_completion_tokens
+        self.add_rubric(MultiTurnMonitorRubric())
+
+    def set_max_total_completion_tokens(self, max_total_completion_tokens: int) -> None:
+        """Sets the maximum tokens of the model in a rollout; -1 for no limit."""
+        self.max_total_completion_tokens = max_total_completion_tokens
+
+    @abstractmethod
+    async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Messages | str:
+        """Returns the environment's response to ``messages``, the conversation so far."""
+
+    async def setup_state(self, state: State) -> State | None:
+        """Prepares the state of a rollout; may change it, or return another."""
+        return state
+
+    async def get_prompt_messages(self, state: State) -> Messages:
+        """Returns the next prompt: the conversation with the environment's response."""
+        if not state["trajectory"]:
+            prompt: Messages = state["prompt"]
+            return prompt
+        last = state["trajectory"][-1]
+        conversation = [*last["prompt"], *last["completion"]]
+        with state["timing"].env.measure():
+            answer = await call(self.env_response, conversation, state)
+        return [*conversation, *normalize_messages(answer, field_name="env_response")]
+
+    async def render_completion(self, state: State) -> None:
+        """Sets ``state["completion"]``: all messages after the prompt."""
+        if not state["trajectory"]:
+            state["completion"] = []
+            return
+        last = state["trajectory"][-1]
+        said = [*last["prompt"], *last["completion"]][len(state["prompt"]) :]
+        state["completion"] = concat_messages([said, state.get("final_env_response") or []])
+
+    async def add_trajectory_step(self, state: State, trajectory_step: TrajectoryStep) -> None:
+        """Appends a model call to the trajectory."""
+        state["trajectory"].append(trajectory_step)
+
+    async def add_model_response(self, state: State, prompt_messages: Messages, response: Response) -> None:
+        """Adds a response to the trajectory."""
+        step = new_step(prompt_messages, response, state["trajectory_id"], self.max_seq_len)
+        await call(self.add_trajectory_step, state, step)
+
+    @stop(priority=100)
+    async def has_error(self, state: State, **kwargs: Any) -> bool:  # noqa: ARG002 - others pass more
+        """Stops after an error."""
+        return state.get("error") is not None
+
+    @stop
+    async def prompt_too_long(self, state: State) -> bool:
+        """Stops if the endpoint found the prompt too long."""
+        return bool(state.get("prompt_too_long"))
+
+    @stop
+    async def turn_limit_reached(self, state: State) -> bool:
+        """Stops if the endpoint's middleware reported its turn limit."""
+        return bool(state.get("turn_limit_reached"))
+
+    @stop
+    async def max_turns_reached(self, state: State) -> bool:
+        """Stops after ``max_turns`` model calls."""
+        return 0 < self.max_turns <= len(state["trajectory"])
+
+    @stop
+    async def max_total_completion_tokens_reached(self, state: State) -> bool:
+        """Stops after ``max_total_completion_tokens``, as counted by the endpoint."""
+        usage = usage_of(state)
+        return usage is not None and 0 < self.max_total_completion_tokens <= usage["output_tokens"]
+
+    @stop
+    async def has_final_env_response(self, state: State) -> bool:
+        """Stops when the environment has set ``state["final_env_response"]``."""
+        return state.get("final_env_response") is not None
+
+    def mark_timed_out(self, state: State) -> None:
+        """Ends a rollout after its ``timeout_seconds``: without an error, to be scored."""
+        state.update(timed_out=True, is_completed=True, stop_condition="timeout_reached")
+
+    @cleanup(priority=100)
+    async def render_state(self, state: State) -> None:
+        """Renders the completion before any other clean-up needs it."""
+        state["timing"].end_generation()
+        await call(self.render_completion, state)
+
+    @final
+    async def rollout(
+        self, input: RolloutInput, client: AnyClient, model: str, sampling_args: SamplingArgs | None = None
+    ) -> State:
+        """Makes one attempt and cleans up. Errors are in ``state["error"]``; a timeout is not an error."""
+        state = await self.init_state(input, client, model, sampling_args)
+        limit = asyncio.timeout(self.timeout_seconds)
+        try:
+            async with limit:
+                state = await self._set_up(state)
+                while not await self._within("a stop condition", self.is_completed(state)):
+                    _check_time_and_cancellation(limit)
+                    await self._take_turn(state)
+        except BaseException as raised:  # noqa: BLE001 - environments are user code
+            self._end(state, user_error(raised), limit)
+        finally:
+            await self._clean_up(state)
+        return state
+
+    async def _set_up(self, state: State) -> State:
+        timing = state["timing"]
+        timing.setup.start = time.time()
+        try:
+            changed = await self._within("setup_state", call(self.setup_state, state))
+        finally:
+            timing.setup.end = time.time()
+        if isinstance(changed, State):
+            changed.remember_input_of(state)
+            return changed
+        state.update(changed if isinstance(changed, dict) else {})
+        return state
+
+    async def _take_turn(self, state: State) -> None:
+        said = await self._within("env_response", call(self.get_prompt_messages, state))
+        prompt = normalize_messages(said, field_name="prompt_messages")
+        if state.get("final_env_response") is not None:
+            return
+        try:
+            with state["timing"].model.measure():
+                response = await self.get_model_response(state, prompt)
+        except OverlongPromptError:
+            state["prompt_too_long"] = state["is_truncated"] = True
+            return
+        except TurnLimitError:
+            state["turn_limit_reached"] = True
+            del state["timing"].model.spans[-1]  # nothing was asked
+            return
+        await self._within("add_model_response", call(self.add_model_response, state, prompt, response))
+
+    async def _within(self, name: str, hook: Coroutine[Any, Any, T]) -> T:
+        try:
+            return await within(self.hook_timeout_seconds, hook)
+        except OverdueError as error:
+            raise TimeoutError(f"{name} {error} (hook_timeout_seconds)") from error
+
+    def _end(self, state: State, error: Exception, limit: asyncio.Timeout) -> None:
+        if isinstance(error, TimeoutError) and limit.expired():
+            self.mark_timed_out(state)
+        else:
+            state["error"] = error
+            self._complete(state, "has_error")
+
+    async def _clean_up(self, state: State) -> None:
+        try:
+            await self._within("a clean-up", self.cleanup(state))
+        except BaseException as raised:  # noqa: BLE001 - environments are user code
+            error = user_error(raised)
+            if state.get("error") is None:
+                state["error"] = error
+                self._complete(state, "has_error")
+
+
+def _check_time_and_cancellation(limit: asyncio.Timeout) -> None:
+    """Raises if the rollout timed out or was cancelled while environment code swallowed that."""
+    task = asyncio.current_task()
+    if limit.expired():
+        raise TimeoutError
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+class SingleTurnEnv(MultiTurnEnv):
+    """Asks each question once; the arguments are those of ``MultiTurnEnv`` without ``max_turns``.
+
+    Example:
+        >>> SingleTurnEnv(dataset=[{"question": "What is 2+2?", "answer": "4"}]).max_turns
+        1
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(max_turns=1, **kwargs)
+
+    async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Messages:
+        """Is never called: there is one turn."""
+        raise NotImplementedError("A SingleTurnEnv does not answer the model")

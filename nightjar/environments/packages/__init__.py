@@ -1,0 +1,1 @@
+"""Environment packages: found, described, created and installed here, without running their code."""

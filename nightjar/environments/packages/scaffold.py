@@ -1,0 +1,127 @@
+"""New environment packages, made from ``nightjar/environments/packages/templates``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from packaging.version import Version
+
+from nightjar import __version__
+from nightjar.core.environment_id import ENVIRONMENTS_DIR, EnvironmentId, check_new_name
+from nightjar.errors import EnvironmentPackageError
+
+README = "README.md"
+
+
+class Kind(StrEnum):
+    """The kind of a new environment; the value is also the folder of its templates."""
+
+    SINGLE_TURN = "single-turn"
+    MULTI_TURN = "multi-turn"
+    TOOL = "tool"
+
+    @property
+    def description(self) -> str:
+        """The package's description."""
+        return _DESCRIPTIONS[self]
+
+
+_DESCRIPTIONS = {
+    Kind.SINGLE_TURN: "Word problems whose answer is one number.",
+    Kind.MULTI_TURN: "Word problems with several tries.",
+    Kind.TOOL: "Computations with a calculator.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scaffold:
+    """A created package: its name, its folder, and the files that were written."""
+
+    env_id: str
+    folder: Path
+    paths: tuple[Path, ...]
+
+
+def make_environment(
+    name: str, environments_dir: Path = ENVIRONMENTS_DIR, *, kind: Kind = Kind.SINGLE_TURN, is_multi_file: bool = False
+) -> Scaffold:
+    """Creates an environment package that loads, runs and passes its tests unchanged.
+
+    The folder and the module of ``owner/my-env`` are ``my_env``; ``is_multi_file`` makes the module a folder.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     made = make_environment("my-env", Path(folder))
+        >>> made.env_id, sorted(path.name for path in made.paths)
+        ('my-env', ['README.md', 'my_env.py', 'pyproject.toml', 'test_my_env.py'])
+    """
+    asked = check_new_name(name, environments_dir)
+    folder = environments_dir / asked.module
+    contents = _render(asked, folder, kind, is_multi_file)
+    there = [path for path in contents if path.exists()]
+    if there:
+        listed = ", ".join(path.name for path in there)
+        raise EnvironmentPackageError(
+            f"{folder} already has {listed}; nothing was written. Choose another name, or remove the folder"
+        )
+    _write(contents)
+    return Scaffold(asked.name, folder, tuple(contents))
+
+
+def rewrite_readme(
+    name: str, environments_dir: Path = ENVIRONMENTS_DIR, *, kind: Kind = Kind.SINGLE_TURN
+) -> Scaffold | None:
+    """Rewrites only the README of an environment; returns None if there is no such environment."""
+    asked = check_new_name(name, environments_dir)
+    folder = environments_dir / asked.module
+    if not folder.is_dir():
+        return None
+    path = folder / README
+    _write({path: _render(asked, folder, kind, is_multi_file=False)[path]})
+    return Scaffold(asked.name, folder, (path,))
+
+
+def _render(asked: EnvironmentId, folder: Path, kind: Kind, is_multi_file: bool) -> dict[Path, str]:
+    module = asked.module
+    tags = (kind.value, "math", "eval")
+    is_elsewhere = folder.parent != ENVIRONMENTS_DIR
+    values = {
+        "env_id": asked.name,
+        "module": module,
+        "code": f"{module}.environment" if is_multi_file else module,
+        "description": kind.description,
+        "folder": folder.as_posix(),
+        "where": f" --env-dir-path {folder.parent.as_posix()}" if is_elsewhere else "",
+        "tags": ", ".join(f'"{tag}"' for tag in tags),
+        "tag_list": ", ".join(tags),
+        "files": f'packages = ["{module}"]' if is_multi_file else f'only-include = ["{module}.py"]',
+        "nightjar_version": Version(__version__).public,
+    }
+    values["about"] = _fill(f"{kind}/about.md", values)
+    names = {
+        f"{module}/__init__.py" if is_multi_file else "": "init.py",
+        f"{module}/environment.py" if is_multi_file else f"{module}.py": f"{kind}/environment.py",
+        f"test_{module}.py": f"{kind}/test.py",
+        "pyproject.toml": "pyproject.toml",
+        README: "README.md",
+    }
+    return {folder / name: _fill(template, values) for name, template in names.items() if name}
+
+
+def _fill(template: str, values: dict[str, str]) -> str:
+    text = files("nightjar.environments.packages").joinpath("templates", f"{template}.tmpl").read_text(encoding="utf-8")
+    return Template(text).substitute(values)
+
+
+def _write(contents: dict[Path, str]) -> None:
+    for path, text in contents.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise EnvironmentPackageError(f"Cannot write {path}: {error.strerror}") from error

@@ -1,0 +1,352 @@
+"""``Rubric``: reward functions and their weights.
+
+A reward function gets the objects that its parameters name: ``prompt``, ``completion``, ``answer``, ``state``,
+``info``, ``task``, ``parser``, a class object, a field of the task, or any column of the dataset. It returns a
+number. With a plural parameter (``states``, ``completions``, …) it gets the whole group and returns a list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import itertools
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, ClassVar, TypeAlias
+
+from nightjar.core.calling import call_named, function_name, within
+from nightjar.core.calling.decorators import decorated_methods
+from nightjar.core.calling.functions import user_error
+from nightjar.core.calling.limits import Places, scoring_places
+from nightjar.core.rollout.state import RewardFunc, State
+from nightjar.environments.parsers import Parser
+from nightjar.environments.rubrics.calls import (
+    RewardFunction,
+    distinct_name,
+    group_objects,
+    rollout_objects,
+    run_all,
+    warn_of_renaming,
+)
+from nightjar.errors import ScoringError
+
+_is_partial: ContextVar[bool] = ContextVar("is_partial", default=False)
+ScoreObjectProvider: TypeAlias = Callable[[State], Mapping[str, object]]
+GroupScoreObjectProvider: TypeAlias = Callable[[list[State]], Mapping[str, object]]
+REWARD_TIMEOUT_SECONDS = 600.0
+"""Default limit for scoring one rollout."""
+_ANY_NUMBER = Places(0)
+
+
+@contextmanager
+def partial_scores() -> Iterator[None]:
+    """Marks scores in this block as a part of the reward, which must not be copied to steps yet."""
+    token = _is_partial.set(True)
+    try:
+        yield
+    finally:
+        _is_partial.reset(token)
+
+
+def set_advantages(states: Sequence[State]) -> None:
+    """Sets each rollout's ``advantage``: its reward minus the mean reward of the group's scored rollouts.
+
+    Steps of the trajectory without a reward or advantage get the rollout's.
+
+    Example:
+        >>> states = [State(reward=1.0), State(reward=0.0)]
+        >>> set_advantages(states)
+        >>> [state["advantage"] for state in states]
+        [0.5, -0.5]
+    """
+    rewards = [state["reward"] for state in states if state.get("reward") is not None]
+    mean = math.fsum(rewards) / len(rewards) if rewards else 0.0
+    for state in states:
+        reward = state.get("reward")
+        state["advantage"] = None if reward is None else reward - mean
+        if not _is_partial.get():
+            fill_steps(state)
+
+
+def fill_steps(state: State) -> None:
+    """Copies the rollout's reward and advantage to the steps that have none."""
+    for step in state.get("trajectory") or ():
+        for name in ("reward", "advantage"):
+            if step.get(name) is None:
+                step[name] = state.get(name)
+
+
+class Rubric:
+    """Scores rollouts with weighted reward functions.
+
+    A function that raises, hangs or does not return a number costs that rollout, not the run: its ``error`` is set and
+    its ``reward`` stays None. A rollout that already has an error is not scored.
+
+    Args:
+        funcs: reward functions, called in this order.
+        weights: one per function; 1.0 each by default.
+        parser: given to reward functions as ``parser``.
+
+    Attributes:
+        scoring_timeout_seconds: limit for scoring one rollout, for one call of a group function, and for one clean-up
+            or teardown handler; None for no limit.
+
+    Example:
+        >>> import asyncio
+        >>> from nightjar.core.rollout.state import State
+        >>> def correct(completion, answer, parser):
+        ...     return float(parser.parse_answer(completion) == answer)
+        >>> state = State(input={"prompt": [], "answer": "4", "example_id": 0}, completion="4")
+        >>> asyncio.run(Rubric([correct], [2.0]).score_rollout(state))
+        >>> state["reward"], state["metrics"]
+        (2.0, {'correct': 1.0})
+    """
+
+    never_waits: ClassVar[bool] = False
+    """Its functions return at once, as counters do, and therefore need neither a task nor a timer."""
+
+    def __init__(
+        self,
+        funcs: Sequence[RewardFunc] | None = None,
+        weights: Sequence[float] | None = None,
+        parser: Parser | None = None,
+    ) -> None:
+        self.logger = logging.getLogger(f"{__name__}.{type(self).__name__}")
+        self.parser = parser or Parser()
+        self.class_objects: dict[str, Any] = {"parser": self.parser}
+        self.scoring_timeout_seconds: float | None = REWARD_TIMEOUT_SECONDS
+        self.score_object_providers: list[ScoreObjectProvider] = []
+        self.group_score_object_providers: list[GroupScoreObjectProvider] = []
+        self._cleanup_handlers: list[Callable[..., Any]] = []
+        self._funcs = list(funcs or [])
+        self._weights = list(weights or [1.0] * len(self._funcs))
+        self._known_functions: list[RewardFunction] = []
+        self._functions()
+
+    @property
+    def funcs(self) -> list[RewardFunc]:
+        """The reward functions; the list may be changed or replaced."""
+        return self._funcs
+
+    @funcs.setter
+    def funcs(self, funcs: Sequence[RewardFunc]) -> None:
+        self._funcs = list(funcs)
+
+    @property
+    def weights(self) -> list[float]:
+        """The weights of the functions."""
+        return self._weights
+
+    @weights.setter
+    def weights(self, weights: Sequence[float]) -> None:
+        self._weights = list(weights)
+
+    @property
+    def has_group_rewards(self) -> bool:
+        """Whether a function scores whole groups."""
+        return any(function.is_group for function in self._functions())
+
+    @property
+    def has_advantages(self) -> bool:
+        """Whether the rubric sets ``advantage`` itself; such subclasses return True."""
+        return False
+
+    def add_reward_func(self, func: RewardFunc, weight: float = 1.0) -> None:
+        """Adds a reward function; a second one with the same name is recorded as ``name_2``."""
+        self._funcs.append(func)
+        self._weights.append(weight)
+        self._functions()
+
+    def add_metric(self, func: RewardFunc, weight: float = 0.0) -> None:
+        """Adds a function whose score is recorded but does not count in the reward."""
+        self.add_reward_func(func, weight)
+
+    def add_class_object(self, name: str, obj: Any) -> None:
+        """Makes ``obj`` available to reward functions under ``name``."""
+        self.class_objects[name] = obj
+
+    def add_score_object_provider(self, provider: ScoreObjectProvider) -> None:
+        """Adds a function that returns further objects for the reward functions of a state."""
+        self.score_object_providers.append(provider)
+
+    def add_group_score_object_provider(self, provider: GroupScoreObjectProvider) -> None:
+        """Adds a function that returns further objects for the group functions of some states."""
+        self.group_score_object_providers.append(provider)
+
+    def add_cleanup_handler(self, handler: Callable[..., Any]) -> None:
+        """Adds a function that runs after a rollout is scored, like the ``@cleanup`` methods."""
+        self._cleanup_handlers.append(handler)
+
+    def set_timeout_seconds(self, timeout_seconds: float | None) -> None:
+        """Sets the limit for scoring one rollout."""
+        self.scoring_timeout_seconds = timeout_seconds
+
+    def score_objects(self, state: State) -> dict[str, Any]:
+        """Returns the objects for the reward functions of one rollout."""
+        objects = {**rollout_objects(state), **self.class_objects}
+        for provider in self.score_object_providers:
+            objects.update(provider(state))
+        return objects
+
+    def group_score_objects(self, states: Sequence[State]) -> dict[str, Any]:
+        """Returns the objects for the group functions of these rollouts."""
+        each = [self.score_objects(state) for state in states]
+        objects = {**group_objects(states, each), **self.class_objects}
+        for provider in self.group_score_object_providers:
+            objects.update(provider(list(states)))
+        return objects
+
+    async def score_rollout(self, state: State) -> None:
+        """Scores one rollout by itself."""
+        if self.has_group_rewards:
+            raise ScoringError("A rubric with group reward functions cannot score a single rollout")
+        await self.score_group([state])
+
+    async def score_group(self, states: Sequence[State]) -> None:
+        """Scores the rollouts of one example: sets ``reward``, ``metrics`` and ``advantage`` of each.
+
+        Functions are called in their order; those for single rollouts run concurrently for all rollouts.
+        """
+        functions = self._functions()
+        for state in states:
+            state["metrics"] = {}
+        for is_group, block in itertools.groupby(functions, lambda function: function.is_group):
+            await (self._score_groups if is_group else self._score_singles)(list(block), states)
+        for state in states:
+            is_scored = state.get("error") is None
+            metrics = state["metrics"] if is_scored else {}
+            state.update(metrics=metrics, reward=self._weighted(functions, metrics) if is_scored else None)
+        if not self.has_advantages:
+            set_advantages(states)
+
+    async def dummy_score_rollout(self, state: State) -> None:
+        """Gives a rollout the reward 0.0 without calling a reward function, or None if it has an error."""
+        state["reward"] = 0.0 if state.get("error") is None else None
+        state["metrics"] = {}
+
+    async def dummy_score_group(self, states: Sequence[State]) -> None:
+        """Gives the rollouts of a group the reward 0.0 without calling a reward function."""
+        for state in states:
+            await self.dummy_score_rollout(state)
+
+    @property
+    def has_cleanup(self) -> bool:
+        """Whether there is anything to run after a rollout is scored."""
+        return type(self).cleanup is not Rubric.cleanup or bool(self._cleanups())
+
+    async def cleanup(self, state: State) -> None:
+        """Runs all ``@cleanup`` methods and added handlers after a rollout is scored, even if some fail."""
+        calls = [partial(self._clean_up, handler, state) for handler in self._cleanups()]
+        await run_all(calls, self.scoring_timeout_seconds)
+
+    def _cleanups(self) -> list[Callable[..., Any]]:
+        handlers = [*decorated_methods(self, "cleanup_priority"), *self._cleanup_handlers]
+        return sorted(handlers, key=lambda handler: (-getattr(handler, "cleanup_priority", 0), function_name(handler)))
+
+    async def _clean_up(self, handler: Callable[..., Any], state: State) -> None:
+        await call_named(handler, **self.cleanup_objects(handler, state))
+
+    def cleanup_objects(self, handler: Callable[..., Any], state: State) -> dict[str, Any]:
+        """Returns the objects for a clean-up handler; computes those of the rollout only if it names any."""
+        objects = {"state": state, **self.class_objects}
+        is_enough = objects.keys() >= inspect.signature(handler).parameters.keys()
+        return objects if is_enough else {**objects, **self.score_objects(state)}
+
+    async def teardown(self) -> None:
+        """Runs the ``@teardown`` methods at the end of a run; they may name class objects."""
+        handlers = decorated_methods(self, "teardown_priority")
+        calls = [partial(call_named, handler, **self.class_objects) for handler in handlers]
+        await run_all(calls, self.scoring_timeout_seconds)
+
+    @property
+    def metric_names(self) -> list[str]:
+        """The names under which scores are recorded."""
+        return [function.name for function in self._functions()]
+
+    def _functions(self) -> list[RewardFunction]:
+        """Returns the analysed functions; analyses them again if the list was changed from outside."""
+        if len(self._weights) != len(self._funcs):
+            raise ValueError(
+                f"Number of weights ({len(self._weights)}) must match number of functions ({len(self._funcs)})"
+            )
+        known = self._known_functions
+        if len(known) != len(self._funcs) or any(f.func is not g for f, g in zip(known, self._funcs, strict=True)):
+            self._known_functions = known = [RewardFunction(func) for func in self._funcs]
+            self._name_distinctly(known)
+        return known
+
+    @staticmethod
+    def _name_distinctly(functions: Sequence[RewardFunction]) -> None:
+        taken: set[str] = set()
+        for function in functions:
+            name = distinct_name(function.name, taken)
+            if name != function.name:
+                warn_of_renaming(function.name, name)
+            function.name = name
+            taken.add(name)
+
+    def _weighted(self, functions: Sequence[RewardFunction], metrics: dict[str, float]) -> float:
+        weighted = zip(functions, self._weights, strict=True)
+        return math.fsum(weight * metrics[function.name] for function, weight in weighted if weight)
+
+    async def _score_singles(self, functions: Sequence[RewardFunction], states: Sequence[State]) -> None:
+        alive = [state for state in states if state.get("error") is None]
+        if self.never_waits or len(alive) == 1:
+            for state in alive:
+                await self._score_single(functions, state)
+        else:
+            await asyncio.gather(*(self._score_single(functions, state) for state in alive))
+
+    async def _score_single(self, functions: Sequence[RewardFunction], state: State) -> None:
+        try:
+            if self.never_waits:
+                await self._call_all(functions, state)
+            else:
+                async with scoring_places.get(_ANY_NUMBER):
+                    await within(self.scoring_timeout_seconds, self._call_all(functions, state))
+        except BaseException as raised:  # noqa: BLE001 - reward functions are user code
+            name = next(function.name for function in functions if function.name not in state["metrics"])
+            state["error"] = _failure(name, user_error(raised))
+
+    async def _call_all(self, functions: Sequence[RewardFunction], state: State) -> None:
+        needs_all = not all(function.is_of_state for function in functions)
+        objects, metrics = self.score_objects(state) if needs_all else {"state": state}, state["metrics"]
+        for function in functions:
+            metrics[function.name] = _number(await function.call(objects))
+
+    async def _score_groups(self, functions: Sequence[RewardFunction], states: Sequence[State]) -> None:
+        for function in functions:
+            alive = [state for state in states if state.get("error") is None]
+            try:
+                async with scoring_places.get(_ANY_NUMBER):
+                    await within(self.scoring_timeout_seconds, self._score_group(function, alive))
+            except BaseException as raised:  # noqa: BLE001 - reward functions are user code
+                failure = _failure(function.name, user_error(raised))
+                for state in alive:
+                    state["error"] = failure
+
+    async def _score_group(self, function: RewardFunction, states: Sequence[State]) -> None:
+        if not states:
+            return
+        scores = list(await function.call(self.group_score_objects(states)))
+        if len(scores) != len(states):
+            raise ValueError(f"returned {len(scores)} scores for {len(states)} rollouts")
+        for state, score in zip(states, scores, strict=True):
+            state["metrics"][function.name] = _number(score)
+
+
+def _failure(name: str, error: Exception) -> ScoringError:
+    failure = ScoringError(f"Reward function {name!r}: {error or type(error).__name__}")
+    failure.__cause__ = error
+    return failure
+
+
+def _number(score: Any) -> float:
+    number = float(score)
+    if not math.isfinite(number):
+        raise ValueError(f"returned {number}, which is not a finite number")
+    return number

@@ -1,0 +1,286 @@
+"""``SeededEnv``: a benchmark of NeMo Evaluator as an environment; ``BatchEnv``: one that another program evaluates."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import orjson
+
+from nightjar.clients.client import AnyClient
+from nightjar.clients.config import resolve_client_config
+from nightjar.clients.credentials import NO_KEY, resolve_api_key
+from nightjar.core.calling.decorators import teardown
+from nightjar.core.calling.loops import BackgroundLoop
+from nightjar.core.home import read_config
+from nightjar.core.messages import Messages, Response, ResponseMessage, Tool, content_text
+from nightjar.core.rollout.state import SamplingArgs, State
+from nightjar.environments.multiturn import SingleTurnEnv
+from nightjar.environments.rollouts import tear_down_at_exit
+from nightjar.environments.rubrics import Rubric
+from nightjar.environments.seeded.eval_environment import EvalEnvironment, SeedResult, VerifyResult
+from nightjar.environments.seeded.judge import Judge, JudgeScoringConfig, ModelJudge, judge_score
+from nightjar.environments.seeded.rows import image_url
+from nightjar.errors import DatasetError, Error, NightjarError
+
+logger = logging.getLogger(__name__)
+
+_SEEDED_AT_ONCE = 32
+_EXTRACTED, _DETAILS, SETTLED = "extracted_answer", "scoring_details", "settled"
+_MARKS = frozenset({"needs_judge"})
+
+
+class SeededRows(Sequence[dict[str, Any]]):
+    """The problems of a benchmark as rows, each seeded once on first use and kept by number in ``seeds``.
+
+    ``system_prompt`` returns the prompt that replaces the benchmark's, or None.
+    """
+
+    def __init__(
+        self, benchmark: EvalEnvironment, loop: BackgroundLoop, system_prompt: Callable[[], str | None]
+    ) -> None:
+        self._benchmark = benchmark
+        self._loop = loop
+        self._system_prompt = system_prompt
+        self.seeds: dict[int, SeedResult] = {}
+        self._size = loop.run(self._prepared())
+
+    async def _prepared(self) -> int:
+        with _explained(self._benchmark, "prepare()"):
+            await self._benchmark.prepare()
+        return await size_of(self._benchmark)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, position: Any) -> Any:
+        if position not in self.seeds:
+            self._loop.run(self._seed_from(position))
+        return row_of(self.seeds[position], self._system_prompt())
+
+    async def _seed_from(self, position: int) -> None:
+        """Seeds a problem together with the next ones: at most as many as were seeded before."""
+        count = min(_SEEDED_AT_ONCE, len(self.seeds) + 1)
+        wanted = [number for number in range(position, min(position + count, self._size)) if number not in self.seeds]
+        found = await asyncio.gather(*(_seeded(self._benchmark, number) for number in wanted), return_exceptions=True)
+        if isinstance(found[0], BaseException):
+            raise found[0]
+        self.seeds |= {n: seed for n, seed in zip(wanted, found, strict=True) if not isinstance(seed, BaseException)}
+
+
+class SeededEnv(SingleTurnEnv):
+    """A benchmark as an environment: ``seed`` gives the examples, ``verify`` the rewards.
+
+    The benchmark seeds in one event loop, and verifies in that of the run. ``rows`` are the known
+    problems.
+    """
+
+    state_columns: Sequence[str] = (_EXTRACTED, _DETAILS)
+
+    def __init__(
+        self, benchmark: EvalEnvironment, judge: Judge | None = None, rows: Sequence[Any] | None = None, **kwargs: Any
+    ) -> None:
+        self.benchmark = benchmark
+        self._loop = BackgroundLoop("nightjar-benchmark")
+        made = (lambda: rows) if rows is not None else self._seeded
+        super().__init__(eval_dataset=made, rubric=VerifyRubric(benchmark, judge), **kwargs)
+
+    def _seeded(self) -> SeededRows:
+        tear_down_at_exit(self)  # what a benchmark opens to seed is closed, also where no run comes of it
+        return SeededRows(self.benchmark, self._loop, lambda: self.system_prompt)
+
+    @teardown
+    async def close_benchmark(self) -> None:
+        """Closes the benchmark, in the loop that seeded it."""
+        if self._loop.is_running:
+            await self._loop.call(self.benchmark.close())
+            self._loop.stop()
+        else:
+            await self.benchmark.close()
+
+
+class VerifyRubric(Rubric):
+    """Scores an answer with a benchmark's ``verify``, and with a judge if the benchmark asks for one."""
+
+    def __init__(self, benchmark: EvalEnvironment, judge: Judge | None = None) -> None:
+        super().__init__()
+        self._benchmark = benchmark
+        self._judge = judge
+        self.add_reward_func(self.verify)
+
+    async def verify(self, state: State) -> float:
+        """Returns the reward; numbers and booleans in the details become metrics."""
+        result = settled_result(state) or await self._verified(state)
+        details = {name: value for name, value in result.scoring_details.items() if not name.startswith("_")}
+        state[_EXTRACTED], state[_DETAILS] = result.extracted_answer, _as_json(details)
+        state["metrics"].update(
+            {name: float(value) for name, value in details.items() if name not in _MARKS and _is_measure(value)}
+        )
+        return float(result.reward)
+
+    async def _verified(self, state: State) -> VerifyResult:
+        response, metadata = said(state), state.get("info") or {}
+        result = await self._benchmark.verify_row(response, state.get("answer", ""), metadata)
+        if not isinstance(result, VerifyResult):
+            raise TypeError(f"verify() returned {type(result).__name__}, not a VerifyResult")
+        if not result.scoring_details.get("needs_judge"):
+            return result
+        config = result.scoring_details.get("judge_config")
+        judged = await judge_score(
+            _instruction(state), response, state.get("answer") or None, self._judge,
+            JudgeScoringConfig(**config) if isinstance(config, Mapping) else config,
+        )  # fmt: skip
+        details = {name: value for name, value in result.scoring_details.items() if name != "judge_config"}
+        details |= {"judge": {**judged, "model": getattr(self._judge, "model", None)}, "correct": judged["correct"]}
+        return VerifyResult(judged["normalized_score"], result.extracted_answer, details, result.metadata)
+
+
+def as_environment(
+    benchmark: EvalEnvironment,
+    judge_model: str | None = None,
+    judge_base_url: str | None = None,
+    judge_api_key_var: str | None = None,
+) -> SeededEnv:
+    """Returns a benchmark as an environment.
+
+    Args:
+        judge_model: scores answers that need a judge; None for the judge of the user's configuration.
+        judge_base_url, judge_api_key_var: the judge's URL and the variable with its key; None for OpenAI's.
+    """
+    own = read_config().get("judge", {})
+    judge: ModelJudge | None = None
+    if judge_model is not None:
+        judge = ModelJudge(judge_model, judge_base_url, judge_api_key_var)
+        judge.open()
+    elif "model" in own:  # it is opened when something needs one
+        judge = ModelJudge(**own)
+    made: SeededEnv = (benchmark.environment_class or SeededEnv)(benchmark, judge)
+    return made
+
+
+async def size_of(benchmark: EvalEnvironment) -> int:
+    """Returns the number of problems."""
+    with _explained(benchmark, "dataset_size()"):
+        size = await benchmark.dataset_size()
+    if not isinstance(size, int) or size < 0:
+        raise DatasetError(f"Benchmark {benchmark.name!r} has no known number of problems (found {size!r})")
+    return size
+
+
+async def seeded(benchmark: EvalEnvironment, numbers: Sequence[int]) -> dict[int, SeedResult]:
+    """Seeds problems concurrently, and returns them by number."""
+    found = await asyncio.gather(*(_seeded(benchmark, number) for number in numbers))
+    return dict(zip(numbers, found, strict=True))
+
+
+async def _seeded(benchmark: EvalEnvironment, number: int) -> SeedResult:
+    with _explained(benchmark, f"seed({number})"):
+        return await benchmark.seed(number)
+
+
+@contextmanager
+def _explained(benchmark: EvalEnvironment, what: str) -> Iterator[None]:
+    try:
+        yield
+    except NightjarError:
+        raise
+    except Exception as error:
+        raise DatasetError(f"Benchmark {benchmark.name!r}: {what} raised {type(error).__name__}: {error}") from error
+
+
+def row_of(seed: SeedResult, system_prompt: str | None = None) -> dict[str, Any]:
+    """Returns a problem as a row of an environment; ``system_prompt`` as for ``messages_of``."""
+    if not isinstance(seed, SeedResult):
+        raise DatasetError(f"seed() returned {type(seed).__name__}, not a SeedResult")
+    answer = {} if seed.expected_answer is None else {"answer": str(seed.expected_answer)}
+    info = {str(name): value for name, value in seed.metadata.items()}
+    return {"prompt": messages_of(seed, system_prompt), **answer, "info": info}
+
+
+def messages_of(seed: SeedResult, system_prompt: str | None = None) -> list[dict[str, Any]]:
+    """Returns the first messages of a problem; ``system_prompt`` replaces its own, unless it is None."""
+    system = system_prompt or seed.system
+    if seed.messages:
+        has_system = seed.messages[0].get("role") == "system"
+        own = seed.messages[1:] if has_system and system_prompt else seed.messages
+        return [
+            *([{"role": "system", "content": system}] if system and (system_prompt or not has_system) else []),
+            *own,
+        ]
+    content: Any = seed.prompt
+    if seed.images:
+        parts = [{"type": "image_url", "image_url": {"url": image_url(image)}} for image in seed.images]
+        content = [*parts, {"type": "text", "text": seed.prompt}]
+    return [*([{"role": "system", "content": system}] if system else []), {"role": "user", "content": content}]
+
+
+def said(state: State) -> str:
+    """Returns the text of the model's last message; empty if there is none."""
+    completion = state.get("completion") or []
+    texts = [content_text(message["content"]) for message in completion if message["role"] == "assistant"]
+    return texts[-1] if texts else ""
+
+
+def settled_result(state: State) -> VerifyResult | None:
+    """Returns the result that a solver has already decided; None if the answer has to be verified."""
+    settled = state.get(SETTLED)
+    return None if settled is None else VerifyResult(settled["reward"], None, dict(settled["scoring_details"]))
+
+
+def _as_json(details: Mapping[str, Any]) -> Any:
+    try:
+        return orjson.loads(orjson.dumps(details, default=str, option=orjson.OPT_NON_STR_KEYS))
+    except TypeError:  # integers of more than 64 bits, and texts with halves of surrogate pairs
+        return {str(name): repr(value) for name, value in details.items()}
+
+
+def _instruction(state: State) -> str:
+    asked = [message for message in state["prompt"] if message["role"] == "user"]
+    return content_text(asked[-1]["content"]) if asked else ""
+
+
+def _is_measure(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+class BatchEnv(SeededEnv):
+    """A benchmark that another program evaluates as a whole: one example, answered with the scores as JSON.
+
+    Its ``run_batch`` gets ``base_url``, ``model``, ``api_key`` and ``sampling_args``; its ``verify`` reads the scores.
+    """
+
+    def __init__(self, benchmark: EvalEnvironment, judge: Judge | None = None, **kwargs: Any) -> None:
+        row = {"prompt": [{"role": "user", "content": benchmark.name}], "answer": "", "info": {}}
+        super().__init__(benchmark, judge, [row], **kwargs)
+
+    async def get_model_response(
+        self,
+        state: State,
+        prompt: Messages | str,  # noqa: ARG002 - the benchmark has its own
+        client: AnyClient | None = None,
+        model: str | None = None,
+        tool_defs: list[Tool] | None = None,  # noqa: ARG002
+        sampling_args: SamplingArgs | None = None,
+    ) -> Response:
+        """Runs the evaluation and returns its scores as the response."""
+        told = _endpoint(client or state["client"])
+        told |= {"model": model or state["model"], "sampling_args": sampling_args or state["sampling_args"] or {}}
+        bundle = await self.benchmark.run_batch(None, told)
+        scores = {name: score["value"] for name, score in (bundle or {})["benchmark"]["scores"].items()}
+        if not scores:
+            raise Error(f"The evaluation of {self.benchmark.name!r} returned no scores")
+        message = ResponseMessage(content=json.dumps(scores), finish_reason="stop", is_truncated=False)
+        return Response(id="", created=0, model=state["model"], message=message)
+
+
+def _endpoint(client: AnyClient) -> dict[str, Any]:
+    if client.config is None:
+        return {}
+    config = resolve_client_config(client.config)
+    key = resolve_api_key(config)
+    return {"base_url": config.api_base_url, "api_key": None if key == NO_KEY else key}

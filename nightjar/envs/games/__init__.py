@@ -1,1 +1,0 @@
-"""Environments that are games: gymnasium, TextArena, reasoning-gym."""

@@ -1,1 +1,0 @@
-"""Environments whose tools are those of MCP servers."""

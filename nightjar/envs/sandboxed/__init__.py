@@ -1,1 +1,0 @@
-"""Environments whose model works in a sandbox."""

@@ -1,1 +1,0 @@
-"""Environments whose model calls tools: Python functions."""

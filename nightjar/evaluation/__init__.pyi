@@ -1,0 +1,22 @@
+# The names of this package and where they live: read by type checkers, and by __init__.py to load them on first use.
+from .checking import check_engines as check_engines
+from .checking import check_environments as check_environments
+from .checking import check_named_keys as check_named_keys
+from .costs import Estimate as Estimate
+from .costs import estimate as estimate
+from .costs import within_budget as within_budget
+from .direct import EndedEvaluation as EndedEvaluation
+from .direct import evaluate as evaluate
+from .direct import evaluate_together as evaluate_together
+from .direct import run_stages as run_stages
+from .heartbeat import heartbeats as heartbeats
+from .hub import push_run as push_run
+from .hub import wants_push as wants_push
+from .loading import load_env as load_env
+from .outcome import IncompleteRunError as IncompleteRunError
+from .outcome import Outcome as Outcome
+from .publishing import check_warehouse as check_warehouse
+from .publishing import fetch_part as fetch_part
+from .publishing import publish as publish
+from .stopping import stop_requested as stop_requested
+from .stopping import stopped_by_signals as stopped_by_signals

@@ -1,0 +1,143 @@
+"""Types of configuration fields. A configuration is written to disk, so these types refuse secrets."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from nightjar.clients.config import NOT_TO_BE_SHOWN
+from nightjar.clients.middleware_client import check_middleware
+from nightjar.core.secrecy import REFERENCE, holds_key, is_reference, is_secret_name
+from nightjar.errors import ConfigError
+
+
+def check_open(arguments: Mapping[str, Any]) -> Any:
+    """Returns the arguments if they hold no secret; else raises an error that names the place but not the value."""
+    if place := next(_secrets(arguments), None):
+        message = (
+            "{place} looks like a secret, and would be stored. Set an environment variable and name "
+            "it: as api_key_var or headers of an endpoint, or in an argument that takes the name of a variable"
+        )
+        raise PydanticCustomError(NOT_TO_BE_SHOWN, message, {"place": place})
+    return arguments
+
+
+def _secrets(value: Any, place: str = "", is_named: bool = False) -> Iterator[str]:
+    """Yields the places of secrets in a value; ``is_named`` means that the name of the value is that of a secret."""
+    if isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from _secrets(each, f"{place}.{name}".lstrip("."), is_secret_name(name))
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for number, each in enumerate(value):
+            yield from _secrets(each, f"{place}.{number}", is_named)
+    elif isinstance(value, str) and not is_reference(value) and ((is_named and value) or holds_key(value)):
+        yield place
+
+
+OpenArguments: TypeAlias = Annotated[dict[str, Any], AfterValidator(check_open)]
+"""Arguments with any names and values, at any depth, without secrets."""
+
+
+_HEADER_RULE = (
+    'must be the name of an environment variable that holds it, such as "$TEAM_TOKEN" or "Bearer $TEAM_TOKEN", '
+    "because it is stored"
+)
+_REFUSED_HEADER = {"description": f"The value of a header {_HEADER_RULE}", "pattern": f"^(?!{REFERENCE}$)"}
+_NAMED = {"type": "object", "additionalProperties": {"type": "string", "not": _REFUSED_HEADER}}
+
+
+def name_values(headers: Mapping[str, str]) -> dict[str, str]:
+    """Moves header values that were typed in full into environment variables of this process.
+
+    Example:
+        >>> name_values({"X-Team": "$TEAM_TOKEN", "X-Trace": "on"})
+        {'X-Team': '$TEAM_TOKEN', 'X-Trace': '$NIGHTJAR_HEADER_X_TRACE'}
+    """
+    named = dict(headers)
+    for name, value in headers.items():
+        if not is_reference(value):
+            variable = f"NIGHTJAR_HEADER_{re.sub(r'[^A-Z0-9]', '_', name.upper())}"
+            os.environ[variable], named[name] = value, f"${variable}"
+    return named
+
+
+def _check_named(headers: dict[str, Any]) -> dict[str, Any]:
+    for name, value in headers.items():
+        if not is_reference(value):
+            raise PydanticCustomError(
+                NOT_TO_BE_SHOWN,
+                "the value of header {header} {rule}",
+                {"header": repr(name), "rule": _HEADER_RULE},
+            )
+    return headers
+
+
+def _check_sampling(arguments: dict[str, Any]) -> dict[str, Any]:
+    headers = arguments.get("extra_headers")
+    if isinstance(headers, dict):
+        _check_named(headers)
+    elif headers is not None:
+        raise PydanticCustomError(NOT_TO_BE_SHOWN, "extra_headers must be an object: header to name of a variable")
+    return arguments
+
+
+NamedHeaders: TypeAlias = Annotated[dict[str, str], AfterValidator(_check_named), WithJsonSchema(_NAMED)]
+"""HTTP headers with environment variables as values, ``$NAME``. The schema has Prefect's server refuse other values."""
+SamplingFields: TypeAlias = Annotated[
+    dict[str, Any],
+    AfterValidator(_check_sampling),
+    AfterValidator(check_open),
+    WithJsonSchema({"type": "object", "patternProperties": {"^extra_headers$": _NAMED}}),
+]
+"""Sampling parameters without secrets; ``extra_headers`` are ``NamedHeaders``."""
+
+
+def _check_specs(specs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    for spec in specs:
+        check_open({str(spec.get("use")): spec})
+    try:
+        check_middleware(specs)
+    except ConfigError as error:
+        said = {"said": str(error).removeprefix("middleware").lstrip(": ")}
+        raise PydanticCustomError(NOT_TO_BE_SHOWN, "{said}", said) from None  # the error's message names the value
+    return specs
+
+
+Middleware: TypeAlias = Annotated[list[dict[str, Any]], AfterValidator(_check_specs)]
+"""List of middleware: ``use`` is the name of each, other keys are its arguments."""
+
+
+_SOURCE_RULE = "must not hold a web user, a password or a query, because it is stored: configure git or pip with them"
+_REFUSED_SOURCE = {
+    "description": f"The source of an environment {_SOURCE_RULE}",
+    "pattern": r"https?://[^/]*@|://[^/]*:[^/]*@|\?",
+}
+_SCHEMES = {"https", "http", "ssh", "file"}
+
+
+def _check_source(source: str) -> str:
+    if source.startswith("sha256:") and not re.fullmatch(r"sha256:[0-9a-f]{64}", source):
+        raise ValueError("must be sha256: and 64 hexadecimal digits")
+    if "://" not in source:
+        return source
+    try:
+        parts = urlsplit(source.removeprefix("git+"))
+    except ValueError:
+        raise ValueError("is no URL") from None
+    if parts.query or parts.password or (parts.username and parts.scheme != "ssh"):
+        raise PydanticCustomError(NOT_TO_BE_SHOWN, _SOURCE_RULE)
+    if parts.scheme not in _SCHEMES:
+        raise ValueError("must start with https://, or with git+https:// or git+ssh:// for a repository")
+    return source
+
+
+EnvironmentSource: TypeAlias = Annotated[
+    str, AfterValidator(_check_source), WithJsonSchema({"type": "string", "not": _REFUSED_SOURCE})
+]
+"""``owner/name@version``, a wheel, ``git+https://…``, ``sha256:…``. The schema lets Prefect's server refuse secrets."""

@@ -1,0 +1,225 @@
+"""``EvalConfig``: benchmarks, solvers and judges of a config, with the services that they name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from nightjar.errors import ConfigError
+from nightjar.evaluation.config.nemo.composing import expanded
+from nightjar.evaluation.config.nemo.services import ExternalApiService, GenerationConfig, Section, messages_of, refused
+
+_FROM_PYTHON = "solvers are given to run_evaluation, from Python (docs/nemo.md)"
+_AGENT = "an agent is an environment here: docs/environments.md"
+_OWN_SANDBOX = "a benchmark makes the sandbox that it needs: docs/sandboxes.md"
+_JUDGED = "the scorer says how it is judged: judge_config beside needs_judge (docs/nemo.md)"
+_SCORER = "a scorer is part of the benchmark: @scorer (docs/nemo.md)"
+
+
+class SimpleSolver(Section):
+    """Asks a model once, in the protocol of its service; sends images of a problem too."""
+
+    others: ClassVar = {
+        **dict.fromkeys(("harbor", "agent", "nat", "openclaw"), _AGENT),
+        "tool_calling": f"an environment with tools says which (docs/environments.md); {_FROM_PYTHON}",
+        "gym_delegation": _FROM_PYTHON,
+        "container": "name the benchmark container://IMAGE#TASK",
+        "oracle": "nightjar validate NAME scores the references",
+        "custom": _FROM_PYTHON,
+    }
+
+    type: Literal["simple"]
+    service: str
+    """Name of the model's service."""
+    system_prompt: str | None = None
+    generation: GenerationConfig | None = None
+    """Overrides the parameters of the service, field by field."""
+    image_detail: Annotated[str, refused("images are sent as they are", "auto")] = "auto"
+
+
+class NoSandbox(Section):
+    """No sandbox except those that a benchmark makes."""
+
+    others: ClassVar = dict.fromkeys(("docker", "ecs_fargate", "slurm", "apptainer", "custom"), _OWN_SANDBOX)
+
+    type: Literal["none"] = "none"
+    stateful: Annotated[bool, refused(_OWN_SANDBOX, False)] = False
+
+
+class JudgeMetric(Section):
+    """A model that scores what needs a judge."""
+
+    others: ClassVar = {
+        **dict.fromkeys(("scorer", "custom", "sandbox"), _SCORER),
+        **dict.fromkeys(
+            ("pairwise_judge", "ensemble_judge", "reward_model"), "one judge scores an answer: type: judge"
+        ),
+    }
+
+    type: Literal["judge"]
+    name: str
+    service: str
+    """Name of the judge's service; its protocol is chat_completions."""
+    system_prompt: Annotated[str | None, refused(_JUDGED, None)] = None
+    max_score: Annotated[float, refused(_JUDGED, 5)] = 5.0
+    swap_check: Annotated[bool, refused(_JUDGED, False)] = False
+    reference_free: Annotated[bool, refused(_JUDGED, False)] = False
+    temperature: Annotated[float, refused("the judge's endpoint decides how it samples")] = 0.0
+    timeout: Annotated[float, refused("the time limit of scoring applies to judges")] = 120.0
+    max_retries: Annotated[int, refused("requests to a judge are retried after temporary errors")] = 2
+    allow_self_judge: bool = False
+    """Whether the evaluated model may judge itself."""
+
+
+class ScoringConfig(Section):
+    """Who scores besides the benchmark."""
+
+    include_defaults: Annotated[bool, refused("the benchmark always scores", True)] = True
+    metrics: list[JudgeMetric] = Field(default_factory=list, max_length=1)
+    """A judge, or none."""
+    primary: Annotated[str | None, refused("the benchmark's reward is the primary score", None)] = None
+
+
+class BenchmarkConfig(Section):
+    """One benchmark: one evaluation of the suite."""
+
+    name: str = Field(min_length=1)
+    """A name, a URI or ``file.py:name``."""
+    solver: SimpleSolver
+    repeats: int = Field(1, ge=1)
+    """Number of rollouts per problem."""
+    max_problems: int | None = Field(None, ge=1)
+    """Maximum number of problems; None for all."""
+    max_concurrent: int = Field(32, ge=1)
+    """Maximum number of concurrent requests."""
+    fewshot: Annotated[int | None, refused("set it in params, if the benchmark supports it", None)] = None
+    context_window: Annotated[int | None, refused("the endpoint says when a prompt is too long", None)] = None
+    timeout: float = Field(1800.0, gt=0)
+    """Seconds that an attempt at a problem may take."""
+    skip_failed: bool = False
+    """Whether the run counts as complete if problems have failed."""
+    max_system_retries: int = Field(3, ge=1)
+    """Maximum number of attempts at a problem."""
+    instruction_template: Annotated[str | None, refused("the prompt is the benchmark's: docs/nemo.md", None)] = None
+    verifier: Annotated[str | None, refused("the benchmark verifies", None)] = None
+    shuffle_seed: int | None = 42
+    """Seed of a random order of problems; null for the order of the dataset."""
+    sandbox: NoSandbox = Field(default_factory=NoSandbox)
+    scoring: ScoringConfig = Field(default_factory=ScoringConfig)
+    params: dict[str, Any] = Field(default_factory=dict)
+    """Arguments of the benchmark."""
+
+
+_ELSEWHERE = "to run elsewhere: nightjar eval run --hosted (docs/hosted.md), docs/many-machines.md"
+_HERE = "set it for the process that runs it"
+
+
+class LocalCluster(Section):
+    """This machine."""
+
+    others: ClassVar = dict.fromkeys(("docker", "slurm"), _ELSEWHERE)
+
+    type: Literal["local"] = "local"
+    gpus: Annotated[list[int] | None, refused("models run in their own servers", None)] = None
+    max_memory: Annotated[str | None, refused(_HERE, None)] = None
+    container_env: Annotated[dict[str, str], refused(_HERE, {})] = Field(default_factory=dict)
+
+
+class TrajectoriesConfig(Section):
+    """What is written about conversations."""
+
+    enrich: Annotated[bool, refused("nightjar view shows conversations", False)] = False
+
+
+class OutputConfig(Section):
+    """Where results go."""
+
+    dir: str = Field("./eval_results", min_length=1)
+    """Folder of the runs, and of the files of NeMo Evaluator."""
+    timestamped: bool = True
+    """No effect: every run has a folder of its own."""
+    progress_interval: Annotated[float, refused("progress is live; --no-progress shows none")] = 60.0
+    report: Annotated[list[str], refused("nightjar eval report DIR writes reports", [])] = Field(default_factory=list)
+    export: Annotated[list[str], refused("nightjar export RUN", [])] = Field(default_factory=list)
+    export_config: Annotated[dict[str, Any], refused("nightjar export RUN", {})] = Field(default_factory=dict)
+    trajectories: TrajectoriesConfig = Field(default_factory=TrajectoriesConfig)
+
+
+class EvalConfig(Section):
+    """A config: services, and benchmarks that use them."""
+
+    services: dict[str, ExternalApiService]
+    sandboxes: dict[str, NoSandbox] = Field(default_factory=dict)
+    benchmarks: list[BenchmarkConfig] = Field(min_length=1)
+    cluster: LocalCluster = Field(default_factory=LocalCluster)
+    output: OutputConfig = Field(default_factory=OutputConfig)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _place_sandboxes(cls, told: Any) -> Any:
+        if not isinstance(told, Mapping) or not isinstance(told.get("benchmarks"), list):
+            return told
+        named = told.get("sandboxes") or {}
+        return {**told, "benchmarks": [_with_sandbox(each, named) for each in told["benchmarks"]]}
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        if wrong := [*self._wrong_names()]:
+            raise ValueError("; ".join(wrong))
+        return self
+
+    def _wrong_names(self) -> Iterator[str]:
+        known = ", ".join(self.services) or "none"
+        for number, benchmark in enumerate(self.benchmarks):
+            solver, place = benchmark.solver, f"benchmarks.{number}"
+            if solver.service not in self.services:
+                yield f"{place}.solver.service: there is no service {solver.service!r}. Choose one of: {known}"
+            for metric in benchmark.scoring.metrics:
+                where = f"{place}.scoring.metrics.0"
+                if metric.service not in self.services:
+                    yield f"{where}.service: there is no service {metric.service!r}. Choose one of: {known}"
+                elif self.services[metric.service].protocol != "chat_completions":
+                    yield f"{where}.service: a judge speaks chat_completions"
+                elif metric.service == solver.service and not metric.allow_self_judge:
+                    yield f"{where}.service: the model would judge itself; to allow that, set allow_self_judge: true"
+
+    def get_service(self, name: str) -> ExternalApiService:
+        """Returns a service; raises ``KeyError`` if there is none of this name."""
+        return self.services[name]
+
+    def get_model_url(self, service_name: str) -> str:
+        """Returns the base URL of a service."""
+        return self.services[service_name].base_url
+
+    def get_model_id(self, service_name: str) -> str:
+        """Returns the model of a service; by default the service's name."""
+        return self.services[service_name].model or service_name
+
+    def get_api_key(self, service_name: str) -> str | None:
+        """Returns the key of a service from its environment variable; None if that is not set."""
+        return os.environ.get(self.services[service_name].api_key_var)
+
+    def managed_services(self) -> dict[str, ExternalApiService]:
+        """Returns the services that are started with the run: none."""
+        return {}
+
+
+def parse_eval_config(raw: Mapping[str, Any]) -> EvalConfig:
+    """Validates a config whose variables have been replaced by their values."""
+    try:
+        return EvalConfig.model_validate(expanded(raw))
+    except ValidationError as error:
+        lines = [*messages_of(error, EvalConfig)]
+        raise ConfigError("\n  ".join(lines)) from None
+
+
+def _with_sandbox(benchmark: Any, named: Any) -> Any:
+    name = benchmark.get("sandbox") if isinstance(benchmark, Mapping) else None
+    if not isinstance(name, str):
+        return benchmark
+    if not isinstance(named, Mapping) or name not in named:
+        raise ValueError(f"sandbox: there is none called {name!r} in sandboxes")
+    return {**benchmark, "sandbox": named[name]}

@@ -1,0 +1,167 @@
+"""``NemoConfigFile``: a YAML config of NeMo Evaluator as a suite.
+
+::
+
+    # nightjar eval run config.yaml -O benchmarks.0.max_problems=100
+    services:
+      model: {type: api, url: http://127.0.0.1:8000/v1/chat/completions, protocol: chat_completions, model: local}
+    benchmarks:
+      - name: gsm8k
+        repeats: 4
+        solver: {type: simple, service: model}
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+import nightjar
+from nightjar.core.files import replace_file
+from nightjar.environments.packages.catalog import beside, in_file
+from nightjar.environments.packages.lookup import ALL_EXAMPLES
+from nightjar.errors import ConfigError
+from nightjar.evaluation.config.nemo.composing import compose_config, overridden
+from nightjar.evaluation.config.nemo.eval_config import BenchmarkConfig, EvalConfig, parse_eval_config
+from nightjar.evaluation.config.nemo.services import ExternalApiService, GenerationConfig, ProxyConfig
+from nightjar.evaluation.config.precedence import FLAG, SUITE, Evaluation, Layer, resolve_evaluation
+
+ENDINGS: tuple[str, ...] = (".yaml", ".yml")
+SNAPSHOT = "full_config.yaml"
+_DEFAULT = "NeMo's default"
+_KEYS = {
+    "rollouts_per_example": "repeats",
+    "num_examples": "max_problems",
+    "max_concurrent": "max_concurrent",
+    "timeout": "timeout",
+    "tolerated_failures": "skip_failed",
+    "max_retries": "max_system_retries",
+    "shuffle_seed": "shuffle_seed",
+}
+"""Field to the key of a benchmark that sets it and has a default of NeMo Evaluator."""
+
+
+@dataclass(frozen=True)
+class NemoConfigFile:
+    """A config file: ``raw`` is its composed content with variables by name, ``config`` has their values."""
+
+    path: Path
+    overrides: tuple[str, ...]
+    raw: Mapping[str, Any]
+    config: EvalConfig
+
+    @classmethod
+    def read(cls, path: Path, overrides: Sequence[str] = ()) -> Self:
+        """Reads a config; raises ``ConfigError`` that names each key that is wrong or cannot be honoured."""
+        raw = overridden(compose_config(path), overrides)
+        try:
+            return cls(path, tuple(overrides), raw, parse_eval_config(raw))
+        except ConfigError as error:
+            raise ConfigError(f"{path}:\n  {error}") from None
+
+    @property
+    def output_dir(self) -> Path:
+        """Folder of the results."""
+        return Path(self.config.output.dir)
+
+    def evaluations(self, typed: Mapping[str, Any]) -> list[Evaluation]:
+        """Returns the benchmarks as evaluations of a suite; ``typed`` are fields from the command line."""
+        return [*self._evaluations(typed)]
+
+    def _evaluations(self, typed: Mapping[str, Any]) -> Iterator[Evaluation]:
+        taken: Counter[str] = Counter()
+        for number, benchmark in enumerate(self.config.benchmarks):
+            said, default = self._said_and_default(benchmark)
+            try:
+                env_id = beside(benchmark.name, self.path.parent)
+                place = in_file(env_id)
+                label = place.env_id if place else env_id
+                taken[label] += 1
+                again = {"name": f"{label}-{taken[label]}"} if taken[label] > 1 else {}
+                own = {"suite": self.path.stem, **again, **said, "env_id": env_id}
+                yield resolve_evaluation([Layer(FLAG, typed), Layer(SUITE, own), Layer(_DEFAULT, default)])
+            except ConfigError as error:
+                if type(error) is not ConfigError:
+                    raise
+                raise ConfigError(f"{self.path}: benchmarks.{number} ({benchmark.name}): {error}") from error
+
+    def _said_and_default(self, benchmark: BenchmarkConfig) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Returns the fields that the config sets for a benchmark, and those with a default of NeMo Evaluator."""
+        service = self.config.services[benchmark.solver.service]
+        fields = {**_scope_of(benchmark), **self._asked(benchmark), **_requests_of(service, benchmark.max_concurrent)}
+        fields["env_args"] = {**benchmark.params, **self._judge_of(benchmark)}
+        unwritten = {field for field, key in _KEYS.items() if key not in benchmark.model_fields_set}
+        unwritten |= set() if service.names_its_key else {"api_key_var"}
+        said = {name: value for name, value in fields.items() if name not in unwritten}
+        return said, {name: value for name, value in fields.items() if name in unwritten}
+
+    def _asked(self, benchmark: BenchmarkConfig) -> dict[str, Any]:
+        solver = benchmark.solver
+        service = self.config.services[solver.service]
+        sampling = (
+            (solver.generation or GenerationConfig()).merge_onto(service.generation).model_dump(exclude_none=True)
+        )
+        fields: dict[str, Any] = {
+            name: sampling.pop(name) for name in ("temperature", "max_tokens", "seed") if name in sampling
+        }
+        if service.proxy and service.proxy.extra_body:
+            sampling["extra_body"] = service.proxy.extra_body
+        system = {} if solver.system_prompt is None else {"system_prompt": solver.system_prompt}
+        return {
+            **fields,
+            "model": self.config.get_model_id(solver.service),
+            "base_url": service.base_url,
+            "api_key_var": service.api_key_var,
+            "api_client_type": service.client_type,
+            "sampling_args": sampling,
+            "extra_env_kwargs": system,
+        }
+
+    def _judge_of(self, benchmark: BenchmarkConfig) -> dict[str, Any]:
+        for metric in benchmark.scoring.metrics:
+            judge = self.config.services[metric.service]
+            return {
+                "judge_model": self.config.get_model_id(metric.service),
+                "judge_base_url": judge.base_url,
+                "judge_api_key_var": judge.api_key_var,
+            }
+        return {}
+
+    def write_snapshot(self, folder: Path) -> Path:
+        """Writes the composed config, with variables by name, into a folder and returns the path."""
+        said = [f"# {self.path}, read by Nightjar {nightjar.__version__}", *(f"# -O {each}" for each in self.overrides)]
+        text = "\n".join(said) + "\n" + yaml.safe_dump(dict(self.raw), sort_keys=False, allow_unicode=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"The folder of results {str(folder)!r} cannot be made: {error.strerror}") from error
+        replace_file(folder / SNAPSHOT, [text.encode()])
+        return folder / SNAPSHOT
+
+
+def _scope_of(benchmark: BenchmarkConfig) -> dict[str, Any]:
+    return {
+        "env_id": benchmark.name,
+        "rollouts_per_example": benchmark.repeats,
+        "num_examples": benchmark.max_problems or ALL_EXAMPLES,
+        "timeout": benchmark.timeout,
+        "tolerated_failures": float(benchmark.skip_failed),
+        "max_retries": benchmark.max_system_retries - 1,
+        "shuffle_seed": benchmark.shuffle_seed,
+    }
+
+
+def _requests_of(service: ExternalApiService, max_concurrent: int) -> dict[str, Any]:
+    proxy = service.proxy or ProxyConfig()
+    fields: dict[str, Any] = {"max_concurrent": max_concurrent, "headers": proxy.extra_headers}
+    if "max_concurrent_upstream" in proxy.model_fields_set:
+        fields["max_concurrent"] = min(max_concurrent, proxy.max_concurrent_upstream)
+    for field, key in (("request_timeout", "request_timeout"), ("request_retries", "max_retries")):
+        if key in proxy.model_fields_set:
+            fields[field] = getattr(proxy, key)
+    return fields

@@ -1,0 +1,195 @@
+"""Sections of a config, and its services: the endpoints of models and judges."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from types import NoneType
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from nightjar.clients.config import NOT_TO_BE_SHOWN
+from nightjar.clients.protocols import PROTOCOLS, ClientType
+from nightjar.core.text import nearest
+from nightjar.evaluation.config.run_config import message_of
+
+REFUSED = "refused"
+_UNKNOWN = "extra_forbidden"
+
+
+class Section(BaseModel):
+    """A mapping of a config. Each key is a field that is honoured, or one that is refused with advice.
+
+    ``others`` holds the values of ``type`` that only NeMo Evaluator has, with what to use instead.
+    """
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, defer_build=True)
+
+    others: ClassVar[Mapping[str, str]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_type(cls, told: Any) -> Any:
+        kind = told.get("type") if isinstance(told, Mapping) else None
+        if isinstance(kind, str) and kind in cls.others:
+            raise PydanticCustomError(
+                REFUSED, "there is no type {kind} here: {why}", {"kind": repr(kind), "why": cls.others[kind]}
+            )
+        return told
+
+
+def refused(why: str, *harmless: Any) -> BeforeValidator:
+    """Marks a field that is refused unless its value is one of the harmless ones."""
+
+    def check(value: Any) -> Any:
+        if value not in harmless:
+            raise PydanticCustomError(REFUSED, "cannot be honoured: {why}", {"why": why})
+        return value
+
+    return BeforeValidator(check)
+
+
+def messages_of(error: ValidationError, kind: type[Section]) -> Iterator[str]:
+    """Yields a line for each error, with the dotted name of the key."""
+    for found in error.errors():
+        yield _unknown(found, kind) if found["type"] == _UNKNOWN else _said(found)
+
+
+def _said(found: ErrorDetails) -> str:
+    place = ".".join(map(str, found["loc"]))
+    if not place:  # what was found is the whole config
+        return found["msg"].removeprefix("Value error, ")
+    return f"{place}: {found['msg']}" if found["type"] == REFUSED else message_of(found)
+
+
+def _unknown(found: ErrorDetails, kind: type[Section]) -> str:
+    known = _section_at(kind, found["loc"][:-1]).model_fields
+    place = ".".join(map(str, found["loc"]))
+    return f"{place}: there is no such key. {nearest(str(found['loc'][-1]), known)}"
+
+
+def _section_at(kind: Any, place: Sequence[int | str]) -> type[Section]:
+    if isinstance(kind, type) and issubclass(kind, Section):
+        return _section_at(kind.model_fields[str(place[0])].annotation, place[1:]) if place else kind
+    inner = next(each for each in reversed(get_args(kind)) if each is not NoneType)
+    return _section_at(inner, place[1:] if get_origin(kind) in {dict, list} else place)
+
+
+Protocol: TypeAlias = Literal["chat_completions", "completions", "responses"]
+KEYS = ("NEMO_API_KEY", "NVIDIA_API_KEY")
+"""Variables that hold the key of an endpoint that names none."""
+
+_CLIENTS = {protocol.nemo_name: client_type for client_type, protocol in PROTOCOLS.items() if protocol.nemo_name}
+_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(:-)?\}")
+_START_IT = "start the server, and name it with type: api and its url"
+_MIDDLEWARE = "requests are changed by middleware of the endpoint: docs/configuration.md#middleware"
+
+
+def without_route(url: str, protocol: str = "chat_completions") -> str:
+    """Returns the base URL of an endpoint, without the route of its protocol.
+
+    Example:
+        >>> without_route("https://integrate.api.nvidia.com/v1/chat/completions")
+        'https://integrate.api.nvidia.com/v1'
+    """
+    return url.rstrip("/").removesuffix(PROTOCOLS[_CLIENTS[protocol]].route).rstrip("/")
+
+
+def _check_key(value: Any) -> Any:
+    if value is not None and not (isinstance(value, str) and _VARIABLE.fullmatch(value)):
+        message = "must name the variable that holds the key, ${NAME}: a key itself does not belong into a file"
+        raise PydanticCustomError(NOT_TO_BE_SHOWN, message)
+    return value
+
+
+class GenerationConfig(Section):
+    """Sampling parameters; the endpoint decides those that are missing."""
+
+    temperature: float | None = Field(None, ge=0, le=2)
+    top_p: float | None = Field(None, ge=0, le=1)
+    max_tokens: int | None = Field(None, gt=0)
+    seed: int | None = None
+    stop: list[str] | None = None
+    frequency_penalty: float | None = Field(None, ge=-2, le=2)
+    presence_penalty: float | None = Field(None, ge=-2, le=2)
+
+    def merge_onto(self, base: Self) -> Self:
+        """Returns the parameters of ``base`` overridden by these."""
+        return base.model_copy(update=self.model_dump(exclude_none=True))
+
+
+class ProxyConfig(Section):
+    """What is done to the requests to an endpoint."""
+
+    interceptors: Annotated[list[Any], refused(_MIDDLEWARE, [])] = Field(default_factory=list)
+    verbose: Annotated[bool, refused("the flag -v says more", False)] = False
+    extra_body: dict[str, Any] = Field(default_factory=dict)
+    """Further fields of each request."""
+    extra_headers: dict[str, str] = Field(default_factory=dict)
+    """HTTP headers, with variables that hold their values: ``${NAME}``."""
+    request_timeout: float = Field(120.0, gt=0)
+    """Seconds that a request may take."""
+    max_retries: int = Field(0, ge=0)
+    """Maximum number of retries of a request after temporary errors."""
+    retry_on_status: Annotated[list[int], refused("the retried statuses are fixed: docs/suites.md")] = Field(
+        default_factory=lambda: [429, 502, 503, 504]
+    )
+    max_concurrent_upstream: int = Field(64, ge=1)
+    """Maximum number of concurrent requests."""
+    model_traffic: Annotated[dict[str, Any], refused("a run keeps every attempt: docs/run-directory.md", {})] = Field(
+        default_factory=dict
+    )
+    finish_reason_fixup: Annotated[bool, refused(_MIDDLEWARE, True)] = True
+
+
+class ExternalApiService(Section):
+    """An endpoint that speaks a protocol of OpenAI."""
+
+    others: ClassVar = {
+        **dict.fromkeys(("vllm", "sglang", "nim", "docker_model", "dynamo"), _START_IT),
+        "gym": "name the server as the benchmark: gym://HOST:PORT, or gym://cmd:… to start it (docs/harnesses.md)",
+        "nat": "an agent is an environment here: docs/environments.md",
+        "custom": "a client of one's own is given to run_evaluation (docs/nemo.md)",
+    }
+
+    type: Literal["api"]
+    url: str
+    """With or without the route of the protocol at its end."""
+    protocol: Protocol
+    model: str | None = None
+    """Name of the model at the endpoint; None for the name of the service."""
+    api_key: Annotated[str | None, BeforeValidator(_check_key)] = None
+    """Variable that holds the key, ``${NAME}``."""
+    health_path: Annotated[str | None, refused("the first requests show whether it answers", None)] = None
+    max_input_tokens: Annotated[int | None, refused("the endpoint says when a prompt is too long", None)] = None
+    max_output_tokens: Annotated[int | None, refused("set generation.max_tokens", None)] = None
+    tokenizer: Annotated[str | None, refused("the endpoint counts tokens", None)] = None
+    generation: GenerationConfig = Field(default_factory=GenerationConfig)
+    proxy: ProxyConfig | None = None
+
+    is_model_server: ClassVar[bool] = False
+    is_managed: ClassVar[bool] = False
+
+    @property
+    def base_url(self) -> str:
+        """URL without the route."""
+        return without_route(self.url, self.protocol)
+
+    @property
+    def api_key_var(self) -> str:
+        """Variable that holds the key."""
+        named = _VARIABLE.fullmatch(self.api_key or "")
+        return named[1] if named else next((name for name in KEYS if os.environ.get(name)), KEYS[0])
+
+    @property
+    def names_its_key(self) -> bool:
+        """Returns whether it names a variable that must be set; ``${NAME:-}`` may be unset."""
+        return self.api_key is not None and not self.api_key.endswith(":-}")
+
+    @property
+    def client_type(self) -> ClientType:
+        """Nightjar's name of the protocol."""
+        return _CLIENTS[self.protocol]

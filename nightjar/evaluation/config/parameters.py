@@ -1,0 +1,149 @@
+"""Turns the fields of ``RunConfig`` into options of a command line, or into a form made of a function's signature."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from copy import copy
+from functools import wraps
+from types import NoneType
+from typing import Annotated, Any, Concatenate, NamedTuple, TypeAlias, TypeVar, get_args
+
+from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic.fields import FieldInfo
+
+from nightjar.evaluation.config.run_config import LEFT_EMPTY, RunConfig, parse_run_config, refuse_secrets
+
+T = TypeVar("T")
+AsyncFunction: TypeAlias = Callable[..., Coroutine[Any, Any, T]]
+
+GROUPS = {
+    "env_id": "Most used",
+    "base_url": "Model",
+    "env_source": "Environment",
+    "max_concurrent": "Pace",
+    "tags": "Results",
+    "env_dir_path": "Rare",
+}
+"""First field of each group. Frequently used groups come first."""
+
+
+class After(NamedTuple):
+    """Marks a parameter that a form shows after another one; unmarked parameters come last."""
+
+    parameter: str
+
+
+def parameters(kind: type[RunConfig] = RunConfig) -> dict[str, FieldInfo]:
+    """Returns the fields of a configuration for a form: fields with a default that comes from elsewhere are empty.
+
+    Example:
+        >>> field = parameters()["num_examples"]
+        >>> field.default, field.description
+        (None, "How many examples; -1 for all (default: what the environment's pyproject.toml says, else 5).")
+    """
+    known = kind.model_fields
+    return {
+        name: _left_empty(field, LEFT_EMPTY[name]) if name in LEFT_EMPTY else field for name, field in known.items()
+    }
+
+
+def plain_type(field: FieldInfo) -> Any:
+    """Returns the type of a field without None."""
+    kinds = get_args(field.annotation)
+    return kinds[0] if NoneType in kinds else field.annotation
+
+
+def groups(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yields each field with its group."""
+    group = ""
+    for name in names:
+        group = GROUPS.get(name, group)
+        yield name, group
+
+
+def _left_empty(field: FieldInfo, source: str) -> FieldInfo:
+    empty = copy(field)
+    empty.annotation, empty.default = field.annotation | None, None  # type: ignore[operator, assignment]
+    note = source.format(default=field.default)
+    empty.description = f"{(field.description or '').rstrip('.')} (default: {note})."
+    return empty
+
+
+def takes_fields(
+    kind: type[RunConfig] = RunConfig,
+) -> Callable[[Callable[Concatenate[Any, ...], Coroutine[Any, Any, T]]], AsyncFunction[T]]:
+    """Replaces the parameter ``config`` of a function by the fields of the configuration.
+
+    Prefect builds a form from a function. It takes types, defaults, bounds and groups from the signature, and texts
+    from the docstring, where the line of ``config`` is replaced by a line for each field.
+    """
+    fields = parameters(kind)
+
+    def decorate(function: Callable[Concatenate[Any, ...], Coroutine[Any, Any, T]]) -> AsyncFunction[T]:
+        @wraps(function)
+        async def taking_fields(**given: Any) -> T:
+            values = {name: given.pop(name) for name in fields if name in given}
+            return await function(parse_run_config(values, kind), **given)
+
+        signature = inspect.signature(function, eval_str=True)
+        _, *others = signature.parameters.values()
+        flat = {name: _parameter(name, field) for name, field in fields.items()}
+        taking_fields.__signature__ = _Form(_in_groups(_placed(flat, others)))  # type: ignore[attr-defined]
+        texts = "\n".join(f"    {name}: {field.description}" for name, field in fields.items())
+        lines = (inspect.getdoc(function) or "").splitlines()
+        taking_fields.__doc__ = "\n".join(texts if line.startswith("    config: ") else line for line in lines)
+        return taking_fields
+
+    return decorate
+
+
+class _Form(inspect.Signature):
+    """A signature whose parameters are all optional: the configuration supplies the defaults."""
+
+    def bind(self, *args: Any, **kwargs: Any) -> inspect.BoundArguments:
+        """Binds the given arguments; refuses secrets, because Prefect stores the arguments next."""
+        refuse_secrets(kwargs)
+        return self.bind_partial(*args, **kwargs)
+
+
+def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
+    """Returns a field as a parameter; an optional field has a plain type and no default in the form's schema.
+
+    Prefect's form shows such a field empty. It would send a default of None back, and fail because None is no number.
+    """
+    default = inspect.Parameter.empty if field.is_required() else field.get_default(call_default_factory=True)
+    plain = plain_type(field)
+    annotation: Any = Annotated[plain, *field.metadata] if field.metadata else plain
+    if default is None:
+        default = inspect.Parameter.empty
+        annotation = Annotated[annotation, WrapValidator(_unless_none), Field(default_factory=NoneType)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _unless_none(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    return None if value is None else check(value)
+
+
+def _placed(flat: dict[str, inspect.Parameter], others: list[inspect.Parameter]) -> list[inspect.Parameter]:
+    order = [*flat]
+    for other in others:
+        marks = [mark.parameter for mark in get_args(other.annotation) if isinstance(mark, After)]
+        order.insert(order.index(marks[0]) + 1 if marks else len(order), other.name)
+        flat[other.name] = other.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+    return [flat[name] for name in order]
+
+
+def _in_groups(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
+    """Puts the group before the title of each parameter outside the first group: a form has no headings."""
+    group_by_name = dict(groups(parameter.name for parameter in parameters))
+    first, *_ = GROUPS.values()
+    return [
+        parameter if group_by_name[parameter.name] == first else _titled(parameter, group_by_name[parameter.name])
+        for parameter in parameters
+    ]
+
+
+def _titled(parameter: inspect.Parameter, group: str) -> inspect.Parameter:
+    title = Field(json_schema_extra={"title": f"{group}: {parameter.name}"})
+    return parameter.replace(annotation=Annotated[parameter.annotation, title])

@@ -1,0 +1,191 @@
+"""Decides which value of a field counts when several sources set it, and records the source.
+
+From first to last: command line, a suite's ``[[eval]]``, the suite, a provider that one of these names, the endpoint
+registry, the environment's ``pyproject.toml``, the user's defaults, ``RunConfig``. Headers and sampling parameters of
+all sources are merged key by key; any other field comes from one source.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from nightjar.errors import ConfigError
+from nightjar.evaluation.config.endpoints import PROVIDERS, Provider
+from nightjar.evaluation.config.registry import DEFAULT_PATH, Registry
+from nightjar.evaluation.config.run_config import (
+    PLAIN_SAMPLING,
+    RunConfig,
+    defaults_of_environment,
+    located,
+    parse_run_config,
+)
+from nightjar.evaluation.config.user_config import user_defaults
+
+logger = logging.getLogger(__name__)
+
+FLAG, EVAL, SUITE = "flag", "[[eval]]", "suite"
+"""Sources that a person has written for this run."""
+CONFIG = "config"
+"""The source of the user's defaults, see ``user_config``."""
+ENDPOINT_ID = "endpoint_id"
+"""Key beside the fields of ``RunConfig``: an endpoint of the registry, instead of a model."""
+_JOINED = ("headers", "headers_from_state", "sampling_args")
+_PROVIDED = {field.name for field in fields(Provider)}
+_OF_AN_ENDPOINT = {ENDPOINT_ID, "model", "provider", "replicas", "middleware", *_PROVIDED}
+_OF_THE_PLACE = {"provider", "headers", "headers_from_state", "input_price", "output_price", *_PROVIDED}
+"""Fields that belong to one endpoint and must not reach another: headers may carry a secret."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The values of one source."""
+
+    source: str
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A configuration with the source of each field."""
+
+    config: RunConfig
+    sources: Mapping[str, str]
+
+    @property
+    def label(self) -> str:
+        """Display name."""
+        return self.config.name or self.config.env_id
+
+    @property
+    def has_named_key(self) -> bool:
+        """Returns whether the user named the key's variable for this run."""
+        return self.sources["api_key_var"] in {FLAG, EVAL, SUITE}
+
+
+def resolve_evaluation(layers: Sequence[Layer], registry_path: Path | None = None) -> Evaluation:
+    """Merges the values of several sources, most important first.
+
+    ``registry_path`` of None means ``configs/endpoints.toml`` if that exists.
+    """
+    placed = [Layer(layer.source, located(layer.values)) for layer in layers]
+    given, sources = _merged(
+        [Layer(layer.source, _with_plain_sampling(layer.values)) for layer in _without_other_endpoints(placed)]
+    )
+    own = _with_plain_sampling({name: value for name, value in user_defaults().items() if name != "output_dir"})
+    endpoint = _endpoint(_with_own_model(given, own), _registry(registry_path))
+    env = defaults_of_environment(given)
+    values, sources = _merged(
+        [
+            Layer("registry", {name: endpoint[name] for name in ("model",) if name in endpoint}),
+            *(Layer(sources[name], {name: value}) for name, value in given.items() if name != ENDPOINT_ID),
+            Layer("registry", endpoint),
+            Layer("environment", env),
+            Layer(CONFIG, _defaults_beside(own, given, endpoint)),
+        ]
+    )
+    sampling = values.get("sampling_args")
+    if isinstance(sampling, Mapping):
+        values |= {name: sampling[name] for name in PLAIN_SAMPLING if name in sampling and name in values}
+    config = parse_run_config(values)
+    provider = f"provider {config.provider}"
+    default = {name: provider if name in _PROVIDED else "default" for name in RunConfig.model_fields}
+    return Evaluation(config, {**default, **sources})
+
+
+def _without_other_endpoints(layers: Sequence[Layer]) -> Iterator[Layer]:
+    """Drops the fields of an endpoint from layers below the one that names another endpoint."""
+    dropped: set[str] = set()
+    for layer in layers:
+        yield Layer(layer.source, {name: value for name, value in layer.values.items() if name not in dropped})
+        if ENDPOINT_ID in layer.values:
+            dropped |= _OF_AN_ENDPOINT
+        elif "model" in layer.values:
+            dropped.add(ENDPOINT_ID)
+
+
+def _merged(layers: Sequence[Layer]) -> tuple[dict[str, Any], dict[str, str]]:
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for layer in layers:
+        for name, value in layer.values.items():
+            if name in _JOINED and isinstance(value, Mapping) and isinstance(values.get(name), Mapping):
+                taken = {key.lower() for key in values[name]}
+                new = {key: each for key, each in value.items() if key.lower() not in taken}
+                values[name] = {**new, **values[name]}
+                sources[name] += f", {layer.source}" if new else ""
+            elif name not in values:
+                values[name], sources[name] = value, layer.source
+    return values, sources
+
+
+def _with_plain_sampling(values: Mapping[str, Any]) -> dict[str, Any]:
+    plain = {name: values[name] for name in PLAIN_SAMPLING if values.get(name) is not None}
+    sampling = values.get("sampling_args", {})
+    is_wrong = not isinstance(sampling, Mapping)
+    return {**values, "sampling_args": {**plain, **sampling}} if plain and not is_wrong else dict(values)
+
+
+def _with_own_model(given: Mapping[str, Any], own: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Adds the model of the user's defaults if no other is named."""
+    has_model = "model" in given or ENDPOINT_ID in given or "model" not in own
+    return given if has_model else {**given, "model": own["model"]}
+
+
+def _defaults_beside(
+    own: Mapping[str, Any], given: Mapping[str, Any], endpoint: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Returns the user's defaults, without those of their endpoint if another endpoint is named."""
+    is_another = endpoint or {"provider", "base_url", ENDPOINT_ID} & given.keys()
+    return {name: value for name, value in own.items() if not (is_another and name in _OF_THE_PLACE)}
+
+
+def _registry(path: Path | None) -> Registry | None:
+    if path is None and not DEFAULT_PATH.is_file():
+        return None
+    return Registry.load(path or DEFAULT_PATH)
+
+
+def _endpoint(given: Mapping[str, Any], registry: Registry | None) -> dict[str, Any]:
+    endpoint_id, model = given.get(ENDPOINT_ID), given.get("model", RunConfig.model_fields["model"].default)
+    if endpoint_id is None:
+        if registry is None or {"base_url", "api_key_var"} <= given.keys():
+            return {}
+        if model not in registry.rows:
+            _warn_of_near(model, registry, is_certain="model" in given)
+            return {}
+    elif "model" in given:
+        raise ConfigError(f"endpoint_id: sets the model, but model is set too (found {endpoint_id!r} and {model!r})")
+    elif registry is None:
+        raise ConfigError(f"endpoint_id: there is no endpoint registry {str(DEFAULT_PATH)!r} (found {endpoint_id!r})")
+    assert registry is not None, "there is one where there is an endpoint of it"
+    return _not_overridden(registry.fields(endpoint_id or model), given)
+
+
+def _not_overridden(endpoint: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    named = PROVIDERS.get(str(given.get("provider")))
+    if named is not None:
+        kept = {"model": endpoint["model"], "api_client_type": endpoint["api_client_type"]}
+        return kept if named.api_client_type == PROVIDERS["prime"].api_client_type else {"model": endpoint["model"]}
+    if "base_url" in given:
+        endpoint.pop("replicas", None)
+    elif "api_key_var" in given and "replicas" in endpoint:
+        key = {"api_key_var": given["api_key_var"]}
+        endpoint["replicas"] = [replica.model_copy(update=key) for replica in endpoint["replicas"]]
+    return endpoint
+
+
+def _warn_of_near(model: str, registry: Registry, *, is_certain: bool) -> None:
+    near = difflib.get_close_matches(str(model), registry.rows, n=1) if is_certain else []
+    if near:
+        logger.warning(
+            "%r is no endpoint of %s; did you mean %r? %r is used as the name of a model",
+            model,
+            registry.path,
+            near[0],
+            model,
+        )

@@ -1,0 +1,196 @@
+"""The endpoint registry: names for endpoints, in a file of the project.
+
+::
+
+    # nightjar eval run gsm8k -m qwen3
+    [[endpoint]]
+    endpoint_id = "qwen3"
+    model = "qwen/qwen3-235b-a22b-instruct-2507"
+    url = "https://api.pinference.ai/api/v1"
+    key = "PRIME_API_KEY"                       # the name of the variable
+    headers = { "X-Team" = "$TEAM_TOKEN" }
+    prices = { input = 0.2, output = 0.6 }      # USD for a million tokens
+    max_concurrent = 64
+
+    [[endpoint]]
+    endpoint_id = "qwen3-here"
+    extends = "qwen3"
+    url = "http://localhost:8000/v1"
+
+    [[endpoint.middleware]]                     # applied to requests and responses, in this order
+    use = "reasoning"
+
+Several tables of one ``endpoint_id`` are its replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from nightjar.clients import ClientType
+from nightjar.clients.config import BaseUrl
+from nightjar.core.config_files import TomlFile
+from nightjar.core.text import nearest
+from nightjar.errors import ConfigError
+from nightjar.evaluation.config.endpoints import Replica, VariableName
+from nightjar.evaluation.config.fields import Middleware, NamedHeaders
+from nightjar.evaluation.config.run_config import message_of
+
+DEFAULT_PATH = Path("configs/endpoints.toml")
+_FILE_NAME = "endpoints.toml"
+_TABLE = "endpoint"
+SPELLINGS = {
+    "url": "base_url",
+    "api_base_url": "base_url",
+    "key": "api_key_var",
+    "type": "api_client_type",
+    "extra_headers": "headers",
+}
+"""Other names of fields, from verifiers."""
+
+
+class Prices(BaseModel):
+    """USD for a million tokens."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    input: float = Field(ge=0)
+    """Of input tokens."""
+    output: float = Field(ge=0)
+    """Of output tokens."""
+
+
+class EndpointRow(BaseModel):
+    """One table of a registry: an endpoint, or one of its replicas."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    endpoint_id: str = Field(min_length=1)
+    """Name for runs."""
+    model: str = Field(min_length=1)
+    """Name of the model at the endpoint."""
+    base_url: BaseUrl
+    """Base URL of requests."""
+    api_key_var: VariableName
+    """The environment variable with the key."""
+    api_client_type: ClientType = "openai_chat_completions"
+    """The protocol."""
+    headers: NamedHeaders = Field(default_factory=dict)
+    """HTTP headers of every request, with variables that hold their values."""
+    prices: Prices | None = None
+    """Prices of tokens; None if unknown."""
+    max_concurrent: int | None = Field(None, ge=1)
+    """Maximum number of concurrent requests; None for the limit of the run."""
+    middleware: Middleware = Field(default_factory=list)
+    """Middleware of requests and responses; it replaces that of an extended endpoint."""
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The endpoints of a file, each with its replicas."""
+
+    path: Path
+    rows: Mapping[str, Sequence[EndpointRow]]
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Reads a registry from a file, or from ``endpoints.toml`` in a folder; errors name the line."""
+        file = TomlFile.read(path / _FILE_NAME if path.is_dir() else path)
+        for key in file.content.keys() - {_TABLE}:
+            raise file.error(f"Unknown table or field {key!r}. A registry has tables [[{_TABLE}]] only", key=key)
+        tables = [_table(file, number) for number in range(len(file.tables(_TABLE)))]
+        rows: dict[str, list[EndpointRow]] = {}
+        for number, table in enumerate(tables):
+            for extended in _extended(file, number, table, tables):
+                row = _row(file, number, extended)
+                _check_alike(file, number, row, rows.setdefault(row.endpoint_id, []))
+                rows[row.endpoint_id].append(row)
+        return cls(file.path, rows)
+
+    def fields(self, endpoint_id: str) -> dict[str, Any]:
+        """Returns the values that an endpoint sets, by field of ``RunConfig``."""
+        if endpoint_id not in self.rows:
+            raise ConfigError(
+                f"Endpoint id {endpoint_id!r} is not in the registry {self.path}. {nearest(endpoint_id, self.rows)}"
+            )
+        first, *others = replicas = self.rows[endpoint_id]
+        own = first.model_dump(include={"model", "base_url", "api_key_var", "api_client_type"})
+        if others:
+            own["replicas"] = [Replica(**row.model_dump(include={*Replica.model_fields})) for row in replicas]
+        elif first.headers:
+            own["headers"] = first.headers
+        if first.middleware:
+            own["middleware"] = first.middleware
+        if first.prices:
+            own |= {"input_price": first.prices.input, "output_price": first.prices.output}
+        if limits := [row.max_concurrent for row in replicas if row.max_concurrent]:
+            own["max_concurrent"] = sum(limits)
+        return own
+
+
+def _table(file: TomlFile, number: int) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    for key, value in file.tables(_TABLE)[number].items():
+        field = SPELLINGS.get(key, key)
+        if field not in {*EndpointRow.model_fields, "extends"}:
+            choices = {*EndpointRow.model_fields, *SPELLINGS, "extends"}
+            raise file.error(f"Unknown field {key!r}. {nearest(key, choices)}", _TABLE, number, key)
+        if field in table:
+            raise file.error(f"{key!r} repeats the field {field}", _TABLE, number, key)
+        if field in {"endpoint_id", "extends"} and not isinstance(value, str):
+            raise file.error(f"{key}: expected a text, found {type(value).__name__}", _TABLE, number, key)
+        table[field] = value
+    if "endpoint_id" not in table:
+        raise file.error("endpoint_id is missing", _TABLE, number)
+    return table
+
+
+def _extended(
+    file: TomlFile, number: int, table: Mapping[str, Any], tables: Sequence[Mapping[str, Any]], depth: int = 0
+) -> list[dict[str, Any]]:
+    """Returns a table with the fields it inherits, once for each replica of the endpoint that it extends.
+
+    A table with its own URL extends only the first replica.
+    """
+    own = {key: value for key, value in table.items() if key != "extends"}
+    if (base := table.get("extends")) is None:
+        return [own]
+    bases = [each for each in tables if each.get("endpoint_id") == base]
+    if not bases or depth > len(tables):
+        known = {str(each["endpoint_id"]) for each in tables if "endpoint_id" in each}
+        wrong = f"extends {base!r}, which extends it" if bases else f"extends {base!r}, which is not here"
+        raise file.error(f"{wrong}. {nearest(str(base), known - {base})}", _TABLE, number, "extends")
+    inherited = [row for each in bases for row in _extended(file, number, each, tables, depth + 1)]
+    return [_merged(row, own) for row in (inherited[:1] if "base_url" in own else inherited)]
+
+
+def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    both = [table["headers"] for table in (base, own) if isinstance(table.get("headers"), dict)]
+    headers = {"headers": {**both[0], **both[1]}} if len(both) > 1 else {}
+    return {**base, **own, **headers}
+
+
+def _row(file: TomlFile, number: int, table: Mapping[str, Any]) -> EndpointRow:
+    try:
+        return EndpointRow.model_validate(table)
+    except ValidationError as error:
+        found = error.errors()[0]
+        key = str(found["loc"][0])
+        usual = next((name for name, field in SPELLINGS.items() if field == key), key)
+        written = next((name for name in file.tables(_TABLE)[number] if SPELLINGS.get(name, name) == key), usual)
+        raise file.error(message_of(found).replace(key, written, 1), _TABLE, number, written) from None
+
+
+def _check_alike(file: TomlFile, number: int, row: EndpointRow, others: Sequence[EndpointRow]) -> None:
+    for field in ("model", "api_client_type", "prices", "middleware"):
+        if others and getattr(row, field) != getattr(others[0], field):
+            raise file.error(
+                f"{field} of endpoint {row.endpoint_id!r} is {getattr(row, field)!r} here and "
+                f"{getattr(others[0], field)!r} above: replicas differ in url, key and headers only",
+                _TABLE, number, field,
+            )  # fmt: skip

@@ -1,0 +1,278 @@
+"""``RunConfig``: the settings of a run, each declared once.
+
+A new field is a line and its text here. Its flag, its entry in the flow's form, ``--help`` and docs/configuration.md
+follow from its type, default and text, as does whether a resume compares it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Annotated, Any, Self, TypeAlias, TypeVar
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import ErrorDetails
+
+from nightjar.clients import ClientConfig, ClientType
+from nightjar.clients.config import NOT_TO_BE_SHOWN, BaseUrl
+from nightjar.core.environment_id import ENVIRONMENTS_DIR
+from nightjar.core.parts import PART_NAME, Part
+from nightjar.environments.packages.catalog import in_file
+from nightjar.environments.packages.lookup import EvalDefaults, ExampleCount, RolloutCount, eval_defaults
+from nightjar.errors import ConfigError
+from nightjar.evaluation.config.endpoints import PROVIDERS, Provider, ProviderName, Replica, VariableName
+from nightjar.evaluation.config.fields import EnvironmentSource, Middleware, NamedHeaders, OpenArguments, SamplingFields
+
+T = TypeVar("T")
+_MAY_CHANGE = "a resume may change it"
+MayChange: TypeAlias = Annotated[T, _MAY_CHANGE]
+"""Marks a field that results do not depend on: a resume may change it."""
+
+_PROVIDER: ProviderName = "prime"
+_DEFAULT = PROVIDERS[_PROVIDER]
+PLAIN_SAMPLING = ("max_tokens", "temperature", "seed")
+"""Sampling parameters that are fields of their own."""
+LEFT_EMPTY = {
+    **dict.fromkeys(EvalDefaults.model_fields, "what the environment's pyproject.toml says, else {default}"),
+    **{field.name: "the provider's" for field in fields(Provider)},
+}
+"""Fields whose default comes from elsewhere, with a description of that place."""
+
+
+class RunConfig(BaseModel):
+    """One environment × one model × one configuration.
+
+    It holds names of secrets and never values, so it can be stored. A field that may be None is empty in forms; its
+    text says what that means.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    env_id: str = Field(min_length=1)
+    """Environment: name, owner/name or owner/name@version."""
+    model: str = Field("openai/gpt-4.1-mini", min_length=1)
+    """Model, as the endpoint names it."""
+    provider: MayChange[ProviderName] = _PROVIDER
+    """Provider of the model; sets base URL, key and protocol unless these are given."""
+    num_examples: MayChange[ExampleCount] = 5
+    """How many examples; -1 for all."""
+    rollouts_per_example: RolloutCount = 3
+    """Rollouts per example."""
+    base_url: BaseUrl = _DEFAULT.base_url
+    """Base URL of the endpoint."""
+    api_key_var: MayChange[VariableName] = _DEFAULT.api_key_var
+    """Environment variable that holds the key on the machine that runs the evaluation; a local endpoint needs none."""
+    max_tokens: MayChange[int | None] = Field(None, ge=1)
+    """Maximum number of generated tokens, unless sampling_args set it (default: the endpoint's)."""
+    temperature: MayChange[float | None] = Field(None, ge=0)
+    """Sampling temperature, unless sampling_args set it (default: the endpoint's)."""
+    seed: MayChange[int | None] = None
+    """Seed of the first rollout of an example; each further one adds 1. Unless sampling_args set it (default: none)."""
+    sampling_args: SamplingFields = Field(default_factory=dict)
+    """Further sampling parameters of the endpoint, such as {"top_p": 0.95}; extra_headers as $NAME."""
+    api_client_type: ClientType = _DEFAULT.api_client_type
+    """Protocol of the endpoint."""
+    headers: MayChange[NamedHeaders] = Field(default_factory=dict)
+    """HTTP headers of every request, with variables that hold their values, such as {"X-Team": "$TEAM_TOKEN"}."""
+    headers_from_state: MayChange[dict[str, str]] = Field(default_factory=dict)
+    """HTTP headers whose value is a field of the rollout's state, such as {"X-Session-ID": "example_id"}."""
+    replicas: MayChange[list[Replica]] = Field(default_factory=list)
+    """Replicas of the endpoint: base_url, api_key_var and headers of each (default: one place)."""
+    middleware: Middleware = Field(default_factory=list)
+    """Middleware of requests and responses, in this order, such as [{"use": "reasoning"}]."""
+    input_price: MayChange[float | None] = Field(None, ge=0)
+    """USD per million input tokens, if the warehouse has no price of the model (default: not known)."""
+    output_price: MayChange[float | None] = Field(None, ge=0)
+    """USD per million output tokens, if the warehouse has no price of the model (default: not known)."""
+    env_source: MayChange[EnvironmentSource] = ""
+    """Source to install the environment from if it is not here: owner/name@version, a wheel, or git+https://host/repo@tag."""
+    env_args: OpenArguments = Field(default_factory=dict)
+    """Arguments of the environment, such as {"dataset": "my-questions.jsonl"}."""
+    extra_env_kwargs: OpenArguments = Field(default_factory=dict)
+    """Settings of the loaded environment, such as {"max_turns": 5, "hook_timeout_seconds": 60}."""
+    timeout: float | None = Field(None, gt=0)
+    """Seconds that an attempt at a rollout may take; the partial output is scored (default: the environment's)."""
+    shuffle: bool = False
+    """Draw examples in random order."""
+    shuffle_seed: int | None = None
+    """Draw examples in random order with this seed (default: seed or 0 with shuffle, else the dataset's order)."""
+    max_concurrent: MayChange[int] = Field(32, ge=1)
+    """Maximum number of concurrent requests; fewer while the endpoint is overloaded."""
+    cache: MayChange[bool] = False
+    """Keep responses on this machine, and reuse the response to an identical request."""
+    max_retries: MayChange[int] = Field(0, ge=0)
+    """Further attempts at a whole rollout after temporary errors, when the retries of its requests are used up."""
+    request_retries: MayChange[int] = Field(10, ge=0)
+    """Retries of a single request after a rate limit, a server error or a lost connection."""
+    max_total_tokens: MayChange[int | None] = Field(None, ge=1)
+    """Maximum number of tokens of the run, or its suite: prompts and responses, judges included (default: no limit)."""
+    max_cost_usd: MayChange[float | None] = Field(None, gt=0)
+    """Maximum cost of the run, or its suite, in US dollars, judges included (default: no limit)."""
+    tolerated_failures: MayChange[float] = Field(0.0, ge=0, le=1)
+    """Share of the rollouts that may fail, from 0 to 1, before the run counts as incomplete."""
+    timeout_minutes: MayChange[float | None] = Field(None, gt=0)
+    """Minutes that the run may take; what is finished by then is kept and published (default: no limit)."""
+    request_timeout: MayChange[float] = Field(3600.0, gt=0)
+    """Seconds that a request may take."""
+    scoring_timeout: MayChange[float | None] = Field(None, gt=0)
+    """Seconds that scoring a rollout may take (default: the rubric's, 600)."""
+    tags: MayChange[list[str]] = Field(default_factory=list)
+    """Words to find the run by, in SQL."""
+    suite: MayChange[str | None] = None
+    """Suite that the run is part of (default: none)."""
+    name: str | None = Field(None, min_length=1)
+    """Name of the evaluation, if a suite has several of one environment (default: none)."""
+    save_to_hf_hub: MayChange[bool] = False
+    """Push the results to the Hugging Face Hub as a private dataset, with HF_TOKEN or the token of 'hf auth login'."""
+    hf_hub_dataset_name: MayChange[str | None] = Field(None, min_length=1)
+    """Name of the dataset, such as owner/name, or block:NAME in a flow (default: generated from the run)."""
+    state_columns: MayChange[list[str]] = Field(default_factory=list)
+    """Further columns of the state to keep in the results."""
+    env_dir_path: MayChange[str] = Field(str(ENVIRONMENTS_DIR), min_length=1)
+    """Folder of environments; a run goes to its MODULE/outputs if that exists."""
+    max_concurrent_generation: MayChange[int | None] = Field(None, ge=1)
+    """Maximum number of concurrent requests for generation (default: max_concurrent)."""
+    max_concurrent_scoring: MayChange[int | None] = Field(None, ge=1)
+    """Maximum number of rollouts scored at once (default: max_concurrent)."""
+    interleave_scoring: MayChange[bool] = True
+    """Score each group as soon as it is generated, instead of after all generation."""
+    independent_scoring: MayChange[bool] = False
+    """Score each rollout by itself, not within its group."""
+    max_shards: MayChange[int] = Field(16, ge=1)
+    """Maximum number of shards; each is one Prefect task that generates and one that scores."""
+    part: str | None = Field(None, pattern=PART_NAME)
+    """Run only this part of a run, such as 0a1b2c3d4e5f.part-2-of-4; the last part to end joins them (default: all)."""
+
+    @field_validator("*")
+    @classmethod
+    def _check_writable(cls, value: T) -> T:
+        try:
+            orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS)
+        except TypeError as error:
+            raise ValueError(f"cannot be stored as JSON: {error}") from None
+        return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Adds the values of a named provider, and values that follow from other fields."""
+        provider = PROVIDERS.get(str(given.get("provider")))
+        plain = {name: given[name] for name in PLAIN_SAMPLING if given.get(name) is not None}
+        others = given.get("sampling_args", {})
+        sampling = {"sampling_args": {**plain, **others}} if plain and isinstance(others, dict) else {}
+        order = {"shuffle_seed": given.get("seed") or 0} if given.get("shuffle") else {}
+        said = {name: value for name, value in given.items() if name not in order or value is not None}
+        return {**(asdict(provider) if provider else {}), **order, **said, **sampling}
+
+    @field_validator("part")
+    @classmethod
+    def _check_part(cls, value: str | None) -> str | None:
+        if value is not None and Part.of(value) is None:
+            raise ValueError("the number of the part is too high")
+        return value
+
+    @model_validator(mode="after")
+    def _check_not_pushed(self) -> Self:
+        if self.part and self.save_to_hf_hub:
+            raise ValueError("save_to_hf_hub: parts of a run are not pushed. Push the run: nightjar eval push RUN")
+        return self
+
+    @property
+    def part_of_run(self) -> Part | None:
+        """The part of a run; None for a whole run."""
+        return Part.of(self.part) if self.part else None
+
+    @property
+    def environments_dir(self) -> Path:
+        """Folder in which environments are developed."""
+        return Path(self.env_dir_path)
+
+    def identity(self) -> dict[str, Any]:
+        """Returns the fields that results depend on, as JSON values: a run is resumed only if they are equal."""
+        known = type(self).model_fields
+        return self.model_dump(mode="json", exclude={n for n, field in known.items() if _MAY_CHANGE in field.metadata})
+
+    def client_config(self) -> ClientConfig:
+        """Returns how to reach the endpoint."""
+        return ClientConfig(
+            client_type=self.api_client_type,
+            api_base_url=self.base_url,
+            api_key_var=self.api_key_var,
+            timeout=self.request_timeout,
+            max_retries=self.request_retries,
+            max_concurrent=self.max_concurrent,
+            extra_headers=self.headers,
+            extra_headers_from_state=self.headers_from_state,
+            endpoint_configs=[replica.client_config(self.headers) for replica in self.replicas],
+        )
+
+
+def parse_run_config(values: Mapping[str, Any], kind: type[RunConfig] = RunConfig) -> RunConfig:
+    """Validates a configuration, and adds the defaults of its environment and provider; errors name the field.
+
+    Example:
+        >>> config = parse_run_config({"env_id": "arithmetic", "num_examples": None})
+        >>> config.num_examples, config.rollouts_per_example
+        (5, 3)
+    """
+    values = located(values)
+    given = {name: value for name, value in values.items() if value is not None or name not in LEFT_EMPTY}
+    try:
+        return kind.model_validate({**defaults_of_environment(given), **given})
+    except ValidationError as error:
+        raise ConfigError(message_of(error.errors()[0])) from error
+
+
+def located(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Replaces the path of an environment's file by its name and folder."""
+    place = in_file(env_id) if isinstance(env_id := values.get("env_id"), str) else None
+    if place is None:
+        return values
+    if values.get("env_dir_path"):
+        raise ConfigError(
+            f"env_dir_path: env_id names a file, and with it the folder (found {values['env_dir_path']!r})"
+        )
+    env_args = {**place.env_args, **(values.get("env_args") or {})}
+    return {**values, "env_id": place.env_id, "env_dir_path": str(place.folder), "env_args": env_args}
+
+
+def refuse_secrets(values: Mapping[str, Any]) -> None:
+    """Raises ``ConfigError`` if a value must not be written down; other errors are found later."""
+    try:
+        RunConfig.model_validate({"env_id": "any", **values})
+    except ValidationError as error:
+        found = [one for one in error.errors() if one["type"] == NOT_TO_BE_SHOWN]
+        if found:
+            raise ConfigError(message_of(found[0])) from None
+
+
+def defaults_of_environment(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the defaults in the environment's ``pyproject.toml`` for fields that are not given."""
+    env_id, folder = given.get("env_id"), given.get("env_dir_path") or ENVIRONMENTS_DIR
+    is_checkable = isinstance(env_id, str) and isinstance(folder, str | Path)
+    if given.keys() >= EvalDefaults.model_fields.keys() or not is_checkable:
+        return {}
+    return eval_defaults(str(env_id), Path(folder)).model_dump(exclude_none=True)
+
+
+def message_of(found: ErrorDetails) -> str:
+    """Returns an error of pydantic in one line, with the field and, unless it may be a secret, the value."""
+    place = ".".join(str(part) for part in found["loc"])
+    shown = "" if found["type"] in {NOT_TO_BE_SHOWN, "missing"} else f" (found {found['input']!r})"
+    return f"{place}: {found['msg'].removeprefix('Value error, ')}{shown}"
+
+
+def usual_name(parameters: Mapping[str, Any]) -> str:
+    """Returns the default name of a run: environment and model, or the endpoint that names a model.
+
+    Example:
+        >>> usual_name({"env_id": "gsm8k", "model": "gpt-4.1-mini"})
+        'gsm8k | gpt-4.1-mini'
+        >>> usual_name({"env_id": "gsm8k", "endpoint": "team"})
+        'gsm8k | team'
+    """
+    default = RunConfig.model_fields["model"].default
+    model = parameters.get("model", default)
+    return f"{parameters['env_id']} | {parameters.get('endpoint') or model if model == default else model}"

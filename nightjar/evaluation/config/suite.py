@@ -1,0 +1,193 @@
+"""Suites: several evaluations in one file.
+
+::
+
+    # nightjar eval run configs/eval/nightly.toml
+    model = "openai/gpt-4.1-mini"          # for all, unless an evaluation says otherwise
+    num_examples = 100
+
+    [sampling]
+    temperature = 0.7
+
+    [[eval]]
+    env_id = "gsm8k"
+
+    [[eval]]
+    env_id = "gsm8k"
+    name = "gsm8k-cold"
+    [eval.sampling]
+    temperature = 0.0
+
+    [[ablation]]                           # an evaluation for each combination
+    env_id = "arithmetic"
+    [ablation.sweep]
+    rollouts_per_example = [1, 4]
+    [ablation.sweep.env_args]
+    largest = [9, 99]
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, get_origin
+
+from nightjar.core.config_files import TomlFile
+from nightjar.core.text import nearest
+from nightjar.errors import ConfigError
+from nightjar.evaluation.config.nemo.file import ENDINGS as YAML
+from nightjar.evaluation.config.nemo.file import NemoConfigFile
+from nightjar.evaluation.config.parameters import plain_type
+from nightjar.evaluation.config.precedence import ENDPOINT_ID, EVAL, FLAG, SUITE, Evaluation, Layer, resolve_evaluation
+from nightjar.evaluation.config.run_config import RunConfig
+
+ENDINGS = (".toml", *YAML)
+BUDGETS = frozenset({"max_total_tokens", "max_cost_usd"})
+"""Fields of a whole suite; its evaluations share the budget."""
+BESIDE_A_SUITE = frozenset({"tags", *BUDGETS})
+"""Fields that may be given on the command line with a suite; all others belong into its file."""
+_EVAL, _ABLATION, _SWEEP = "eval", "ablation", "sweep"
+_REGISTRY = "endpoints_path"
+_SPELLINGS = {"id": "env_id", "args": "env_args", "sampling": "sampling_args", "api_base_url": "base_url"}
+"""Other names of fields."""
+_WITHOUT_EFFECT = frozenset({"save_results", "disable_env_server", "num_workers"})
+_KINDS = {dict: "a table", list: "a list", str: "a text"}
+_SWEPT_BY_KEY = ("env_args", "extra_env_kwargs", "sampling_args")
+
+
+class _Part(NamedTuple):
+    """One evaluation of the file; ``swept`` is the name that a sweep gives it."""
+
+    table: str
+    number: int
+    values: dict[str, Any]
+    swept: str = ""
+
+
+def load_suite(path: Path, typed: Mapping[str, Any]) -> list[Evaluation]:
+    """Reads a suite, in TOML or as a YAML config of NeMo Evaluator; errors name the line.
+
+    ``typed`` holds fields from the command line; its tags are added to those of the file.
+    """
+    if path.suffix in YAML:
+        return NemoConfigFile.read(path).evaluations(typed)
+    file = TomlFile.read(path)
+    top = {key: value for key, value in file.content.items() if key not in {_EVAL, _ABLATION}}
+    whole = {"suite": path.stem, **_fields(file, top)}
+    parts = [_Part(_EVAL, number, _fields(file, table, _EVAL, number))
+             for number, table in enumerate(file.tables(_EVAL))]  # fmt: skip
+    parts += [part for number in range(len(file.tables(_ABLATION))) for part in _swept(file, number, whole)]
+    if not parts:
+        raise ConfigError(f"{path}: the file has no evaluations. Add [[{_EVAL}]] with an env_id")
+    names = _names(file, parts, whole)
+    return [_evaluation(file, part, whole, name, typed) for part, name in zip(parts, names, strict=True)]
+
+
+def _fields(
+    file: TomlFile, table: Mapping[str, Any], array: str = "", number: int = 0, below: str = ""
+) -> dict[str, Any]:
+    """Returns a table, or the one ``below`` it, with the canonical names of its fields."""
+    own = {_SWEEP} if array == _ABLATION and not below else set[str]()
+    known = {*RunConfig.model_fields, ENDPOINT_ID, _REGISTRY, *own}
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        field = _SPELLINGS.get(key, key)
+        if field in _WITHOUT_EFFECT:
+            continue
+        place = f"{below}.{key}" if below else key
+        if field not in known:
+            raise file.error(f"Unknown field {key!r}. {nearest(key, {*known, *_SPELLINGS})}", array, number, place)
+        if array and field in BUDGETS:
+            raise file.error(f"{key} applies to the whole suite: set it above the evaluations", array, number, place)
+        if field in found:
+            raise file.error(f"{key!r} repeats the field {field}", array, number, place)
+        if not below:
+            _check_kind(file, field, value, array, number, place)
+        found[field] = value
+    return found
+
+
+def _check_kind(file: TomlFile, field: str, value: Any, array: str, number: int, place: str) -> None:
+    """Checks that tables, lists and texts have the right type; their contents are checked later."""
+    annotation = plain_type(RunConfig.model_fields[field]) if field in RunConfig.model_fields else str
+    kind = get_origin(annotation) or annotation
+    if field != _SWEEP and kind in _KINDS and not isinstance(value, kind):
+        raise file.error(f"{place}: expected {_KINDS[kind]}, found {type(value).__name__}", array, number, place)
+
+
+def _swept(file: TomlFile, number: int, whole: Mapping[str, Any]) -> Iterator[_Part]:
+    fixed = _fields(file, file.tables(_ABLATION)[number], _ABLATION, number)
+    sweep = fixed.pop(_SWEEP, None)
+    if not isinstance(sweep, dict) or not sweep:
+        raise file.error(f"the values of the sweep are missing: [{_ABLATION}.{_SWEEP}]", _ABLATION, number)
+    axes = dict(_axes(file, number, fixed, sweep))
+    for values in itertools.product(*axes.values()):
+        part = dict(fixed)
+        for (field, key), value in zip(axes, values, strict=True):
+            part[field] = {**part.get(field, whole.get(field, {})), key: value} if key else value
+        swept = " ".join(f"{key or field}={value}" for (field, key), value in zip(axes, values, strict=True))
+        yield _Part(_ABLATION, number, part, swept)
+
+
+def _axes(
+    file: TomlFile, number: int, fixed: Mapping[str, Any], sweep: Mapping[str, Any]
+) -> Iterator[tuple[tuple[str, str], list[Any]]]:
+    """Yields each swept field, with the key in it if there is one, and its values."""
+    for field, swept in _fields(file, sweep, _ABLATION, number, _SWEEP).items():
+        by_key = field in _SWEPT_BY_KEY and isinstance(swept, dict)
+        for key, values in (swept if by_key else {"": swept}).items():
+            place = f"{_SWEEP}.{field}" + (f".{key}" if key else "")
+            if not isinstance(values, list) or not values:
+                raise file.error(f"{place}: expected a list of values", _ABLATION, number, place)
+            is_fixed = key in fixed.get(field, {}) if key else field in fixed
+            if is_fixed:
+                raise file.error(f"{place}: this field is both fixed and swept", _ABLATION, number, place)
+            for value in [] if key else values:
+                _check_kind(file, field, value, _ABLATION, number, place)
+            yield (field, key), values
+
+
+def _names(file: TomlFile, parts: list[_Part], whole: Mapping[str, Any]) -> list[str | None]:
+    """Returns the name of each evaluation; None for the first one that has the name of its environment."""
+    names: list[str | None] = []
+    taken: Counter[str] = Counter()
+    for part in parts:
+        given = part.values.get("name")
+        env_id = str(part.values.get("env_id", whole.get("env_id")))
+        name = " ".join(filter(None, (str(given or env_id), part.swept)))
+        taken[name] += 1
+        if given and taken[name] > 1:
+            raise file.error(f"{name!r} is also the name of another evaluation", part.table, part.number, "name")
+        names.append(None if name == env_id and taken[name] == 1 else name + f"-{taken[name]}" * (taken[name] > 1))
+    return names
+
+
+def _evaluation(
+    file: TomlFile, part: _Part, whole: Mapping[str, Any], name: str | None, typed: Mapping[str, Any]
+) -> Evaluation:
+    own = {**part.values, **({"name": name} if name else {})}
+    registry = own.pop(_REGISTRY, whole.get(_REGISTRY))
+    tags = [*own.get("tags", whole.get("tags", [])), *typed.get("tags", [])]
+    layers = [
+        Layer(FLAG, {**typed, **({"tags": tags} if "tags" in typed else {})}),
+        Layer(EVAL, own),
+        Layer(SUITE, {key: value for key, value in whole.items() if key != _REGISTRY}),
+    ]
+    try:
+        return resolve_evaluation(layers, None if registry is None else file.path.parent / registry)
+    except ConfigError as error:
+        field = str(error).partition(":")[0].partition(".")[0]
+        if type(error) is not ConfigError or field not in {*RunConfig.model_fields, ENDPOINT_ID}:
+            raise
+        raise _located(file, part, field, str(error)) from error
+
+
+def _located(file: TomlFile, part: _Part, field: str, message: str) -> ConfigError:
+    keys = [field, *(key for key, name in _SPELLINGS.items() if name == field)]
+    own = file.tables(part.table)[part.number]
+    for table, number, content in ((part.table, part.number, own), ("", 0, file.content)):
+        if written := next((key for key in keys if key in content), None):
+            return file.error(message, table, number, written)
+    return file.error(message, part.table, part.number)

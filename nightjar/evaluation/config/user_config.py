@@ -1,0 +1,151 @@
+"""The user's own defaults, in ``config.toml`` of Nightjar's folder. Every other source overrides them.
+
+::
+
+    # nightjar config set eval.model my-model
+    warehouse = "s3://team/warehouse"
+    [eval]
+    model = "my-model"
+    base_url = "http://127.0.0.1:8000/v1"
+    [eval.sampling_args]
+    top_p = 0.9
+    [judge]
+    model = "gpt-4.1"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import copy
+from functools import cache
+from typing import Any, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic.fields import FieldInfo
+
+from nightjar.clients.config import BaseUrl
+from nightjar.core.home import config_path, read_config
+from nightjar.core.secrecy import is_secret_name
+from nightjar.core.text import nearest
+from nightjar.errors import ConfigError
+from nightjar.evaluation.config.endpoints import VariableName
+from nightjar.evaluation.config.parameters import plain_type
+from nightjar.evaluation.config.run_config import RunConfig, message_of
+
+_OF_ONE_RUN = frozenset({
+    "env_id", "env_source", "env_args", "extra_env_kwargs", "env_dir_path", "replicas", "middleware", "suite", "name",
+    "part", "hf_hub_dataset_name",
+})  # fmt: skip
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, defer_build=True)
+
+
+class JudgeDefaults(_Strict):
+    """The judge of runs that name none."""
+
+    model: str | None = None
+    base_url: BaseUrl | None = None
+    api_key_var: VariableName | None = None
+
+
+def _unset(field: FieldInfo) -> tuple[Any, FieldInfo]:
+    empty = copy(field)
+    empty.default, empty.default_factory = None, None
+    return field.annotation | None, empty  # type: ignore[operator]
+
+
+@cache
+def user_config() -> type[BaseModel]:
+    """Returns the schema of the file: fields of runs as ``eval.…``, the warehouse, and the judge."""
+    fields: Any = {name: _unset(field) for name, field in RunConfig.model_fields.items() if name not in _OF_ONE_RUN}
+    defaults = create_model("EvalDefaults", __base__=_Strict, output_dir=(str | None, None), **fields)
+    return create_model(
+        "UserConfig",
+        __base__=_Strict,
+        warehouse=(str | None, None),
+        eval=(defaults, Field(default_factory=defaults)),
+        judge=(JudgeDefaults, Field(default_factory=JudgeDefaults)),
+    )
+
+
+@cache
+def known_settings() -> Mapping[str, FieldInfo]:
+    """Returns all keys with their fields."""
+    found: dict[str, FieldInfo] = {}
+    for name, field in user_config().model_fields.items():
+        kind: Any = field.annotation
+        is_section = isinstance(kind, type) and issubclass(kind, BaseModel)
+        found |= {f"{name}.{key}": each for key, each in kind.model_fields.items()} if is_section else {name: field}
+    return found
+
+
+def user_defaults() -> dict[str, Any]:
+    """Returns the user's values for fields of runs, and ``output_dir``."""
+    return dict(read_checked().get("eval", {}))
+
+
+def settings() -> dict[str, Any]:
+    """Returns all settings by dotted key."""
+    return dict(_flat(read_checked()))
+
+
+def field_of(key: str) -> tuple[FieldInfo, bool]:
+    """Returns the field of a key, and whether the key is inside of that field, which is a table.
+
+    Example:
+        >>> field_of("eval.sampling_args.top_p")[1]
+        True
+    """
+    known = known_settings()
+    if key in known:
+        return known[key], False
+    table = ".".join(key.split(".")[:2])
+    is_below = table in known and get_origin(plain_type(known[table])) is dict
+    is_secret = is_secret_name(key) and table != "eval.headers"  # headers only name variables
+    if is_below and not is_secret:
+        return known[table], True
+    if is_secret:
+        raise ConfigError(
+            f"{key}: secrets must not be stored in this file. Set an environment variable, and name it: "
+            "nightjar config set eval.api_key_var NAME"
+        )
+    if below := below_of(key):
+        raise ConfigError(f"{key} is a section. Its settings are: {', '.join(below)}")
+    sections = dict.fromkeys(f"{name.partition('.')[0]}.…" if "." in name else name for name in known)
+    raise ConfigError(f"There is no setting {key!r}. {nearest(key, known, sections)} (docs/configuration.md)")
+
+
+def below_of(key: str) -> list[str]:
+    """Returns the keys in a section; an empty list for another key."""
+    return [name for name in known_settings() if name.startswith(f"{key}.")]
+
+
+def read_checked() -> dict[str, Any]:
+    """Returns the validated content of the file."""
+    content = read_config()
+    try:
+        checked(content)
+    except ConfigError as error:
+        raise ConfigError(f"{config_path()}: {error}") from None
+    return content
+
+
+def checked(content: Mapping[str, Any]) -> BaseModel:
+    """Validates settings; raises ``ConfigError`` for an unknown setting or a wrong value."""
+    try:
+        return user_config().model_validate(content)
+    except ValidationError as error:
+        found = error.errors()[0]
+        if found["type"] == "extra_forbidden":
+            field_of(".".join(map(str, found["loc"])))
+        raise ConfigError(message_of(found)) from None
+
+
+def _flat(content: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in content.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{place}{key}.")
+        else:
+            yield f"{place}{key}", value

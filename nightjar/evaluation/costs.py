@@ -1,0 +1,112 @@
+"""Budgets of runs, and estimates of their cost."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from nightjar.core.environment_id import EnvironmentId
+from nightjar.engine import Budget
+from nightjar.engine.limits import Prices, shared_budget
+from nightjar.errors import ConfigError, WarehouseError
+from nightjar.evaluation.config import ALL_EXAMPLES, RunConfig
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.warehouse import model_price
+
+_HISTORY = """
+SELECT
+    count(*),
+    sum(input_tokens) / sum(scored),
+    sum(output_tokens) / sum(scored),
+    max(num_examples)
+FROM runs
+WHERE env_id = $env_id AND model = $model AND scored > 0 AND input_tokens IS NOT NULL
+"""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The expected tokens of all rollouts and cost of a run, from ``earlier_runs`` runs; None means unknown."""
+
+    earlier_runs: int
+    rollouts: int | None
+    input_tokens: float | None
+    output_tokens: float | None
+    cost: float | None
+
+
+def estimate(config: RunConfig, warehouse: Warehouse) -> Estimate:
+    """Returns the expected size and cost of a run, from earlier runs of the same environment and model."""
+    asked = {"env_id": EnvironmentId.parse(config.env_id).without_version, "model": config.model}
+    earlier, tokens_in, tokens_out, most = _first(warehouse, _HISTORY, asked) or (0, None, None, None)
+    examples = most if config.num_examples == ALL_EXAMPLES else config.num_examples
+    rollouts = None if examples is None else examples * config.rollouts_per_example
+    if rollouts is None or not earlier:
+        return Estimate(earlier, rollouts, None, None, None)
+    prices = prices_of(config, warehouse)
+    cost = rollouts * (tokens_in * prices[0] + tokens_out * prices[1]) / 1e6 if prices else None
+    return Estimate(earlier, rollouts, rollouts * tokens_in, rollouts * tokens_out, cost)
+
+
+def prices_of(config: RunConfig, warehouse: Warehouse) -> Prices | None:
+    """Returns the price of a million input and output tokens of a run's model; None if unknown."""
+    return model_price(warehouse, config.model) or _said(config)
+
+
+def _first(warehouse: Warehouse, sql: str, parameters: dict[str, str]) -> tuple[Any, ...] | None:
+    try:
+        rows = warehouse.query(sql, parameters).rows
+    except WarehouseError:  # missing or unreachable; the run itself reports that
+        return None
+    return rows[0] if rows else None
+
+
+def _said(config: RunConfig) -> tuple[float, float] | None:
+    said = (config.input_price, config.output_price)
+    return None if said == (None, None) else (said[0] or 0.0, said[1] or 0.0)
+
+
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def within_budget(configs: Sequence[RunConfig], warehouse: Warehouse) -> Iterator[None]:
+    """Limits the total spend of all runs started in this block; the limits are those of the first configuration.
+
+    A nested block changes nothing. A part of a run may spend its share.
+    """
+    tokens, cost = configs[0].max_total_tokens, configs[0].max_cost_usd
+    if (part := configs[0].part_of_run) is not None:
+        tokens, cost = tokens and max(1, tokens // part.count), cost and cost / part.count
+    if shared_budget.get() is not None or (tokens is None and cost is None):
+        yield
+        return
+    known = {config.model: prices_of(config, warehouse) for config in configs}
+    if cost is not None and (unknown := [model for model, prices in known.items() if prices is None]):
+        raise ConfigError(
+            f"max_cost_usd: the price of model {unknown[0]!r} is not known. Set it, for a million tokens: "
+            f"nightjar warehouse prices set {unknown[0]} --input PRICE --output PRICE"
+        )
+    before = shared_budget.set(Budget(tokens, cost, _Known(known, warehouse)))
+    try:
+        yield
+    finally:
+        shared_budget.reset(before)
+
+
+class _Known:
+    """Looks up the prices of models, and those of judges when they are first used."""
+
+    def __init__(self, known: dict[str, Prices | None], warehouse: Warehouse) -> None:
+        self._known = known
+        self._warehouse = warehouse
+
+    def __call__(self, model: str) -> Prices | None:
+        if model not in self._known:
+            self._known[model] = prices_of(RunConfig(env_id="any", model=model or "any"), self._warehouse)
+            if self._known[model] is None:
+                logger.warning("The price of model %r is not known: its cost is not counted", model)
+        return self._known[model]

@@ -1,0 +1,242 @@
+"""Prepares a run: loads the environment, applies the settings of the run to it and selects its examples."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import random
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from nightjar.core.calling.functions import run_file
+from nightjar.core.parts import Part
+from nightjar.core.rollout.state import State
+from nightjar.core.text import shortened
+from nightjar.engine import Plan
+from nightjar.engine.runs.identity import fingerprint
+from nightjar.environments import EnvGroup, Environment, SingleTurnEnv, load_environment
+from nightjar.environments.data import Examples, example_hash
+from nightjar.environments.packages.aliases import preferred
+from nightjar.environments.packages.lookup import environments_in, version_info
+from nightjar.environments.packages.provided import provide, source_hash
+from nightjar.environments.parsers import Parser
+from nightjar.environments.rollouts import plan_groups
+from nightjar.environments.rubrics import Rubric, RubricGroup
+from nightjar.errors import ConfigError, DatasetError, NightjarError
+from nightjar.evaluation.config import ALL_EXAMPLES, RunConfig
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A configuration with its environment and examples.
+
+    Attributes:
+        plan: how rollouts form groups.
+        rubric: place of the rubric that replaces the environment's, as ``FILE:NAME``.
+        whole: for a part, the examples of the whole run.
+    """
+
+    config: RunConfig
+    env: Environment
+    versions: dict[str, str | None]
+    selection: Selection
+    plan: Plan
+    rubric: str | None = None
+    whole: Selection | None = None
+
+
+def prepare(config: RunConfig, rubric: str | None = None) -> Prepared:
+    """Loads the environment and selects its examples."""
+    folder = provide(config.env_id, config.env_source, config.environments_dir)
+    with environments_in(folder), preferred():
+        env = load_environment(config.env_id, **config.env_args)
+        versions = version_info(config.env_id)
+        if rubric is not None:
+            env.rubric = load_rubric(rubric, env.parser)
+    limit = {} if config.timeout is None else {"timeout_seconds": config.timeout}
+    apply_settings(env, {**config.extra_env_kwargs, **limit})
+    if config.scoring_timeout is not None:
+        env.rubric.set_timeout_seconds(config.scoring_timeout)
+    plan = plan_groups(env, config.rollouts_per_example, config.independent_scoring)
+    selection = select_examples(env.examples, config)
+    if not selection.hashes:
+        raise DatasetError(f"Environment {config.env_id!r} has no examples")
+    versions["scoring_hash"] = scoring_hash(env.rubric, versions["env_hash"])
+    if (part := config.part_of_run) is not None:
+        return Prepared(config, env, versions, selection.block(part), plan, rubric, whole=selection)
+    return Prepared(config, env, versions, selection, plan, rubric)
+
+
+_PACKAGE = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Ids of the examples of a run with their content hashes, in the order in which they run."""
+
+    hashes: dict[int, str]
+
+    def fingerprint(self, count: int | None = None) -> str:
+        """Returns a hash of the first ``count`` examples, or of all of them, in order."""
+        return fingerprint(list(self.hashes.values())[:count])
+
+    def block(self, part: Part) -> Selection:
+        """Returns the examples of a part; raises ``ConfigError`` if there are none."""
+        hashes = dict([*self.hashes.items()][part.block(len(self.hashes))])
+        if not hashes:
+            raise ConfigError(f"Part {part} has no example: the run takes {len(self.hashes)}. Take fewer parts")
+        return Selection(hashes)
+
+
+def select_examples(examples: Examples, config: RunConfig) -> Selection:
+    """Selects the first ``num_examples`` examples, in the order of the dataset or shuffled with a seed."""
+    order = list(range(_count(examples, config.env_id)))
+    if config.shuffle_seed is not None:
+        random.Random(config.shuffle_seed).shuffle(order)  # noqa: S311 - no secret is made of it
+    if config.num_examples != ALL_EXAMPLES:
+        order = order[: config.num_examples]
+    return Selection({example_id: example_hash(examples[example_id]) for example_id in order})
+
+
+def _count(examples: Examples, env_id: str) -> int:
+    try:
+        return len(examples)
+    except NightjarError:
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}{_place(error)}"
+        raise DatasetError(f"The dataset of environment {env_id!r} cannot be built: {reason}") from error
+
+
+def _place(error: Exception) -> str:
+    """Returns the line of the user's code in which an error occurred."""
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if _PACKAGE not in Path(frame.filename).parents
+    ]
+    if not frames:
+        return ""
+    called = [frame for frame in frames if frame.filename == frames[0].filename][-1]
+    return f" ({Path(called.filename).name}, line {called.lineno})"
+
+
+_NOT_OFFERED = {"kwargs", "env_id", "env_args", "own_sampling_args"}
+
+
+def apply_settings(env: Environment, settings: Mapping[str, Any]) -> None:
+    """Changes settings of an environment, through its method ``set_<name>`` or an attribute.
+
+    Example:
+        >>> from nightjar.environments import SingleTurnEnv
+        >>> env = SingleTurnEnv(dataset=[{"question": "2+2?"}])
+        >>> apply_settings(env, {"system_prompt": "Be brief.", "pass_threshold": 0.9})
+        >>> env.get_dataset()[0]["prompt"][0]["content"], env.pass_threshold
+        ('Be brief.', 0.9)
+    """
+    known = _settings_of(env)
+    for name, value in settings.items():
+        if name not in known:
+            raise ConfigError(
+                f"Environment {env.env_id!r} has no setting {name!r}. Choose one of: {', '.join(sorted(known))}"
+            )
+        _check_kind(env, name, value)
+    env.set_kwargs(**settings)
+
+
+def _settings_of(env: Environment) -> set[str]:
+    """Returns the names of settings: those with a method ``set_<name>``, and attributes with a JSON value."""
+    known = {name.removeprefix("set_") for name in dir(env) if name.startswith("set_")}
+    known |= {name for name, value in vars(env).items() if _is_plain(value) and not name.startswith("_")}
+    if isinstance(env, SingleTurnEnv):
+        known.discard("max_turns")
+    children = env.envs if isinstance(env, EnvGroup) else []
+    return known.union(*map(_settings_of, children)) - _NOT_OFFERED
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, bool | int | float | str | list | tuple | dict)
+
+
+def _check_kind(env: Environment, name: str, value: Any) -> None:
+    now = getattr(env, name, None)
+    if value is None or not isinstance(now, int | float):
+        return
+    kinds, what = ((bool,), "true or false") if isinstance(now, bool) else ((int, float), "a number")
+    if type(value) not in kinds:
+        raise ConfigError(f"Setting {name!r} of environment {env.env_id!r} must be {what}, found {value!r}")
+
+
+def load_rubric(place: str, parser: Parser) -> Rubric:
+    """Loads the rubric, class of rubrics or reward function at ``path/to/file.py:NAME``; a function gets the parser."""
+    file, _, name = place.rpartition(":")
+    path = Path(file)
+    if path.suffix != ".py" or not path.is_file():
+        raise ConfigError(f"No rubric in {place!r}: expected path/to/file.py:NAME, of a file that exists")
+    try:
+        found = getattr(run_file(path), name, None)
+        rubric = found() if isinstance(found, type) and issubclass(found, Rubric) else found
+    except Exception as error:
+        raise ConfigError(f"The rubric of {place!r} cannot be loaded: {type(error).__name__}: {error}") from error
+    if isinstance(rubric, Rubric):
+        return rubric
+    if callable(rubric) and not isinstance(rubric, type):
+        return Rubric([rubric], parser=parser)
+    what = "has no" if found is None else f"has a {type(found).__name__} as"
+    raise ConfigError(f"{str(path)!r} {what} {name!r}: expected a Rubric, a class of rubrics or a reward function")
+
+
+def scoring_hash(rubric: Rubric, env_hash: str | None) -> str:
+    """Returns the SHA-256 of the code that scores: the environment, the rubric, its functions and its parser."""
+    files = {f"{path.parent.name}/{path.name}": path for path in _files(rubric)}
+    return sha256(f"{env_hash} {source_hash(files)}".encode()).hexdigest()
+
+
+def _files(rubric: Rubric) -> Iterator[Path]:
+    parts = rubric.rubrics if isinstance(rubric, RubricGroup) else [rubric]
+    for part in parts:
+        for scoring in (type(part), *part.funcs, type(part.parser), getattr(part.parser, "extract_fn", None)):
+            if file := _file_of(scoring):
+                yield Path(file)
+
+
+def _file_of(scoring: Any) -> str | None:
+    """Returns the source file of a class, a function or a partial; None for built-ins."""
+    bare = scoring.func if isinstance(scoring, functools.partial) else scoring
+    known = bare if inspect.isclass(bare) or inspect.isroutine(bare) else type(bare)
+    try:
+        return inspect.getsourcefile(known)
+    except TypeError:
+        return None
+
+
+_LONGEST_ANSWER = 4_000
+
+
+def keep_parsed_answers(env: Environment) -> list[str]:
+    """Makes each scored rollout keep its parsed answer; returns the added state columns.
+
+    There is none if the parsers only pass their text on.
+    """
+    parts = env.rubric.rubrics if isinstance(env.rubric, RubricGroup) else []
+    parsers = [env.rubric.parser, *(part.parser for part in parts), env.parser]
+    parser = next((one for one in parsers if isinstance(one, Parser) and not one.takes_all), None)
+    if parser is None or not env.score_rollouts:
+        return []
+
+    def keep_parsed_answer(state: State) -> None:
+        if state.get("error") is None and "parsed_answer" not in state:
+            state["parsed_answer"] = _parsed(parser, state["completion"])
+
+    env.rubric.add_cleanup_handler(keep_parsed_answer)
+    return ["parsed_answer"]
+
+
+def _parsed(parser: Parser, completion: Any) -> Any:
+    try:
+        found = parser.parse_answer(completion)
+    except Exception:  # noqa: BLE001 - user code; it has cost no reward, as no reward function was stopped by it
+        return None
+    return shortened(found, _LONGEST_ANSWER) if isinstance(found, str) else found

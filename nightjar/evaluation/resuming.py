@@ -1,0 +1,181 @@
+"""Finds what a resume or retry needs: the configuration, the run directory and the failed rollouts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nightjar.core.failures import FailureClass, class_called, failure_class
+from nightjar.core.files import scratch_folder
+from nightjar.core.rollout.records import Key
+from nightjar.engine.runs import RunDirectory, runs_folder, runs_folders
+from nightjar.engine.runs.identity import differences
+from nightjar.errors import ConfigError, ResumeMismatchError, RunDirectoryError, WarehouseError
+from nightjar.evaluation.config import ALL_EXAMPLES, PROVIDERS, RunConfig, parse_run_config
+from nightjar.evaluation.stored_runs import StoredRun
+from nightjar.warehouse import Warehouse
+
+_OF_PROVIDER = ("base_url", "api_key_var", "api_client_type")
+
+
+def saved_config(directory: RunDirectory, changes: Mapping[str, Any] | None = None) -> RunConfig:
+    """Returns the configuration of a run with changed fields; values derived from these fields are derived again."""
+    saved, changes = directory.read_config(), changes or {}
+    values = _known(saved)
+    try:
+        parse_run_config(values)
+    except ConfigError as error:
+        raise RunDirectoryError(f"{directory.path / 'config.json'} cannot be used: {error}") from error
+    values["sampling_args"] = {
+        name: value
+        for name, value in values["sampling_args"].items()
+        if name not in changes or saved.get(name) != value
+    }
+    if changes.get("provider") in PROVIDERS:
+        values = {name: value for name, value in values.items() if name not in _OF_PROVIDER}
+    return parse_run_config({**values, **changes})
+
+
+def restored_config(saved: Mapping[str, Any]) -> RunConfig:
+    """Returns the configuration in ``config.json``; raises ``ConfigError`` if another program made the run."""
+    return parse_run_config(_known(saved))
+
+
+def rescoring_command(saved: Mapping[str, Any]) -> list[str] | None:
+    """Returns the command that repeats a rescoring; None for a run that called the model itself.
+
+    Example:
+        >>> rescoring_command({"rescored_from": "0a1b", "rubric": "strict.py:exact", "env_args": {}})
+        ['nightjar', 'eval', 'rescore', '0a1b', '--rubric', 'strict.py:exact']
+    """
+    if not saved.get("rescored_from"):
+        return None
+    rubric = ["--rubric", saved["rubric"]] if saved.get("rubric") else []
+    env_args = ["--env-args", json.dumps(saved["env_args"], ensure_ascii=False)] if saved.get("env_args") else []
+    return ["nightjar", "eval", "rescore", str(saved["rescored_from"]), *rubric, *env_args]
+
+
+def _known(saved: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: saved[name] for name in RunConfig.model_fields if name in saved}
+
+
+def find_resumable(config: RunConfig, output_dir: Path | None) -> RunDirectory | None:
+    """Returns the newest unfinished run of the same identity with no more examples.
+
+    If all are complete and published, it is the newest of these. None if there is no such run. Raises
+    ``ResumeMismatchError`` if all candidates have other settings, except for an evaluation of a suite.
+    """
+    asked = config.identity() | {"rescored_from": None}
+    folder = runs_folder(config.env_id, config.model, output_dir, config.environments_dir)
+    finished, near = None, None
+    for directory in _newest_first(runs_folders(folder, config.env_id, config.model)):
+        try:
+            saved = directory.read_config()
+        except RunDirectoryError:
+            continue
+        is_done = _is_covered(directory, saved, config)
+        differing = differences(saved, asked) | _too_many(saved, config)
+        if not differing and not is_done:
+            return directory
+        if not differing:
+            finished = finished or directory
+        elif not (is_done or config.suite or any(saved.get(name) for name in ("suite", "rescored_from", "part"))):
+            near = near or ResumeMismatchError(str(directory.path), differing)
+    if finished is None and near is not None:
+        raise near
+    return finished
+
+
+def _too_many(saved: dict[str, Any], config: RunConfig) -> dict[str, tuple[int, int]]:
+    count = saved["selected_examples"]
+    has_more = config.num_examples not in {ALL_EXAMPLES, count} and count > config.num_examples
+    return {"num_examples": (count, config.num_examples)} if has_more else {}
+
+
+def _is_covered(directory: RunDirectory, saved: dict[str, Any], config: RunConfig) -> bool:
+    if config.num_examples == ALL_EXAMPLES or config.num_examples > saved["selected_examples"]:
+        return False
+    try:
+        metadata = directory.read_metadata()
+    except RunDirectoryError:
+        return False  # killed before the first write; damage is reported when the run is opened
+    return metadata.get("status") == "completed" and bool(metadata.get("published_at"))
+
+
+def _newest_first(folders: Iterable[Path]) -> Iterable[RunDirectory]:
+    found = [path for folder in folders if folder.is_dir() for path in folder.iterdir() if _is_run(path)]
+    found.sort(key=lambda path: (path / "config.json").stat().st_mtime, reverse=True)
+    return [RunDirectory(path) for path in found]
+
+
+def _is_run(path: Path) -> bool:
+    return (path / "config.json").is_file()
+
+
+# The condition is evaluated with "error" set to each class of the chain, and to the empty text. If it holds for the
+# empty text, it excludes errors and must hold for every class; otherwise one class is enough.
+_FAILED = """
+WITH named AS (
+    SELECT * REPLACE (unnest([''] || string_split(error_chain, ' -> ')) AS error) FROM rollouts
+    WHERE error IS NOT NULL AND run_id = ?
+), asked AS (
+    SELECT example_id, rollout_index, error, coalesce((
+{}
+    ), false) AS holds FROM named
+)
+SELECT example_id, rollout_index FROM asked GROUP BY ALL
+HAVING if(bool_or(holds) FILTER (error = ''), bool_and(holds), bool_or(holds))
+"""
+
+
+_CLASSED = """
+SELECT example_id, rollout_index, error_chain || ': ' || error_message FROM rollouts
+WHERE error IS NOT NULL AND run_id = ?
+"""
+
+
+def failed_where(directory: RunDirectory, condition: str) -> frozenset[Key]:
+    """Returns the failed rollouts of a run that match a condition; the run need not be published.
+
+    Args:
+        directory: the run directory.
+        condition: SQL over the columns of ``rollouts``, or the name of a ``FailureClass``. In
+            ``error = 'RateLimitError'``, ``error`` matches any class in the error's chain.
+    """
+    if not directory.has_metadata():
+        raise ConfigError(f"The condition {condition!r} needs a run to resume, and there is none")
+    with scratch_folder() as folder:
+        alone = Warehouse(folder / "warehouse")
+        alone.publish(directory.path, tidies=False)
+        return _chosen(alone, directory.run_id, condition)
+
+
+def check_where(run: StoredRun, condition: str) -> None:
+    """Checks that a condition matches a failed rollout; without a run directory, it asks the warehouse."""
+    if run.path is not None:
+        failed_where(run.directory, condition)
+    else:
+        _chosen(run.warehouse, run.run_id, condition)
+
+
+def _chosen(warehouse: Warehouse, run_id: str, condition: str) -> frozenset[Key]:
+    try:
+        kind = class_called(condition)
+        found = (
+            _of_class(warehouse, run_id, kind) if kind else warehouse.query(_FAILED.format(condition), [run_id]).rows
+        )
+        chosen = frozenset(Key(int(example_id), int(index)) for example_id, index in found)
+    except (WarehouseError, TypeError, ValueError) as error:
+        raise ConfigError(f"The condition {condition!r} is wrong: {error}") from error
+    if not chosen:
+        raise ConfigError(
+            f"No failed rollout of run {run_id!r} matches {condition!r}. Show its failures: nightjar eval get {run_id}"
+        )
+    return chosen
+
+
+def _of_class(warehouse: Warehouse, run_id: str, kind: FailureClass) -> list[tuple[int, int]]:
+    rows = warehouse.query(_CLASSED, [run_id]).rows
+    return [(example_id, index) for example_id, index, error in rows if failure_class(error) is kind]

@@ -1,0 +1,142 @@
+"""Flow runs in progress on a server, their processes, and what becomes of runs whose process is gone."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Self
+
+import psutil
+
+from nightjar.hosting.server import PrefectApi
+
+_STATES = ("PENDING", "RUNNING", "CANCELLING")
+_CLOCK_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class ActiveFlowRun:
+    """A flow run that has not ended as far as its server knows.
+
+    Attributes:
+        since: when it entered its state.
+        work_pool: pool of the worker that started it; None for a run from the command line.
+        host, pid: its process; host is None if only the worker reported it, both are None if nobody did.
+    """
+
+    id: str
+    name: str
+    state: str
+    since: datetime
+    work_pool: str | None
+    host: str | None
+    pid: int | None
+
+    @classmethod
+    def of(cls, record: dict[str, Any]) -> Self:
+        """Returns the flow run of a server's record."""
+        host, _, pid = (record["infrastructure_pid"] or "").rpartition(":")
+        return cls(
+            id=record["id"],
+            name=record["name"],
+            state=record["state_type"],
+            since=datetime.fromisoformat(record["state"]["timestamp"]),
+            work_pool=record["work_pool_name"],
+            host=host or None,
+            pid=int(pid) if pid.isdecimal() else None,
+        )
+
+    @property
+    def age_seconds(self) -> float:
+        """Seconds since it entered its state."""
+        return (datetime.now(UTC) - self.since).total_seconds()
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Returns whether it runs on another machine."""
+        return self.host is not None and self.host != socket.gethostname()
+
+    def process(self) -> psutil.Process | None:
+        """Returns its process on this machine; None if that is gone."""
+        if self.pid is None:
+            return None
+        try:
+            process = psutil.Process(self.pid)
+            is_another = process.create_time() > self.since.timestamp() + _CLOCK_SECONDS
+            return None if is_another or process.status() == psutil.STATUS_ZOMBIE else process
+        except psutil.NoSuchProcess:
+            return None
+
+
+def active_flow_runs(api: PrefectApi, work_pool: str | None = None) -> list[ActiveFlowRun]:
+    """Returns the runs of Nightjar's flows in progress, the longest first; if given, only those of ``work_pool``."""
+    request = {"work_pools": {"name": {"any_": [work_pool]}}} if work_pool is not None else {}
+    found = map(ActiveFlowRun.of, api.flow_runs(states=_STATES, **request))
+    return sorted(found, key=lambda run: run.since)
+
+
+def is_watched(process: psutil.Process) -> bool:
+    """Returns whether a worker of Prefect started a process; the worker ends it when its run is cancelled."""
+    try:
+        parent = process.parent()
+        words = parent.cmdline() if parent else []
+    except psutil.Error:
+        return False
+    return "worker" in words and any(word.endswith("prefect") for word in words)
+
+
+def stop_process(process: psutil.Process) -> None:
+    """Sends SIGTERM: the run stops, aggregates what it has and publishes it."""
+    try:
+        process.send_signal(signal.SIGTERM)
+    except psutil.NoSuchProcess:
+        return
+
+
+_START_SECONDS = 90.0
+"""How long a worker may take to start a process."""
+
+
+class LostRuns:
+    """Settles runs on this machine that have no process, or that no worker would cancel.
+
+    ``settled_seconds`` is how long after a change of state the process may still be unknown.
+    """
+
+    def __init__(self, api: PrefectApi, work_pool: str, settled_seconds: float) -> None:
+        self._api = api
+        self._work_pool = work_pool
+        self._settled_seconds = settled_seconds
+        self._stopped: set[str] = set()
+
+    def settle(self) -> Iterator[str]:
+        """Marks runs without a process as Crashed or Cancelled, stops those to be cancelled, and yields messages."""
+        for run in active_flow_runs(self._api):
+            if self._is_gone(run):
+                yield from self._mark(run)
+            elif run.state == "CANCELLING" and self._is_ours(run) and run.id not in self._stopped:
+                yield from self._stop(run)
+
+    def _is_ours(self, run: ActiveFlowRun) -> bool:
+        return not run.is_elsewhere and (run.host is not None or run.work_pool == self._work_pool)
+
+    def _is_gone(self, run: ActiveFlowRun) -> bool:
+        patience = _START_SECONDS if run.state == "PENDING" else self._settled_seconds
+        return self._is_ours(run) and run.age_seconds > patience and run.process() is None
+
+    def _mark(self, run: ActiveFlowRun) -> Iterator[str]:
+        state = "CANCELLED" if run.state == "CANCELLING" else "CRASHED"
+        process = f"Process {run.pid}, which ran it," if run.pid else "The process that was to run it"
+        rest = "Retry" if run.work_pool else "The same command with --resume"
+        if self._api.set_state(run.id, state, f"{process} is gone. Finished rollouts are kept; {rest} resumes it."):
+            yield f"Run {run.name!r} ({run.id}) is {state.capitalize()}: its process is gone."
+
+    def _stop(self, run: ActiveFlowRun) -> Iterator[str]:
+        process = run.process()
+        if process is not None and not is_watched(process):
+            self._stopped.add(run.id)
+            stop_process(process)
+            yield f"Run {run.name!r} ({run.id}) is being cancelled: SIGTERM was sent to its process {process.pid}."

@@ -1,0 +1,140 @@
+"""Reads the files of other programs: JSON as Python writes it, lenient fields, settings without secrets."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from math import isfinite
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic_core.core_schema import ValidatorFunctionWrapHandler
+
+from nightjar.core.secrecy import holds_key, is_secret_name
+from nightjar.errors import WarehouseError
+
+_LARGEST_INTEGER = (1 << 63) - 1
+Object = Annotated[dict[str, Any], Field(default_factory=dict)]
+_log = logging.getLogger(__name__)
+_SCHEMES = ("bearer ", "basic ")
+_NEXT_URL = r"(?!,\w+://)"
+_URL = re.compile(rf"(\w+://)(?:[^/\s]*@)?((?:{_NEXT_URL}[^?#\s])*)(?:{_NEXT_URL}\S)*")
+
+
+class Lenient(BaseModel):
+    """A JSON object; missing and invalid fields have their defaults."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _or_default(cls, value: Any, validated: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+        try:
+            return validated(value)
+        except ValidationError:
+            return cls.model_fields[str(info.field_name)].get_default(call_default_factory=True)
+
+
+def at(*path: str, default: Any = None) -> Any:
+    """Declares a field that is nested deeper in the object."""
+    return Field(default, validation_alias=AliasPath(*path))
+
+
+class Line(NamedTuple):
+    """A line of a file: its place, for messages, and its content."""
+
+    place: str
+    content: dict[str, Any]
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Reads a file with one JSON object; raises WarehouseError if it is missing or damaged."""
+    try:
+        return _object(path.read_bytes(), str(path))
+    except OSError as error:
+        raise WarehouseError(f"Cannot read {path}: {error.strerror}") from error
+
+
+def read_lines(path: Path) -> Iterator[Line]:
+    """Yields the objects of a file of JSON lines; skips empty lines and, with a warning, a torn last line."""
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                place = f"{path}, line {number}"
+                try:
+                    content = _object(line, place) if line.strip() else None
+                except WarehouseError:
+                    if line.endswith(b"\n"):
+                        raise
+                    _log.warning("%s is torn and left out.", place)
+                    return
+                if content is not None:
+                    yield Line(place, content)
+    except OSError as error:
+        raise WarehouseError(f"Cannot read {path}: {error.strerror}") from error
+
+
+def _object(data: bytes, place: str) -> dict[str, Any]:
+    try:
+        content = json.loads(data)  # not orjson, which knows neither NaN nor integers of any length
+    except (ValueError, RecursionError) as error:
+        raise WarehouseError(f"{place} is damaged: {error}") from error
+    if not isinstance(content, dict):
+        raise WarehouseError(f"{place} is damaged: not a JSON object")
+    return content
+
+
+def measures(values: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the entries that are finite numbers or bools, as floats."""
+    return {name: float(value) for name, value in values.items() if is_measure(value)}
+
+
+def is_measure(value: Any) -> bool:
+    """Returns whether a value is a finite number or a bool."""
+    is_small = isinstance(value, int) and abs(value) <= _LARGEST_INTEGER
+    return is_small or (isinstance(value, float) and isfinite(value))
+
+
+def moment(value: Any) -> datetime | None:
+    """Returns a Unix time or an ISO 8601 text, by default in UTC, as a time in UTC; None for anything else."""
+    try:
+        if not isinstance(value, str):
+            return datetime.fromtimestamp(value, UTC)
+        found = datetime.fromisoformat(value)
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (TypeError, ValueError, OverflowError, OSError):
+        return None
+
+
+def without_secrets(value: Any) -> Any:
+    """Returns settings without secrets: keys, tokens, passwords, headers, credentials in URLs.
+
+    >>> without_secrets({"temperature": 0, "max_tokens": 9, "api_key": "k", "judge": {"HF_TOKEN": "t", "n": 1}})
+    {'temperature': 0, 'max_tokens': 9, 'judge': {'n': 1}}
+    """
+    if isinstance(value, Mapping):
+        return {
+            name: without_secrets(item)
+            for name, item in value.items()
+            if not (is_secret_name(name) or "headers" in name.lower() or _is_secret(item))
+        }
+    if isinstance(value, list):
+        return [without_secrets(item) for item in value if not _is_secret(item)]
+    return public_url(value) if isinstance(value, str) else value
+
+
+def public_url(text: str) -> str:
+    """Returns a text whose URLs have no user, password or query.
+
+    >>> public_url("https://me:pass@host:8000/v1?api_key=k,http://localhost/v1")
+    'https://host:8000/v1,http://localhost/v1'
+    """
+    return _URL.sub(r"\1\2", text)
+
+
+def _is_secret(value: Any) -> bool:
+    return isinstance(value, str) and (holds_key(value) or value.lstrip().lower().startswith(_SCHEMES))

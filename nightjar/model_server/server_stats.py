@@ -1,0 +1,98 @@
+"""The counts of a model server, and its last requests."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from multidict import CIMultiDict
+
+from nightjar.model_server.faults import FaultKind
+from nightjar.model_server.model_request import Fields
+
+_CREDENTIALS = ("Authorization", "X-Api-Key", "Api-Key", "Cookie", "Proxy-Authorization")
+"""Headers that are not kept."""
+
+
+def _no_faults() -> dict[FaultKind, int]:
+    return dict.fromkeys(FaultKind, 0)
+
+
+@dataclass(slots=True)
+class ServerStats:
+    """Counts of requests to the model, without ``/health`` and other routes.
+
+    A slow body counts twice: as a fault, and as answered when it is sent completely.
+
+    Attributes:
+        answered: responses with status 200 and a complete body.
+        refused: invalid requests (key, model, shape, unknown question).
+        abandoned: requests whose client disconnected before the response.
+        in_flight: requests that are not yet answered, refused, abandoned or ended by a fault.
+        questions: answers per question; the sum is ``answered``.
+    """
+
+    received: int = 0
+    answered: int = 0
+    refused: int = 0
+    abandoned: int = 0
+    faults: dict[FaultKind, int] = field(default_factory=_no_faults)
+    in_flight: int = 0
+    peak_in_flight: int = 0
+    questions: Counter[str] = field(default_factory=Counter)
+
+    def count_arrival(self) -> None:
+        """Counts a new request."""
+        self.received += 1
+        self.in_flight += 1
+        self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
+
+    def count_answer(self, question: str) -> None:
+        """Counts an answer that was sent completely."""
+        self.answered += 1
+        self.questions[question] += 1
+
+    def copy(self) -> ServerStats:
+        """Returns a copy of the current counts."""
+        return replace(self, faults=self.faults.copy(), questions=self.questions.copy())
+
+    def reset(self) -> None:
+        """Resets the counts; requests in flight count as new."""
+        self.received = self.peak_in_flight = self.in_flight
+        self.answered = self.refused = self.abandoned = 0
+        self.faults = _no_faults()
+        self.questions = Counter()
+
+
+class RecordedRequest(NamedTuple):
+    """A request: its path, its headers (case-insensitive, without credentials), and its JSON body.
+
+    Example:
+        >>> RecordedRequest("/tokenize", {}, {"prompt": "Hi"}).body["prompt"]
+        'Hi'
+    """
+
+    path: str
+    headers: Mapping[str, str]
+    body: Fields
+
+
+class RequestLog:
+    """Keeps the last ``size`` requests."""
+
+    def __init__(self, size: int) -> None:
+        self.is_on = size > 0
+        self._requests: deque[RecordedRequest] = deque(maxlen=size)
+
+    def add(self, path: str, headers: Mapping[str, str], body: Fields) -> None:
+        """Adds a request; drops the oldest."""
+        kept = CIMultiDict(headers)
+        for name in _CREDENTIALS:
+            kept.popall(name, None)
+        self._requests.append(RecordedRequest(path, kept, body))
+
+    def all(self) -> list[RecordedRequest]:
+        """Returns the requests, oldest first."""
+        return list(self._requests)

@@ -1,0 +1,161 @@
+r"""Words as tokens: counted, turned into ids, and cut to a limit.
+
+A token is a word: a run of characters without blanks, together with the blanks before it. Its id is a checksum of the
+word, so every server has the same ids. A conversation becomes ids as in the ChatML template: for each message a mark,
+the role, the message, a mark and a line break.
+
+>>> pieces("one  two\nthree\n")
+['one', '  two', '\nthree\n']
+>>> "|".join(prompt_pieces([{"role": "user", "content": "Hi there"}]))
+'<|im_start|>|user\n|Hi| there|<|im_end|>|\n|<|im_start|>|assistant\n'
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from nightjar.model_server.answers import Answer, Message, ToolCallAnswer, message_text
+
+BEGIN = "<|im_start|>"
+"""The start of a message."""
+END = "<|im_end|>"
+"""The end of a message; the last token of a response that was not cut."""
+
+_PIECE = re.compile(r"\s*\S+(?:\s+\Z)?")
+
+_WORD = re.compile(r"\S+")
+
+
+def pieces(text: str) -> list[str]:
+    """Splits a text into tokens; joined, they give the text."""
+    return _PIECE.findall(text)
+
+
+def token_ids(tokens: Iterable[str]) -> list[int]:
+    """Returns the ids of tokens, of 31 bits each."""
+    return [zlib.crc32(token.encode(errors="surrogatepass")) >> 1 for token in tokens]
+
+
+def logprob(token_id: int) -> float:
+    """Returns an invented but constant log probability of a token: 0, -1/8 ... -7/8."""
+    return -(token_id % 8) / 8
+
+
+def prompt_logprobs(tokens: Sequence[str]) -> list[float | None]:
+    """Returns invented log probabilities of the tokens of a prompt, between 0 and -63/16; None for the first token.
+
+    Each depends on the text before it, and is the same for the same text.
+
+    Example:
+        >>> prompt_logprobs(["One", " and", " and"])
+        [None, -3.5, -0.75]
+    """
+    sums = itertools.accumulate(
+        tokens, lambda before, token: zlib.crc32(token.encode(errors="surrogatepass"), before), initial=0
+    )
+    values: list[float | None] = [-(number % 64) / 16 for number in itertools.islice(sums, 1, None)]
+    return [None, *values[1:]] if values else []
+
+
+def likeliest(token: str, value: float) -> dict[str, float]:
+    """Returns the most probable token at a position: the token itself down to -1, otherwise the end token."""
+    return {token: value} if value >= -1 else {END: -0.5}
+
+
+def count_prompt_tokens(messages: Iterable[Message]) -> int:
+    """Counts the words of messages: text, reasoning and tool calls."""
+    count = 0
+    for message in messages:
+        if message["role"] == "assistant":
+            count += sum(len(text.split()) for text in message_texts(message))
+        else:
+            count += len(message_text(message).split())
+    return count
+
+
+def message_texts(message: Message) -> list[str]:
+    """Returns the texts of a message: its reasoning, its content, each tool call."""
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    texts = [reasoning] if isinstance(reasoning, str) else []
+    texts.append(message_text(message))
+    functions = (call["function"] for call in message.get("tool_calls") or ())
+    texts += (call_text(function["name"], function["arguments"]) for function in functions)
+    return texts
+
+
+def call_text(name: str, arguments: str) -> str:
+    """Returns a tool call as a text whose words are its tokens."""
+    return f"{name} {arguments}"
+
+
+def prompt_pieces(
+    messages: Sequence[Message],
+    tools: Sequence[Mapping[str, Any]] | None = None,
+    *,
+    add_generation_prompt: bool = True,
+) -> list[str]:
+    """Returns the tokens of a conversation: the tools, the messages, and the start of the response."""
+    tokens = _message_pieces("tools", [orjson.dumps(tools).decode()]) if tools else []
+    for message in messages:
+        tokens += _message_pieces(message["role"], message_texts(message))
+    return [*tokens, BEGIN, "assistant\n"] if add_generation_prompt else tokens
+
+
+def _message_pieces(role: str, texts: Iterable[str]) -> list[str]:
+    return [BEGIN, f"{role}\n", *(piece for text in texts for piece in pieces(text)), END, "\n"]
+
+
+@dataclass(slots=True)
+class ModelOutput:
+    """An answer that is cut to its token limit; ``tokens`` counts everything, including reasoning."""
+
+    text: str
+    tool_calls: tuple[ToolCallAnswer, ...]
+    reasoning: str
+    tokens: int
+    reasoning_tokens: int
+    is_cut: bool
+
+    def texts(self) -> Iterator[str]:
+        """Yields the texts whose words are the tokens, in order."""
+        yield self.reasoning
+        yield self.text
+        for call in self.tool_calls:
+            yield call_text(call.name, call.arguments)
+
+
+def cut(answer: Answer, max_tokens: int | None) -> ModelOutput:
+    """Cuts an answer to its first tokens; None for no limit.
+
+    Reasoning counts first, then the text, then the tool calls; a call that does not fit completely is dropped.
+    """
+    reasoning, reasoning_tokens, is_cut = _first_words(answer.reasoning, max_tokens)
+    left = None if max_tokens is None else max_tokens - reasoning_tokens
+    text, text_tokens, is_text_cut = _first_words(answer.text, left)
+    tokens = reasoning_tokens + text_tokens
+    calls: list[ToolCallAnswer] = []
+    for call in answer.tool_calls:
+        size = len(call_text(call.name, call.arguments).split())
+        if max_tokens is not None and tokens + size > max_tokens:
+            break
+        tokens += size
+        calls.append(call)
+    is_cut = is_cut or is_text_cut or len(calls) < len(answer.tool_calls)
+    return ModelOutput(text, tuple(calls), reasoning, tokens, reasoning_tokens, is_cut)
+
+
+def _first_words(text: str, limit: int | None) -> tuple[str, int, bool]:
+    count = len(text.split())
+    if limit is None or count <= limit:
+        return text, count, False
+    if limit == 0:
+        return "", 0, True
+    last = next(itertools.islice(_WORD.finditer(text), limit - 1, None))
+    return text[: last.end()], limit, True

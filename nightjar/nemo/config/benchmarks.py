@@ -1,5 +1,0 @@
-"""Benchmarks of a config."""
-
-from nightjar.config.nemo.benchmarks import BenchmarkConfig
-
-__all__ = ["BenchmarkConfig"]

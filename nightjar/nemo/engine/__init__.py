@@ -1,5 +1,0 @@
-"""How benchmarks are evaluated, and what comes of it; the names load on first use, as comparisons need SciPy."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

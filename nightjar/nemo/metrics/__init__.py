@@ -1,1 +1,0 @@
-"""Scores and tests by the names of NeMo Evaluator: Nightjar's own statistics, in ``nightjar/stats``."""

@@ -1,0 +1,230 @@
+"""A report as Markdown, CSV and JSON, and the rows of tables that all forms share."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from nightjar.analysis.run_statistics import Mean
+from nightjar.core.messages import content_text
+from nightjar.reports.evaluation.gathering import Report, RunReport, Sample
+from nightjar.reports.formats import fenced, finite, safe, text_table, visible
+from nightjar.reports.statistics import interval, run_findings
+
+HEADINGS = (
+    "Benchmark", "Model", "Score", "Interval", "n", "Repeats", "Coverage", "Errors", "Tokens", "p50", "p99",
+)  # fmt: skip
+_BAR = 40
+COLUMNS = (
+    "run_id", "benchmark", "model", "status", "started_at", "metric", "category", "value", "ci_lower", "ci_upper",
+    "stderr", "n", "scored",
+)  # fmt: skip
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
+"""Beginnings of a text that a spreadsheet takes for a formula."""
+
+
+def headings(alpha: float) -> tuple[str, ...]:
+    """Returns the headings of the table of all runs."""
+    return tuple(f"{100 * (1 - alpha):g} % interval" if name == "Interval" else name for name in HEADINGS)
+
+
+def overview(run: RunReport) -> tuple[str, ...]:
+    """Returns a run as a row of the table of all runs, below ``HEADINGS``."""
+    statistics = run.statistics
+    p50, _, p99 = latencies(run)
+    return (
+        run.benchmark,
+        run.model or "–",
+        *score(statistics.reward),
+        f"{statistics.reward.examples:,}",
+        f"{run.repeats:,}",
+        "–" if statistics.coverage is None else f"{statistics.coverage:.1%}",
+        f"{run.errors:,}",
+        "–" if run.tokens is None else f"{run.tokens:,}",
+        p50,
+        p99,
+    )
+
+
+def score(mean: Mean) -> tuple[str, str]:
+    """Returns a mean and its interval."""
+    return ("–" if mean.value is None else f"{mean.value:.4f}", interval(mean.interval) or "–")
+
+
+def latencies(run: RunReport) -> tuple[str, str, str]:
+    """Returns the p50, p90 and p99 of a rollout's generation."""
+    p50, p90, p99 = run.spreads.get("Generation") or (None, None, None)
+    return took(p50), took(p90), took(p99)
+
+
+def took(seconds: float | None) -> str:
+    """Returns a duration; a dash for None."""
+    if seconds is None:
+        return "–"
+    return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+
+
+def findings(run: RunReport) -> dict[str, str]:
+    """Returns label to the statistics of a run, as in ``nightjar eval stats``, and its tokens, cost and duration."""
+    lines = run_findings(run.statistics, is_headed=False)
+    lines["Status"] = run.status or ""
+    lines["Tokens"] = "" if run.tokens is None else f"{run.input_tokens or 0:,} in, {run.output_tokens or 0:,} out"
+    lines["Failed attempts"] = f"{run.failed_attempts:,}" if run.failed_attempts else ""
+    lines["Cost"] = "" if run.cost is None else f"{run.cost:.4f}"
+    lines["Took"] = took(run.seconds) if run.seconds else ""
+    lines["Started"] = f"{run.started_at:%Y-%m-%d %H:%M} UTC" if run.started_at else ""
+    lines["Versions"] = ", ".join(f"{name} {version}" for name, version in run.versions.items() if version)
+    return {label: text for label, text in lines.items() if text}
+
+
+def measures(run: RunReport) -> Iterator[tuple[str, str, str]]:
+    """Yields pass rates and metrics, each with its interval if known."""
+    for rate in run.statistics.pass_rates:
+        yield (f"pass@{rate.k}", *score(rate.at_k))
+        if rate.k > 1:
+            yield (f"pass^{rate.k}", *score(rate.all_k))
+    for name, value in run.metrics.items():
+        yield name, f"{value:.4f}", "–"
+
+
+def failures(run: RunReport) -> Iterator[tuple[str, str, str, str]]:
+    """Yields failures: number, kind, error classes, and the first with its message."""
+    for one in run.failures:
+        first = f"example {one.first['example_id']}: {one.first['message'] or ''}"
+        yield f"{one.count:,}", str(one.kind), one.chain + (f", in {one.phase}" if one.phase else ""), first
+
+
+def spreads(run: RunReport) -> Iterator[tuple[str, str, str, str]]:
+    """Yields a quantity of a rollout, and its p50, p90 and p99."""
+    for what, places in run.spreads.items():
+        cells = [f"{value:,}" if isinstance(value, int) else took(value) for value in places]
+        yield what, cells[0], cells[1], cells[2]
+
+
+def reward_rows(run: RunReport) -> Iterator[tuple[str, int]]:
+    """Yields a value or a range of rewards, and its number of rollouts."""
+    for row in run.rewards:
+        low, width = row["low"], row["width"]
+        yield f"{low:.4g} to {low + width:.4g}" if width else f"{low:.4g}", row["count"]
+
+
+def render_markdown(report: Report) -> str:
+    """Returns a report as Markdown."""
+    many = [[str(number), *overview(run)] for number, run in enumerate(report.runs, start=1)]
+    alpha = report.runs[0].statistics.alpha if report.runs else 0.05
+    parts = ["# Evaluations", text_table(("", *headings(alpha)), many)]
+    if report.left_out:
+        parts.append("\n".join(f"- {safe(one)}" for one in report.left_out))
+    for number, run in enumerate(report.runs, start=1):
+        parts += _run(number, run)
+    return "\n\n".join([*parts, f"Nightjar {report.nightjar_version}, {report.made_at:%Y-%m-%d %H:%M} UTC\n"])
+
+
+def _run(number: int, run: RunReport) -> Iterator[str]:
+    yield f"## {number}. {safe(run.benchmark)}, {safe(run.model or 'no model')}"
+    yield f"Run {safe(run.run_id)}"
+    yield text_table(("", ""), findings(run).items())
+    yield from _section("Scores", ("", "Value", "Interval"), measures(run))
+    means = ([name, *score(mean), f"{mean.examples:,}"] for name, mean in run.statistics.categories.items())
+    yield from _section(f"By {safe(run.by)}", ("", "Score", "Interval", "Examples"), means)
+    most = max((count for _, count in reward_rows(run)), default=1)
+    bars = [(name, f"{count:,}", "█" * round(_BAR * count / most) or "▏") for name, count in reward_rows(run)]
+    yield from _section("Rewards", ("Reward", "Rollouts", ""), bars)
+    yield from _section("A rollout takes", ("", "p50", "p90", "p99"), spreads(run))
+    yield from _section("What failed", ("Rollouts", "About", "Error", "The first"), failures(run))
+    endings = ((name, f"{count:,}") for name, count in run.wrong.items())
+    yield from _section("How wrong rollouts ended", ("", "Rollouts"), endings)
+    for sample in run.samples:
+        yield _sample(sample)
+
+
+def _section(title: str, names: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    if shown := text_table(names, rows):
+        yield f"### {title}"
+        yield shown
+
+
+def _sample(sample: Sample) -> str:
+    what = sample.error or ("no reward" if sample.reward is None else f"{sample.reward:.4g}")
+    title = f"Example {sample.example_id}, rollout {sample.rollout_index}, {sample.kind}: {safe(what)}"
+    texts = {
+        "Prompt": said(sample.prompt),
+        "Completion": said(sample.completion),
+        "Answer": sample.answer or "",
+        "Parser found": sample.parsed or "",
+        "Error": sample.message or "",
+    }
+    blocks = [f"{name}:\n\n{fenced(text)}" for name, text in texts.items() if text.strip()]
+    return "\n\n".join([f"<details><summary>{title}</summary>", *blocks, "</details>"])
+
+
+def said(messages: Any) -> str:
+    """Returns messages as one text, with their roles."""
+    if not isinstance(messages, list):
+        return str(messages or "")
+    return "\n\n".join(_told(message, is_alone=len(messages) == 1) for message in messages)
+
+
+def _told(message: Any, *, is_alone: bool) -> str:
+    if not isinstance(message, dict):
+        return str(message)
+    text = content_text(message.get("content"))
+    calls = "".join(f"\n[calls {call}]" for call in message.get("tool_calls") or ())
+    return f"{text}{calls}" if is_alone else f"{message.get('role', '')}: {text}{calls}"
+
+
+def render_csv(report: Report) -> str:
+    """Returns a report as CSV: a line for each run and metric, with cells of ``csv_cell``."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for run in report.runs:
+        own = [run.run_id, run.benchmark, run.model, run.status, run.started_at and run.started_at.isoformat()]
+        writer.writerows([csv_cell(value) for value in (*own, *line)] for line in _lines(run))
+    return stream.getvalue()
+
+
+def render_json(report: Report) -> str:
+    """Returns a report as JSON; null where an interval has no end."""
+    return json.dumps(finite(asdict(report)), indent=1, default=_plain) + "\n"
+
+
+def _plain(value: Any) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def csv_cell(value: Any) -> Any:
+    """Returns a value as a cell of CSV, with a ``'`` before a text that begins like a formula."""
+    if not isinstance(value, str):
+        return "" if value is None else finite(value)
+    text = visible(value).encode("utf-8", "replace").decode()
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _lines(run: RunReport) -> Iterator[tuple[Any, ...]]:
+    """Yields metric, category, value, both ends of its interval, standard error, examples and scored rollouts."""
+    statistics = run.statistics
+    yield ("reward", None, *_mean(statistics.reward))
+    for rate in statistics.pass_rates:
+        yield (f"pass@{rate.k}", None, *_mean(rate.at_k))
+        yield (f"pass^{rate.k}", None, *_mean(rate.all_k))
+    for name, mean in statistics.categories.items():
+        yield ("reward", f"{run.by}: {name}", *_mean(mean))
+    rest = {"coverage": statistics.coverage, "rollouts": statistics.rollouts, "errors": run.errors}
+    rest |= {"repeats": run.repeats, "input_tokens": run.input_tokens, "output_tokens": run.output_tokens}
+    rest |= {"cost": run.cost, "seconds": run.seconds}
+    for what, unit in (("Generation", "generation_seconds"), ("Scoring", "scoring_seconds")):
+        places = run.spreads.get(what) or ()
+        rest |= {f"{unit}_{name}": value for name, value in zip(("p50", "p90", "p99"), places, strict=False)}
+    for name, value in {**run.metrics, **rest}.items():
+        if value is not None:
+            yield (name, None, value, *[None] * 5)
+
+
+def _mean(mean: Mean) -> tuple[Any, ...]:
+    return (mean.value, mean.interval.low, mean.interval.high, mean.stderr, mean.examples, mean.scored)

@@ -1,0 +1,138 @@
+"""Tests whether the last night, or the last few together, are worse than the nights before by more than a margin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice, takewhile
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from nightjar.statistics.intervals import chance_of_unseen
+
+WINDOWS = (1, 2, 4, 8, 16, 32)
+"""Lengths of the windows in nights. Thirty-two nights show a small drop that lasts."""
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class WindowTest:
+    """Compares the last few nights with those before.
+
+    Attributes:
+        nights: length of the window.
+        baseline: rows of the nights before.
+        pairs: examples that both have scored.
+        damage: how much worse the mean is over these.
+        p: of this window alone: the chance of so much damage if the margin were the true damage.
+    """
+
+    nights: int
+    baseline: tuple[int, ...]
+    pairs: int
+    damage: float
+    stderr: float
+    p: float
+
+
+def window_tests(
+    values: NDArray[np.float64],
+    is_normal: Sequence[bool],
+    *,
+    count: int,
+    margin: float = 0.0,
+    settings: Sequence[object] | None = None,
+    windows: Sequence[int] = WINDOWS,
+) -> list[WindowTest]:
+    """Compares windows of nights that end with the last one, each with the normal nights before it.
+
+    For each example the mean of the window is compared with that of the baseline; the p-value is Student's. The
+    standard error is the larger of two estimates: from the differences between examples, and from each example's spread
+    over the nights. Either alone is sometimes too small if nearly all or nearly none is right. A window is tested if it
+    has a baseline and at least two common examples.
+
+    Args:
+        values: night × example, the last night last; NaN for missing values. Higher is better.
+        is_normal: for each night, whether it may be part of a baseline.
+        count: most nights in a baseline.
+        margin: damage that is tolerated.
+        settings: of each night; a window and its baseline have nights of equal settings. None: all are equal.
+    """
+    labels = [None] * len(values) if settings is None else list(settings)
+    found = (_test(values, labels, is_normal, nights, count, margin) for nights in windows)
+    return [test for test in found if test is not None]
+
+
+def chance_of_so_much_damage(tests: Sequence[WindowTest], margin: float = 0.0) -> float:
+    """Returns a p-value that holds for all windows of a night together: the smallest, corrected as by Bonferroni.
+
+    It is 1 unless the last night alone is worse by more than the margin, so that one bad night does not fail the nights
+    after it.
+    """
+    alone = next((test for test in tests if test.nights == 1), None)
+    if alone is None or alone.damage <= margin:
+        return 1.0
+    return min(1.0, len(tests) * min(test.p for test in tests))
+
+
+def normal_before(begins: int, is_normal: Sequence[bool], settings: Sequence[object], count: int) -> list[int]:
+    """Returns the normal nights to compare a window with: the last ones before its first night with equal settings."""
+    before = [night for night in range(begins) if is_normal[night]]
+    alike = takewhile(lambda night: settings[night] == settings[before[-1]], reversed(before))
+    return sorted(islice(alike, count))
+
+
+def _test(
+    values: NDArray[np.float64],
+    labels: Sequence[object],
+    is_normal: Sequence[bool],
+    nights: int,
+    count: int,
+    margin: float,
+) -> WindowTest | None:
+    begins = len(values) - nights
+    baseline = normal_before(max(0, begins), is_normal, labels, count)
+    if not baseline or any(label != labels[-1] for label in labels[begins:]):
+        return None
+    window, other = _Sums.of(values[begins:]), _Sums.of(values[baseline])
+    both = (window.count > 0) & (other.count > 0)
+    pairs = int(both.sum())
+    if pairs < 2:  # noqa: PLR2004 - a spread needs two
+        return None
+    window, other = window.where(both), other.where(both)
+    differences = other.total / other.count - window.total / window.count
+    damage = float(differences.mean())
+    stderr = max(float(differences.std(ddof=1)) / pairs**0.5, _from_night_to_night(window, other))
+    span = float(max(1.0, np.nanmax(values)) - min(0.0, np.nanmin(values)))
+    if stderr <= _ROUNDING:
+        p = chance_of_unseen((damage - margin) / span, pairs)
+    else:
+        p = float(special.stdtr(pairs - 1, (margin - damage) / stderr))
+    return WindowTest(nights, tuple(baseline), pairs, damage, stderr, p)
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Per example over some nights: number of values, their sum, and the sum of their squares."""
+
+    count: NDArray[np.int64]
+    total: NDArray[np.float64]
+    squares: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, rows: NDArray[np.float64]) -> _Sums:
+        filled = np.nan_to_num(rows)
+        return cls((~np.isnan(rows)).sum(axis=0), filled.sum(axis=0), (filled**2).sum(axis=0))
+
+    def where(self, chosen: NDArray[np.bool_]) -> _Sums:
+        return _Sums(self.count[chosen], self.total[chosen], self.squares[chosen])
+
+
+def _from_night_to_night(window: _Sums, other: _Sums) -> float:
+    """Returns the error of the mean difference, from the spread of each example's values over all the nights."""
+    count = window.count + other.count
+    spread = window.squares + other.squares - (window.total + other.total) ** 2 / count
+    variance = np.maximum(spread, 0) / (count - 1)
+    return float(np.sqrt((variance * (1 / window.count + 1 / other.count)).sum()) / len(count))

@@ -1,0 +1,230 @@
+"""Charts: the places of numbers and the text beside them. ``templates/charts.html`` draws them as SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from math import floor, isfinite, log10
+from typing import Any, ClassVar
+
+from nightjar.core.text import one_line
+from nightjar.reports.rollouts import BARS
+from nightjar.warehouse import QueryResult
+from nightjar.warehouse.reading.result import value_text
+
+_STEPS = (1, 2, 5, 10)
+_TICKS = 5
+_LARGEST = 1e300
+"""Larger numbers are drawn here, and differences below its inverse count as none, so that steps stay finite."""
+_MOST_BARS = 100
+_LONGEST_LABEL = 60
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - any zone
+_LEAST_SPARK_SPAN = 0.02
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Maps numbers from ``low`` to ``high``, which differ, to places from ``start`` to ``end``."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    @classmethod
+    def over(cls, values: Iterable[float], start: float, end: float) -> Scale:
+        """Returns a scale with room for all finite values."""
+        known = [max(-_LARGEST, min(_LARGEST, value)) for value in values if isfinite(value)] or [0.0, 1.0]
+        low, high = min(known), max(known)
+        room = abs(low) / 2 if abs(low) > 1 / _LARGEST else 0.5
+        return cls(low, high, start, end) if high - low > 1 / _LARGEST else cls(low - room, high + room, start, end)
+
+    def place(self, value: float) -> float:
+        """Returns the place of a number; a number outside the scale is drawn at its end."""
+        share = min(1.0, max(0.0, (value - self.low) / (self.high - self.low)))
+        return round(self.start + share * (self.end - self.start), 2)
+
+    @property
+    def ticks(self) -> list[tuple[float, str]]:
+        """Places and labels of a few round numbers."""
+        rough = (self.high - self.low) / _TICKS
+        unit = 10.0 ** floor(log10(rough))
+        step = next(step * unit for step in _STEPS if step * unit >= rough * (1 - 1e-9))
+        first = -floor(-self.low / step + 1e-9)
+        numbers = [number * step for number in range(first, floor(self.high / step + 1e-9) + 1)]
+        return [(self.place(number), f"{number:.6g}") for number in numbers]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point of a plot: ``x`` in percent of the width, ``y`` and the ends of its interval in pixels."""
+
+    x: float
+    y: float
+    ends: list[float]
+    """Empty if the interval is unknown."""
+    text: str
+    address: str = ""
+    """The page it links to; empty for none."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A vertical line in a plot where a version changes, or the level if ``is_change``."""
+
+    x: float
+    name: str
+    text: str
+    is_change: bool = False
+
+
+@dataclass(frozen=True)
+class Plot:
+    """Points joined by a line, as wide as the page; ``below`` has places and labels below it."""
+
+    HEIGHT: ClassVar = 180
+    LEFT: ClassVar = 6.0
+    RIGHT: ClassVar = 98.0
+
+    points: list[Point]
+    up: Scale
+    below: list[tuple[float, str]]
+    marks: list[Mark]
+    label: str
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A horizontal bar: start and width in percent of the page, and the text above it."""
+
+    start: float
+    width: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Horizontal bars, one per row; ``zero`` is the place of 0."""
+
+    bars: list[Bar]
+    zero: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a distribution: place and size in percent, a label below and a description."""
+
+    x: float
+    width: float
+    height: float
+    label: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Spark:
+    """The rewards of the recent runs of one kind as a line, 64 pixels wide and 20 high.
+
+    Attributes:
+        points: the line in SVG's format.
+        at: the place of the run itself; None if it is not among the recent ones.
+    """
+
+    points: str
+    at: tuple[float, float] | None
+    label: str
+
+    @classmethod
+    def of(cls, history: Sequence[Mapping[str, Any]], run_id: str) -> Spark:
+        """Returns the line of two or more runs with ``run_id`` and ``reward``, oldest first."""
+        rewards = [run["reward"] for run in history]
+        low, span = min(rewards), max(max(rewards) - min(rewards), _LEAST_SPARK_SPAN)
+        places = {
+            run["run_id"]: (
+                round(3 + 58 * number / (len(history) - 1), 1),
+                round(17 - 14 * (run["reward"] - low) / span, 1),
+            )
+            for number, run in enumerate(history)
+        }
+        label = f"Rewards of the last {len(rewards)} runs: {rewards[0]:.3f} to {rewards[-1]:.3f}, lowest {low:.3f}"
+        return cls(" ".join(f"{x},{y}" for x, y in places.values()), places.get(run_id), label)
+
+
+def numeric_columns(result: QueryResult) -> list[str]:
+    """Returns the columns that have only finite numbers."""
+    return [
+        name
+        for place, name in enumerate(result.columns)
+        if (values := [row[place] for row in result.rows if row[place] is not None])
+        and all(_is_number(value) and isfinite(value) for value in values)
+    ]
+
+
+def bars(result: QueryResult, x: str, y: str) -> Bars:
+    """Returns the first 100 numbers of a column as bars."""
+    pairs = _pairs(result, x, y)[:_MOST_BARS]
+    scale = Scale.over([0.0, *(number for _, number in pairs)], 0, 100)
+    zero = scale.place(0.0)
+    drawn = [
+        Bar(min(zero, end := scale.place(number)), round(abs(end - zero), 2), f"{_label(name)}: {number:.6g}")
+        for name, number in pairs
+    ]
+    return Bars(drawn, zero, f"{y} by {x}: {len(drawn):,} bar{'s' * (len(drawn) != 1)}")
+
+
+def line(result: QueryResult, x: str, y: str) -> Plot:
+    """Returns a column of numbers over a column of numbers or times; over the row number if x is neither."""
+    pairs = _pairs(result, x, y)
+    places = [_position(name) for name, _ in pairs]
+    known = [place for place in places if place is not None]
+    if len(known) < len(pairs):
+        known = [float(number) for number in range(len(pairs))]
+    right = Scale.over(known, Plot.LEFT, Plot.RIGHT)
+    up = Scale.over([number for _, number in pairs], Plot.HEIGHT, 0)
+    points = [
+        Point(right.place(place), up.place(number), [], f"{_label(name)}: {number:.6g}")
+        for place, (name, number) in sorted(zip(known, pairs, strict=True), key=lambda item: item[0])
+    ]
+    ends = [(point.x, point.text.rpartition(": ")[0]) for point in (points[0], points[-1])]
+    return Plot(points, up, ends, [], f"{y} over {x}: {len(points):,} point{'s' * (len(points) != 1)}")
+
+
+def reward_columns(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
+    """Returns a column for each value or range of rewards: the ``rewards`` of ``reports.rollouts.TOGETHER``."""
+    most, total = max((row["count"] for row in rows), default=1), sum(row["count"] for row in rows)
+    has_ranges = bool(rows and rows[0]["width"])
+    start, step = (rows[0]["low"], rows[0]["width"]) if has_ranges else (0.0, 1.0)
+    room = 100 / (BARS if has_ranges else max(len(rows), 1))
+    columns = []
+    for number, row in enumerate(rows):
+        place = round((row["low"] - start) / step) if has_ranges else number
+        label = f"{row['low']:.4g}"
+        value = f"{label} to {row['low'] + step:.4g}" if has_ranges else label
+        text = f"Reward {value}: {row['count']:,} rollout{'s' * (row['count'] != 1)}, {row['count'] / total:.1%}"
+        height = round(100 * row["count"] / most, 2)
+        columns.append(Column(round(place * room, 2), round(room * 0.9, 2), height, label, text))
+    return columns
+
+
+def _pairs(result: QueryResult, x: str, y: str) -> list[tuple[Any, float]]:
+    at_x, at_y = result.columns.index(x), result.columns.index(y)
+    return [(row[at_x], float(row[at_y])) for row in result.rows if row[at_y] is not None]
+
+
+def _position(value: Any) -> float | None:
+    if isinstance(value, datetime):
+        return (value - _EPOCH.replace(tzinfo=value.tzinfo)).total_seconds()
+    if isinstance(value, date):
+        return float(value.toordinal())
+    return float(value) if _is_number(value) and isfinite(value) else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def _label(value: Any) -> str:
+    return one_line(value_text(value), _LONGEST_LABEL) or "nothing"

@@ -1,0 +1,218 @@
+"""Comparisons of runs: ``/compare?run=BASELINE&run=CANDIDATE``, or several runs, each with the first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import RedirectResponse, Response
+from pydantic import BaseModel, Field
+
+from nightjar import __version__
+from nightjar.analysis import Comparison, Direction, Flip, Terms, compare_published
+from nightjar.errors import ConfigError
+from nightjar.reports.comparison import SHOWN_FLIPS, ComparisonPage, page_of
+from nightjar.view.charts import Scale
+from nightjar.view.notes import NOTED, by_run
+from nightjar.view.pages import answers, link, page, records
+from nightjar.warehouse import Warehouse
+
+router = APIRouter()
+
+MOST_RUNS = 20
+MOST_FLIPS = 500
+_BOTH = 2
+_PIXELS = 320
+_LEFT, _BOTTOM = 48, 34
+_LARGEST_DOT = 14.0
+_RUNS = """
+SELECT run_id, env_id, model, started_at, map_keys(avg_metrics) AS metrics
+FROM runs
+WHERE list_contains($runs, run_id)
+ORDER BY started_at NULLS FIRST, run_id
+"""
+_PLACES = """
+SELECT
+    run_id, example_hash,
+    arg_max(struct_pack(example := example_id, index := rollout_index), reward) AS highest,
+    arg_min(struct_pack(example := example_id, index := rollout_index), reward) AS lowest
+FROM segments.rollouts
+WHERE list_contains([$a, $b], run_id) AND list_contains($hashes, example_hash)
+GROUP BY ALL
+"""
+_OVERRULED_PAIRS = """
+SELECT count(DISTINCT example_hash) AS pairs
+FROM overruled_rollouts
+WHERE list_contains([$a, $b], run_id)
+    AND example_hash IN (SELECT example_hash FROM paired([$a], [$b], metric := $metric) WHERE difference IS NOT NULL)
+"""
+# Examples closer to each other than a fiftieth of the range share a dot.
+_DOTS = """
+WITH pairs AS (
+    SELECT value_a AS a, value_b AS b FROM paired([$a], [$b], metric := $metric) WHERE difference IS NOT NULL
+),
+spans AS (
+    SELECT nullif(greatest(max(a), max(b)) - least(min(a), min(b)), 0) / 50 AS cell FROM pairs
+)
+SELECT coalesce(round(a / cell) * cell, a) AS before, coalesce(round(b / cell) * cell, b) AS after, count(*) AS examples
+FROM pairs, spans
+GROUP BY ALL
+ORDER BY examples DESC
+"""
+
+
+class Asked(BaseModel):
+    """The runs and terms of a comparison. The oldest of ``ticked`` runs becomes the baseline."""
+
+    run: list[str] = []
+    ticked: list[str] = []
+    metric: str = "reward"
+    max_drop: float = Field(0.05, ge=0, allow_inf_nan=False)
+    direction: Direction = "higher"
+    by: str = ""
+    flips: int = Field(SHOWN_FLIPS, ge=1, le=MOST_FLIPS)
+
+    @property
+    def terms(self) -> Terms:
+        """The terms of the comparison."""
+        return Terms(self.max_drop, metric=self.metric, direction=self.direction, by=self.by or None)
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A dot for examples with about the same means in both runs."""
+
+    x: float
+    y: float
+    size: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """Means of examples: the baseline's to the right, the candidate's upwards."""
+
+    dots: list[Dot]
+    right: Scale
+    up: Scale
+    label: str
+
+
+@router.get("/compare")
+def show_comparison(request: Request, asked: Annotated[Asked, Query()]) -> Response:
+    """Shows a comparison of two runs, or a table of several runs compared with the first."""
+    warehouse: Warehouse = request.app.state.warehouse
+    if asked.ticked:
+        oldest_first = [run["run_id"] for run in records(warehouse, _RUNS, {"runs": asked.ticked})]
+        return RedirectResponse(link("/compare", run=oldest_first), 303)
+    given = [run for run in asked.run if run]
+    run_ids = list(dict.fromkeys(given))[:MOST_RUNS]
+    found, noted = answers(warehouse, (_RUNS, {"runs": run_ids}), (NOTED, None))
+    runs = {run["run_id"]: run for run in found}
+    overruled = [run_id for run_id in run_ids if by_run(noted).get(run_id, {}).get("overruled")]
+    about = {
+        "asked": asked, "runs": runs, "run_ids": run_ids, "metrics": _metrics(found), "overruled": overruled,
+    }  # fmt: skip
+    missing = [run_id for run_id in run_ids if run_id not in runs]
+    if missing or len(run_ids) < _BOTH:
+        problem = f"There is no run {missing[0]!r} in this warehouse." if missing else ""
+        if not missing and len(given) > len(run_ids):
+            problem = f"Both are run {run_ids[0]!r}. Compare it with another run."
+        return page(request, "compare.html", 404 if missing else 400 if problem else 200, problem=problem, **about)
+    if len(run_ids) > _BOTH:
+        rows = [_row(warehouse, run_ids[0], run_id, asked.terms) for run_id in run_ids[1:]]
+        return page(request, "compare_many.html", rows=_with_pages(rows), **about)
+    try:
+        compared = compare_published(warehouse, run_ids[0], run_ids[1], asked.terms, asked.flips)
+    except ConfigError as error:
+        return page(request, "compare.html", 400, problem=str(error), **about)
+    pairs = _overruled_pairs(warehouse, compared) if overruled else 0
+    shown = _shown(warehouse, compared, asked)
+    return page(request, "compare_two.html", problem="", overruled_pairs=pairs, **about, **shown)
+
+
+def _shown(warehouse: Warehouse, found: Comparison, asked: Asked) -> dict[str, Any]:
+    shown = page_of(found, [found.difference], asked.flips)
+    return {
+        "page": shown,
+        "links": _links(warehouse, found, [*shown.broken, *shown.fixed]),
+        "scatter": _scatter(warehouse, found),
+        "level": f"{100 * (1 - found.terms.alpha):g} %",
+        "most_flips": min(MOST_FLIPS, max(len(found.broken), len(found.fixed))),
+        "version": __version__,
+    }
+
+
+def _overruled_pairs(warehouse: Warehouse, found: Comparison) -> int:
+    values = {"a": found.baseline.run_id, "b": found.candidate.run_id, "metric": found.terms.metric}
+    [row] = records(warehouse, _OVERRULED_PAIRS, values)
+    return int(row["pairs"])
+
+
+def _metrics(runs: Sequence[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(["reward", "correct", *sorted(name for run in runs for name in run["metrics"] or [])]))
+
+
+def _row(warehouse: Warehouse, baseline: str, run_id: str, terms: Terms) -> tuple[str, Comparison | str]:
+    """Returns a run, and its comparison or the reason why it cannot be compared."""
+    try:
+        return run_id, compare_published(warehouse, baseline, run_id, terms)
+    except ConfigError as error:
+        return run_id, str(error)
+
+
+def _with_pages(rows: Sequence[tuple[str, Comparison | str]]) -> list[tuple[str, ComparisonPage | None, str]]:
+    shared = [found.difference for _, found in rows if isinstance(found, Comparison)]
+    return [
+        (run_id, page_of(found, shared, 0), "") if isinstance(found, Comparison) else (run_id, None, found)
+        for run_id, found in rows
+    ]
+
+
+def _links(warehouse: Warehouse, found: Comparison, flips: Sequence[Flip]) -> dict[str, list[tuple[str, str]]]:
+    """Returns, for each flipped example, links to the rollouts of both runs that show the difference."""
+    a, b = found.baseline.run_id, found.candidate.run_id
+    hashes = [flip.example_hash for flip in flips]
+    rows = records(warehouse, _PLACES, {"a": a, "b": b, "hashes": hashes}) if hashes else []
+    places = {(row["run_id"], row["example_hash"]): row for row in rows}
+    return {
+        flip.example_hash: [
+            (f"{side} in full", _address(run_id, places[run_id, flip.example_hash][which], beside))
+            for side, run_id, beside, which in (
+                ("Baseline", a, b, "highest" if flip.baseline > flip.candidate else "lowest"),
+                ("Candidate", b, a, "lowest" if flip.baseline > flip.candidate else "highest"),
+            )
+        ]
+        for flip in flips
+    }
+
+
+def _address(run_id: str, place: dict[str, int], beside: str) -> str:
+    return link(f"/runs/{quote(run_id, safe='')}/{place['example']}/{place['index']}", beside=beside)
+
+
+def _scatter(warehouse: Warehouse, found: Comparison) -> Scatter:
+    a, b, metric = found.baseline.run_id, found.candidate.run_id, found.terms.metric
+    rows = records(warehouse, _DOTS, {"a": a, "b": b, "metric": metric})
+    values = [row[side] for row in rows for side in ("before", "after")]
+    right = Scale.over(values, _LEFT, _PIXELS - _LARGEST_DOT)
+    up = Scale.over(values, _PIXELS - _BOTTOM, _LARGEST_DOT)
+    most = max(row["examples"] for row in rows)
+    higher, lower = (
+        sum(row["examples"] for row in rows if sign * (row["after"] - row["before"]) > 0) for sign in (1, -1)
+    )
+    return Scatter(
+        [_dot(row, right, up, most) for row in rows],
+        right,
+        up,
+        f"Mean {metric} of {found.pairs:,} examples: higher in the candidate for {higher:,}, lower for {lower:,}",
+    )
+
+
+def _dot(row: dict[str, Any], right: Scale, up: Scale, most: int) -> Dot:
+    size = max(2.5, _LARGEST_DOT * (row["examples"] / most) ** 0.5) if most > 1 else 3.5
+    text = f"{row['examples']:,} examples: {row['before']:.4g} → {row['after']:.4g}"
+    return Dot(right.place(row["before"]), up.place(row["after"]), round(size, 2), text)

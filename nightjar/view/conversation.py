@@ -1,0 +1,220 @@
+"""Conversations as turns of passages, with the result of a tool next to its call.
+
+Text stays as the model wrote it: code and formulas are separated, but nothing is converted to HTML.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, TypeVar
+
+from markupsafe import escape
+
+LONGEST_TEXT, LEAST_TEXT = 200_000, 4_000
+"""Most characters shown of a message, and the number that is always shown however long the conversation is."""
+LONGEST_CONVERSATION = 2_000_000
+"""Most characters of HTML for the texts of a conversation; its images may have twice as many."""
+UNFOLDED = 4_000
+"""Characters of a passage that are visible at once; the rest is folded, where a browser's search finds it."""
+_LONGEST_NAME, _LONGEST_LINK = 200, 2_000
+_ELEMENT = 150
+"""Approximate number of characters of HTML around each item."""
+_Item = TypeVar("_Item")
+_MOST_SET_APART = 500
+"""Most passages of code and maths in a text; the remainder is text."""
+
+# Repetitions are bounded: on a text of many openings without an end, the search would take hours.
+_SET_APART = re.compile(
+    r"```(?P<language>[\w+#.-]{0,40})[^\n]{0,100}\n(?P<code>.*?)(?:\n[ \t]*```|\Z)"
+    r"|(?P<maths>\$\$.{1,500}?\$\$|\\\[.{1,500}?\\\])",
+    re.DOTALL,
+)
+_IMAGE = re.compile(r"data:image/(png|jpeg|gif|webp)[;,]", re.IGNORECASE)
+"""Image formats that contain only pixels, unlike SVG."""
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A part of a message."""
+
+    kind: str
+    """text, code, maths, image, link or note."""
+    text: str
+    """The visible text; for an image its ``data:`` URL."""
+    rest: str = ""
+    """The folded text."""
+    label: str = ""
+    """The language of code."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool call and its result, if there is one."""
+
+    name: str
+    arguments: list[Passage]
+    result: list[Passage] | None = None
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A message with the results of its tool calls."""
+
+    role: str
+    passages: list[Passage]
+    reasoning: list[Passage] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+
+
+def turns(messages: object) -> list[Turn]:
+    """Returns the turns of a prompt or completion; any other data, as in imports, is one turn of role ``text``."""
+    if not isinstance(messages, list):
+        return [Turn("text", passages(messages))] if messages else []
+    found = [message if isinstance(message, Mapping) else {"role": "text", "content": message} for message in messages]
+    results = {
+        str(message["tool_call_id"]): message
+        for message in found
+        if message.get("role") == "tool" and message.get("tool_call_id")
+    }
+    called = {str(call.get("id")) for message in found for call in _mappings(message.get("tool_calls"))}
+    room = _Room(len(found))
+    shown = [
+        _turn(message, results, room)
+        for message in room.for_each(found)
+        if not (message.get("role") == "tool" and str(message.get("tool_call_id")) in called)
+    ]
+    if room.is_full:
+        shown.append(Turn("text", [Passage("note", "The rest is in the raw JSON")]))
+    return shown
+
+
+class _Room:
+    """The remaining space for a conversation, which bounds the size of its page."""
+
+    def __init__(self, messages: int = 1) -> None:
+        self._longest = min(LONGEST_TEXT, max(LEAST_TEXT, LONGEST_CONVERSATION // max(1, messages)))
+        self._texts, self._images = LONGEST_CONVERSATION, 2 * LONGEST_CONVERSATION
+
+    @property
+    def is_full(self) -> bool:
+        return self._texts <= 0
+
+    def for_each(self, found: Iterable[_Item]) -> Iterator[_Item]:
+        """Yields items while there is room; each item takes some itself."""
+        for item in found:
+            if self.is_full:
+                return
+            self._texts -= _ELEMENT
+            yield item
+
+    def beginning(self, text: str) -> str:
+        shown = text[: max(0, min(self._longest, self._texts))]
+        self._texts -= len(escape(shown))
+        return shown
+
+    def has_for_image(self, url: str) -> bool:
+        """Returns whether there is room for an image, and reserves it."""
+        self._images -= len(url)
+        return self._images >= 0
+
+
+def passages(content: object, room: _Room | None = None) -> list[Passage]:
+    """Returns the passages of a message's content, which is a text or a list of parts."""
+    room = room or _Room()
+    if isinstance(content, list):
+        return [passage for part in room.for_each(content) for passage in _part(part, room)]
+    if content is None:
+        return []
+    return list(_passages(content if isinstance(content, str) else pretty(content), room))
+
+
+def pretty(value: object) -> str:
+    """Returns a value, or a text that contains JSON, as indented JSON; returns other and very long texts unchanged."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if len(value) <= LONGEST_TEXT else value
+        except (ValueError, RecursionError):
+            return str(value)
+    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def plain_text(messages: object) -> str:
+    """Returns messages and tool calls as one text, to search or compare completions."""
+    texts = []
+    for turn in turns(messages):
+        shown = [passage for passage in (*turn.reasoning, *turn.passages) if passage.kind != "image"]
+        lines = [passage.text + passage.rest for passage in shown]
+        lines += [f"{call.name}({''.join(part.text + part.rest for part in call.arguments)})" for call in turn.calls]
+        texts.append("\n".join(lines))
+    return "\n\n".join(texts)
+
+
+def _turn(message: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]], room: _Room) -> Turn:
+    thinking = [block.get("thinking") for block in _mappings(message.get("thinking_blocks"))]
+    reasoning = message.get("reasoning_content") or "\n\n".join(str(text) for text in thinking if text)
+    return Turn(
+        str(message.get("role"))[:_LONGEST_NAME],
+        passages(message.get("content"), room),
+        passages(reasoning or None, room),
+        [_call(call, results, room) for call in room.for_each(_mappings(message.get("tool_calls")))],
+    )
+
+
+def _call(call: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]], room: _Room) -> Call:
+    arguments = room.beginning(pretty(call.get("arguments") or "{}"))
+    result = results.get(str(call.get("id")))
+    return Call(
+        str(call.get("name"))[:_LONGEST_NAME],
+        [_folded("code", arguments)],
+        None if result is None else passages(result.get("content"), room),
+    )
+
+
+def _mappings(found: object) -> list[Mapping[str, Any]]:
+    return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
+
+
+def _part(part: object, room: _Room) -> Iterator[Passage]:
+    match part:
+        case {"text": str(text)}:
+            yield from _passages(text, room)
+        case {"image_url": {"url": str(url)} | str(url)} if _IMAGE.match(url):
+            has_room = room.has_for_image(url)
+            yield Passage("image", url) if has_room else Passage("note", "a large image; see the raw JSON")
+        case {"image_url": {"url": str(url)} | str(url)} if url.startswith("data:"):
+            yield Passage("note", f"{url[:30]}…, an image in a format that is not shown; see the raw JSON")
+        case {"image_url": {"url": str(url)} | str(url)} if (
+            url.startswith(("https://", "http://")) and len(url) <= _LONGEST_LINK
+        ):
+            yield Passage("link", room.beginning(url))
+        case {"input_audio": _}:
+            yield Passage("note", "audio; see the raw JSON")
+        case _:
+            yield from _passages(pretty(part), room)
+
+
+def _passages(text: str, room: _Room) -> Iterator[Passage]:
+    shown, at = room.beginning(text), 0
+    for found in islice(_SET_APART.finditer(shown), _MOST_SET_APART):
+        if before := shown[at : found.start()].strip("\n"):
+            yield _folded("text", before)
+        if found["maths"] is None:
+            yield _folded("code", found["code"], found["language"])
+        else:
+            yield _folded("maths", found["maths"])
+        at = found.end()
+    if (after := shown[at:].strip("\n")) or not shown.strip():
+        yield _folded("text", after)
+    if len(text) > len(shown):
+        yield Passage("note", f"{len(text) - len(shown):,} more characters; see the raw JSON")
+
+
+def _folded(kind: str, text: str, label: str = "") -> Passage:
+    if len(text) <= UNFOLDED * 3 // 2:
+        return Passage(kind, text, label=label)
+    cut = text.rfind("\n", UNFOLDED // 2, UNFOLDED) + 1 or UNFOLDED
+    return Passage(kind, text[:cut], text[cut:], label)

@@ -1,0 +1,168 @@
+"""A metric of an environment's runs over time: ``/history?env=gsm8k&model=gpt-4.1-mini``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import isfinite
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse
+from pydantic import BaseModel
+
+from nightjar.analysis import Change, trend
+from nightjar.errors import ConfigError
+from nightjar.statistics.estimates import Estimate
+from nightjar.statistics.intervals import t_interval
+from nightjar.view.charts import Mark, Plot, Point, Scale
+from nightjar.view.pages import moment, page, records
+from nightjar.warehouse import Warehouse
+
+router = APIRouter()
+
+MOST_RUNS = 200
+"""Most runs of a series that are drawn, the newest ones."""
+_SERIES = """
+SELECT env_id, model, count(*) AS runs, arg_max(avg_reward, began) AS newest, arg_max(stderr, began) AS stderr,
+    arg_max(num_examples, began) AS num_examples,
+    arg_max(run_id, began) AS run_id, max(began) AS began
+FROM history JOIN (SELECT run_id, began, num_examples FROM finished_runs) USING (run_id)
+GROUP BY ALL
+ORDER BY env_id, model
+"""
+_RUNS = """
+SELECT
+    history.model, history.configuration, run_id, began, runs.scored, runs.num_examples, runs.coverage, runs.cost,
+    CASE WHEN $metric = 'reward' THEN runs.avg_reward ELSE runs.avg_metrics[$metric] END AS value,
+    CASE WHEN $metric = 'reward' THEN runs.stderr END AS stderr,
+    {'environment': runs.env_version, 'environment''s code': runs.env_hash, 'scoring': runs.scoring_hash,
+        'served model': list_sort(runs.served_models)::VARCHAR, 'data': runs.dataset_fingerprint,
+        'Nightjar': runs.nightjar_version} AS versions,
+    map_keys(runs.avg_metrics) AS metrics
+FROM history JOIN runs USING (run_id) JOIN (SELECT run_id, began FROM finished_runs) USING (run_id)
+WHERE history.env_id = $env AND ($model IS NULL OR history.model = $model)
+QUALIFY row_number() OVER (PARTITION BY history.model, history.configuration ORDER BY began DESC, run_id) <= $most
+ORDER BY history.model, history.configuration, began, run_id
+"""
+
+
+class Asked(BaseModel):
+    """The environment, model and metric; an empty text is no filter."""
+
+    env: str = ""
+    model: str = ""
+    metric: str = "reward"
+
+
+@dataclass(frozen=True)
+class Series:
+    """The runs of a model with one configuration."""
+
+    model: str
+    runs: list[dict[str, Any]]
+    """Rows of the query, oldest first, each with the comparable run before it."""
+    plot: Plot
+    changed: list[tuple[int, dict[str, Any], str]]
+    """For each mark of the plot, its number, the run and a description of the change."""
+
+
+@router.get("/history")
+def show_history(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse:
+    """Shows a metric over time, or the list of environments and models."""
+    warehouse: Warehouse = request.app.state.warehouse
+    known = records(warehouse, _SERIES)
+    parameters = {"env": asked.env, "model": asked.model or None, "metric": asked.metric, "most": MOST_RUNS}
+    runs = records(warehouse, _RUNS, parameters) if asked.env else []
+    return page(
+        request,
+        "history.html",
+        asked=asked,
+        known=known,
+        choices={
+            "env": sorted({one["env_id"] for one in known if one["env_id"]}),
+            "model": sorted({one["model"] for one in known if one["model"] and asked.env in {"", one["env_id"]}}),
+            "metric": ["reward", *sorted({name for run in runs for name in run["metrics"] or []})],
+        },
+        series=_all_series([run for run in runs if run["value"] is not None], _changes(warehouse, asked), asked.metric),
+    )
+
+
+def _changes(warehouse: Warehouse, asked: Asked) -> dict[str, Change]:
+    if not asked.env:
+        return {}
+    try:
+        found = trend(asked.env, model=asked.model or None, metric=asked.metric, warehouse=warehouse)
+    except ConfigError:
+        return {}
+    return {change.run_id: change for series in found.series for change in series.changes}
+
+
+def _all_series(runs: Sequence[dict[str, Any]], changes: Mapping[str, Change], metric: str) -> list[Series]:
+    for run in runs:
+        run["change"] = changes.get(run["run_id"])
+        found = t_interval(Estimate(run["value"], run["stderr"]), max(2, run["num_examples"] or run["scored"] or 2))
+        run["low"], run["high"] = (end if isfinite(end) else None for end in (found.low, found.high))
+    up = Scale.over(_heights(runs), Plot.HEIGHT, 0)
+    time = Scale.over([run["began"].timestamp() for run in runs], Plot.LEFT, Plot.RIGHT)
+    grouped = groupby(runs, key=lambda run: (run["model"], run["configuration"]))
+    return [_series(model or "no model", list(members), up, time, metric) for (model, _), members in grouped]
+
+
+def _heights(runs: Iterable[dict[str, Any]]) -> list[float]:
+    return [run[name] for run in runs for name in ("value", "low", "high") if run[name] is not None]
+
+
+def _series(model: str, runs: list[dict[str, Any]], up: Scale, time: Scale, metric: str) -> Series:
+    for before, run in zip([None, *runs], runs, strict=False):
+        run["before"] = before
+    changed = [(number, run, text) for number, (run, text) in enumerate(_changed_runs(runs), start=1)]
+    marks = [
+        Mark(time.place(run["began"].timestamp()), str(number), text, run["change"] is not None)
+        for number, run, text in changed
+    ]
+    label = f"{metric} of {len(runs):,} runs of {model}, from {moment(runs[0]['began'])} to {moment(runs[-1]['began'])}"
+    plot = Plot([_point(run, up, time) for run in runs], up, _days(runs, time), marks, label)
+    return Series(model, runs, plot, changed)
+
+
+def _changed_runs(runs: Sequence[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
+    for run in runs:
+        before = (run["before"] or run)["versions"]
+        change: Change | None = run["change"]
+        changes = [] if change is None else [_level_change(change)]
+        changes += [
+            f"{name}: {_short(before[name])} → {_short(value)}"
+            for name, value in run["versions"].items()
+            if before[name] != value
+        ]
+        if changes:
+            yield run, "; ".join(changes)
+
+
+def _level_change(change: Change) -> str:
+    runs = "" if change.earliest == change.latest else f", at one of the runs {change.earliest} to {change.latest}"
+    return f"level: {change.before:.4f} → {change.after:.4f}{runs}"
+
+
+def _short(value: str | None) -> str:
+    return "none" if value is None else value if len(value) <= len("0.1.0.dev123+abc") else f"{value[:12]}…"
+
+
+def _point(run: dict[str, Any], up: Scale, time: Scale) -> Point:
+    ends = [run["low"], run["high"]] if run["low"] is not None and run["high"] is not None else []
+    text = f"{moment(run['began'])}: {run['value']:.4f}" + (f" [{ends[0]:.4f}, {ends[1]:.4f}]" if ends else "")
+    return Point(
+        time.place(run["began"].timestamp()),
+        up.place(run["value"]),
+        [up.place(end) for end in ends],
+        text,
+        f"/runs/{quote(run['run_id'], safe='')}",
+    )
+
+
+def _days(runs: Sequence[dict[str, Any]], time: Scale) -> list[tuple[float, str]]:
+    days = {f"{run['began']:%Y-%m-%d}": time.place(run["began"].timestamp()) for run in (runs[0], runs[-1])}
+    return [(place, day) for day, place in days.items()]

@@ -1,0 +1,296 @@
+"""A run directory that is still being written, read incrementally, with rollouts as rows of the warehouse."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from nightjar.engine.runs import RunDirectory
+
+_KEPT_SECONDS = 600.0
+_MOST_BYTES = 16 << 20
+_RATE_SECONDS = 60.0
+_PUBLISHING_SECONDS = 60.0
+_LATEST = 10
+_DEFAULT_PASS_THRESHOLD = 0.5
+_DAMAGE = (KeyError, TypeError, ValueError, AttributeError)
+"""Errors of a damaged line, which is skipped."""
+_TEXT_COLUMNS = ("suite", "rescored_from", "flow_run_id")
+_ROLLOUT_COLUMNS = (
+    "example_id", "rollout_index", "prompt", "completion", "answer", "info", "task", "tool_defs", "reward",
+    "metrics", "is_truncated", "stop_condition", "model", "attempts",
+)  # fmt: skip
+
+Key = tuple[int, int]
+"""Example id and rollout index."""
+
+
+class LiveRun:
+    """A run directory that is being written, or is not published yet.
+
+    Attributes:
+        metadata: the content of its ``metadata.json``.
+        rewards: the reward of each scored rollout.
+        places: the offset of each rollout in the results.
+        failures: the chain of error classes of each rollout that finally failed.
+        messages: one error message for each chain of error classes, including retried attempts.
+        failed_attempts: the number of failed attempts for each chain of error classes.
+        latest: the last rollouts that were written.
+    """
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self.metadata: Mapping[str, Any] = {}
+        self.rewards: dict[Key, float] = {}
+        self.places: dict[Key, int] = {}
+        self.failures: dict[Key, str] = {}
+        self.messages: dict[str, str] = {}
+        self.failed_attempts: Counter[str] = Counter()
+        self.latest: deque[dict[str, Any]] = deque(maxlen=_LATEST)
+        self.directory = directory
+        self._finished: deque[float] = deque()
+        self._began = 0.0
+        self._results, self._attempts = _GrowingFile(directory.results_path), _GrowingFile(directory.attempts_path)
+
+    @property
+    def run_id(self) -> str:
+        """The run id."""
+        return str(self.metadata.get("run_id") or self.directory.path.name)
+
+    @property
+    def env_id(self) -> str:
+        """The environment id."""
+        return str(self.metadata.get("env_id") or "")
+
+    @property
+    def model(self) -> str:
+        """The model; empty if unknown."""
+        return str(self.metadata.get("model") or "")
+
+    @property
+    def rollouts(self) -> int:
+        """The planned number of rollouts; 0 if unknown."""
+        number = self.metadata.get("rollouts")
+        return number if isinstance(number, int) else 0
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When the run started; None if unknown."""
+        try:
+            return datetime.fromisoformat(self.metadata["started_at"]).astimezone(UTC)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            return None
+
+    @property
+    def status(self) -> str:
+        """The run's status; ``crashed`` if its process is gone."""
+        return self.directory.status({"status": None, **self.metadata})
+
+    @property
+    def is_recent(self) -> bool:
+        """Whether the run is in progress, or ended so recently that it may not be published yet."""
+        if self.metadata.get("status") == "running":
+            return self.status == "running"
+        return time.time() - self.directory.last_session()[0] < _PUBLISHING_SECONDS
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the run ended so long ago that its files no longer change, and all of them are read."""
+        if self.metadata.get("status", "running") == "running" or not (
+            self._results.is_read and self._attempts.is_read
+        ):
+            return False
+        try:
+            return time.time() - self.directory.last_session()[0] > _KEPT_SECONDS
+        except OSError:
+            return False
+
+    @property
+    def done(self) -> int:
+        """Number of rollouts that are scored or have finally failed."""
+        return len(self.rewards) + len(self.failures)
+
+    @property
+    def mean(self) -> float | None:
+        """The mean reward so far."""
+        return sum(self.rewards.values()) / len(self.rewards) if self.rewards else None
+
+    @property
+    def rate(self) -> float:
+        """Attempts that end per minute, measured over the last minute of this session."""
+        now = time.time()
+        seconds = min(max(now - self._began, 1.0), _RATE_SECONDS)
+        return sum(moment > now - seconds for moment in self._finished) * _RATE_SECONDS / seconds
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The columns of the table ``runs`` that pages show; None for those that only a published run has."""
+        tags = self.metadata.get("tags")
+        texts = {name: self.metadata.get(name) for name in _TEXT_COLUMNS}
+        return {name: str(text) if text else None for name, text in texts.items()} | {
+            "tags": [str(tag) for tag in tags] if isinstance(tags, list) else [],
+            "num_examples": self.metadata.get("num_examples"),
+            "run_id": self.run_id,
+            "env_id": self.env_id,
+            "model": self.model,
+            "status": self.status,
+            "started_at": self.started_at,
+            "time_ms": None,
+            "run_dir": str(self.directory.path.absolute()),
+        }
+
+    def was_replaced(self) -> bool:
+        """Returns whether its files were replaced, as happens at the end of a run, when they are sorted."""
+        return self._results.was_replaced() or self._attempts.was_replaced()
+
+    def update(self) -> None:
+        """Reads the lines that were added; raises ``RunDirectoryError`` if the directory is damaged or was removed."""
+        self.metadata = self.directory.read_metadata()
+        with suppress(OSError):
+            self._began = self.directory.last_session()[0]
+        for place, row in self._results.new_lines():
+            with suppress(*_DAMAGE):
+                self._add_result(place, row)
+        since = time.time() - _RATE_SECONDS
+        for _, row in self._attempts.new_lines():
+            with suppress(*_DAMAGE):
+                self._finished.append(float(row.get("finished_at") or 0))
+                if row.get("error"):
+                    self.failed_attempts[self._error_chain(row["error"])] += 1
+        while self._finished and self._finished[0] < since:
+            self._finished.popleft()
+
+    def _add_result(self, place: int, row: dict[str, Any]) -> None:
+        key = (int(row["example_id"]), int(row["rollout_index"]))
+        self.places[key] = place
+        self.failures.pop(key, None)  # the last line of a rollout counts, as it may have been repeated
+        self.rewards.pop(key, None)
+        error, reward = row.get("error"), None
+        if error:
+            self.failures[key] = self._error_chain(error)
+        elif row.get("reward") is not None:
+            self.rewards[key] = reward = float(row["reward"])
+        name = str(error.get("error")) if error else ""
+        self.latest.appendleft({"example_id": key[0], "rollout_index": key[1], "reward": reward, "error": name})
+
+    def _error_chain(self, error: Mapping[str, Any]) -> str:
+        chain = str(error.get("error_chain_repr") or error.get("error"))
+        self.messages.setdefault(chain, str(error.get("message") or ""))
+        return chain
+
+    def examples(self, show: str = "") -> list[dict[str, Any]]:
+        """Returns the examples that have a rollout, with their ``strip`` of rollouts and ``mean``.
+
+        ``show`` is ``wrong``, ``right`` or ``failed``, for the examples with such a rollout.
+        """
+        strips: dict[int, list[dict[str, Any]]] = {}
+        for example_id, index in sorted(self.places):
+            strips.setdefault(example_id, []).append(self._strip_item((example_id, index)))
+        return [
+            {"example_id": example_id, "strip": strip, "rollouts": len(strip), "mean": _mean(strip)}
+            for example_id, strip in strips.items()
+            if not show or any(_kind(item) == show for item in strip)
+        ]
+
+    def read_rollout(self, example_id: int, rollout_index: int) -> dict[str, Any] | None:
+        """Returns the columns of the table ``rollouts`` that pages show; None if the results have no such rollout."""
+        place = self.places.get((example_id, rollout_index))
+        if place is None:
+            return None
+        try:
+            with self.directory.results_path.open("rb") as file:
+                file.seek(place)
+                row = orjson.loads(file.readline())
+        except (OSError, orjson.JSONDecodeError):  # the results were sorted just now
+            return None
+        return self._rollout(row) if (row["example_id"], row["rollout_index"]) == (example_id, rollout_index) else None
+
+    def _strip_item(self, key: Key) -> dict[str, Any]:
+        reward = self.rewards.get(key)
+        return {
+            "example_id": key[0],
+            "index": key[1],
+            "reward": reward,
+            "correct": self._is_correct(reward),
+            "error": self.failures.get(key),
+            "noted": False,
+        }
+
+    def _is_correct(self, reward: float | None) -> bool | None:
+        threshold = self.metadata.get("pass_threshold")
+        return None if reward is None else reward >= (_DEFAULT_PASS_THRESHOLD if threshold is None else threshold)
+
+    def _rollout(self, row: dict[str, Any]) -> dict[str, Any]:
+        error, usage = row.get("error") or {}, row.get("token_usage") or {}
+        state_columns = self.metadata.get("state_columns") or ()
+        return {
+            "run_id": self.run_id,
+            **{name: row.get(name) for name in _ROLLOUT_COLUMNS},
+            "correct": self._is_correct(row.get("reward")),
+            "error": error.get("error"),
+            "error_chain": error.get("error_chain_repr"),
+            "error_phase": error.get("phase"),
+            "error_message": error.get("message"),
+            "error_traceback": error.get("traceback"),
+            "total_ms": (row.get("timing") or {}).get("total_ms"),
+            "input_tokens": usage.get("input_tokens"),
+            "output_tokens": usage.get("output_tokens"),
+            "finish_reason": None,
+            "trajectory": None,
+            "state": {name: row[name] for name in state_columns if name in row},
+        }
+
+
+def _kind(item: Mapping[str, Any]) -> str:
+    return "failed" if item["error"] else "right" if item["correct"] else "wrong"
+
+
+def _mean(strip: list[dict[str, Any]]) -> float | None:
+    rewards = [item["reward"] for item in strip if item["reward"] is not None]
+    return sum(rewards) / len(rewards) if rewards else None
+
+
+class _GrowingFile:
+    """A file of JSON lines that another process appends to."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._place, self._inode = path, 0, 0
+
+    def was_replaced(self) -> bool:
+        try:
+            now = self._path.stat()
+        except OSError:
+            return False
+        return bool(self._place) and (now.st_ino != self._inode or now.st_size < self._place)
+
+    @property
+    def is_read(self) -> bool:
+        try:
+            return self._path.stat().st_size <= self._place
+        except OSError:
+            return True
+
+    def new_lines(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yields the complete new lines with their offsets, at most 16 MB at once; skips damaged ones."""
+        try:
+            with self._path.open("rb") as file:
+                self._inode = self._path.stat().st_ino
+                file.seek(self._place)
+                lines = BytesIO(file.read(_MOST_BYTES) + file.readline())
+        except OSError:
+            return
+        for line in lines:
+            if not line.endswith(b"\n"):
+                return
+            place, self._place = self._place, self._place + len(line)
+            try:
+                yield place, orjson.loads(line)
+            except orjson.JSONDecodeError:
+                continue

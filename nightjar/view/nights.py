@@ -1,0 +1,77 @@
+"""The nights of suites with their verdicts: all at ``/nights``, one with ``?suite=nightly&night=2026-11-20``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from nightjar.analysis.judging import beside, find_night
+from nightjar.evaluation.nights import judged_now
+from nightjar.reports.nights import change_of, how_to_complete, why
+from nightjar.view.pages import PageNumber, page
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.storage.records import Night
+
+router = APIRouter()
+
+ROWS = 30
+_UNSETTLED = ("running", "incomplete")
+
+
+class Asked(BaseModel):
+    """The filters of the list; an empty text is no filter."""
+
+    suite: str = ""
+    night: str = ""
+    page: PageNumber = 1
+
+
+@router.get("/nights")
+def show_nights(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse:
+    """Shows the nights, newest first, or one of them."""
+    warehouse: Warehouse = request.app.state.warehouse
+    written = warehouse.nights()
+    if asked.night:
+        return _one_night(request, warehouse, find_night(written, asked.suite, asked.night))
+    found = [one for one in written if asked.suite in {"", one.suite}]
+    found.sort(key=lambda one: (one.night, one.suite), reverse=True)
+    number = max(1, asked.page)
+    shown = found[ROWS * (number - 1) : ROWS * number]
+    return page(
+        request,
+        "nights.html",
+        nights=[_as_of_now(warehouse, one) for one in shown],
+        suites=sorted({one.suite for one in written}),
+        asked=asked,
+        count=len(found),
+        number=number,
+        rows=ROWS,
+        summary=_summary,
+    )
+
+
+def _one_night(request: Request, warehouse: Warehouse, night: Night | None) -> HTMLResponse:
+    if night is None:
+        raise HTTPException(404, "There is no such night.")
+    shown = _as_of_now(warehouse, night)
+    tools = {
+        "summary": _summary,
+        "beside": beside,
+        "change_of": change_of,
+        "why": why,
+        "how_to_complete": how_to_complete,
+    }
+    return page(request, "night.html", night=shown, **tools)
+
+
+def _as_of_now(warehouse: Warehouse, night: Night) -> Night:
+    return judged_now(warehouse, night, writes=False) if night.verdict in _UNSETTLED else night
+
+
+def _summary(night: Night) -> str:
+    """Returns the summary line of a night without its name and verdict, which the page shows separately."""
+    return night.line.removeprefix(f"{night.suite} {night.night} {night.verdict}: ")

@@ -1,0 +1,213 @@
+"""Parts of all pages: queries of the warehouse, templates, and the format of numbers and times.
+
+Templates escape everything: text of a model is never HTML. Invisible characters are shown as symbols, except in form
+fields, which send them back (``| e``). Templates of reports are available too; here they extend this ``base.html``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from threading import BoundedSemaphore
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined, select_autoescape
+from markupsafe import Markup
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+from nightjar.core.text import one_line
+from nightjar.errors import WarehouseError
+from nightjar.reports.formats import visible
+from nightjar.reports.html import finished
+from nightjar.statistics.estimates import Estimate
+from nightjar.statistics.intervals import mean_interval
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.reading.process import MOST_AT_ONCE, QUERY_TIMEOUT_SECONDS
+from nightjar.warehouse.reading.result import AskedQuery
+
+Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+"""An integer in an address, in the range of the database."""
+PageNumber = Annotated[int, Field(le=1_000_000)]
+_ALPHA = 0.05
+_MINUTE, _HOUR = 60, 3600
+_WAIT_SECONDS = 5.0
+_user_queries = BoundedSemaphore(MOST_AT_ONCE - 1)
+"""Queries written by users may take long, so one place is kept for the pages."""
+
+
+def records(
+    warehouse: Warehouse,
+    sql: str,
+    parameters: Mapping[str, Any] | None = None,
+    *,
+    timeout_seconds: float = QUERY_TIMEOUT_SECONDS,
+) -> list[dict[str, Any]]:
+    """Returns the rows of a query, each as a dict from column to value."""
+    return warehouse.query(sql, parameters, timeout_seconds=timeout_seconds).records()
+
+
+def answers(
+    warehouse: Warehouse, *queries: AskedQuery, timeout_seconds: float = QUERY_TIMEOUT_SECONDS
+) -> list[list[dict[str, Any]]]:
+    """Returns the rows of several queries on the same snapshot, which takes half the time of single queries."""
+    return [found.records() for found in warehouse.query_all(queries, timeout_seconds=timeout_seconds)]
+
+
+@contextmanager
+def user_query() -> Iterator[None]:
+    """Limits the number of concurrent queries written by users, so that pages are always answered.
+
+    Raises ``WarehouseError`` if too many are running.
+    """
+    if not _user_queries.acquire(timeout=_WAIT_SECONDS):
+        raise WarehouseError("Other statements are still running. Try again in a moment.")
+    try:
+        yield
+    finally:
+        _user_queries.release()
+
+
+def one_of(choices: Iterable[str]) -> AfterValidator:
+    """Accepts in an address only the given choices, or an empty text."""
+
+    def check(value: str | None) -> str | None:
+        if value and value not in choices:
+            named = {"value": repr(value[:100]), "choices": ", ".join(choices)}
+            raise PydanticCustomError("choice", "There is no {value}. Choose one of: {choices}", named)
+        return value
+
+    return AfterValidator(check)
+
+
+def page(request: Request, template: str, status: int = 200, /, **values: Any) -> HTMLResponse:
+    """Renders a template as a response."""
+    text = _environment("nightjar.view", "nightjar.reports").get_template(template).render(request=request, **values)
+    return HTMLResponse(text.encode("utf-8", "replace"), status_code=status)  # lone surrogates become "?"
+
+
+def standalone(template: str, /, **values: Any) -> str:
+    """Renders a template as a page that needs no server; its ``base.html`` is that of reports, with the style."""
+    return _environment("nightjar.reports", "nightjar.view").get_template(template).render(**values)
+
+
+@cache
+def _environment(*packages: str) -> Environment:
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader(package) for package in packages]),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+        finalize=finished,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "number": number, "count": count, "seconds": seconds, "moment": moment, "ago": ago, "share": share,
+        "one_line": one_line, "size": size, "breakable": breakable, "half_width": half_width,
+    }  # fmt: skip
+    environment.globals |= {"link": link}
+    return environment
+
+
+def link(path: str, parameters: Mapping[str, Any] | None = None, /, **changes: Any) -> str:
+    """Returns an address with the parameters and changes, without empty ones."""
+    query = {name: value for name, value in {**(parameters or {}), **changes}.items() if value not in (None, "")}
+    return f"{path}?{urlencode(query, doseq=True)}" if query else path
+
+
+def half_width(stderr: float, examples: int | None) -> float:
+    """Returns half the width of the 95 % interval of a mean (Student's t) from its clustered standard error.
+
+    If all examples have the same mean, it is the change that one unseen example could cause.
+
+    Example:
+        >>> round(half_width(0.1, 11), 4), half_width(0.0, 100) > 0.02
+        (0.2228, True)
+    """
+    return mean_interval(Estimate(0.0, stderr), max(2, examples or 2), _ALPHA, span=1.0).high
+
+
+def breakable(name: str | None) -> Markup:
+    """Returns a name that a narrow column may break after a slash; empty for None.
+
+    Example:
+        >>> breakable("meta/<llama>")
+        Markup('meta/<wbr>&lt;llama&gt;')
+    """
+    return Markup("/<wbr>").join(visible(name or "").split("/"))
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """Formats a number; a dash for None."""
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def count(value: int | None) -> str:
+    """Formats a count; a dash for None."""
+    return "–" if value is None else f"{value:,}"
+
+
+def share(value: float | None) -> str:
+    """Formats a share in percent, rounded down; a dash for None.
+
+    Example:
+        >>> share(1.0), share(0.9991), share(None)
+        ('100 %', '99.9 %', '–')
+    """
+    if value is None:
+        return "–"
+    percent = int(value * 1000) / 10
+    return f"{percent:g} %"
+
+
+def seconds(value: float | None) -> str:
+    """Formats a duration in seconds; a dash for None.
+
+    Example:
+        >>> seconds(0.0024), seconds(2.5), seconds(75), seconds(7300)
+        ('2.4 ms', '2.5 s', '1 min 15 s', '2 h 1 min')
+    """
+    if value is None:
+        return "–"
+    if value < _MINUTE:
+        return f"{value:.3g} s" if value >= 1 or not value else f"{1000 * value:.3g} ms"
+    if value < _HOUR:
+        return f"{int(value) // _MINUTE} min {int(value) % _MINUTE} s"
+    return f"{int(value) // _HOUR:,} h {int(value) % _HOUR // _MINUTE} min"
+
+
+def size(value: int) -> str:
+    """Formats a number of bytes, such as ``2.5 kB``.
+
+    Example:
+        >>> size(512), size(2_500), size(3_000_000)
+        ('512 bytes', '2.5 kB', '3 MB')
+    """
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= factor:
+            return f"{value / factor:.3g} {unit}"
+    return f"{value} bytes"
+
+
+def moment(value: datetime | None) -> str:
+    """Formats a time in UTC; a dash for None."""
+    return "–" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def ago(value: datetime | None) -> str:
+    """Formats the time that has passed since a time; a dash for None."""
+    if value is None:
+        return "–"
+    since = datetime.now(UTC) - value
+    if since < timedelta(minutes=1):
+        return "just now"
+    for unit, length in (("day", timedelta(days=1)), ("hour", timedelta(hours=1)), ("minute", timedelta(minutes=1))):
+        if since >= length:
+            times = since // length
+            return f"{times} {unit}{'s' * (times > 1)} ago"
+    raise AssertionError("at least a minute has passed")

@@ -1,0 +1,222 @@
+"""The page of a rollout: its conversation, its score, and another rollout of the same example beside it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi.responses import Response
+
+from nightjar.core.failures import failure_class
+from nightjar.errors import MissingWarehouseError
+from nightjar.reports.rollouts import PARSED
+from nightjar.view.conversation import plain_text, pretty, turns
+from nightjar.view.live_run import LiveRun
+from nightjar.view.notes import IS_NOTED, notes_of
+from nightjar.view.pages import Whole, page, records
+from nightjar.view.samples import Chosen, neighbours, only_run, run_queries
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.reading.result import AskedQuery, as_records, value_text
+
+router = APIRouter()
+
+_MOST_WORDS = 1_500
+"""Words of each text that are compared; the time grows with the square."""
+_WORD = re.compile(r"\s{0,100}\S{1,100}|\s{1,100}")
+_ROLLOUT = "FROM rollouts WHERE run_id = $run AND example_id = $example AND rollout_index = $index"
+_STRIP = f"""
+SELECT example_id, rollout_index AS index, reward, correct, error, {IS_NOTED} AS noted FROM rollouts
+WHERE run_id = $run AND {{which}} ORDER BY example_id, rollout_index LIMIT 200
+"""  # noqa: S608 - built from constants
+_NEIGHBOURS = """
+SELECT
+    max([example_id, rollout_index]) FILTER ((example_id, rollout_index) < ($example, $index)) AS prev,
+    min([example_id, rollout_index]) FILTER ((example_id, rollout_index) > ($example, $index)) AS next,
+    max([example_id, -rollout_index]) FILTER (example_id < $example) AS prev_example,
+    min([example_id, rollout_index]) FILTER (example_id > $example) AS next_example
+FROM rollouts WHERE run_id = $run
+"""
+_ATTEMPTS = """
+FROM attempts WHERE run_id = $run AND example_id = $example AND rollout_index = $index ORDER BY attempt
+"""
+
+
+class Asked(Chosen):
+    """The filters of the samples it was opened from, and another run's rollout to show beside it."""
+
+    raw: bool = False
+    beside: str | None = None
+    other: Whole | None = None
+
+
+@router.get("/runs/{run_id}/{example_id}/{rollout_index}")
+def show_rollout(
+    request: Request, run_id: str, example_id: Whole, rollout_index: Whole, asked: Annotated[Asked, Query()]
+) -> Response:
+    """Shows a rollout, or its raw JSON."""
+    key = {"run": run_id, "example": example_id, "index": rollout_index}
+    warehouse: Warehouse = request.app.state.warehouse
+    try:
+        if asked.raw:
+            return _raw(_record(warehouse, key))
+        shown = _published(request, warehouse, key, asked)
+    except (HTTPException, MissingWarehouseError):
+        live: LiveRun | None = request.app.state.live.find(run_id, is_urgent=True)
+        found = live.read_rollout(example_id, rollout_index) if live else None
+        if live is None or found is None:
+            raise
+        if asked.raw:
+            return _raw(found)
+        shown = _unpublished(live, found)
+    return page(request, "rollout.html", asked=asked, **shown)
+
+
+def _raw(rollout: Mapping[str, Any]) -> Response:
+    return Response(json.dumps(rollout, default=value_text, indent=2), media_type="application/json")
+
+
+def _published(request: Request, warehouse: Warehouse, key: dict[str, Any], asked: Asked) -> dict[str, Any]:
+    run_id, example_id, rollout_index = key.values()
+    strip_query = (_STRIP.format(which="example_id = $example"), {"run": run_id, "example": example_id})
+    queries: list[AskedQuery] = [strip_query, (_NEIGHBOURS, key), (_ATTEMPTS, key), *run_queries(run_id)]
+    rollouts, *others = warehouse.query_all([(_ROLLOUT, key), *queries])
+    found = _only_rollout(as_records(rollouts), key)
+    strip, [around], attempts, run, comparable = (rows.records() for rows in others)
+    return {
+        "run": only_run(run, run_id),
+        "is_published": True,
+        "rollout": readable(found),
+        "strip": strip,
+        "neighbours": around,
+        "among": neighbours(warehouse, run_id, asked, example_id) if asked.chosen else None,
+        "attempts": attempts,
+        "noted": notes_of(request, run_id, example_id, rollout_index),
+        "others": comparable,
+        "beside": _beside(warehouse, found, asked) if asked.beside else None,
+    }
+
+
+def _unpublished(live: LiveRun, found: dict[str, Any]) -> dict[str, Any]:
+    strip = next(one["strip"] for one in live.examples() if one["example_id"] == found["example_id"])
+    return {
+        "run": live.record,
+        "is_published": False,
+        "rollout": readable(found),
+        "strip": strip,
+        "neighbours": dict.fromkeys(("prev", "next", "prev_example", "next_example")),
+        "among": None,
+        "attempts": [],
+        "beside": None,
+    }
+
+
+def readable(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a row of ``rollouts``, its JSON parsed, with turns for messages and readable text for other values."""
+    state = found["state"] or {}
+    return {
+        **found,
+        "prompt": turns(found["prompt"]),
+        "completion": turns(found["completion"]),
+        "info": pretty(found["info"]) if found["info"] else None,
+        "tool_defs": pretty(found["tool_defs"]) if found["tool_defs"] else None,
+        "failure": failure_class(f"{found['error_chain']}: {found['error_message']}") if found["error"] else None,
+        "calls": [_call(step) for step in found["trajectory"] or ()],
+        "parsed": next((_state_text(name, state[name]) for name in PARSED if name in state), None),
+        "state": {
+            name: _state_text(name, value) for name, value in state.items() if value is not None and name not in PARSED
+        },
+    }
+
+
+def _record(warehouse: Warehouse, key: Mapping[str, Any]) -> dict[str, Any]:
+    return _only_rollout(as_records(warehouse.query(_ROLLOUT, key)), key)
+
+
+def _only_rollout(found: list[dict[str, Any]], key: Mapping[str, Any]) -> dict[str, Any]:
+    if not found:
+        raise HTTPException(404, f"Run {key['run']!r} has no rollout {key['index']} of example {key['example']}.")
+    return found[0]
+
+
+def _call(step: Mapping[str, Any]) -> dict[str, Any]:
+    response = step.get("response") or {}
+    usage = response.get("usage") or {}
+    return {
+        "seconds": None if step.get("latency_ms") is None else step["latency_ms"] / 1000,
+        "input_tokens": usage.get("prompt_tokens"),
+        "output_tokens": usage.get("completion_tokens"),
+        "finish_reason": response.get("finish_reason"),
+    }
+
+
+def _state_text(name: str, value: object) -> str:
+    """Returns a value of the state as text; of a judge's responses, which are kept by prompt, only the responses."""
+    if value is None:
+        return ""
+    if name == "judge_response" and isinstance(value, Mapping):
+        return "\n\n".join(map(pretty, value.values()))
+    return pretty(value)
+
+
+def _beside(warehouse: Warehouse, found: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
+    if found["example_hash"] is None:
+        which, values = "example_id = $example", {"example": found["example_id"]}
+    else:
+        which, values = "example_hash = $hash", {"hash": found["example_hash"]}
+    strip = records(warehouse, _STRIP.format(which=which), {"run": asked.beside, **values})
+    own = (found["run_id"], found["example_id"], found["rollout_index"])
+    choices = [one for one in strip if (asked.beside, one["example_id"], one["index"]) != own]
+    if not choices:
+        return {"strip": strip, "rollout": None}
+    chosen = next((one for one in choices if one["index"] == asked.other), choices[0])
+    other = _record(warehouse, {"run": asked.beside, "example": chosen["example_id"], "index": chosen["index"]})
+    before, after = plain_text(other["completion"]), plain_text(found["completion"])
+    return {
+        "strip": choices,
+        "rollout": other,
+        "changes": word_difference(before, after),
+        "most_words": None if has_few_words(before) and has_few_words(after) else _MOST_WORDS,
+    }
+
+
+@dataclass(frozen=True)
+class Change:
+    """A stretch of words that is the ``same``, ``gone`` from the first text or ``new`` in the second."""
+
+    kind: str
+    text: str
+
+
+def word_difference(before: str, after: str) -> list[Change]:
+    """Returns how one text becomes another, word by word, for the first 1,500 words of each.
+
+    Example:
+        >>> [(change.kind, change.text) for change in word_difference("It is 4.", "It is 5.")]
+        [('same', 'It is'), ('gone', ' 4.'), ('new', ' 5.')]
+    """
+    return list(_changes(_words(before), _words(after)))
+
+
+def has_few_words(text: str) -> bool:
+    """Returns whether all words of a text are compared."""
+    return next((False for number, _ in enumerate(_WORD.finditer(text)) if number >= _MOST_WORDS), True)
+
+
+def _words(text: str) -> list[str]:
+    return [found[0] for found, _ in zip(_WORD.finditer(text), range(_MOST_WORDS), strict=False)]
+
+
+def _changes(before: list[str], after: list[str]) -> Iterator[Change]:
+    for kind, i, j, k, m in SequenceMatcher(None, before, after).get_opcodes():
+        if kind == "equal":
+            yield Change("same", "".join(after[k:m]))
+            continue
+        if i < j:
+            yield Change("gone", "".join(before[i:j]))
+        if k < m:
+            yield Change("new", "".join(after[k:m]))

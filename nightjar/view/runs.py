@@ -1,0 +1,134 @@
+"""The first page: all runs, with filters."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse
+from pydantic import BaseModel
+
+from nightjar.errors import MissingWarehouseError
+from nightjar.view.charts import Spark
+from nightjar.view.live import live_runs
+from nightjar.view.notes import NOTED, by_run
+from nightjar.view.pages import PageNumber, answers, one_of, page, records
+from nightjar.warehouse import Warehouse
+
+router = APIRouter()
+
+ROWS = 50
+_POINTS = 30
+
+SORTS = {
+    "started": "started_at DESC NULLS LAST",
+    "reward": "avg_reward DESC NULLS LAST",
+    "cost": "cost DESC NULLS LAST",
+    "time": "time_ms DESC NULLS LAST",
+    "coverage": "coverage NULLS FIRST",
+}
+GROUPS = {
+    "environment": "env_id",
+    "model": "model",
+    "suite": "suite",
+    "night": "began(started_at, finished_at, published_at)::DATE",
+}
+_RUNS = """
+SELECT
+    run_id, env_id, model, status, suite, tags, started_at, avg_reward, stderr, num_examples, scored, failed, rollouts,
+    coverage, cost, time_ms / 1000 AS seconds, env_version, count(*) OVER () AS found,
+    hash(settings(env_args, extra_env_kwargs, sampling_args)) AS kind,
+    {group} AS "group", count(*) OVER (PARTITION BY {group}) AS group_size
+FROM runs
+WHERE ($env IS NULL OR env_id = $env) AND ($model IS NULL OR model = $model) AND ($suite IS NULL OR suite = $suite)
+    AND ($status IS NULL OR status = $status) AND ($tag IS NULL OR list_contains(tags, $tag))
+    AND ($q IS NULL OR contains(lower(concat_ws(' ', run_id, env_id, model, suite, tags)), lower($q)))
+    AND part_of IS NULL
+ORDER BY {group_order} NULLS LAST, {order}, run_id
+LIMIT $limit OFFSET $offset
+"""
+_HISTORIES = """
+WITH shown AS (
+    SELECT
+        env_id, model, hash(settings(env_args, extra_env_kwargs, sampling_args)) AS kind, run_id, avg_reward AS reward,
+        began(started_at, finished_at, published_at) AS began
+    FROM segments.runs
+    WHERE status IN ('completed', 'incomplete') AND part_of(run_id) IS NULL AND isfinite(avg_reward)
+        AND (env_id, model) IN (SELECT (unnest($env_ids), unnest($models)))
+    QUALIFY row_number() OVER (PARTITION BY env_id, model, kind ORDER BY began DESC, run_id) <= $points
+)
+SELECT env_id, model, kind, list({run_id: run_id, reward: reward} ORDER BY began, run_id) AS history
+FROM shown GROUP BY env_id, model, kind
+"""
+_CHOICES = """
+SELECT
+    list_sort(array_agg(DISTINCT env_id)) AS env, list_sort(array_agg(DISTINCT model)) AS model,
+    list_sort(array_agg(DISTINCT suite) FILTER (suite IS NOT NULL)) AS suite,
+    list_sort(array_agg(DISTINCT status)) AS status
+FROM segments.runs
+"""
+
+
+class Asked(BaseModel):
+    """The filters, order and page of the list; an empty text is no filter."""
+
+    q: str | None = None
+    env: str | None = None
+    model: str | None = None
+    suite: str | None = None
+    status: str | None = None
+    tag: str | None = None
+    sort: Annotated[str, one_of(SORTS)] = "started"
+    group: Annotated[str | None, one_of(GROUPS)] = None
+    page: PageNumber = 1
+
+
+@router.get("/")
+def show_runs(request: Request, asked: Annotated[Asked, Query()]) -> HTMLResponse:
+    """Shows the runs, by default the newest first."""
+    warehouse: Warehouse = request.app.state.warehouse
+    filters = {name: getattr(asked, name) or None for name in ("q", "env", "model", "suite", "status", "tag")}
+    number = max(1, asked.page)
+    group = GROUPS.get(asked.group or "", "NULL::VARCHAR")
+    sql = _RUNS.format(
+        order=SORTS.get(asked.sort, SORTS["started"]),
+        group=group,
+        group_order=f"{group} DESC" if asked.group == "night" else group,
+    )
+    live = live_runs(request)
+    try:
+        parameters = {**filters, "limit": ROWS, "offset": ROWS * (number - 1)}
+        found, [choices], noted = answers(warehouse, (sql, parameters), (_CHOICES, None), (NOTED, None))
+    except MissingWarehouseError:
+        if not any(live.values()):
+            raise
+        found, choices, noted = [], dict.fromkeys(("env", "model", "suite", "status")), []
+    return page(
+        request,
+        "runs.html",
+        **live,
+        runs=found,
+        sparks=_sparks(warehouse, found),
+        noted=by_run(noted),
+        choices=choices,
+        asked=asked,
+        count=found[0]["found"] if found else 0,
+        number=number,
+        rows=ROWS,
+        sorts=SORTS,
+        groups=GROUPS,
+    )
+
+
+def _sparks(warehouse: Warehouse, found: list[dict[str, Any]]) -> dict[str, Spark]:
+    kinds = {(run["env_id"], run["model"]) for run in found}
+    if not kinds:
+        return {}
+    env_ids, models = zip(*kinds, strict=True)
+    rows = records(warehouse, _HISTORIES, {"env_ids": list(env_ids), "models": list(models), "points": _POINTS})
+    histories = {(row["env_id"], row["model"], row["kind"]): row["history"] for row in rows}
+    return {
+        run["run_id"]: Spark.of(history, run["run_id"])
+        for run in found
+        if len(history := histories.get((run["env_id"], run["model"], run["kind"]), [])) > 1
+    }

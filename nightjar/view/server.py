@@ -1,0 +1,236 @@
+"""The server of the web view: its address, access, pages and error pages.
+
+On loopback every user of this machine has access, but only under a name of this machine, so that no foreign page can
+read the warehouse by pointing its own name at this machine (DNS rebinding). On any other address a token is required:
+it is part of the printed address and kept in a cookie. A page of another site may only link here; it can neither change
+anything nor make the server run a query in passing.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+from importlib import resources
+from types import FrameType
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.staticfiles import StaticFiles
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from nightjar.core.ports import listen
+from nightjar.errors import ConfigError, MissingWarehouseError, NightjarError
+from nightjar.evaluation.config import RunConfig
+from nightjar.reports.html import style
+from nightjar.view import compare, history, live, nights, notes, rollouts, run, runs, samples, search, sql
+from nightjar.view.pages import page
+from nightjar.warehouse import Warehouse
+from nightjar.warehouse.reading import process
+
+PORT = 4280
+COOKIE = "nightjar_view"
+HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",  # with "no-referrer" browsers hide that a form is this server's own
+    "cross-origin-resource-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+}
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_PAGES = (runs, live, run, samples, rollouts, search, compare, nights, history, sql, notes)
+_PORTS_TRIED = 20
+_SHUTDOWN_SECONDS = 5
+
+
+def serve(
+    warehouse: Warehouse,
+    host: str,
+    port: int | None,
+    announce: Callable[[str], None],
+    command_of: Callable[[RunConfig], Sequence[str]],
+) -> None:
+    """Serves the web view until Ctrl-C.
+
+    Args:
+        host: the address to listen at; any address but this machine's own requires a token.
+        port: None for 4280 or the next free port.
+        announce: receives the address of the first page once the server listens.
+        command_of: returns the command line that starts a run.
+    """
+    is_own = host == "localhost" or _is_loopback(host)
+    access = Access(tuple(dict.fromkeys((*_LOOPBACK, host)))) if is_own else Access((), secrets.token_urlsafe(24))
+    listening = listen(host, range(PORT, PORT + _PORTS_TRIED) if port is None else [port])
+    is_any = host in {"0.0.0.0", "::"}  # noqa: S104 - nothing is bound here
+    name = socket.gethostname() if is_any else f"[{host}]" if ":" in host else host
+    address = f"http://{name}:{listening.getsockname()[1]}/"
+    announce(address if access.token is None else f"{address}?token={access.token}")
+    app = create_app(warehouse, access, command_of)
+    server = _Server(
+        uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=_SHUTDOWN_SECONDS)
+    )
+    app.state.is_ending = lambda: server.should_exit
+    server.run(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stops running queries too, which would otherwise delay the end."""
+        super().handle_exit(sig, frame)
+        process.stop()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may use the server."""
+
+    hosts: tuple[str, ...] = _LOOPBACK
+    """Names under which the server may be addressed; empty for any name."""
+    token: str | None = None
+    """The required token; None for none."""
+
+    def refusal(self, scope: Scope) -> Response | None:
+        """Returns the response that refuses a request; None if the request is permitted."""
+        headers = Headers(scope=scope)
+        name = _host_name(headers)
+        if self.hosts and name not in self.hosts:
+            return PlainTextResponse(f"This server is not called {name!r}: use {' or '.join(self.hosts)}.", 421)
+        if not _is_own_page(headers) and not (scope["method"] in {"GET", "HEAD"} and _is_link(headers)):
+            return PlainTextResponse("Only a page of this server may send this request.", 403)
+        return None if self.token is None else self._check_token(scope, headers, self.token)
+
+    def _check_token(self, scope: Scope, headers: Headers, token: str) -> Response | None:
+        if _is_equal(_cookie(headers), token):
+            return None
+        asked = parse_qs(scope["query_string"].decode("latin-1"))
+        [given, *_] = asked.pop("token", [""])
+        if not _is_equal(given, token):
+            return PlainTextResponse("Open the address that 'nightjar view' printed: it ends with a token.", 401)
+        path = "/" + scope["path"].lstrip("/")  # a path with two leading slashes would lead to another server
+        response = RedirectResponse(f"{path}?{urlencode(asked, doseq=True)}".rstrip("?"), 303)
+        response.set_cookie(COOKIE, token, httponly=True, samesite="lax")  # "strict" would break links from a chat
+        return response
+
+
+class Guard:
+    """Refuses requests without access, and adds the security headers to every response.
+
+    Sets ``request.state.is_own_machine``: whether only users of this machine have access.
+    """
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app, self._access = app, access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request, or refuses it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        answering = self._access.refusal(scope) or self._app
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]  # the server leaves out the body
+        state = {**scope.get("state", {}), "is_own_machine": self._access.token is None}
+        await answering({**scope, "method": method, "state": state}, receive, send_guarded)
+
+
+def _is_equal(given: str, expected: str) -> bool:
+    return secrets.compare_digest(given.encode(), expected.encode())
+
+
+def _is_own_page(headers: Headers) -> bool:
+    """Returns whether a request comes from a page of this server, or from no page at all."""
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if site is not None and site not in {"same-origin", "none"}:
+        return False
+    return origin is None or origin.partition("://")[2] == headers.get("host")
+
+
+def _is_link(headers: Headers) -> bool:
+    """Returns whether a user followed a link on a page of another site."""
+    return headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+
+
+def _host_name(headers: Headers) -> str | None:
+    try:
+        return urlsplit(f"//{headers.get('host', '')}").hostname
+    except ValueError:
+        return None
+
+
+def _cookie(headers: Headers) -> str:
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return ""
+    return found.value if found else ""
+
+
+def create_app(
+    warehouse: Warehouse, access: Access, command_of: Callable[[RunConfig], Sequence[str]] | None = None
+) -> FastAPI:
+    """Returns the application that shows a warehouse, which need not exist yet.
+
+    ``command_of`` returns the command line that starts a run; None shows the command that prints it.
+    """
+    app = FastAPI(openapi_url=None)
+    app.state.warehouse, app.state.command_of = warehouse, command_of
+    app.state.live, app.state.is_ending = live.LiveRuns(), lambda: False
+    app.add_middleware(Guard, access=access)
+    app.mount("/static", StaticFiles(directory=str(resources.files(__package__) / "static")), name="static")
+    app.add_api_route("/style.css", lambda: Response(style(), media_type="text/css"))
+    for module in _PAGES:
+        app.include_router(module.router)
+    app.add_exception_handler(NightjarError, _show_error)
+    app.add_exception_handler(HTTPException, _show_http_error)
+    app.add_exception_handler(RequestValidationError, _show_invalid_request)
+    app.add_exception_handler(Exception, _show_bug)
+    return app
+
+
+def _show_error(request: Request, error: Exception) -> Response:
+    if isinstance(error, MissingWarehouseError):
+        status = 200 if request.url.path == "/" else 404
+        return page(request, "empty.html", status, location=request.app.state.warehouse.location)
+    status = 404 if isinstance(error, LookupError) else 400 if isinstance(error, ConfigError) else 500
+    return page(request, "error.html", status, message=str(error))
+
+
+def _show_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException), "it is registered for that"
+    return page(request, "error.html", error.status_code, message=error.detail)
+
+
+def _show_invalid_request(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError), "it is registered for that"
+    problems = [f"{problem['loc'][-1]}: {problem['msg']}" for problem in error.errors()]
+    return page(request, "error.html", 400, message="\n".join(problems))
+
+
+def _show_bug(request: Request, error: Exception) -> Response:
+    message = f"This page failed ({type(error).__name__}) because of a bug in Nightjar. See the server's terminal."
+    response = page(request, "error.html", 500, message=message)
+    response.headers.update(HEADERS)  # this handler runs outside the guard
+    return response

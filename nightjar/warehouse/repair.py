@@ -1,0 +1,293 @@
+"""Finds damaged segments, moves them to the folder ``damaged``, and publishes their runs again from run directories.
+
+Every step leaves the warehouse consistent, even if it is killed or others read and publish meanwhile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote
+
+import duckdb
+
+from nightjar.core.files import scratch_folder
+from nightjar.errors import RunConflictError, WarehouseError
+from nightjar.warehouse.database import connect_scratch, explained, parquet, reason
+from nightjar.warehouse.reading.snapshot import write_snapshot
+from nightjar.warehouse.storage.folder import Folder
+from nightjar.warehouse.storage.segments import COMMIT, KINDS, Catalog, Segment, is_pack_id, write_files
+from nightjar.warehouse.storage.store import Fault
+from nightjar.warehouse.storage.tables import FIRST_SCHEMA, columns, in_current_form
+from nightjar.warehouse.writing.packing import alone_in, new_pack_id, pack_everything, remove_retired
+from nightjar.warehouse.writing.publish_report import PublishReport
+from nightjar.warehouse.writing.publishing import Progress, publish_all, silent
+
+SET_ASIDE = "damaged"
+
+_DIGEST_CHARACTERS = 64
+"""The length of a digest that replaces a very long run id in the name of a segment."""
+
+_ROWS = "SELECT num_rows FROM parquet_file_metadata(?)"
+_COLUMNS = "SELECT DISTINCT name FROM parquet_schema(?)"
+
+
+@dataclass(frozen=True)
+class AsideRun:
+    """A run in a segment that was set aside; fields are None if unknown."""
+
+    version: str | None = None
+    run_dir: str | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its run directory is on this machine."""
+        return self.run_dir is not None and (Path(self.run_dir) / "metadata.json").is_file()
+
+
+@dataclass
+class Fixed:
+    """The result of a repair.
+
+    Attributes:
+        set_aside: damaged segments to where they were moved.
+        examples_kept: damaged segments whose examples stay in the warehouse, because later segments rely on them.
+        failures: run directory to why it could not be published.
+    """
+
+    set_aside: dict[str, Path] = field(default_factory=dict)
+    examples_kept: list[str] = field(default_factory=list)
+    published: list[str] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class RebuildReport:
+    """The result of a rebuild.
+
+    Attributes:
+        kept: other runs, by run_id, to why they were left unchanged.
+        failures: run directory to why it could not be published.
+        lost: runs that only the damaged segments had.
+    """
+
+    published: int = 0
+    rollouts: int = 0
+    kept: dict[str, str] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    set_aside: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing failed and nothing was lost."""
+        return not (self.failures or self.lost)
+
+
+def fix(folder: Folder, *, deep: bool = False, progress: Progress = silent) -> Fixed:
+    """Sets damaged segments aside, publishes their runs again, removes leftovers, and rewrites the snapshot."""
+    fixed = set_damaged_aside(folder, deep=deep, progress=progress)
+    catalog = folder.catalog()
+    runs = {run_id: run for path in fixed.set_aside.values() for run_id, run in runs_in(path).items()}
+    gone = missing_from(catalog, runs) | older_in(catalog, runs)
+    for run_dir, outcome in publish_all(folder, [Path(path) for path in run_dirs_of(gone.values())]):
+        if isinstance(outcome, PublishReport):
+            fixed.published.append(outcome.run_id)
+        else:
+            fixed.failures[str(run_dir)] = str(outcome)
+    write_snapshot(folder)
+    return fixed
+
+
+def rebuild(folder: Folder, run_dirs: Sequence[Path], progress: Progress = silent) -> RebuildReport:
+    """Sets damaged segments aside, publishes run directories again, and packs everything.
+
+    A run stays unchanged if it has no run directory, if the directory is damaged, or if the warehouse has newer
+    attempts. The warehouse is created if it is missing, and stays consistent if this fails.
+    """
+    started = time.monotonic()
+    folder.make()
+    report = RebuildReport(set_aside=list(set_damaged_aside(folder, deep=True).set_aside))
+    published: dict[str, PublishReport] = {}
+    conflicts: set[str] = set()
+    for run_dir, outcome in publish_all(folder, run_dirs, progress, anew=True):
+        if isinstance(outcome, PublishReport):
+            published[outcome.run_id] = outcome
+        else:
+            report.failures[str(run_dir)] = str(outcome)
+            conflicts |= {str(run_dir)} if isinstance(outcome, RunConflictError) else set()
+    pack_everything(folder)
+    write_snapshot(folder)
+    made = [one for one in published.values() if not one.is_older]
+    report.published, report.rollouts = len(made), sum(one.rollouts for one in made)
+    catalog = folder.catalog()
+    report.kept = dict(_kept(catalog, published, report, conflicts))
+    for path, runs in aside_segments(folder):
+        if path.name.rstrip("-") in report.set_aside:
+            report.lost += sorted(missing_from(catalog, runs))
+    report.seconds = time.monotonic() - started
+    return report
+
+
+def _kept(
+    catalog: Catalog, published: Mapping[str, PublishReport], report: RebuildReport, conflicts: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    damaged = {Path(path).name for path in report.failures if path not in conflicts}
+    for run_id in sorted(catalog.holders):
+        if run_id not in published:
+            yield run_id, "its run directory is damaged" if run_id in damaged else "no run directory"
+        elif published[run_id].is_older:
+            yield run_id, "newer than its run directory"
+
+
+def set_damaged_aside(folder: Folder, *, deep: bool, progress: Progress = silent) -> Fixed:
+    """Moves damaged segments to the folder ``damaged``, and removes retired ones; nobody packs meanwhile."""
+    fixed = Fixed()
+    with alone_in(folder):
+        catalog, faults = described_segments(folder)
+        faults += file_faults(folder, catalog, deep=deep, progress=progress)
+        for name in dict.fromkeys(fault.segment_id for fault in faults if fault.is_damage):
+            if (folder.segments_path / name).is_dir():  # not removed meanwhile
+                _set_aside(folder, catalog, name, fixed)
+        remove_retired(folder)
+    return fixed
+
+
+def _set_aside(folder: Folder, catalog: Catalog, name: str, fixed: Fixed) -> None:
+    segment = catalog.segments.get(name)
+    is_doubtful = segment is not None and any(folder.faults([segment], ["examples"], deep=True))
+    schema = FIRST_SCHEMA if segment is None else segment.schema
+    path = set_aside(folder, name)
+    fixed.set_aside[name] = path
+    if is_pack_id(name) and not is_doubtful and _keep_examples(folder, name, path / "examples.parquet", schema):
+        fixed.examples_kept.append(name)
+
+
+def _keep_examples(folder: Folder, name: str, examples: Path, schema: int) -> bool:
+    """Puts the examples of a pack back, because later packs rely on them; returns False if they cannot be read."""
+    if not examples.is_file():
+        return False
+    relations = {kind: in_current_form(kind, []) for kind in KINDS}
+    relations["examples"] = in_current_form("examples", [(parquet(examples), schema)])
+    with (
+        scratch_folder() as spill,
+        folder.scratch() as scratch,
+        explained(f"Cannot write the warehouse {folder}"),
+        closing(connect_scratch(spill)) as connection,
+    ):
+        try:
+            kept = write_files(
+                connection, scratch, segment_id=new_pack_id(), versions={}, relations=relations, replaces=[name]
+            )
+        except (duckdb.Error, UnicodeDecodeError) as error:
+            if isinstance(error, duckdb.IOException | duckdb.OutOfMemoryException):
+                raise
+            return False
+        folder.commit(kept, scratch)
+    return True
+
+
+def set_aside(folder: Folder, name: str) -> Path:
+    """Moves a segment to the folder ``damaged`` and returns its new path."""
+    target = folder.path / SET_ASIDE / name
+    try:
+        target.parent.mkdir(exist_ok=True)
+        while target.exists():
+            target = target.with_name(f"{target.name}-")
+        return (folder.segments_path / name).rename(target)
+    except OSError as error:
+        raise WarehouseError(f"Cannot set aside segment {name!r}: {error.strerror}") from error
+
+
+def aside_segments(folder: Folder) -> Iterator[tuple[Path, dict[str, AsideRun]]]:
+    """Yields each segment that was set aside, with its runs by id; no runs if nothing of it can be read."""
+    for path in sorted((folder.path / SET_ASIDE).glob("*")):
+        yield path, runs_in(path)
+
+
+def runs_in(path: Path) -> dict[str, AsideRun]:
+    """Returns the runs of a damaged segment from its ``runs.parquet``, else its ``segment.json``, else its name."""
+    query = f"SELECT run_id, version, run_dir FROM {parquet(path / 'runs.parquet')}"  # noqa: S608 - own path, quoted
+    with closing(duckdb.connect(":memory:")) as connection, suppress(duckdb.Error, UnicodeDecodeError):
+        found = connection.execute(query).fetchall()
+        return {run_id: AsideRun(version, run_dir) for run_id, version, run_dir in found}
+    with suppress(OSError, WarehouseError):
+        versions = Segment.load(path.name, (path / COMMIT).read_bytes()).versions
+        return {run_id: AsideRun(version) for run_id, version in versions.items()}
+    name, _, version = path.name.partition(".")
+    is_digest = len(name) == _DIGEST_CHARACTERS and "%" not in name
+    return {} if is_digest or is_pack_id(path.name) or not version else {unquote(name): AsideRun(version.rstrip("-"))}
+
+
+def missing_from(catalog: Catalog, runs: Mapping[str, AsideRun]) -> dict[str, AsideRun]:
+    """Returns the runs that a warehouse no longer holds."""
+    return {run_id: run for run_id, run in runs.items() if run_id not in catalog.holders}
+
+
+def older_in(catalog: Catalog, runs: Mapping[str, AsideRun]) -> dict[str, AsideRun]:
+    """Returns the runs of which a warehouse holds an older version."""
+    held = {run_id: run for run_id, run in runs.items() if run_id in catalog.holders}
+    return {
+        run_id: run for run_id, run in held.items() if catalog.holders[run_id].versions[run_id] < (run.version or "")
+    }
+
+
+def run_dirs_of(runs: Iterable[AsideRun]) -> list[str]:
+    """Returns the run directories that are on this machine, in order."""
+    return sorted({str(run.run_dir) for run in runs if run.is_here})
+
+
+def described_segments(folder: Folder) -> tuple[Catalog, list[Fault]]:
+    """Returns the segments with a readable ``segment.json``, and the faults of the others.
+
+    Raises WarehouseError if a newer Nightjar wrote a segment, or if this user may not read it.
+    """
+    segments, faults = [], []
+    for path in sorted(path for path in folder.segments_path.glob("[!.]*") if path.is_dir()):
+        try:
+            segments.append(Segment.load(path.name, (path / COMMIT).read_bytes()))
+        except PermissionError as error:
+            raise folder.unreadable(path.name, error) from error
+        except OSError as error:
+            faults.append(Fault(path.name, COMMIT, f"cannot be read: {error.strerror}"))
+        except WarehouseError as error:
+            if error.__cause__ is None:  # of a newer Nightjar
+                raise
+            faults.append(Fault(path.name, COMMIT, f"is damaged: {error.__cause__}"))
+    return Catalog.of(segments), faults
+
+
+def file_faults(folder: Folder, catalog: Catalog, *, deep: bool, progress: Progress = silent) -> Iterator[Fault]:
+    """Yields the faults of all needed segments: in lengths, footers, and the columns that identify runs.
+
+    With ``deep`` each file is also compared with its SHA-256.
+    """
+    for done, segment in enumerate(catalog.needed.values(), start=1):
+        yield from list(folder.faults([segment], deep=deep)) or _content_faults(folder, segment)
+        progress(done, len(catalog.needed))
+
+
+def _content_faults(folder: Folder, segment: Segment) -> Iterator[Fault]:
+    """Yields faults, with a DuckDB instance of its own because a damaged file can make an instance unusable."""
+    with closing(duckdb.connect(":memory:")) as connection:
+        for kind in KINDS:
+            path = folder.file(segment.segment_id, kind)
+            try:
+                [(rows,)] = connection.execute(_ROWS, [path]).fetchall()
+                found = {name for (name,) in connection.execute(_COLUMNS, [path]).fetchall()}
+                runs = f"SELECT run_id, version FROM {parquet(path)}"  # noqa: S608 - own path, quoted
+                versions = dict(connection.execute(runs).fetchall()) if kind == "runs" else segment.versions
+            except (duckdb.Error, UnicodeDecodeError) as error:
+                yield Fault.of(segment, kind, f"cannot be read: {reason(error)}")
+                return
+            expected = [column.name for column in columns()[kind] if column.schema <= segment.schema]
+            if lacking := [name for name in expected if name not in found]:
+                yield Fault.of(segment, kind, f"lacks the columns {', '.join(lacking)}")
+            if rows != segment.rows[kind]:
+                yield Fault.of(segment, kind, f"has {rows:,} rows instead of {segment.rows[kind]:,}")
+            if versions != segment.versions:
+                yield Fault(segment.segment_id, COMMIT, "contradicts runs.parquet")

@@ -1,0 +1,393 @@
+"""``ServedWarehouse``: tables in a database that DuckDB attaches: MotherDuck, a DuckLake, or one DuckDB file.
+
+The schema ``segments`` has the tables of a segment, ``prices`` and the tables of ``LINE_FILES``; the schema ``main``
+has views over them for other tools. A publish is one transaction that replaces the rows of the run. It first
+increments a counter row, so that of two simultaneous publishes one fails and is retried, and no run is there twice.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import duckdb
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
+
+from nightjar.core.files import scratch_folder
+from nightjar.errors import WarehouseError
+from nightjar.warehouse.database import (
+    STORAGE_VERSION,
+    connect_scratch,
+    explained,
+    newer,
+    quoted,
+    reason,
+    transaction,
+)
+from nightjar.warehouse.location import has_secret, missing, shown
+from nightjar.warehouse.reading.querying import connect_locked
+from nightjar.warehouse.reading.relations import PRICES_COLUMNS, views_script
+from nightjar.warehouse.storage.folder import check_place
+from nightjar.warehouse.storage.records import LINE_FILES, LineFile, Row
+from nightjar.warehouse.storage.segments import KINDS, is_held, is_same
+from nightjar.warehouse.storage.store import ask_patiently
+from nightjar.warehouse.storage.tables import SCHEMA, added_since, in_current_form, tables_script
+from nightjar.warehouse.writing.conflicts import new_id_remedy, recorded_run, refuse_conflict
+from nightjar.warehouse.writing.publish_report import PublishReport
+from nightjar.warehouse.writing.publishing import define_new, publish_with, recorded_in
+from nightjar.warehouse.writing.run_files import RunFiles
+
+PATIENCE_SECONDS = 60.0
+"""How long a publish or a query is retried while others write."""
+
+_BUSY = re.compile(r"conflict|could not set lock|database is locked|serializ", re.IGNORECASE)
+
+_ALIAS = "served"
+_DATA_PATH = "?data_path="
+_TOKENS = ("MOTHERDUCK_TOKEN", "motherduck_token")
+_CATALOGS = {"postgres": "postgres", "postgresql": "postgres", "sqlite": "sqlite", "mysql": "mysql"}
+
+_TABLE = "FROM duckdb_tables() WHERE database_name = ? AND schema_name = 'segments' AND table_name = ?"
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class Address:
+    """A database that DuckDB attaches.
+
+    Attributes:
+        target: the argument of ATTACH.
+        extensions: DuckDB extensions that it needs.
+        file: the database file of ``duckdb:path``; None for a service.
+        data_path: where a new DuckLake stores its files; None for its default.
+    """
+
+    location: str
+    target: str
+    catalog: str = _ALIAS
+    extensions: tuple[str, ...] = ()
+    file: Path | None = None
+    data_path: str | None = None
+
+    @property
+    def is_motherduck(self) -> bool:
+        """Whether it is a database of MotherDuck."""
+        return self.extensions == ("motherduck",)
+
+    @property
+    def schema(self) -> str:
+        """The schema with the tables, in SQL."""
+        return f'"{self.catalog}".segments'
+
+    def __str__(self) -> str:
+        return shown(self.location)
+
+    def attach(self, connection: duckdb.DuckDBPyConnection, *, read_only: bool) -> None:
+        """Attaches the database; creates it if it is missing, unless it is read only.
+
+        Raises:
+            WarehouseError: an extension of DuckDB or a token is missing.
+            duckdb.Error: it cannot be reached, or another process holds it.
+        """
+        if self.is_motherduck and not any(map(os.environ.get, _TOKENS)):
+            raise WarehouseError(f"Cannot open the warehouse {self}: set MOTHERDUCK_TOKEN to an access token.")
+        for extension in self.extensions:
+            self._load(connection, extension)
+        connection.execute(f"ATTACH IF NOT EXISTS {quoted(self.target)}{self._options(read_only=read_only)}")
+
+    def has_table(self, connection: duckdb.DuckDBPyConnection, name: str) -> bool:
+        """Returns whether the attached database has a table in its schema ``segments``."""
+        return connection.execute(_TABLE, [self.catalog, name]).fetchone() is not None
+
+    def _options(self, *, read_only: bool) -> str:
+        if self.is_motherduck:  # accepts neither an alias nor options; its tokens define the rights
+            return ""
+        options = ["READ_ONLY"] if read_only else []
+        if self.file and not read_only:
+            options.append(f"STORAGE_VERSION {quoted(STORAGE_VERSION)}")
+        if self.data_path and not read_only:
+            options.append(f"DATA_PATH {quoted(self.data_path)}")
+        return f" AS {self.catalog}" + (f" ({', '.join(options)})" if options else "")
+
+    def _load(self, connection: duckdb.DuckDBPyConnection, extension: str) -> None:
+        try:
+            try:
+                connection.execute(f"LOAD {extension}")
+            except duckdb.Error:
+                connection.execute(f"INSTALL {extension}; LOAD {extension}")
+        except duckdb.Error as error:
+            raise WarehouseError(
+                f"Cannot open the warehouse {self}: DuckDB {duckdb.__version__} needs its extension {extension!r}, "
+                f"which is not installed and cannot be downloaded: {reason(error).rstrip('.')}. "
+                f"With network access, run: python -c \"import duckdb; duckdb.execute('INSTALL {extension}')\""
+            ) from error
+
+
+def parse_address(location: str) -> Address:
+    """Returns the database that a location means; refuses a location with a password or a token.
+
+    >>> parse_address("md:runs").catalog, parse_address("ducklake:postgres:dbname=runs").extensions
+    ('runs', ('postgres', 'ducklake'))
+    """
+    if has_secret(location):
+        raise WarehouseError(
+            f"The warehouse's location {shown(location)!r} holds a secret, which logs and queries would show. "
+            "Give it separately: as MOTHERDUCK_TOKEN, or in PGPASSWORD or ~/.pgpass for Postgres."
+        )
+    scheme, _, rest = location.partition(":")
+    if not rest:
+        raise WarehouseError(f"The warehouse's location {location!r} names no database.")
+    if scheme == "duckdb":
+        path = Path(rest).expanduser().absolute()
+        return Address(location, str(path), file=path)
+    if scheme == "ducklake":
+        target, _, data_path = rest.partition(_DATA_PATH)
+        needed = _CATALOGS.get(target.partition(":")[0])
+        extensions = (needed, "ducklake") if needed else ("ducklake",)
+        return Address(location, f"ducklake:{target}", extensions=extensions, data_path=data_path or None)
+    return Address(location, f"md:{rest}", catalog=rest.partition("?")[0], extensions=("motherduck",))
+
+
+class ServedWarehouse:
+    """A warehouse of tables; may be used by several threads. See ``SegmentedWarehouse`` for its methods."""
+
+    def __init__(self, location: str) -> None:
+        self._address = parse_address(location)
+
+    def __str__(self) -> str:
+        return str(self._address)
+
+    def check_writable(self) -> None:
+        """Checks that the tables can be written; does not create a missing database file."""
+        file = self._address.file
+        if file is not None and not file.exists():
+            check_place(file.parent, str(self))
+            return
+        with _discreet():
+            ask_patiently(self._open_for_writing, str(self))
+
+    def publish(self, run_dir: Path) -> PublishReport:
+        """Replaces the rows of a run by those of its directory, unless the tables have a newer version."""
+        with _discreet():
+            return publish_with(run_dir, lambda _: None, self._write)
+
+    def tidy(self) -> None:
+        """Does nothing: the service manages its storage."""
+
+    def rows(self, file: LineFile[Row]) -> list[Row]:
+        """Returns the records of a kind."""
+        found = self.ask(lambda connection: connection.execute(f"FROM segments.{file.table}").fetchall())
+        return file.load("\n".join(line for (line,) in found).encode())
+
+    def write_rows(self, file: LineFile[Row], rows: Sequence[Row]) -> None:
+        """Adds or replaces records of a kind."""
+
+        def replace(connection: duckdb.DuckDBPyConnection) -> None:
+            connection.execute(f"CREATE TABLE IF NOT EXISTS {file.table} ({file.columns})")
+            same = " AND ".join(f"{file.column} ->> '{name}' = ?" for name in file.key)
+            for row in rows:
+                connection.execute(f"DELETE FROM {file.table} WHERE {same}", file.key_of(row))  # noqa: S608 - own text
+            lines = file.lines(rows)
+            connection.execute(f"INSERT INTO {file.table} SELECT unnest(?::JSON[])", [lines])
+
+        with _discreet(), scratch_folder() as spill, closing(connect_scratch(spill)) as connection:
+            self._change(connection, replace)
+
+    def ask(self, question: Callable[[duckdb.DuckDBPyConnection], Answer]) -> Answer:
+        """Calls a function with a connection that can read the warehouse and, if possible, nothing else."""
+        with _discreet(), scratch_folder() as spill:
+            with explained(f"Cannot read the warehouse {self}"):
+                connection = _patiently(lambda: connect_locked(_Attached(self._address, spill), spill))
+            with closing(connection):
+                return question(connection)
+
+    def connect(self) -> duckdb.DuckDBPyConnection:
+        """Returns a new connection to the tables, read only, with views over them; the caller owns it."""
+        with _discreet(), explained(f"Cannot read the warehouse {self}"):
+            return _patiently(self._open_freely)
+
+    def _write(self, connection: duckdb.DuckDBPyConnection, files: RunFiles) -> bool:
+        define_new(connection, files)
+
+        def replace(connection: duckdb.DuckDBPyConnection) -> bool:
+            held = connection.execute("SELECT max(version) FROM runs WHERE run_id = ?", [files.run_id]).fetchone()
+            if held and held[0] and not is_same(held[0], files.version):
+                self._refuse_conflict(connection, files)
+            if held and is_held(held[0], files.version):
+                return False
+            _replace_run(connection, files.run_id)
+            return True
+
+        return self._change(connection, replace)
+
+    def _refuse_conflict(self, connection: duckdb.DuckDBPyConnection, files: RunFiles) -> None:
+        def ask(kind: str, statement: str) -> list[tuple[Any, ...]]:
+            return connection.execute(statement.format(kind), [files.run_id]).fetchall()
+
+        remedy = new_id_remedy(files.run_dir, str(self))
+        refuse_conflict(recorded_run(files.run_id, ask), recorded_in(files), f"The warehouse {self}", remedy)
+
+    def _change(
+        self, connection: duckdb.DuckDBPyConnection, change: Callable[[duckdb.DuckDBPyConnection], Answer]
+    ) -> Answer:
+        """Calls a function in a transaction in the schema ``segments``; retries if others interfere."""
+
+        def once() -> Answer:
+            self._make_folder()
+            self._address.attach(connection, read_only=False)
+            try:
+                _make_tables(connection, self._address)
+                connection.execute(f"USE {self._address.schema}")
+                with transaction(connection):
+                    connection.execute("UPDATE publishes SET number = number + 1")
+                    return change(connection)
+            finally:
+                connection.execute(f'USE memory; DETACH "{self._address.catalog}"')
+
+        return _patiently(once)
+
+    def _open_for_writing(self) -> None:
+        with (
+            scratch_folder() as spill,
+            explained(f"Cannot write the warehouse {self}"),
+            closing(connect_scratch(spill)) as connection,
+        ):
+            try:
+                self._address.attach(connection, read_only=False)
+                _version(connection, self._address)
+            except duckdb.Error as error:
+                if not _BUSY.search(str(error)):  # another process is writing, so it can be written
+                    raise
+
+    def _make_folder(self) -> None:
+        if self._address.file:
+            try:
+                self._address.file.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise WarehouseError(f"Cannot create the warehouse {self}: {error.strerror}") from error
+
+    def _open_freely(self) -> duckdb.DuckDBPyConnection:
+        connection = duckdb.connect(":memory:")
+        try:
+            connection.execute("SET TimeZone = 'UTC'")
+            _Attached(self._address, Path()).prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+class _Attached:
+    def __init__(self, address: Address, spill: Path) -> None:
+        self._address, self._readable = address, str(spill)
+
+    def readable(self) -> str:
+        """Returns the folder of a DuckLake's files; for other databases DuckDB's own temporary folder."""
+        return f"{self._readable.rstrip('/')}/"
+
+    def prepare(self, connection: duckdb.DuckDBPyConnection) -> None:
+        address = self._address
+        if address.file and not address.file.exists():
+            raise missing(address)
+        try:
+            address.attach(connection, read_only=True)
+        except duckdb.Error as error:
+            if "does not exist" in str(error):
+                raise missing(address) from error
+            raise
+        schema = _version(connection, address)
+        if schema is None:
+            raise missing(address)
+        if "ducklake" in address.extensions:
+            [(self._readable,)] = connection.execute(
+                f"SELECT data_path FROM ducklake_settings({quoted(address.catalog)})"  # noqa: S608 - quoted
+            ).fetchall()
+        connection.execute("CREATE SCHEMA segments")
+        for kind in KINDS:
+            rows = in_current_form(kind, [(f"{address.schema}.{kind}", schema)])
+            connection.execute(f"CREATE VIEW segments.{kind} AS {rows}")
+        connection.execute(f"CREATE VIEW segments.prices AS FROM {address.schema}.prices")
+        for file in LINE_FILES:
+            if address.has_table(connection, file.table):
+                connection.execute(f"CREATE VIEW segments.{file.table} AS FROM {address.schema}.{file.table}")
+            else:  # an older Nightjar created the database
+                connection.execute(f"CREATE TABLE segments.{file.table} ({file.columns})")
+        connection.execute(views_script())
+
+
+def _replace_run(connection: duckdb.DuckDBPyConnection, run_id: str) -> None:
+    for kind in ("runs", "rollouts", "attempts"):
+        connection.execute(f"DELETE FROM {kind} WHERE run_id = ?", [run_id])  # noqa: S608 - own names
+        connection.execute(f"INSERT INTO {kind} BY NAME FROM temp.new_{kind}")
+    connection.execute(
+        "INSERT INTO examples BY NAME FROM temp.new_examples WHERE content_id NOT IN (SELECT content_id FROM examples)"
+    )
+
+
+def _make_tables(connection: duckdb.DuckDBPyConnection, address: Address) -> None:
+    schema = _version(connection, address)
+    if schema == SCHEMA:
+        return
+    with transaction(connection):
+        if schema is None:
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {address.schema}; USE {address.schema}")
+            connection.execute(tables_script())
+            connection.execute(f"CREATE TABLE prices ({PRICES_COLUMNS})")
+            for file in LINE_FILES:
+                connection.execute(f"CREATE TABLE {file.table} ({file.columns})")
+            connection.execute("CREATE TABLE publishes (number BIGINT); INSERT INTO publishes VALUES (0)")
+            connection.execute(f"CREATE TABLE version (number INTEGER); INSERT INTO version VALUES ({SCHEMA})")  # noqa: S608
+        else:
+            connection.execute(f"USE {address.schema}")
+            for statement in added_since(schema):
+                connection.execute(statement)
+            connection.execute("UPDATE version SET number = ?", [SCHEMA])
+        _make_views(connection, address)
+
+
+def _make_views(connection: duckdb.DuckDBPyConnection, address: Address) -> None:
+    """Creates the views for other tools; a DuckLake refuses comments on columns of views."""
+    connection.execute(f'USE "{address.catalog}".main')
+    for statement in connection.extract_statements(views_script()):
+        try:
+            connection.execute(statement)
+        except duckdb.Error:
+            if not statement.query.lstrip().startswith("COMMENT"):
+                raise
+
+
+def _version(connection: duckdb.DuckDBPyConnection, address: Address) -> int | None:
+    """Returns the version of the tables; None if there are none. Raises if a newer Nightjar made them."""
+    if not address.has_table(connection, "version"):
+        return None
+    [(found,)] = connection.execute(f"SELECT max(number) FROM {address.schema}.version").fetchall()  # noqa: S608 - quoted
+    if found > SCHEMA:
+        raise newer(found, SCHEMA, str(address))
+    return int(found)
+
+
+def _patiently(action: Callable[[], Answer]) -> Answer:
+    """Retries an action while other processes or threads interfere."""
+    retrying = Retrying(
+        retry=retry_if_exception(lambda error: isinstance(error, duckdb.Error) and bool(_BUSY.search(str(error)))),
+        wait=wait_random_exponential(multiplier=0.02, max=1),
+        stop=stop_after_delay(PATIENCE_SECONDS),
+        reraise=True,
+    )
+    return retrying(action)
+
+
+@contextmanager
+def _discreet() -> Iterator[None]:
+    try:
+        yield
+    except WarehouseError as error:
+        if (text := shown(str(error))) != str(error):
+            raise WarehouseError(text) from None
+        raise

@@ -1,0 +1,384 @@
+"""Records that a warehouse keeps beside its segments: prices, nights of suites, comparisons, gate decisions and notes.
+
+Prices are in ``prices.csv``, which its owner may edit::
+
+    model,since,input,output
+    gpt-4.1-mini,2025-04-14,0.4,1.6
+
+Each other kind is a dataclass with a ``LineFile``: a file with one JSON record per line, and a table in SQL.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from functools import cached_property
+from math import isfinite
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from nightjar.core.text import shortened
+from nightjar.errors import ConfigError, WarehouseError
+
+PRICES_NAME = "prices.csv"
+
+_HEADER = ["model", "since", "input", "output"]
+_MOST_CHARACTERS = 80
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True)
+class Price:
+    """A model's price per million tokens in the currency of the house, for runs that start at ``since`` or later."""
+
+    model: str
+    since: datetime
+    input: float
+    output: float
+
+
+def price(model: str, since: str, input_price: float, output_price: float) -> Price:
+    """Returns a price; ``since`` is a date or moment in ISO 8601, in UTC unless it names a zone."""
+    try:
+        moment = datetime.fromisoformat(since)
+    except ValueError:
+        raise WarehouseError(f"Cannot read the date {since!r}: write it as 2026-01-31.") from None
+    if not all(isfinite(value) and value >= 0 for value in (input_price, output_price)):
+        raise WarehouseError(f"A price of {model!r} is negative or not a number: {input_price}, {output_price}.")
+    return Price(model, moment if moment.tzinfo else moment.replace(tzinfo=UTC), input_price, output_price)
+
+
+def load_prices(content: bytes) -> list[Price]:
+    """Reads ``prices.csv``; of several prices of one model and moment the last one counts."""
+    prices: list[Price] = []
+    number = 1
+    try:
+        text = content.decode("utf-8-sig")
+        rows = csv.reader(io.StringIO(text, newline=""))
+        if text.strip():
+            _check_header(next(rows))
+        for row in rows:
+            number = rows.line_num
+            if row:
+                prices.append(_price(row))
+    except UnicodeDecodeError as error:
+        number = content.count(b"\n", 0, error.start) + 1
+        raise WarehouseError(f"{PRICES_NAME}, line {number}: it is not UTF-8 text: {error.reason}") from error
+    except (csv.Error, WarehouseError) as error:
+        raise WarehouseError(f"{PRICES_NAME}, line {number}: {str(error).rstrip('.')}") from error
+    return _newest(prices)
+
+
+def dump_prices(prices: Sequence[Price]) -> str:
+    """Returns the content of ``prices.csv``, in order of model and moment."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_HEADER)
+    in_order = sorted(_newest(prices), key=lambda price: (price.model, price.since))
+    writer.writerows((price.model, price.since.isoformat(), price.input, price.output) for price in in_order)
+    return text.getvalue()
+
+
+def _newest(prices: Sequence[Price]) -> list[Price]:
+    return list({(price.model, price.since): price for price in prices}.values())
+
+
+def _check_header(row: Sequence[str]) -> None:
+    if row != _HEADER:
+        raise WarehouseError(f"expected {','.join(_HEADER)!r}, found {_short(','.join(row))}")
+
+
+def _price(row: Sequence[str]) -> Price:
+    if len(row) != len(_HEADER):
+        raise WarehouseError(f"expected {len(_HEADER)} values, found {len(row)}: {_short(','.join(row))}")
+    model, since, *amounts = row
+    if not model.strip():
+        raise WarehouseError("it names no model")
+    input_price, output_price = map(_amount, amounts)
+    return price(model, since, input_price, output_price)
+
+
+def _amount(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise WarehouseError(f"Cannot read the price {_short(text)}: write it as 0.25.") from None
+
+
+def _short(text: str) -> str:
+    return repr(shortened(text, _MOST_CHARACTERS))
+
+
+@dataclass(frozen=True)
+class LineFile(Generic[Row]):
+    """A kind of records with one line each.
+
+    Attributes:
+        table: its name in the schema ``segments``, and the name of the file without ``.jsonl``.
+        column: the only column of the table, with the record as JSON.
+        key: the fields that identify a record and order the file.
+    """
+
+    table: str
+    column: str
+    kind: type[Row]
+    key: tuple[str, ...]
+
+    @property
+    def file_name(self) -> str:
+        """The name of the file in the folder of the warehouse."""
+        return f"{self.table}.jsonl"
+
+    @property
+    def columns(self) -> str:
+        """The columns of the table in SQL."""
+        return f"{self.column} JSON NOT NULL"
+
+    def load(self, content: bytes) -> list[Row]:
+        """Reads the file; the error for a damaged file names the line."""
+        found = []
+        for number, line in enumerate(content.splitlines(), start=1):
+            try:
+                found.append(self._adapter.validate_json(line))
+            except ValidationError as error:
+                raise WarehouseError(f"{self.file_name}, line {number}: {error.errors()[0]['msg']}") from error
+        return found
+
+    def lines(self, rows: Iterable[Row]) -> list[str]:
+        """Returns the lines of the file in order; a later record replaces one with the same key."""
+        by_key = {self.key_of(row): row for row in rows}
+        return [self._adapter.dump_json(by_key[key]).decode() for key in sorted(by_key)]
+
+    def dump(self, rows: Iterable[Row]) -> bytes:
+        """Returns the content of the file."""
+        return "".join(f"{line}\n" for line in self.lines(rows)).encode()
+
+    def key_of(self, row: Row) -> tuple[str, ...]:
+        """Returns the key of a record."""
+        return tuple(str(getattr(row, name)) for name in self.key)
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Row]:
+        return TypeAdapter(self.kind)
+
+
+Verdict: TypeAlias = Literal["running", "accepted", "worse", "incomplete", "skipped"]
+"""The verdict on a night; ``skipped`` if a later one was due before it could start."""
+Change: TypeAlias = Literal["same", "worse", "better", "new", "missing"]
+"""An evaluation against the last accepted night; ``new`` if that night does not have it."""
+
+
+@dataclass(frozen=True)
+class NightEvaluation:
+    """An evaluation of a night; fields of its run are None if unknown.
+
+    Attributes:
+        change: against the last accepted night.
+        errors: error class to count.
+        reason: why there is no run.
+        against_night, against_run: the last accepted night that has this evaluation, and its run.
+        against_nights: number of accepted nights that it is compared with.
+        pairs, unpaired: examples that both sides have scored, and examples that only one side has scored.
+        difference, difference_stderr: this run minus the accepted nights, mean reward over the pairs.
+        p_worse: probability of a difference this low if nothing changed.
+        differs: settings in which the runs differ, such as ``dataset``.
+    """
+
+    name: str
+    change: Change
+    env_id: str
+    model: str
+    run_id: str | None = None
+    flow_run_id: str | None = None
+    status: str | None = None
+    scored: int | None = None
+    rollouts: int | None = None
+    avg_reward: float | None = None
+    stderr: float | None = None
+    cost: float | None = None
+    errors: dict[str, int] = field(default_factory=dict)
+    reason: str | None = None
+    against_night: str | None = None
+    against_run: str | None = None
+    against_nights: int = 0
+    pairs: int = 0
+    unpaired: int = 0
+    difference: float | None = None
+    difference_stderr: float | None = None
+    p_worse: float | None = None
+    differs: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Night:
+    """A suite on one date.
+
+    Attributes:
+        night: the date, such as 2026-11-20.
+        line: the verdict in a sentence.
+        is_accepted_by_hand: somebody accepted it whatever the verdict.
+        file: the file of the suite.
+    """
+
+    suite: str
+    night: str
+    verdict: Verdict
+    line: str = ""
+    is_accepted_by_hand: bool = False
+    began_at: datetime | None = None
+    ended_at: datetime | None = None
+    flow_run_id: str | None = None
+    file: str = ""
+    evaluations: list[NightEvaluation] = field(default_factory=list)
+
+    def under_way(self, flow_runs: Mapping[str, str]) -> Night:
+        """Returns the night with the flow runs of its evaluations, given by evaluation name."""
+        known = [replace(one, flow_run_id=flow_runs.get(one.name, one.flow_run_id)) for one in self.evaluations]
+        return replace(self, evaluations=known)
+
+    @property
+    def cost(self) -> float | None:
+        """The cost of its runs; None if no cost is known."""
+        costs = [one.cost for one in self.evaluations if one.cost is not None]
+        return sum(costs) if costs else None
+
+
+def checked_night(text: str) -> str:
+    """Returns the date of a night; raises ConfigError if the text is not a date."""
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise ConfigError(f"{text!r} is not the date of a night: write it as 2026-01-31") from None
+
+
+@dataclass(frozen=True)
+class RecordedComparison:
+    """A comparison of a benchmark's runs.
+
+    Attributes:
+        benchmark, tier: in the gate's policy; the environment and None for a comparison without a gate.
+        decision: PASS, BREACH, INSUFFICIENT or MISSING in a gate; else PASS, REGRESSION or INCONCLUSIVE.
+        direction: which direction of the metric is better.
+        alpha: the probability that the interval misses.
+        gate_id: of the decision that it belongs to; None if it stands alone.
+        margin: how much worse the candidate may be.
+        method, seed: of the interval and the sign flips.
+        pairs, clusters: examples that both sides have scored, and their groups.
+        baseline_coverage, candidate_coverage: scored / requested.
+        difference, low, high: candidate minus baseline over the pairs, and its interval; None for an open end.
+        p: probability of a loss this large if the true loss is the margin; ``p_adjusted`` for all benchmarks of a gate.
+        p_sign_flips: probability of a difference this bad if nothing changed.
+        nights: number of nights that together show a breach most clearly; None if none were tested.
+        pairs_needed: for a decision; None if it is decided or unknown.
+    """
+
+    comparison_id: str
+    made_at: datetime
+    benchmark: str
+    decision: str
+    reason: str
+    metric: str
+    direction: str
+    baseline_runs: list[str]
+    candidate_runs: list[str]
+    alpha: float
+    gate_id: str | None = None
+    tier: str | None = None
+    margin: float | None = None
+    method: str | None = None
+    seed: int | None = None
+    pairs: int = 0
+    clusters: int = 0
+    baseline_coverage: float | None = None
+    candidate_coverage: float | None = None
+    baseline_mean: float | None = None
+    candidate_mean: float | None = None
+    difference: float | None = None
+    stderr: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    p_adjusted: float | None = None
+    p_sign_flips: float | None = None
+    nights: int | None = None
+    pairs_needed: int | None = None
+
+
+@dataclass(frozen=True)
+class GateDecision:
+    """A gate's decision; its benchmarks are the comparisons with its id.
+
+    Attributes:
+        verdict: GO, NO-GO or INCONCLUSIVE.
+        baseline, candidate: as given on the command line.
+        alpha: the probability that an interval misses.
+        level: the one-sided probability of any false breach.
+        correction: for several benchmarks: holm, bh or none.
+        min_pairs: fewer pairs never pass.
+        suite, night: of the candidate, if it is a night.
+        breached, undecided: names of benchmarks that are not advisory.
+    """
+
+    gate_id: str
+    made_at: datetime
+    verdict: str
+    reason: str
+    policy: str
+    policy_sha256: str
+    baseline: str
+    candidate: str
+    alpha: float
+    level: float
+    correction: str
+    min_pairs: int
+    suite: str | None = None
+    night: str | None = None
+    benchmarks: int = 0
+    breached: list[str] = field(default_factory=list)
+    undecided: list[str] = field(default_factory=list)
+
+
+Mark: TypeAlias = Literal["wrong grade", "bad question", "interesting"]
+"""The label of a note."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """A person's note on a rollout, whose recorded reward does not change.
+
+    Attributes:
+        note_id: a later note with the same id replaces it.
+        overruled_reward: the reward that the author proposes; None for none.
+        is_withdrawn: the note no longer holds and is in no view.
+    """
+
+    note_id: str
+    run_id: str
+    example_id: int
+    rollout_index: int
+    mark: Mark
+    author: str
+    written_at: datetime
+    comment: str = ""
+    overruled_reward: float | None = None
+    is_withdrawn: bool = False
+
+
+NIGHTS = LineFile("nights", "night", Night, ("suite", "night"))
+COMPARISONS = LineFile("comparisons", "comparison", RecordedComparison, ("comparison_id",))
+GATE_DECISIONS = LineFile("gate_decisions", "decision", GateDecision, ("gate_id",))
+NOTES = LineFile("notes", "note", Note, ("note_id",))
+
+LINE_FILES: tuple[LineFile[Any], ...] = (NIGHTS, COMPARISONS, GATE_DECISIONS, NOTES)
+
+
+class Records(NamedTuple):
+    """All records of a warehouse; ``lines`` has those of each of ``LINE_FILES``, in that order."""
+
+    prices: tuple[Price, ...] = ()
+    lines: tuple[tuple[str, ...], ...] = ((),) * len(LINE_FILES)

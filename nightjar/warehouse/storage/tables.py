@@ -1,0 +1,89 @@
+"""The tables of a segment, as ``tables.sql`` declares them, and their columns by version."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+FIRST_SCHEMA = 3
+"""The version of the tables in the first release; each column added since raises it by one."""
+
+_TABLE = re.compile(r"^CREATE TABLE (\w+) \((.*?)^\);", re.MULTILINE | re.DOTALL)
+_COLUMN = re.compile(r"^    (\w+) (.+?)(?: NOT NULL)?,?$", re.MULTILINE)
+_ADDED_COLUMN = re.compile(r"^ALTER TABLE (\w+) ADD COLUMN (\w+) (.+);$", re.MULTILINE)
+
+_IN_JSON = {
+    "env_hash": "version_info ->> 'env_hash'",
+    "scoring_hash": "version_info ->> 'scoring_hash'",
+    "rescored_from": "metadata ->> 'rescored_from'",
+    "protocol": "metadata ->> 'api_client_type'",
+    "finish_reason": "trajectory ->> '$[#-1].response.finish_reason'",
+    "model_ms": "list_sum(TRY_CAST(trajectory -> '$[*].latency_ms' AS DOUBLE[]))",
+}
+"""SQL that reads the values of added columns from the JSON in which the first release kept them."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table; ``schema`` is the first version of the tables that has it."""
+
+    name: str
+    sql_type: str
+    schema: int
+
+    @property
+    def before(self) -> str:
+        """The SQL for its value in rows of earlier versions: from JSON if possible, else NULL."""
+        return _IN_JSON.get(self.name, f"NULL::{self.sql_type}")
+
+
+@cache
+def tables_script() -> str:
+    """Returns the statements that create the empty tables of a segment."""
+    return (resources.files(__package__) / "tables.sql").read_text("utf-8")
+
+
+SCHEMA = FIRST_SCHEMA + len(_ADDED_COLUMN.findall(tables_script()))
+"""The version of the tables that this Nightjar writes."""
+
+
+@cache
+def columns() -> Mapping[str, Sequence[Column]]:
+    """Returns the columns of each table in order."""
+    created = _TABLE.findall(tables_script())
+    found = {
+        table: [Column(name, sql_type, FIRST_SCHEMA) for name, sql_type in _COLUMN.findall(body)]
+        for table, body in created
+    }
+    for schema, (table, name, sql_type) in enumerate(_ADDED_COLUMN.findall(tables_script()), start=FIRST_SCHEMA + 1):
+        found[table].append(Column(name, sql_type, schema))
+    return found
+
+
+def in_current_form(kind: str, parts: Sequence[tuple[str, int]]) -> str:
+    """Returns the statement that selects rows of several versions with the columns of the current version.
+
+    ``parts`` are relations for ``FROM``, each with the version of its rows; an empty sequence selects no rows.
+    """
+    if not parts:
+        empty = ", ".join(f"NULL::{column.sql_type} AS {column.name}" for column in columns()[kind])
+        return f"SELECT {empty} WHERE false"
+    return " UNION ALL ".join(f"SELECT {_selected(kind, schema)} FROM {rows}" for rows, schema in parts)  # noqa: S608
+
+
+def added_since(schema: int) -> Iterator[str]:
+    """Yields the statements that upgrade tables of an earlier version, with values from JSON."""
+    for table, own in columns().items():
+        for column in own:
+            if column.schema > schema:
+                yield f"ALTER TABLE {table} ADD COLUMN {column.name} {column.sql_type}"
+                yield f"UPDATE {table} SET {column.name} = {column.before}"  # noqa: S608 - own names
+
+
+def _selected(kind: str, schema: int) -> str:
+    return ", ".join(
+        column.name if column.schema <= schema else f"{column.before} AS {column.name}" for column in columns()[kind]
+    )

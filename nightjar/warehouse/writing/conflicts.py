@@ -1,0 +1,158 @@
+"""Refuses a run whose id the warehouse already has for another run: another model, configuration or dataset.
+
+A run may be published again as it grows. Its settings and existing examples stay; a resume may only add examples.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import orjson
+
+from nightjar.core.files import scratch_folder
+from nightjar.engine.runs import RunDirectory
+from nightjar.engine.runs.identity import recorded_differences
+from nightjar.engine.runs.jsonl import scan_lines
+from nightjar.errors import RunConflictError, RunDirectoryError, WarehouseError
+from nightjar.warehouse.database import connect_scratch, parquet
+from nightjar.warehouse.location import publish_command
+from nightjar.warehouse.storage.segments import Catalog
+from nightjar.warehouse.storage.store import Store
+
+_log = logging.getLogger(__name__)
+
+_OF_CONFIG = ("base_url", "api_client_type")
+"""Settings that are compared by ``config.json``, as in a resume; the metadata name replicas, which may change."""
+
+_SETTINGS = "SELECT metadata, config FROM {} WHERE run_id = ?"
+_HASHES = """
+SELECT example_id, any_value(example_hash) FROM {} WHERE run_id = ? AND example_hash IS NOT NULL GROUP BY example_id
+"""
+
+Ask = Callable[[str, str], list[tuple[Any, ...]]]
+"""Runs a statement on a kind of rows of a segment, with the run id as its parameter."""
+
+_LOOKS = 3
+"""How often a segment is looked up, because packing may replace it meanwhile."""
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """The identity of a run.
+
+    Attributes:
+        config: its ``config.json``; empty for an imported run.
+        hashes: reads the content hash of each example, by ``example_id``.
+    """
+
+    run_id: str
+    metadata: Mapping[str, Any]
+    config: Mapping[str, Any]
+    hashes: Callable[[], Mapping[int, str]]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Its model and configuration."""
+        return {**self.metadata, **{name: self.config[name] for name in _OF_CONFIG if name in self.config}}
+
+
+def refuse_conflict(held: RecordedRun | None, offered: RecordedRun, place: str, remedy: str = "") -> None:
+    """Raises RunConflictError if a place holds another run with this id.
+
+    Two runs differ if a setting that both know differs, or an example that both have.
+
+    Args:
+        held: the run that the place holds; None for none.
+        offered: the new run; damaged results raise WarehouseError.
+        place: starts the message: ``The warehouse outputs/warehouse``.
+        remedy: see ``RunConflictError``.
+    """
+    if held is None:
+        return
+    found = recorded_differences(held.settings, offered.settings) or _other_examples(held, offered)
+    if found:
+        raise RunConflictError(offered.run_id, place, found, remedy)
+
+
+def check_publishable(store: Store, directory: RunDirectory, remedy: str = "") -> None:
+    """Raises RunConflictError if a warehouse holds another run with the id of a run directory.
+
+    An empty remedy is replaced by the command that gives this run a new id.
+    """
+    offered = in_directory(directory)
+    held = held_run(store, offered.run_id, store.catalog())
+    refuse_conflict(held, offered, f"The warehouse {store}", remedy or new_id_remedy(directory.path, str(store)))
+
+
+def new_id_remedy(run_dir: Path, warehouse: str) -> str:
+    """Returns the sentence that says how to publish a conflicting run with a new id."""
+    return f"To give this one a new id and publish it: {publish_command(run_dir, warehouse, '--new-id')}"
+
+
+def in_directory(directory: RunDirectory) -> RecordedRun:
+    """Returns the run of a run directory; raises RunDirectoryError if its metadata are damaged."""
+    metadata, config = directory.read_metadata(), {}
+    with suppress(RunDirectoryError):  # an imported run has none
+        config = directory.read_config()
+    return RecordedRun(directory.run_id, metadata, config, lambda: example_hashes(directory.results_path))
+
+
+def example_hashes(results: Path) -> dict[int, str]:
+    """Returns the content hashes in a file of results by ``example_id``; raises WarehouseError if a line is damaged."""
+    try:
+        rows = (line.row for line in scan_lines(results))
+        return {row["example_id"]: row["example_hash"] for row in rows if row.get("example_hash")}
+    except (RunDirectoryError, KeyError) as error:
+        raise WarehouseError(f"Cannot read {results}: {error}") from error
+
+
+def held_run(store: Store, run_id: str, catalog: Catalog) -> RecordedRun | None:
+    """Returns a run in a warehouse of segments; None if there is none, or its segment is damaged."""
+    return recorded_run(run_id, partial(_ask, store, run_id, catalog))
+
+
+def recorded_run(run_id: str, ask: Ask) -> RecordedRun | None:
+    """Returns a run in a warehouse; None if there is none."""
+    if not (found := ask("runs", _SETTINGS)):
+        return None
+    metadata, config = (orjson.loads(text) if text else {} for text in found[0])
+    return RecordedRun(run_id, metadata, config, lambda: dict(ask("rollouts", _HASHES)))
+
+
+def _ask(store: Store, run_id: str, catalog: Catalog, kind: str, statement: str) -> list[tuple[Any, ...]]:
+    reason: Exception | None = None
+    for look in range(_LOOKS):
+        segments = store.catalog() if look else catalog
+        if (holder := segments.holders.get(run_id)) is None:
+            return []
+        try:
+            with scratch_folder() as spill, closing(connect_scratch(spill)) as connection:
+                store.prepare(connection)
+                file = parquet(store.file(holder.segment_id, kind))
+                return connection.execute(statement.format(file), [run_id]).fetchall()
+        except (duckdb.Error, UnicodeDecodeError) as error:
+            reason = error
+    _log.warning("Run %s is not compared with the one in %s, which cannot be read: %s", run_id, store, reason)
+    return []
+
+
+def _other_examples(held: RecordedRun, offered: RecordedRun) -> dict[str, tuple[Any, Any]]:
+    if held.metadata.get("original") and offered.metadata.get("original"):
+        return {}  # an import numbers examples by row, and the other program may change the order of rows
+    fingerprints = held.metadata.get("dataset_fingerprint"), offered.metadata.get("dataset_fingerprint")
+    if None not in fingerprints and fingerprints[0] == fingerprints[1]:
+        return {}
+    before, now = held.hashes(), offered.hashes()
+    differing = sorted(one for one in before.keys() & now.keys() if before[one] != now[one])
+    if not differing:
+        return {}
+    if None not in fingerprints:
+        return {"dataset_fingerprint": fingerprints}
+    return {f"example_hash of example {differing[0]}": (before[differing[0]], now[differing[0]])}

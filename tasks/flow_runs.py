@@ -1,0 +1,206 @@
+"""Submits, retries and awaits flow runs that workers execute."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from prefect import State, task
+from prefect.artifacts import acreate_table_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import PrefectClient, get_client
+from prefect.client.schemas.filters import (
+    FlowFilter,
+    FlowFilterName,
+    FlowRunFilter,
+    FlowRunFilterExpectedStartTime,
+    FlowRunFilterId,
+    FlowRunFilterIdempotencyKey,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+    FlowRunFilterTags,
+)
+from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.client.schemas.sorting import FlowRunSort
+from prefect.deployments.flow_runs import arun_deployment
+from prefect.runtime import flow_run
+from prefect.states import Cancelling, Scheduled
+
+from nightjar.evaluation.config import Evaluation
+from nightjar.evaluation.nights import NightPlan
+from nightjar.tasks.away import reach
+
+logger = logging.getLogger("nightjar.night")
+
+_POLL_SECONDS = 2.0
+_CANCEL_SECONDS = 60.0
+
+
+async def submit(plan: NightPlan, evaluation: Evaluation, deployment: str, parameters: dict[str, Any]) -> UUID:
+    """Submits an evaluation of a night to the work pool, and returns its flow run.
+
+    An earlier flow run of the evaluation is reused, and retried if it ended incomplete. It is no subflow: the server
+    would cancel subflows of a cancelled flow run forever, and they could not be retried.
+    """
+    key = plan.key(evaluation)
+    async with get_client() as client:
+        by_key = FlowRunFilter(idempotency_key=FlowRunFilterIdempotencyKey(any_=[key]))
+        for begun in await client.read_flow_runs(flow_run_filter=by_key):
+            if begun.state is None or begun.state.is_final():
+                await client.set_flow_run_state(begun.id, Scheduled(name="AwaitingRetry"), force=True)
+            return begun.id
+    flow_run = await arun_deployment(
+        deployment,
+        parameters={**evaluation.config.model_dump(mode="json"), **parameters},
+        flow_run_name=plan.title(evaluation),
+        timeout=0,
+        tags=plan.tags,
+        idempotency_key=key,
+        as_subflow=False,
+    )
+    return flow_run.id
+
+
+async def wait_for(flow_run_ids: Sequence[UUID], stop_requested: asyncio.Event) -> dict[UUID, str]:
+    """Waits until flow runs have ended, logs each end and returns the messages of their final states.
+
+    If told to stop, it cancels them and waits for a minute.
+    """
+    ended: dict[UUID, str] = {}
+    left = None
+    while len(ended) < len(flow_run_ids) and (left is None or left > 0):
+        if left is not None:
+            left -= _POLL_SECONDS
+        elif stop_requested.is_set() and await _cancel(flow_run_ids):
+            left = _CANCEL_SECONDS
+        for run in await _newly_ended(set(flow_run_ids) - ended.keys()):
+            assert run.state is not None, "it has ended"
+            ended[run.id] = run.state.message or run.state.name or ""
+            logger.info("%s is %s: %s", run.name, run.state.name, run.state.message)
+        await asyncio.sleep(_POLL_SECONDS)
+    return ended
+
+
+async def _newly_ended(flow_run_ids: set[UUID]) -> list[FlowRun]:
+    runs = await reach(partial(_read_all, flow_run_ids))
+    return [run for run in runs or () if run.state is not None and run.state.is_final()]
+
+
+async def _read_all(flow_run_ids: Iterable[UUID]) -> list[FlowRun]:
+    async with get_client() as client:
+        return await read_flow_runs(client, ids=flow_run_ids)
+
+
+async def _cancel(flow_run_ids: Sequence[UUID]) -> bool:
+    """Cancels flow runs; returns whether the server answered."""
+
+    async def cancel() -> bool:
+        async with get_client() as client:
+            for run in await read_flow_runs(client, ids=flow_run_ids):
+                if run.state is None or not run.state.is_final():
+                    await client.set_flow_run_state(run.id, Cancelling())
+        return True
+
+    return await reach(cancel) or False
+
+
+_PAGE = 200
+_LOOK_SECONDS = 3.0
+
+
+async def earlier_in_progress() -> str | None:
+    """Returns the name of an earlier run of this flow that is still running; None if there is none."""
+    async with get_client() as client:
+        own = await read_own(client)
+        others = await read_flow_runs(client, flow=str(flow_run.flow_name), states=(StateType.RUNNING,))
+    return next((each.name for each in others if is_earlier(each, own)), None)
+
+
+async def failed_since(hours: float, suite: str) -> list[FlowRun]:
+    """Returns the runs of ``evaluate`` due in the last ``hours`` that failed or crashed, earliest first.
+
+    An empty ``suite`` means all suites.
+    """
+    async with get_client() as client:
+        return await read_flow_runs(
+            client,
+            flow="evaluate",
+            states=(StateType.FAILED, StateType.CRASHED),
+            tags=(f"suite:{suite}",) if suite else (),
+            due_after=datetime.now(UTC) - timedelta(hours=hours),
+        )
+
+
+async def read(flow_run_id: UUID) -> FlowRun:
+    """Returns a flow run as it is now; raises ``ObjectNotFound`` if there is none with this id."""
+    async with get_client() as client:
+        return await client.read_flow_run(flow_run_id)
+
+
+@task(task_run_name="retry {name}", cache_policy=NO_CACHE, persist_result=False)
+async def retry(flow_run_id: UUID, name: str, wait_minutes: float) -> None:
+    """Has a worker retry a flow run of a deployment, and waits for its end."""
+    until = time.monotonic() + 60 * wait_minutes
+    async with get_client() as client:
+        again: State[None] = Scheduled(name="AwaitingRetry", message=f"Retry from {flow_run.name!r}")
+        proposed = await client.set_flow_run_state(flow_run_id, again)
+    if proposed.status.value != "ACCEPT":
+        logger.error("Prefect's server refuses to retry run %r: %s", name, proposed.details)
+        return
+    while time.monotonic() < until:
+        await asyncio.sleep(_LOOK_SECONDS)
+        found = await reach(partial(read, flow_run_id))
+        if found is not None and (found.state is None or found.state.is_final()):
+            return
+
+
+async def show_retried(rows: Sequence[dict[str, str]], about: str) -> None:
+    """Creates a table artifact of the retried runs."""
+    await acreate_table_artifact(table=list(rows), key="retry-failed", description=about)
+
+
+async def read_own(client: PrefectClient) -> FlowRun:
+    """Returns the flow run of this process."""
+    return await client.read_flow_run(UUID(str(flow_run.id)))
+
+
+def is_earlier(other: FlowRun, own: FlowRun) -> bool:
+    """Returns whether a flow run began before another one."""
+    began = own.start_time or datetime.now(UTC), str(own.id)
+    return other.start_time is not None and (other.start_time, str(other.id)) < began
+
+
+async def read_flow_runs(
+    client: PrefectClient,
+    *,
+    flow: str = "",
+    ids: Iterable[UUID] | None = None,
+    states: Sequence[StateType] = (),
+    tags: Sequence[str] = (),
+    due_after: datetime | None = None,
+    sort: FlowRunSort = FlowRunSort.EXPECTED_START_TIME_ASC,
+) -> list[FlowRun]:
+    """Returns all flow runs that match what is given."""
+    if ids is not None and not (ids := list(ids)):
+        return []
+    chosen = FlowRunFilter(
+        id=None if ids is None else FlowRunFilterId(any_=ids),
+        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=list(states))) if states else None,
+        tags=FlowRunFilterTags(all_=list(tags)) if tags else None,
+        expected_start_time=FlowRunFilterExpectedStartTime(after_=due_after) if due_after else None,
+    )
+    named = FlowFilter(name=FlowFilterName(any_=[flow])) if flow else None
+    found: list[FlowRun] = []
+    while page := await client.read_flow_runs(
+        flow_filter=named, flow_run_filter=chosen, sort=sort, limit=_PAGE, offset=len(found)
+    ):
+        found.extend(page)
+        if len(page) < _PAGE:
+            break
+    return found

@@ -1,0 +1,202 @@
+"""Where the id of a run comes from: drawn with the directory, stored there, and given to older ones when opened."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from nightjar.clients import ClientConfig
+from nightjar.engine.runs import RunDirectory, give_new_id, new_run_id
+from nightjar.engine.runs.repair import repair
+from nightjar.environments import SingleTurnEnv
+from nightjar.environments.rubrics import Rubric
+from nightjar.errors import ConfigError, NewerRunDirectoryError
+from nightjar.model_server import ArithmeticSolver, ModelServer
+
+OLDER = Path(__file__).parents[1] / "durability" / "older_runs"
+DRAWN = re.compile(r"[0-9a-f]{12}")
+
+
+@pytest.fixture(scope="module")
+def server():
+    with ModelServer(ArithmeticSolver()) as running:
+        yield running
+
+
+def right(completion, answer):
+    return float(f"{{{answer}}}" in completion[-1].content)
+
+
+class Watched(SingleTurnEnv):
+    """Notes what the run directory holds when the first request is about to be made."""
+
+    def __init__(self, examples=3, watched=None):
+        rows = [{"question": f"What is {n} + {n}?", "answer": str(2 * n)} for n in range(examples)]
+        super().__init__(dataset=rows, rubric=Rubric(funcs=[right]))
+        self.watched, self.seen = watched, None
+
+    async def setup_state(self, state):
+        if self.watched and self.seen is None:
+            self.seen = read(self.watched, "config.json")
+
+
+def evaluate(server, path, env=None, model="m"):
+    config = ClientConfig(api_base_url=server.base_url)
+    return (env or Watched()).evaluate_sync(config, model, results_path=path)["metadata"]
+
+
+def read(folder, name):
+    return json.loads((folder / name).read_bytes())
+
+
+def ids(folder):
+    return read(folder, "config.json").get("run_id"), read(folder, "metadata.json").get("run_id")
+
+
+@pytest.fixture
+def older(tmp_path, server):
+    """A copy of a run that release 0.1.0 made from Python with ``results_path="run"``, of the server of these tests."""
+    folder = shutil.copytree(OLDER / "run", tmp_path / "run")
+    here = {"base_url": server.base_url}
+    (folder / "config.json").write_text(json.dumps(read(folder, "config.json") | here))
+    metadata = RunDirectory(folder).read_metadata() | here
+    RunDirectory(folder).write_metadata(metadata)
+    return folder
+
+
+class TestNewRuns:
+    def test_the_id_is_drawn_and_stored_before_the_first_request(self, server, tmp_path):
+        env = Watched(watched=tmp_path / "run")
+        run_id = evaluate(server, tmp_path / "run", env)["run_id"]
+        assert DRAWN.fullmatch(run_id)
+        assert (env.seen["run_id"], env.seen["format"]) == (run_id, 2)
+        assert ids(tmp_path / "run") == (run_id, run_id)
+
+    def test_two_folders_of_one_name_are_two_runs(self, server, tmp_path):
+        first, second = (evaluate(server, tmp_path / place / "run")["run_id"] for place in "ab")
+        assert first != second
+
+    def test_a_folder_that_was_renamed_is_the_same_run(self, server, tmp_path):
+        before = evaluate(server, tmp_path / "run", Watched(2))["run_id"]
+        (tmp_path / "run").rename(tmp_path / "other")
+        assert evaluate(server, tmp_path / "other", Watched(3))["run_id"] == before
+        assert ids(tmp_path / "other") == (before, before)
+
+    def test_a_kill_before_the_first_metadata_does_not_change_it(self, server, tmp_path):
+        before = evaluate(server, tmp_path / "run")["run_id"]
+        (tmp_path / "run" / "metadata.json").unlink()
+        assert RunDirectory(tmp_path / "run").run_id == before
+        assert evaluate(server, tmp_path / "run")["run_id"] == before
+
+    def test_where_nightjar_names_the_folder_its_name_is_the_id(self, server, tmp_path):
+        assert evaluate(server, tmp_path / "0a1b2c3d4e5f")["run_id"] == "0a1b2c3d4e5f"
+
+    def test_damaged_metadata_do_not_cost_the_id(self, server, tmp_path):
+        before = evaluate(server, tmp_path / "run")["run_id"]
+        (tmp_path / "run" / "metadata.json").write_text("{")
+        assert len(repair(RunDirectory(tmp_path / "run"))) == 1
+        assert evaluate(server, tmp_path / "run")["run_id"] == before
+
+
+class TestOlderRuns:
+    """Release 0.1.0 took the folder's name for the id, and stored it in ``metadata.json`` alone."""
+
+    def test_one_that_only_has_its_folder_s_name_gets_an_id_when_it_is_opened(self, server, older, caplog):
+        caplog.set_level("INFO", "nightjar")
+        attempts = (older / "attempts.jsonl").read_bytes()
+        run_id = evaluate(server, older, model="model-a")["run_id"]
+        assert DRAWN.fullmatch(run_id)
+        assert ids(older) == (run_id, run_id)
+        [said] = [each.getMessage() for each in caplog.records if "folder's name" in each.getMessage()]
+        assert said == f"The run in {older} was known only by its folder's name ('run'): its id is {run_id} now"
+        assert (older / "attempts.jsonl").read_bytes() == attempts, "nothing is asked again"
+        assert evaluate(server, older, model="model-a")["run_id"] == run_id
+
+    @pytest.mark.parametrize("known", [{"published_at": "2026-11-24T00:14:33+00:00"}, {"original": {"by": "other"}}])
+    def test_one_that_a_warehouse_may_know_keeps_its_id(self, server, older, known):
+        RunDirectory(older).write_metadata(RunDirectory(older).read_metadata() | known)
+        assert evaluate(server, older, model="model-a")["run_id"] == "run"
+        assert ids(older) == ("run", "run")
+
+    @pytest.mark.parametrize("run_id", ["7ea6218f54b3", "7ea6218f54b3.part-2-of-4", "nightly.part-1-of-2"])
+    def test_one_that_nightjar_named_keeps_its_id(self, server, older, run_id):
+        RunDirectory(older).write_metadata(RunDirectory(older).read_metadata() | {"run_id": run_id})
+        assert evaluate(server, older, model="model-a")["run_id"] == run_id
+
+    def test_one_that_was_killed_before_its_first_metadata(self, server, older, tmp_path):
+        (older / "metadata.json").unlink()
+        named = shutil.copytree(older, tmp_path / "7ea6218f54b3")
+        assert DRAWN.fullmatch(evaluate(server, older, model="model-a")["run_id"])
+        assert evaluate(server, named, model="model-a")["run_id"] == "7ea6218f54b3"
+
+    def test_a_refused_resume_changes_nothing(self, server, older):
+        before = {path.name: path.read_bytes() for path in older.iterdir()}
+        with pytest.raises(Exception, match="model: saved 'model-a', asked for 'model-b'"):
+            evaluate(server, older, model="model-b")
+        assert {path.name: path.read_bytes() for path in older.iterdir() if path.name != ".lock"} == before
+
+    def test_damaged_metadata_do_not_cost_the_id(self, server, older):
+        metadata = read(older, "metadata.json")
+        (older / "metadata.json").write_text(json.dumps(metadata | {"avg_reward": 0.9}))
+        assert len(repair(RunDirectory(older))) == 1
+        assert evaluate(server, older, model="model-a")["run_id"] == "run"
+
+
+class TestNewIds:
+    def test_a_new_id_is_stored_and_was_not_published(self, older):
+        directory = RunDirectory(older)
+        directory.write_metadata(directory.read_metadata() | {"published_at": "2026-11-24T00:14:33+00:00"})
+        with directory:
+            run_id = give_new_id(directory)
+        assert DRAWN.fullmatch(run_id)
+        assert ids(older) == (run_id, run_id)
+        assert RunDirectory(older).run_id == directory.run_id == run_id
+        assert "published_at" not in RunDirectory(older).read_metadata()
+
+    def test_a_part_keeps_its_id(self, older):
+        directory = RunDirectory(older)
+        directory.write_metadata(directory.read_metadata() | {"run_id": "0a1b.part-1-of-2"})
+        with directory, pytest.raises(ConfigError, match=r"'0a1b\.part-1-of-2' is a part of a run and keeps its id"):
+            give_new_id(directory)
+
+    def test_ids_are_drawn_at_random(self):
+        assert len({new_run_id() for _ in range(1000)}) == 1000
+
+
+class TestNewerDirectories:
+    @pytest.fixture
+    def newer(self, older):
+        (older / "config.json").write_text(json.dumps(read(older, "config.json") | {"format": 3}))
+        metadata = RunDirectory(older).read_metadata() | {"format": 3}
+        RunDirectory(older).write_metadata(metadata)
+        return older
+
+    def test_they_are_refused_and_stay_as_they_are(self, server, newer):
+        before = {path.name: path.read_bytes() for path in newer.iterdir()}
+        says = (
+            f"The run directory '{newer}' is of version 3, this Nightjar knows version 2. Upgrade Nightjar: pip install"
+        )
+        with pytest.raises(NewerRunDirectoryError) as caught:
+            evaluate(server, newer, model="model-a")
+        assert str(caught.value).startswith(says)
+        for action in (RunDirectory.read_config, RunDirectory.read_metadata, repair):
+            with pytest.raises(NewerRunDirectoryError):
+                action(RunDirectory(newer))
+        assert {path.name: path.read_bytes() for path in newer.iterdir() if path.name != ".lock"} == before
+
+    def test_metadata_alone_that_are_newer_are_not_set_aside(self, older):
+        RunDirectory(older).write_metadata(RunDirectory(older).read_metadata() | {"format": 3})
+        with pytest.raises(NewerRunDirectoryError):
+            repair(RunDirectory(older))
+        assert read(older, "metadata.json")["format"] == 3
+
+    def test_unknown_fields_of_lines_are_ignored(self, server, tmp_path):
+        evaluate(server, tmp_path / "run", Watched(2))
+        for name in ("attempts.jsonl", "results.jsonl"):
+            path = tmp_path / "run" / name
+            rows = [json.loads(line) | {"later": {"a": 1}} for line in path.read_text().splitlines()]
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        again = evaluate(server, tmp_path / "run", Watched(3))
+        assert (again["scored"], again["failed"]) == (3, 0)

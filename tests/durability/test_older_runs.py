@@ -1,0 +1,221 @@
+"""Run directories that release 0.1.0 wrote, in ``older_runs``: everything that can be done with a run, on a copy."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nightjar.engine.runs import RunDirectory
+from nightjar.model_server import Faults
+
+OLDER = Path(__file__).parent / "older_runs"
+RUN_ID = "7ea6218f54b3"
+FOLDER = Path("outputs/evals/arithmetic--local") / RUN_ID
+
+NOTEBOOK = """
+import sys
+import nightjar as vf
+
+def right(completion, answer):
+    return float(f"{{{answer}}}" in completion[-1]["content"])
+
+url, model, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+rows = [{"question": f"What is {n} + {n}?", "answer": str(2 * n)} for n in range(count)]
+env = vf.SingleTurnEnv(dataset=rows, rubric=vf.Rubric(funcs=[right]))
+print(env.evaluate_sync(vf.ClientConfig(api_base_url=url), model, results_path="run")["metadata"]["run_id"])
+"""
+
+
+@pytest.fixture
+def older(nightjar, serve):
+    """A copy of the run of the command line: 3 examples of two rollouts, of a server that is there."""
+    server = serve()
+    path = shutil.copytree(OLDER / "arithmetic--local" / RUN_ID, nightjar.folder / FOLDER)
+    move_to(path, server)
+    return server
+
+
+def move_to(path, server):
+    """Gives a run the address of a server, as if it had been there from the first."""
+    config = json.loads((path / "config.json").read_bytes())
+    (path / "config.json").write_text(json.dumps(config | {"base_url": server.url}))
+    directory = RunDirectory(path)
+    directory.write_metadata(directory.read_metadata() | {"base_url": server.url})
+
+
+def start(nightjar, *words):
+    ended = nightjar.start(*words).wait()
+    assert ended.code == 0, ended.stderr
+    return ended
+
+
+def test_the_fixture_is_of_the_first_version():
+    for name in ("config.json", "metadata.json"):
+        assert "format" not in json.loads((OLDER / "run" / name).read_bytes())
+        assert "format" not in json.loads((OLDER / "arithmetic--local" / RUN_ID / name).read_bytes())
+
+
+def test_it_is_listed_and_read(nightjar, older):
+    [run] = json.loads(start(nightjar, "eval", "list", "--json").stdout)
+    assert (run["run_id"], run["status"], run["avg_reward"]) == (RUN_ID, "completed", 0.5)
+    assert RUN_ID in start(nightjar, "eval", "get", RUN_ID).stdout
+
+
+def test_it_is_published_and_grows(nightjar, older):
+    start(nightjar, "publish", FOLDER)
+    assert "Already there" in start(nightjar, "publish", FOLDER).stdout
+
+    start(nightjar, "eval", "run", "--resume", FOLDER, "-n", 5, "--direct")
+
+    assert older.stats().received == 4, "two rollouts of two more examples"
+    assert nightjar.sql("SELECT run_id, num_examples, scored FROM runs") == [(RUN_ID, 5, 10)]
+    written = [json.loads((nightjar.folder / FOLDER / name).read_bytes()) for name in ("config.json", "metadata.json")]
+    assert [(each["run_id"], each["format"]) for each in written] == [(RUN_ID, 2)] * 2
+
+
+def test_a_resume_without_anything_left_to_do_is_no_new_version_of_it(nightjar, older):
+    start(nightjar, "publish", FOLDER)
+    start(nightjar, "eval", "run", "--resume", FOLDER, "--direct")
+    assert older.stats().received == 0
+    assert nightjar.sql("SELECT run_id, scored FROM runs") == [(RUN_ID, 6)]
+
+
+def test_a_killed_one_is_resumed_from_its_ledger(nightjar, older):
+    path = nightjar.folder / FOLDER
+    (path / "metadata.json").unlink()
+    for name, kept in (("attempts.jsonl", 5), ("results.jsonl", 2)):
+        (path / name).write_bytes(b"".join((path / name).read_bytes().splitlines(keepends=True)[:kept]))
+    start(nightjar, "eval", "run", "--resume", FOLDER, "--direct")
+    assert older.stats().received == 1
+    assert nightjar.sql("SELECT run_id, scored FROM runs") == [(RUN_ID, 6)]
+
+
+def test_it_is_scored_again_and_compared(nightjar, older):
+    start(nightjar, "publish", FOLDER)
+    printed = json.loads(start(nightjar, "eval", "rescore", RUN_ID, "--json").stdout)
+    assert printed["rescored_from"] == RUN_ID
+    assert nightjar.sql("SELECT count(*), count(DISTINCT avg_reward) FROM runs") == [(2, 1)]
+    compared = json.loads(start(nightjar, "compare", RUN_ID, printed["run_id"], "--json").stdout)
+    assert compared["pairs"] == 3
+    assert older.stats().received == 0
+
+
+def test_it_is_pushed_and_pulled(nightjar, older, nightjar_in, tmp_path_factory):
+    there = nightjar_in(tmp_path_factory.mktemp("there"))
+    exchange = str(tmp_path_factory.mktemp("exchange") / "warehouse")
+    start(nightjar, "eval", "push", FOLDER, "--to", exchange)
+    start(there, "eval", "pull", RUN_ID, "--from", exchange)
+    assert there.sql("SELECT run_id, scored FROM runs") == [(RUN_ID, 6)]
+    assert there.run.results == nightjar.run.results
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("eval", "run", "--resume", FOLDER, "--direct"),
+        ("eval", "retry", FOLDER),
+        ("eval", "repair", FOLDER),
+        ("eval", "rescore", FOLDER),
+        ("eval", "get", FOLDER),
+        ("publish", FOLDER),
+        ("publish", FOLDER, "--new-id"),
+    ],
+    ids=lambda words: " ".join(str(word) for word in words if word != FOLDER),
+)
+def test_a_directory_of_a_newer_release_is_refused_and_stays_as_it_is(nightjar, older, command):
+    path = nightjar.folder / FOLDER
+    as_newer(path)
+    before = nightjar.run.content
+
+    ended = nightjar.start(*command).wait()
+
+    assert ended.code == 1
+    [said] = ended.errors
+    assert "is of version 3, this Nightjar knows version 2. Upgrade Nightjar" in said
+    assert nightjar.run.content == before
+    assert older.stats().received == 0
+
+
+def test_a_list_says_so_and_shows_the_others(nightjar, older):
+    as_newer(shutil.copytree(nightjar.folder / FOLDER, nightjar.folder / FOLDER.with_name("newer")))
+    ended = start(nightjar, "eval", "list", "--json")
+    assert [run["run_id"] for run in json.loads(ended.stdout)] == [RUN_ID]
+    assert "is of version 3, this Nightjar knows version 2" in ended.stderr
+
+
+def as_newer(path):
+    config = json.loads((path / "config.json").read_bytes())
+    (path / "config.json").write_text(json.dumps(config | {"format": 3}))
+    directory = RunDirectory(path)
+    directory.write_metadata(directory.read_metadata() | {"format": 3})
+
+
+class TestNotebooks:
+    """Python scripts in folders of their own, each with ``results_path="run"``."""
+
+    @pytest.fixture
+    def notebook(self, nightjar, serve):
+        script = nightjar.folder / "notebook.py"
+        script.write_text(NOTEBOOK)
+
+        def begin(folder, model, count, server):
+            (nightjar.folder / folder).mkdir(exist_ok=True)
+            command = [sys.executable, script, server.url, model, str(count)]
+            return subprocess.Popen(
+                command, cwd=nightjar.folder / folder, env=nightjar.env, stdout=subprocess.PIPE, text=True
+            )
+
+        return begin
+
+    def run(self, notebook, *arguments):
+        with notebook(*arguments) as process:
+            said, _ = process.communicate(timeout=60)
+        assert process.returncode == 0
+        return said.strip()
+
+    def test_both_are_in_one_warehouse(self, nightjar, serve, notebook):
+        server = serve()
+        first, second = self.run(notebook, "a", "one", 3, server), self.run(notebook, "b", "two", 2, server)
+        for folder in ("b", "a"):
+            start(nightjar, "publish", f"{folder}/run")
+        assert set(nightjar.sql("SELECT run_id, model, scored FROM runs")) == {(first, "one", 3), (second, "two", 2)}
+
+    def test_a_kill_at_any_moment_does_not_change_the_id(self, nightjar, serve, notebook):
+        server = serve(faults=Faults(latency_ms=300))
+        seen = set()
+        for number, delay_seconds in enumerate((0, 0.003, 0.02, 0.1, 0.4)):
+            folder = f"n{number}"
+            config = nightjar.folder / folder / "run" / "config.json"
+            with notebook(folder, "one", 3, server) as process:
+                deadline = time.monotonic() + 60
+                while not config.exists():
+                    assert process.poll() is None
+                    assert time.monotonic() < deadline
+                    time.sleep(0.0005)
+                time.sleep(delay_seconds)
+                process.kill()
+            run_id = json.loads(config.read_bytes())["run_id"]
+            assert self.run(notebook, folder, "one", 3, server) == run_id
+            seen.add(run_id)
+        assert len(seen) == 5
+
+    def test_two_of_the_older_release_are_told_apart(self, nightjar, serve, notebook):
+        server = serve()
+        for folder, model in (("a", "one"), ("b", "two")):
+            shutil.copytree(OLDER / "run", nightjar.folder / folder / "run")
+            directory = RunDirectory(nightjar.folder / folder / "run")
+            directory.write_metadata(directory.read_metadata() | {"model": model})
+            move_to(directory.path, server)
+        start(nightjar, "publish", "a/run")
+
+        ended = nightjar.start("publish", "b/run").wait()
+        assert ended.code == 1
+        assert "holds another run 'run': model: held 'one', offered 'two'" in ended.errors[0]
+        assert nightjar.sql("SELECT run_id, model FROM runs") == [("run", "one")]
+
+        start(nightjar, "publish", "b/run", "--new-id")
+        assert [model for _, model in nightjar.sql("SELECT run_id, model FROM runs ORDER BY model")] == ["one", "two"]

@@ -1,0 +1,186 @@
+"""One package is installed, ``nightjar``, which works beside a user's own ``flows``, ``tasks`` and ``blocks``."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("flows", "tasks", "blocks")
+OWN_TEST = """
+    from blocks import mine as block
+    from flows import mine as flow
+    from tasks import mine as task
+
+    from nightjar.blocks import ModelEndpoint
+    from nightjar.flows import evaluate
+    from nightjar.tasks import generate
+
+
+    def test_both_can_be_imported():
+        assert (flow, task, block) == ("my flow", "my task", "my block")
+        assert evaluate.name == "evaluate"
+        assert callable(generate) and ModelEndpoint.__name__ == "ModelEndpoint"
+"""
+
+
+def build(source: Path, target: str, folder: Path) -> Path:
+    """Builds a wheel or a source distribution of a folder, and returns its path."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
+    subprocess.run(command, cwd=source, check=True, capture_output=True)
+    [built] = folder.glob("*.whl" if target == "wheel" else "*.tar.gz")
+    return built
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(ROOT, "wheel", tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution, unpacked."""
+    folder = tmp_path_factory.mktemp("sdist")
+    with tarfile.open(build(ROOT, "sdist", folder)) as archive:
+        archive.extractall(folder, filter="data")
+    [unpacked] = (each for each in folder.iterdir() if each.is_dir())
+    return unpacked
+
+
+@pytest.fixture(scope="module")
+def python_with_wheel(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python with the wheel, and beside it what this one has installed, but for Nightjar."""
+    folder = tmp_path_factory.mktemp("python")
+    venv.create(folder, symlinks=True)
+    places = {"base": str(folder), "platbase": str(folder)}
+    packages = Path(sysconfig.get_path("purelib", "venv", places))
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(packages)
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    return Path(sysconfig.get_path("scripts", "venv", places)) / "python"
+
+
+@pytest.fixture(params=["editable", "wheel"])
+def python(request: pytest.FixtureRequest) -> Path:
+    """A Python in which Nightjar is installed."""
+    return Path(sys.executable) if request.param == "editable" else request.getfixturevalue("python_with_wheel")
+
+
+@pytest.fixture
+def own_folder(tmp_path: Path) -> Path:
+    """A user's folder, with packages of their own that are called as those at the top of this repository."""
+    for name in FOLDERS:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(f'mine = "my {name.removesuffix("s")}"\n')
+    (tmp_path / "test_own.py").write_text(dedent(OWN_TEST))
+    return tmp_path
+
+
+def run(python: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run(
+        [python, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_the_wheel_holds_nightjar_with_its_flows_and_sql_and_nothing_else(wheel: Path) -> None:
+    names = contents(wheel).keys()
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"nightjar"}
+    assert {
+        "nightjar/__init__.pyi",
+        "nightjar/blocks/model_endpoint.py",
+        "nightjar/flows/evaluation.py",
+        "nightjar/flows/__init__.pyi",
+        "nightjar/py.typed",
+        "nightjar/reports/templates/base.html",
+        "nightjar/tasks/evaluation.py",
+        "nightjar/warehouse/storage/tables.sql",
+    } <= names
+
+
+def test_the_source_distribution_holds_nightjar_and_builds_the_same_wheel(
+    sdist: Path, wheel: Path, tmp_path: Path
+) -> None:
+    documents = {"CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md"}
+    configuration = {".gitignore", "constraints.txt", "pyproject.toml"}
+    assert {path.name for path in sdist.iterdir()} == {"nightjar", *documents, *configuration}
+    assert contents(build(sdist, "wheel", tmp_path)) == contents(wheel)
+
+
+def test_what_the_image_copies_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    copied = re.findall(r"^COPY (.+) \S+$", (ROOT / "deployments" / "Dockerfile").read_text(), re.MULTILINE)
+    for name in (name for line in copied for name in line.split()):
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, tmp_path / name, symlinks=True)
+        else:
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            shutil.copy(ROOT / name, tmp_path / name)
+    assert contents(build(tmp_path, "wheel", tmp_path / "dist")) == contents(wheel)
+
+
+def test_an_installation_offers_no_other_package_at_the_top(python: Path, tmp_path: Path) -> None:
+    names = (*FOLDERS, "tests", "configs", "deployments")
+    code = f"from importlib.util import find_spec; print([name for name in {names} if find_spec(name)])"
+    assert run(python, tmp_path, "-c", code).stdout == "[]\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["0", "len(sys.path)"])
+def test_a_user_s_own_packages_and_nightjar_s_are_both_imported(python: Path, own_folder: Path, place: str) -> None:
+    code = f"import sys; sys.path.insert({place}, '.'); import test_own; test_own.test_both_can_be_imported()"
+    ended = run(python, own_folder, "-P", "-c", code)
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["prepend", "importlib"])
+def test_pytest_imports_both(python: Path, own_folder: Path, mode: str) -> None:
+    (own_folder / "pytest.ini").write_text("[pytest]\npythonpath = .\n" if mode == "importlib" else "[pytest]\n")
+    ended = run(python, own_folder, "-m", "pytest", "-q", f"--import-mode={mode}", "-p", "no:cacheprovider")
+    assert "1 passed" in ended.stdout, ended.stdout
+
+
+def test_a_flow_is_imported_alone_and_nightjar_without_prefect(tmp_path: Path) -> None:
+    code = "import sys, nightjar{}; print(*(name for name in sys.modules if name.startswith(('nightjar.', 'prefect'))))"
+    assert run(Path(sys.executable), tmp_path, "-c", code.format("")).stdout == "\n"
+    assert run(Path(sys.executable), tmp_path, "-c", code.format(".flows, nightjar.tasks")).stdout.split() == [
+        "nightjar.flows",
+        "nightjar.tasks",
+    ]
+
+
+@pytest.mark.slow
+def test_one_flow_does_not_load_the_others(tmp_path: Path) -> None:
+    code = "import sys; from nightjar.flows import query; print(*sys.modules)"
+    loaded = run(Path(sys.executable), tmp_path, "-c", code).stdout.split()
+    assert "nightjar.flows.querying" in loaded
+    assert {"nightjar.flows.evaluation", "nightjar.flows.nights", "nightjar.tasks.flow_runs"}.isdisjoint(loaded)
+
+
+@pytest.mark.slow
+def test_every_flow_and_task_is_offered_whichever_module_was_loaded_before(tmp_path: Path) -> None:
+    code = """
+        import nightjar.flows.nights, nightjar.flows.maintenance
+        from nightjar.flows import benchmark, evaluate, gate, prune, publish_run, query, rescore, retry_failed, upkeep
+        from nightjar.tasks import aggregate, generate, load_env, publish, push, score
+        flows = benchmark, evaluate, gate, prune, publish_run, query, rescore, retry_failed, upkeep
+        print(*(flow.name for flow in flows))
+    """
+    ended = run(Path(sys.executable), tmp_path, "-c", dedent(code))
+    assert ended.stdout == "benchmark evaluate gate prune publish-run query rescore retry-failed upkeep\n", ended.stderr
