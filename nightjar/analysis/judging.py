@@ -30,7 +30,6 @@ ORDER BY runs.status = 'completed', runs.started_at
 
 
 def night_tag(night: str) -> str:
-    """Returns the tag of the runs of a night."""
     return f"night:{night}"
 
 
@@ -46,12 +45,10 @@ def night_of(tags: Iterable[str]) -> tuple[str, str] | None:
 
 
 def completed_evaluations(warehouse: Warehouse, suite: str, night: str) -> set[str]:
-    """Returns the names of the completed evaluations of a night."""
     return {name for name, run in runs_of_night(warehouse, suite, night).items() if run["status"] == "completed"}
 
 
 def find_night(nights: Sequence[Night], suite: str, night: str) -> Night | None:
-    """Returns a night; None if it is not recorded."""
     return next((one for one in nights if (one.suite, one.night) == (suite, night)), None)
 
 
@@ -178,7 +175,6 @@ def _amount(one: NightEvaluation) -> str:
 
 
 def beside(one: NightEvaluation) -> str:
-    """Returns in words what an evaluation is compared with."""
     before = one.against_nights - 1
     return f"on {one.against_night}" + (f" and {before} night{'s' * (before > 1)} before" if before else "")
 

@@ -83,7 +83,6 @@ class Paired:
         metric: str = "reward",
         by: str | None = None,
     ) -> Paired:
-        """Reads the runs of two sides from a warehouse."""
         asked = {"a": list(a), "b": list(b), "cluster": cluster, "metric": metric, "by": by}
         found = warehouse.query_arrow(_PAIRED, asked)
         return cls(**{name: found[name].to_numpy() for name in found.column_names})
@@ -93,11 +92,9 @@ class Paired:
 
     @cached_property
     def is_pair(self) -> NDArray[np.bool_]:
-        """Whether both sides have scored the example."""
         return ~np.isnan(self.value_a - self.value_b)
 
     def only(self, chosen: NDArray[np.bool_]) -> Paired:
-        """Returns the chosen examples."""
         return Paired(**{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
 
     def with_failed(self, before: float, after: float) -> Paired:

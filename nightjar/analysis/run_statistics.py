@@ -263,12 +263,10 @@ class Retries:
     effect: Effect | None
 
     def matter(self, alpha: float) -> bool:
-        """Returns whether their reward differs significantly from the others'."""
         return self.effect is not None and self.effect.p_value < alpha
 
 
 def retries_of(warehouse: Warehouse, run_id: str, alpha: float = 0.05) -> Retries:
-    """Returns the retried rollouts of a run, with the effect on the reward."""
     rows = warehouse.query_arrow(_RETRIED, {"run_id": run_id})
     retried = rows["retried"].to_numpy(zero_copy_only=False).astype(bool)
     if not retried.any():
@@ -296,7 +294,6 @@ class Runtime:
 
 
 def runtime_of(warehouse: Warehouse, run_id: str) -> Runtime | None:
-    """Returns the runtime of a run; None without rollouts."""
     found = warehouse.query(_RUNTIME, {"run_id": run_id}).records()
     failures = dict(warehouse.query(_FAILURES, {"run_id": run_id}).rows)
     return Runtime(**found[0], failures=failures) if found else None

@@ -151,7 +151,6 @@ def _with_id(asked: str, warehouse: Warehouse) -> str | Path:
 
 
 def _whole(run_ids: Iterable[str]) -> list[str]:
-    """Drops the ids of parts whose whole run is there."""
     there = list(run_ids)
     return [run_id for run_id in there if not ((part := Part.of(run_id)) and part.run_id in there)]
 

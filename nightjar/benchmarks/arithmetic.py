@@ -40,7 +40,6 @@ def load_environment(num_problems: int = 1000, seed: int = 0, largest: int = 99)
 
 
 def make_problems(num_problems: int, seed: int, largest: int) -> list[dict[str, Any]]:
-    """Returns problems of the form ``(a ? b) ? c``."""
     generator = random.Random(seed)  # noqa: S311 - no secret is made of it
     return [_make_problem(generator, largest) for _ in range(num_problems)]
 
@@ -60,5 +59,4 @@ def extract_answer(text: str) -> str:
 
 
 def correct_answer(completion: Any, answer: str, parser: Parser) -> float:
-    """1.0 if the answer is the correct number, else 0.0."""
     return float(same_number(parser.parse_answer(completion) or "", answer))

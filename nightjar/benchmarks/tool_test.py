@@ -73,7 +73,6 @@ def load_environment(num_train_examples: int = 1000, num_eval_examples: int = 10
 
 
 def make_examples(number: int, seed: int) -> list[dict[str, Any]]:
-    """Returns examples that each request some of the tools; equal seeds give equal examples."""
     generator = random.Random(seed)  # noqa: S311 - no secret is made of it
     return [_make_example(generator) for _ in range(number)]
 
@@ -89,7 +88,6 @@ def _make_example(generator: random.Random) -> dict[str, Any]:
 
 
 def reference_reply(example: Mapping[str, Any]) -> AssistantMessage:
-    """Returns a message with the requested calls."""
     names = example["info"]["tool_names"]
     return AssistantMessage(
         content=None, tool_calls=[ToolCall(id=name, name=name, arguments='{"x": 1}') for name in names]

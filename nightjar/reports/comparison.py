@@ -41,7 +41,6 @@ def side_rows(found: Comparison) -> list[tuple[str, str, str, str]]:
 
 
 def findings(found: Comparison) -> dict[str, str]:
-    """Returns label to finding, the most important first."""
     difference = found.difference
     p_both = min(1.0, 2 * min(difference.p_worse, difference.p_better))
     lines = {
@@ -63,7 +62,6 @@ def findings(found: Comparison) -> dict[str, str]:
 
 
 def differing_rows(found: Comparison) -> list[tuple[str, str, str]]:
-    """Returns the settings in which the runs differ: name, baseline and candidate."""
     return [(name, _value(was), _value(now)) for name, (was, now) in found.differs.items()]
 
 
@@ -81,7 +79,6 @@ def evaluation_rows(found: Comparisons) -> list[tuple[str, str, str, str]]:
 
 
 def evaluation_name(found: Comparison) -> str:
-    """Returns the candidate's evaluation and model."""
     return " of ".join(text for text in (found.candidate.name, found.candidate.model) if text)
 
 
@@ -99,7 +96,6 @@ def verdict(found: Comparisons) -> str:
 
 
 def comparison_report(found: Comparison) -> str:
-    """Returns a comparison as Markdown."""
     rows = [" | ".join(map(cell, row)) for row in side_rows(found)]
     lines = [f"- **{label}**: {text.replace('|', '¦')}" for label, text in findings(found).items()]
     parts = [f"## {found.decision}", found.reason, table(" | baseline | candidate | change", rows), "\n".join(lines)]
@@ -120,7 +116,6 @@ def comparisons_report(found: Comparisons) -> str:
 
 
 def one_sided(found: Comparisons) -> list[str]:
-    """Returns a line for each evaluation that was not compared."""
     return [f"{name}: {why}" for name, why in found.missing.items()] + [
         f"{name}: The baseline has no run of it" for name in found.new
     ]
@@ -233,8 +228,6 @@ class Chart:
 
 @dataclass(frozen=True)
 class ComparisonPage:
-    """A comparison as the template shows it."""
-
     found: Comparison
     name: str
     chart: Chart

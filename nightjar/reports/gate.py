@@ -39,7 +39,6 @@ def error_rate(found: Verdict) -> str:
 
 
 def gate_report(found: Verdict) -> str:
-    """Returns the verdict as Markdown."""
     rows = [" | ".join(map(cell, row.values())) for row in gate_rows(found)]
     lines = [f"- **{cell(name)}**: {text.replace('|', '¦')}" for name, text in reasons(found, is_verbose=True)]
     said = [
@@ -58,7 +57,6 @@ def gate_record(found: Verdict) -> dict[str, Any]:
 
 
 def left_out(found: Verdict) -> str:
-    """Returns a sentence on the benchmarks that only one side has; empty if there are none."""
     return f"On one side only, and not gated: {', '.join(found.not_gated)}." if found.not_gated else ""
 
 

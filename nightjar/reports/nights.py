@@ -40,7 +40,6 @@ def _row(one: NightEvaluation, page: Callable[[str], str | None]) -> str:
 
 
 def change_of(one: NightEvaluation) -> str:
-    """Returns the change of an evaluation, with its size and standard error."""
     if one.difference is None:
         return one.change
     error = "" if one.difference_stderr is None else f" ± {one.difference_stderr:.3f}"
@@ -48,7 +47,6 @@ def change_of(one: NightEvaluation) -> str:
 
 
 def number(value: float | None, stderr: float | None = None) -> str:
-    """Returns a number with its standard error; a dash for None."""
     if value is None:
         return "–"
     return f"{value:.4g}" if stderr is None else f"{value:.4f} ± {stderr:.4f}"
@@ -74,7 +72,6 @@ def _missing(night: Night) -> str:
 
 
 def why(one: NightEvaluation) -> str:
-    """Returns why an evaluation is not complete."""
     return ", ".join(f"{count} × {name}" for name, count in one.errors.items()) or one.reason or one.status or "no run"
 
 

@@ -72,7 +72,6 @@ def change_findings(series: TrendSeries, change: Change) -> dict[str, str]:
 
 
 def remarks(series: TrendSeries) -> list[str]:
-    """Returns sentences on runs with new examples."""
     sentences = [
         f"{point.began:%Y-%m-%d}: different examples from run {point.run_id} on; runs before and after are not compared"
         if point.segment != before.segment

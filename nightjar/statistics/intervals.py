@@ -28,7 +28,6 @@ class Interval:
     high: float
 
     def wider_by(self, by: float) -> Interval:
-        """Returns the interval with ``by`` more on either side."""
         return Interval(self.low - by, self.high + by)
 
 

@@ -39,8 +39,6 @@ FROM example_results($run_ids, metric := $metric)
 
 @dataclass(frozen=True)
 class GatedRun:
-    """A run of a benchmark."""
-
     name: str
     run_id: str
     env_id: str
@@ -52,7 +50,6 @@ class GatedRun:
 
     @property
     def names(self) -> tuple[str, str]:
-        """The names that a policy may use for it."""
         return self.name, self.env_id
 
     def shared(self, other: GatedRun) -> list[str]:
@@ -194,7 +191,6 @@ def _run_ids(warehouse: Warehouse, night: Night) -> dict[str, str]:
 
 
 def _nights_before(warehouse: Warehouse, night: Night) -> list[Night]:
-    """Returns the ended nights before, from the last one accepted by hand on."""
     before = [one for one in warehouse.nights() if one.suite == night.suite and one.night < night.night]
     by_hand = [at for at, one in enumerate(before) if one.is_accepted_by_hand]
     return [one for one in before[max(by_hand, default=0) :] if one.verdict in _ENDED]
@@ -207,7 +203,6 @@ def _stopped(warehouse: Warehouse, suite: str) -> set[str]:
 
 
 def _rows(before: Sequence[Night], name: str, stopped: set[str]) -> list[tuple[str, bool]]:
-    """Returns the runs of an evaluation, and whether their night is normal."""
     return [
         (one.run_id, night.is_accepted_by_hand or (night.verdict == "accepted" and night.night not in stopped))
         for night in before
@@ -240,7 +235,6 @@ def _as_far_as_needed(rows: Sequence[tuple[str, bool]], count: int) -> list[tupl
 
 
 def _values(warehouse: Warehouse, run_ids: Sequence[str], metric: str) -> NDArray[np.float64]:
-    """Returns the values of a metric as night × example; NaN if missing."""
     found = warehouse.query_arrow(_VALUES, {"run_ids": list(run_ids), "metric": metric})
     row = {run_id: at for at, run_id in enumerate(run_ids)}
     at, example = [row[run_id] for run_id in found["run_id"].to_pylist()], found["example"].to_numpy()

@@ -132,7 +132,6 @@ class GatePolicy(_Strict):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Reads a policy from YAML."""
         content = read_yaml(path)
         if not isinstance(content, Mapping):
             raise ConfigError(f"{path} is {_NO_POLICY if content is None else _NO_MAPPING}")
@@ -154,11 +153,9 @@ class GatePolicy(_Strict):
         return self.alpha / 2
 
     def lists(self, *names: str) -> bool:
-        """Returns whether the policy lists a benchmark under one of these names."""
         return any(name in self.benchmarks for name in names)
 
     def rule(self, *names: str) -> GateRule:
-        """Returns the rule of a benchmark with these names."""
         return next((self.benchmarks[name] for name in names if name in self.benchmarks), self.defaults)
 
 

@@ -97,7 +97,6 @@ class GatedBenchmark:
 
     @property
     def decides(self) -> bool:
-        """Whether it can change the verdict."""
         return self.tier != "advisory"
 
 
@@ -131,7 +130,6 @@ class Verdict:
     gate_id: str = ""
 
     def named(self, *outcomes: Outcome) -> list[str]:
-        """Returns the names of the deciding benchmarks with one of these outcomes."""
         return [one.name for one in self.benchmarks if one.decides and one.outcome in outcomes]
 
 
