@@ -25,15 +25,12 @@ class TestHumanEval:
     @pytest.mark.parametrize(
         "reply",
         [
-            "```python\ndef inc(n):\n    return n\n```",
-            "```python\ndef inc(n)\n```",
-            "```python\nimport os\nprint('ok')\nos._exit(0)\n```",
-            "```python\nraise SystemExit(0)\n```",
+            "```python\ndef inc(n):\n    return n\n```", "```python\ndef inc(n)\n```",
+            "```python\nimport os\nprint('ok')\nos._exit(0)\n```", "```python\nraise SystemExit(0)\n```",
             "```python\ndef inc(n):\n    return type('E', (), {'__eq__': lambda self, other: True})()\n```",
-            "```python\ndef check(candidate):\n    pass\n```",
-            "I would rather not.",
+            "```python\ndef check(candidate):\n    pass\n```", "I would rather not.",
         ],
-    )
+    )  # fmt: skip
     def test_what_is_not_the_function_does_not_pass(self, tmp_path, score, needs_sandbox, reply):
         row = {
             "task_id": "X/0",
