@@ -49,7 +49,6 @@ class Built:
 
     @property
     def warehouse(self) -> Path:
-        """The warehouse's folder."""
         return self.folder / "warehouse"
 
 
@@ -111,9 +110,7 @@ def _nights(shape: Shape) -> Nights:
 def plain_database(built: Built, *, has_texts: bool = True) -> Path:
     """Returns a DuckDB file with plain tables of the same content and the same views; made where there is none.
 
-    Args:
-        built: the warehouse.
-        has_texts: False leaves what models wrote NULL.
+    ``has_texts=False`` leaves what models wrote NULL.
     """
     path = built.folder / "plain.duckdb"
     if not path.exists():
@@ -138,5 +135,4 @@ def _copy(warehouse: Path, path: Path, *, has_texts: bool) -> None:
 
 
 def progress(text: str) -> None:
-    """Tells how far the benchmark is."""
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)

@@ -62,8 +62,6 @@ SHORT = Shape(20, 20_000, 5, system=0, question=45, solution=0, completion=24)
 
 @dataclass(frozen=True)
 class WrittenRun:
-    """A run directory, and how large its files are."""
-
     path: Path
     run_id: str
     rollouts: int
@@ -72,7 +70,6 @@ class WrittenRun:
 
 
 def env_id_of(number: int) -> str:
-    """Returns an environment's name by its number."""
     return f"{SUBJECTS[number % len(SUBJECTS)]}-{number:02d}"
 
 
@@ -110,8 +107,6 @@ class Environment:
 
 
 class Nights:
-    """All runs of all nights, by number."""
-
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         self._environments: dict[int, Environment] = {}
@@ -132,7 +127,6 @@ class Nights:
         return run.write(folder / run.run_id)
 
     def run_id(self, number: int) -> str:
-        """Returns the id of a run: 12 hex digits."""
         return hashlib.sha256(f"{SEED} {self.shape} {number}".encode()).hexdigest()[:12]
 
     def _environment(self, number: int) -> Environment:

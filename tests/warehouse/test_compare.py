@@ -14,53 +14,10 @@ from nightjar.analysis.measuring import Paired, measure
 from nightjar.errors import ConfigError
 from nightjar.reports.comparison import findings, side_rows
 from nightjar.statistics.intervals import Interval
-from nightjar.warehouse import Warehouse
 
 TABLE = (222, 293, 64, 740)
 """Both right, broken, fixed, both wrong: counted in the two files by question."""
 GSM8K = Path(__file__).parents[3] / "shared/data/gsm8k"
-
-
-@pytest.fixture
-def house(tmp_path, run_writer):
-    """Writes and publishes runs that differ in what a test names."""
-    return House(tmp_path, run_writer)
-
-
-class House:
-    def __init__(self, folder, run_writer):
-        self.warehouse = Warehouse(folder / "warehouse")
-        self.folder, self._writer = folder, run_writer
-
-    def write(self, run_id, groups, /, hashes="hash", infos=None, **metadata):
-        """Writes a run directory; groups are the rewards of each example's rollouts, None for a failed one."""
-        rollouts = [
-            self._rollout(
-                example_id,
-                index,
-                reward,
-                example_hash=f"{hashes}-{example_id}",
-                info=infos[example_id] if infos else {},
-            )
-            for example_id, group in enumerate(groups)
-            for index, reward in enumerate([group] if group is None or isinstance(group, float) else group)
-        ]
-        rewards = [rollout["reward"] for rollout in rollouts if rollout["reward"] is not None]
-        told = {
-            "run_id": run_id, "status": "completed", "rollouts": len(rollouts), "scored": len(rewards),
-            "failed": len(rollouts) - len(rewards), "coverage": len(rewards) / len(rollouts) if rollouts else None,
-            "avg_reward": sum(rewards) / len(rewards) if rewards else None, "stderr": 0.01,
-        }  # fmt: skip
-        return self._writer.write(self.folder / run_id, rollouts, **{**told, **metadata})
-
-    def _rollout(self, example_id, index, reward, **content):
-        write = self._writer.failed if reward is None else self._writer.rollout
-        return write(example_id, index, *([] if reward is None else [reward]), **content)
-
-    def compare(self, before, after, /, **wanted):
-        for run_id, groups in {"before": before, "after": after}.items():
-            self.warehouse.publish(self.write(run_id, groups), tidies=False)
-        return compare_runs("before", "after", warehouse=self.warehouse, **wanted)
 
 
 def binary(both_right, broken, fixed, both_wrong):
@@ -215,7 +172,7 @@ class TestSeveralRunsOfASide:
     def test_an_example_has_the_mean_of_their_means(self, house):
         runs = {"a1": [[1.0, 0.0], 1.0, 0.0], "a2": [[1.0] * 4, None, None], "b": [0.0, 0.5, 1.0, 1.0]}
         for run_id, groups in runs.items():
-            house.warehouse.publish(house.write(run_id, groups), tidies=False)
+            house.publish(run_id, groups)
         paired = Paired.read(house.warehouse, ["a1", "a2"], ["b"])
         # of the first example 0.5 in one and 1.0 in the other, however many rollouts; of the others one run alone
         assert paired.value_a.tolist() == [0.75, 1.0, 0.0]
@@ -297,12 +254,9 @@ class TestMetrics:
     @pytest.fixture
     def runs(self, house):
         def write(run_id, added, rewards):
-            path = house.write(run_id, rewards, infos=[{"level": "hard" if n < 6 else "easy"} for n in range(12)])
-            rows = [json.loads(line) for line in (path / "results.jsonl").read_text().splitlines()]
-            for row in rows:
-                row["metrics"] = {"steps": row["example_id"] + added[row["example_id"]]}
-            (path / "results.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-            return path
+            infos = [{"level": "hard" if n < 6 else "easy"} for n in range(12)]
+            metrics = [{"steps": n + more} for n, more in enumerate(added)]
+            return house.write(run_id, rewards, infos=infos, metrics=metrics)
 
         added = [3.0, 4.0, 5.0] * 4
         return write("a", [0.0] * 12, [1.0] * 12), write("b", added, [1.0] * 6 + [0.4] * 6)
@@ -345,15 +299,11 @@ class TestMetrics:
 
 
 class TestSeveralEvaluations:
-    def write(self, house, folder, **groups):
-        for env_id, (rewards, told) in groups.items():
-            path = house.write(f"{folder}-{env_id}", rewards, hashes=env_id, **{"env_id": env_id, **told})
-            path.rename((house.folder / folder).joinpath(path.name))
-
     def compare(self, house, before, after):
         for folder, groups in (("before", before), ("after", after)):
-            (house.folder / folder).mkdir()
-            self.write(house, folder, **groups)
+            for env_id, (rewards, told) in groups.items():
+                run_id, content = f"{folder}-{env_id}", {"env_id": env_id, **told}
+                house.write(run_id, rewards, place=house.folder / folder / run_id, hashes=env_id, **content)
         return compare_all(house.folder / "before", house.folder / "after")
 
     def test_are_paired_by_environment_the_worst_first(self, house):
@@ -419,7 +369,7 @@ class TestSides:
         assert (interval.low, interval.high) == (pytest.approx(0.025 ** (1 / 100)), 1.0)
 
     def test_a_run_of_the_warehouse_beside_a_run_directory(self, house):
-        house.warehouse.publish(house.write("a", [1.0, 0.0]), tidies=False)
+        house.publish("a", [1.0, 0.0])
         directory = house.write("b", [0.0, 0.0])
         found = compare_runs("a", directory, warehouse=house.warehouse)
         assert (found.pairs, [flip.example_id for flip in found.broken]) == (2, [0])
@@ -431,21 +381,15 @@ class TestSides:
             compare_runs(directory, directory)
 
     def test_a_run_that_is_not_there(self, house):
-        house.warehouse.publish(house.write("a", [1.0, 0.0]), tidies=False)
+        house.publish("a", [1.0, 0.0])
         with pytest.raises(ConfigError, match="no run 'b' in"):
             compare_runs("a", "b", warehouse=house.warehouse)
 
 
-def test_retries_that_go_with_another_reward_are_told(house, run_writer, tmp_path):
-    groups = [[1.0, 0.0]] * 20
-    house.warehouse.publish(house.write("before", groups), tidies=False)
-    rows = [
-        run_writer.rollout(example, index, 1.0 - index, example_hash=f"hash-{example}", attempts=1 + index)
-        for example in range(20)
-        for index in range(2)
-    ]
-    rows[0]["reward"] = 0.0
-    house.warehouse.publish(run_writer.write(tmp_path / "after", rows, run_id="after"), tidies=False)
+def test_retries_that_go_with_another_reward_are_told(house):
+    house.publish("before", [[1.0, 0.0]] * 20)
+    retried = {(example, 1) for example in range(20)}
+    house.publish("after", [[0.0, 0.0], *[[1.0, 0.0]] * 19], retried=retried)
     found = compare_runs("before", "after", warehouse=house.warehouse)
     assert list(found.retries) == ["after"]
     # within examples: 19 times -1, once 0
@@ -454,16 +398,13 @@ def test_retries_that_go_with_another_reward_are_told(house, run_writer, tmp_pat
 
 
 def test_what_is_not_made_yet_is_no_pass(house):
-    house.warehouse.publish(house.write("before", [1.0] * 60), tidies=False)
-    house.warehouse.publish(house.write("after", [1.0] * 60, rollouts=100, status="running"), tidies=False)
+    house.publish("before", [1.0] * 60), house.publish("after", [1.0] * 60, rollouts=100, status="running")
     found = compare_runs("before", "after", warehouse=house.warehouse, max_drop=0.2)
     assert found.decision == "INCONCLUSIVE"
     assert "But 40 of the candidate's 100 rollouts are missing" in found.reason
 
 
 def test_a_metric_that_is_the_same_everywhere_has_no_invented_interval(house):
-    for run_id in ("before", "after"):
-        house.warehouse.publish(house.write(run_id, [7.0] * 40), tidies=False)
-    found = compare_runs("before", "after", warehouse=house.warehouse)
+    found = house.compare([7.0] * 40, [7.0] * 40)
     assert found.baseline.interval == Interval(-math.inf, math.inf)
     assert ("Avg reward", "7.0000", "7.0000", "+0.0000") in side_rows(found)

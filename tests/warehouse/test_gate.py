@@ -1,4 +1,4 @@
-"""A gate over published runs, folders and nights: what it says, what it keeps, and as somebody types it."""
+"""A gate over published runs, folders and nights: verdicts, records and the command."""
 
 import json
 from dataclasses import replace
@@ -10,7 +10,6 @@ from nightjar.analysis import gate, judge_night
 from nightjar.analysis.gates.policy import AcceptedNights, GatePolicy, GateRule
 from nightjar.errors import ConfigError
 from nightjar.reports.gate import gate_report
-from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.records import Night, NightEvaluation
 
 EXAMPLES = 400
@@ -24,28 +23,20 @@ benchmarks:
 
 
 @pytest.fixture
-def house(tmp_path, run_writer, monkeypatch):
-    """Publishes runs of 400 examples, of which some are right."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.delenv("NIGHTJAR_WAREHOUSE", raising=False)
-    (tmp_path / "policy.yaml").write_text(POLICY)
-    return House(tmp_path, run_writer)
+def house(house, terminal):
+    (terminal / "policy.yaml").write_text(POLICY)
+    return Nightly(house)
 
 
-class House:
-    def __init__(self, folder, run_writer):
-        self.folder, self.warehouse, self._writer = folder, Warehouse(folder / "outputs/warehouse"), run_writer
+class Nightly:
+    """Publishes runs of 400 examples, of which some are right, and nights of them."""
 
-    def write(self, place, env_id, right, hashes="hash", **metadata):
-        """Writes a run directory; right says of each example whether it is."""
-        rollouts = [
-            self._writer.rollout(n, 0, float(one), example_hash=f"{hashes}-{n}", metrics={"seconds": 1.0 + n % 3})
-            for n, one in enumerate(right)
-        ]
-        told = {"run_id": place.replace("/", "-"), "env_id": env_id, "status": "completed", "rollouts": len(rollouts),
-                "scored": len(rollouts), "failed": 0, "coverage": 1.0, "dataset_fingerprint": hashes}  # fmt: skip
-        return self._writer.write(self.folder / "runs" / place, rollouts, **{**told, **metadata})
+    def __init__(self, house):
+        self.folder, self.warehouse, self._write = house.folder, house.warehouse, house.write
+
+    def write(self, place, env_id, right, **metadata):
+        folder = self.folder / "runs" / place
+        return self._write(place.replace("/", "-"), right, place=folder, env_id=env_id, **metadata)
 
     def publish(self, run_id, env_id="gsm8k", right=300, **metadata):
         right = np.arange(EXAMPLES) < right if isinstance(right, int) else right
@@ -134,7 +125,9 @@ class TestTwoSides:
             gate(policy, candidate="after", warehouse=house.warehouse)
 
     def test_any_metric_and_a_run_that_is_not_whole(self, house):
-        house.publish("before"), house.publish("half", rollouts=2 * EXAMPLES, status="incomplete")
+        metrics = [{"seconds": 1.0 + n % 3} for n in range(EXAMPLES)]
+        house.publish("before", metrics=metrics)
+        house.publish("half", rollouts=2 * EXAMPLES, status="incomplete", metrics=metrics)
         seconds = GateRule(metric="seconds", direction="lower_is_better", max_drop=0.1)
         policy = GatePolicy(version=1, benchmarks={"gsm8k": seconds})
         found = gate(policy, "before", "half", warehouse=house.warehouse)

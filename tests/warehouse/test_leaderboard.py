@@ -5,24 +5,15 @@ import pytest
 
 from nightjar.analysis import leaderboard
 from nightjar.errors import ConfigError
-from nightjar.warehouse import Warehouse
 
 
 @pytest.fixture
-def publish(tmp_path, monkeypatch, run_writer):
-    """Publishes a run of a model; so many of a hundred examples are right, the first or, turned round, others."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.delenv("NIGHTJAR_WAREHOUSE", raising=False)
+def publish(terminal, house):
+    """Publishes a run of a model; ``right`` of a hundred examples are right, the first, or shifted by ``turn``."""
 
-    def publish(model, right, *, examples=100, turn=0, hashes="hash", **metadata):
+    def publish(model, right, *, examples=100, turn=0, **content):
         rewards = np.roll([1.0] * right + [0.0] * (examples - right), turn).tolist()
-        rollouts = [run_writer.rollout(n, 0, reward, example_hash=f"{hashes}-{n}") for n, reward in enumerate(rewards)]
-        told = {"run_id": f"run-{model}", "model": model, "status": "completed", "rollouts": examples, "failed": 0,
-                "scored": examples, "coverage": 1.0, "num_examples": examples,
-                "avg_reward": right / examples}  # fmt: skip
-        run_dir = run_writer.write(tmp_path / model, rollouts, **{**told, **metadata})
-        Warehouse("outputs/warehouse").publish(run_dir, tidies=False)
+        house.publish(f"run-{model}", rewards, model=model, **content)
 
     return publish
 

@@ -1,4 +1,4 @@
-"""What a night of a suite came to, against what was planted in its runs."""
+"""Verdicts on nights of a suite, against what was planted in their runs."""
 
 from dataclasses import replace
 
@@ -15,31 +15,22 @@ EXAMPLES = 40
 
 
 @pytest.fixture
-def house(tmp_path, run_writer):
+def house(house):
+    return Nightly(house)
+
+
+class Nightly:
     """Publishes nights of a suite with the evaluations gsm8k and mmlu."""
-    return House(tmp_path, run_writer)
 
+    def __init__(self, house):
+        self.warehouse, self._publish = house.warehouse, house.publish
 
-class House:
-    def __init__(self, folder, run_writer):
-        self.folder, self.warehouse, self._writer = folder, Warehouse(folder / "warehouse"), run_writer
-
-    def run(self, night, env_id="gsm8k", right=36, hashes="hash", failed=0, examples=EXAMPLES, **metadata):
-        """Publishes a run of 40 examples, of which the first so many are right and the last so many failed."""
-        rollouts = [self._rollout(i, right, hashes, failed, examples) for i in range(examples)]
-        run_id = f"{night}-{env_id}"
-        told = {"suite": "nightly", "tags": [f"night:{night}"], "env_id": env_id, "run_id": run_id,
-                "started_at": f"{night}T02:00:00Z", "status": "incomplete" if failed else "completed",
-                "rollouts": examples, "scored": examples - failed, "failed": failed,
-                "dataset_fingerprint": hashes}  # fmt: skip
-        self.warehouse.publish(self._writer.write(self.folder / run_id, rollouts, **{**told, **metadata}), tidies=False)
-        return run_id
-
-    def _rollout(self, example_id, right, hashes, failed, examples):
-        content = f"{hashes}-{example_id}"
-        if example_id >= examples - failed:
-            return self._writer.failed(example_id, 0, example_hash=content)
-        return self._writer.rollout(example_id, 0, float(example_id < right), example_hash=content)
+    def run(self, night, env_id="gsm8k", right=36, failed=0, examples=EXAMPLES, **metadata):
+        """Publishes a run of 40 examples, of which the first ``right`` are right and the last ``failed`` failed."""
+        rewards = [None if n >= examples - failed else float(n < right) for n in range(examples)]
+        told = {"suite": "nightly", "tags": [f"night:{night}"], "env_id": env_id,
+                "started_at": f"{night}T02:00:00Z", "status": "incomplete" if failed else "completed"}  # fmt: skip
+        return self._publish(metadata.pop("run_id", f"{night}-{env_id}"), rewards, **{**told, **metadata})
 
     def judge(self, night, *names, **changes):
         evaluations = [NightEvaluation(name, "missing", name, "m") for name in names or ("gsm8k", "mmlu")]
