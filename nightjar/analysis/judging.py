@@ -60,10 +60,9 @@ def judge_night(warehouse: Warehouse, begun: Night) -> Night:
     together, that is wrong once in a hundred nights.
     """
     runs = runs_of_night(warehouse, begun.suite, begun.night)
-    accepted = [one for one in warehouse.nights() if one.suite == begun.suite and one.night < begun.night]
-    accepted = [one for one in accepted if one.verdict == "accepted"]
-    found = [_of_run(one, runs.get(one.name)) for one in begun.evaluations]
-    compared = [_compared(warehouse, one, accepted) for one in found]
+    before = [one for one in warehouse.nights() if one.suite == begun.suite and one.night < begun.night]
+    accepted = [one for one in before if one.verdict == "accepted"]
+    compared = [_compared(warehouse, _of_run(one, runs.get(one.name)), accepted) for one in begun.evaluations]
     evaluations = list(_changes(compared))
     judged = replace(begun, evaluations=evaluations, ended_at=datetime.now(UTC).replace(microsecond=0))
     verdict = "accepted" if begun.is_accepted_by_hand else _verdict(evaluations)
@@ -137,15 +136,10 @@ def _changes(compared: Sequence[tuple[NightEvaluation, Compared | None]]) -> Ite
             yield replace(one, change="new" if one.status == "completed" else "missing")
         else:
             is_worse, is_better = next(worse) < LEVEL, next(better) < LEVEL
-            yield replace(one, change=_change(one, is_worse=is_worse, is_better=is_better))
-
-
-def _change(one: NightEvaluation, *, is_worse: bool, is_better: bool) -> Change:
-    if is_worse:
-        return "worse"
-    if one.status != "completed":
-        return "missing"
-    return "better" if is_better else "same"
+            change: Change = "better" if is_better else "same"
+            if one.status != "completed":
+                change = "missing"
+            yield replace(one, change="worse" if is_worse else change)
 
 
 def _verdict(evaluations: Sequence[NightEvaluation]) -> Verdict:

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any
 
 from nightjar import __version__
-from nightjar.analysis import Category, Comparison, Comparisons, Difference, Flip, Side, Terms
+from nightjar.analysis import Comparison, Comparisons, Difference, Flip, Side, Terms
 from nightjar.reports.formats import cell, finite, table
 from nightjar.reports.html import render
 from nightjar.reports.statistics import of_retries
@@ -26,16 +26,22 @@ _NEAR_END = 25.0
 def side_rows(found: Comparison) -> list[tuple[str, str, str, str]]:
     """Returns rows of label, baseline, candidate and change; rows without a value are left out."""
     a, b = found.baseline, found.candidate
+    change = "" if a.mean is None or b.mean is None else f"{b.mean - a.mean:+.4f}"
     rows = [
         ("Run", a.run_id, b.run_id, ""),
         ("Environment", a.env_id or "", b.env_id or "", ""),
         ("Model", a.model or "", b.model or "", ""),
-        (f"Avg {found.terms.metric}", _mean(a), _mean(b), _change(a.mean, b.mean, "+.4f")),
+        (f"Avg {found.terms.metric}", _mean(a), _mean(b), change),
         ("Scored", _scored(a), _scored(b), ""),
         ("Runtime", _seconds(a.time_ms), _seconds(b.time_ms), _share(a.time_ms, b.time_ms)),
-        ("Tokens in", _count(a.input_tokens), _count(b.input_tokens), _share(a.input_tokens, b.input_tokens)),
-        ("Tokens out", _count(a.output_tokens), _count(b.output_tokens), _share(a.output_tokens, b.output_tokens)),
-        ("Cost", _cost(a.cost), _cost(b.cost), _share(a.cost, b.cost)),
+        ("Tokens in", _shown(a.input_tokens, ","), _shown(b.input_tokens, ","), _share(a.input_tokens, b.input_tokens)),
+        (
+            "Tokens out",
+            _shown(a.output_tokens, ","),
+            _shown(b.output_tokens, ","),
+            _share(a.output_tokens, b.output_tokens),
+        ),
+        ("Cost", _shown(a.cost, ".4g"), _shown(b.cost, ".4g"), _share(a.cost, b.cost)),
     ]
     return [row for row in rows if row[1] or row[2]]
 
@@ -68,7 +74,13 @@ def differing_rows(found: Comparison) -> list[tuple[str, str, str]]:
 def category_rows(found: Comparison) -> list[tuple[str, str, str, str, str]]:
     """Returns each category: name, pairs, both means, and the difference with its interval."""
     return [
-        (one.name, f"{one.pairs:,}", f"{one.baseline:.4f}", f"{one.candidate:.4f}", _of_category(one))
+        (
+            one.name,
+            f"{one.pairs:,}",
+            f"{one.baseline:.4f}",
+            f"{one.candidate:.4f}",
+            f"{_difference(one.difference)} {one.change}".rstrip(),
+        )
         for one in found.categories
     ]
 
@@ -127,10 +139,6 @@ def comparison_record(found: Comparison | Comparisons) -> dict[str, Any]:
     return {**decision, **{name: finite(value) for name, value in asdict(found).items()}}
 
 
-def _of_category(one: Category) -> str:
-    return f"{_difference(one.difference)}{f' {one.change}' if one.change else ''}"
-
-
 def _difference(difference: Difference) -> str:
     return f"{difference.mean:+.4f} {_interval(difference.interval, '+.4f')}"
 
@@ -181,16 +189,8 @@ def _seconds(time_ms: float | None) -> str:
     return "" if time_ms is None else f"{time_ms / 1000:,.1f} s"
 
 
-def _count(count: int | None) -> str:
-    return "" if count is None else f"{count:,}"
-
-
-def _cost(cost: float | None) -> str:
-    return "" if cost is None else f"{cost:.4g}"
-
-
-def _change(before: float | None, after: float | None, form: str) -> str:
-    return "" if before is None or after is None else f"{after - before:{form}}"
+def _shown(value: float | None, form: str) -> str:
+    return "" if value is None else f"{value:{form}}"
 
 
 def _share(before: float | None, after: float | None) -> str:

@@ -63,7 +63,7 @@ def change_findings(series: TrendSeries, change: Change) -> dict[str, str]:
     lines = {
         days[change.run_id]: f"{change.before:.4f} → {change.after:.4f} ({change.after - change.before:+.4f}, "
         f"{abs(change.statistic):.1f} standard errors) with {where}",
-        "Differs": "; ".join(_setting(name, *values) for name, values in change.differs.items())
+        "Differs": "; ".join(f"{name}: {_short(was)} → {_short(now)}" for name, (was, now) in change.differs.items())
         or "no recorded setting: only the answers",
         "Nearby": ", ".join(change.nearby) and f"also changed within these days: {', '.join(change.nearby)}",
         "Flips": _flips(change),
@@ -107,10 +107,6 @@ def _marked(groups: Sequence[Sequence[TrendPoint]], series: TrendSeries) -> list
 def _dates(points: Sequence[TrendPoint], width: int) -> str:
     first, last = f"{points[0].began:%Y-%m-%d}", f"{points[-1].began:%Y-%m-%d}"
     return " " * _LABEL + (first if first == last else first + last.rjust(max(len(last) + 3, width - len(first))))
-
-
-def _setting(name: str, before: Any, after: Any) -> str:
-    return f"{name}: {_short(before)} → {_short(after)}"
 
 
 def _short(value: Any) -> str:

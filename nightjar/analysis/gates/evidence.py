@@ -68,7 +68,7 @@ class GatedRun:
         return max(0, (self.rollouts or 0) - self.scored - self.failed)
 
 
-def gated_runs(warehouse: Warehouse, run_ids: Sequence[str]) -> list[GatedRun]:
+def _gated_runs(warehouse: Warehouse, run_ids: Sequence[str]) -> list[GatedRun]:
     """Returns runs of the warehouse; unknown ids are left out."""
     if not run_ids:  # perhaps there is no warehouse
         return []
@@ -84,11 +84,11 @@ def evidence_of_sides(
     """
     has_both = baseline and candidate
     matched = match_evaluations(warehouse, baseline, candidate) if has_both else Matched([], [], [])
-    runs = {run.run_id: run for run in gated_runs(warehouse, [*baseline, *candidate])}
+    runs = {run.run_id: run for run in _gated_runs(warehouse, [*baseline, *candidate])}
     pairs = [(runs[a], runs[b]) for a, b in matched.pairs]
     pairs = [(a, b) for a, b in pairs if policy.lists(*a.shared(b)) or not policy.lists(*a.names, *b.names)]
     found = {
-        name: evidence_of_pair(warehouse, policy, [a], b, a.shared(b)) if a.shared(b) else _of_two(policy, a, b)
+        name: _evidence_of_pair(warehouse, policy, [a], b, a.shared(b)) if a.shared(b) else _of_two(policy, a, b)
         for name, (a, b) in zip(_called(pairs), pairs, strict=True)
     }
     for name in policy.benchmarks.keys() - {name for a, b in pairs for name in a.shared(b)}:
@@ -116,7 +116,7 @@ def _of_two(policy: GatePolicy, a: GatedRun, b: GatedRun) -> Evidence:
     return Evidence(policy.defaults, False, None, missing, baseline_runs=[a.run_id], candidate_runs=[b.run_id])
 
 
-def evidence_of_pair(
+def _evidence_of_pair(
     warehouse: Warehouse,
     policy: GatePolicy,
     baseline: Sequence[GatedRun],
@@ -167,7 +167,8 @@ def evidence_of_night(warehouse: Warehouse, policy: GatePolicy, night: Night, co
 
     A night is compared with ``count`` accepted nights whose gate did not say NO-GO, back to the last accepted by hand.
     """
-    tonight = {run.name: run for run in gated_runs(warehouse, [*_run_ids(warehouse, night).values()])}
+    run_ids = [run["run_id"] for run in runs_of_night(warehouse, night.suite, night.night).values()]
+    tonight = {run.name: run for run in _gated_runs(warehouse, run_ids)}
     before = _nights_before(warehouse, night)
     stopped = _stopped(warehouse, night.suite)
     found = {}
@@ -184,10 +185,6 @@ def evidence_of_night(warehouse: Warehouse, policy: GatePolicy, night: Night, co
 
 def _missing(policy: GatePolicy, *names: str) -> Evidence:
     return Evidence(policy.rule(*names), is_listed=policy.lists(*names), missing="There is no run of it in this night.")
-
-
-def _run_ids(warehouse: Warehouse, night: Night) -> dict[str, str]:
-    return {name: run["run_id"] for name, run in runs_of_night(warehouse, night.suite, night.night).items()}
 
 
 def _nights_before(warehouse: Warehouse, night: Night) -> list[Night]:
@@ -220,10 +217,10 @@ def _beside(
     labels = [repr(settings[run_id]) for run_id in (*run_ids, run.run_id)]
     baseline = normal_before(len(run_ids), is_normal, labels, count)
     if not baseline:
-        found = evidence_of_pair(warehouse, policy, [], run, run.names)
+        found = _evidence_of_pair(warehouse, policy, [], run, run.names)
         return replace(found, paired=None, missing="No accepted night before this one has it.", is_new=True)
-    chosen = gated_runs(warehouse, [run_ids[at] for at in baseline])
-    found = evidence_of_pair(warehouse, policy, chosen, run, run.names)
+    chosen = _gated_runs(warehouse, [run_ids[at] for at in baseline])
+    found = _evidence_of_pair(warehouse, policy, chosen, run, run.names)
     values = _values(warehouse, [*run_ids, run.run_id], found.rule.measured)
     return replace(found, nights=Nights(values, [*is_normal, False], labels, count))
 
