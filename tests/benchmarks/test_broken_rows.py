@@ -13,6 +13,7 @@ GPQA = {"Question": "Which?", "Correct Answer": "a", **{f"Incorrect Answer {numb
 DROP = {"passage": "It rained.", "question": "What fell?", "answers_spans": {"spans": ["rain"], "types": ["span"]}}
 TRIVIA = {"question": "Who?", "answer": {"value": "Ada"}}
 HEALTH = {"prompt": [{"role": "user", "content": "?"}], "rubrics": [{"criterion": "Says so", "points": 5, "tags": []}]}
+SORT = {"names": ["Ada Lovelace", "Alan Turing"]}
 XSTEST = {"prompt": "How?", "type": "homonyms", "label": "safe"}
 
 BROKEN = [
@@ -43,29 +44,19 @@ BROKEN = [
     ("healthbench", HEALTH, {"rubrics": [{"criterion": "Lies", "points": -5}]}, "no"),
     ("xstest", XSTEST, {"label": "Safe"}, "the label 'Safe' is not one of: safe, unsafe"),
     ("healthbench", HEALTH, {"rubrics": "Says so"}, "'rubrics' must be a list"),
-    (
-        "alphabet-sort",
-        {"names": ["Ada Lovelace", "Alan Turing"]},
-        {"names": "Ada Lovelace"},
-        "'names' must be a list",
-    ),
-    ("alphabet-sort", {"names": ["Ada Lovelace", "Alan Turing"]}, {"names": [None]}, "AttributeError"),
+    ("alphabet-sort", SORT, {"names": "Ada Lovelace"}, "'names' must be a list"),
+    ("alphabet-sort", SORT, {"names": [None]}, "AttributeError"),
 ]
 
 
 @pytest.mark.parametrize(("name", "row", "change", "said"), BROKEN)
-def test_the_row_is_named(name, row, change, said, tmp_path):
+def test_the_row_is_named_and_without_it_the_file_is_read(name, row, change, said, tmp_path):
     broken = {column: value for column, value in {**row, **change}.items() if value is not ...}
-    file = tmp_path / "rows.jsonl"
-    file.write_text(json.dumps(row) + "\n" + json.dumps(broken) + "\n")
+    valid, invalid = tmp_path / "valid.jsonl", tmp_path / "rows.jsonl"
+    valid.write_text(json.dumps(row) + "\n")
+    invalid.write_text(json.dumps(row) + "\n" + json.dumps(broken) + "\n")
+    assert len(load_environment(name, dataset=str(valid)).examples) == 1
     with pytest.raises(DatasetError) as raised:
-        len(load_environment(name, dataset=str(file)).examples)
-    assert f"{file}, row 2" in str(raised.value)
+        len(load_environment(name, dataset=str(invalid)).examples)
+    assert f"{invalid}, row 2" in str(raised.value)
     assert said in str(raised.value)
-
-
-@pytest.mark.parametrize(("name", "row", "change", "said"), BROKEN)
-def test_without_it_the_file_is_read(name, row, change, said, tmp_path):
-    file = tmp_path / "rows.jsonl"
-    file.write_text(json.dumps(row) + "\n")
-    assert len(load_environment(name, dataset=str(file)).examples) == 1

@@ -92,6 +92,7 @@ def test_runs_over_different_examples_are_refused(folder, nightjar, house):
     refused = nightjar("compare", "before", other)
     assert (refused.code, refused.out) == (1, "")
     assert "No example is in both run 'before'" in refused.err
+    assert "60 and 60 examples" in refused.err
     assert nightjar("compare", "before", "nobody").err.startswith("Error: There is no run 'nobody'")
     assert nightjar("compare", "before", "better", "--max-drop", -1).code == 2
 

@@ -57,14 +57,6 @@ class Nightly:
 
 
 class TestTwoSides:
-    def test_a_run_beside_another(self, house):
-        house.publish("before"), house.publish("same"), house.publish("worse", right=200)
-        policy = GatePolicy(version=1)
-        assert gate(policy, "before", "same", warehouse=house.warehouse).decision == "GO"
-        found = gate(policy, "before", "worse", warehouse=house.warehouse)
-        assert (found.decision, found.benchmarks[0].outcome) == ("NO-GO", "BREACH")
-        assert found.benchmarks[0].candidate_runs == ["worse"]
-
     def test_what_a_policy_lists_and_a_side_lacks_is_a_no_go(self, house):
         house.publish("before"), house.publish("after")
         found = gate(house.folder / "policy.yaml", "before", "after", warehouse=house.warehouse)
