@@ -117,7 +117,8 @@ async def points(judge: Any, prompt: Any, completion: Any, info: dict[str, Any],
     axes: dict[str, list[tuple[dict[str, Any], bool]]] = defaultdict(list)
     for rubric, done in graded:
         for tag in rubric.get("tags") or ():
-            axes[tag.removeprefix(_AXIS)].append((rubric, done)) if tag.startswith(_AXIS) else None
+            if tag.startswith(_AXIS):
+                axes[tag.removeprefix(_AXIS)].append((rubric, done))
     shares = {axis: share_of_points(of_axis) for axis, of_axis in axes.items()}
     state["metrics"].update({axis: share for axis, share in shares.items() if share is not None})
     share = share_of_points(graded)

@@ -13,20 +13,16 @@ from nightjar.warehouse.storage.records import Night, NightEvaluation
 def night_report(night: Night, page: Callable[[str], str | None]) -> str:
     """Returns the report of a judged night; ``page`` returns the address of a flow run's page, None without one."""
     heading = "evaluation | model | reward | scored | beside | change | cost | status"
-    return "\n\n".join(
-        filter(
-            None,
-            [
-                f"# {night.suite} {night.night}: {night.verdict}",
-                cell(night.line),
-                table(heading, [_row(one, page) for one in night.evaluations]),
-                _remarks(night),
-                "" if night.verdict == "running" else _missing(night),
-                "In SQL (`nightjar sql`):",
-                f"```sql\nFROM night_evaluations WHERE suite = '{night.suite}' AND night = '{night.night}'\n```",
-            ],
-        )
-    )
+    parts = [
+        f"# {night.suite} {night.night}: {night.verdict}",
+        cell(night.line),
+        table(heading, [_row(one, page) for one in night.evaluations]),
+        _remarks(night),
+        "" if night.verdict == "running" else _missing(night),
+        "In SQL (`nightjar sql`):",
+        f"```sql\nFROM night_evaluations WHERE suite = '{night.suite}' AND night = '{night.night}'\n```",
+    ]
+    return "\n\n".join(filter(None, parts))
 
 
 def _row(one: NightEvaluation, page: Callable[[str], str | None]) -> str:

@@ -80,11 +80,8 @@ def remarks(series: TrendSeries) -> list[str]:
         for before, point in pairwise(series.points)
         if point.segment != before.segment or point.new > _MANY_NEW * point.examples
     ]
-    return (
-        sentences
-        if len(sentences) <= _REMARKS
-        else [*sentences[:_REMARKS], f"and {len(sentences) - _REMARKS:,} more like these"]
-    )
+    more = len(sentences) - _REMARKS
+    return [*sentences[:_REMARKS], f"and {more:,} more like these"] if more > 0 else sentences
 
 
 def _columns(points: Sequence[TrendPoint], columns: int) -> list[Sequence[TrendPoint]]:

@@ -166,14 +166,6 @@ def test_a_flow_is_imported_alone_and_nightjar_without_prefect(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_one_flow_does_not_load_the_others(tmp_path: Path) -> None:
-    code = "import sys; from nightjar.flows import query; print(*sys.modules)"
-    loaded = run(Path(sys.executable), tmp_path, "-c", code).stdout.split()
-    assert "nightjar.flows.querying" in loaded
-    assert {"nightjar.flows.evaluation", "nightjar.flows.nights", "nightjar.tasks.flow_runs"}.isdisjoint(loaded)
-
-
-@pytest.mark.slow
 def test_every_flow_and_task_is_offered_whichever_module_was_loaded_before(tmp_path: Path) -> None:
     code = """
         import nightjar.flows.nights, nightjar.flows.maintenance

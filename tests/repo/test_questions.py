@@ -56,13 +56,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str
     }
     for night, (solver, faults) in nights.items():
         with ModelServer(solver, faults=faults) as server:
-            size = {
-                "num_examples": 100,
-                "rollouts_per_example": 4,
-                "max_concurrent": 1,
-                "max_retries": 9,
-                "request_retries": 0,
-            }
+            size = {"num_examples": 100, "rollouts_per_example": 4}
+            size |= {"max_concurrent": 1, "max_retries": 9, "request_retries": 0}
             ids[night] = make_run(folder, "arithmetic", server, model="local", **size)
     prices = ["model,since,input,output", "local,2026-01-01,0.4,1.6"]
     prices += [f"{model},2026-01-01,0.05,0.1" for model in ("6b-finetuning", "6b-verification")]

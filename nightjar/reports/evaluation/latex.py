@@ -10,15 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nightjar.core.text import one_line
 from nightjar.reports.evaluation.gathering import Report, RunReport
-from nightjar.reports.evaluation.rendering import (
-    failures,
-    findings,
-    headings,
-    measures,
-    overview,
-    score,
-    spreads,
-)
+from nightjar.reports.evaluation.rendering import failures, findings, headings, measures, overview, score, spreads
 from nightjar.reports.formats import visible
 
 _NAMES = {
