@@ -41,7 +41,7 @@ def write_bench(folder, nemo="nightjar.compat.nemo"):
     (folder / "bench.py").write_text(textwrap.dedent(BENCH.format(nemo=nemo)))
 
 
-def test_a_run_that_failed_in_part_is_gone_on_with(nightjar, serve):
+def test_a_run_that_failed_in_part_is_resumed(nightjar, serve):
     write_bench(nightjar.folder)
     failing = serve(faults=Faults(rate_500=0.4, seed=1))
     command = ["eval", "run", "bench.py:sums", "-m", "m", "-b", failing.url, "-n", "20", "-r", "1", "--direct"]

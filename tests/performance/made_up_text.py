@@ -52,7 +52,6 @@ class Text:
         return [self._pool[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
     def piece(self, random: np.random.Generator, length: int) -> str:
-        """Returns one piece, not escaped; nothing for a length of 0."""
         return self.pieces(random, 1, length)[0].decode().replace("\\n", "\n") if length else ""
 
 

@@ -74,7 +74,6 @@ def run(draw: np.random.Generator, kind: Kind, difficulty: NDArray[np.float64]) 
 
 
 def paired(kind: Kind, before: NDArray[np.float64], after: NDArray[np.float64]) -> Paired:
-    """Returns two runs as the warehouse would give them."""
     scored = [np.count_nonzero(~np.isnan(one), axis=1) for one in (before, after)]
     with np.errstate(invalid="ignore"):
         means = [np.nansum(one, axis=1) / count for one, count in zip((before, after), scored, strict=True)]
@@ -138,7 +137,6 @@ def single_run(seed: int) -> tuple[bool, ...]:
 
 
 def percent(share: float, count: int) -> str:
-    """Returns a share, with twice its standard error."""
     return f"{share:.1%} ± {2 * (max(share, 1 / count) * (1 - share) / count) ** 0.5:.1%}"
 
 

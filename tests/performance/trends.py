@@ -51,7 +51,6 @@ def nights(
 
 
 def marks(runs: int, rollouts: int, noise: float, begins: float | None, seed: int) -> tuple[bool, bool]:
-    """Returns whether a series has a mark at 5 %, and at 1 %."""
     values, counts = nights(np.random.default_rng(seed), runs, rollouts, noise, begins)
     return bool(change_points(values, counts, 0.05)), bool(change_points(values, counts, 0.01))
 

@@ -68,7 +68,6 @@ def publish(folder: Path, numbers: range) -> None:
 
 
 async def pages(address: str) -> Table:
-    """Asks for each page again and again, alone."""
     table = Table("page", "first", "median", "worst", title="One person")
     async with httpx.AsyncClient(base_url=address, timeout=60) as client:
         for name, path in addresses(await runs_of(client)).items():

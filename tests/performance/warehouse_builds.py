@@ -53,7 +53,6 @@ class Built:
 
 
 def alone(function: Callable[Arguments, Answer], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
-    """Calls a function in a new process, which ends afterwards."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as processes:
         return processes.submit(function, *args, **kwargs).result()
 

@@ -74,8 +74,6 @@ def env_id_of(number: int) -> str:
 
 
 class Environment:
-    """An environment's dataset, the same for all runs."""
-
     def __init__(self, shape: Shape, number: int) -> None:
         random = np.random.default_rng([SEED, 1, number])
         self.env_id = env_id_of(number)
@@ -112,7 +110,6 @@ class Nights:
         self._environments: dict[int, Environment] = {}
 
     def write_run(self, folder: Path, number: int) -> WrittenRun:
-        """Writes a run directory into a folder, named by the run's id."""
         night, position = divmod(number, len(MODELS) * self.shape.environments)
         environment, model = divmod(position, len(MODELS))
         run = _Run(

@@ -98,7 +98,6 @@ def pair(number: int, folder: Path, url: str, address: str, page: Page) -> float
 
 
 def killed(folder: Path, url: str, address: str, page: Page) -> Watched:
-    """Kills a run in the middle, goes on with it, and watches it all the while."""
     run = Run(folder, url)
     seen = run.watch(address, page, until=ROLLOUTS // 2)
     run.process.kill()
@@ -168,7 +167,6 @@ class Run:
         raise AssertionError("every result has an attempt")
 
     def ended(self) -> float:
-        """Waits for the end, and returns the CPU seconds that it took."""
         _, status, usage = os.wait4(self.process.pid, 0)
         self.process.returncode = os.waitstatus_to_exitcode(status)
         return usage.ru_utime + usage.ru_stime

@@ -40,7 +40,6 @@ ROWS: dict[str, dict[str, Any]] = {
 
 
 def keep() -> None:
-    """Writes a row of each benchmark to where fetched data is stored."""
     for name, row in ROWS.items():
         data = import_module(f"nightjar.benchmarks.{name}").DATA
         for path in data.paths():

@@ -99,7 +99,6 @@ def test_the_examples_of_a_module_run(name: str) -> None:
 
 
 def public_names() -> list[str]:
-    """Returns what ``import nightjar as vf`` offers, as ``__init__.pyi`` lists it."""
     stub = ast.parse((ROOT / "nightjar" / "__init__.pyi").read_text(encoding="utf-8"))
     return [alias.name for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names]
 

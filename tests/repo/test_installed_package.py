@@ -55,7 +55,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The source distribution, unpacked."""
     folder = tmp_path_factory.mktemp("sdist")
     with tarfile.open(build(ROOT, "sdist", folder)) as archive:
         archive.extractall(folder, filter="data")
@@ -78,7 +77,6 @@ def python_with_wheel(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(params=["editable", "wheel"])
 def python(request: pytest.FixtureRequest) -> Path:
-    """A Python in which Nightjar is installed."""
     return Path(sys.executable) if request.param == "editable" else request.getfixturevalue("python_with_wheel")
 
 

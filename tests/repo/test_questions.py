@@ -75,7 +75,6 @@ def make_run(folder: Path, env_id: str, server: ModelServer, **config: Any) -> s
 
 
 def ask(folder: Path, *arguments: str) -> str:
-    """Returns what ``nightjar sql`` prints, in this process."""
     with contextlib.chdir(folder):
         return CliRunner().invoke(app, ["sql", *arguments], env={"COLUMNS": "200"}, catch_exceptions=False).stdout
 

@@ -81,7 +81,7 @@ class TestVerdict:
 
     def test_an_improvement_is_accepted_and_said(self, house):
         house.both("2026-11-01", right=20)
-        better = house.both("2026-11-02", right=36)
+        better = house.both("2026-11-02")
         assert (better.verdict, better.evaluations[0].change) == ("accepted", "better")
 
     def test_what_is_missing_is_no_verdict_on_the_model(self, house):
