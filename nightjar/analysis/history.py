@@ -56,19 +56,13 @@ class History:
         return self.runs[0].model
 
     def between(self, low: int, high: int) -> History:
-        """Returns the runs in ``range(low, high)``, with the examples that any of them has."""
         asked = self.counts[low:high].any(axis=0)
         tables = (table[low:high, asked] for table in (self.values, self.correct, self.counts))
         return History(self.runs[low:high], *tables)
 
 
 def read_history(
-    warehouse: Warehouse,
-    env_id: str,
-    *,
-    model: str | None = None,
-    metric: str = "reward",
-    since: date | None = None,
+    warehouse: Warehouse, env_id: str, *, model: str | None = None, metric: str = "reward", since: date | None = None
 ) -> list[History]:
     """Returns the finished runs of an environment, by model and settings.
 

@@ -59,11 +59,7 @@ class Leaderboard:
 
 
 def leaderboard(
-    env_id: str,
-    *,
-    metric: str = "reward",
-    alpha: float = 0.05,
-    warehouse: str | Path | Warehouse | None = None,
+    env_id: str, *, metric: str = "reward", alpha: float = 0.05, warehouse: str | Path | Warehouse | None = None
 ) -> Leaderboard:
     """Ranks the models of an environment over the examples that all have scored, and finds ties.
 

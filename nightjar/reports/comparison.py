@@ -86,7 +86,6 @@ def category_rows(found: Comparison) -> list[tuple[str, str, str, str, str]]:
 
 
 def evaluation_rows(found: Comparisons) -> list[tuple[str, str, str, str]]:
-    """Returns each evaluation: decision, name, difference with its interval, and pairs."""
     return [(one.decision, evaluation_name(one), _difference(one.difference), f"{one.pairs:,}") for one in found.found]
 
 
@@ -118,7 +117,6 @@ def comparison_report(found: Comparison) -> str:
 
 
 def comparisons_report(found: Comparisons) -> str:
-    """Returns several evaluations as Markdown: a table, and each comparison."""
     rows = [" | ".join(map(cell, row)) for row in evaluation_rows(found)]
     parts = [f"# {found.decision}", verdict(found), table("decision | evaluation | difference | pairs", rows)]
     if sided := one_sided(found):

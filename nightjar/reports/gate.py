@@ -16,7 +16,6 @@ HEADINGS = ("Benchmark", "Tier", "Outcome", "Baseline", "Candidate", "Change", "
 
 
 def gate_rows(found: Verdict) -> list[dict[str, str]]:
-    """Returns a row for each benchmark: ``HEADINGS`` to cells."""
     return [dict(zip(HEADINGS, _cells(one), strict=True)) for one in found.benchmarks]
 
 
@@ -28,7 +27,6 @@ def reasons(found: Verdict, *, is_verbose: bool = False) -> Iterator[tuple[str, 
 
 
 def error_rate(found: Verdict) -> str:
-    """Returns a sentence on how often the verdict is wrong."""
     if found.night:
         each = " for each benchmark" if found.correction == "none" else ""
         count = f"{found.level * 365:.3g}"

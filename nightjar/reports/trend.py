@@ -54,7 +54,6 @@ def drawing(series: TrendSeries, width: int = 80) -> list[str]:
 
 
 def change_findings(series: TrendSeries, change: Change) -> dict[str, str]:
-    """Returns label to finding of a change, the most important first."""
     days = {point.run_id: f"{point.began:%Y-%m-%d}" for point in series.points}
     earliest, latest = days[change.earliest], days[change.latest]
     where = f"run {change.run_id}"
@@ -165,8 +164,7 @@ def _panel(series: TrendSeries, metric: str) -> dict[str, Any]:
             marked | _layer({"type": "rule", "strokeDash": [4, 3], "color": _CHANGE}),
             marked
             | _layer(
-                {"type": "text", "align": "left", "dx": 4, "dy": 8, "color": _CHANGE, "y": 0},
-                text={"field": "change"},
+                {"type": "text", "align": "left", "dx": 4, "dy": 8, "color": _CHANGE, "y": 0}, text={"field": "change"}
             ),
         ],
     }

@@ -104,13 +104,13 @@ class TestSimpleQA:
         assert "The judge gave" in str(contradicted["error"])
         assert (failed["reward"], failed["metrics"]) == (None, {})
 
-    def test_nothing_said_is_not_attempted_without_a_judge(self, tmp_path, score):
+    def test_an_empty_reply_is_not_attempted_without_a_judge(self, tmp_path, score):
         with ModelServer(FixedAnswer("A")) as server:
             env = loaded(simpleqa, tmp_path, server, QUESTION)
             found = score(env, env.examples[0], " ")
             assert (found["metrics"]["not_attempted"], found["reward"], server.stats().received) == (1.0, 0.0, 0)
 
-    def test_the_judge_is_told_question_reference_and_answer(self, tmp_path, score):
+    def test_the_judge_gets_question_reference_and_answer(self, tmp_path, score):
         asked = []
         with ModelServer(Judge(lambda text: asked.append(text) or "A")) as server:
             env = loaded(simpleqa, tmp_path, server, QUESTION)
@@ -314,7 +314,7 @@ class TestXSTest:
         ]
         assert [(one["refusal"], one["refusal_by_prefix"]) for one in found] == [(0.0, 1.0), (1.0, 0.0)]
 
-    def test_nothing_said_is_right_for_neither(self, env, score):
+    def test_an_empty_reply_is_never_right(self, env, score):
         assert [score(env, example, "")["reward"] for example in env.examples] == [0.0, 0.0]
 
     @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ class TestMGSM:
         ]
         assert len(examples) == 500
 
-    def test_a_language_or_a_folder_that_there_is_not(self, tmp_path):
+    def test_an_unknown_language_or_folder_is_an_error(self, tmp_path):
         with pytest.raises(ConfigError, match=r"no language 'xx'. Choose among: bn, de, en"):
             mgsm.load_environment(languages=["xx"])
         with pytest.raises(DatasetError, match=r"a folder with files such as mgsm_de.tsv"):
@@ -155,7 +155,7 @@ class TestMATH500:
         said = [(example, right), (example, f"\\boxed{{{answer}}}"), (example, wrong), (example, "")]
         assert rewards(env, said) == [1.0, 1.0, 0.0, 0.0]
 
-    def test_what_it_is_about(self, rows_file):
+    def test_info_has_subject_and_level(self, rows_file):
         assert self.example(rows_file, "1")[1]["info"] == {"category": "Algebra", "level": "5"}
 
 

@@ -197,11 +197,11 @@ class TestGPQA:
         )
         assert rewards(env, [(example, "") for example in examples]) == [0.0] * 12
 
-    def test_a_subset_that_there_is_not(self):
+    def test_an_unknown_subset_is_an_error(self):
         with pytest.raises(ConfigError, match=r"no subset 'gold'. Choose one of: diamond, main, extended"):
             gpqa.load_environment(subset="gold")
 
-    def test_where_it_cannot_be_had_it_says_what_to_accept(self, tmp_path, monkeypatch):
+    def test_the_error_without_access_says_what_to_accept(self, tmp_path, monkeypatch):
         monkeypatch.setenv("NIGHTJAR_CACHE", str(tmp_path))
         monkeypatch.setenv("HF_HUB_OFFLINE", "1")
         with pytest.raises(

@@ -54,7 +54,7 @@ def test_a_list_as_numpy_writes_it_has_each_of_its_texts(tmp_path):
     assert '\n\nA) 3\nB) the "4"\nC) it\'s\n\n' in example["prompt"][-1]["content"]
 
 
-def test_what_is_no_list_is_named_with_its_file_row_and_column(tmp_path):
+def test_the_error_of_an_invalid_list_names_file_row_and_column(tmp_path):
     row = {**ROWS["mmlu"], "choices": '["3", "4"]'}
     path = _table(tmp_path / "rows.csv", row, {**row, "choices": "3, 4"})
     with pytest.raises(DatasetError, match=r"rows\.csv, row 2: 'choices' must be a list.*; found '3, 4'"):

@@ -85,8 +85,7 @@ class TestShards:
         return [len(shard.remaining) for shard in shards]
 
     @pytest.mark.parametrize(
-        ("count", "sizes"),
-        [(1, [1]), (16, [1] * 16), (17, [2] * 8 + [1]), (100, [7] * 14 + [2]), (160, [10] * 16)],
+        ("count", "sizes"), [(1, [1]), (16, [1] * 16), (17, [2] * 8 + [1]), (100, [7] * 14 + [2]), (160, [10] * 16)]
     )
     def test_blocks_of_equal_size(self, journal, count, sizes):
         assert self.sizes(count, journal=journal) == sizes

@@ -72,7 +72,7 @@ def test_a_suite_has_benchmarks_beside_environments(nightjar, serve):
     assert nightjar.sql("SELECT env_id, scored FROM runs ORDER BY scored") == [("arithmetic", 2), ("sums", 3)]
 
 
-def test_a_field_that_no_row_has_is_said_before_anything_is_asked(nightjar, serve):
+def test_an_unknown_field_is_an_error_before_any_request(nightjar, serve):
     write_bench(nightjar.folder)
     server = serve(keep_requests=10)
     ended = nightjar.start("eval", "run", "bench.py:none", "-m", "m", "-b", server.url, "--direct").wait()

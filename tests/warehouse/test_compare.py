@@ -112,7 +112,7 @@ class TestPairs:
         assert [(flip.example_id, flip.example_hash) for flip in found.fixed] == [(2, "hash-2")]
         assert (found.both_right, found.both_wrong) == (1, 0)
 
-    def test_what_failed_is_counted_and_its_bounds_are_told(self, house):
+    def test_failed_rollouts_are_counted_and_bound_the_difference(self, house):
         # the candidate has no reward of two of ten: right everywhere else, as the baseline
         found = house.compare([1.0] * 10, [1.0] * 8 + [None] * 2)
         assert (found.pairs, found.unscored, found.difference.mean) == (8, 2, 0.0)
@@ -242,7 +242,7 @@ class TestMetrics:
         added = [3.0, 4.0, 5.0] * 4
         return write("a", [0.0] * 12, [1.0] * 12), write("b", added, [1.0] * 6 + [0.4] * 6)
 
-    def test_a_named_one(self, runs):
+    def test_a_metric_by_name(self, runs):
         found = compare_runs(*runs, metric="steps", max_drop=1.0)
         expected = stats.ttest_1samp([3.0, 4.0, 5.0] * 4, 0)
         assert (found.baseline.mean, found.candidate.mean) == (5.5, 9.5)
@@ -264,7 +264,7 @@ class TestMetrics:
         found = compare_runs(*runs, metric="correct")
         assert (found.candidate.mean, found.difference.mean, found.difference.p_mcnemar) == (0.5, -0.5, 2 * 0.5**6)
 
-    def test_that_none_has(self, runs):
+    def test_an_unknown_metric_lists_the_known_ones(self, runs):
         with pytest.raises(ConfigError, match=r"has 'setps'. Choose one of: reward, correct, steps"):
             compare_runs(*runs, metric="setps")
 
@@ -310,7 +310,7 @@ class TestSeveralEvaluations:
             ("REGRESSION", "hot", "hot"), ("PASS", "cold", "cold")
         ]  # fmt: skip
 
-    def test_one_that_cannot_be_compared_is_told_and_is_no_pass(self, house):
+    def test_an_evaluation_that_cannot_be_compared_is_listed_and_no_pass(self, house):
         found = self.compare(
             house,
             {"gsm8k": ([1.0] * 200, {}), "mmlu": ([None, 1.0], {})},
@@ -355,7 +355,7 @@ class TestSides:
             compare_runs(directory, directory)
 
 
-def test_retries_that_go_with_another_reward_are_told(house):
+def test_retries_with_another_reward_are_reported(house):
     house.publish("before", [[1.0, 0.0]] * 20)
     retried = {(example, 1) for example in range(20)}
     house.publish("after", [[0.0, 0.0], *[[1.0, 0.0]] * 19], retried=retried)
@@ -366,7 +366,7 @@ def test_retries_that_go_with_another_reward_are_told(house):
     assert "retries change the score" in findings(found)["Retries"]
 
 
-def test_what_is_not_made_yet_is_no_pass(house):
+def test_an_unfinished_run_is_no_pass(house):
     house.publish("before", [1.0] * 60), house.publish("after", [1.0] * 60, rollouts=100, status="running")
     found = compare_runs("before", "after", warehouse=house.warehouse, max_drop=0.2)
     assert found.decision == "INCONCLUSIVE"

@@ -32,7 +32,7 @@ def sides(folder, house):
     ("candidate", "decision", "strict"),
     [("better", "PASS", 0), ("worse", "REGRESSION", 1), ("unsure", "INCONCLUSIVE", 2)],
 )
-def test_the_decision_is_the_exit_code_where_that_is_asked_for(folder, nightjar, candidate, decision, strict):
+def test_strict_makes_the_decision_the_exit_code(folder, nightjar, candidate, decision, strict):
     told = nightjar("compare", "before", candidate)
     assert (told.code, told.out.partition(" ")[0]) == (0, decision)
     assert nightjar("compare", "before", candidate, "--strict", "--json").code == strict
@@ -151,7 +151,7 @@ def test_a_page_of_several_evaluations_links_to_each(sides, nightjar):
     assert "Of 2 evaluations: 1 worse, 1 passed." in page
 
 
-def test_is_kept_for_sql_where_that_is_asked_for(folder, nightjar):
+def test_record_stores_it_for_sql(folder, nightjar):
     told = nightjar("compare", "before", "worse", "--record")
     assert told.err.endswith('Recorded. Next: nightjar sql "FROM comparisons"\n')
     [row] = nightjar("sql", "FROM comparisons", "--json").json

@@ -57,7 +57,7 @@ class Nightly:
 
 
 class TestTwoSides:
-    def test_what_a_policy_lists_and_a_side_lacks_is_a_no_go(self, house):
+    def test_a_listed_benchmark_that_a_side_lacks_is_a_no_go(self, house):
         house.publish("before"), house.publish("after")
         found = gate(house.folder / "policy.yaml", "before", "after", warehouse=house.warehouse)
         assert [(one.name, one.outcome) for one in found.benchmarks] == [("gsm8k", "PASS"), ("mmlu", "MISSING")]
@@ -165,7 +165,7 @@ class TestNights:
         assert (found.decision, found.named("INSUFFICIENT")) == ("INCONCLUSIVE", ["gsm8k", "mmlu"])
         assert found.benchmarks[0].reason == "No accepted night before this one has it."
 
-    def test_a_night_that_the_gate_stopped_is_no_baseline_until_somebody_accepts_it(self, house):
+    def test_a_stopped_night_is_no_baseline_until_it_is_accepted_by_hand(self, house):
         for day in range(1, 4):
             house.night(f"2026-11-0{day}", gsm8k=0.9, mmlu=0.95)
         strict = replace_rule(self.POLICY, max_drop=0.0, level=100)
@@ -177,7 +177,7 @@ class TestNights:
         house.warehouse.write_night(judge_night(house.warehouse, replace(low, is_accepted_by_hand=True)))
         assert beside(self.gate(house)) == ["2026-11-04"]
 
-    def test_what_did_not_run_is_missing_where_it_is_listed(self, house):
+    def test_a_listed_benchmark_without_a_run_is_missing(self, house):
         house.night("2026-11-01", gsm8k=0.9, mmlu=0.9)
         house.night("2026-11-02", gsm8k=0.9)
         assert self.gate(house).decision == "INCONCLUSIVE"
@@ -191,7 +191,7 @@ class TestNights:
         [gsm8k, _] = self.gate(house).benchmarks
         assert [(window.nights, len(window.baseline)) for window in gsm8k.windows] == [(1, 4)]
 
-    def test_a_night_that_there_is_not(self, house):
+    def test_an_unknown_night_is_an_error(self, house):
         house.night("2026-11-01", gsm8k=0.9)
         with pytest.raises(ConfigError, match="No night 2026-11-09 of suite 'nightly' has ended"):
             self.gate(house, "nightly@2026-11-09")
@@ -235,7 +235,7 @@ class TestCommand:
         for asked in (["--json"], ["--format", "json"]):
             assert json.loads(nightjar(*command, *asked, "--no-record").out) == {**written, "gate_id": ""}
 
-    def test_what_is_typed_wrong(self, house, nightjar):
+    def test_usage_errors(self, house, nightjar):
         assert nightjar("gate", "a", "b", "c", "-p", "policy.yaml").code == 2
         assert nightjar("gate", "a", "b", "-p", "none.yaml").err.startswith("Error: There is no file 'none.yaml'")
 

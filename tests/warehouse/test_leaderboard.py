@@ -18,7 +18,7 @@ def publish(terminal, house):
     return publish
 
 
-def test_models_are_ranked_and_those_that_cannot_be_told_apart_are_tied(publish, nightjar):
+def test_models_are_ranked_and_ties_are_marked(publish, nightjar):
     publish("best", 80)
     publish("good", 78, turn=1)
     publish("weak", 30)
@@ -47,7 +47,7 @@ def test_means_are_over_what_all_have_scored(publish):
     assert (found.examples, found.left_out) == (60, {"others": 0, "few": 20})
 
 
-def test_other_settings_are_said(publish, nightjar):
+def test_different_settings_are_reported(publish, nightjar):
     publish("a", 50)
     publish("b", 50, sampling_args={"temperature": 1.5})
     assert leaderboard("gsm8k").differs == ["sampling"]

@@ -81,7 +81,7 @@ def test_from_the_rollouts_of_one_run_or_from_none_at_all(publish, nightjar):
     assert (found.variances.is_within_known, found.variances.within) == (False, pytest.approx(25 / 99))
 
 
-def test_what_cannot_be_planned_is_refused(publish):
+def test_an_unknown_model_and_a_drop_of_zero_are_errors(publish):
     publish("a", once(50))
     with pytest.raises(ConfigError, match=r"No run of model 'x'. There are: m"):
         plan("gsm8k", detect=0.05, model="x")

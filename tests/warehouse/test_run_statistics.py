@@ -90,7 +90,7 @@ def test_what_failed_is_bounded(describe):
     assert (found.if_failed_wrong, found.if_failed_right) == (0.25, 0.75)
 
 
-def test_retried_rollouts_that_do_worse_are_told(describe):
+def test_retried_rollouts_with_lower_rewards_are_reported(describe):
     groups = [[0.0, 1.0, 1.0, 1.0]] * 12 + [[1.0, 1.0, 1.0, 1.0]]
     found = describe(groups, retried={(example, 0) for example in range(13)})
     assert found.retries.count == 13
@@ -105,7 +105,7 @@ def test_nothing_scored_is_no_mean(describe):
     assert found.categories == {}
 
 
-def test_no_such_run_is_said(house):
+def test_an_unknown_run_is_an_error(house):
     house.publish("one", [1.0])
     with pytest.raises(ConfigError, match="'two'"):
         describe_run("two", warehouse=house.warehouse)

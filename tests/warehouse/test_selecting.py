@@ -55,7 +55,7 @@ class TestInTheWarehouse:
         warehouse.write_night(Night("nightly", "2026-11-20", "accepted", "all is well", evaluations=evaluations))
         assert asked(warehouse, "nightly@2026-11-20") == [True, ["0a2c", "3d4e"]]
 
-    def test_what_is_not_there_is_refused_with_what_is_near(self, warehouse):
+    def test_unknown_names_list_similar_ones(self, warehouse):
         near = r"has the name 'openai/gpt@gsm8k@2026-11-21'.* Similar names: .*@2026-11-20"
         with pytest.raises(ConfigError, match=near):
             asked(warehouse, "openai/gpt@gsm8k@2026-11-21")

@@ -30,7 +30,7 @@ def test_takes_a_run_directory_and_a_model_and_prints_json(folder, nightjar):
     assert nightjar("eval", "stats", "run", "--json").json["pass_rates"] == told["pass_rates"]
 
 
-def test_what_is_wrong_is_said_in_a_line(folder, nightjar):
+def test_errors_are_one_line(folder, nightjar):
     told = nightjar("eval", "stats", "one", "--by", "subjekt")
     assert (told.code, told.out) == (1, "")
     assert "No example of run 'one' has 'subjekt' in its info" in told.err

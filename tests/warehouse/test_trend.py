@@ -95,7 +95,7 @@ def test_a_metric_since_a_day_and_of_a_model(nightly):
     assert series.points[0].value == pytest.approx(10 / 60)
 
 
-def test_what_is_not_there_is_said_with_what_is(nightly):
+def test_unknown_names_list_the_known_ones(nightly):
     nightly(1, [50])
     with pytest.raises(ConfigError, match=r"'gsm9k' in .* has 'reward'. There are: gsm8k"):
         trend("gsm9k")

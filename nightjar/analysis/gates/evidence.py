@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nightjar.analysis.gates.policy import GatePolicy
 from nightjar.analysis.gates.verdict import Benchmarks, Evidence, Nights
+from nightjar.analysis.history import read_values
 from nightjar.analysis.judging import runs_of_night
 from nightjar.analysis.measuring import Paired
 from nightjar.analysis.pairs import Matched, match_evaluations, settings_of
 from nightjar.errors import ConfigError
+from nightjar.statistics.change_points import Matrix
 from nightjar.statistics.windows import WINDOWS, normal_before
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.records import GATE_DECISIONS, Night
@@ -31,10 +32,6 @@ ORDER BY name, run_id
 """
 _UNLIKE = "Its runs on the two sides have different environments or names, so none is compared."
 _ENDED = {"accepted", "worse", "incomplete"}
-_VALUES = """
-SELECT run_id, dense_rank() OVER (ORDER BY example_hash) - 1 AS example, value
-FROM example_results($run_ids, metric := $metric)
-"""
 
 
 @dataclass(frozen=True)
@@ -117,11 +114,7 @@ def _of_two(policy: GatePolicy, a: GatedRun, b: GatedRun) -> Evidence:
 
 
 def _evidence_of_pair(
-    warehouse: Warehouse,
-    policy: GatePolicy,
-    baseline: Sequence[GatedRun],
-    candidate: GatedRun,
-    names: Sequence[str],
+    warehouse: Warehouse, policy: GatePolicy, baseline: Sequence[GatedRun], candidate: GatedRun, names: Sequence[str]
 ) -> Evidence:
     """Returns the evidence on a benchmark with these names; several baseline runs are averaged."""
     rule = policy.rule(*names)
@@ -231,10 +224,10 @@ def _as_far_as_needed(rows: Sequence[tuple[str, bool]], count: int) -> list[tupl
     return list(rows[normal[-count] if len(normal) >= count else 0 :])
 
 
-def _values(warehouse: Warehouse, run_ids: Sequence[str], metric: str) -> NDArray[np.float64]:
-    found = warehouse.query_arrow(_VALUES, {"run_ids": list(run_ids), "metric": metric})
-    row = {run_id: at for at, run_id in enumerate(run_ids)}
-    at, example = [row[run_id] for run_id in found["run_id"].to_pylist()], found["example"].to_numpy()
-    values = np.full((len(run_ids), int(example.max(initial=-1)) + 1), np.nan)
-    values[at, example] = found["value"].to_numpy()
+def _values(warehouse: Warehouse, run_ids: Sequence[str], metric: str) -> Matrix:
+    place, (found, _, _) = read_values(warehouse, run_ids, metric)
+    values = np.full((len(run_ids), found.shape[1]), np.nan)
+    for row, run_id in enumerate(run_ids):
+        if run_id in place:
+            values[row] = found[place[run_id]]
     return values

@@ -85,7 +85,6 @@ class GateRule(_Strict):
 
     @property
     def measured(self) -> str:
-        """The warehouse's name of the metric."""
         return _METRICS.get(self.metric, self.metric)
 
 
