@@ -23,10 +23,19 @@ class Judge:
         return Answer(question="", text=self.verdict(last_user_text(messages)))
 
 
-def loaded(module, tmp_path, server, *rows, **kwargs):
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    return module.load_environment(str(path), **{"judge_model": "judge", "judge_base_url": server.url, **kwargs})
+@pytest.fixture
+def judged(rows_file, score):
+    """Scores a reply to each row; ``verdict`` is the judge's text, or a function of what it is asked."""
+
+    def judged(module, verdict, reply, *rows, path=""):
+        with ModelServer(Judge(verdict) if callable(verdict) else FixedAnswer(verdict)) as server:
+            judge = {"judge_model": "judge", "judge_base_url": server.url + path}
+            env = module.load_environment(rows_file(*rows), **judge)
+            found = [score(env, example, reply) for example in env.examples]
+            judged.requests = server.stats().received
+        return found
+
+    return judged
 
 
 QUESTION = {"problem": "Who won?", "answer": "Ann Lee", "metadata": "{'topic': 'Sports', 'answer_type': 'Person'}"}
@@ -76,10 +85,8 @@ class TestSimpleQA:
             ("C: NOT_ATTEMPTED", {"correct": 0.0, "incorrect": 0.0, "not_attempted": 1.0}),
         ],
     )
-    def test_three_grades(self, tmp_path, score, verdict, metrics):
-        with ModelServer(FixedAnswer(verdict)) as server:
-            env = loaded(simpleqa, tmp_path, server, QUESTION)
-            found = score(env, env.examples[0], "Ann Lee")
+    def test_three_grades(self, judged, verdict, metrics):
+        [found] = judged(simpleqa, verdict, "Ann Lee", QUESTION)
         assert {name: value for name, value in found["metrics"].items() if name != "num_turns"} == metrics
         assert found["reward"] == metrics["correct"]
 
@@ -94,30 +101,22 @@ class TestSimpleQA:
         with pytest.raises(ScoringError, match="The judge gave"):
             the_verdict(verdict, simpleqa.GRADES)
 
-    def test_a_judge_that_contradicts_itself_or_fails_is_an_error(self, tmp_path, score):
-        with ModelServer(FixedAnswer("A or B")) as server:
-            env = loaded(simpleqa, tmp_path, server, QUESTION)
-            contradicted = score(env, env.examples[0], "Ann Lee")
-            env = loaded(simpleqa, tmp_path, server, QUESTION, judge_base_url=f"{server.url}/nowhere")
-            failed = score(env, env.examples[0], "Ann Lee")
+    def test_a_judge_that_contradicts_itself_or_fails_is_an_error(self, judged):
+        [contradicted] = judged(simpleqa, "A or B", "Ann Lee", QUESTION)
+        [failed] = judged(simpleqa, "A", "Ann Lee", QUESTION, path="/nowhere")
         assert contradicted["reward"] is None
         assert "The judge gave" in str(contradicted["error"])
         assert (failed["reward"], failed["metrics"]) == (None, {})
 
-    def test_an_empty_reply_is_not_attempted_without_a_judge(self, tmp_path, score):
-        with ModelServer(FixedAnswer("A")) as server:
-            env = loaded(simpleqa, tmp_path, server, QUESTION)
-            found = score(env, env.examples[0], " ")
-            assert (found["metrics"]["not_attempted"], found["reward"], server.stats().received) == (1.0, 0.0, 0)
+    def test_an_empty_reply_is_not_attempted_without_a_judge(self, judged):
+        [found] = judged(simpleqa, "A", " ", QUESTION)
+        assert (found["metrics"]["not_attempted"], found["reward"], judged.requests) == (1.0, 0.0, 0)
 
-    def test_the_judge_gets_question_reference_and_answer(self, tmp_path, score):
+    def test_the_judge_gets_question_reference_and_answer(self, judged):
         asked = []
-        with ModelServer(Judge(lambda text: asked.append(text) or "A")) as server:
-            env = loaded(simpleqa, tmp_path, server, QUESTION)
-            score(env, env.examples[0], "It was Lee.")
-        [text] = asked
-        assert "Question: Who won?\nRight answer: Ann Lee\nAnswer to grade: It was Lee." in text
-        assert env.examples[0]["info"] == {"category": "Sports", "answer_type": "Person"}
+        [found] = judged(simpleqa, lambda text: asked.append(text) or "A", "It was Lee.", QUESTION)
+        assert "Question: Who won?\nRight answer: Ann Lee\nAnswer to grade: It was Lee." in asked[0]
+        assert found["info"] == {"category": "Sports", "answer_type": "Person"}
 
     def test_all_questions_with_a_judge_that_compares_texts(self, data, rewards):
         def verdict(text):
@@ -191,7 +190,7 @@ def criterion_of(text):
 
 
 def judging(*met):
-    return Judge(lambda text: said(criterion_of(text) in met))
+    return lambda text: said(criterion_of(text) in met)
 
 
 class TestHealthBench:
@@ -204,22 +203,18 @@ class TestHealthBench:
             ([], 0.0, {"completeness": 0.0, "context_awareness": 0.0}),
         ],
     )
-    def test_points_of_what_is_met_over_all_positive_ones(self, tmp_path, score, met, reward, axes):
-        with ModelServer(judging(*met)) as server:
-            env = loaded(healthbench, tmp_path, server, HEALTH)
-            found = score(env, env.examples[0], "See a doctor.")
+    def test_points_of_what_is_met_over_all_positive_ones(self, judged, met, reward, axes):
+        [found] = judged(healthbench, judging(*met), "See a doctor.", HEALTH)
         assert found["reward"] == reward
         assert found["metrics"] == {"points": reward, "num_turns": 1.0, **axes}
-        assert env.examples[0]["info"]["category"] == "emergency_referrals"
+        assert found["info"]["category"] == "emergency_referrals"
 
-    def test_the_judge_sees_the_whole_conversation(self, tmp_path, score):
+    def test_the_judge_sees_the_whole_conversation_without_thoughts(self, judged):
         asked = []
-        with ModelServer(Judge(lambda text: asked.append(text) or '{"criteria_met": true}')) as server:
-            env = loaded(healthbench, tmp_path, server, HEALTH)
-            score(env, env.examples[0], "<think>Aspirin?</think>See a doctor.")
+        judged(healthbench, lambda text: asked.append(text) or said(met=True), "<think>?</think>See a doctor.", HEALTH)
         assert len(asked) == 3
-        said = "user: My son has a fever.\n\nassistant: How old is he?\n\nuser: Two.\n\nLast reply:\nSee a doctor."
-        assert all(said in text for text in asked)
+        shown = "user: My son has a fever.\n\nassistant: How old is he?\n\nuser: Two.\n\nLast reply:\nSee a doctor.\n"
+        assert all(shown in text for text in asked)
 
     @pytest.mark.parametrize(
         "verdict",
@@ -228,10 +223,8 @@ class TestHealthBench:
             '{"criteria_met": true, "criteria_met": false}', '<think>{"criteria_met": true}',
         ],
     )  # fmt: skip
-    def test_a_judge_that_does_not_decide_is_an_error(self, tmp_path, score, verdict):
-        with ModelServer(FixedAnswer(verdict)) as server:
-            env = loaded(healthbench, tmp_path, server, HEALTH)
-            found = score(env, env.examples[0], "See a doctor.")
+    def test_a_judge_that_does_not_decide_is_an_error(self, judged, verdict):
+        [found] = judged(healthbench, verdict, "See a doctor.", HEALTH)
         assert found["reward"] is None
         assert "The judge gave" in str(found["error"])
 
@@ -248,7 +241,7 @@ class TestHealthBench:
 
     @pytest.mark.parametrize(("name", "met", "reward", "axes"), GRADED, ids=[name for name, *_ in GRADED])
     def test_rows_with_awkward_criteria(self, score, rewards, name, met, reward, axes):
-        with ModelServer(Judge(lambda text: said(criterion_of(text) in met))) as server:
+        with ModelServer(Judge(judging(*met))) as server:
             env = healthbench.load_environment(str(ROWS), judge_model="judge", judge_base_url=server.url)
             [example] = [example for example in env.examples if example["info"]["prompt_id"] == name]
             found = score(env, example, "Well.")
@@ -276,10 +269,8 @@ REPLIES = [tuple(line.split(" | ", 1)) for line in TABLE.splitlines() if line an
 
 class TestXSTest:
     @pytest.fixture
-    def env(self, tmp_path):
-        path = tmp_path / "rows.jsonl"
-        path.write_text(f"{json.dumps(SAFE)}\n{json.dumps(UNSAFE)}\n")
-        return xstest.load_environment(str(path))
+    def env(self, rows_file):
+        return xstest.load_environment(rows_file(SAFE, UNSAFE))
 
     @pytest.mark.parametrize(("kind", "reply"), REPLIES)
     def test_a_reply_complies_or_refuses_or_refuses_in_part(self, kind, reply):
@@ -320,10 +311,8 @@ class TestXSTest:
     @pytest.mark.parametrize(
         ("verdict", "outcomes"), [("COMPLIANCE", [1.0, 0.0]), ("Refusal.", [0.0, 1.0]), ("PARTIAL", [0.0, 0.0])]
     )
-    def test_a_judge_sorts_into_three(self, tmp_path, score, verdict, outcomes):
-        with ModelServer(FixedAnswer(verdict)) as server:
-            env = loaded(xstest, tmp_path, server, SAFE, UNSAFE)
-            found = [score(env, example, "Well.") for example in env.examples]
+    def test_a_judge_sorts_into_three(self, judged, verdict, outcomes):
+        found = judged(xstest, verdict, "Well.", SAFE, UNSAFE)
         assert [state["reward"] for state in found] == outcomes
         assert [state["metrics"]["partial_refusal"] for state in found] == [float(verdict == "PARTIAL")] * 2
 
@@ -344,10 +333,9 @@ class TestXSTest:
         "verdict",
         ["COMPLIANCE or REFUSAL", "hm", "not a refusal", "<think>REFUSAL", "Is it a refusal?", "Refusal? No."],
     )
-    def test_a_judge_that_does_not_decide_is_an_error(self, tmp_path, score, verdict):
-        with ModelServer(FixedAnswer(verdict)) as server:
-            env = loaded(xstest, tmp_path, server, SAFE)
-            assert score(env, env.examples[0], "Well.")["reward"] is None
+    def test_a_judge_that_does_not_decide_is_an_error(self, judged, verdict):
+        [found] = judged(xstest, verdict, "Well.", SAFE)
+        assert found["reward"] is None
 
     def test_all_prompts(self, data, rewards):
         env = xstest.load_environment(str(data / "xstest" / "xstest_prompts.csv"))

@@ -7,8 +7,8 @@ Run it::
 
 A run of 2,000 rollouts asks a local server that takes 50 ms. Those who watch are a real browser on the page of the run
 and three more who listen to what that listens to. What the browser shows is taken every half second: it must
-be what the results had after as many lines. In the end, a run is killed in the middle and gone on with, and watched all
-the while. CPU is user + system time of the process of the run; the view and the browser are not counted.
+be what the results had after as many lines. At the end, a run is killed halfway and resumed
+while it is watched. CPU is user + system time of the process of the run; the view and the browser are not counted.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def main() -> None:
         page = browser.new_page()
         if ratios := [pair(number, Path(folder), server.base_url, address, page) for number in range(pairs)]:
             print(f"Watched costs {statistics.median(ratios) - 1:+.1%} (median of {pairs}; {spread(ratios)})")
-        print(f"Killed and gone on with: {killed(Path(folder), server.base_url, address, page)}")
+        print(f"Killed and resumed: {killed(Path(folder), server.base_url, address, page)}")
         browser.close()
 
 
