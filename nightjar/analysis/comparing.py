@@ -158,9 +158,9 @@ def _paired(warehouse: Warehouse, before: Side, after: Side, terms: Terms) -> Pa
     paired = Paired.read(warehouse, [a], [b], cluster=terms.cluster, metric=terms.metric, by=terms.by)
     if not paired.is_pair.any():
         raise ConfigError(_no_metric(warehouse, a, b, terms) or _nothing_in_common(before, after, len(paired)))
-    for field, values, use in ((terms.cluster, paired.cluster, "clustered"), (terms.by, paired.category, "told apart")):
+    for field, values, use in ((terms.cluster, paired.cluster, "clustered"), (terms.by, paired.category, "grouped")):
         if field and not values.any():
-            raise ConfigError(f"No example of run {b!r} has {field!r} in its info, so they cannot be {use} by that")
+            raise ConfigError(f"No example of run {b!r} has {field!r} in its info, so they cannot be {use} by it")
     return paired
 
 

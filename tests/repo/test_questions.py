@@ -1,7 +1,7 @@
 """The questions in the README and in docs/warehouse.md have the answers that stand below them.
 
 They are about runs that are made here: the recorded answers of two models to GSM8K, whose scores are known, and two
-nights of arithmetic. NIGHTJAR_REWRITE_ANSWERS=1 writes the answers into the pages, for somebody to read them.
+nights of arithmetic. NIGHTJAR_REWRITE_ANSWERS=1 writes the answers into the pages, for review.
 """
 
 from __future__ import annotations
