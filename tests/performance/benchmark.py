@@ -260,16 +260,20 @@ async def _sandbox_times() -> tuple[float, float]:
     return min(starts) * 1000, min(commands) * 1000
 
 
+def free_port() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return str(free.getsockname()[1])
+
+
 @contextmanager
 def prefect_server() -> Iterator[None]:
     """Runs Prefect's server in a process of its own, which is not counted either."""
-    with tempfile.TemporaryDirectory() as home, socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-        free.close()
+    port = free_port()
+    with tempfile.TemporaryDirectory() as home:
         os.environ |= {"PREFECT_HOME": home, "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
         os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{port}/api"
-        command = [sys.executable, "-m", "prefect", "server", "start", "--port", str(port)]
+        command = [sys.executable, "-m", "prefect", "server", "start", "--port", port]
         server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             while not prefect_answers(os.environ["PREFECT_API_URL"]):
@@ -297,10 +301,8 @@ def flow_mode() -> list[Row]:
 
 def first_rollout() -> list[Row]:
     """Wall time from ``nightjar up`` to the first answer of a model for a run of its worker, and where it goes."""
-    with tempfile.TemporaryDirectory() as home, socket.socket() as free, ModelServer(ArithmeticSolver()) as server:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-        free.close()
+    port = free_port()
+    with tempfile.TemporaryDirectory() as home, ModelServer(ArithmeticSolver()) as server:
         own = {"NIGHTJAR_HOME": home, "PREFECT_HOME": home, "PREFECT_API_URL": f"http://127.0.0.1:{port}/api"}
         environment = {**os.environ, **own}
         command = ["eval", "run", "arithmetic", "--hosted", "-m", "m", "-b", server.url, "-n", "1", "-r", "1", "--json"]
