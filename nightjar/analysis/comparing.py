@@ -110,8 +110,11 @@ def compare_published(warehouse: Warehouse, a: str, b: str, terms: Terms, excerp
     """Compares two runs of one warehouse by id, and reads nothing else; otherwise like ``compare_all``."""
     if a == b:
         raise ConfigError(f"Both are run {a!r}. Name two runs: nightjar eval list")
-    records = _records(warehouse, a, b)
-    before, after = _sides(warehouse, records, a, b, terms)
+    records = {record["run_id"]: record for record in warehouse.query(_RUNS, {"a": a, "b": b}).records()}
+    if missing := [run_id for run_id in (a, b) if run_id not in records]:
+        raise ConfigError(f"There is no run {missing[0]!r} in {warehouse.location}. See: nightjar eval list")
+    records = {run_id: records[run_id] for run_id in (a, b)}
+    before, after = _sides(warehouse, records, terms)
     paired = _paired(warehouse, before, after, terms)
     pairs = int(paired.is_pair.sum())
     difference = measure(paired, terms.alpha, terms.direction)
@@ -139,7 +142,7 @@ def compare_published(warehouse: Warehouse, a: str, b: str, terms: Terms, excerp
         broken=broken,
         fixed=fixed,
         categories=measure_categories(paired, terms) if terms.by else [],
-        excerpts=read_excerpts(warehouse, a, b, broken[:excerpts], fixed[:excerpts]),
+        excerpts=_excerpts(warehouse, a, b, broken[:excerpts], fixed[:excerpts]),
         differs=_differing(warehouse, records[a], records[b]),
         retries={
             run_id: found
@@ -155,9 +158,9 @@ def _paired(warehouse: Warehouse, before: Side, after: Side, terms: Terms) -> Pa
     paired = Paired.read(warehouse, [a], [b], cluster=terms.cluster, metric=terms.metric, by=terms.by)
     if not paired.is_pair.any():
         raise ConfigError(_no_metric(warehouse, a, b, terms) or _nothing_in_common(before, after, len(paired)))
-    for field, values, use in ((terms.cluster, paired.cluster, "clustered"), (terms.by, paired.category, "told apart")):
+    for field, values, use in ((terms.cluster, paired.cluster, "clustered"), (terms.by, paired.category, "grouped")):
         if field and not values.any():
-            raise ConfigError(f"No example of run {b!r} has {field!r} in its info, so they cannot be {use} by that")
+            raise ConfigError(f"No example of run {b!r} has {field!r} in its info, so they cannot be {use} by it")
     return paired
 
 
@@ -187,25 +190,14 @@ def _differing(warehouse: Warehouse, before: Mapping[str, Any], after: Mapping[s
     return differing(was, is_now)
 
 
-def _records(warehouse: Warehouse, a: str, b: str) -> Mapping[str, Mapping[str, Any]]:
-    found = warehouse.query(_RUNS, {"a": a, "b": b})
-    records = {record["run_id"]: record for record in found.records()}
-    for run_id in (a, b):
-        if run_id not in records:
-            raise ConfigError(f"There is no run {run_id!r} in {warehouse.location}. See: nightjar eval list")
-    return records
-
-
-def _sides(
-    warehouse: Warehouse, records: Mapping[str, Mapping[str, Any]], a: str, b: str, terms: Terms
-) -> tuple[Side, Side]:
+def _sides(warehouse: Warehouse, records: Mapping[str, Mapping[str, Any]], terms: Terms) -> tuple[Side, Side]:
+    a, b = records
     found = warehouse.query_arrow(_EXAMPLES, {"a": a, "b": b, "metric": terms.metric})
     run_id, value, scored = (found[name].to_numpy() for name in ("run_id", "value", "scored"))
-    of_a, of_b = run_id == a, run_id == b
-    return (
-        _side(records[a], value[of_a], scored[of_a], terms.alpha),
-        _side(records[b], value[of_b], scored[of_b], terms.alpha),
+    before, after = (
+        _side(record, value[run_id == of], scored[run_id == of], terms.alpha) for of, record in records.items()
     )
+    return before, after
 
 
 def _side(record: Mapping[str, Any], value: NDArray[np.float64], scored: NDArray[np.int64], alpha: float) -> Side:
@@ -223,31 +215,24 @@ def _side(record: Mapping[str, Any], value: NDArray[np.float64], scored: NDArray
     return Side(examples=len(value), mean=estimate.mean, interval=interval, **known)
 
 
-def read_excerpts(
+def _excerpts(
     warehouse: Warehouse, a: str, b: str, broken: Sequence[Flip], fixed: Sequence[Flip]
 ) -> Mapping[str, Excerpt]:
     """Returns texts by example_hash; broken examples are right in ``a`` alone, fixed ones in ``b`` alone."""
-    flips = [*broken, *fixed]
-    if not flips:
+    hashes = [flip.example_hash for flip in (*broken, *fixed)]
+    if not hashes:
         return {}
-    found = warehouse.query(_TEXTS, {"a": a, "b": b, "hashes": [flip.example_hash for flip in flips]})
-    texts = {(record["run_id"], record["example_hash"]): record for record in found.records()}
-    return {
-        flip.example_hash: _excerpt(
-            texts[a, flip.example_hash], texts[b, flip.example_hash], right_a=number < len(broken)
+    found = warehouse.query(_TEXTS, {"a": a, "b": b, "hashes": hashes}).records()
+    texts = {(record["run_id"], record["example_hash"]): record for record in found}
+    excerpts = {}
+    for number, example in enumerate(hashes):
+        before, after = texts[a, example], texts[b, example]
+        best, worst = ("highest", "lowest") if number < len(broken) else ("lowest", "highest")
+        answer = _cut(after["answer"] or "")
+        excerpts[example] = Excerpt(
+            _last_text(after["prompt"]), answer, _last_text(before[best]), _last_text(after[worst])
         )
-        for number, flip in enumerate(flips)
-    }
-
-
-def _excerpt(before: Mapping[str, Any], after: Mapping[str, Any], *, right_a: bool) -> Excerpt:
-    best, worst = ("highest", "lowest") if right_a else ("lowest", "highest")
-    return Excerpt(
-        prompt=_last_text(after["prompt"]),
-        answer=_cut(after["answer"] or ""),
-        baseline=_last_text(before[best]),
-        candidate=_last_text(after[worst]),
-    )
+    return excerpts
 
 
 def _last_text(messages: str | None) -> str:

@@ -53,23 +53,16 @@ class History:
 
     @property
     def model(self) -> str | None:
-        """The model of all runs."""
         return self.runs[0].model
 
     def between(self, low: int, high: int) -> History:
-        """Returns the runs in ``range(low, high)``, with the examples that any of them has."""
         asked = self.counts[low:high].any(axis=0)
         tables = (table[low:high, asked] for table in (self.values, self.correct, self.counts))
         return History(self.runs[low:high], *tables)
 
 
 def read_history(
-    warehouse: Warehouse,
-    env_id: str,
-    *,
-    model: str | None = None,
-    metric: str = "reward",
-    since: date | None = None,
+    warehouse: Warehouse, env_id: str, *, model: str | None = None, metric: str = "reward", since: date | None = None
 ) -> list[History]:
     """Returns the finished runs of an environment, by model and settings.
 
@@ -127,7 +120,6 @@ def _joined(runs: Sequence[PastRun]) -> list[list[PastRun]]:
 def no_such_run(
     warehouse: Warehouse, env_id: str, metric: str, model: str | None = None, since: date | None = None
 ) -> str:
-    """Returns the error message for an environment without such a finished run."""
     rows = warehouse.query("SELECT DISTINCT env_id, model FROM history ORDER BY ALL").rows
     kind = (f" and model {model!r}" if model else "") + (f" since {since}" if since else "")
     known = [f"{env} ({name})" for env, name in rows if env == env_id] or [str(env) for env, _ in rows]

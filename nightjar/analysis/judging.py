@@ -30,7 +30,6 @@ ORDER BY runs.status = 'completed', runs.started_at
 
 
 def night_tag(night: str) -> str:
-    """Returns the tag of the runs of a night."""
     return f"night:{night}"
 
 
@@ -46,12 +45,10 @@ def night_of(tags: Iterable[str]) -> tuple[str, str] | None:
 
 
 def completed_evaluations(warehouse: Warehouse, suite: str, night: str) -> set[str]:
-    """Returns the names of the completed evaluations of a night."""
     return {name for name, run in runs_of_night(warehouse, suite, night).items() if run["status"] == "completed"}
 
 
 def find_night(nights: Sequence[Night], suite: str, night: str) -> Night | None:
-    """Returns a night; None if it is not recorded."""
     return next((one for one in nights if (one.suite, one.night) == (suite, night)), None)
 
 
@@ -63,10 +60,9 @@ def judge_night(warehouse: Warehouse, begun: Night) -> Night:
     together, that is wrong once in a hundred nights.
     """
     runs = runs_of_night(warehouse, begun.suite, begun.night)
-    accepted = [one for one in warehouse.nights() if one.suite == begun.suite and one.night < begun.night]
-    accepted = [one for one in accepted if one.verdict == "accepted"]
-    found = [_of_run(one, runs.get(one.name)) for one in begun.evaluations]
-    compared = [_compared(warehouse, one, accepted) for one in found]
+    before = [one for one in warehouse.nights() if one.suite == begun.suite and one.night < begun.night]
+    accepted = [one for one in before if one.verdict == "accepted"]
+    compared = [_compared(warehouse, _of_run(one, runs.get(one.name)), accepted) for one in begun.evaluations]
     evaluations = list(_changes(compared))
     judged = replace(begun, evaluations=evaluations, ended_at=datetime.now(UTC).replace(microsecond=0))
     verdict = "accepted" if begun.is_accepted_by_hand else _verdict(evaluations)
@@ -140,15 +136,10 @@ def _changes(compared: Sequence[tuple[NightEvaluation, Compared | None]]) -> Ite
             yield replace(one, change="new" if one.status == "completed" else "missing")
         else:
             is_worse, is_better = next(worse) < LEVEL, next(better) < LEVEL
-            yield replace(one, change=_change(one, is_worse=is_worse, is_better=is_better))
-
-
-def _change(one: NightEvaluation, *, is_worse: bool, is_better: bool) -> Change:
-    if is_worse:
-        return "worse"
-    if one.status != "completed":
-        return "missing"
-    return "better" if is_better else "same"
+            change: Change = "better" if is_better else "same"
+            if one.status != "completed":
+                change = "missing"
+            yield replace(one, change="worse" if is_worse else change)
 
 
 def _verdict(evaluations: Sequence[NightEvaluation]) -> Verdict:
@@ -178,7 +169,6 @@ def _amount(one: NightEvaluation) -> str:
 
 
 def beside(one: NightEvaluation) -> str:
-    """Returns in words what an evaluation is compared with."""
     before = one.against_nights - 1
     return f"on {one.against_night}" + (f" and {before} night{'s' * (before > 1)} before" if before else "")
 

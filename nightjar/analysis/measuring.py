@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import ceil, isfinite, sqrt
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +82,6 @@ class Paired:
         metric: str = "reward",
         by: str | None = None,
     ) -> Paired:
-        """Reads the runs of two sides from a warehouse."""
         asked = {"a": list(a), "b": list(b), "cluster": cluster, "metric": metric, "by": by}
         found = warehouse.query_arrow(_PAIRED, asked)
         return cls(**{name: found[name].to_numpy() for name in found.column_names})
@@ -93,11 +91,9 @@ class Paired:
 
     @cached_property
     def is_pair(self) -> NDArray[np.bool_]:
-        """Whether both sides have scored the example."""
         return ~np.isnan(self.value_a - self.value_b)
 
     def only(self, chosen: NDArray[np.bool_]) -> Paired:
-        """Returns the chosen examples."""
         return Paired(**{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
 
     def with_failed(self, before: float, after: float) -> Paired:
@@ -179,45 +175,23 @@ def measure_categories(paired: Paired, terms: Terms) -> list[Category]:
 
     A category counts as changed by its p-value adjusted for the number of categories (Holm, 1979).
     """
-    found = [_measure(paired.only(paired.is_pair & (paired.category == name)), terms) for name in _names(paired)]
-    adjusted = holm([one.difference.p_value for one in found])
     sign = 1 if terms.direction == "higher" else -1
-    changed = [_changed(one, p_value, terms, sign) for one, p_value in zip(found, adjusted, strict=True)]
-    return sorted(changed, key=lambda one: (sign * one.difference.mean, one.name))
+    found = []
+    for name in sorted(set(paired.category[paired.is_pair].tolist())):
+        own = paired.only(paired.is_pair & (paired.category == name))
+        before, after = float(np.mean(own.value_a)), float(np.mean(own.value_b))
+        difference = measure(own, terms.alpha, terms.direction)
+        found.append(Category(name or _NONE, len(own), before, after, difference, change=""))
+    adjusted = holm([one.difference.p_value for one in found])
+    for place, p_value in enumerate(adjusted):
+        if p_value < terms.alpha:
+            is_better = sign * found[place].difference.mean > 0
+            found[place] = replace(found[place], change="better" if is_better else "worse")
+    return sorted(found, key=lambda one: (sign * one.difference.mean, one.name))
 
 
-def _names(paired: Paired) -> list[str]:
-    return sorted(set(paired.category[paired.is_pair].tolist()))
-
-
-def _measure(paired: Paired, terms: Terms) -> Category:
-    return Category(
-        name=paired.category[0] or _NONE,
-        pairs=len(paired),
-        baseline=float(np.mean(paired.value_a)),
-        candidate=float(np.mean(paired.value_b)),
-        difference=measure(paired, terms.alpha, terms.direction),
-        change="",
-    )
-
-
-def _changed(one: Category, p_value: float, terms: Terms, sign: int) -> Category:
-    if p_value >= terms.alpha:
-        return one
-    return replace(one, change="better" if sign * one.difference.mean > 0 else "worse")
-
-
-class _Words(NamedTuple):
-    worse: str
-    better: str
-    worsen: str
-    worsened: str
-
-
-_WORDS = {
-    "higher": _Words("lower", "higher", "drop", "dropped"),
-    "lower": _Words("higher", "lower", "rise", "risen"),
-}
+_WORDS = {"higher": ("lower", "higher", "drop", "dropped"), "lower": ("higher", "lower", "rise", "risen")}
+"""By the better direction: worse, better, the worsening, and worsened."""
 
 
 def decide(difference: Difference, max_drop: float, direction: Direction = "higher") -> Decision:
@@ -267,42 +241,34 @@ def needed(difference: Difference, pairs: int, terms: Terms) -> int | None:
     if difference.is_identical:
         return max(ceil(pairs * half / terms.max_drop), pairs + 1) if terms.max_drop else None
     stderr = half / t_interval(Estimate(0.0, 1.0), difference.clusters, terms.alpha).high
-    gap = terms.max_drop - _damage(difference.mean, terms.direction)
+    gap = terms.max_drop - (difference.mean if terms.direction == "lower" else -difference.mean)
     count = pairs_needed(stderr * sqrt(pairs), gap, terms.alpha)
     return max(ceil(count), pairs + 1) if isfinite(count) else None
 
 
 def reason(decision: Decision, difference: Difference, pairs: int, terms: Terms, more: int | None) -> str:
     """Returns the reason of a decision in a sentence; ``more`` is from ``needed``."""
-    damage, words = damage_of(difference.interval, terms.direction), _WORDS[terms.direction]
-    what, limit = f"The mean {terms.metric}", f"the allowed {words.worsen} of {terms.max_drop:g}"
+    damage, (worse, better, worsen, worsened) = damage_of(difference.interval, terms.direction), _WORDS[terms.direction]
+    what, limit = f"The mean {terms.metric}", f"the allowed {worsen} of {terms.max_drop:g}"
     if decision == "REGRESSION":
-        return f"{what} is {words.worse} by at least {damage.low:.4f}: more than {limit}."
+        return f"{what} is {worse} by at least {damage.low:.4f}: more than {limit}."
     if difference.is_identical:
         sentence = (
             f"{what} is identical in all {pairs:,} pairs; unseen examples may differ by up to {damage.high:.4f}: "
         )
         sentence += f"within {limit}" if decision == "PASS" else f"more than {limit}{_more(more)}"
     elif decision == "INCONCLUSIVE":
-        sentence = f"{what} may or may not have {words.worsened} by more than {terms.max_drop:g}"
+        sentence = f"{what} may or may not have {worsened} by more than {terms.max_drop:g}"
         sentence += _more(more) or ": more examples are needed"
     elif damage.high < 0:
-        sentence = f"{what} is {words.better} by at least {-damage.high:.4f}"
+        sentence = f"{what} is {better} by at least {-damage.high:.4f}"
     else:
-        sentence = f"{what} is {words.worse} by at most {damage.high:.4f}: within {limit}"
-    return f"{sentence}.{_unless_failed(difference, terms) if decision == 'PASS' else ''}"
+        sentence = f"{what} is {worse} by at most {damage.high:.4f}: within {limit}"
+    if decision == "PASS" and damage_if_failed_wrong(difference, terms.direction) > terms.max_drop:
+        failed = f"{difference.if_failed_wrong:+.4f}"
+        return f"{sentence}. If all its failed rollouts were wrong, the difference would be {failed}."
+    return f"{sentence}."
 
 
 def _more(more: int | None) -> str:
     return f": about {more:,} examples would decide it if the difference is as estimated" if more else ""
-
-
-def _unless_failed(difference: Difference, terms: Terms) -> str:
-    """Returns a sentence if a PASS depends on how the failed rollouts would have been scored; else nothing."""
-    if damage_if_failed_wrong(difference, terms.direction) <= terms.max_drop:
-        return ""
-    return f" If all its failed rollouts were wrong, the difference would be {difference.if_failed_wrong:+.4f}."
-
-
-def _damage(difference: float, direction: Direction) -> float:
-    return difference if direction == "lower" else -difference

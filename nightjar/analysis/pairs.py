@@ -61,7 +61,6 @@ class Compared:
 
 
 def compare_run(warehouse: Warehouse, run_id: str, others: Sequence[str]) -> Compared:
-    """Compares a run with others."""
     rows = warehouse.query(_REWARDS, {"before": [one for one in others if one != run_id], "after": run_id}).rows
     groups = [[after, *before] for after, before in rows]
     estimate = clustered_mean([[after - sum(before) / len(before)] for after, *before in groups])

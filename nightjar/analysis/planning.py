@@ -114,24 +114,12 @@ def plan(
     histories = _recent(where, env_id)
     if model and histories and model not in {one.model for one in histories}:
         raise ConfigError(f"No run of model {model!r}. There are: {', '.join(str(one.model) for one in histories)}")
-    if not histories:
-        known = Variances(0.0, 0.25, _whole(detect), 0, is_within_known=False, models=[])
-        return _plan(env_id, model, detect, power, alpha, known, (None, None, None))
-    [own] = [one for one in histories if one.model == (model or histories[0].model)]
-    known = _variances(where, own, [one for one in histories if one is not own], detect)
-    expenses = where.query(_EXPENSES, {"run_ids": [run.run_id for run in own.runs]}).rows[0]
-    return _plan(env_id, own.model, detect, power, alpha, known, expenses)
-
-
-def _plan(
-    env_id: str,
-    model: str | None,
-    detect: float,
-    power: float,
-    alpha: float,
-    known: Variances,
-    expenses: tuple[float | None, float | None, int | None],
-) -> Plan:
+    known, own_model = Variances(0.0, 0.25, _whole(detect), 0, is_within_known=False, models=[]), model
+    expenses: tuple[float | None, float | None, int | None] = (None, None, None)
+    if histories:
+        [own] = [one for one in histories if one.model == (model or histories[0].model)]
+        known, own_model = _variances(where, own, [one for one in histories if one is not own], detect), own.model
+        expenses = where.query(_EXPENSES, {"run_ids": [run.run_id for run in own.runs]}).rows[0]
     spread = Spread(known.difference, 2 * known.within)
     seconds, cost, dataset = expenses
     rows = []
@@ -149,7 +137,7 @@ def _plan(
             )
         )
     enough = rollouts_needed(spread, detect, dataset, alpha, power) if dataset else None
-    return Plan(env_id, model, detect, power, alpha, known, dataset, rows, enough)
+    return Plan(env_id, own_model, detect, power, alpha, known, dataset, rows, enough)
 
 
 def _recent(warehouse: Warehouse, env_id: str) -> list[History]:

@@ -59,11 +59,7 @@ class Leaderboard:
 
 
 def leaderboard(
-    env_id: str,
-    *,
-    metric: str = "reward",
-    alpha: float = 0.05,
-    warehouse: str | Path | Warehouse | None = None,
+    env_id: str, *, metric: str = "reward", alpha: float = 0.05, warehouse: str | Path | Warehouse | None = None
 ) -> Leaderboard:
     """Ranks the models of an environment over the examples that all have scored, and finds ties.
 
@@ -76,22 +72,21 @@ def leaderboard(
     place, (values, _, _) = read_values(where, list(models), metric)
     if not place:
         raise ConfigError(no_such_run(where, env_id, metric))
-    kept, common = _with_common(place, ~np.isnan(values))
-    left_out = {str(models[run_id]): int((~np.isnan(values[place[run_id]]) & common).sum()) for run_id in place}
+    scored = ~np.isnan(values)
+    kept, common = _with_common(place, scored)
+    others = [run_id for run_id in place if run_id not in kept]
     kept.sort(key=lambda run_id: -float(values[place[run_id]][common].mean()))
     rows = _rows(values[[place[run_id] for run_id in kept]][:, common], kept, models, alpha)
-    for run_id in kept:
-        del left_out[str(models[run_id])]
     settings = list(settings_of(where, kept).values())
-    differs = [name for name in settings[0] if len({str(one[name]) for one in settings}) > 1]
+    may_matter = [name for name in settings[0] if name not in _NOT_TOLD]
     return Leaderboard(
         env_id=env_id,
         metric=metric,
         alpha=alpha,
         examples=int(common.sum()),
         rows=rows,
-        left_out=left_out,
-        differs=[name for name in differs if name not in _NOT_TOLD],
+        left_out={str(models[run_id]): int((scored[place[run_id]] & common).sum()) for run_id in others},
+        differs=[name for name in may_matter if len({str(one[name]) for one in settings}) > 1],
     )
 
 

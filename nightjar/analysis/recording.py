@@ -38,7 +38,6 @@ def record_verdict(warehouse: Warehouse, verdict: Verdict) -> str:
 
 
 def record_comparisons(warehouse: Warehouse, compared: Sequence[Comparison]) -> None:
-    """Stores comparisons of runs."""
     warehouse.write_rows(COMPARISONS, [_of_comparison(one) for one in compared])
 
 

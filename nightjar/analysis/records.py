@@ -114,7 +114,6 @@ class Difference:
 
     @property
     def is_identical(self) -> bool:
-        """Whether all pairs are equal."""
         return not self.mean and self.effect is None
 
 

@@ -137,7 +137,10 @@ def describe_run(
     if not 0 < alpha < 1:
         raise ConfigError(f"Expected alpha between 0 and 1, found {alpha}")
     warehouse = Warehouse.of(warehouse)
-    run = _run_record(warehouse, run_id)
+    found = warehouse.query(_RUN, {"run_id": run_id}).records()
+    if not found:
+        raise ConfigError(f"No run {run_id!r} in {warehouse.location}. List them: nightjar eval list")
+    [run] = found
     rows = _read(warehouse, run_id, cluster, by)
     scored = rows.where(~np.isnan(rows.reward))
     asked = max(run["rollouts"] or 0, len(rows.reward))
@@ -157,22 +160,16 @@ def describe_run(
         pass_rates=list(_pass_rates(scored, run["rollouts_per_example"] or 1, alpha)),
         categories=dict(_categories(scored, alpha)) if by else {},
         retries=retries_of(warehouse, run_id, alpha),
-        runtime=runtime_of(warehouse, run_id),
+        runtime=_runtime_of(warehouse, run_id),
         alpha=alpha,
     )
-
-
-def _run_record(warehouse: Warehouse, run_id: str) -> dict[str, Any]:
-    found = warehouse.query(_RUN, {"run_id": run_id}).records()
-    if not found:
-        raise ConfigError(f"No run {run_id!r} in {warehouse.location}. List them: nightjar eval list")
-    return found[0]
 
 
 def _read(warehouse: Warehouse, run_id: str, cluster: str | None, by: str | None) -> _Rows:
     rows = warehouse.query_arrow(_ROLLOUTS, {"run_id": run_id})
     example = rows["example_id"].to_numpy()
-    labels = _labels(warehouse, run_id, cluster, by) if cluster or by else {}
+    fields = {"run_id": run_id, "cluster": cluster, "by": by}
+    labels = {row[0]: row[1:] for row in warehouse.query(_FIELDS, fields).rows} if cluster or by else {}
     named = [labels.get(int(one), (None, None)) for one in example]
     read = _Rows(
         example=example,
@@ -185,11 +182,6 @@ def _read(warehouse: Warehouse, run_id: str, cluster: str | None, by: str | None
         if field and len(values) and not any(values):
             raise ConfigError(f"No example of run {run_id!r} has {field!r} in its info")
     return read
-
-
-def _labels(warehouse: Warehouse, run_id: str, cluster: str | None, by: str | None) -> dict[int, tuple[str, str]]:
-    found = warehouse.query(_FIELDS, {"run_id": run_id, "cluster": cluster, "by": by})
-    return {row[0]: (row[1], row[2]) for row in found.rows}
 
 
 def _with_missing(values: NDArray[np.float64], asked: int, missing: float) -> float | None:
@@ -263,12 +255,10 @@ class Retries:
     effect: Effect | None
 
     def matter(self, alpha: float) -> bool:
-        """Returns whether their reward differs significantly from the others'."""
         return self.effect is not None and self.effect.p_value < alpha
 
 
 def retries_of(warehouse: Warehouse, run_id: str, alpha: float = 0.05) -> Retries:
-    """Returns the retried rollouts of a run, with the effect on the reward."""
     rows = warehouse.query_arrow(_RETRIED, {"run_id": run_id})
     retried = rows["retried"].to_numpy(zero_copy_only=False).astype(bool)
     if not retried.any():
@@ -295,8 +285,7 @@ class Runtime:
     failures: Mapping[str, int]
 
 
-def runtime_of(warehouse: Warehouse, run_id: str) -> Runtime | None:
-    """Returns the runtime of a run; None without rollouts."""
+def _runtime_of(warehouse: Warehouse, run_id: str) -> Runtime | None:
     found = warehouse.query(_RUNTIME, {"run_id": run_id}).records()
     failures = dict(warehouse.query(_FAILURES, {"run_id": run_id}).rows)
     return Runtime(**found[0], failures=failures) if found else None

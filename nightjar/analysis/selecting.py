@@ -94,19 +94,17 @@ def _brought(run: str | Path, source: Warehouse, target: Warehouse) -> str:
 
 
 def _chosen(asked: str | Path, warehouse: Warehouse, converted: Path, *, each: bool) -> Sequence[str | Path]:
-    if paths := _paths(asked):
+    if os.path.exists(asked):  # noqa: PTH110 - Path's raises for a name that is too long
+        paths = [Path(asked)]
+    else:
+        paths = [Path(path) for path in sorted(glob.glob(str(asked), recursive=True))]  # noqa: PTH207 - absolute, too
+    if paths:
         found = {results.path: results for path in paths for results in find_results(path)}
         directories = _whole_ones(convert, list(found.values()), converted, each=each)
         return directories if each else _newest(directories)
     if "@" in str(asked):
         return _called(str(asked), warehouse)
     return [_with_id(str(asked), warehouse)]
-
-
-def _paths(asked: str | Path) -> list[Path]:
-    if os.path.exists(asked):  # noqa: PTH110 - Path's raises for a name that is too long
-        return [Path(asked)]
-    return [Path(path) for path in sorted(glob.glob(str(asked), recursive=True))]  # noqa: PTH207 - absolute patterns too
 
 
 def _newest(directories: Sequence[Path]) -> list[Path]:
@@ -151,7 +149,6 @@ def _with_id(asked: str, warehouse: Warehouse) -> str | Path:
 
 
 def _whole(run_ids: Iterable[str]) -> list[str]:
-    """Drops the ids of parts whose whole run is there."""
     there = list(run_ids)
     return [run_id for run_id in there if not ((part := Part.of(run_id)) and part.run_id in there)]
 

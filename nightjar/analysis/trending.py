@@ -168,9 +168,7 @@ def _changes(past: History, found: Sequence[ChangePoint], level: Sequence[float]
         return float(np.average(level[low:high], weights=weights[low:high]))
 
     for n, one in enumerate(found, 1):
-        near = [
-            differing(runs[place - 1].settings, runs[place].settings) for place in range(one.earliest, one.latest + 1)
-        ]
+        near = [differing(runs[at - 1].settings, runs[at].settings) for at in range(one.earliest, one.latest + 1)]
         differs = differing(runs[one.at - 1].settings, runs[one.at].settings)
         yield Change(
             run_id=runs[one.at].run_id,

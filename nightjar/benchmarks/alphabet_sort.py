@@ -54,15 +54,11 @@ name a line, and put "// new name!" behind each of the names that are new in thi
 
 
 class AlphabetSortEnv(MultiTurnEnv):
-    """Gives more names after each turn, until the example has no more."""
-
     @stop
     async def sorted_all(self, state: State) -> bool:
-        """Stops when there are no more names."""
         return len(state["trajectory"]) == len(state["info"]["lists"])
 
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Messages:  # noqa: ARG002
-        """Returns the next names."""
         turn = len(state["trajectory"])
         return [UserMessage(content=state["info"]["follow_ups"][turn - 1])]
 
@@ -135,7 +131,6 @@ def _key(name: str, by: str) -> tuple[str, ...]:
 
 
 def reference_reply(example: Mapping[str, Any]) -> list[str]:
-    """Returns the correct list of each turn, in its tag."""
     tags = [FIRST] + [LATER] * len(example["info"]["follow_ups"])
     lists = ("\n".join(names) for names in example["info"]["lists"])
     return [f"<{tag}>\n{names}\n</{tag}>" for tag, names in zip(tags, lists, strict=True)]

@@ -40,16 +40,14 @@ def load_environment(num_problems: int = 1000, seed: int = 0, largest: int = 99)
 
 
 def make_problems(num_problems: int, seed: int, largest: int) -> list[dict[str, Any]]:
-    """Returns problems of the form ``(a ? b) ? c``."""
     generator = random.Random(seed)  # noqa: S311 - no secret is made of it
-    return [_make_problem(generator, largest) for _ in range(num_problems)]
-
-
-def _make_problem(generator: random.Random, largest: int) -> dict[str, Any]:
-    a, b, c = (generator.randint(1, largest) for _ in range(3))
-    inner, outer = (generator.choice(list(OPERATIONS)) for _ in range(2))
-    answer = OPERATIONS[outer](OPERATIONS[inner](a, b), c)
-    return {"question": f"What is ({a} {inner} {b}) {outer} {c}?", "answer": str(answer)}
+    problems = []
+    for _ in range(num_problems):
+        a, b, c = (generator.randint(1, largest) for _ in range(3))
+        inner, outer = (generator.choice(list(OPERATIONS)) for _ in range(2))
+        answer = OPERATIONS[outer](OPERATIONS[inner](a, b), c)
+        problems.append({"question": f"What is ({a} {inner} {b}) {outer} {c}?", "answer": str(answer)})
+    return problems
 
 
 def extract_answer(text: str) -> str:
@@ -60,5 +58,4 @@ def extract_answer(text: str) -> str:
 
 
 def correct_answer(completion: Any, answer: str, parser: Parser) -> float:
-    """1.0 if the answer is the correct number, else 0.0."""
     return float(same_number(parser.parse_answer(completion) or "", answer))

@@ -67,7 +67,6 @@ def load_environment(dataset: str | None = None, system_prompt: str | None = Non
 
 
 def to_example(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row as a question, with all correct answers in ``info``."""
     if row.keys() >= {"passage", "question", "answers_spans"}:
         spans = row["answers_spans"]
         passage, question = row["passage"], row["question"]
@@ -127,7 +126,6 @@ def _by_annotator(spans: Sequence[str], types: Sequence[str]) -> list[list[str]]
 
 
 def _is_named(span: str, answer: list[str]) -> bool:
-    """Returns whether a span's words are all in one of the answer's spans, or the other way round."""
     bag = set(words(span))
     return any(bag <= other or other <= bag for other in (set(words(named)) for named in answer))
 

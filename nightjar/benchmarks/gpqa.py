@@ -66,7 +66,6 @@ def load_environment(
 
 
 def to_example(row: dict[str, Any], choices_seed: int) -> dict[str, Any]:
-    """Returns a row as a question with lettered choices."""
     choices, letter = shuffled([row[name] for name in CHOICES], 0, choices_seed, row["Question"])
     return {
         "question": PROMPT.format(question=row["Question"].strip(), choices=lettered(choices)),
@@ -80,5 +79,4 @@ def to_example(row: dict[str, Any], choices_seed: int) -> dict[str, Any]:
 
 
 def correct_answer(completion: Any, answer: str, parser: Parser) -> float:
-    """1.0 if the letter is correct, else 0.0."""
     return float(parser.parse_answer(completion) == answer)

@@ -42,7 +42,6 @@ def load_environment(
 
 
 def to_example(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row with its bare answer."""
     return {**row, "answer": reference_answer(row["answer"])}
 
 
@@ -69,5 +68,4 @@ def extract_answer(text: str) -> str:
 
 
 def correct_answer(completion: Any, answer: str, parser: Parser) -> float:
-    """1.0 if answer and reference are the same number, else 0.0."""
     return float(same_number(parser.parse_answer(completion) or "", answer))

@@ -94,7 +94,6 @@ def load_environment(
 
 
 def to_example(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row as a conversation, with its criteria in ``info``."""
     if not any(rubric["points"] > 0 for rubric in row["rubrics"]):
         raise DatasetError("none of its criteria has positive points")
     themes = [tag.removeprefix(_THEME) for tag in row.get("example_tags") or () if tag.startswith(_THEME)]
@@ -103,7 +102,6 @@ def to_example(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def reference_reply(example: Mapping[str, Any]) -> str:
-    """Returns a reply that states each positive criterion."""
     return "\n".join(rubric["criterion"] for rubric in example["info"]["rubrics"] if rubric["points"] > 0)
 
 
@@ -119,7 +117,8 @@ async def points(judge: Any, prompt: Any, completion: Any, info: dict[str, Any],
     axes: dict[str, list[tuple[dict[str, Any], bool]]] = defaultdict(list)
     for rubric, done in graded:
         for tag in rubric.get("tags") or ():
-            axes[tag.removeprefix(_AXIS)].append((rubric, done)) if tag.startswith(_AXIS) else None
+            if tag.startswith(_AXIS):
+                axes[tag.removeprefix(_AXIS)].append((rubric, done))
     shares = {axis: share_of_points(of_axis) for axis, of_axis in axes.items()}
     state["metrics"].update({axis: share for axis, share in shares.items() if share is not None})
     share = share_of_points(graded)

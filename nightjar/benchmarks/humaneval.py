@@ -47,7 +47,6 @@ def load_environment(dataset: str | None = None, system_prompt: str | None = Non
 
 
 def to_example(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row as a question, with its tests in ``info``."""
     info = {name: row[name] for name in ("task_id", "prompt", "test", "entry_point")}
     return {"question": PROMPT.format(prompt=row["prompt"]), "answer": row.get("canonical_solution", ""), "info": info}
 

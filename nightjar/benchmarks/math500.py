@@ -38,7 +38,6 @@ def load_environment(dataset: str | None = None, system_prompt: str | None = SYS
 
 
 def to_example(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row as a question with its answer."""
     level = row.get("level")
     info = {"category": row.get("subject"), "level": None if level is None else str(level)}
     return {"question": row["problem"], "answer": row["answer"], "info": info}

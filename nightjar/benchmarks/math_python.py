@@ -77,19 +77,16 @@ def load_environment(
 
 
 def load_examples(dataset: str | None, split: str, number: int) -> list[dict[str, Any]]:
-    """Returns the first problems with their bare answers."""
     examples = DATA.examples(to_example, dataset, split)
     return examples if number < 0 else examples[:number]
 
 
 def to_example(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row as a question, with the content of its solution's last box."""
     info = {"category": row.get("type"), "level": row.get("level")}
     return {"question": row["problem"], "answer": extract_boxed_answer(row["solution"]), "info": info}
 
 
 def reference_reply(example: Mapping[str, Any]) -> list[str | AssistantMessage]:
-    """Returns a tool call that prints the answer, and the answer in a box."""
     code = json.dumps({"code": f"print({example['answer']!r})"})
     call = AssistantMessage(content=None, tool_calls=[ToolCall(id="1", name="python", arguments=code)])
     return [call, f"\\boxed{{{example['answer']}}}"]

@@ -34,8 +34,6 @@ from nightjar.errors import ConfigError, DatasetError
 
 
 class Language(NamedTuple):
-    """A language's word for the answer, and the instruction before a problem."""
-
     answer: str
     instruction: str
 
@@ -107,7 +105,6 @@ def _rows_of(code: str, dataset: str | None) -> list[dict[str, Any]]:
 
 
 def to_example(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row as a problem with its instruction."""
     code = row["language"]
     script = "latin" if code in LATIN else "non_latin"
     return {

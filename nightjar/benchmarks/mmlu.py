@@ -73,7 +73,6 @@ def load_environment(
 
 
 def to_example(row: dict[str, Any], choices_seed: int | None) -> dict[str, Any]:
-    """Returns a row as a question with lettered choices."""
     choices, letter = shuffled(row["choices"], int(row["answer"]), choices_seed, row["question"])
     subject = row["subject"]
     return {
@@ -84,5 +83,4 @@ def to_example(row: dict[str, Any], choices_seed: int | None) -> dict[str, Any]:
 
 
 def correct_answer(completion: Any, answer: str, parser: Parser) -> float:
-    """1.0 if the letter is correct, else 0.0."""
     return float(parser.parse_answer(completion) == answer)

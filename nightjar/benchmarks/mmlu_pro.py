@@ -87,7 +87,6 @@ def load_examples(
 
 
 def to_example(row: dict[str, Any], solved: Sequence[dict[str, str]] = ()) -> dict[str, Any]:
-    """Returns a row as a question with lettered choices, after solved ones."""
     if row["answer"] not in list(ascii_uppercase[: len(row["options"])]):
         raise DatasetError(f"the answer {row['answer']!r} is not one of {len(row['options'])} options")
     info = {name: row[name] for name in ("category", "src", "question_id") if name in row}
@@ -110,5 +109,4 @@ def extract_letter(text: str, num_patterns: int = len(_PATTERNS)) -> str | None:
 
 
 def correct_answer(completion: Any, answer: str, parser: Parser) -> float:
-    """1.0 if the letter is correct, else 0.0."""
     return float(parser.parse_answer(completion) == answer)

@@ -42,13 +42,11 @@ def load_environment(
 
 
 def to_example(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row as a question, without blanks at its ends."""
     text = row["prompt"].strip()
     return {"question": text, "answer": text[::-1]}
 
 
 def similarity(completion: Any, answer: str, parser: AfterThinkXMLParser) -> float:
-    """The similarity to the correct text, from 0 to 1."""
     given = parser.parse_answer(completion) or ""
     return ratio(given, answer) if given else 0.0
 
@@ -78,5 +76,4 @@ def _matching(given: str, answer: str) -> int:
 
 
 def exact_match(completion: Any, answer: str, parser: AfterThinkXMLParser) -> float:
-    """1.0 if the text is correct, else 0.0."""
     return float(parser.parse_answer(completion) == answer)

@@ -82,7 +82,6 @@ def load_environment(
 
 
 def to_example(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row as a question, with topic and kind of answer in ``info``."""
     about = row.get("metadata") or {}
     return {
         "question": _text_of(row, "problem", "question"),
@@ -113,12 +112,10 @@ async def correct(judge: Any, prompt: Any, completion: Any, answer: str, state: 
 
 
 def incorrect(state: State) -> float:
-    """1.0 if the judge finds the answer incorrect, else 0.0."""
     return float(state["grade"] == "incorrect")
 
 
 def not_attempted(state: State) -> float:
-    """1.0 if the question is not answered, else 0.0."""
     return float(state["grade"] == "not_attempted")
 
 

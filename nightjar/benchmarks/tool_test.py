@@ -73,23 +73,17 @@ def load_environment(num_train_examples: int = 1000, num_eval_examples: int = 10
 
 
 def make_examples(number: int, seed: int) -> list[dict[str, Any]]:
-    """Returns examples that each request some of the tools; equal seeds give equal examples."""
     generator = random.Random(seed)  # noqa: S311 - no secret is made of it
-    return [_make_example(generator) for _ in range(number)]
-
-
-def _make_example(generator: random.Random) -> dict[str, Any]:
-    names = sorted(tool.__name__ for tool in generator.sample(TOOLS, generator.randint(1, len(TOOLS))))
-    asked = f"Call these tools, each once, with any arguments: {', '.join(names)}"
-    return {
-        "question": asked,
-        "answer": " ".join(names),
-        "info": {"tool_names": names, "category": f"{len(names)} tools"},
-    }
+    examples = []
+    for _ in range(number):
+        names = sorted(tool.__name__ for tool in generator.sample(TOOLS, generator.randint(1, len(TOOLS))))
+        question = f"Call these tools, each once, with any arguments: {', '.join(names)}"
+        info = {"tool_names": names, "category": f"{len(names)} tools"}
+        examples.append({"question": question, "answer": " ".join(names), "info": info})
+    return examples
 
 
 def reference_reply(example: Mapping[str, Any]) -> AssistantMessage:
-    """Returns a message with the requested calls."""
     names = example["info"]["tool_names"]
     return AssistantMessage(
         content=None, tool_calls=[ToolCall(id=name, name=name, arguments='{"x": 1}') for name in names]

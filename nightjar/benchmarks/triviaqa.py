@@ -59,7 +59,6 @@ def load_environment(dataset: str | None = None, system_prompt: str | None = Non
 
 
 def to_example(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row as a question, with all correct texts in ``info``."""
     answer = row["answer"]
     others = [answer.get(name) or [] for name in ("aliases", "normalized_aliases")]
     if not answer.get("value") or not all(isinstance(names, list) for names in others):
@@ -75,7 +74,6 @@ def to_example(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def exact_match(completion: Any, info: dict[str, Any], parser: Parser) -> float:
-    """1.0 if the answer is one of the aliases, else 0.0."""
     given = plain_words(parser.parse_answer(completion) or "")
     return float(bool(given) and any(given == plain_words(alias) for alias in info["aliases"]))
 

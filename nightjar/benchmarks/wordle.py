@@ -53,7 +53,6 @@ def load_environment(
 
 
 def last_feedback(observation: str) -> str:
-    """Returns the game's feedback on the last guess."""
     latest = observation.rpartition("[GAME]")[2].strip()
     return latest.partition("Feedback:")[2].strip() or latest
 

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any
 
 from nightjar import __version__
-from nightjar.analysis import Category, Comparison, Comparisons, Difference, Flip, Side, Terms
+from nightjar.analysis import Comparison, Comparisons, Difference, Flip, Side, Terms
 from nightjar.reports.formats import cell, finite, table
 from nightjar.reports.html import render
 from nightjar.reports.statistics import of_retries
@@ -26,22 +26,27 @@ _NEAR_END = 25.0
 def side_rows(found: Comparison) -> list[tuple[str, str, str, str]]:
     """Returns rows of label, baseline, candidate and change; rows without a value are left out."""
     a, b = found.baseline, found.candidate
+    change = "" if a.mean is None or b.mean is None else f"{b.mean - a.mean:+.4f}"
     rows = [
         ("Run", a.run_id, b.run_id, ""),
         ("Environment", a.env_id or "", b.env_id or "", ""),
         ("Model", a.model or "", b.model or "", ""),
-        (f"Avg {found.terms.metric}", _mean(a), _mean(b), _change(a.mean, b.mean, "+.4f")),
+        (f"Avg {found.terms.metric}", _mean(a), _mean(b), change),
         ("Scored", _scored(a), _scored(b), ""),
         ("Runtime", _seconds(a.time_ms), _seconds(b.time_ms), _share(a.time_ms, b.time_ms)),
-        ("Tokens in", _count(a.input_tokens), _count(b.input_tokens), _share(a.input_tokens, b.input_tokens)),
-        ("Tokens out", _count(a.output_tokens), _count(b.output_tokens), _share(a.output_tokens, b.output_tokens)),
-        ("Cost", _cost(a.cost), _cost(b.cost), _share(a.cost, b.cost)),
+        ("Tokens in", _shown(a.input_tokens, ","), _shown(b.input_tokens, ","), _share(a.input_tokens, b.input_tokens)),
+        (
+            "Tokens out",
+            _shown(a.output_tokens, ","),
+            _shown(b.output_tokens, ","),
+            _share(a.output_tokens, b.output_tokens),
+        ),
+        ("Cost", _shown(a.cost, ".4g"), _shown(b.cost, ".4g"), _share(a.cost, b.cost)),
     ]
     return [row for row in rows if row[1] or row[2]]
 
 
 def findings(found: Comparison) -> dict[str, str]:
-    """Returns label to finding, the most important first."""
     difference = found.difference
     p_both = min(1.0, 2 * min(difference.p_worse, difference.p_better))
     lines = {
@@ -63,25 +68,28 @@ def findings(found: Comparison) -> dict[str, str]:
 
 
 def differing_rows(found: Comparison) -> list[tuple[str, str, str]]:
-    """Returns the settings in which the runs differ: name, baseline and candidate."""
     return [(name, _value(was), _value(now)) for name, (was, now) in found.differs.items()]
 
 
 def category_rows(found: Comparison) -> list[tuple[str, str, str, str, str]]:
     """Returns each category: name, pairs, both means, and the difference with its interval."""
     return [
-        (one.name, f"{one.pairs:,}", f"{one.baseline:.4f}", f"{one.candidate:.4f}", _of_category(one))
+        (
+            one.name,
+            f"{one.pairs:,}",
+            f"{one.baseline:.4f}",
+            f"{one.candidate:.4f}",
+            f"{_difference(one.difference)} {one.change}".rstrip(),
+        )
         for one in found.categories
     ]
 
 
 def evaluation_rows(found: Comparisons) -> list[tuple[str, str, str, str]]:
-    """Returns each evaluation: decision, name, difference with its interval, and pairs."""
     return [(one.decision, evaluation_name(one), _difference(one.difference), f"{one.pairs:,}") for one in found.found]
 
 
 def evaluation_name(found: Comparison) -> str:
-    """Returns the candidate's evaluation and model."""
     return " of ".join(text for text in (found.candidate.name, found.candidate.model) if text)
 
 
@@ -99,7 +107,6 @@ def verdict(found: Comparisons) -> str:
 
 
 def comparison_report(found: Comparison) -> str:
-    """Returns a comparison as Markdown."""
     rows = [" | ".join(map(cell, row)) for row in side_rows(found)]
     lines = [f"- **{label}**: {text.replace('|', '¦')}" for label, text in findings(found).items()]
     parts = [f"## {found.decision}", found.reason, table(" | baseline | candidate | change", rows), "\n".join(lines)]
@@ -110,7 +117,6 @@ def comparison_report(found: Comparison) -> str:
 
 
 def comparisons_report(found: Comparisons) -> str:
-    """Returns several evaluations as Markdown: a table, and each comparison."""
     rows = [" | ".join(map(cell, row)) for row in evaluation_rows(found)]
     parts = [f"# {found.decision}", verdict(found), table("decision | evaluation | difference | pairs", rows)]
     if sided := one_sided(found):
@@ -120,7 +126,6 @@ def comparisons_report(found: Comparisons) -> str:
 
 
 def one_sided(found: Comparisons) -> list[str]:
-    """Returns a line for each evaluation that was not compared."""
     return [f"{name}: {why}" for name, why in found.missing.items()] + [
         f"{name}: The baseline has no run of it" for name in found.new
     ]
@@ -130,10 +135,6 @@ def comparison_record(found: Comparison | Comparisons) -> dict[str, Any]:
     """Returns one or several comparisons as JSON values; None where an interval has no end."""
     decision = {"decision": found.decision} if isinstance(found, Comparisons) else {}
     return {**decision, **{name: finite(value) for name, value in asdict(found).items()}}
-
-
-def _of_category(one: Category) -> str:
-    return f"{_difference(one.difference)}{f' {one.change}' if one.change else ''}"
 
 
 def _difference(difference: Difference) -> str:
@@ -186,16 +187,8 @@ def _seconds(time_ms: float | None) -> str:
     return "" if time_ms is None else f"{time_ms / 1000:,.1f} s"
 
 
-def _count(count: int | None) -> str:
-    return "" if count is None else f"{count:,}"
-
-
-def _cost(cost: float | None) -> str:
-    return "" if cost is None else f"{cost:.4g}"
-
-
-def _change(before: float | None, after: float | None, form: str) -> str:
-    return "" if before is None or after is None else f"{after - before:{form}}"
+def _shown(value: float | None, form: str) -> str:
+    return "" if value is None else f"{value:{form}}"
 
 
 def _share(before: float | None, after: float | None) -> str:
@@ -233,8 +226,6 @@ class Chart:
 
 @dataclass(frozen=True)
 class ComparisonPage:
-    """A comparison as the template shows it."""
-
     found: Comparison
     name: str
     chart: Chart

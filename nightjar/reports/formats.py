@@ -80,5 +80,4 @@ def finite(value: Any) -> Any:
 
 
 def as_json(value: Any) -> str:
-    """Returns a value as indented JSON with a newline at the end."""
     return json.dumps(finite(value), indent=2) + "\n"

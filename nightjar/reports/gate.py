@@ -16,7 +16,6 @@ HEADINGS = ("Benchmark", "Tier", "Outcome", "Baseline", "Candidate", "Change", "
 
 
 def gate_rows(found: Verdict) -> list[dict[str, str]]:
-    """Returns a row for each benchmark: ``HEADINGS`` to cells."""
     return [dict(zip(HEADINGS, _cells(one), strict=True)) for one in found.benchmarks]
 
 
@@ -28,7 +27,6 @@ def reasons(found: Verdict, *, is_verbose: bool = False) -> Iterator[tuple[str, 
 
 
 def error_rate(found: Verdict) -> str:
-    """Returns a sentence on how often the verdict is wrong."""
     if found.night:
         each = " for each benchmark" if found.correction == "none" else ""
         count = f"{found.level * 365:.3g}"
@@ -39,7 +37,6 @@ def error_rate(found: Verdict) -> str:
 
 
 def gate_report(found: Verdict) -> str:
-    """Returns the verdict as Markdown."""
     rows = [" | ".join(map(cell, row.values())) for row in gate_rows(found)]
     lines = [f"- **{cell(name)}**: {text.replace('|', '¦')}" for name, text in reasons(found, is_verbose=True)]
     said = [
@@ -58,7 +55,6 @@ def gate_record(found: Verdict) -> dict[str, Any]:
 
 
 def left_out(found: Verdict) -> str:
-    """Returns a sentence on the benchmarks that only one side has; empty if there are none."""
     return f"On one side only, and not gated: {', '.join(found.not_gated)}." if found.not_gated else ""
 
 

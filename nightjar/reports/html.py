@@ -22,7 +22,6 @@ def render(template: str, **values: Any) -> str:
 
 
 def style() -> str:
-    """Returns the style sheet of all pages."""
     return _templates().get_template("style.css").render()
 
 

@@ -23,7 +23,6 @@ def leaderboard_rows(found: Leaderboard) -> list[tuple[str, ...]]:
 
 
 def leaderboard_findings(found: Leaderboard) -> dict[str, str]:
-    """Returns label to finding: who is first, who is tied, what is not compared."""
     first, *_ = found.rows
     lines = {"First": f"{first.model}, alone", "Examples": f"{found.examples:,} that all have scored"}
     if len(found.rows) == 1:

@@ -13,20 +13,16 @@ from nightjar.warehouse.storage.records import Night, NightEvaluation
 def night_report(night: Night, page: Callable[[str], str | None]) -> str:
     """Returns the report of a judged night; ``page`` returns the address of a flow run's page, None without one."""
     heading = "evaluation | model | reward | scored | beside | change | cost | status"
-    return "\n\n".join(
-        filter(
-            None,
-            [
-                f"# {night.suite} {night.night}: {night.verdict}",
-                cell(night.line),
-                table(heading, [_row(one, page) for one in night.evaluations]),
-                _remarks(night),
-                "" if night.verdict == "running" else _missing(night),
-                "In SQL (`nightjar sql`):",
-                f"```sql\nFROM night_evaluations WHERE suite = '{night.suite}' AND night = '{night.night}'\n```",
-            ],
-        )
-    )
+    parts = [
+        f"# {night.suite} {night.night}: {night.verdict}",
+        cell(night.line),
+        table(heading, [_row(one, page) for one in night.evaluations]),
+        _remarks(night),
+        "" if night.verdict == "running" else _missing(night),
+        "In SQL (`nightjar sql`):",
+        f"```sql\nFROM night_evaluations WHERE suite = '{night.suite}' AND night = '{night.night}'\n```",
+    ]
+    return "\n\n".join(filter(None, parts))
 
 
 def _row(one: NightEvaluation, page: Callable[[str], str | None]) -> str:
@@ -40,7 +36,6 @@ def _row(one: NightEvaluation, page: Callable[[str], str | None]) -> str:
 
 
 def change_of(one: NightEvaluation) -> str:
-    """Returns the change of an evaluation, with its size and standard error."""
     if one.difference is None:
         return one.change
     error = "" if one.difference_stderr is None else f" ± {one.difference_stderr:.3f}"
@@ -48,7 +43,6 @@ def change_of(one: NightEvaluation) -> str:
 
 
 def number(value: float | None, stderr: float | None = None) -> str:
-    """Returns a number with its standard error; a dash for None."""
     if value is None:
         return "–"
     return f"{value:.4g}" if stderr is None else f"{value:.4f} ± {stderr:.4f}"
@@ -74,7 +68,6 @@ def _missing(night: Night) -> str:
 
 
 def why(one: NightEvaluation) -> str:
-    """Returns why an evaluation is not complete."""
     return ", ".join(f"{count} × {name}" for name, count in one.errors.items()) or one.reason or one.status or "no run"
 
 

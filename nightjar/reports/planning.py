@@ -44,7 +44,6 @@ def plan_findings(found: Plan) -> dict[str, str]:
 
 
 def advice(found: Plan) -> str:
-    """Returns a sentence on what to run."""
     one = found.rows[0]
     if not found.variances.runs:
         examples, rollouts = PILOT

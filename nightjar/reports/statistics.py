@@ -34,7 +34,6 @@ def run_findings(found: RunStatistics, *, is_headed: bool = True) -> dict[str, s
 
 
 def mean(found: Mean) -> str:
-    """Returns a mean with its interval."""
     return "none" if found.value is None else f"{found.value:.4f} {interval(found.interval)}".rstrip()
 
 
@@ -57,7 +56,6 @@ def of_retries(found: Retries, alpha: float) -> str:
 
 
 def pass_rows(found: list[PassRate]) -> list[tuple[str, str, str]]:
-    """Returns rows of k, pass@k and pass^k."""
     return [(str(rate.k), mean(rate.at_k), mean(rate.all_k)) for rate in found]
 
 

@@ -54,7 +54,6 @@ def drawing(series: TrendSeries, width: int = 80) -> list[str]:
 
 
 def change_findings(series: TrendSeries, change: Change) -> dict[str, str]:
-    """Returns label to finding of a change, the most important first."""
     days = {point.run_id: f"{point.began:%Y-%m-%d}" for point in series.points}
     earliest, latest = days[change.earliest], days[change.latest]
     where = f"run {change.run_id}"
@@ -63,7 +62,7 @@ def change_findings(series: TrendSeries, change: Change) -> dict[str, str]:
     lines = {
         days[change.run_id]: f"{change.before:.4f} → {change.after:.4f} ({change.after - change.before:+.4f}, "
         f"{abs(change.statistic):.1f} standard errors) with {where}",
-        "Differs": "; ".join(_setting(name, *values) for name, values in change.differs.items())
+        "Differs": "; ".join(f"{name}: {_short(was)} → {_short(now)}" for name, (was, now) in change.differs.items())
         or "no recorded setting: only the answers",
         "Nearby": ", ".join(change.nearby) and f"also changed within these days: {', '.join(change.nearby)}",
         "Flips": _flips(change),
@@ -72,7 +71,6 @@ def change_findings(series: TrendSeries, change: Change) -> dict[str, str]:
 
 
 def remarks(series: TrendSeries) -> list[str]:
-    """Returns sentences on runs with new examples."""
     sentences = [
         f"{point.began:%Y-%m-%d}: different examples from run {point.run_id} on; runs before and after are not compared"
         if point.segment != before.segment
@@ -81,11 +79,8 @@ def remarks(series: TrendSeries) -> list[str]:
         for before, point in pairwise(series.points)
         if point.segment != before.segment or point.new > _MANY_NEW * point.examples
     ]
-    return (
-        sentences
-        if len(sentences) <= _REMARKS
-        else [*sentences[:_REMARKS], f"and {len(sentences) - _REMARKS:,} more like these"]
-    )
+    more = len(sentences) - _REMARKS
+    return [*sentences[:_REMARKS], f"and {more:,} more like these"] if more > 0 else sentences
 
 
 def _columns(points: Sequence[TrendPoint], columns: int) -> list[Sequence[TrendPoint]]:
@@ -108,10 +103,6 @@ def _marked(groups: Sequence[Sequence[TrendPoint]], series: TrendSeries) -> list
 def _dates(points: Sequence[TrendPoint], width: int) -> str:
     first, last = f"{points[0].began:%Y-%m-%d}", f"{points[-1].began:%Y-%m-%d}"
     return " " * _LABEL + (first if first == last else first + last.rjust(max(len(last) + 3, width - len(first))))
-
-
-def _setting(name: str, before: Any, after: Any) -> str:
-    return f"{name}: {_short(before)} → {_short(after)}"
 
 
 def _short(value: Any) -> str:
@@ -173,8 +164,7 @@ def _panel(series: TrendSeries, metric: str) -> dict[str, Any]:
             marked | _layer({"type": "rule", "strokeDash": [4, 3], "color": _CHANGE}),
             marked
             | _layer(
-                {"type": "text", "align": "left", "dx": 4, "dy": 8, "color": _CHANGE, "y": 0},
-                text={"field": "change"},
+                {"type": "text", "align": "left", "dx": 4, "dy": 8, "color": _CHANGE, "y": 0}, text={"field": "change"}
             ),
         ],
     }

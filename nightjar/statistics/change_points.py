@@ -158,10 +158,8 @@ class _Limits:
 
 @lru_cache(maxsize=64)
 def _limits(weights: tuple[int, ...], alpha: float) -> _Limits:
-    counts, draws = (
-        np.array(weights, dtype=float)[:, None],
-        max(_FEWEST_DRAWS, min(_MOST_DRAWS, _DRAWN // len(weights))),
-    )
+    counts, draws = np.array(weights, dtype=float)[:, None], _DRAWN // len(weights)
+    draws = max(_FEWEST_DRAWS, min(_MOST_DRAWS, draws))
     values = np.random.default_rng(0).standard_normal((len(weights), draws)) / np.sqrt(counts)
     largest = np.zeros(draws)
     for low, high in _seeded(len(weights)):

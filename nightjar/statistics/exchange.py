@@ -28,7 +28,8 @@ def chance_of_so_low(groups: Sequence[Sequence[float]]) -> float:
     by_size: dict[int, list[list[float]]] = defaultdict(list)
     for group in groups:
         if len(set(group)) > 1:
-            by_size[len(group)].append(_above_the_others(group))
+            total, others = sum(group), len(group) - 1
+            by_size[len(group)].append([value - (total - value) / others for value in group])
     return _chance([np.array(rows) for rows in by_size.values()])
 
 
@@ -49,11 +50,6 @@ def _chance(tables: Sequence[NDArray[np.float64]]) -> float:
     sums = np.concatenate([sum(_draws(draw, table) for table in tables) for _ in range(_ROUNDS)])
     slack = 1e-9 * sum(float(np.abs(table).sum()) for table in tables)
     return float((1 + np.count_nonzero(sums <= made + slack)) / (1 + len(sums)))
-
-
-def _above_the_others(values: Sequence[float]) -> list[float]:
-    total, others = sum(values), len(values) - 1
-    return [value - (total - value) / others for value in values]
 
 
 def _draws(draw: np.random.Generator, table: np.ndarray) -> np.ndarray:

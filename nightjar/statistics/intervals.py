@@ -27,10 +27,6 @@ class Interval:
     low: float
     high: float
 
-    def wider_by(self, by: float) -> Interval:
-        """Returns the interval with ``by`` more on either side."""
-        return Interval(self.low - by, self.high + by)
-
 
 def t_interval(estimate: Estimate, clusters: int, alpha: float = 0.05) -> Interval:
     """Returns the two-sided interval of a mean, from Student's t with clusters − 1 degrees of freedom.
@@ -56,7 +52,8 @@ def mean_interval(estimate: Estimate, clusters: int, alpha: float, span: float) 
     interval = t_interval(estimate, clusters, alpha)
     if estimate.stderr is None or estimate.stderr > _ROUNDING:
         return interval
-    return interval.wider_by(unseen_share(clusters, alpha) * span)
+    more = unseen_share(clusters, alpha) * span
+    return Interval(interval.low - more, interval.high + more)
 
 
 def wilson(successes: int, trials: int, alpha: float = 0.05) -> Interval:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-Matrix = NDArray[np.float64]
+from nightjar.statistics.change_points import Matrix
 
 _DRAWS = 50_000
 

@@ -82,7 +82,7 @@ def marked_effect(
     Practitioner's Guide to Cluster-Robust Inference", 2015, section III). If fewer than two groups have both, all
     groups share one mean. None if all values or none are marked, or the error cannot be estimated.
     """
-    both = _with_both(marked, groups)
+    both = np.intersect1d(groups[marked], groups[~marked])
     is_within = len(both) > 1
     if is_within:
         chosen = np.isin(groups, both)
@@ -101,10 +101,6 @@ def marked_effect(
         return None
     p_value = float(2 * special.stdtr(count - 1, -abs(difference) / stderr))
     return Effect(difference, t_interval(Estimate(difference, stderr), count, alpha), p_value, count, is_within)
-
-
-def _with_both(marked: NDArray[np.bool_], groups: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.intersect1d(groups[marked], groups[~marked])
 
 
 def _centred(values: NDArray[np.float64], strata: NDArray[np.int64]) -> NDArray[np.float64]:

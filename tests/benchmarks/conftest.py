@@ -1,6 +1,7 @@
 """What the tests of benchmarks share: replies that are scored without a model, and the data that is at hand."""
 
 import asyncio
+import json
 import shutil
 from pathlib import Path
 
@@ -50,6 +51,18 @@ def finished(example, replies):
     messages = [AssistantMessage(content=reply) if isinstance(reply, str) else reply for reply in replies]
     state.update(completion=messages, trajectory=list(messages))
     return state
+
+
+@pytest.fixture
+def rows_file(tmp_path):
+    """Writes rows of a dataset, and returns the path of their file: ``rows_file(row, …)``."""
+
+    def write(*rows, name="rows.jsonl"):
+        path = tmp_path / name
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        return str(path)
+
+    return write
 
 
 @pytest.fixture

@@ -92,7 +92,7 @@ def test_words_of_wordle_are_data_too(nightjar, tmp_path, monkeypatch):
     assert nightjar("data", "get", "wordle").exit_code == 0
 
 
-def test_what_cannot_be_had_is_told_and_the_others_are_fetched(nightjar, math500, tmp_path):
+def test_the_error_names_what_cannot_be_fetched_and_the_others_are_fetched(nightjar, math500, tmp_path):
     (tmp_path / "Idavidrein" / "gpqa").mkdir(parents=True)
     ended = nightjar("data", "get", "gpqa", "math500", "arithmetic")
     assert ended.exit_code == 1

@@ -153,13 +153,10 @@ def test_every_recorded_answer_scores_as_its_authors_scored_it(recording, right)
 
 
 HOW_MODELS_END = [
-    "{answer}",
-    "#### {answer}",
-    "The answer is {answer}.",
-    "**Answer:** ${answer}\n\nThis took 5 steps.",
+    "{answer}", "#### {answer}", "The answer is {answer}.", "**Answer:** ${answer}\n\nThis took 5 steps.",
     "The final answer is: $\\boxed{{{answer}}}$. I hope it is correct.",
     "<think>Perhaps \\boxed{{5}}</think>So it is **{answer}**.",
-]
+]  # fmt: skip
 
 
 @with_data

@@ -1,7 +1,5 @@
 """MGSM, MATH-500 and Math with Python: numbers of eleven languages, and answers that are the same mathematics."""
 
-import json
-
 import pytest
 
 from nightjar.benchmarks import math500, math_python, mgsm
@@ -90,7 +88,7 @@ class TestMGSM:
         ]
         assert len(examples) == 500
 
-    def test_a_language_or_a_folder_that_there_is_not(self, tmp_path):
+    def test_an_unknown_language_or_folder_is_an_error(self, tmp_path):
         with pytest.raises(ConfigError, match=r"no language 'xx'. Choose among: bn, de, en"):
             mgsm.load_environment(languages=["xx"])
         with pytest.raises(DatasetError, match=r"a folder with files such as mgsm_de.tsv"):
@@ -146,28 +144,24 @@ MATH = [
 
 
 class TestMATH500:
-    def example(self, tmp_path, answer):
-        path = tmp_path / "rows.jsonl"
-        path.write_text(json.dumps({"problem": "?", "answer": answer, "subject": "Algebra", "level": 5}))
-        env = math500.load_environment(str(path))
+    def example(self, rows_file, answer):
+        row = {"problem": "?", "answer": answer, "subject": "Algebra", "level": 5}
+        env = math500.load_environment(rows_file(row))
         return env, env.examples[0]
 
     @pytest.mark.parametrize(("answer", "right", "wrong"), MATH)
-    def test_the_same_mathematics(self, tmp_path, rewards, answer, right, wrong):
-        env, example = self.example(tmp_path, answer)
+    def test_the_same_mathematics(self, rows_file, rewards, answer, right, wrong):
+        env, example = self.example(rows_file, answer)
         said = [(example, right), (example, f"\\boxed{{{answer}}}"), (example, wrong), (example, "")]
         assert rewards(env, said) == [1.0, 1.0, 0.0, 0.0]
 
-    def test_what_it_is_about(self, tmp_path):
-        assert self.example(tmp_path, "1")[1]["info"] == {"category": "Algebra", "level": "5"}
+    def test_info_has_subject_and_level(self, rows_file):
+        assert self.example(rows_file, "1")[1]["info"] == {"category": "Algebra", "level": "5"}
 
 
-def test_the_answer_of_a_competition_problem_is_the_last_box_of_its_solution(tmp_path, score):
-    path = tmp_path / "rows.jsonl"
-    path.write_text(
-        json.dumps({"problem": "?", "solution": r"Not \boxed{1}. So \boxed{\frac{1}{2}}.", "type": "Algebra"})
-    )
-    env = math_python.load_environment(str(path))
+def test_the_answer_of_a_competition_problem_is_the_last_box_of_its_solution(rows_file):
+    row = {"problem": "?", "solution": r"Not \boxed{1}. So \boxed{\frac{1}{2}}.", "type": "Algebra"}
+    env = math_python.load_environment(rows_file(row))
     [example] = env.examples
     assert (example["answer"], [tool.name for tool in env.tool_defs]) == (r"\frac{1}{2}", ["python"])
     assert "numpy sympy scipy" in example["prompt"][0]["content"]

@@ -23,90 +23,33 @@ GPQA_ROW = {
 }
 
 STATED = [
-    "Of the four:\nB: right",
-    "I choose B.",
-    "So it must be B.",
-    "B is the correct answer",
-    "Answer: B (not option C)",
-    "Answer: B (D is close)",
-    "Option B is the one. Option D is unlikely.",
-    "Option B is correct. Option C is also wrong.",
-    "Answer: C is wrong; the answer is B",
-    "Answer: B\nOption C is tempting.",
-    "Answer: B. Answer A is wrong, though.",
-    "Answer: B because two of them are",
-    "Answer: B is correct",
-    "The correct answer is B, since it is",
-    "The answer to the question is (B)",
-    "Answer: B – Madrid",
-    "Answer: B, I think",
-    r"\boxed{\textbf{B}}",
-    r"\boxed{B. Madrid}",
-    r"\boxed{\text{(B)}}",
-    r"Answer: \text{B}",
-    r"Answer: \(B\)",
-    'Answer: "B"',
-    "Answer: 'B'",
-    "Answer: [B]",
-    "[B]",
-    "<answer>B</answer>",
-    "Let me think.\nB. Madrid",
-    "Option B is right. Option C is wrong.",
-    "(A) is near, (B) is it",
+    "Of the four:\nB: right", "I choose B.", "So it must be B.", "B is the correct answer",
+    "Answer: B (not option C)", "Answer: B (D is close)", "Option B is the one. Option D is unlikely.",
+    "Option B is correct. Option C is also wrong.", "Answer: C is wrong; the answer is B",
+    "Answer: B\nOption C is tempting.", "Answer: B. Answer A is wrong, though.", "Answer: B because two of them are",
+    "Answer: B is correct", "The correct answer is B, since it is", "The answer to the question is (B)",
+    "Answer: B – Madrid", "Answer: B, I think", r"\boxed{\textbf{B}}", r"\boxed{B. Madrid}", r"\boxed{\text{(B)}}",
+    r"Answer: \text{B}", r"Answer: \(B\)", 'Answer: "B"', "Answer: 'B'", "Answer: [B]", "[B]", "<answer>B</answer>",
+    "Let me think.\nB. Madrid", "Option B is right. Option C is wrong.", "(A) is near, (B) is it",
     "The correct choice is B.\n- Option A is a base.\n- Option C is a salt.",
-    "**Best option: B**\n\nOption A is a distractor.",
-    "We choose option B (option A is worse).",
-    "Option B is correct. Option D is too large.",
-    "Option A is wrong, and option C, too. So option B.",
+    "**Best option: B**\n\nOption A is a distractor.", "We choose option B (option A is worse).",
+    "Option B is correct. Option D is too large.", "Option A is wrong, and option C, too. So option B.",
     "Option A is not correct because cells lack it.\n\nB. Mitochondria",
-    "Option B must be right. Option A is not correct.",
-    "Option A is less correct than option B.\n\nB",
-    "So the answer is clearly B. (A) has the wrong sign.",
-    "\\boxed{A}. Wait, I made a mistake.\nAnswer: B",
-]
+    "Option B must be right. Option A is not correct.", "Option A is less correct than option B.\n\nB",
+    "So the answer is clearly B. (A) has the wrong sign.", "\\boxed{A}. Wait, I made a mistake.\nAnswer: B",
+]  # fmt: skip
 OWN_TEXT = ["B and C", "A, C, and D", "C only", "A Mexican entrepreneur", "is false, and would not", "x", "D) or not"]
 """What an option may say that reads like another letter, or like a denial."""
 OTHER_LANGUAGES = [
-    "答案：B",
-    "正确答案是B选项",
-    "答え：Ｂ",
-    "정답은 B입니다",
-    "Antwort: B",
-    "Réponse\N{NO-BREAK SPACE}: B",
-    "La respuesta correcta es B",
-    "Jawaban: B",
-    "Ответ: Б",
-    "الإجابة الصحيحة هي: ب",
-    "উত্তরঃ ব",
-]
+    "答案：B", "正确答案是B选项", "答え：Ｂ", "정답은 B입니다", "Antwort: B", "Réponse\N{NO-BREAK SPACE}: B",
+    "La respuesta correcta es B", "Jawaban: B", "Ответ: Б", "الإجابة الصحيحة هي: ب", "উত্তরঃ ব",
+]  # fmt: skip
 UNSTATED = [
-    "I choose a different one",
-    "So it must be a trap",
-    "Answer: A, B",
-    "Answer: C or maybe D",
-    "Answer: (A) or (B)",
-    "Answer: both A and B",
-    r"\boxed{A, B}",
-    r"\boxed{A + B}",
-    "Answer: a dog",
-    "Answer: A dog",
-    "Answer: I think C",
-    "Answer: I'm not sure",
-    "Answer: B-cells",
-    "Answer: E = mc^2",
-    "The answer is not C",
-    "The answer cannot be C",
-    "A. Lisbon\nB. Madrid",
-    "Option B is near, option C is nearer",
-    "Answer: A B",
-    "Answer: C) and D)",
-]
-
-
-def written(tmp_path, *rows):
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    return str(path)
+    "I choose a different one", "So it must be a trap", "Answer: A, B", "Answer: C or maybe D", "Answer: (A) or (B)",
+    "Answer: both A and B", r"\boxed{A, B}", r"\boxed{A + B}", "Answer: a dog", "Answer: A dog", "Answer: I think C",
+    "Answer: I'm not sure", "Answer: B-cells", "Answer: E = mc^2", "The answer is not C", "The answer cannot be C",
+    "A. Lisbon\nB. Madrid", "Option B is near, option C is nearer", "Answer: A B", "Answer: C) and D)",
+]  # fmt: skip
 
 
 class TestMMLU:
@@ -128,8 +71,8 @@ class TestMMLU:
             ("<think>Answer: B</think>", 0.0),
         ],
     )
-    def test_the_letter_that_a_reply_ends_up_with(self, tmp_path, score, reply, reward):
-        env = mmlu.load_environment(written(tmp_path, MMLU_ROW))
+    def test_the_letter_that_a_reply_ends_up_with(self, rows_file, score, reply, reward):
+        env = mmlu.load_environment(rows_file(MMLU_ROW))
         assert score(env, env.examples[0], reply)["reward"] == reward
 
     @pytest.mark.parametrize("reply", [*STATED, *OTHER_LANGUAGES])
@@ -149,24 +92,23 @@ class TestMMLU:
     def test_a_model_that_says_the_same_for_ever(self, part):
         stated_letter(f"answer {part * 20_000}")
 
-    def test_choices_are_lettered_in_their_order(self, tmp_path):
-        [example] = mmlu.load_environment(written(tmp_path, MMLU_ROW)).examples
+    def test_choices_are_lettered_in_their_order(self, rows_file):
+        [example] = mmlu.load_environment(rows_file(MMLU_ROW)).examples
         assert "A) 3\nB) 4\nC) 5\nD) 6" in example["prompt"][-1]["content"]
         assert example["info"] == {"category": "stem", "subject": "elementary_mathematics", "choices_seed": None}
 
-    def test_a_seed_shuffles_each_question_by_itself(self, tmp_path):
+    def test_a_seed_shuffles_each_question_by_itself(self, rows_file):
         rows = [{**MMLU_ROW, "question": f"{number}?"} for number in range(40)]
-        path, fewer = written(tmp_path, *rows), (tmp_path / "fewer.jsonl")
-        fewer.write_text("".join(f"{json.dumps(row)}\n" for row in rows[20:]))
+        path, fewer = rows_file(*rows), rows_file(*rows[20:], name="fewer.jsonl")
         all_of_them = list(mmlu.load_environment(path, choices_seed=3).examples)
         assert Counter(example["answer"] for example in all_of_them).keys() == set("ABCD")
         assert all(f"{example['answer']}) 4" in example["prompt"][-1]["content"] for example in all_of_them)
-        later = list(mmlu.load_environment(str(fewer), choices_seed=3).examples)
+        later = list(mmlu.load_environment(fewer, choices_seed=3).examples)
         assert [example["prompt"] for example in later] == [example["prompt"] for example in all_of_them[20:]]
 
-    def test_a_row_without_choices(self, tmp_path):
+    def test_a_row_without_choices(self, rows_file):
         with pytest.raises(DatasetError, match="line 1: no 'choices'"):
-            len(mmlu.load_environment(written(tmp_path, {"question": "?", "subject": "x", "answer": 0})).examples)
+            len(mmlu.load_environment(rows_file({"question": "?", "subject": "x", "answer": 0})).examples)
 
     @pytest.mark.parametrize("choices_seed", [None, 5])
     def test_all_questions_reference_letters_are_right_and_nothing_is_wrong(self, data, rewards, choices_seed):
@@ -195,24 +137,23 @@ class TestMMLUPro:
         assert mmlu_pro.extract_letter(reply) == letter
 
     @pytest.mark.parametrize(("num_patterns", "reward"), [(3, 1.0), (2, 0.0)])
-    def test_after_the_thoughts_and_with_fewer_patterns(self, tmp_path, score, num_patterns, reward):
-        env = mmlu_pro.load_environment(written(tmp_path, PRO_ROW), num_patterns=num_patterns)
+    def test_after_the_thoughts_and_with_fewer_patterns(self, rows_file, score, num_patterns, reward):
+        env = mmlu_pro.load_environment(rows_file(PRO_ROW), num_patterns=num_patterns)
         assert score(env, env.examples[0], "<think>The answer is (B).</think> It is A.")["reward"] == reward
 
-    def test_blanks_that_give_the_right_option_away_are_taken_off(self, tmp_path):
-        [example] = mmlu_pro.load_environment(written(tmp_path, PRO_ROW)).examples
+    def test_blanks_that_give_the_right_option_away_are_taken_off(self, rows_file):
+        [example] = mmlu_pro.load_environment(rows_file(PRO_ROW)).examples
         assert "A) 4\nB) 5\nC) 6\n" in example["prompt"][-1]["content"]
         assert (example["answer"], example["info"]["category"]) == ("A", "math")
 
-    def test_solved_questions_of_the_same_field_come_before(self, tmp_path):
+    def test_solved_questions_of_the_same_field_come_before(self, rows_file):
         solved = [
             {**PRO_ROW, "question": f"{field} {number}?", "category": field, "cot_content": f"A: {number}."}
             for field in ("law", "math")
             for number in range(3)
         ]
-        shots = tmp_path / "shots.jsonl"
-        shots.write_text("".join(f"{json.dumps(row)}\n" for row in solved))
-        env = mmlu_pro.load_environment(written(tmp_path, PRO_ROW), num_few_shot=2, few_shot_dataset=str(shots))
+        shots = rows_file(*solved, name="shots.jsonl")
+        env = mmlu_pro.load_environment(rows_file(PRO_ROW), num_few_shot=2, few_shot_dataset=shots)
         said = [message["content"] for message in env.examples[0]["prompt"]]
         assert [text.partition("?")[0] for text in said] == ["math 0", "0.", "math 1", "1.", "2+2"]
 
@@ -237,8 +178,8 @@ class TestMMLUPro:
 
 
 class TestGPQA:
-    def test_the_order_is_that_of_the_seed_and_the_letter_goes_with_it(self, tmp_path):
-        path = written(tmp_path, GPQA_ROW)
+    def test_the_order_is_that_of_the_seed_and_the_letter_goes_with_it(self, rows_file):
+        path = rows_file(GPQA_ROW)
         letters = set()
         for seed in range(20):
             [example] = gpqa.load_environment(path, choices_seed=seed).examples
@@ -247,8 +188,8 @@ class TestGPQA:
             letters.add(example["answer"])
         assert letters == set("ABCD")
 
-    def test_twelve_questions(self, tmp_path, rewards):
-        env = gpqa.load_environment(written(tmp_path, *({**GPQA_ROW, "Question": f"{n}?"} for n in range(12))))
+    def test_twelve_questions(self, rows_file, rewards):
+        env = gpqa.load_environment(rows_file(*({**GPQA_ROW, "Question": f"{n}?"} for n in range(12))))
         examples = list(env.examples)
         assert (
             rewards(env, [(example, f"(A) is wrong.\nAnswer: {example['answer']}") for example in examples])
@@ -256,11 +197,11 @@ class TestGPQA:
         )
         assert rewards(env, [(example, "") for example in examples]) == [0.0] * 12
 
-    def test_a_subset_that_there_is_not(self):
+    def test_an_unknown_subset_is_an_error(self):
         with pytest.raises(ConfigError, match=r"no subset 'gold'. Choose one of: diamond, main, extended"):
             gpqa.load_environment(subset="gold")
 
-    def test_where_it_cannot_be_had_it_says_what_to_accept(self, tmp_path, monkeypatch):
+    def test_the_error_without_access_says_what_to_accept(self, tmp_path, monkeypatch):
         monkeypatch.setenv("NIGHTJAR_CACHE", str(tmp_path))
         monkeypatch.setenv("HF_HUB_OFFLINE", "1")
         with pytest.raises(

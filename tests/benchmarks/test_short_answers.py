@@ -1,7 +1,5 @@
 """DROP and TriviaQA: several answers that are right, numbers, and partly right answers."""
 
-import json
-
 import pytest
 
 from nightjar.benchmarks import drop, triviaqa
@@ -22,10 +20,8 @@ def trivia_row(value, *aliases):
     return {"question": "Who?", "answer": {"value": value, "aliases": list(aliases), "type": "WikipediaEntity"}}
 
 
-def only_example(module, tmp_path, row):
-    path = tmp_path / "rows.jsonl"
-    path.write_text(json.dumps(row))
-    env = module.load_environment(str(path))
+def only_example(module, rows_file, row):
+    env = module.load_environment(rows_file(row))
     return env, env.examples[0]
 
 
@@ -66,8 +62,8 @@ class TestDROP:
             (["nan"], "Answer: nan", WHOLE),
         ],
     )
-    def test_one_answer(self, tmp_path, score, answers, reply, scores):
-        env, example = only_example(drop, tmp_path, drop_row(*answers))
+    def test_one_answer(self, rows_file, score, answers, reply, scores):
+        env, example = only_example(drop, rows_file, drop_row(*answers))
         assert score(env, example, reply)["metrics"] == {"f1": scores[0], "exact_match": scores[1], "num_turns": 1.0}
 
     @pytest.mark.parametrize(
@@ -93,8 +89,8 @@ class TestDROP:
             (["vacancy rate", "rental vacancy rate"], "Answer: vacancy rate", WHOLE),
         ],
     )
-    def test_an_answer_of_several_spans(self, tmp_path, score, spans, reply, scores):
-        env, example = only_example(drop, tmp_path, drop_row(*spans))
+    def test_an_answer_of_several_spans(self, rows_file, score, spans, reply, scores):
+        env, example = only_example(drop, rows_file, drop_row(*spans))
         metrics = score(env, example, reply)["metrics"]
         assert (metrics["f1"], metrics["exact_match"]) == scores
 
@@ -113,19 +109,19 @@ class TestDROP:
     def test_the_spans_of_all_annotators(self, spans, types, answers):
         assert drop.answers_of(spans.split(), types.split()) == answers
 
-    def test_the_reward_is_f1(self, tmp_path, score):
-        env, example = only_example(drop, tmp_path, drop_row("Ann Lee"))
+    def test_the_reward_is_f1(self, rows_file, score):
+        env, example = only_example(drop, rows_file, drop_row("Ann Lee"))
         assert score(env, example, "Answer: Lee")["reward"] == 0.67
 
-    def test_rows_of_simple_evals(self, tmp_path):
+    def test_rows_of_simple_evals(self, rows_file):
         row = {"context": "Passage: It rained.\nQuestion: What fell?\nAnswer:", "ref_text": "rain|drops of rain"}
-        _, example = only_example(drop, tmp_path, row)
+        _, example = only_example(drop, rows_file, row)
         assert example["info"]["answers"] == [["rain"], ["drops of rain"]]
         assert example["prompt"][-1]["content"].startswith("It rained.\n\nWhat fell?\n\n")
 
-    def test_another_row(self, tmp_path):
+    def test_another_row(self, rows_file):
         with pytest.raises(DatasetError, match=r"passage, question and answers_spans; found \['text'\]"):
-            only_example(drop, tmp_path, {"text": "?"})
+            only_example(drop, rows_file, {"text": "?"})
 
     def test_every_reference_answer_is_right_and_nothing_is_wrong(self, data, rewards):
         env = drop.load_environment(str(data / "drop" / "drop_v0_dev.jsonl.gz"))
@@ -172,11 +168,8 @@ class TestTriviaQA:
             (trivia_row("Beyonc\u00e9"), "Answer: Beyonce\u0301", 1.0, 1.0),
         ],
     )
-    def test_an_alias_less_case_punctuation_and_articles(self, tmp_path, score, row, reply, exact, f1):
-        env, example = only_example(triviaqa, tmp_path, row)
+    def test_an_alias_less_case_punctuation_and_articles(self, rows_file, score, row, reply, exact, f1):
+        env, example = only_example(triviaqa, rows_file, row)
         found = score(env, example, reply)
-        assert (found["reward"], found["metrics"]["exact_match"], round(found["metrics"]["f1"], 2)) == (
-            exact,
-            exact,
-            f1,
-        )
+        metrics = found["metrics"]
+        assert (found["reward"], metrics["exact_match"], round(metrics["f1"], 2)) == (exact, exact, f1)

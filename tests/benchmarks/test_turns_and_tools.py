@@ -1,18 +1,11 @@
 """HumanEval, Alphabet sort, Reverse text, Tool test and Wordle: code, lists, texts, calls and guesses."""
 
-import json
 import random
 
 import pytest
 
 from nightjar.benchmarks import alphabet_sort, humaneval, reverse_text, tool_test, wordle
 from nightjar.core.messages import AssistantMessage, ToolCall, UserMessage
-
-
-def written(tmp_path, *rows):
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    return str(path)
 
 
 class TestHumanEval:
@@ -25,16 +18,13 @@ class TestHumanEval:
     @pytest.mark.parametrize(
         "reply",
         [
-            "```python\ndef inc(n):\n    return n\n```",
-            "```python\ndef inc(n)\n```",
-            "```python\nimport os\nprint('ok')\nos._exit(0)\n```",
-            "```python\nraise SystemExit(0)\n```",
+            "```python\ndef inc(n):\n    return n\n```", "```python\ndef inc(n)\n```",
+            "```python\nimport os\nprint('ok')\nos._exit(0)\n```", "```python\nraise SystemExit(0)\n```",
             "```python\ndef inc(n):\n    return type('E', (), {'__eq__': lambda self, other: True})()\n```",
-            "```python\ndef check(candidate):\n    pass\n```",
-            "I would rather not.",
+            "```python\ndef check(candidate):\n    pass\n```", "I would rather not.",
         ],
-    )
-    def test_what_is_not_the_function_does_not_pass(self, tmp_path, score, needs_sandbox, reply):
+    )  # fmt: skip
+    def test_what_is_not_the_function_does_not_pass(self, rows_file, score, needs_sandbox, reply):
         row = {
             "task_id": "X/0",
             "prompt": "def inc(n):\n    'Adds 1.'\n",
@@ -42,7 +32,7 @@ class TestHumanEval:
             "test": "def check(candidate):\n    assert candidate(1) == 2\n",
             "entry_point": "inc",
         }
-        env = humaneval.load_environment(written(tmp_path, row))
+        env = humaneval.load_environment(rows_file(row))
         assert score(env, env.examples[0], reply)["reward"] == 0.0
         assert score(env, env.examples[0], f"So:\n```python\n{row['prompt']}    return n + 1\n```")["reward"] == 1.0
 
@@ -52,9 +42,9 @@ NAMES = ["Ada Lovelace", "Alan Turing", "Grace Hopper", "Ann McKay", "Bo McKay",
 
 class TestAlphabetSort:
     @pytest.fixture
-    def env(self, tmp_path):
+    def env(self, rows_file):
         rows = [{"names": random.Random(seed).sample(NAMES, 7)} for seed in range(40)]
-        return alphabet_sort.load_environment(written(tmp_path, *rows))
+        return alphabet_sort.load_environment(rows_file(*rows))
 
     def test_the_right_lists_score_one_and_none_zero(self, env, rewards):
         examples = list(env.examples)
@@ -83,10 +73,10 @@ class TestAlphabetSort:
         assert score(env, example, f"In <alphabetical_sorted> tags: {right}")["reward"] == 1.0
         assert score(env, example, f"<think>{right}")["reward"] == 0.0
 
-    def test_equal_seeds_give_equal_examples_and_each_its_own(self, env, tmp_path):
+    def test_equal_seeds_give_equal_examples_and_each_its_own(self, env, rows_file):
         prompts = [example["prompt"] for example in env.examples]
         rows = [{"names": random.Random(seed).sample(NAMES, 7)} for seed in range(20, 40)]
-        later = alphabet_sort.load_environment(written(tmp_path, *rows))
+        later = alphabet_sort.load_environment(rows_file(*rows))
         assert [example["prompt"] for example in later.examples] == prompts[20:]
 
 
@@ -105,8 +95,8 @@ class TestReverseText:
             ("abc", "", 0.0),
         ],
     )
-    def test_how_much_of_the_text_is_right(self, tmp_path, score, text, reply, reward):
-        env = reverse_text.load_environment(written(tmp_path, {"prompt": text}))
+    def test_how_much_of_the_text_is_right(self, rows_file, score, text, reply, reward):
+        env = reverse_text.load_environment(rows_file({"prompt": text}))
         assert score(env, env.examples[0], reply)["reward"] == reward
 
     def test_long_texts_are_compared_piece_by_piece(self):

@@ -65,13 +65,13 @@ def test_code_runs_in_the_sandbox_of_the_rollout(validate, needs_sandbox):
 @pytest.mark.parametrize(
     ("name", "row", "verdict"), [("simpleqa", QUESTION, "A"), ("healthbench", CASE, '{"criteria_met": true}')]
 )
-def test_a_judge_that_is_named_is_asked(validate, name, row, verdict):
+def test_a_named_judge_gets_a_request(validate, name, row, verdict):
     with ModelServer(FixedAnswer(verdict)) as server:
         code, found = validate(name, row, judge_model="judge", judge_base_url=server.url)
         assert (code, found["problems"], server.stats().received) == (0, {}, 1)
 
 
-def test_a_judge_that_cannot_be_asked_is_told(validate, monkeypatch):
+def test_a_judge_without_a_key_is_a_problem(validate, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     code, found = validate("simpleqa", QUESTION)
     [problem] = found["problems"]
@@ -79,7 +79,7 @@ def test_a_judge_that_cannot_be_asked_is_told(validate, monkeypatch):
     assert "Judge model 'gpt-4.1': Environment variable 'OPENAI_API_KEY' not set" in problem
 
 
-def test_what_the_rubric_does_not_take_for_right_or_takes_for_right_fails(tmp_path, monkeypatch):
+def test_a_rubric_that_scores_references_or_blanks_wrongly_fails(tmp_path, monkeypatch):
     (tmp_path / "lenient.py").write_text(
         "from nightjar.environments import SingleTurnEnv\nfrom nightjar.environments.rubrics import Rubric\n"
         "def half(completion, answer):\n    return 0.5 if completion[-1]['content'] in ('', answer) else 1.0\n"

@@ -137,7 +137,7 @@ class TestWhatIsMissing:
         assert "would tell" not in found.reason
 
     @pytest.mark.parametrize(("examples", "outcome"), [(1000, "PASS"), (1500, "PASS"), (2001, "INSUFFICIENT")])
-    def test_a_part_of_the_baseline_is_said_and_less_than_half_is_no_pass(self, examples, outcome):
+    def test_a_part_of_the_baseline_is_reported_and_less_than_half_is_no_pass(self, examples, outcome):
         [found] = decide(a=replace(evidence(GOOD), baseline_examples=examples)).benchmarks
         assert (found.outcome, found.not_asked, found.pairs_needed) == (outcome, examples - 1000, None)
         told = f"{examples - 1000:,} of the baseline's {examples:,} examples are not in the candidate."
@@ -145,10 +145,7 @@ class TestWhatIsMissing:
 
     def test_no_example_in_common(self):
         found = decide(a=evidence(paired([], []))).benchmarks[0]
-        assert (found.outcome, found.reason) == (
-            "INSUFFICIENT",
-            "No example is in both sides: their content differs.",
-        )
+        assert (found.outcome, found.reason) == ("INSUFFICIENT", "No example is in both sides: their content differs.")
 
 
 class TestChanceOfDamage:

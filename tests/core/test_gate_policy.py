@@ -77,10 +77,6 @@ class TestFile:
             read(tmp_path, text)
         assert said in str(raised.value)
         assert str(tmp_path / "policy.yaml") in str(raised.value)
-
-    def test_errors_of_yaml_name_the_file(self, tmp_path):
-        with pytest.raises(ConfigError) as raised:
-            read(tmp_path, "version: [")
         assert "string>" not in str(raised.value)
 
     def test_small_numbers_as_they_are_often_written(self, tmp_path):

@@ -54,19 +54,17 @@ class TestTInterval:
         assert estimate.stderr == pytest.approx(fit.bse[0])
         assert ends(t_interval(estimate, len(GROUPS))) == pytest.approx(tuple(fit.conf_int(0.05)[0]))
 
-    def test_of_one_cluster_says_nothing(self):
-        assert t_interval(Estimate(0.5, None), 1) == Interval(-math.inf, math.inf)
-
 
 class TestShares:
     def test_are_those_that_newcombe_published(self):
         # Newcombe, "Two-sided confidence intervals for the single proportion" (1998), table I
-        assert ends(wilson(81, 263)) == pytest.approx((0.2553, 0.3662), abs=5e-5)
-        assert ends(clopper_pearson(81, 263)) == pytest.approx((0.2527, 0.3676), abs=5e-5)
-        assert ends(wilson(0, 20)) == pytest.approx((0, 0.1611), abs=5e-5)
-        assert ends(clopper_pearson(0, 20)) == pytest.approx((0, 0.1684), abs=5e-5)
-        assert ends(wilson(1, 29)) == pytest.approx((0.0061, 0.1718), abs=5e-5)
-        assert ends(clopper_pearson(1, 29)) == pytest.approx((0.0009, 0.1776), abs=5e-5)
+        for successes, trials, of_wilson, exact in (
+            (81, 263, (0.2553, 0.3662), (0.2527, 0.3676)),
+            (0, 20, (0, 0.1611), (0, 0.1684)),
+            (1, 29, (0.0061, 0.1718), (0.0009, 0.1776)),
+        ):
+            assert ends(wilson(successes, trials)) == pytest.approx(of_wilson, abs=5e-5)
+            assert ends(clopper_pearson(successes, trials)) == pytest.approx(exact, abs=5e-5)
 
     @pytest.mark.parametrize(("successes", "trials"), [(0, 5), (5, 5), (286, 1319), (515, 1319)])
     def test_are_those_of_statsmodels(self, successes, trials):
@@ -97,16 +95,15 @@ class TestBootstrap:
         copies = cluster_bootstrap([[value] * 50 for value in values])
         assert ends(copies) == pytest.approx(ends(cluster_bootstrap([[value] for value in values])))
 
-    def test_of_equal_groups_says_nothing(self):
-        assert cluster_bootstrap([[1.0], [1.0]]) == Interval(-math.inf, math.inf)
-
     def test_says_the_same_again_and_another_seed_something_else(self):
         assert cluster_bootstrap(GROUPS) == cluster_bootstrap([*GROUPS, []])
         many = [[value] for value in np.random.default_rng(7).exponential(size=60)]
         assert cluster_bootstrap(many, seed=1) != cluster_bootstrap(many)
 
-    def test_of_one_group_says_nothing(self):
-        assert cluster_bootstrap([[1.0, 0.0]]) == Interval(-math.inf, math.inf)
+    def test_says_nothing_about_one_group_or_equal_groups(self):
+        unknown = Interval(-math.inf, math.inf)
+        assert t_interval(Estimate(0.5, None), 1) == unknown
+        assert cluster_bootstrap([[1.0, 0.0]]) == cluster_bootstrap([[1.0], [1.0]]) == unknown
 
 
 class TestPairedShares:

@@ -1,4 +1,4 @@
-"""What is owed, and how it is cut into shards."""
+"""The remaining rollouts, and their division into shards."""
 
 import pytest
 
@@ -34,63 +34,49 @@ def plan(rollouts=3, is_independent=False, scores_whole_groups=False):
     return Plan(rollouts, is_independent, scores_whole_groups)
 
 
-def owed(plan, journal, example_id=0):
+def remaining(plan, journal, example_id=0):
     return [(group.to_generate, group.to_restore) for group in plan.remaining_groups(journal, example_id)]
 
 
-class TestOwed:
-    def test_all_rollouts_of_a_new_example_in_one_group(self, journal):
-        assert owed(plan(), journal) == [((0, 1, 2), ())]
-
-    def test_nothing_when_all_are_scored(self, journal, done):
-        for index in range(3):
-            done(0, index)
-        assert owed(plan(), journal) == []
-
-    def test_only_what_is_missing(self, journal, done):
-        done(0, 1)
-        assert owed(plan(), journal) == [((0, 2), ())]
-
-    def test_what_is_generated_is_only_scored(self, journal, done):
-        done(0, 1, scored=False)
-        assert owed(plan(), journal) == [((0, 2), (1,))]
-
-    def test_what_failed_is_generated_again(self, journal, done):
-        done(0, 1, failed=True)
-        assert owed(plan(), journal) == [((0, 1, 2), ())]
+class TestRemaining:
+    @pytest.mark.parametrize(
+        ("scored", "generated", "failed", "wanted", "groups"),
+        [
+            ((), (), (), {}, [((0, 1, 2), ())]),
+            ((0, 1, 2), (), (), {}, []),
+            ((1,), (), (), {}, [((0, 2), ())]),
+            ((), (1,), (), {}, [((0, 2), (1,))]),
+            ((), (), (1,), {}, [((0, 1, 2), ())]),
+            ((), (1,), (), {"is_independent": True}, [((0,), ()), ((), (1,)), ((2,), ())]),
+            ((0, 1), (), (), {"scores_whole_groups": True}, [((2,), (0, 1))]),
+            ((0, 1, 2), (), (), {"scores_whole_groups": True}, []),
+        ],
+    )
+    def test_what_is_missing_is_generated_and_what_is_not_scored_is_scored(
+        self, journal, done, scored, generated, failed, wanted, groups
+    ):
+        for index in (*scored, *generated, *failed):
+            done(0, index, scored=index not in generated, failed=index in failed)
+        assert remaining(plan(**wanted), journal) == groups
 
     def test_what_failed_in_scoring_is_scored_again(self, journal, done, make_state):
         done(0, 0, scored=False)
         journal.scored([make_state(0, 0, error=ModelError("the judge is down"))])
-        assert owed(plan(1), journal) == [((), (0,))]
-
-    def test_each_by_itself_when_scoring_is_independent(self, journal, done):
-        done(0, 1, scored=False)
-        assert owed(plan(is_independent=True), journal) == [((0,), ()), ((), (1,)), ((2,), ())]
-
-    def test_a_whole_group_when_a_reward_function_needs_it(self, journal, done):
-        done(0, 0)
-        done(0, 1)
-        assert owed(plan(scores_whole_groups=True), journal) == [((2,), (0, 1))]
-
-    def test_not_even_then_when_all_are_scored(self, journal, done):
-        for index in range(3):
-            done(0, index)
-        assert owed(plan(scores_whole_groups=True), journal) == []
+        assert remaining(plan(1), journal) == [((), (0,))]
 
     def test_nothing_that_is_not_generated_where_the_model_is_not_asked(self, journal, done):
         done(0, 1, scored=False)
         done(0, 2, failed=True)
-        assert owed(Plan(3, False, True, asks_model=False), journal) == [((), (1,))]
+        assert remaining(Plan(3, False, True, asks_model=False), journal) == [((), (1,))]
 
     def test_what_was_not_chosen_stays_failed(self, journal, done):
         done(0, 0)
         done(0, 1, failed=True)
         done(0, 2, failed=True)
         chosen = frozenset({Key(0, 0), Key(0, 2)})
-        assert owed(Plan(4, False, False, chosen=chosen), journal) == [((2,), ())]
-        assert owed(Plan(4, False, True, chosen=chosen), journal) == [((2,), (0,))]
-        assert owed(Plan(4, False, True, chosen=frozenset({Key(0, 0)})), journal) == []
+        assert remaining(Plan(4, False, False, chosen=chosen), journal) == [((2,), ())]
+        assert remaining(Plan(4, False, True, chosen=chosen), journal) == [((2,), (0,))]
+        assert remaining(Plan(4, False, True, chosen=frozenset({Key(0, 0)})), journal) == []
 
 
 class TestShards:
@@ -99,8 +85,7 @@ class TestShards:
         return [len(shard.remaining) for shard in shards]
 
     @pytest.mark.parametrize(
-        ("count", "sizes"),
-        [(1, [1]), (16, [1] * 16), (17, [2] * 8 + [1]), (100, [7] * 14 + [2]), (160, [10] * 16)],
+        ("count", "sizes"), [(1, [1]), (16, [1] * 16), (17, [2] * 8 + [1]), (100, [7] * 14 + [2]), (160, [10] * 16)]
     )
     def test_blocks_of_equal_size(self, journal, count, sizes):
         assert self.sizes(count, journal=journal) == sizes
@@ -119,7 +104,7 @@ class TestShards:
             (0, 0, 1, (9, 2)), (1, 2, 3, (5, 7)),
         ]  # fmt: skip
 
-    def test_finished_blocks_owe_nothing(self, journal, done):
+    def test_finished_blocks_have_nothing_remaining(self, journal, done):
         for example_id in (0, 1, 4):
             done(example_id, 0)
         shards = plan(1).shards(journal, [0, 1, 2, 3, 4, 5], 3)

@@ -47,10 +47,7 @@ def test_pass_at_k_of_many_rollouts_does_not_overflow():
 class TestCurves:
     def test_k_runs_over_powers_of_two_up_to_n(self):
         at_k, all_k = pass_curves([2], 6)
-        assert (list(at_k), list(all_k)) == ([1, 2, 4], [1, 2, 4])
-
-    def test_n_itself_is_included_where_it_is_a_power_of_two(self):
-        assert list(pass_curves([2], 4)[0]) == [1, 2, 4]
+        assert list(at_k) == list(all_k) == list(pass_curves([2], 4)[0]) == [1, 2, 4]
 
     def test_averages_over_examples(self):
         # n = 3, correct 0, 1, 3. pass@2: 0, 1 - C(2,2)/C(3,2) = 2/3, 1. pass^2: 0, 0, 1.
@@ -63,29 +60,22 @@ class TestCurves:
 
 
 class TestClusteredMean:
-    def test_nothing_is_known_of_no_values(self):
-        assert clustered_mean([[], []]) == Estimate(None, None)
-
-    def test_one_group_has_a_mean_and_no_error(self):
-        assert clustered_mean([[1.0, 0.0, 1.0, 1.0]]) == Estimate(0.75, None)
-
-    def test_unequal_groups_by_hand(self):
-        # mean 2/3; residuals of the group sums: 2 - 2·2/3 = 2/3 and 0 - 2/3 = -2/3; squares add up to 8/9;
-        # times G/(G-1) = 2: 16/9; root 4/3; by 3 values: 4/9
-        estimate = clustered_mean([[1.0, 1.0], [0.0]])
-        assert (estimate.mean, estimate.stderr) == (pytest.approx(2 / 3), pytest.approx(4 / 9))
-
-    def test_three_unequal_groups_by_hand(self):
-        # 6 values, mean 1/2; sums 3, 0, 0 of sizes 3, 2, 1: residuals 3/2, -1, -1/2; squares 9/4 + 1 + 1/4 = 7/2;
-        # times 3/2 = 21/4; root √21/2; by 6: √21/12
-        estimate = clustered_mean([[1.0, 1.0, 1.0], [0.0, 0.0], [0.0]])
-        assert (estimate.mean, estimate.stderr) == (0.5, pytest.approx(math.sqrt(21) / 12))
-
-    def test_empty_groups_count_for_nothing(self):
-        assert clustered_mean([[1.0], [], [0.0]]) == Estimate(0.5, 0.5)
-
-    def test_groups_that_agree_have_no_error(self):
-        assert clustered_mean([[1.0, 0.0], [0.0, 1.0]]) == Estimate(0.5, 0.0)
+    @pytest.mark.parametrize(
+        ("groups", "mean", "stderr"),
+        [
+            ([[], []], None, None),
+            ([[1.0, 0.0, 1.0, 1.0]], 0.75, None),
+            # residuals of the sums: 2 - 2·2/3 = 2/3 and 0 - 2/3 = -2/3; squares add up to 8/9; times G/(G-1) = 2: 16/9;
+            # root 4/3; by 3 values: 4/9
+            ([[1.0, 1.0], [0.0]], pytest.approx(2 / 3), pytest.approx(4 / 9)),
+            # sums 3, 0, 0 of sizes 3, 2, 1: residuals 3/2, -1, -1/2; squares 7/2; times 3/2 = 21/4; root √21/2; by 6
+            ([[1.0, 1.0, 1.0], [0.0, 0.0], [0.0]], 0.5, pytest.approx(math.sqrt(21) / 12)),
+            ([[1.0], [], [0.0]], 0.5, 0.5),
+            ([[1.0, 0.0], [0.0, 1.0]], 0.5, 0.0),
+        ],
+    )
+    def test_by_hand(self, groups, mean, stderr):
+        assert clustered_mean(groups) == Estimate(mean, stderr)
 
     @given(st.lists(st.floats(-100, 100), min_size=2, max_size=30))
     def test_one_value_a_group_is_the_ordinary_standard_error(self, values):

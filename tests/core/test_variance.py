@@ -24,10 +24,8 @@ class TestVarianceComponents:
         found = variance_components([[1.0, 0.0], [1.0, 1.0, 1.0], [0.0], []])
         assert (found.between, found.within) == (pytest.approx(3 / 22), pytest.approx(1 / 6))
 
-    def test_between_is_never_below_zero(self):
+    def test_is_never_below_zero_and_unknown_with_one_rollout_an_example(self):
         assert variance_components([[1.0, 0.0], [0.0, 1.0]]) == Components(0.0, 0.5)
-
-    def test_of_one_rollout_an_example_cannot_be_told(self):
         assert variance_components([[1.0], [0.0]]) == Components(None, None)
         assert variance_components([[1.0, 0.0]]) == Components(None, 0.5)
         assert variance_components([]).shared is None

@@ -93,8 +93,7 @@ FEW, MANY = 300, 4_000
 
 
 @pytest.mark.parametrize(
-    ("ease", "nights"),
-    [(0.5, FEW), *(pytest.param(ease, MANY, marks=pytest.mark.long) for ease in (0.02, 0.5, 0.98))],
+    ("ease", "nights"), [(0.5, FEW), *(pytest.param(ease, MANY, marks=pytest.mark.long) for ease in (0.02, 0.5, 0.98))]
 )
 def test_without_a_change_alarms_are_as_rare_as_their_level(ease, nights):
     """Nights with 60 examples each; alarms at the level of one in ten and one in a hundred."""

@@ -41,7 +41,7 @@ def write_bench(folder, nemo="nightjar.compat.nemo"):
     (folder / "bench.py").write_text(textwrap.dedent(BENCH.format(nemo=nemo)))
 
 
-def test_a_run_that_failed_in_part_is_gone_on_with(nightjar, serve):
+def test_a_run_that_failed_in_part_is_resumed(nightjar, serve):
     write_bench(nightjar.folder)
     failing = serve(faults=Faults(rate_500=0.4, seed=1))
     command = ["eval", "run", "bench.py:sums", "-m", "m", "-b", failing.url, "-n", "20", "-r", "1", "--direct"]
@@ -72,7 +72,7 @@ def test_a_suite_has_benchmarks_beside_environments(nightjar, serve):
     assert nightjar.sql("SELECT env_id, scored FROM runs ORDER BY scored") == [("arithmetic", 2), ("sums", 3)]
 
 
-def test_a_field_that_no_row_has_is_said_before_anything_is_asked(nightjar, serve):
+def test_an_unknown_field_is_an_error_before_any_request(nightjar, serve):
     write_bench(nightjar.folder)
     server = serve(keep_requests=10)
     ended = nightjar.start("eval", "run", "bench.py:none", "-m", "m", "-b", server.url, "--direct").wait()

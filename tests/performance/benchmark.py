@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from figures import Row, print_table
+from figures import NIGHTJAR, Row, print_table, seconds_of, serving
 
 from nightjar.hosting.server import PrefectApi, prefect_answers
 from nightjar.model_server import ArithmeticSolver, ModelServer
@@ -35,14 +35,11 @@ from nightjar.model_server import ArithmeticSolver, ModelServer
 RAW_LOOP = Path(__file__).with_name("raw_loop.py")
 CONVERSATIONS = Path(__file__).with_name("conversations.py")
 ENVIRONMENTS = Path(__file__).with_name("environments")
-NIGHTJAR = [sys.executable, "-m", "nightjar"]
 REPEATS = 3
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a process and its children used."""
-
     cpu_seconds: float
     wall_seconds: float
     peak_megabytes: float
@@ -62,26 +59,24 @@ def measure(command: list[str], folder: Path) -> Cost:
 
 @contextmanager
 def model_server(*options: str) -> Iterator[str]:
-    """Serves the arithmetic solver in a process of its own, and yields its URL."""
+    """Serves the arithmetic solver in its own process, and yields its URL."""
     command = [*NIGHTJAR, "model-server", "--port", "0", "--json", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert process.stdout is not None
-    try:
-        yield json.loads(process.stdout.readline())["url"]
-    finally:
-        process.terminate()
-        process.wait()
+    with serving(command, stderr=subprocess.DEVNULL) as (_, line):
+        yield json.loads(line)["url"]
+
+
+def run_command(env_id: str, url: str, n: int, rollouts: int, arguments: object, *options: str) -> list[str]:
+    return [
+        *NIGHTJAR, "eval", "run", env_id, "-m", "local", "-b", url, "-n", str(n), "-r", str(rollouts),
+        "-a", json.dumps(arguments), *(options or ("-c", "64", "--direct")),
+    ]  # fmt: skip
 
 
 def evaluate(url: str, n: int, concurrency: int, *options: str) -> Cost:
     """Runs the arithmetic environment in direct mode, n rollouts, and publishes it."""
-    return best(
-        lambda folder: measure(
-            [*NIGHTJAR, "eval", "run", "arithmetic", "-m", "local", "-b", url, "-n", str(n), "-r", "1",
-             "-c", str(concurrency), "-a", json.dumps({"num_problems": n}), *(options or ("--direct",))],
-            folder,
-        )
-    )  # fmt: skip
+    mode = ("-c", str(concurrency), *(options or ("--direct",)))
+    command = run_command("arithmetic", url, n, 1, {"num_problems": n}, *mode)
+    return best(lambda folder: measure(command, folder))
 
 
 def raw_loop(url: str, n: int, concurrency: int, *questions: str) -> Cost:
@@ -103,26 +98,13 @@ def best(run: Callable[[Path], Cost]) -> Cost:
     )
 
 
-@contextmanager
-def conversation_server() -> Iterator[str]:
-    """Serves scripted conversations in a process of its own, and yields its URL."""
-    process = subprocess.Popen([sys.executable, str(CONVERSATIONS)], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        yield process.stdout.readline().strip()
-    finally:
-        process.terminate()
-        process.wait()
-
-
 def converse(url: str, n: int, turns: int, calls: int) -> Cost:
     """Runs n rollouts of so many turns, with so many tool calls in each turn but the last, in direct mode."""
 
     def run(folder: Path) -> Cost:
         (folder / "environments").symlink_to(ENVIRONMENTS)
-        arguments = json.dumps({"num_examples": n, "turns": turns, "calls": calls})
-        command = [*NIGHTJAR, "eval", "run", "conversation", "-m", "m", "-b", url, "-n", str(n), "-r", "1"]
-        return measure([*command, "-c", "64", "-a", arguments, "--direct"], folder)
+        arguments = {"num_examples": n, "turns": turns, "calls": calls}
+        return measure(run_command("conversation", url, n, 1, arguments), folder)
 
     return best(run)
 
@@ -147,7 +129,8 @@ def word_problems() -> list[Row]:
         problems.write_text("".join(f"{json.dumps(_word_problem(number))}\n" for number in range(many)))
         with model_server("--recording", str(problems)) as url:
             raw = [raw_loop(url, n * rollouts, 64, str(problems)).cpu_seconds for n in (few, many)]
-            ours = [_solve(url, problems, n, rollouts).cpu_seconds for n in (few, many)]
+            commands = [run_command("gsm8k", url, n, rollouts, {"dataset": str(problems)}) for n in (few, many)]
+            ours = [best(lambda folder, one=one: measure(one, folder)).cpu_seconds for one in commands]
     ours_ms, raw_ms = ((end - start) / (many - few) / rollouts * 1000 for start, end in (ours, raw))
     return [
         Row("marginal CPU per rollout, gsm8k, direct, 1,319 problems 4 times, concurrency 64", f"{raw_ms:.2f} ms",
@@ -164,12 +147,6 @@ def _word_problem(number: int) -> dict[str, str]:
         "completion": f"{steps}\nA: {number * (number % 7 + 2)}",
         "answer": f"{steps}\n#### {number * (number % 7 + 2)}",
     }
-
-
-def _solve(url: str, problems: Path, n: int, rollouts: int) -> Cost:
-    command = [*NIGHTJAR, "eval", "run", "gsm8k", "-m", "local", "-b", url, "-n", str(n), "-r", str(rollouts)]
-    arguments = json.dumps({"dataset": str(problems)})
-    return best(lambda folder: measure([*command, "-c", "64", "-a", arguments, "--direct"], folder))
 
 
 def _marginal_ms(one: Cost, many: Cost, n: int) -> float:
@@ -201,7 +178,8 @@ def _wall_row(what: str, raw: float, ours: float, ideal: float) -> Row:
 
 def conversations() -> list[Row]:
     """CPU per model call of conversations: of 5 turns with 2 tool calls each, and of 50 turns, beside a single turn."""
-    with conversation_server() as url:
+    with serving([sys.executable, str(CONVERSATIONS)]) as (_, line):
+        url = line.strip()
         single = _call_ms(url, n=10_000, turns=1, calls=0)
         tools = _call_ms(url, n=10_000, turns=5, calls=2)
         short, long = (_call_ms(url, n=200, turns=turns, calls=0) for turns in (25, 50))
@@ -222,7 +200,7 @@ def memory_growth() -> list[Row]:
     """Peak memory of 10,000, 50,000 and 200,000 rollouts, four an example, and what a further 1,000 take."""
     sizes, rollouts = (10_000, 50_000, 200_000), 4
     with model_server() as url:
-        peaks = [_peak_megabytes(url, size, rollouts) for size in sizes]
+        peaks = [_peak_megabytes(url, size // rollouts, rollouts) for size in sizes]
     pairs = zip(itertools.pairwise(sizes), itertools.pairwise(peaks), strict=True)
     return [
         Row(f"memory from {few:,} to {many:,} rollouts, and per further 1,000", "", f"{before:.0f} to {after:.0f} MB",
@@ -231,12 +209,10 @@ def memory_growth() -> list[Row]:
     ]  # fmt: skip
 
 
-def _peak_megabytes(url: str, size: int, rollouts: int) -> float:
-    n = size // rollouts
-    command = [*NIGHTJAR, "eval", "run", "arithmetic", "-m", "local", "-b", url, "-n", str(n), "-r", str(rollouts)]
+def _peak_megabytes(url: str, n: int, rollouts: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
-        arguments = json.dumps({"num_problems": n})
-        return measure([*command, "-c", "64", "-a", arguments, "--direct"], Path(folder)).peak_megabytes
+        command = run_command("arithmetic", url, n, rollouts, {"num_problems": n})
+        return measure(command, Path(folder)).peak_megabytes
 
 
 def start_up() -> list[Row]:
@@ -249,7 +225,7 @@ def start_up() -> list[Row]:
         os.environ["NIGHTJAR_CACHE"] = cache
         raw = raw_loop(url, 1, 1).cpu_seconds
         generated = evaluate(url, 1, 1).cpu_seconds
-        command = [*NIGHTJAR, "eval", "run", "gsm8k", "-m", "m", "-b", url, "-n", "1", "-r", "1", "--direct"]
+        command = run_command("gsm8k", url, 1, 1, {})
         cached = best(lambda folder: measure(command, folder)).cpu_seconds
     return [
         Row(f"start-up, direct, N=1, {what}", f"{raw:.2f} s", f"{ours:.2f} s", f"{ours / raw:.1f} ×", "≤ 2 s CPU")
@@ -260,7 +236,7 @@ def start_up() -> list[Row]:
 def sandboxes() -> list[Row]:
     """Wall time to start a local sandbox and to run a command in it, beside a bare ``bwrap`` that runs ``true``."""
     bare = ["bwrap", "--ro-bind", "/", "/", "--unshare-all", "--proc", "/proc", "--dev", "/dev", "true"]
-    raw = min(_wall_ms(lambda: subprocess.run(bare, check=True)) for _ in range(10))
+    raw = 1000 * min(seconds_of(lambda: subprocess.run(bare, check=True)) for _ in range(10))
     started, commanded = asyncio.run(_sandbox_times())
     return [
         Row("start of a local sandbox, and a command in it", f"bwrap true {raw:.0f} ms",
@@ -284,22 +260,20 @@ async def _sandbox_times() -> tuple[float, float]:
     return min(starts) * 1000, min(commands) * 1000
 
 
-def _wall_ms(run: Callable[[], object]) -> float:
-    begun = time.perf_counter()
-    run()
-    return (time.perf_counter() - begun) * 1000
+def free_port() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return str(free.getsockname()[1])
 
 
 @contextmanager
 def prefect_server() -> Iterator[None]:
     """Runs Prefect's server in a process of its own, which is not counted either."""
-    with tempfile.TemporaryDirectory() as home, socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-        free.close()
+    port = free_port()
+    with tempfile.TemporaryDirectory() as home:
         os.environ |= {"PREFECT_HOME": home, "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
         os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{port}/api"
-        command = [sys.executable, "-m", "prefect", "server", "start", "--port", str(port)]
+        command = [sys.executable, "-m", "prefect", "server", "start", "--port", port]
         server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             while not prefect_answers(os.environ["PREFECT_API_URL"]):
@@ -327,15 +301,13 @@ def flow_mode() -> list[Row]:
 
 def first_rollout() -> list[Row]:
     """Wall time from ``nightjar up`` to the first answer of a model for a run of its worker, and where it goes."""
-    with tempfile.TemporaryDirectory() as home, socket.socket() as free, ModelServer(ArithmeticSolver()) as server:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-        free.close()
+    port = free_port()
+    with tempfile.TemporaryDirectory() as home, ModelServer(ArithmeticSolver()) as server:
         own = {"NIGHTJAR_HOME": home, "PREFECT_HOME": home, "PREFECT_API_URL": f"http://127.0.0.1:{port}/api"}
         environment = {**os.environ, **own}
         command = ["eval", "run", "arithmetic", "--hosted", "-m", "m", "-b", server.url, "-n", "1", "-r", "1", "--json"]
         try:
-            up = _wall_ms(lambda: _typed(["up", "--detach", "--port", port], home, environment)) / 1000
+            up = seconds_of(lambda: _typed(["up", "--detach", "--port", port], home, environment))
             begun = time.time()
             flow_run_id = json.loads(_typed(command, home, environment))["flow_run_id"]
             submitted = time.time() - begun
@@ -354,8 +326,9 @@ def first_rollout() -> list[Row]:
 
 
 def _typed(words: list[str], folder: str, environment: dict[str, str]) -> str:
-    command = [*NIGHTJAR, *words]
-    ended = subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    ended = subprocess.run(
+        [*NIGHTJAR, *words], cwd=folder, env=environment, check=True, stdout=subprocess.PIPE, text=True
+    )
     return ended.stdout
 
 
@@ -373,7 +346,6 @@ CASES: dict[str, Callable[[], list[Row]]] = {
 
 
 def main() -> None:
-    """Prints the table."""
     wanted = sys.argv[1:] or list(CASES)
     rows = (row for name, case in CASES.items() if any(part in name for part in wanted) for row in case())
     print_table("raw aiohttp", rows)

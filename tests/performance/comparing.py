@@ -14,11 +14,11 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from figures import seconds_of
 from rich.console import Console
 from rich.table import Table
 from warehouse_data import MODELS, Nights, Shape
@@ -33,12 +33,9 @@ SHAPE = Shape(1, 100_000, 1, system=0, question=45, solution=0, completion=24)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keep", type=Path, help="a folder for what is built")
-    folder = parser.parse_args().keep
-    if folder:
-        measure(folder)
-        return
+    kept = parser.parse_args().keep
     with tempfile.TemporaryDirectory() as temporary:
-        measure(Path(temporary))
+        measure(kept or Path(temporary))
 
 
 def measure(folder: Path) -> None:
@@ -60,15 +57,9 @@ def measure(folder: Path) -> None:
     }
     table = Table("case", "first", "best", "median", title=f"{RUNS} runs of {SHAPE.rollouts:,} rollouts")
     for case, run in cases.items():
-        first, *others = [seconds(run) for _ in range(WARM + 1)]
+        first, *others = [seconds_of(run) for _ in range(WARM + 1)]
         table.add_row(case, f"{first:.2f} s", f"{min(others):.2f} s", f"{statistics.median(others):.2f} s")
     Console().print(table)
-
-
-def seconds(run: Callable[[], Any]) -> float:
-    began = time.perf_counter()
-    run()
-    return time.perf_counter() - began
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from nightjar.model_server import ModelServer, Script, last_user_text, tool_call
 
 
 def speak(messages):
-    """Says what is next in a conversation."""
     question = next(message["content"] for message in messages if message["role"] == "user")
     turns, calls = (int(number) for number in re.findall(r"\d+", question)[:2])
     turn = 1 + sum(message["role"] == "assistant" for message in messages)

@@ -21,13 +21,8 @@ def _error(phase: str, chain: list[tuple[str, str]], trace: str | None = None) -
     }
 
 
-RATE_LIMIT = _error(
-    "generation",
-    [
-        ("ModelError", "Error code: 429 - Rate limit reached for requests per minute: limit 500, used 500"),
-        ("RateLimitError", "Error code: 429 - Rate limit reached for requests per minute: limit 500, used 500"),
-    ],
-)
+_LIMITED = "Error code: 429 - Rate limit reached for requests per minute: limit 500, used 500"
+RATE_LIMIT = _error("generation", [("ModelError", _LIMITED), ("RateLimitError", _LIMITED)])
 _TRACEBACK = """Traceback (most recent call last):
   File "nightjar/environments/rubrics/rubric.py", line 214, in _call
     value = await call(func, **arguments)
@@ -87,10 +82,11 @@ class Rollout(NamedTuple):
 
 
 def result_row(rollout: Rollout) -> Row:
-    """Returns the line of the results, still without the advantage."""
     example = rollout.example
     error = ERRORS[rollout.failure] if rollout.failure >= 0 else None
     is_generated = error is None or error["phase"] == "scoring"
+    total_ms = round(rollout.generation_ms + rollout.scoring_ms, 3)
+    scores = {"correct_answer": float(rollout.is_correct), "format": float(rollout.is_formatted), "num_turns": 1.0}
     return {
         "example_id": rollout.example_id,
         "rollout_index": rollout.rollout_index,
@@ -101,13 +97,9 @@ def result_row(rollout: Rollout) -> Row:
         "info": example.info,
         "reward": None if error else 0.9 * rollout.is_correct + 0.1 * rollout.is_formatted,
         "advantage": None,
-        "metrics": {} if error else _metrics(rollout),
+        "metrics": {} if error else scores,
         "error": error,
-        "timing": {
-            "generation_ms": rollout.generation_ms,
-            "scoring_ms": rollout.scoring_ms,
-            "total_ms": round(rollout.generation_ms + rollout.scoring_ms, 3),
-        },
+        "timing": {"generation_ms": rollout.generation_ms, "scoring_ms": rollout.scoring_ms, "total_ms": total_ms},
         "is_completed": True,
         "is_truncated": rollout.is_truncated and is_generated,
         "stop_condition": "max_turns_reached" if is_generated else "has_error",
@@ -121,10 +113,6 @@ def _completion(rollout: Rollout) -> orjson.Fragment:
     answer = rollout.example.answer
     number = answer if rollout.is_correct else f"{answer}{rollout.rollout_index}"
     return orjson.Fragment(b'[{"role":"assistant","content":"%b.\\n#### %b"}]' % (rollout.said, number.encode()))
-
-
-def _metrics(rollout: Rollout) -> Row:
-    return {"correct_answer": float(rollout.is_correct), "format": float(rollout.is_formatted), "num_turns": 1.0}
 
 
 def _token_usage(rollout: Rollout) -> Row:

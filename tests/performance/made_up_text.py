@@ -52,39 +52,13 @@ class Text:
         return [self._pool[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
     def piece(self, random: np.random.Generator, length: int) -> str:
-        """Returns one piece, not escaped; nothing for a length of 0."""
         return self.pieces(random, 1, length)[0].decode().replace("\\n", "\n") if length else ""
 
 
 def _words(random: np.random.Generator) -> Iterator[bytes]:
     """Yields distinct words, the frequent ones short, and some numbers among them."""
-    onsets = [
-        "b",
-        "c",
-        "d",
-        "f",
-        "g",
-        "h",
-        "j",
-        "l",
-        "m",
-        "n",
-        "p",
-        "r",
-        "s",
-        "t",
-        "v",
-        "w",
-        "st",
-        "tr",
-        "pl",
-        "gr",
-        "sh",
-        "ch",
-        "th",
-        "br",
-    ]
-    rhymes = ["a", "e", "i", "o", "u", "an", "en", "in", "or", "er", "al", "is", "ou", "ea", "at", "ing", "ent", "ion"]
+    onsets = [*"bcdfghjlmnprstvw", "st", "tr", "pl", "gr", "sh", "ch", "th", "br"]
+    rhymes = [*"aeiou", "an", "en", "in", "or", "er", "al", "is", "ou", "ea", "at", "ing", "ent", "ion"]
     seen: set[str] = set()
     while len(seen) < _VOCABULARY:
         syllables = random.integers(1, 2 + (len(seen) > 80) + (len(seen) > 400) + (len(seen) > 4_000))

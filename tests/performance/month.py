@@ -50,7 +50,6 @@ def models(night: int, *, is_flaky: bool) -> Iterator[dict[str, str]]:
 
 
 def write_suite(night: int, urls: dict[str, str]) -> None:
-    """Writes the suite's file; where the servers are is no part of what is compared."""
     parts = ['model = "planted"\nnum_examples = 100\nrollouts_per_example = 1\nrequest_retries = 0\n']
     for number, (name, url) in enumerate(urls.items()):
         seed = number + (100 if name == "words" and night >= OTHER_QUESTIONS else 0)
@@ -61,7 +60,6 @@ def write_suite(night: int, urls: dict[str, str]) -> None:
 
 
 def run_night(night: int, *, is_flaky: bool) -> None:
-    """Runs a night, in this process."""
     with models(night, is_flaky=is_flaky) as urls:
         write_suite(night, urls)
         asyncio.run(benchmark("month.toml", night=f"2026-11-{night:02}", in_place=True, return_state=True))

@@ -14,7 +14,6 @@ import aiohttp
 
 
 async def main(url: str, n: int, concurrency: int, asked: list[str]) -> None:
-    """Asks n questions, so many at once."""
     connector = aiohttp.TCPConnector(limit=concurrency)
     questions = iter(range(n))
 

@@ -18,12 +18,12 @@ examples differ in nothing but luck, or by a planted drop of three points. Print
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from figures import shares
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
@@ -44,8 +44,6 @@ BENCHMARKS, QUIET, ACCEPTED, REMEMBERED = 10, 40, 28, 62
 
 @dataclass(frozen=True)
 class Kind:
-    """How two runs are made."""
-
     name: str
     is_binary: bool = True
     rollouts: int = 1
@@ -76,7 +74,6 @@ def run(draw: np.random.Generator, kind: Kind, difficulty: NDArray[np.float64]) 
 
 
 def paired(kind: Kind, before: NDArray[np.float64], after: NDArray[np.float64]) -> Paired:
-    """Returns two runs as the warehouse would give them."""
     scored = [np.count_nonzero(~np.isnan(one), axis=1) for one in (before, after)]
     with np.errstate(invalid="ignore"):
         means = [np.nansum(one, axis=1) / count for one, count in zip((before, after), scored, strict=True)]
@@ -139,20 +136,11 @@ def single_run(seed: int) -> tuple[bool, ...]:
     return tuple(interval.low <= value <= interval.high for interval, value in intervals)
 
 
-def shares(function: Callable[[int], tuple[bool, ...]], count: int) -> NDArray[np.float64]:
-    """Returns how often each of a function's answers is true, over so many seeds, on all cores."""
-    with ProcessPoolExecutor() as pool:
-        found: NDArray[np.float64] = np.mean(list(pool.map(function, range(count), chunksize=25)), axis=0)
-    return found
-
-
 def percent(share: float, count: int) -> str:
-    """Returns a share, with twice its standard error."""
     return f"{share:.1%} ± {2 * (max(share, 1 / count) * (1 - share) / count) ** 0.5:.1%}"
 
 
 def pairs_table(count: int) -> Table:
-    """Returns what became of pairs of runs."""
     table = Table("300 examples", "interval ≤ 5 %", "McNemar ≤ 5 %", "signs ≤ 5 %", "REGRESSION ≤ 2.5 %",
                   "coverage ≥ 95 %", "drop of 0.03 seen", "unpaired")  # fmt: skip
     for kind in KINDS:
@@ -164,7 +152,6 @@ def pairs_table(count: int) -> Table:
 
 
 def runs_table(count: int) -> Table:
-    """Returns how often intervals of one run have the truth."""
     table = Table("one run of 100 examples", "coverage ≥ 95 %")
     names = ("Wilson", "Clopper and Pearson", "Student's t by example, 4 rollouts", "pass@2 of 4, Student's t",
              "skewed, 2 rollouts: Student's t", "skewed, 2 rollouts: cluster bootstrap")  # fmt: skip
@@ -207,7 +194,6 @@ def _p_value(row: list[NDArray[np.float64]], stopped: list[bool], margin: float)
 
 
 def nights_table(years: int) -> Table:
-    """Returns how often nights are stopped for nothing, and when a drop is seen."""
     table = Table("ten benchmarks", "max_drop", "false NO-GO a year ≤ 1", "nights until 0.03 is found", "90 %")
     with ProcessPoolExecutor() as pool:
         for examples, margin in ((300, 0.0), (300, 0.015), (1_000, 0.0), (1_000, 0.015)):

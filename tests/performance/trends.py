@@ -14,11 +14,10 @@ A night asks 200 examples, every seventh night the first 50 of them; a rollout i
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
 import numpy as np
+from figures import shares
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
@@ -52,7 +51,6 @@ def nights(
 
 
 def marks(runs: int, rollouts: int, noise: float, begins: float | None, seed: int) -> tuple[bool, bool]:
-    """Returns whether a series has a mark at 5 %, and at 1 %."""
     values, counts = nights(np.random.default_rng(seed), runs, rollouts, noise, begins)
     return bool(change_points(values, counts, 0.05)), bool(change_points(values, counts, 0.01))
 
@@ -65,12 +63,6 @@ def claims(models: int, right: float, seed: int) -> bool:
     return bool(simultaneous_intervals(values, pair_contrasts(models)).signs.any())
 
 
-def share(function: Callable[[int], object], count: int) -> NDArray[np.float64]:
-    """Returns the shares of the seeds for which a function is true, on all cores."""
-    with ProcessPoolExecutor() as pool:
-        return np.array(list(pool.map(function, range(count), chunksize=max(1, count // 20)))).mean(axis=0)
-
-
 def trends_table(count: int) -> Table:
     """Returns the shares of series with a mark; of long series fewer are made."""
     table = Table("series", *(f"{length} runs" for length in LENGTHS), title="Series with a mark, at 5 % and at 1 %")
@@ -78,17 +70,16 @@ def trends_table(count: int) -> Table:
         cells = []
         for length in LENGTHS:
             made = partial(marks, length, int(kind.get("rollouts", 1)), kind.get("noise", 0.0), kind.get("begins"))
-            few, fewer = share(made, max(20, count * 10 // max(10, length)))
+            few, fewer = shares(made, max(20, count * 10 // max(10, length)))
             cells.append(f"{few:.1%} {fewer:.1%}")
         table.add_row(name, *cells)
     return table
 
 
 def leaderboard_table(count: int) -> Table:
-    """Returns the shares of environments in which equal models are told apart."""
     table = Table("share right", "2 models", "5 models", "10 models", title="Equal models told apart, at 5 %")
     for right in (0.5, 0.9, 0.97):
-        table.add_row(f"{right:.0%}", *(f"{share(partial(claims, many, right), count):.1%}" for many in (2, 5, 10)))
+        table.add_row(f"{right:.0%}", *(f"{shares(partial(claims, many, right), count):.1%}" for many in (2, 5, 10)))
     return table
 
 

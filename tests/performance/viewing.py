@@ -18,18 +18,17 @@ import asyncio
 import random
 import re
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from itertools import chain
 from multiprocessing import get_context
 from pathlib import Path
 
 import httpx
 import psutil
+from figures import view
 from rich.console import Console
 from rich.table import Table
 from warehouse_data import REALISTIC, Nights
@@ -50,19 +49,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = (asked.keep or Path(temporary)) / "warehouse"
         publish(folder, range(published(folder), asked.runs))
-        with view(folder) as (process, address):
+        with view(folder) as (pid, address):
             Console().print(asyncio.run(pages(address)))
             Console().print(asyncio.run(crowd(address, folder)))
-            Console().print(f"Memory: {memory(process)}")
+            Console().print(f"Memory: {memory(psutil.Process(pid))}")
 
 
 def published(folder: Path) -> int:
-    """Returns how many runs the warehouse has."""
     return int(Warehouse(folder).query("SELECT count(*) FROM runs").rows[0][0]) if folder.exists() else 0
 
 
 def publish(folder: Path, numbers: range) -> None:
-    """Makes up runs and publishes them."""
     nights, warehouse = Nights(REALISTIC), Warehouse(folder)
     for number in numbers:
         with tempfile.TemporaryDirectory() as outputs:
@@ -70,21 +67,7 @@ def publish(folder: Path, numbers: range) -> None:
             warehouse.publish(run.path, tidies=number % TIDY_EVERY == TIDY_EVERY - 1)
 
 
-@contextmanager
-def view(folder: Path) -> Iterator[tuple[psutil.Process, str]]:
-    """Starts the server; gives its process and its address."""
-    command = [sys.executable, "-m", "nightjar", "view", "--warehouse", str(folder), "--no-browser"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as started:
-        try:
-            assert started.stdout is not None
-            [address] = re.findall(r"http://\S+?(?=/?\s)", started.stdout.readline())
-            yield psutil.Process(started.pid), address
-        finally:
-            started.terminate()
-
-
 async def pages(address: str) -> Table:
-    """Asks for each page again and again, alone."""
     table = Table("page", "first", "median", "worst", title="One person")
     async with httpx.AsyncClient(base_url=address, timeout=60) as client:
         for name, path in addresses(await runs_of(client)).items():
@@ -153,9 +136,8 @@ async def clicks(address: str) -> tuple[list[float], list[str]]:
     async with httpx.AsyncClient(base_url=address, timeout=60, limits=limits) as client:
         runs = await runs_of(client)
         found = await asyncio.gather(*(person(client, runs, number) for number in range(PEOPLE)))
-    return [seconds for times, _ in found for seconds in times], [
-        problem for _, problems in found for problem in problems
-    ]
+    times, problems = zip(*found, strict=True)
+    return list(chain.from_iterable(times)), list(chain.from_iterable(problems))
 
 
 async def person(client: httpx.AsyncClient, runs: list[str], number: int) -> tuple[list[float], list[str]]:

@@ -26,10 +26,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import duckdb
-from figures import Row, print_table
+from figures import Row, print_table, seconds_of
 from made_up_text import text
 from warehouse_builds import Built, alone, build, plain_database, progress
 from warehouse_data import MODELS, REALISTIC, SHORT, Nights, Shape, env_id_of
@@ -42,36 +43,18 @@ ONE_BY_ONE = 20
 _MEGABYTE = 1_000_000
 
 _RESULTS = {
-    "example_id": "BIGINT",
-    "rollout_index": "INTEGER",
-    "example_hash": "VARCHAR",
-    "prompt": "JSON",
-    "completion": "JSON",
-    "answer": "VARCHAR",
-    "info": "JSON",
-    "reward": "DOUBLE",
-    "advantage": "DOUBLE",
-    "metrics": "MAP(VARCHAR, DOUBLE)",
-    "error": "JSON",
-    "timing": "STRUCT(generation_ms DOUBLE, scoring_ms DOUBLE, total_ms DOUBLE)",
-    "is_completed": "BOOLEAN",
-    "is_truncated": "BOOLEAN",
-    "stop_condition": "VARCHAR",
-    "token_usage": "STRUCT(input_tokens BIGINT, output_tokens BIGINT)",
-    "attempts": "INTEGER",
-    "model": "VARCHAR",
-}
+    "example_id": "BIGINT", "rollout_index": "INTEGER", "example_hash": "VARCHAR", "prompt": "JSON",
+    "completion": "JSON", "answer": "VARCHAR", "info": "JSON", "reward": "DOUBLE", "advantage": "DOUBLE",
+    "metrics": "MAP(VARCHAR, DOUBLE)", "error": "JSON",
+    "timing": "STRUCT(generation_ms DOUBLE, scoring_ms DOUBLE, total_ms DOUBLE)", "is_completed": "BOOLEAN",
+    "is_truncated": "BOOLEAN", "stop_condition": "VARCHAR",
+    "token_usage": "STRUCT(input_tokens BIGINT, output_tokens BIGINT)", "attempts": "INTEGER", "model": "VARCHAR",
+}  # fmt: skip
 _ATTEMPTS = {
-    "example_id": "BIGINT",
-    "rollout_index": "INTEGER",
-    "attempt": "INTEGER",
-    "finished_at": "DOUBLE",
-    "error": "JSON",
-    "generation_ms": "DOUBLE",
-    "token_usage": "STRUCT(input_tokens BIGINT, output_tokens BIGINT)",
-    "state": "JSON",
-}
-"""What plain DuckDB reads of a run's files, and as what."""
+    "example_id": "BIGINT", "rollout_index": "INTEGER", "attempt": "INTEGER", "finished_at": "DOUBLE", "error": "JSON",
+    "generation_ms": "DOUBLE", "token_usage": "STRUCT(input_tokens BIGINT, output_tokens BIGINT)", "state": "JSON",
+}  # fmt: skip
+"""The columns that plain DuckDB reads from a run's files, with their types."""
 
 
 @dataclass(frozen=True)
@@ -89,11 +72,9 @@ class Plan:
     writers: int
 
     def realistic(self) -> Built:
-        """Returns the warehouse of 3 KB a rollout."""
         return build(self.folder / f"realistic-{self.rollouts}", self.shape(REALISTIC), self.rollouts, self.writers)
 
     def short(self) -> Built:
-        """Returns the warehouse of short texts."""
         rollouts = 10 * self.rollouts
         return build(self.folder / f"short-{rollouts}", self.shape(SHORT), rollouts, self.writers)
 
@@ -106,8 +87,6 @@ class Plan:
 
 @dataclass(frozen=True)
 class Published:
-    """What a publish took."""
-
     seconds: float
     peak_megabytes: float
 
@@ -127,8 +106,6 @@ class Asked:
 
 @dataclass(frozen=True)
 class Question:
-    """SQL, its parameters and how long it may take."""
-
     name: str
     sql: str
     parameters: tuple[object, ...]
@@ -156,10 +133,8 @@ def publish(plan: Plan) -> Iterator[Row]:
 
 
 def publish_alone(warehouse: Path, run_dir: Path) -> Published:
-    """Publishes a run directory."""
-    started = time.perf_counter()
-    Warehouse(warehouse).publish(run_dir)
-    return Published(time.perf_counter() - started, _peak_megabytes())
+    seconds = seconds_of(lambda: Warehouse(warehouse).publish(run_dir))
+    return Published(seconds, _peak_megabytes())
 
 
 def publish_plainly(database: Path, run_dir: Path) -> Published:
@@ -231,7 +206,6 @@ def questions(plan: Plan) -> Iterator[Row]:
 
 
 def aggregates(reach: str) -> list[Question]:
-    """Returns what is asked daily."""
     env_id, model = env_id_of(0), MODELS[2]
     return [
         Question("leaderboard", "FROM leaderboard", (), reach),
@@ -258,7 +232,6 @@ def _compared(built: Built, plain: Path, asked: Sequence[Question]) -> Iterator[
 
 
 def ask(warehouse: Path, question: Question) -> Asked:
-    """Asks a warehouse."""
     asked = Warehouse(warehouse)
     return _timed(lambda: len(asked.query(question.sql, question.parameters).rows))
 
@@ -342,16 +315,14 @@ def shell(plan: Plan) -> Iterator[Row]:
     built = plan.realistic()
     question = "FROM leaderboard"
     ask = f"import duckdb; print(duckdb.connect({str(plain_database(built))!r}, read_only=True).sql({question!r}))"
-    ours = [sys.executable, "-P", "-m", "nightjar", "sql", "--warehouse", str(built.warehouse), question]
-    pairs = [(_seconds_of([sys.executable, "-c", ask]), _seconds_of(ours)) for _ in range(2 * WARM)]
+    commands = [
+        [sys.executable, "-c", ask],
+        [sys.executable, "-P", "-m", "nightjar", "sql", "--warehouse", str(built.warehouse), question],
+    ]
+    pairs = [[seconds_of(partial(subprocess.run, one, check=True, capture_output=True)) for one in commands]
+             for _ in range(2 * WARM)]  # fmt: skip
     raw, locked = (statistics.median(seconds) for seconds in zip(*pairs, strict=True))
     yield Row("a question from the shell", f"{raw:.2f} s", f"{locked:.2f} s", f"{locked / raw:.1f} ×", "≤ 0.4 s")
-
-
-def _seconds_of(command: Sequence[str]) -> float:
-    started = time.perf_counter()
-    subprocess.run(command, check=True, capture_output=True)
-    return time.perf_counter() - started
 
 
 def short(plan: Plan) -> Iterator[Row]:
@@ -373,7 +344,6 @@ CASES: dict[str, Callable[[Plan], Iterator[Row]]] = {
 
 
 def main() -> None:
-    """Prints the table."""
     parser = argparse.ArgumentParser(description="What the warehouse takes, beside plain DuckDB.")
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {', '.join(CASES)}; all without")
     parser.add_argument("--rollouts", type=int, default=1_000_000, help="of the warehouse (default: %(default)s)")

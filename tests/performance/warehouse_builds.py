@@ -49,12 +49,10 @@ class Built:
 
     @property
     def warehouse(self) -> Path:
-        """The warehouse's folder."""
         return self.folder / "warehouse"
 
 
 def alone(function: Callable[Arguments, Answer], *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
-    """Calls a function in a new process, which ends afterwards."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as processes:
         return processes.submit(function, *args, **kwargs).result()
 
@@ -111,9 +109,7 @@ def _nights(shape: Shape) -> Nights:
 def plain_database(built: Built, *, has_texts: bool = True) -> Path:
     """Returns a DuckDB file with plain tables of the same content and the same views; made where there is none.
 
-    Args:
-        built: the warehouse.
-        has_texts: False leaves what models wrote NULL.
+    ``has_texts=False`` leaves what models wrote NULL.
     """
     path = built.folder / "plain.duckdb"
     if not path.exists():
@@ -138,5 +134,4 @@ def _copy(warehouse: Path, path: Path, *, has_texts: bool) -> None:
 
 
 def progress(text: str) -> None:
-    """Tells how far the benchmark is."""
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)

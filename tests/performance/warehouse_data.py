@@ -62,8 +62,6 @@ SHORT = Shape(20, 20_000, 5, system=0, question=45, solution=0, completion=24)
 
 @dataclass(frozen=True)
 class WrittenRun:
-    """A run directory, and how large its files are."""
-
     path: Path
     run_id: str
     rollouts: int
@@ -72,13 +70,10 @@ class WrittenRun:
 
 
 def env_id_of(number: int) -> str:
-    """Returns an environment's name by its number."""
     return f"{SUBJECTS[number % len(SUBJECTS)]}-{number:02d}"
 
 
 class Environment:
-    """An environment's dataset, the same for all runs."""
-
     def __init__(self, shape: Shape, number: int) -> None:
         random = np.random.default_rng([SEED, 1, number])
         self.env_id = env_id_of(number)
@@ -110,14 +105,11 @@ class Environment:
 
 
 class Nights:
-    """All runs of all nights, by number."""
-
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         self._environments: dict[int, Environment] = {}
 
     def write_run(self, folder: Path, number: int) -> WrittenRun:
-        """Writes a run directory into a folder, named by the run's id."""
         night, position = divmod(number, len(MODELS) * self.shape.environments)
         environment, model = divmod(position, len(MODELS))
         run = _Run(
@@ -132,7 +124,6 @@ class Nights:
         return run.write(folder / run.run_id)
 
     def run_id(self, number: int) -> str:
-        """Returns the id of a run: 12 hex digits."""
         return hashlib.sha256(f"{SEED} {self.shape} {number}".encode()).hexdigest()[:12]
 
     def _environment(self, number: int) -> Environment:

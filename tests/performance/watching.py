@@ -7,8 +7,8 @@ Run it::
 
 A run of 2,000 rollouts asks a local server that takes 50 ms. Those who watch are a real browser on the page of the run
 and three more who listen to what that listens to. What the browser shows is taken every half second: it must
-be what the results had after as many lines. In the end, a run is killed in the middle and gone on with, and watched all
-the while. CPU is user + system time of the process of the run; the view and the browser are not counted.
+be what the results had after as many lines. At the end, a run is killed halfway and resumed
+while it is watched. CPU is user + system time of the process of the run; the view and the browser are not counted.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ import re
 import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
+from figures import NIGHTJAR, view
 from playwright.sync_api import Page, sync_playwright
 
 from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
@@ -39,7 +39,6 @@ from nightjar.model_server import ArithmeticSolver, Faults, ModelServer
 ROLLOUTS, WATCHERS = 2_000, 3
 PAUSE_SECONDS, QUIET_SECONDS = 0.5, 5.0
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-NIGHTJAR = [sys.executable, "-m", "nightjar"]
 
 
 @dataclass
@@ -69,14 +68,14 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         ModelServer(solver, faults=faults) as server,
-        view(Path(folder)) as address,
+        view(Path(folder, "outputs", "warehouse"), cwd=folder) as (_, address),
         sync_playwright() as playwright,
     ):
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page()
         if ratios := [pair(number, Path(folder), server.base_url, address, page) for number in range(pairs)]:
             print(f"Watched costs {statistics.median(ratios) - 1:+.1%} (median of {pairs}; {spread(ratios)})")
-        print(f"Killed and gone on with: {killed(Path(folder), server.base_url, address, page)}")
+        print(f"Killed and resumed: {killed(Path(folder), server.base_url, address, page)}")
         browser.close()
 
 
@@ -99,7 +98,6 @@ def pair(number: int, folder: Path, url: str, address: str, page: Page) -> float
 
 
 def killed(folder: Path, url: str, address: str, page: Page) -> Watched:
-    """Kills a run in the middle, goes on with it, and watches it all the while."""
     run = Run(folder, url)
     seen = run.watch(address, page, until=ROLLOUTS // 2)
     run.process.kill()
@@ -113,8 +111,6 @@ def killed(folder: Path, url: str, address: str, page: Page) -> Watched:
 
 
 class Run:
-    """A run in a process of its own."""
-
     def __init__(self, folder: Path, url: str, *more: str) -> None:
         before = set(folder.glob("outputs/evals/*/*"))
         command = [
@@ -127,13 +123,11 @@ class Run:
         self.run_id = self.directory.name
 
     def lines(self) -> list[dict[str, Any]]:
-        """Returns the whole lines of the results."""
         path = self.directory / "results.jsonl"
         text = path.read_text() if path.exists() else ""
         return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
     def watch(self, address: str, page: Page, *, until: int = ROLLOUTS, seen: Watched | None = None) -> Watched:
-        """Watches until the results have so many lines."""
         seen, is_over = seen or Watched(), threading.Event()
         others = [
             threading.Thread(target=follow, args=(f"{address}/live/{self.run_id}", is_over)) for _ in range(WATCHERS)
@@ -173,7 +167,6 @@ class Run:
         raise AssertionError("every result has an attempt")
 
     def ended(self) -> float:
-        """Waits for the end, and returns the CPU seconds that it took."""
         _, status, usage = os.wait4(self.process.pid, 0)
         self.process.returncode = os.waitstatus_to_exitcode(status)
         return usage.ru_utime + usage.ru_stime
@@ -214,19 +207,6 @@ def wait_for(look: Any) -> Any:
         time.sleep(0.05)
     [one] = found
     return one
-
-
-@contextmanager
-def view(folder: Path) -> Iterator[str]:
-    """Starts the server where the runs are; gives its address."""
-    command = [*NIGHTJAR, "view", "--warehouse", str(folder / "outputs" / "warehouse"), "--no-browser"]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as started:
-        try:
-            assert started.stdout is not None
-            [address] = re.findall(r"http://\S+?(?=/?\s)", started.stdout.readline())
-            yield address
-        finally:
-            started.terminate()
 
 
 if __name__ == "__main__":

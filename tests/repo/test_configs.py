@@ -24,11 +24,7 @@ FILES = sorted(path.relative_to(CONFIGS.parent) for path in CONFIGS.rglob("*.tom
 NAMES = ["Ada Lovelace", "Alan Turing", "Grace Hopper"]
 ROWS: dict[str, dict[str, Any]] = {
     "alphabet_sort": {"names": NAMES},
-    "drop": {
-        "passage": "It rained.",
-        "question": "What fell?",
-        "answers_spans": {"spans": ["rain"], "types": ["span"]},
-    },
+    "drop": {"passage": "It rained.", "question": "?", "answers_spans": {"spans": ["rain"], "types": ["span"]}},
     "gpqa": {name: name for name in gpqa.DATA.columns},
     "gsm8k": {"question": "What is 2 + 3?", "answer": "2 + 3 = 5 #### 5"},
     "humaneval": {"task_id": "X/0", "prompt": "def f():\n", "test": "def check(f): f()\n", "entry_point": "f"},
@@ -44,7 +40,6 @@ ROWS: dict[str, dict[str, Any]] = {
 
 
 def keep() -> None:
-    """Puts a row of each benchmark where it is kept when it was fetched."""
     for name, row in ROWS.items():
         data = import_module(f"nightjar.benchmarks.{name}").DATA
         for path in data.paths():

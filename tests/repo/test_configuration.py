@@ -31,8 +31,6 @@ TEXT = "Moons that the model is told of."
 
 
 class WithMoons(RunConfig):
-    """A copy with one more field."""
-
     moons: int = Field(1, ge=1)
     """Moons that the model is told of."""
 
@@ -95,11 +93,9 @@ def command():
 
 
 class TestANewField:
-    def test_is_a_flag(self, command):
+    def test_is_a_flag_with_help(self, command):
         assert "moons" not in command()
         assert command("--moons", "3")["moons"] == 3
-
-    def test_is_in_the_help(self, command):
         shown = re.sub(r"\s+", " ", command("--help")["output"])
         assert f"--moons <int> {TEXT} [default: 1]" in shown
 
@@ -135,11 +131,8 @@ def test_the_documentation_lists_the_fields():
     assert written() == table(RunConfig), "python tests/repo/test_configuration.py writes them"
 
 
-def test_every_flag_of_the_table_is_of_a_field():
+def test_every_flag_belongs_to_one_field():
     assert FLAGS.keys() <= RunConfig.model_fields.keys()
-
-
-def test_no_flag_twice():
     flags = [flag for name, field in parameters().items() for flag in flag_names(name, field)]
     assert len(flags) == len(set(flags))
 
@@ -166,16 +159,13 @@ class TestTheFlow:
         assert shown["provider"]["default"] == "prime"
         assert "anthropic_messages" in shown["api_client_type"]["enum"]
 
-    def test_asks_for_json_only_where_keys_are_anybodys(self):
-        asked = {name for name, schema in evaluate.parameters.properties.items() if schema["type"] == "object"}
+    def test_describes_every_parameter_with_a_type_that_a_form_shows_and_json_only_for_free_keys(self):
+        shown = evaluate.parameters.properties
+        assert all(schema["description"] for schema in shown.values())
+        kinds = {schema.get("type") for schema in shown.values()}
+        assert kinds == {"string", "integer", "number", "boolean", "array", "object"}
+        asked = {name for name, schema in shown.items() if schema["type"] == "object"}
         assert asked == {"sampling_args", "headers", "headers_from_state", "env_args", "extra_env_kwargs"}
-
-    def test_describes_every_parameter(self):
-        assert all(schema["description"] for schema in evaluate.parameters.properties.values())
-
-    def test_has_only_types_that_a_form_shows(self):
-        kinds = {name: schema.get("type") for name, schema in evaluate.parameters.properties.items()}
-        assert set(kinds.values()) == {"string", "integer", "number", "boolean", "array", "object"}
 
     def test_leaves_to_the_environment_and_the_provider_what_is_theirs(self):
         for name in ("num_examples", "rollouts_per_example", "base_url", "api_key_var", "api_client_type"):

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import grimp
+import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("nightjar",)
@@ -117,19 +118,22 @@ def test_prefect_is_used_by_its_client_side_alone() -> None:
     assert [user for user in users if not user.startswith(PREFECT_SIDE)] == []
 
 
-def test_what_works_without_prefect_does_not_load_it() -> None:
-    code = (
-        "import sys, nightjar.evaluation, nightjar.benchmarks.gsm8k, nightjar.hosting.server,"
-        "nightjar.hosting.supervisor, nightjar.hosting.flow_runs; print(*sys.modules)"
-    )
+@pytest.mark.parametrize(
+    ("modules", "absent"),
+    [
+        ("nightjar.evaluation, nightjar.benchmarks.gsm8k", {"prefect"}),
+        ("nightjar.hosting.server, nightjar.hosting.supervisor, nightjar.hosting.flow_runs", {"prefect"}),
+        ("nightjar.cli.app, nightjar.cli.eval.running, nightjar.evaluation.nights", {"scipy"}),
+        (
+            "nightjar.flows; from nightjar.flows import query",
+            {"nightjar.flows.evaluation", "nightjar.flows.nights", "nightjar.tasks.flow_runs"},
+        ),
+    ],
+)
+def test_modules_load_only_what_they_need(modules: str, absent: set[str]) -> None:
+    code = f"import sys, {modules}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert "prefect" not in loaded
-
-
-def test_only_comparisons_load_scipy() -> None:
-    code = "import sys, nightjar.cli.app, nightjar.cli.eval.running, nightjar.evaluation.nights; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert "scipy" not in loaded
+    assert absent.isdisjoint(loaded)
 
 
 @cache

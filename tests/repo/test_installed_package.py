@@ -55,7 +55,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The source distribution, unpacked."""
     folder = tmp_path_factory.mktemp("sdist")
     with tarfile.open(build(ROOT, "sdist", folder)) as archive:
         archive.extractall(folder, filter="data")
@@ -78,7 +77,6 @@ def python_with_wheel(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(params=["editable", "wheel"])
 def python(request: pytest.FixtureRequest) -> Path:
-    """A Python in which Nightjar is installed."""
     return Path(sys.executable) if request.param == "editable" else request.getfixturevalue("python_with_wheel")
 
 
@@ -163,14 +161,6 @@ def test_a_flow_is_imported_alone_and_nightjar_without_prefect(tmp_path: Path) -
         "nightjar.flows",
         "nightjar.tasks",
     ]
-
-
-@pytest.mark.slow
-def test_one_flow_does_not_load_the_others(tmp_path: Path) -> None:
-    code = "import sys; from nightjar.flows import query; print(*sys.modules)"
-    loaded = run(Path(sys.executable), tmp_path, "-c", code).stdout.split()
-    assert "nightjar.flows.querying" in loaded
-    assert {"nightjar.flows.evaluation", "nightjar.flows.nights", "nightjar.tasks.flow_runs"}.isdisjoint(loaded)
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """The questions in the README and in docs/warehouse.md have the answers that stand below them.
 
 They are about runs that are made here: the recorded answers of two models to GSM8K, whose scores are known, and two
-nights of arithmetic. NIGHTJAR_REWRITE_ANSWERS=1 writes the answers into the pages, for somebody to read them.
+nights of arithmetic. NIGHTJAR_REWRITE_ANSWERS=1 writes the answers into the pages, for review.
 """
 
 from __future__ import annotations
@@ -56,13 +56,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str
     }
     for night, (solver, faults) in nights.items():
         with ModelServer(solver, faults=faults) as server:
-            size = {
-                "num_examples": 100,
-                "rollouts_per_example": 4,
-                "max_concurrent": 1,
-                "max_retries": 9,
-                "request_retries": 0,
-            }
+            size = {"num_examples": 100, "rollouts_per_example": 4}
+            size |= {"max_concurrent": 1, "max_retries": 9, "request_retries": 0}
             ids[night] = make_run(folder, "arithmetic", server, model="local", **size)
     prices = ["model,since,input,output", "local,2026-01-01,0.4,1.6"]
     prices += [f"{model},2026-01-01,0.05,0.1" for model in ("6b-finetuning", "6b-verification")]
@@ -80,7 +75,6 @@ def make_run(folder: Path, env_id: str, server: ModelServer, **config: Any) -> s
 
 
 def ask(folder: Path, *arguments: str) -> str:
-    """Returns what ``nightjar sql`` prints, in this process."""
     with contextlib.chdir(folder):
         return CliRunner().invoke(app, ["sql", *arguments], env={"COLUMNS": "200"}, catch_exceptions=False).stdout
 

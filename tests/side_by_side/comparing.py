@@ -22,7 +22,6 @@ class Found:
 
 
 def compare(original, nightjar):
-    """Returns where two outcomes differ."""
     if ("raised" in original) != ("raised" in nightjar):
         return [Found("raised", original.get("raised", ABSENT), nightjar.get("raised", ABSENT))]
     one, other = (dict(leaves({**outcome, **NOT_COMPARED})) for outcome in (original, nightjar))

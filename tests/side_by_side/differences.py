@@ -13,15 +13,7 @@ from comparing import ABSENT, ANYTHING, compare, is_value
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference that is meant, or several alike.
-
-    Attributes:
-        case: the case.
-        path: where, e.g. ``rows.0.metrics.correct``.
-        original: what verifiers gives there.
-        nightjar: what Nightjar gives there.
-        reason: why.
-    """
+    """An intended difference, or several alike; ``path`` is, for example, ``rows.0.metrics.correct``."""
 
     case: str
     path: str
@@ -61,22 +53,16 @@ Both = tuple[Any, Any]
 """What the original gives, and what Nightjar gives."""
 
 
-def failed(case: str, examples: str, reason: str = NOT_SCORED) -> list[Difference]:
-    """Returns what is different in the rollouts of these examples, which have an error."""
-    rows = f"rows.{examples}"
+def failed(case: str, examples: str, reason: str = NOT_SCORED, steps_of: str = "") -> list[Difference]:
+    """Returns the differences in rollouts with an error; ``steps_of``: the examples with steps, if not all."""
+    rows, steps = f"rows.{examples}", f"rows.{steps_of or examples}.steps.*"
     return [
         Difference(case, f"{rows}.reward", ANYTHING, None, reason),
         Difference(case, f"{rows}.advantage", 0.0, None, reason),
         Difference(case, f"{rows}.metrics.*", ANYTHING, ABSENT, reason),
         Difference(case, f"{rows}.metrics_beside_the_rest.*", ANYTHING, ABSENT, reason),
-    ]
-
-
-def unrewarded_steps(case: str, examples: str, reason: str = NOT_SCORED) -> list[Difference]:
-    """Returns what is different in their steps."""
-    return [
-        Difference(case, f"rows.{examples}.steps.*.reward", ANYTHING, None, reason),
-        Difference(case, f"rows.{examples}.steps.*.advantage", 0.0, None, reason),
+        Difference(case, f"{steps}.reward", ANYTHING, None, reason),
+        Difference(case, f"{steps}.advantage", 0.0, None, reason),
     ]
 
 
@@ -96,31 +82,25 @@ def pass_curves(case: str, reason: str, original: Any, nightjar: Any) -> list[Di
 
 DIFFERENCES = [
     Difference("*", "rows.*.metrics_beside_the_rest.*", ANYTHING, None, UNFLATTENED),
-    *failed("failures", "[1-5]"),
-    *unrewarded_steps("failures", "[2-4]"),
+    *failed("failures", "[1-5]", steps_of="[2-4]"),
     *averages("failures", OVER_SCORED, messages_said=(1.0, 3.0), num_turns=(5 / 6, 2.0), avg_reward=(1.0, 3.0)),
     *pass_curves("failures", OVER_SCORED, 4 / 6, 1.0),
     *failed("strict_tools-value", "[12]"),
-    *unrewarded_steps("strict_tools-value", "[12]"),
     *averages("strict_tools-value", OVER_SCORED, greet_calls=(3 / 6, 1 / 4), shout_calls=(1 / 6, 1 / 4)),
     *averages("strict_tools-value", OVER_SCORED, charge_calls=(2 / 6, 2 / 4), total_tool_calls=(7 / 6, 5 / 4)),
     *averages("strict_tools-value", OVER_SCORED, num_turns=(11 / 6, 9 / 4)),
     *failed("strict_tools-json", "2"),
-    *unrewarded_steps("strict_tools-json", "2"),
     *averages("strict_tools-json", OVER_SCORED, greet_calls=(3 / 6, 2 / 5), shout_calls=(1 / 6, 1 / 5)),
     *averages("strict_tools-json", OVER_SCORED, charge_calls=(2 / 6, 2 / 5), total_tool_calls=(7 / 6, 6 / 5)),
     *averages("strict_tools-json", OVER_SCORED, num_turns=(12 / 6, 11 / 5)),
     *failed("strict_tools-key", "4"),
-    *unrewarded_steps("strict_tools-key", "4"),
     *averages("strict_tools-key", OVER_SCORED, greet_calls=(3 / 6, 3 / 5), shout_calls=(1 / 6, 1 / 5)),
     *averages("strict_tools-key", OVER_SCORED, charge_calls=(2 / 6, 2 / 5), total_tool_calls=(7 / 6, 6 / 5)),
     *averages("strict_tools-key", OVER_SCORED, num_turns=(12 / 6, 11 / 5)),
     *failed("strict_tools-infra", "5"),
-    *unrewarded_steps("strict_tools-infra", "5"),
     *averages("strict_tools-infra", OVER_SCORED, greet_calls=(3 / 6, 3 / 5), shout_calls=(1 / 6, 1 / 5)),
     *averages("strict_tools-infra", OVER_SCORED, charge_calls=(2 / 6, 0.0), total_tool_calls=(7 / 6, 5 / 5)),
     *failed("raising_rewards", "1", RAISED),
-    *unrewarded_steps("raising_rewards", "1", RAISED),
     *averages("raising_rewards", OVER_SCORED, closeness=(0.5, 1.0), avg_reward=(1.0, 1.5)),
     *averages("raising_rewards", RAISED, avg_error=(0.0, 0.5)),
     Difference("raising_rewards", "rows.1.error", None, "ScoringError -> ValueError", RAISED),

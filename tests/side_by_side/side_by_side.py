@@ -33,7 +33,6 @@ def evaluate(python, library, base_url, folder, names=()):
 
 
 def record(case, outcome):
-    """Keeps what verifiers gave of a case."""
     RECORDED.mkdir(exist_ok=True)
     made_with = outcome["made_with"] | {"command": COMMAND}
     write(RECORDED / f"{case}.json", outcome | {"made_with": made_with})

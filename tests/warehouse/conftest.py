@@ -6,6 +6,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from nightjar.analysis import compare_runs
+from nightjar.warehouse import Warehouse
+
 
 @pytest.fixture(scope="session")
 def write_run():
@@ -116,3 +119,58 @@ def nightjar():
             self.json = json.loads(self.out) if "--json" in arguments and self.out else None
 
     return Ended
+
+
+@pytest.fixture
+def terminal(tmp_path, monkeypatch):
+    """An empty folder, a terminal of 80 columns, and no warehouse but ``outputs/warehouse``."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("NIGHTJAR_WAREHOUSE", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def house(tmp_path, run_writer):
+    return House(tmp_path, run_writer)
+
+
+class House:
+    """A warehouse, and runs for it with rewards that a test names."""
+
+    def __init__(self, folder, run_writer):
+        self.folder, self.warehouse = folder, Warehouse(folder / "outputs/warehouse")
+        self._writer = run_writer
+
+    def write(self, run_id, groups, /, *, place=None, hashes="hash", infos=None, metrics=None, retried=(), **metadata):
+        """Writes a run directory; a group is an example's reward, or those of its rollouts; None for a failed one.
+
+        ``infos`` and ``metrics`` have a value per example, ``retried`` pairs of example and rollout.
+        """
+        rollouts = []
+        for example, group in enumerate(groups):
+            fields = {"example_hash": f"{hashes}-{example}", "info": infos[example] if infos else {}}
+            fields |= {"metrics": metrics[example]} if metrics else {}
+            for index, reward in enumerate(group if isinstance(group, list) else [group]):
+                write = self._writer.failed if reward is None else self._writer.rollout
+                attempts = {"attempts": 2} if (example, index) in retried else {}
+                rollouts.append(
+                    write(example, index, *([] if reward is None else [float(reward)]), **fields, **attempts)
+                )
+        rewards = [rollout["reward"] for rollout in rollouts if rollout["reward"] is not None]
+        told = {
+            "run_id": run_id, "status": "completed", "rollouts": len(rollouts), "scored": len(rewards),
+            "failed": len(rollouts) - len(rewards), "coverage": len(rewards) / len(rollouts) if rollouts else None,
+            "avg_reward": sum(rewards) / len(rewards) if rewards else None, "stderr": 0.01,
+            "num_examples": len(groups), "dataset_fingerprint": hashes,
+        }  # fmt: skip
+        return self._writer.write(place or self.folder / run_id, rollouts, **{**told, **metadata})
+
+    def publish(self, run_id, groups, /, **content):
+        self.warehouse.publish(self.write(run_id, groups, **content), tidies=False)
+        return run_id
+
+    def compare(self, before, after, /, **wanted):
+        """Publishes two runs, and compares them."""
+        self.publish("before", before), self.publish("after", after)
+        return compare_runs("before", "after", warehouse=self.warehouse, **wanted)

@@ -1,4 +1,4 @@
-"""``nightjar compare``, as somebody types it."""
+"""``nightjar compare`` on the command line."""
 
 import re
 import shlex
@@ -11,29 +11,28 @@ BETTER, SAME, WORSE, UNSURE = [1.0] * 60, [1.0] * 30 + [0.0] * 30, [0.0] * 60, [
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch, run_writer):
-    """Has a warehouse with runs that are named for what they are beside ``before``."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.delenv("NIGHTJAR_WAREHOUSE", raising=False)
+def folder(terminal, house):
+    """Has a warehouse with runs that are named after how they compare with ``before``."""
     for run_id, rewards in {"before": SAME, "better": BETTER, "worse": WORSE, "unsure": UNSURE}.items():
-        write(run_writer, tmp_path / "runs" / run_id, rewards, run_id=run_id, model=f"model-{run_id}")
-        Warehouse("outputs/warehouse").publish(tmp_path / "runs" / run_id, tidies=False)
-    return tmp_path
+        house.publish(run_id, rewards, place=terminal / "runs" / run_id, model=f"model-{run_id}")
+    return terminal
 
 
-def write(writer, run_dir, rewards, /, hashes="hash", **metadata):
-    rollouts = [writer.rollout(n, 0, reward, example_hash=f"{hashes}-{n}") for n, reward in enumerate(rewards)]
-    told = {"status": "completed", "rollouts": len(rollouts), "scored": len(rollouts), "failed": 0, "coverage": 1.0,
-            "avg_reward": sum(rewards) / len(rewards)}  # fmt: skip
-    return writer.write(run_dir, rollouts, **{**told, **metadata})
+@pytest.fixture
+def sides(folder, house):
+    """Has two folders with two evaluations each; one of them is worse in ``new``."""
+    for side, rewards in {"old": SAME, "new": WORSE}.items():
+        for env_id, told in {"gsm8k": rewards, "mmlu": BETTER}.items():
+            place = folder / side / env_id
+            house.write(f"{side}-{env_id}", told, place=place, hashes=env_id, env_id=env_id, model="m")
+    return folder
 
 
 @pytest.mark.parametrize(
     ("candidate", "decision", "strict"),
     [("better", "PASS", 0), ("worse", "REGRESSION", 1), ("unsure", "INCONCLUSIVE", 2)],
 )
-def test_the_decision_is_the_exit_code_where_that_is_asked_for(folder, nightjar, candidate, decision, strict):
+def test_strict_makes_the_decision_the_exit_code(folder, nightjar, candidate, decision, strict):
     told = nightjar("compare", "before", candidate)
     assert (told.code, told.out.partition(" ")[0]) == (0, decision)
     assert nightjar("compare", "before", candidate, "--strict", "--json").code == strict
@@ -73,34 +72,32 @@ def test_json_has_all_of_it_and_markdown_a_table(folder, nightjar):
     assert (refused.code, "--json and --markdown exclude" in refused.err) == (2, True)
 
 
-def test_an_interval_without_end_is_null_in_json(folder, nightjar, run_writer):
-    runs = [write(run_writer, folder / name, [reward], run_id=name) for name, reward in (("a", 0.5), ("b", 0.25))]
+def test_an_interval_without_end_is_null_in_json(folder, nightjar, house):
+    runs = [house.write(name, [reward]) for name, reward in (("a", 0.5), ("b", 0.25))]
     told = nightjar("compare", *runs, "--json").json
     assert told["difference"]["interval"] == {"low": None, "high": None}
     assert "more examples are needed" in told["reason"]
 
 
-def test_run_directories_that_are_not_published(folder, nightjar, run_writer):
-    grown = write(run_writer, folder / "outputs/evals/gsm8k--m/c0ffee", [*SAME, 1.0], run_id="c0ffee")
+def test_run_directories_that_are_not_published(folder, nightjar, house):
+    grown = house.write("c0ffee", [*SAME, 1.0], place=folder / "outputs/evals/gsm8k--m/c0ffee")
     assert nightjar("compare", "before", grown, "--max-drop", 0.1).out.startswith("PASS")
     told = nightjar("compare", "before", "c0f")
     assert "Missing: 1 examples of the candidate alone" in " ".join(told.out.split())
     assert Warehouse("outputs/warehouse").query("SELECT count(*) FROM runs").rows == [(4,)]
 
 
-def test_runs_over_different_examples_are_refused(folder, nightjar, run_writer):
-    other = write(run_writer, folder / "other", SAME, "other", run_id="other")
+def test_runs_over_different_examples_are_refused(folder, nightjar, house):
+    other = house.write("other", SAME, hashes="other")
     refused = nightjar("compare", "before", other)
     assert (refused.code, refused.out) == (1, "")
     assert "No example is in both run 'before'" in refused.err
+    assert "60 and 60 examples" in refused.err
     assert nightjar("compare", "before", "nobody").err.startswith("Error: There is no run 'nobody'")
     assert nightjar("compare", "before", "better", "--max-drop", -1).code == 2
 
 
-def test_several_evaluations_are_a_line_each_with_the_worst_as_exit_code(folder, nightjar, run_writer):
-    for side, rewards in {"old": SAME, "new": WORSE}.items():
-        for env_id, told in {"gsm8k": rewards, "mmlu": BETTER}.items():
-            write(run_writer, folder / side / env_id, told, env_id, run_id=f"{side}-{env_id}", env_id=env_id, model="m")
+def test_several_evaluations_are_a_line_each_with_the_worst_as_exit_code(sides, nightjar):
     told = nightjar("compare", "old", "new", "--max-drop", 0.1, "--strict")
     lines = [" ".join(line.split()) for line in told.out.splitlines() if line.strip()]
     assert (told.code, lines[0]) == (1, "REGRESSION Of 2 evaluations: 1 worse, 1 passed.")
@@ -112,12 +109,9 @@ def test_several_evaluations_are_a_line_each_with_the_worst_as_exit_code(folder,
     assert "# mmlu of m\n\n## PASS" in nightjar("compare", "old", "new", "--max-drop", 0.1, "--markdown").out
 
 
-def test_categories_are_a_table_of_their_own(folder, nightjar, run_writer):
+def test_categories_are_a_table_of_their_own(folder, nightjar, house):
     for run_id, rewards in {"a": SAME, "b": WORSE}.items():
-        rows = [
-            run_writer.rollout(n, 0, one, example_hash=f"h{n}", info={"odd": n % 2}) for n, one in enumerate(rewards)
-        ]
-        run_writer.write(folder / run_id, rows, run_id=run_id, status="completed")
+        house.write(run_id, rewards, infos=[{"odd": n % 2} for n in range(60)])
     told = nightjar("compare", "a", "b", "--by", "odd", "--metric", "correct")
     assert max(map(len, told.out.splitlines())) <= 80
     lines = [" ".join(line.split()) for line in told.out.splitlines()]
@@ -149,18 +143,15 @@ def test_a_page_holds_all_of_it_in_one_file(folder, nightjar, run_writer):
     assert (refused.code, "Cannot write" in refused.err) == (1, True)
 
 
-def test_a_page_of_several_evaluations_links_to_each(folder, nightjar, run_writer):
-    for side, rewards in {"old": SAME, "new": WORSE}.items():
-        for env_id, told in {"gsm8k": rewards, "mmlu": BETTER}.items():
-            write(run_writer, folder / side / env_id, told, env_id, run_id=f"{side}-{env_id}", env_id=env_id, model="m")
+def test_a_page_of_several_evaluations_links_to_each(sides, nightjar):
     nightjar("compare", "old", "new", "--max-drop", 0.1, "--html", "page.html")
-    page = (folder / "page.html").read_text()
+    page = (sides / "page.html").read_text()
     places = [page.index(text) for text in ('href="#e1">gsm8k of m', 'href="#e2">mmlu of m', 'id="e1"', 'id="e2"')]
     assert places == sorted(places)
     assert "Of 2 evaluations: 1 worse, 1 passed." in page
 
 
-def test_is_kept_for_sql_where_that_is_asked_for(folder, nightjar):
+def test_record_stores_it_for_sql(folder, nightjar):
     told = nightjar("compare", "before", "worse", "--record")
     assert told.err.endswith('Recorded. Next: nightjar sql "FROM comparisons"\n')
     [row] = nightjar("sql", "FROM comparisons", "--json").json

@@ -1,4 +1,4 @@
-"""A gate over published runs, folders and nights: what it says, what it keeps, and as somebody types it."""
+"""A gate over published runs, folders and nights: verdicts, records and the command."""
 
 import json
 from dataclasses import replace
@@ -10,7 +10,6 @@ from nightjar.analysis import gate, judge_night
 from nightjar.analysis.gates.policy import AcceptedNights, GatePolicy, GateRule
 from nightjar.errors import ConfigError
 from nightjar.reports.gate import gate_report
-from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.records import Night, NightEvaluation
 
 EXAMPLES = 400
@@ -24,28 +23,20 @@ benchmarks:
 
 
 @pytest.fixture
-def house(tmp_path, run_writer, monkeypatch):
-    """Publishes runs of 400 examples, of which some are right."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.delenv("NIGHTJAR_WAREHOUSE", raising=False)
-    (tmp_path / "policy.yaml").write_text(POLICY)
-    return House(tmp_path, run_writer)
+def house(house, terminal):
+    (terminal / "policy.yaml").write_text(POLICY)
+    return Nightly(house)
 
 
-class House:
-    def __init__(self, folder, run_writer):
-        self.folder, self.warehouse, self._writer = folder, Warehouse(folder / "outputs/warehouse"), run_writer
+class Nightly:
+    """Publishes runs of 400 examples, of which some are right, and nights of them."""
 
-    def write(self, place, env_id, right, hashes="hash", **metadata):
-        """Writes a run directory; right says of each example whether it is."""
-        rollouts = [
-            self._writer.rollout(n, 0, float(one), example_hash=f"{hashes}-{n}", metrics={"seconds": 1.0 + n % 3})
-            for n, one in enumerate(right)
-        ]
-        told = {"run_id": place.replace("/", "-"), "env_id": env_id, "status": "completed", "rollouts": len(rollouts),
-                "scored": len(rollouts), "failed": 0, "coverage": 1.0, "dataset_fingerprint": hashes}  # fmt: skip
-        return self._writer.write(self.folder / "runs" / place, rollouts, **{**told, **metadata})
+    def __init__(self, house):
+        self.folder, self.warehouse, self._write = house.folder, house.warehouse, house.write
+
+    def write(self, place, env_id, right, **metadata):
+        folder = self.folder / "runs" / place
+        return self._write(place.replace("/", "-"), right, place=folder, env_id=env_id, **metadata)
 
     def publish(self, run_id, env_id="gsm8k", right=300, **metadata):
         right = np.arange(EXAMPLES) < right if isinstance(right, int) else right
@@ -66,15 +57,7 @@ class House:
 
 
 class TestTwoSides:
-    def test_a_run_beside_another(self, house):
-        house.publish("before"), house.publish("same"), house.publish("worse", right=200)
-        policy = GatePolicy(version=1)
-        assert gate(policy, "before", "same", warehouse=house.warehouse).decision == "GO"
-        found = gate(policy, "before", "worse", warehouse=house.warehouse)
-        assert (found.decision, found.benchmarks[0].outcome) == ("NO-GO", "BREACH")
-        assert found.benchmarks[0].candidate_runs == ["worse"]
-
-    def test_what_a_policy_lists_and_a_side_lacks_is_a_no_go(self, house):
+    def test_a_listed_benchmark_that_a_side_lacks_is_a_no_go(self, house):
         house.publish("before"), house.publish("after")
         found = gate(house.folder / "policy.yaml", "before", "after", warehouse=house.warehouse)
         assert [(one.name, one.outcome) for one in found.benchmarks] == [("gsm8k", "PASS"), ("mmlu", "MISSING")]
@@ -134,7 +117,9 @@ class TestTwoSides:
             gate(policy, candidate="after", warehouse=house.warehouse)
 
     def test_any_metric_and_a_run_that_is_not_whole(self, house):
-        house.publish("before"), house.publish("half", rollouts=2 * EXAMPLES, status="incomplete")
+        metrics = [{"seconds": 1.0 + n % 3} for n in range(EXAMPLES)]
+        house.publish("before", metrics=metrics)
+        house.publish("half", rollouts=2 * EXAMPLES, status="incomplete", metrics=metrics)
         seconds = GateRule(metric="seconds", direction="lower_is_better", max_drop=0.1)
         policy = GatePolicy(version=1, benchmarks={"gsm8k": seconds})
         found = gate(policy, "before", "half", warehouse=house.warehouse)
@@ -180,7 +165,7 @@ class TestNights:
         assert (found.decision, found.named("INSUFFICIENT")) == ("INCONCLUSIVE", ["gsm8k", "mmlu"])
         assert found.benchmarks[0].reason == "No accepted night before this one has it."
 
-    def test_a_night_that_the_gate_stopped_is_no_baseline_until_somebody_accepts_it(self, house):
+    def test_a_stopped_night_is_no_baseline_until_it_is_accepted_by_hand(self, house):
         for day in range(1, 4):
             house.night(f"2026-11-0{day}", gsm8k=0.9, mmlu=0.95)
         strict = replace_rule(self.POLICY, max_drop=0.0, level=100)
@@ -192,7 +177,7 @@ class TestNights:
         house.warehouse.write_night(judge_night(house.warehouse, replace(low, is_accepted_by_hand=True)))
         assert beside(self.gate(house)) == ["2026-11-04"]
 
-    def test_what_did_not_run_is_missing_where_it_is_listed(self, house):
+    def test_a_listed_benchmark_without_a_run_is_missing(self, house):
         house.night("2026-11-01", gsm8k=0.9, mmlu=0.9)
         house.night("2026-11-02", gsm8k=0.9)
         assert self.gate(house).decision == "INCONCLUSIVE"
@@ -206,7 +191,7 @@ class TestNights:
         [gsm8k, _] = self.gate(house).benchmarks
         assert [(window.nights, len(window.baseline)) for window in gsm8k.windows] == [(1, 4)]
 
-    def test_a_night_that_there_is_not(self, house):
+    def test_an_unknown_night_is_an_error(self, house):
         house.night("2026-11-01", gsm8k=0.9)
         with pytest.raises(ConfigError, match="No night 2026-11-09 of suite 'nightly' has ended"):
             self.gate(house, "nightly@2026-11-09")
@@ -250,7 +235,7 @@ class TestCommand:
         for asked in (["--json"], ["--format", "json"]):
             assert json.loads(nightjar(*command, *asked, "--no-record").out) == {**written, "gate_id": ""}
 
-    def test_what_is_typed_wrong(self, house, nightjar):
+    def test_usage_errors(self, house, nightjar):
         assert nightjar("gate", "a", "b", "c", "-p", "policy.yaml").code == 2
         assert nightjar("gate", "a", "b", "-p", "none.yaml").err.startswith("Error: There is no file 'none.yaml'")
 

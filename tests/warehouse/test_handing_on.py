@@ -77,7 +77,7 @@ def test_a_log_has_every_score_and_message_as_inspect_calls_them(run_dir, run_wr
     assert run_writer.failure["message"] in log["samples"][3]["error"]["message"]
 
 
-def test_what_people_have_noted_goes_with_it(run_dir, nightjar, tmp_path):
+def test_notes_are_exported(run_dir, nightjar, tmp_path):
     warehouse = Warehouse(tmp_path / "warehouse")
     warehouse.publish(run_dir, tidies=False)
     written = datetime(2026, 1, 2, tzinfo=UTC)
@@ -114,7 +114,7 @@ def test_a_run_that_went_on_and_was_killed_is_crashed_and_newer_than_the_warehou
     assert json.loads((tmp_path / "log.json").read_text())["status"] == "error"
 
 
-def test_what_cannot_be_done_is_said(run_dir, nightjar, tmp_path):
+def test_usage_and_write_errors(run_dir, nightjar, tmp_path):
     assert nightjar("export", run_dir).code == 2
     ended = nightjar("export", run_dir, "--html", tmp_path / "missing" / "run.html")
     assert (ended.code, "Cannot write" in ended.err) == (1, True)

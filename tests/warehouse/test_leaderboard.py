@@ -5,29 +5,20 @@ import pytest
 
 from nightjar.analysis import leaderboard
 from nightjar.errors import ConfigError
-from nightjar.warehouse import Warehouse
 
 
 @pytest.fixture
-def publish(tmp_path, monkeypatch, run_writer):
-    """Publishes a run of a model; so many of a hundred examples are right, the first or, turned round, others."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.delenv("NIGHTJAR_WAREHOUSE", raising=False)
+def publish(terminal, house):
+    """Publishes a run of a model; ``right`` of a hundred examples are right, the first, or shifted by ``turn``."""
 
-    def publish(model, right, *, examples=100, turn=0, hashes="hash", **metadata):
+    def publish(model, right, *, examples=100, turn=0, **content):
         rewards = np.roll([1.0] * right + [0.0] * (examples - right), turn).tolist()
-        rollouts = [run_writer.rollout(n, 0, reward, example_hash=f"{hashes}-{n}") for n, reward in enumerate(rewards)]
-        told = {"run_id": f"run-{model}", "model": model, "status": "completed", "rollouts": examples, "failed": 0,
-                "scored": examples, "coverage": 1.0, "num_examples": examples,
-                "avg_reward": right / examples}  # fmt: skip
-        run_dir = run_writer.write(tmp_path / model, rollouts, **{**told, **metadata})
-        Warehouse("outputs/warehouse").publish(run_dir, tidies=False)
+        house.publish(f"run-{model}", rewards, model=model, **content)
 
     return publish
 
 
-def test_models_are_ranked_and_those_that_cannot_be_told_apart_are_tied(publish, nightjar):
+def test_models_are_ranked_and_ties_are_marked(publish, nightjar):
     publish("best", 80)
     publish("good", 78, turn=1)
     publish("weak", 30)
@@ -56,7 +47,7 @@ def test_means_are_over_what_all_have_scored(publish):
     assert (found.examples, found.left_out) == (60, {"others": 0, "few": 20})
 
 
-def test_other_settings_are_said(publish, nightjar):
+def test_different_settings_are_reported(publish, nightjar):
     publish("a", 50)
     publish("b", 50, sampling_args={"temperature": 1.5})
     assert leaderboard("gsm8k").differs == ["sampling"]

@@ -1,4 +1,4 @@
-"""What a night of a suite came to, against what was planted in its runs."""
+"""Verdicts on nights of a suite, against what was planted in their runs."""
 
 from dataclasses import replace
 
@@ -15,31 +15,22 @@ EXAMPLES = 40
 
 
 @pytest.fixture
-def house(tmp_path, run_writer):
+def house(house):
+    return Nightly(house)
+
+
+class Nightly:
     """Publishes nights of a suite with the evaluations gsm8k and mmlu."""
-    return House(tmp_path, run_writer)
 
+    def __init__(self, house):
+        self.warehouse, self._publish = house.warehouse, house.publish
 
-class House:
-    def __init__(self, folder, run_writer):
-        self.folder, self.warehouse, self._writer = folder, Warehouse(folder / "warehouse"), run_writer
-
-    def run(self, night, env_id="gsm8k", right=36, hashes="hash", failed=0, examples=EXAMPLES, **metadata):
-        """Publishes a run of 40 examples, of which the first so many are right and the last so many failed."""
-        rollouts = [self._rollout(i, right, hashes, failed, examples) for i in range(examples)]
-        run_id = f"{night}-{env_id}"
-        told = {"suite": "nightly", "tags": [f"night:{night}"], "env_id": env_id, "run_id": run_id,
-                "started_at": f"{night}T02:00:00Z", "status": "incomplete" if failed else "completed",
-                "rollouts": examples, "scored": examples - failed, "failed": failed,
-                "dataset_fingerprint": hashes}  # fmt: skip
-        self.warehouse.publish(self._writer.write(self.folder / run_id, rollouts, **{**told, **metadata}), tidies=False)
-        return run_id
-
-    def _rollout(self, example_id, right, hashes, failed, examples):
-        content = f"{hashes}-{example_id}"
-        if example_id >= examples - failed:
-            return self._writer.failed(example_id, 0, example_hash=content)
-        return self._writer.rollout(example_id, 0, float(example_id < right), example_hash=content)
+    def run(self, night, env_id="gsm8k", right=36, failed=0, examples=EXAMPLES, **metadata):
+        """Publishes a run of 40 examples, of which the first ``right`` are right and the last ``failed`` failed."""
+        rewards = [None if n >= examples - failed else float(n < right) for n in range(examples)]
+        told = {"suite": "nightly", "tags": [f"night:{night}"], "env_id": env_id,
+                "started_at": f"{night}T02:00:00Z", "status": "incomplete" if failed else "completed"}  # fmt: skip
+        return self._publish(metadata.pop("run_id", f"{night}-{env_id}"), rewards, **{**told, **metadata})
 
     def judge(self, night, *names, **changes):
         evaluations = [NightEvaluation(name, "missing", name, "m") for name in names or ("gsm8k", "mmlu")]
@@ -81,26 +72,26 @@ class TestVerdict:
         back = house.both("2026-11-04", right=36)
         assert back.verdict == "accepted"
 
-    def test_accepted_by_hand_it_is_what_the_next_is_compared_with(self, house):
+    def test_a_night_accepted_by_hand_is_the_next_baseline(self, house):
         house.both("2026-11-01")
         low = house.both("2026-11-02", right=20)
         house.warehouse.write_night(judge_night(house.warehouse, replace(low, is_accepted_by_hand=True)))
         assert house.both("2026-11-03", right=20).verdict == "accepted"
         assert house.warehouse.nights()[1].line.endswith("accepted by hand")
 
-    def test_an_improvement_is_accepted_and_said(self, house):
+    def test_an_improvement_is_accepted_and_reported(self, house):
         house.both("2026-11-01", right=20)
-        better = house.both("2026-11-02", right=36)
+        better = house.both("2026-11-02")
         assert (better.verdict, better.evaluations[0].change) == ("accepted", "better")
 
-    def test_what_is_missing_is_no_verdict_on_the_model(self, house):
+    def test_missing_rollouts_are_no_verdict_on_the_model(self, house):
         house.both("2026-11-01")
         house.run("2026-11-02", "mmlu", right=20, failed=30)
         judged = house.judge("2026-11-02")
         assert judged.verdict == "incomplete"
         assert "gsm8k has no run; mmlu lacks 30 of 40 rollouts" in judged.line
 
-    def test_completed_later_it_is_judged_anew(self, house):
+    def test_a_night_completed_later_is_judged_again(self, house):
         house.both("2026-11-01")
         house.run("2026-11-02", "mmlu", right=20, failed=3)
         assert house.judge("2026-11-02", "mmlu").verdict == "incomplete"
@@ -108,7 +99,7 @@ class TestVerdict:
         [_, judged] = [judge_night(house.warehouse, one) for one in house.warehouse.nights()]
         assert (judged.verdict, judged.night) == ("accepted", "2026-11-02")
 
-    def test_looked_at_by_who_may_not_write_it_is_judged_all_the_same(self, house):
+    def test_a_night_is_judged_in_a_read_only_warehouse(self, house):
         house.run("2026-11-01", failed=3)
         night = house.judge("2026-11-01", "gsm8k")
         house.run("2026-11-01")
@@ -117,7 +108,7 @@ class TestVerdict:
         assert judged_now(house.warehouse, night).verdict == "accepted"
         assert house.warehouse.nights() == [night]
 
-    def test_a_dataset_that_changed_is_compared_over_what_is_common_and_said(self, house):
+    def test_a_changed_dataset_is_compared_over_the_common_examples_and_reported(self, house):
         house.both("2026-11-01")
         other = house.both("2026-11-02", hashes="new")
         assert other.evaluations[0].change == "new"
@@ -126,7 +117,7 @@ class TestVerdict:
         grown = house.both("2026-11-03", hashes="new", examples=50, dataset_fingerprint="grown")
         assert (grown.evaluations[0].pairs, grown.evaluations[0].unpaired) == (40, 10)
 
-    def test_of_several_runs_of_an_evaluation_the_complete_one_counts(self, house):
+    def test_the_complete_run_of_an_evaluation_counts(self, house):
         house.run("2026-11-01")
         house.run("2026-11-01", right=0, failed=1, run_id="again", started_at="2026-11-01T09:00:00Z")
         [one] = house.judge("2026-11-01", "gsm8k").evaluations
@@ -179,7 +170,7 @@ class TestNights:
         assert tables.nights() == [night]
         assert tables.query("SELECT verdict FROM nights").rows == [("accepted",)]
 
-    def test_a_damaged_list_is_said_with_its_line(self, house):
+    def test_the_error_of_a_damaged_list_names_the_line(self, house):
         house.both("2026-11-01")
         path = house.warehouse.folder / "nights.jsonl"
         path.write_text(path.read_text() + "{}\n")

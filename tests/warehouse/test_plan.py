@@ -8,25 +8,18 @@ from statsmodels.stats.power import TTestPower
 
 from nightjar.analysis import plan
 from nightjar.errors import ConfigError
-from nightjar.warehouse import Warehouse
 
 
 @pytest.fixture
-def publish(tmp_path, monkeypatch, run_writer):
+def publish(terminal, house):
     """Publishes a run; ``groups`` are the rewards of each example's rollouts."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.delenv("NIGHTJAR_WAREHOUSE", raising=False)
 
     def publish(run_id, groups, model="m", asked=None):
-        rollouts = [run_writer.rollout(n, i, value) for n, group in enumerate(groups) for i, value in enumerate(group)]
-        told = {"run_id": run_id, "model": model, "status": "completed", "scored": len(rollouts), "failed": 0,
-                "rollouts": len(rollouts), "coverage": 1.0, "num_examples": len(groups),
-                "time_ms": 1000.0 * len(rollouts),
-                "started_at": f"2026-01-{len(list(tmp_path.iterdir())) + 1:02}T00:00:00+00:00"}  # fmt: skip
-        run_dir = run_writer.write(tmp_path / run_id, rollouts, **told)
+        told = {"model": model, "time_ms": 1000.0 * sum(map(len, groups)),
+                "started_at": f"2026-01-{len(list(terminal.iterdir())) + 1:02}T00:00:00+00:00"}  # fmt: skip
+        run_dir = house.write(run_id, groups, **told)
         (run_dir / "config.json").write_text(json.dumps({} if asked is None else {"num_examples": asked}))
-        Warehouse("outputs/warehouse").publish(run_dir, tidies=False)
+        house.warehouse.publish(run_dir, tidies=False)
 
     return publish
 
@@ -88,7 +81,7 @@ def test_from_the_rollouts_of_one_run_or_from_none_at_all(publish, nightjar):
     assert (found.variances.is_within_known, found.variances.within) == (False, pytest.approx(25 / 99))
 
 
-def test_what_cannot_be_planned_is_refused(publish):
+def test_an_unknown_model_and_a_drop_of_zero_are_errors(publish):
     publish("a", once(50))
     with pytest.raises(ConfigError, match=r"No run of model 'x'. There are: m"):
         plan("gsm8k", detect=0.05, model="x")

@@ -1,4 +1,4 @@
-"""What a run came to: means, intervals, pass@k, categories and retries, against counts by hand and SciPy."""
+"""The statistics of a run, against counts by hand and SciPy."""
 
 import numpy as np
 import pytest
@@ -6,29 +6,15 @@ from scipy import stats
 
 from nightjar.analysis import describe_run
 from nightjar.errors import ConfigError
-from nightjar.warehouse import Warehouse
 
 
 @pytest.fixture
-def describe(tmp_path, run_writer):
+def describe(house):
     """Publishes a run with these rewards, a list an example and None for a failed rollout, and describes it."""
 
-    def describe(groups, *, infos=None, retried=(), rollouts=None, **wanted):
-        rows = [
-            (run_writer.failed if reward is None else run_writer.rollout)(
-                example,
-                index,
-                *([] if reward is None else [reward]),
-                info=infos[example] if infos else {},
-                attempts=2 if (example, index) in retried else 1,
-            )
-            for example, group in enumerate(groups)
-            for index, reward in enumerate(group)
-        ]
-        metadata = {"rollouts": rollouts or len(rows), "rollouts_per_example": max(map(len, groups))}
-        warehouse = Warehouse(tmp_path / "warehouse")
-        warehouse.publish(run_writer.write(tmp_path / "run", rows, run_id="one", **metadata), tidies=False)
-        return describe_run("one", warehouse=warehouse, **wanted)
+    def describe(groups, *, by=None, cluster=None, alpha=0.05, **content):
+        house.publish("one", groups, **{"rollouts_per_example": max(map(len, groups)), **content})
+        return describe_run("one", warehouse=house.warehouse, by=by, cluster=cluster, alpha=alpha)
 
     return describe
 
@@ -104,7 +90,7 @@ def test_what_failed_is_bounded(describe):
     assert (found.if_failed_wrong, found.if_failed_right) == (0.25, 0.75)
 
 
-def test_retried_rollouts_that_do_worse_are_told(describe):
+def test_retried_rollouts_with_lower_rewards_are_reported(describe):
     groups = [[0.0, 1.0, 1.0, 1.0]] * 12 + [[1.0, 1.0, 1.0, 1.0]]
     found = describe(groups, retried={(example, 0) for example in range(13)})
     assert found.retries.count == 13
@@ -119,7 +105,7 @@ def test_nothing_scored_is_no_mean(describe):
     assert found.categories == {}
 
 
-def test_no_such_run_is_said(describe, tmp_path):
-    describe([[1.0]])
-    with pytest.raises(ConfigError, match="No run 'two'"):
-        describe_run("two", warehouse=tmp_path / "warehouse")
+def test_an_unknown_run_is_an_error(house):
+    house.publish("one", [1.0])
+    with pytest.raises(ConfigError, match="'two'"):
+        describe_run("two", warehouse=house.warehouse)

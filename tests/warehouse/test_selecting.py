@@ -1,4 +1,4 @@
-"""What somebody may call the runs that are compared."""
+"""The names of runs that commands accept."""
 
 import json
 
@@ -32,20 +32,20 @@ def asked(warehouse, *things):
 
 
 class TestInTheWarehouse:
-    def test_by_id_and_how_one_begins(self, warehouse):
-        assert asked(warehouse, "0a1b", "3d") == [True, ["0a1b"], ["3d4e"]]
+    @pytest.mark.parametrize(
+        ("names", "runs"),
+        [
+            (("0a1b", "3d"), ("0a1b", "3d4e")),
+            (("openai/gpt@gsm8k", "llama:8b@mmlu"), ("3d4e", "7b8c")),
+            (("openai/gpt@gsm8k@2026-11-20", "openai/gpt@gsm8k@2026-11-19"), ("3d4e", "0a1b")),
+        ],
+    )
+    def test_by_id_by_model_or_by_model_and_day(self, warehouse, names, runs):
+        assert asked(warehouse, *names) == [True, *([run] for run in runs)]
 
     def test_several_that_begin_so(self, warehouse):
-        with pytest.raises(ConfigError, match=r"2 runs begin with '0a': 0a1b, 0a2c. Give more of the id"):
+        with pytest.raises(ConfigError, match=r"'0a': 0a1b, 0a2c"):
             asked(warehouse, "0a")
-
-    def test_the_run_that_stands_for_a_model(self, warehouse):
-        assert asked(warehouse, "openai/gpt@gsm8k", "llama:8b@mmlu") == [True, ["3d4e"], ["7b8c"]]
-
-    def test_the_newest_of_a_day(self, warehouse):
-        assert asked(warehouse, "openai/gpt@gsm8k@2026-11-20", "openai/gpt@gsm8k@2026-11-19") == [
-            True, ["3d4e"], ["0a1b"]
-        ]  # fmt: skip
 
     def test_the_runs_of_a_night(self, warehouse):
         evaluations = [
@@ -55,7 +55,7 @@ class TestInTheWarehouse:
         warehouse.write_night(Night("nightly", "2026-11-20", "accepted", "all is well", evaluations=evaluations))
         assert asked(warehouse, "nightly@2026-11-20") == [True, ["0a2c", "3d4e"]]
 
-    def test_what_is_not_there_is_refused_with_what_is_near(self, warehouse):
+    def test_unknown_names_list_similar_ones(self, warehouse):
         near = r"has the name 'openai/gpt@gsm8k@2026-11-21'.* Similar names: .*@2026-11-20"
         with pytest.raises(ConfigError, match=near):
             asked(warehouse, "openai/gpt@gsm8k@2026-11-21")

@@ -1,25 +1,14 @@
-"""``nightjar eval stats``, as somebody types it."""
+"""``nightjar eval stats`` on the command line."""
 
 import pytest
 
-from nightjar.warehouse import Warehouse
-
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch, run_writer):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.delenv("NIGHTJAR_WAREHOUSE", raising=False)
-    rows = [
-        run_writer.rollout(example, index, float(example < 6), info={"subject": "law" if example % 2 else "maths"})
-        for example in range(9)
-        for index in range(2)
-    ]
-    rows += [run_writer.rollout(9, 0, 1.0, info={"subject": "law"}), run_writer.failed(9, 1, info={"subject": "law"})]
-    told = {"status": "incomplete", "rollouts": 20, "rollouts_per_example": 2, "model": "open/gpt", "env_id": "quiz"}
-    run_writer.write(tmp_path / "run", rows, run_id="one", **told)
-    Warehouse("outputs/warehouse").publish(tmp_path / "run", tidies=False)
-    return tmp_path
+def folder(terminal, house):
+    groups = [[float(n < 6)] * 2 for n in range(9)] + [[1.0, None]]
+    infos = [{"subject": "law" if n % 2 else "maths"} for n in range(10)]
+    told = {"status": "incomplete", "rollouts_per_example": 2, "model": "open/gpt", "env_id": "quiz"}
+    house.publish("one", groups, place=terminal / "run", infos=infos, **told)
 
 
 def test_shows_how_well_a_run_is_known_at_80_columns(folder, nightjar):
@@ -41,7 +30,7 @@ def test_takes_a_run_directory_and_a_model_and_prints_json(folder, nightjar):
     assert nightjar("eval", "stats", "run", "--json").json["pass_rates"] == told["pass_rates"]
 
 
-def test_what_is_wrong_is_said_in_a_line(folder, nightjar):
+def test_errors_are_one_line(folder, nightjar):
     told = nightjar("eval", "stats", "one", "--by", "subjekt")
     assert (told.code, told.out) == (1, "")
     assert "No example of run 'one' has 'subjekt' in its info" in told.err

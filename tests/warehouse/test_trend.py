@@ -7,32 +7,24 @@ import pytest
 
 from nightjar.analysis import trend
 from nightjar.errors import ConfigError
-from nightjar.warehouse import Warehouse
 
 EXAMPLES = 60
 
 
 @pytest.fixture
-def nightly(tmp_path, monkeypatch, run_writer):
+def nightly(terminal, house):
     """Publishes a run a day, with so many right of 60; which ones, turns round by one a night."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.delenv("NIGHTJAR_WAREHOUSE", raising=False)
 
-    def publish(first_day, right, *, hashes="hash", model="m", **metadata):
+    def publish(first_day, right, *, model="m", **content):
         for day, count in enumerate(right, first_day):
             rewards = np.roll([1.0] * count + [0.0] * (EXAMPLES - count), day).tolist()
-            run_id = f"{model}-{day:02}"
-            rollouts = [
-                run_writer.rollout(n, 0, reward, example_hash=f"{hashes}-{n}") for n, reward in enumerate(rewards)
-            ]
-            told = {"run_id": run_id, "model": model, "status": "completed", "failed": 0, "coverage": 1.0,
-                    "rollouts": EXAMPLES, "scored": EXAMPLES, "avg_reward": count / EXAMPLES,
-                    "started_at": f"2026-01-{day:02}T02:00:00+00:00"}  # fmt: skip
-            run_dir = run_writer.write(tmp_path / run_id, rollouts, **{**told, **metadata})
-            Warehouse("outputs/warehouse").publish(run_dir, tidies=False)
+            house.publish(f"{model}-{day:02}", rewards, model=model, **{"started_at": began(day), **content})
 
     return publish
+
+
+def began(day):
+    return f"2026-01-{day:02}T02:00:00+00:00"
 
 
 def changes(**wanted):
@@ -76,22 +68,10 @@ def test_other_examples_are_not_compared(nightly, nightjar):
     assert "Examples: 2026-01-07: different examples from run m-07" in nightjar("trend", "gsm8k").out
 
 
-def test_a_dataset_that_grew_is_compared_on_what_is_common(nightly, nightjar, run_writer, tmp_path):
+def test_a_dataset_that_grew_is_compared_on_what_is_common(nightly, nightjar, house):
     nightly(1, [30] * 8)
-    rollouts = [run_writer.rollout(n, 0, 1.0, example_hash=f"hash-{n}") for n in range(100)]
     for day in (9, 10, 11, 12):
-        told = {
-            "run_id": f"grown-{day}",
-            "model": "m",
-            "status": "completed",
-            "scored": 100,
-            "failed": 0,
-            "coverage": 1.0,
-        }
-        run_dir = run_writer.write(
-            tmp_path / f"grown-{day}", rollouts, started_at=f"2026-01-{day:02}T02:00:00Z", **told
-        )
-        Warehouse("outputs/warehouse").publish(run_dir, tidies=False)
+        house.publish(f"grown-{day}", [1.0] * 100, model="m", started_at=began(day))
     [series] = trend("gsm8k").series
     assert [(point.new, point.segment) for point in series.points[7:10]] == [(0, 0), (40, 0), (0, 0)]
     # of the sixty that all were asked, half were right, and then all
@@ -115,7 +95,7 @@ def test_a_metric_since_a_day_and_of_a_model(nightly):
     assert series.points[0].value == pytest.approx(10 / 60)
 
 
-def test_what_is_not_there_is_said_with_what_is(nightly):
+def test_unknown_names_list_the_known_ones(nightly):
     nightly(1, [50])
     with pytest.raises(ConfigError, match=r"'gsm9k' in .* has 'reward'. There are: gsm8k"):
         trend("gsm9k")

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nightjar.analysis.gates.policy import GatePolicy
 from nightjar.analysis.gates.verdict import Benchmarks, Evidence, Nights
+from nightjar.analysis.history import read_values
 from nightjar.analysis.judging import runs_of_night
 from nightjar.analysis.measuring import Paired
 from nightjar.analysis.pairs import Matched, match_evaluations, settings_of
 from nightjar.errors import ConfigError
+from nightjar.statistics.change_points import Matrix
 from nightjar.statistics.windows import WINDOWS, normal_before
 from nightjar.warehouse import Warehouse
 from nightjar.warehouse.storage.records import GATE_DECISIONS, Night
@@ -31,16 +32,10 @@ ORDER BY name, run_id
 """
 _UNLIKE = "Its runs on the two sides have different environments or names, so none is compared."
 _ENDED = {"accepted", "worse", "incomplete"}
-_VALUES = """
-SELECT run_id, dense_rank() OVER (ORDER BY example_hash) - 1 AS example, value
-FROM example_results($run_ids, metric := $metric)
-"""
 
 
 @dataclass(frozen=True)
 class GatedRun:
-    """A run of a benchmark."""
-
     name: str
     run_id: str
     env_id: str
@@ -52,7 +47,6 @@ class GatedRun:
 
     @property
     def names(self) -> tuple[str, str]:
-        """The names that a policy may use for it."""
         return self.name, self.env_id
 
     def shared(self, other: GatedRun) -> list[str]:
@@ -71,7 +65,7 @@ class GatedRun:
         return max(0, (self.rollouts or 0) - self.scored - self.failed)
 
 
-def gated_runs(warehouse: Warehouse, run_ids: Sequence[str]) -> list[GatedRun]:
+def _gated_runs(warehouse: Warehouse, run_ids: Sequence[str]) -> list[GatedRun]:
     """Returns runs of the warehouse; unknown ids are left out."""
     if not run_ids:  # perhaps there is no warehouse
         return []
@@ -87,11 +81,11 @@ def evidence_of_sides(
     """
     has_both = baseline and candidate
     matched = match_evaluations(warehouse, baseline, candidate) if has_both else Matched([], [], [])
-    runs = {run.run_id: run for run in gated_runs(warehouse, [*baseline, *candidate])}
+    runs = {run.run_id: run for run in _gated_runs(warehouse, [*baseline, *candidate])}
     pairs = [(runs[a], runs[b]) for a, b in matched.pairs]
     pairs = [(a, b) for a, b in pairs if policy.lists(*a.shared(b)) or not policy.lists(*a.names, *b.names)]
     found = {
-        name: evidence_of_pair(warehouse, policy, [a], b, a.shared(b)) if a.shared(b) else _of_two(policy, a, b)
+        name: _evidence_of_pair(warehouse, policy, [a], b, a.shared(b)) if a.shared(b) else _of_two(policy, a, b)
         for name, (a, b) in zip(_called(pairs), pairs, strict=True)
     }
     for name in policy.benchmarks.keys() - {name for a, b in pairs for name in a.shared(b)}:
@@ -119,12 +113,8 @@ def _of_two(policy: GatePolicy, a: GatedRun, b: GatedRun) -> Evidence:
     return Evidence(policy.defaults, False, None, missing, baseline_runs=[a.run_id], candidate_runs=[b.run_id])
 
 
-def evidence_of_pair(
-    warehouse: Warehouse,
-    policy: GatePolicy,
-    baseline: Sequence[GatedRun],
-    candidate: GatedRun,
-    names: Sequence[str],
+def _evidence_of_pair(
+    warehouse: Warehouse, policy: GatePolicy, baseline: Sequence[GatedRun], candidate: GatedRun, names: Sequence[str]
 ) -> Evidence:
     """Returns the evidence on a benchmark with these names; several baseline runs are averaged."""
     rule = policy.rule(*names)
@@ -170,7 +160,8 @@ def evidence_of_night(warehouse: Warehouse, policy: GatePolicy, night: Night, co
 
     A night is compared with ``count`` accepted nights whose gate did not say NO-GO, back to the last accepted by hand.
     """
-    tonight = {run.name: run for run in gated_runs(warehouse, [*_run_ids(warehouse, night).values()])}
+    run_ids = [run["run_id"] for run in runs_of_night(warehouse, night.suite, night.night).values()]
+    tonight = {run.name: run for run in _gated_runs(warehouse, run_ids)}
     before = _nights_before(warehouse, night)
     stopped = _stopped(warehouse, night.suite)
     found = {}
@@ -189,12 +180,7 @@ def _missing(policy: GatePolicy, *names: str) -> Evidence:
     return Evidence(policy.rule(*names), is_listed=policy.lists(*names), missing="There is no run of it in this night.")
 
 
-def _run_ids(warehouse: Warehouse, night: Night) -> dict[str, str]:
-    return {name: run["run_id"] for name, run in runs_of_night(warehouse, night.suite, night.night).items()}
-
-
 def _nights_before(warehouse: Warehouse, night: Night) -> list[Night]:
-    """Returns the ended nights before, from the last one accepted by hand on."""
     before = [one for one in warehouse.nights() if one.suite == night.suite and one.night < night.night]
     by_hand = [at for at, one in enumerate(before) if one.is_accepted_by_hand]
     return [one for one in before[max(by_hand, default=0) :] if one.verdict in _ENDED]
@@ -207,7 +193,6 @@ def _stopped(warehouse: Warehouse, suite: str) -> set[str]:
 
 
 def _rows(before: Sequence[Night], name: str, stopped: set[str]) -> list[tuple[str, bool]]:
-    """Returns the runs of an evaluation, and whether their night is normal."""
     return [
         (one.run_id, night.is_accepted_by_hand or (night.verdict == "accepted" and night.night not in stopped))
         for night in before
@@ -225,10 +210,10 @@ def _beside(
     labels = [repr(settings[run_id]) for run_id in (*run_ids, run.run_id)]
     baseline = normal_before(len(run_ids), is_normal, labels, count)
     if not baseline:
-        found = evidence_of_pair(warehouse, policy, [], run, run.names)
+        found = _evidence_of_pair(warehouse, policy, [], run, run.names)
         return replace(found, paired=None, missing="No accepted night before this one has it.", is_new=True)
-    chosen = gated_runs(warehouse, [run_ids[at] for at in baseline])
-    found = evidence_of_pair(warehouse, policy, chosen, run, run.names)
+    chosen = _gated_runs(warehouse, [run_ids[at] for at in baseline])
+    found = _evidence_of_pair(warehouse, policy, chosen, run, run.names)
     values = _values(warehouse, [*run_ids, run.run_id], found.rule.measured)
     return replace(found, nights=Nights(values, [*is_normal, False], labels, count))
 
@@ -239,11 +224,10 @@ def _as_far_as_needed(rows: Sequence[tuple[str, bool]], count: int) -> list[tupl
     return list(rows[normal[-count] if len(normal) >= count else 0 :])
 
 
-def _values(warehouse: Warehouse, run_ids: Sequence[str], metric: str) -> NDArray[np.float64]:
-    """Returns the values of a metric as night × example; NaN if missing."""
-    found = warehouse.query_arrow(_VALUES, {"run_ids": list(run_ids), "metric": metric})
-    row = {run_id: at for at, run_id in enumerate(run_ids)}
-    at, example = [row[run_id] for run_id in found["run_id"].to_pylist()], found["example"].to_numpy()
-    values = np.full((len(run_ids), int(example.max(initial=-1)) + 1), np.nan)
-    values[at, example] = found["value"].to_numpy()
+def _values(warehouse: Warehouse, run_ids: Sequence[str], metric: str) -> Matrix:
+    place, (found, _, _) = read_values(warehouse, run_ids, metric)
+    values = np.full((len(run_ids), found.shape[1]), np.nan)
+    for row, run_id in enumerate(run_ids):
+        if run_id in place:
+            values[row] = found[place[run_id]]
     return values

@@ -53,7 +53,8 @@ def _gate_sides(
         lacking = "candidate" if before else "baseline, here or in the policy"
         raise ConfigError(f"Name the {lacking}: nightjar gate --policy FILE BASELINE CANDIDATE")
     rules = policy.model_copy(update={"baseline": str(before)})
-    asked = [side for side in (before, candidate) if not _is_empty_folder(side)]
+    # an empty folder is no usage error, but never gets a GO
+    asked = [side for side in (before, candidate) if not (Path(side).is_dir() and not any(Path(side).iterdir()))]
     with selected(asked, warehouse) as (where, found):
         of_side = dict(zip(asked, found, strict=True))
         a, b = (of_side.get(side, []) for side in (before, candidate))
@@ -62,11 +63,6 @@ def _gate_sides(
         benchmarks, others = evidence_of_sides(where, rules, a, b)
         verdict = decide_gate(rules, benchmarks)
         return replace(verdict, baseline=str(before), candidate=str(candidate), not_gated=others), where is warehouse
-
-
-def _is_empty_folder(side: str | Path) -> bool:
-    """Returns whether a side is an empty folder, which is no usage error but never gets a GO."""
-    return Path(side).is_dir() and not any(Path(side).iterdir())
 
 
 def _gate_night(policy: GatePolicy, count: int, asked: str, warehouse: Warehouse) -> Verdict:

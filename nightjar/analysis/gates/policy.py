@@ -85,7 +85,6 @@ class GateRule(_Strict):
 
     @property
     def measured(self) -> str:
-        """The warehouse's name of the metric."""
         return _METRICS.get(self.metric, self.metric)
 
 
@@ -93,28 +92,28 @@ class AcceptedNights(_Strict):
     """A baseline that moves: the accepted nights of the candidate's suite."""
 
     accepted_nights: Annotated[_Count, Field(ge=1)]
-    """The last so many."""
+    """Number of nights, the last ones."""
 
 
 class GatePolicy(_Strict):
     """What a candidate may lose, and how certain a loss must be."""
 
     version: Annotated[Literal[1], BeforeValidator(_version)]
-    """Of the format."""
+    """Version of the format."""
     defaults: GateRule = GateRule()
-    """For all benchmarks, also for those that are in both sides and not listed."""
+    """For all benchmarks, also for unlisted ones that both sides have."""
     benchmarks: Mapping[str, GateRule] = Field(default_factory=dict)
-    """By the name of an evaluation, or its environment's id; what is not said is as in the defaults, null unsets it."""
+    """By name of the evaluation or id of its environment; missing keys are as in the defaults, null unsets one."""
     min_pairs: Annotated[_Count, Field(ge=2)] = 10
-    """Fewer examples that both have scored never pass. As in NeMo Evaluator: of fewer, nobody sees how they spread."""
+    """With fewer common scored examples, whose spread is unknown, a benchmark never passes; as in NeMo Evaluator."""
     alpha: Annotated[_Number, Field(gt=0, lt=1)] = 0.05
-    """The chance that an interval misses; of a wrong PASS of a benchmark half of it, as for ``nightjar compare``."""
+    """Chance that an interval misses; a wrong PASS of a benchmark has half of it, as for ``nightjar compare``."""
     correction: Correction = "holm"
     """For several benchmarks: ``holm`` keeps the chance of any false breach, ``bh`` the share of false ones."""
     baseline: str | AcceptedNights | None = None
-    """A run, a folder, ``model@environment@date``, or the last accepted nights; null where it is typed."""
+    """A run, a folder, ``model@environment@date``, or the last accepted nights; null if it is given in the command."""
     false_alarms_a_year: Annotated[_Number, Field(gt=0, le=_NIGHTS_A_YEAR / 2)] = 1.0
-    """With accepted nights as the baseline: how many false NO-GO nights to expect in a year without any change."""
+    """With accepted nights as the baseline: the number of false NO-GO nights expected in a year without any change."""
 
     @model_validator(mode="before")
     @classmethod
@@ -132,7 +131,6 @@ class GatePolicy(_Strict):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Reads a policy from YAML."""
         content = read_yaml(path)
         if not isinstance(content, Mapping):
             raise ConfigError(f"{path} is {_NO_POLICY if content is None else _NO_MAPPING}")
@@ -154,11 +152,9 @@ class GatePolicy(_Strict):
         return self.alpha / 2
 
     def lists(self, *names: str) -> bool:
-        """Returns whether the policy lists a benchmark under one of these names."""
         return any(name in self.benchmarks for name in names)
 
     def rule(self, *names: str) -> GateRule:
-        """Returns the rule of a benchmark with these names."""
         return next((self.benchmarks[name] for name in names if name in self.benchmarks), self.defaults)
 
 

@@ -97,7 +97,6 @@ class GatedBenchmark:
 
     @property
     def decides(self) -> bool:
-        """Whether it can change the verdict."""
         return self.tier != "advisory"
 
 
@@ -131,7 +130,6 @@ class Verdict:
     gate_id: str = ""
 
     def named(self, *outcomes: Outcome) -> list[str]:
-        """Returns the names of the deciding benchmarks with one of these outcomes."""
         return [one.name for one in self.benchmarks if one.decides and one.outcome in outcomes]
 
 
@@ -335,15 +333,11 @@ def _decision(judged: Sequence[GatedBenchmark]) -> tuple[GateDecision, str]:
         return "INCONCLUSIVE", f"No benchmark decides: {why}."
     failed = [one for one in deciding if one.outcome in {"BREACH", "MISSING"}]
     if failed:
-        return "NO-GO", f"{_counted(failed, deciding)} did not pass: {_listed(failed)}."
+        return "NO-GO", f"{len(failed)} of {len(deciding)} benchmarks did not pass: {_listed(failed)}."
     undecided = [one for one in deciding if one.outcome == "INSUFFICIENT"]
     if undecided:
-        return "INCONCLUSIVE", f"{_counted(undecided, deciding)} undecided: {_listed(undecided)}."
+        return "INCONCLUSIVE", f"{len(undecided)} of {len(deciding)} benchmarks undecided: {_listed(undecided)}."
     return "GO", f"All {len(deciding)} deciding benchmarks are within their margins."
-
-
-def _counted(some: Sequence[GatedBenchmark], deciding: Sequence[GatedBenchmark]) -> str:
-    return f"{len(some)} of {len(deciding)} benchmarks"
 
 
 def _listed(some: Sequence[GatedBenchmark]) -> str:

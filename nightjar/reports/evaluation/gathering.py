@@ -120,7 +120,6 @@ class RunReport:
 
     @property
     def errors(self) -> int:
-        """Number of rollouts without a reward."""
         return self.statistics.failed
 
     @property

@@ -10,15 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nightjar.core.text import one_line
 from nightjar.reports.evaluation.gathering import Report, RunReport
-from nightjar.reports.evaluation.rendering import (
-    failures,
-    findings,
-    headings,
-    measures,
-    overview,
-    score,
-    spreads,
-)
+from nightjar.reports.evaluation.rendering import failures, findings, headings, measures, overview, score, spreads
 from nightjar.reports.formats import visible
 
 _NAMES = {
@@ -49,7 +41,6 @@ _PREAMBLE = r"""\documentclass[a4paper,10pt]{article}
 
 
 def render_latex(report: Report) -> str:
-    """Returns a report as LaTeX."""
     alpha = report.runs[0].statistics.alpha if report.runs else 0.05
     parts = [table(headings(alpha), map(overview, report.runs), "P{38mm}P{44mm}" + "r" * 9)]
     for number, run in enumerate(report.runs, start=1):
@@ -60,7 +51,6 @@ def render_latex(report: Report) -> str:
 
 
 def document(parts: Iterable[str]) -> str:
-    """Returns a document that compiles, from parts that are LaTeX."""
     return "\n".join([_PREAMBLE, *parts, r"\end{document}", ""])
 
 

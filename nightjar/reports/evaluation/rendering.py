@@ -29,7 +29,6 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%")
 
 
 def headings(alpha: float) -> tuple[str, ...]:
-    """Returns the headings of the table of all runs."""
     return tuple(f"{100 * (1 - alpha):g} % interval" if name == "Interval" else name for name in HEADINGS)
 
 
@@ -52,18 +51,15 @@ def overview(run: RunReport) -> tuple[str, ...]:
 
 
 def score(mean: Mean) -> tuple[str, str]:
-    """Returns a mean and its interval."""
     return ("–" if mean.value is None else f"{mean.value:.4f}", interval(mean.interval) or "–")
 
 
 def latencies(run: RunReport) -> tuple[str, str, str]:
-    """Returns the p50, p90 and p99 of a rollout's generation."""
     p50, p90, p99 = run.spreads.get("Generation") or (None, None, None)
     return took(p50), took(p90), took(p99)
 
 
 def took(seconds: float | None) -> str:
-    """Returns a duration; a dash for None."""
     if seconds is None:
         return "–"
     return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
@@ -83,7 +79,6 @@ def findings(run: RunReport) -> dict[str, str]:
 
 
 def measures(run: RunReport) -> Iterator[tuple[str, str, str]]:
-    """Yields pass rates and metrics, each with its interval if known."""
     for rate in run.statistics.pass_rates:
         yield (f"pass@{rate.k}", *score(rate.at_k))
         if rate.k > 1:
@@ -114,7 +109,6 @@ def reward_rows(run: RunReport) -> Iterator[tuple[str, int]]:
 
 
 def render_markdown(report: Report) -> str:
-    """Returns a report as Markdown."""
     many = [[str(number), *overview(run)] for number, run in enumerate(report.runs, start=1)]
     alpha = report.runs[0].statistics.alpha if report.runs else 0.05
     parts = ["# Evaluations", text_table(("", *headings(alpha)), many)]
@@ -164,7 +158,6 @@ def _sample(sample: Sample) -> str:
 
 
 def said(messages: Any) -> str:
-    """Returns messages as one text, with their roles."""
     if not isinstance(messages, list):
         return str(messages or "")
     return "\n\n".join(_told(message, is_alone=len(messages) == 1) for message in messages)

@@ -13,16 +13,12 @@ def step(number: int) -> int:
 
 
 async def is_done(completion) -> float:
-    """Scores 1.0 when the model has come to its end."""
     return float(completion[-1]["content"] == "done")
 
 
 class Talk(vf.MultiTurnEnv):
-    """Answers until the model is done."""
-
     @vf.stop
     async def said_done(self, state) -> bool:
-        """Stops at the model's last word."""
         return bool(state["trajectory"]) and state["trajectory"][-1]["completion"][-1]["content"] == "done"
 
     async def env_response(self, messages, state, **kwargs):

@@ -50,7 +50,6 @@ def by_itself(completion, answer):
 
 def load_environment():
     rubric = vf.Rubric(
-        funcs=[last_trial_wins, by_itself, rank, all_correct, sees_the_group],
-        weights=[0.5, 1.0, 0.1, 0.25, 0.0],
+        funcs=[last_trial_wins, by_itself, rank, all_correct, sees_the_group], weights=[0.5, 1.0, 0.1, 0.25, 0.0]
     )
     return NumberedTrials(dataset=Dataset.from_list(ROWS), rubric=rubric)

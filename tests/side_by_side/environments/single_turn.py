@@ -52,9 +52,7 @@ def keeps_its_default(completion, bonus=0.25):
 def load_environment():
     parser = vf.Parser(extract_fn=boxed_answer)
     rubric = vf.Rubric(
-        funcs=[correct, is_short, known_fruit, difficulty_met],
-        weights=[1.0, 0.5, -0.25, 0.1],
-        parser=parser,
+        funcs=[correct, is_short, known_fruit, difficulty_met], weights=[1.0, 0.5, -0.25, 0.1], parser=parser
     )
     rubric.add_class_object("fruit", FRUIT)
     rubric.add_reward_func(sees_the_rollout, weight=2)
