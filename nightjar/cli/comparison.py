@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from nightjar.analysis import Comparison, Comparisons, Flip, Terms, Verdict, compare_all, gate, record_comparisons
-from nightjar.cli.options import ClusterOption, JsonOption, WarehouseOption
+from nightjar.cli.options import AlphaOption, ClusterOption, JsonOption, WarehouseOption, argument, option
 from nightjar.cli.output import columns, labelled, print_json
 from nightjar.cli.terminal import echo
 from nightjar.core.text import harmless
@@ -58,32 +58,20 @@ class GateFormat(StrEnum):
 
 
 def compare(
-    baseline: Annotated[str, typer.Argument(metavar="BASELINE", help=_SIDE_HELP, show_default=False)],
-    candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help=_SIDE_HELP, show_default=False)],
-    max_drop: Annotated[float, typer.Option(min=0, metavar="X", help="How much worse the mean may be.")] = 0.05,
-    alpha: Annotated[
-        float, typer.Option(min=0, max=1, metavar="X", help="Probability that the interval misses the true difference.")
-    ] = 0.05,
-    metric: Annotated[
-        str, typer.Option(metavar="NAME", help="'reward', 'correct' (pass@1), or the name of a metric.")
-    ] = "reward",
-    direction: Annotated[Literal["higher", "lower"], typer.Option(help="Which values are better.")] = "higher",
-    by: Annotated[
-        str | None,
-        typer.Option(metavar="FIELD", help="Field of info, or task: also compare each of its values."),
-    ] = None,
+    baseline: Annotated[str, argument(_SIDE_HELP, metavar="BASELINE")],
+    candidate: Annotated[str, argument(_SIDE_HELP, metavar="CANDIDATE")],
+    max_drop: Annotated[float, option("How much worse the mean may be.", min=0, metavar="X")] = 0.05,
+    alpha: AlphaOption = 0.05,
+    metric: Annotated[str, option("'reward', 'correct' (pass@1), or the name of a metric.", metavar="NAME")] = "reward",
+    direction: Annotated[Literal["higher", "lower"], option("Which values are better.")] = "higher",
+    by: Annotated[str | None, option("Field of info, or task: also compare its values.", metavar="FIELD")] = None,
     cluster: ClusterOption = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 1 for a REGRESSION and with 2 if INCONCLUSIVE.")
-    ] = False,
+    strict: Annotated[bool, option("Exit with 1 for a REGRESSION and with 2 if INCONCLUSIVE.", "--strict")] = False,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print markdown.")] = False,
-    html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", dir_okay=False, help="Also write an HTML page with the answers that changed."),
-    ] = None,
-    record: Annotated[bool, typer.Option("--record", help="Store the comparison in the warehouse, for SQL.")] = False,
+    markdown: Annotated[bool, option("Print markdown.", "--markdown")] = False,
+    html: Annotated[Path | None, option("Also write a page with the answers that changed.", dir_okay=False)] = None,
+    record: Annotated[bool, option("Store the comparison in the warehouse, for SQL.", "--record")] = False,
 ) -> None:
     """Compare two runs on the examples that both have scored: is the candidate worse by more than --max-drop?
 
@@ -121,31 +109,16 @@ def compare(
 def gate_command(
     sides: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[BASELINE] CANDIDATE",
-            help="Each a run ID, a folder of results, MODEL@ENV or SUITE@DATE. The policy may name the baseline.",
-            show_default=False,
-        ),
+        argument("Each as in 'nightjar compare'; the policy may name the baseline.", metavar="[BASELINE] CANDIDATE"),
     ] = None,
     *,
-    policy: Annotated[
-        Path, typer.Option("--policy", "-p", metavar="FILE", help="Policy in YAML: how much each benchmark may lose.")
-    ],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Also write the verdict as JSON.")
-    ] = None,
-    report_format: Annotated[
-        GateFormat, typer.Option("--format", metavar="FORM", help="Output format: text, markdown or json.")
-    ] = GateFormat.TEXT,
+    policy: Annotated[Path, option("YAML file: how much each benchmark may lose.", "--policy", "-p", metavar="FILE")],
+    output: Annotated[Path | None, option("Also write the verdict as JSON.", "--output", "-o", metavar="FILE")] = None,
+    report_format: Annotated[GateFormat, option("Output format.", "--format")] = GateFormat.TEXT,
     as_json: JsonOption = False,
-    strict: Annotated[
-        bool,
-        typer.Option("--strict/--no-strict", help="Exit with 1 for NO-GO and 2 if INCONCLUSIVE, or always with 0."),
-    ] = True,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Explain the outcome of every benchmark.")] = False,
-    record: Annotated[
-        bool, typer.Option("--record/--no-record", help="Store the verdict in the warehouse, for SQL.")
-    ] = True,
+    strict: Annotated[bool, option("Exit with 1 for NO-GO, 2 if INCONCLUSIVE.", "--strict/--no-strict")] = True,
+    verbose: Annotated[bool, option("Explain the outcome of every benchmark.", "--verbose")] = False,
+    record: Annotated[bool, option("Store the verdict in the warehouse, for SQL.", "--record/--no-record")] = True,
     warehouse: WarehouseOption = None,
 ) -> None:
     """Decide by a policy whether a candidate may replace the baseline: GO, NO-GO or INCONCLUSIVE.

@@ -8,9 +8,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-import typer
-
-from nightjar.cli.options import JsonOption
+from nightjar.cli.options import JsonOption, argument
 from nightjar.cli.output import print_json
 from nightjar.cli.terminal import echo
 from nightjar.core.home import config_path
@@ -20,7 +18,7 @@ from nightjar.evaluation.config.user_config import field_of, settings
 from nightjar.evaluation.config.user_config_file import set_setting, unset_setting
 from nightjar.warehouse.location import refuse_secret
 
-_KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="Such as eval.model or eval.sampling_args.top_p.")]
+_KeyArgument = Annotated[str, argument("Such as eval.model or eval.sampling_args.top_p.", metavar="KEY")]
 
 
 def config_show(as_json: JsonOption = False) -> None:
@@ -55,7 +53,7 @@ def config_get(key: _KeyArgument, as_json: JsonOption = False) -> None:
 
 def config_set(
     key: _KeyArgument,
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="As for its flag; lists and tables as JSON.")],
+    value: Annotated[str, argument("As for its flag; lists and tables as JSON.", metavar="VALUE")],
     as_json: JsonOption = False,
 ) -> None:
     """Set a default. Flags, suites, the endpoint registry and environments override it.

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
 from nightjar.cli.data import data_of, whereabouts
-from nightjar.cli.options import JsonListOption
+from nightjar.cli.options import JsonOption, argument, option
 from nightjar.cli.output import columns, print_json
 from nightjar.cli.terminal import echo
 from nightjar.core.logs import log_to_stderr
@@ -28,19 +27,11 @@ _WIDE = 72
 
 
 def env_init(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="my-env or owner/my-env; the module is my_env.", show_default=False)
-    ],
-    path: Annotated[Path, typer.Option("--path", "-p", help="Folder to create it in.")] = Path("environments"),
-    kind: Annotated[
-        Literal["single-turn", "multi-turn", "tool"],
-        typer.Option(help="What it starts as: one answer, several attempts, or a tool to call."),
-    ] = "single-turn",
-    multi_file: Annotated[bool, typer.Option("--multi-file", help="A package folder instead of one module.")] = False,
-    rewrite_readme: Annotated[
-        bool,
-        typer.Option("--rewrite-readme", help="If the environment exists, only write its README.md anew."),
-    ] = False,
+    name: Annotated[str, argument("my-env or owner/my-env; the module is my_env.", metavar="NAME")],
+    path: Annotated[Path, option("Folder to create it in.", "--path", "-p")] = Path("environments"),
+    kind: Annotated[Literal["single-turn", "multi-turn", "tool"], option("What it starts as.")] = "single-turn",
+    multi_file: Annotated[bool, option("A package folder instead of one module.", "--multi-file")] = False,
+    rewrite_readme: Annotated[bool, option("Write only the README.md of an existing one.", "--rewrite-readme")] = False,
 ) -> None:
     """Create an environment package with code, tests, README.md and pyproject.toml, as a starting point for your own.
 
@@ -66,30 +57,16 @@ def _next_commands(made: Scaffold, path: Path) -> str:
 
 def env_install(
     names: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="PATH|NAME[@VERSION]",
-            help="A project folder, an environment in --path, or a name in the package index, with or without owner/.",
-            show_default=False,
-        ),
+        list[str], argument("Folder, environment in --path, or package in the index.", metavar="PATH|NAME[@VERSION]")
     ],
-    path: Annotated[Path, typer.Option("--path", "-p", help="Folder in which names are looked up first.")] = Path(
-        "environments"
-    ),
-    editable: Annotated[
-        bool,
-        typer.Option("--editable/--no-editable", "-e", help="Install folders so that changes take effect at once."),
-    ] = True,
-    upgrade: Annotated[bool, typer.Option("--upgrade", "-U", help="Upgrade to the newest version.")] = False,
-    no_deps: Annotated[bool, typer.Option("--no-deps", help="Do not install dependencies.")] = False,
-    no_build_isolation: Annotated[
-        bool, typer.Option("--no-build-isolation", help="Build with the installed tools; needs no network.")
-    ] = False,
-    index_url: Annotated[
-        str | None, typer.Option(help="Package index (default: the one pip is configured with).", show_default=False)
-    ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the installer's log.")] = False,
-    as_json: JsonListOption = False,
+    path: Annotated[Path, option("Folder in which names are looked up first.", "--path", "-p")] = Path("environments"),
+    editable: Annotated[bool, option("Changed files take effect at once.", "--editable/--no-editable", "-e")] = True,
+    upgrade: Annotated[bool, option("Upgrade to the newest version.", "--upgrade", "-U")] = False,
+    no_deps: Annotated[bool, option("Do not install dependencies.", "--no-deps")] = False,
+    no_build_isolation: Annotated[bool, option("Build with the installed tools.", "--no-build-isolation")] = False,
+    index_url: Annotated[str | None, option("Package index (default: the one pip is configured with).")] = None,
+    verbose: Annotated[bool, option("Show the installer's log.", "--verbose", "-v")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Install environments with the pip of this Python (uv where there is no pip).
 
@@ -135,21 +112,13 @@ def _installation_record(one: Installation) -> dict[str, Any]:
 
 
 def env_list(
-    path: Annotated[Path, typer.Option("--path", "-p", help="Folder of the environments developed here.")] = Path(
-        "environments"
-    ),
+    path: Annotated[Path, option("Folder of the environments developed here.", "--path", "-p")] = Path("environments"),
     source: Annotated[
         Literal["all", "builtin", "local", "installed", "lm-eval", "skills"],
-        typer.Option(
-            "--source",
-            "-s",
-            help="Only environments from this source; lm-eval: tasks of EleutherAI's harness; skills: NeMo Skills.",
-        ),
+        option("Only from here; lm-eval: tasks of EleutherAI's harness; skills: NeMo Skills.", "--source", "-s"),
     ] = "all",
-    data_dir: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Folder with the datasets of NeMo Skills.", show_default=False)
-    ] = None,
-    as_json: JsonListOption = False,
+    data_dir: Annotated[Path | None, option("Folder with the datasets of NeMo Skills.", metavar="FOLDER")] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """List the environments: built-in with the state of their data, in ./environments, and installed.
 

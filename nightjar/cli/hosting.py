@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from nightjar.cli.options import JsonOption, NamePrefixOption, TakeOverOption
+from nightjar.cli.options import JsonOption, NamePrefixOption, TakeOverOption, option
 from nightjar.cli.output import number, print_json, print_labelled
 from nightjar.cli.terminal import echo
 from nightjar.hosting.active_runs import ActiveFlowRun
@@ -20,11 +20,11 @@ _POLL_SECONDS = 1.0
 
 
 def up(
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Run in the background.")] = False,
-    port: Annotated[int, typer.Option("--port", help="Port of the Prefect server.")] = 4200,
+    detach: Annotated[bool, option("Run in the background.", "--detach", "-d")] = False,
+    port: Annotated[int, option("Port of the Prefect server.")] = 4200,
     name_prefix: NamePrefixOption = "",
     take_over: TakeOverOption = False,
-    no_view: Annotated[bool, typer.Option("--no-view", help="Do not serve the web view.")] = False,
+    no_view: Annotated[bool, option("Do not serve the web view.", "--no-view")] = False,
 ) -> None:
     """Start the local Prefect server, a worker, the deployments and the web view, and restart them if they crash.
 
@@ -46,8 +46,8 @@ def up(
 
 
 def down(
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Cancel runs in progress without asking.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Let the runs in progress finish first.")] = False,
+    yes: Annotated[bool, option("Cancel runs in progress without asking.", "--yes", "-y")] = False,
+    wait: Annotated[bool, option("Let the runs in progress finish first.", "--wait")] = False,
 ) -> None:
     """Stop what 'nightjar up' started.
 

@@ -11,11 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
-import typer
 import uvicorn
 
 from nightjar.cli.benchmark import load_named
-from nightjar.cli.options import BenchOption, EnvArgsOption, EnvArgument, EnvDirOption
+from nightjar.cli.options import BenchOption, EnvArgsOption, EnvArgument, EnvDirOption, option
 from nightjar.cli.terminal import echo
 from nightjar.compat.nemo.serving.app import export_data, generate_app
 from nightjar.core.environment_id import ENVIRONMENTS_DIR
@@ -33,15 +32,10 @@ _ENDING_SECONDS = 1
 def serve(
     env: EnvArgument = None,
     bench: BenchOption = None,
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "0.0.0.0",  # noqa: S104
-    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="Port; 0 selects a free port.")] = 9090,
-    gym_compat: Annotated[
-        bool,
-        typer.Option("--gym-compat", help="Report a Gym server in /health; both protocols are served in any case."),
-    ] = False,
-    export_to: Annotated[
-        Path | None, typer.Option("--export-data", metavar="PATH", help="Write the problems as JSON lines, and exit.")
-    ] = None,
+    host: Annotated[str, option("Address to listen on.", metavar="ADDRESS")] = "0.0.0.0",  # noqa: S104
+    port: Annotated[int, option("Port; 0 selects a free port.", "--port", "-p", min=0, max=65535)] = 9090,
+    gym_compat: Annotated[bool, option("Report a Gym server in /health.", "--gym-compat")] = False,
+    export_to: Annotated[Path | None, option("Only write the problems.", "--export-data", metavar="PATH")] = None,
     env_args: EnvArgsOption = "{}",
     env_dir_path: EnvDirOption = ENVIRONMENTS_DIR,
 ) -> None:

@@ -15,7 +15,7 @@ import typer
 
 from nightjar.cli.benchmark import load_environment_named
 from nightjar.cli.eval.nemo_flags import refuse_key
-from nightjar.cli.options import BenchOption, EnvArgsOption, EnvArgument, EnvDirOption, JsonOption
+from nightjar.cli.options import BenchOption, EnvArgsOption, EnvArgument, EnvDirOption, JsonOption, option
 from nightjar.cli.terminal import echo
 from nightjar.compat.nemo.engine.model_client import ModelClient
 from nightjar.core.environment_id import ENVIRONMENTS_DIR
@@ -31,26 +31,21 @@ _SHOWN = 60
 def env_validate(
     env: EnvArgument = None,
     bench: BenchOption = None,
-    samples: Annotated[int, typer.Option("--samples", "-s", min=1, help="Number of examples to try.")] = 10,
+    samples: Annotated[int, option("Number of examples to try.", "--samples", "-s", min=1)] = 10,
     model_url: Annotated[
-        str | None,
-        typer.Option(envvar="NEMO_MODEL_URL", help="URL of a model that replies in place of the references."),
+        str | None, option("URL of a model to reply in place of references.", envvar="NEMO_MODEL_URL")
     ] = None,
-    model_id: Annotated[str | None, typer.Option(envvar="NEMO_MODEL_ID", help="Name of this model.")] = None,
+    model_id: Annotated[str | None, option("Name of this model.", envvar="NEMO_MODEL_ID")] = None,
     api_key: Annotated[  # noqa: ARG001 - refused
-        str | None,
-        typer.Option(hidden=True, callback=refuse_key, help="Refused: name an environment variable with -k."),
+        str | None, option("Refused: name an environment variable with -k.", hidden=True, callback=refuse_key)
     ] = None,
     api_key_var: Annotated[
         str | None,
-        typer.Option(
-            "--api-key-var",
-            "-k",
-            metavar="NAME",
-            help="Environment variable with its key (default: NEMO_API_KEY or NVIDIA_API_KEY).",
+        option(
+            "Variable with its key (default: NEMO_API_KEY or NVIDIA_API_KEY).", "--api-key-var", "-k", metavar="NAME"
         ),
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show each example.")] = False,
+    verbose: Annotated[bool, option("Show each example.", "--verbose", "-v")] = False,
     as_json: JsonOption = False,
     env_args: EnvArgsOption = "{}",
     env_dir_path: EnvDirOption = ENVIRONMENTS_DIR,

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from nightjar.cli.options import argument, option
 from nightjar.cli.terminal import echo
 from nightjar.compat.nemo.engine.artifacts import write_all
 from nightjar.compat.nemo.engine.results import bundle_of_run
@@ -35,17 +36,11 @@ def write_bundles(outcomes: Iterable[Outcome | None], folder: Path | None) -> No
 
 
 def eval_merge(
-    directory: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", help="Folder with shard_* of bundles, or run directories of one configuration."),
-    ],
+    directory: Annotated[Path, argument("Folder with shard_* of bundles, or run directories of a run.", metavar="DIR")],
     repeats: Annotated[
-        int | None,
-        typer.Option("--repeats", "-n", min=1, metavar="N", help="Repeats of each problem, if not those recorded."),
+        int | None, option("Repeats of a problem (default: recorded).", "--repeats", "-n", min=1)
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output-dir", "-o", metavar="DIR", help="Output folder (default: DIR).")
-    ] = None,
+    output: Annotated[Path | None, option("Output folder (default: DIR).", "--output-dir", "-o", metavar="DIR")] = None,
 ) -> None:
     """Merge the shards of an evaluation into one bundle with rows and statistics; the shards stay unchanged.
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from nightjar.cli.options import JsonOption, OutputDirOption, RunArgument, WarehouseOption
+from nightjar.cli.options import JsonOption, OutputDirOption, RunArgument, WarehouseOption, argument, option
 from nightjar.cli.output import print_json
 from nightjar.cli.terminal import echo
 from nightjar.evaluation.hub import push
@@ -19,18 +19,10 @@ def eval_push(
     run: RunArgument,
     name: Annotated[
         str | None,
-        typer.Option(
-            "--hf-hub-dataset-name",
-            "-D",
-            metavar="NAME",
-            help="Name of the dataset, such as owner/name (default: from environment, model and counts).",
-        ),
+        option("owner/name (default: from environment and model).", "--hf-hub-dataset-name", "-D", metavar="NAME"),
     ] = None,
-    is_public: Annotated[bool, typer.Option("--public", help="Make a new dataset public.")] = False,
-    to: Annotated[
-        str | None,
-        typer.Option("--to", metavar="LOCATION", help="A folder or object store in place of the hub, for 'eval pull'."),
-    ] = None,
+    is_public: Annotated[bool, option("Make a new dataset public.", "--public")] = False,
+    to: Annotated[str | None, option("Folder or object store in place of the hub.", metavar="LOCATION")] = None,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -57,12 +49,8 @@ def eval_push(
 
 
 def eval_pull(
-    run: Annotated[
-        str, typer.Argument(metavar="RUN", help="ID of a run there, or the beginning of one.", show_default=False)
-    ],
-    source: Annotated[
-        str, typer.Option("--from", metavar="LOCATION", help="A folder or object store to which the run was pushed.")
-    ],
+    run: Annotated[str, argument("ID of a run there, or the beginning of one.", metavar="RUN")],
+    source: Annotated[str, option("Folder or object store to which it was pushed.", "--from", metavar="LOCATION")],
     output_dir: OutputDirOption = None,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,

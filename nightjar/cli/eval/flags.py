@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
+from nightjar.cli.options import argument, option
 from nightjar.evaluation.config import RunConfig, groups, parameters, plain_type
 
 Command: TypeAlias = Callable[..., None]
@@ -229,18 +230,18 @@ def _option(name: str, fields: dict[str, FieldInfo]) -> dict[str, Any]:
     """Returns the annotation and default of a field's option."""
     field, known = fields[name], FLAGS.get(name, Flag())
     if field.is_required():
-        argument = typer.Argument(metavar=known.metavar, help=_help(field, known), show_default=False)
-        return {"annotation": Annotated[field.annotation, argument], "default": None}
+        named = argument(_help(field, known), metavar=known.metavar)
+        return {"annotation": Annotated[field.annotation, named], "default": None}
     is_json = get_origin(field.annotation) is dict and known.reader is None
-    option = typer.Option(
+    flag = option(
+        _help(field, known),
         *flag_names(name, field),
-        help=_help(field, known),
-        rich_help_panel=_panel(name),
+        panel=_panel(name),
         parser=json_object if is_json else known.parser,
         metavar="JSON" if is_json else known.metavar,
     )
     default = None if field.default_factory else field.default
-    return {"annotation": Annotated[_typed(field, known), option], "default": False if _is_on(field) else default}
+    return {"annotation": Annotated[_typed(field, known), flag], "default": False if _is_on(field) else default}
 
 
 def _typed(field: FieldInfo, known: Flag) -> Any:

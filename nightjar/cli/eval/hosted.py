@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from nightjar.cli.options import HostedRunArgument, JsonOption, PrefectUrlOption
+from nightjar.cli.options import HostedRunArgument, JsonOption, PrefectUrlOption, option
 from nightjar.cli.output import print_json
 from nightjar.cli.terminal import echo
 from nightjar.core.failures import advice_line, class_in
@@ -36,18 +36,11 @@ _FLAGS = {"logs": " -f"}
 
 def eval_logs(
     run: HostedRunArgument,
-    is_followed: Annotated[
-        bool, typer.Option("--follow", "-f", help="Follow the log until the run ends; exit with its status.")
-    ] = False,
-    tail: Annotated[
-        int, typer.Option("--tail", "-n", min=0, metavar="N", help="Number of last lines to show.")
-    ] = 1_000,
-    poll_interval: Annotated[
-        float,
-        typer.Option("--poll-interval", min=0.1, metavar="SECONDS", help="Interval between requests to the server."),
-    ] = 5.0,
+    is_followed: Annotated[bool, option("Follow the run to its end; exit with its status.", "--follow", "-f")] = False,
+    tail: Annotated[int, option("Number of last lines to show.", "--tail", "-n", min=0, metavar="N")] = 1_000,
+    poll_interval: Annotated[float, option("Time between requests to the server.", min=0.1, metavar="SECONDS")] = 5.0,
     prefect_url: PrefectUrlOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")] = False,
+    as_json: Annotated[bool, option("Print a JSON object per line.", "--json")] = False,
 ) -> None:
     """Show the log of a run on a Prefect server.
 

@@ -78,10 +78,7 @@ class RunsDisplay:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Stops showing."""
         if self._task.done() and (broken := self._task.exception()) is not None:

@@ -9,19 +9,20 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 import typer
 
 from nightjar.cli.eval.flags import flag_names
+from nightjar.cli.options import option
 from nightjar.evaluation.config import Layer, parameters
 from nightjar.evaluation.config.nemo import ENDINGS, NemoConfigFile
 from nightjar.evaluation.config.nemo.services import KEYS, without_route
 from nightjar.evaluation.config.user_config import user_defaults
 
-PANEL = "Flags of NeMo Evaluator"
+_option = partial(option, panel="Flags of NeMo Evaluator")
 _URL, _MODEL = "NEMO_MODEL_URL", "NEMO_MODEL_ID"
 
 
@@ -73,10 +74,6 @@ class NemoFlags:
         return folder
 
 
-def _option(*flags: str, text: str, **kwargs: Any) -> Any:
-    return typer.Option(*flags, help=text, rich_help_panel=PANEL, **kwargs)
-
-
 def refuse_key(value: str | None) -> None:
     """Refuses a key on the command line."""
     if value is not None:
@@ -90,48 +87,25 @@ def _read(
     fields: dict[str, Any],
     *,
     bench: Annotated[
-        list[str] | None,
-        _option(
-            "--bench",
-            "--benchmark",
-            metavar="ENV",
-            text="Same as ENV: NAME, URI, file.py:name. May be given several times.",
-        ),
+        list[str] | None, _option("Same as ENV; repeatable.", "--bench", "--benchmark", metavar="ENV")
     ] = None,
-    adapter: Annotated[
-        str | None, _option("--adapter", metavar="URI", text="Same as ENV, for a URI such as gym://HOST:PORT.")
-    ] = None,
-    repeats: Annotated[int | None, _option("--repeats", text="Same as --rollouts-per-example, -r.")] = None,
-    max_problems: Annotated[int | None, _option("--max-problems", text="Same as --num-examples, -n.")] = None,
+    adapter: Annotated[str | None, _option("Same as ENV, for a URI such as gym://HOST:PORT.", metavar="URI")] = None,
+    repeats: Annotated[int | None, _option("Same as --rollouts-per-example, -r.")] = None,
+    max_problems: Annotated[int | None, _option("Same as --num-examples, -n.")] = None,
     model_url: Annotated[
         str | None,
-        _option(
-            "--model-url",
-            metavar="URL",
-            text="Same as --api-base-url, -b; may end in /chat/completions. With --bench or --adapter, "
-            "also NEMO_MODEL_URL, with the key in NEMO_API_KEY or NVIDIA_API_KEY.",
-        ),
+        _option("Same as -b; with --bench or --adapter also NEMO_MODEL_URL, with NEMO_API_KEY.", metavar="URL"),
     ] = None,
-    model_id: Annotated[
-        str | None, _option("--model-id", metavar="MODEL", text="Same as --model, -m; also NEMO_MODEL_ID.")
-    ] = None,
-    system_prompt: Annotated[
-        str | None, _option("--system-prompt", text="Same as -x '{\"system_prompt\": TEXT}'.")
-    ] = None,
+    model_id: Annotated[str | None, _option("Same as --model, -m; also NEMO_MODEL_ID.", metavar="MODEL")] = None,
+    system_prompt: Annotated[str | None, _option("Same as -x '{\"system_prompt\": TEXT}'.")] = None,
     api_key: Annotated[  # noqa: ARG001 - refused
-        str | None,
-        _option("--api-key", hidden=True, callback=refuse_key, text="Refused: name an environment variable with -k."),
+        str | None, _option("Refused: name an environment variable with -k.", hidden=True, callback=refuse_key)
     ] = None,
     override: Annotated[
         list[str] | None,
-        _option(
-            "--override",
-            "-O",
-            metavar="KEY=VALUE",
-            text="Change a YAML config, such as benchmarks.0.repeats=4. May be given several times.",
-        ),
+        _option("Change a YAML config: benchmarks.0.repeats=4; repeatable.", "--override", "-O", metavar="KEY=VALUE"),
     ] = None,
-    no_progress: Annotated[bool, _option("--no-progress", text="Show no progress.")] = False,
+    no_progress: Annotated[bool, _option("Show no progress.", "--no-progress")] = False,
 ) -> tuple[dict[str, Any], NemoFlags]:
     """Returns the fields with the values of these flags, and the flags that are not fields."""
     environments = {"--bench": bench or [], "--adapter": [adapter] if adapter else []}

@@ -21,6 +21,8 @@ from nightjar.cli.options import (
     RunArgument,
     VerboseOption,
     WarehouseOption,
+    argument,
+    option,
 )
 from nightjar.cli.output import print_json
 from nightjar.cli.terminal import echo
@@ -48,20 +50,11 @@ def _parse_class(name: str) -> FailureClass:
 
 def eval_retry(
     run: RunArgument,
-    where: Annotated[
-        str,
-        typer.Option(
-            metavar="SQL",
-            help="Only failed rollouts that meet this condition on the columns of rollouts; others stay failed.",
-        ),
-    ] = "",
+    where: Annotated[str, option("Only failed rollouts that meet this condition.", metavar="SQL")] = "",
     of_class: Annotated[
-        FailureClass | None,
-        typer.Option("--class", parser=_parse_class, metavar="CLASS", help=f"Only failures of a class: {_CLASSES}."),
+        FailureClass | None, option(f"Only this class: {_CLASSES}.", "--class", parser=_parse_class, metavar="CLASS")
     ] = None,
-    direct: Annotated[
-        bool, typer.Option("--direct", help="Run in this process, without Prefect, even for a run of a deployment.")
-    ] = False,
+    direct: Annotated[bool, option("Run here without Prefect, also a run of a deployment.", "--direct")] = False,
     prefect_url: PrefectUrlOption = None,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
@@ -145,31 +138,14 @@ def _show_retried(retried: Retried, *, as_json: bool) -> None:
 def eval_rescore(
     run: RunArgument,
     rubric: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE:NAME",
-            help="A rubric, a class of rubrics or a reward function, in place of the environment's rubric.",
-        ),
+        str | None, option("A rubric or reward function in place of the environment's rubric.", metavar="FILE:NAME")
     ] = None,
     env_args: Annotated[
-        Any,
-        typer.Option(
-            "--env-args",
-            "-a",
-            parser=json_object,
-            metavar="JSON",
-            help="Arguments of the environment to change; the others stay as they were.",
-        ),
+        Any, option("Arguments of the environment to change.", "--env-args", "-a", parser=json_object, metavar="JSON")
     ] = None,
-    max_concurrent_scoring: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Groups scored at once (default: that of the run).")
-    ] = None,
+    max_concurrent_scoring: Annotated[int | None, option("Groups scored at once (default: as before).", min=1)] = None,
     dask: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N|ADDRESS",
-            help="Score in N local processes, or on the workers of a Dask scheduler that share this file system.",
-        ),
+        str | None, option("Score in N processes here, or on Dask workers that share this disk.", metavar="N|ADDRESS")
     ] = None,
     output_dir: OutputDirOption = None,
     warehouse: WarehouseOption = None,
@@ -223,7 +199,7 @@ def _rescore_with_dask(
     raise typer.Exit(int(metadata["status"] != "completed"))
 
 
-def eval_repair(run_dir: Annotated[Path, typer.Argument(help="The run directory.", show_default=False)]) -> None:
+def eval_repair(run_dir: Annotated[Path, argument("The run directory.")]) -> None:
     """Set damaged parts of a run aside, so that a resume repeats their rollouts.
 
     They are kept beside the run's files, in files that end with .damaged. An undamaged run stays unchanged.

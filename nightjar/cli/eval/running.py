@@ -73,10 +73,7 @@ def runner(
     if mode == "prefect" or api_url is not None:
         return lambda config: _run_as_flow(config, location, output_dir, resume, where, api_url)
     if mode == "auto":
-        echo(
-            "No Prefect server is configured or was started by 'nightjar up': running in this process.",
-            err=True,
-        )
+        echo("No Prefect server is configured or was started by 'nightjar up': running in this process.", err=True)
     target = Warehouse(location)
     return lambda config: evaluate(config, warehouse=target, output_dir=output_dir, resume=resume, where=where)
 
@@ -90,11 +87,7 @@ async def _run_as_flow(
     return await evaluate_as_flow(config, location, output_dir, resume, api_url, where)
 
 
-def watched(
-    evaluation: Callable[[], Awaitable[T]],
-    style: Style = "auto",
-    heartbeat_url: str | None = None,
-) -> T:
+def watched(evaluation: Callable[[], Awaitable[T]], style: Style = "auto", heartbeat_url: str | None = None) -> T:
     """Runs one or several evaluations with a progress display, until they have ended or are stopped.
 
     Args:

@@ -21,6 +21,7 @@ from nightjar.cli.options import (
     PrefectUrlOption,
     RunArgument,
     WarehouseOption,
+    option,
 )
 from nightjar.cli.output import columns, print_json, print_labelled
 from nightjar.cli.terminal import echo
@@ -47,17 +48,12 @@ def _known_status(status: str | None) -> str | None:
 
 
 def eval_list(
-    env: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only runs of this environment; * is a wildcard.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", metavar="NAME", help="Only runs of this model; * is a wildcard.")
-    ] = None,
+    env: Annotated[str | None, option("Only runs of this environment; * is a wildcard.", metavar="NAME")] = None,
+    model: Annotated[str | None, option("Only this model; * is a wildcard.", "--model", "-m", metavar="NAME")] = None,
     status: Annotated[
-        str | None,
-        typer.Option(metavar="STATUS", callback=_known_status, help=f"One of: {', '.join(STATUSES)}; * is a wildcard."),
+        str | None, option(f"One of: {', '.join(STATUSES)}; * is a wildcard.", metavar="STATUS", callback=_known_status)
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="Runs per page.")] = 20,
+    limit: Annotated[int, option("Runs per page.", "--limit", "-n", min=1, metavar="N")] = 20,
     page: PageOption = 1,
     output_dir: OutputDirOption = None,
     warehouse: WarehouseOption = None,

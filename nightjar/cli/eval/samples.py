@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
 
-from nightjar.cli.options import JsonOption, PageOption, RunArgument, WarehouseOption
+from nightjar.cli.options import JsonOption, PageOption, RunArgument, WarehouseOption, option
 from nightjar.cli.output import columns, print_json
 from nightjar.cli.terminal import echo
 from nightjar.core.messages import content_text
@@ -28,26 +27,15 @@ _ROLLOUTS, _GROUPS = 3, 20
 
 def eval_samples(
     run: RunArgument,
-    failed: Annotated[
-        bool, typer.Option("--failed", help="Only rollouts with an error; with --wrong, rollouts of both kinds.")
-    ] = False,
-    wrong: Annotated[
-        bool,
-        typer.Option("--wrong", help="Only rollouts scored below the pass threshold; with --failed, both kinds."),
-    ] = False,
-    flipped: Annotated[
-        bool, typer.Option("--flipped", help="Only examples with both right and wrong rollouts.")
-    ] = False,
-    example: Annotated[int | None, typer.Option(metavar="N", help="Only the example with this ID.")] = None,
-    grouped: Annotated[
-        bool, typer.Option("--grouped", "-g", help="A line per example: mean, spread, and the rewards of its rollouts.")
-    ] = False,
-    limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, metavar="N", help="Number per page (default: 3; 20 grouped).")
-    ] = None,
+    failed: Annotated[bool, option("Only rollouts with an error; with --wrong, both kinds.", "--failed")] = False,
+    wrong: Annotated[bool, option("Only rollouts scored wrong; with --failed, both kinds.", "--wrong")] = False,
+    flipped: Annotated[bool, option("Only examples with both right and wrong rollouts.", "--flipped")] = False,
+    example: Annotated[int | None, option("Only the example with this ID.", metavar="N")] = None,
+    grouped: Annotated[bool, option("A line per example: mean, spread and rewards.", "--grouped", "-g")] = False,
+    limit: Annotated[int | None, option("Number per page (default: 3; 20 grouped).", "--limit", "-n", min=1)] = None,
     page: PageOption = 1,
-    skip: Annotated[int, typer.Option(min=0, metavar="N", help="Skip this number at the beginning.")] = 0,
-    full: Annotated[bool, typer.Option("--full", help="Do not shorten texts.")] = False,
+    skip: Annotated[int, option("Skip this number at the beginning.", min=0, metavar="N")] = 0,
+    full: Annotated[bool, option("Do not shorten texts.", "--full")] = False,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:

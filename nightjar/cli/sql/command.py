@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from nightjar.cli.options import WarehouseOption
+from nightjar.cli.options import WarehouseOption, argument, option
 from nightjar.cli.sql.input import values_of
 from nightjar.cli.sql.output import Format, format_of
 from nightjar.cli.sql.session import (
@@ -45,48 +45,28 @@ Examples:
 
 def sql(
     statement: Annotated[
-        str | None,
-        typer.Argument(
-            help="A read-only statement, or the name of a query. Without it: a prompt on a terminal, else statements "
-            "on stdin, or a list of tables."
-        ),
+        str | None, argument("Read-only SQL or a query's name (default: prompt, stdin or catalog).")
     ] = None,
     parameters: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "Value of $NAME: a number or a time if compared with one, else text.",
             "--parameter",
             "-P",
             metavar="NAME=VALUE",
-            help="Value for $NAME, read as in quotes: a number or a time if compared with one, else text.",
         ),
     ] = None,
-    list_queries: Annotated[
-        bool, typer.Option("--list", help="List the named queries; with a name, print its SQL.")
-    ] = False,
+    list_queries: Annotated[bool, option("List the named queries; with a name, print its SQL.", "--list")] = False,
     output_format: Annotated[
-        Format | None,
-        typer.Option(
-            "--format",
-            metavar="FORMAT",
-            help="table, csv, json, markdown or parquet (default: by the suffix of --output, else table).",
-        ),
+        Format | None, option("Output format (default: by the suffix of --output, else table).", "--format")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", help="File to write the rows to.")] = None,
-    full: Annotated[
-        bool, typer.Option("--full", help="Show all rows and whole cells on a terminal; a pipe always gets them.")
-    ] = False,
-    timeout: Annotated[
-        float,
-        typer.Option("--timeout", metavar="SECONDS", callback=checked_seconds, help="Time limit of a query."),
-    ] = QUERY_TIMEOUT_SECONDS,
+    as_json: Annotated[bool, option("Same as --format json.", "--json")] = False,
+    output: Annotated[Path | None, option("File to write the rows to.")] = None,
+    full: Annotated[bool, option("Show all rows and whole cells on a terminal, as in a pipe.", "--full")] = False,
+    timeout: Annotated[float, option("Seconds a query may take.", callback=checked_seconds)] = QUERY_TIMEOUT_SECONDS,
     write: Annotated[
         bool,
-        typer.Option(
-            "--write",
-            help="For the owner: allow any statement, also COPY to a file and ATTACH, and tables and views for this "
-            "session, without limits. Published runs stay unchanged.",
-        ),
+        option("Allow any statement without limits, also COPY, ATTACH and CREATE; runs stay unchanged.", "--write"),
     ] = False,
     warehouse: WarehouseOption = None,
 ) -> None:

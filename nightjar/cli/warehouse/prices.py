@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from nightjar.cli.options import JsonOption, WarehouseOption
+from nightjar.cli.options import JsonOption, WarehouseOption, argument, option
 from nightjar.cli.output import print_json
 from nightjar.cli.sql.output import print_records
 from nightjar.cli.terminal import echo
@@ -15,7 +15,7 @@ from nightjar.warehouse import pricing
 from nightjar.warehouse.storage.records import price
 from nightjar.warehouse.storage.store import Store
 
-_ModelArgument = Annotated[str, typer.Argument(help="The model, as runs name it.")]
+_ModelArgument = Annotated[str, argument("The model, as runs name it.")]
 
 
 def prices(context: typer.Context, warehouse: WarehouseOption = None, as_json: JsonOption = False) -> None:
@@ -31,12 +31,9 @@ def prices(context: typer.Context, warehouse: WarehouseOption = None, as_json: J
 
 def set_price(
     model: _ModelArgument,
-    input_price: Annotated[float, typer.Option("--input", help="Price of a million input tokens.")],
-    output_price: Annotated[float, typer.Option("--output", help="Price of a million output tokens.")],
-    since: Annotated[
-        str | None,
-        typer.Option(help="Date from which it applies to new runs, such as 2026-01-01 (default: to all runs)."),
-    ] = None,
+    input_price: Annotated[float, option("Price of a million input tokens.", "--input")],
+    output_price: Annotated[float, option("Price of a million output tokens.", "--output")],
+    since: Annotated[str | None, option("Day of the first runs it is for, as 2026-01-01 (default: all).")] = None,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -51,7 +48,7 @@ def set_price(
 
 def remove_price(
     model: _ModelArgument,
-    since: Annotated[str | None, typer.Option(help="Only the price since this date (default: all).")] = None,
+    since: Annotated[str | None, option("Only the price since this date (default: all).")] = None,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
