@@ -50,8 +50,6 @@ _SIDE_HELP = "Run ID, run directory or other results, or MODEL@ENV."
 
 
 class GateFormat(StrEnum):
-    """The format of the verdict of a gate."""
-
     TEXT = "text"
     MARKDOWN = "markdown"
     JSON = "json"

@@ -6,10 +6,10 @@ nightjar config set eval.max_concurrent 8
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated
 
 from nightjar.cli.options import JsonOption, argument
-from nightjar.cli.output import print_json
+from nightjar.cli.output import print_json, print_values, shown
 from nightjar.cli.terminal import echo
 from nightjar.core.home import config_path
 from nightjar.core.text import harmless
@@ -27,9 +27,7 @@ def config_show(as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"path": str(config_path()), "values": values})
         return
-    width = max(map(len, values), default=0) + 2
-    for key, value in values.items():
-        echo(f"{key:<{width}}{_shown(value)}")
+    print_values(values)
     echo(f"{'In' if values else 'Nothing is set in'} {config_path()}", err=True)
 
 
@@ -48,7 +46,7 @@ def config_get(key: _KeyArgument, as_json: JsonOption = False) -> None:
     if as_json:
         print_json(values[key])
     else:
-        echo(_shown(values[key]))
+        echo(shown(values[key]))
 
 
 def config_set(
@@ -83,7 +81,3 @@ def config_unset(key: _KeyArgument, as_json: JsonOption = False) -> None:
         print_json({"key": key, "was_set": was_set})
     else:
         echo(f"{key} is now unset" if was_set else f"{key} was not set")
-
-
-def _shown(value: Any) -> str:
-    return harmless(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

@@ -27,14 +27,7 @@ Whereabouts: TypeAlias = Literal["here", "generated", "gated", "not yet"]
 
 @dataclass(frozen=True)
 class _Fetched:
-    """The outcome for one benchmark.
-
-    Attributes:
-        env_id: its name.
-        outcome: ``fetched``, ``here`` (already downloaded), ``generated`` or ``failed``.
-        files, num_bytes: of its data on disk.
-        error: why the download failed, and what to do; None if the data is available.
-    """
+    """The outcome for one benchmark: ``fetched``, ``here`` (already downloaded), ``generated`` or ``failed``."""
 
     env_id: str
     outcome: str

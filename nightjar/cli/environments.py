@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -151,7 +150,10 @@ def _show_lm_eval_tasks(*, as_json: bool) -> None:
     from nightjar.compat.nemo.environments.lm_eval_task import list_tasks
 
     names = [f"lm-eval://{name}" for name in list_tasks()]
-    echo(json.dumps([{"env_id": name} for name in names], indent=2) if as_json else "\n".join(names))
+    if as_json:
+        print_json([{"env_id": name} for name in names])
+    else:
+        echo("\n".join(names))
     echo("Next: nightjar eval run lm-eval://TASK", err=True)
 
 
@@ -207,7 +209,6 @@ def _print_benchmarks(packages: Sequence[EnvironmentPackage]) -> None:
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, folded: Sequence[str], **options: Any) -> Table:
-    """Returns a table whose first column, which users type, is never cut, however narrow the terminal is."""
     table = columns(headings, rows, folded=folded, **{"numbers": (), **options})
     table.columns[0].min_width = max((len(row[0]) for row in rows), default=0)
     return table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,23 @@ def option(text: str, *flags: str, panel: str | None = None, **settings: Any) ->
 
 def argument(text: str, **settings: Any) -> Any:
     return typer.Argument(help=text, show_default=False, **settings)
+
+
+def json_object(text: str) -> dict[str, Any]:
+    value = json_value(text)
+    if not isinstance(value, dict):
+        raise typer.BadParameter(f"expected a JSON object such as '{{\"key\": 1}}', found {text!r}")
+    return value
+
+
+def json_value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        place = f"at character {error.pos + 1} of {text!r}"
+        raise typer.BadParameter(f"not valid JSON: {error.msg} {place}") from None
+    except RecursionError:
+        raise typer.BadParameter("brackets are nested too deeply") from None
 
 
 def _checked(prefix: str) -> str:
@@ -48,7 +66,9 @@ ClusterOption = Annotated[str | None, option("Field of info that related example
 
 EnvArgument = Annotated[str | None, argument("Benchmark or environment: a name, path.py:name or a URI.", metavar="ENV")]
 BenchOption = Annotated[str | None, option("Same as ENV.", "--bench", "--benchmark", "-b", metavar="ENV")]
-EnvArgsOption = Annotated[str, option("Arguments of the environment.", "--env-args", "-a", metavar="JSON")]
+EnvArgsOption = Annotated[
+    Any, option("Arguments of the environment.", "--env-args", "-a", parser=json_object, metavar="JSON")
+]
 EnvDirOption = Annotated[Path, option("Folder in which to look for environments.", "--env-dir-path", metavar="FOLDER")]
 
 NamePrefixOption = Annotated[

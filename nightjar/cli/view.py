@@ -71,7 +71,6 @@ def export(
 
 
 def _write(path: Path, exported: Export) -> None:
-    """Writes a file; under its default name if the path is a folder, or has no suffix."""
     if not path.suffix or path.is_dir():
         path.mkdir(parents=True, exist_ok=True)
         path /= exported.name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,29 +13,19 @@ from nightjar.environments.seeded.eval_environment import EvalEnvironment
 from nightjar.environments.seeded.lookup import get_environment
 
 
-def load_named(env: str | None, bench: str | None, env_args: str, folder: Path) -> EvalEnvironment:
-    """Loads a benchmark; ``ConfigError`` if it does not exist, or takes several turns."""
+def load_named(env: str | None, bench: str | None, env_args: dict[str, Any] | None, folder: Path) -> EvalEnvironment:
     with environments_in(folder):
-        return get_environment(_name(env, bench), **_object(env_args))
+        return get_environment(_name(env, bench), **(env_args or {}))
 
 
-def load_environment_named(env: str | None, bench: str | None, env_args: str, folder: Path) -> Environment:
-    """Loads an environment of any number of turns; ``ConfigError`` if it does not exist or cannot be loaded."""
+def load_environment_named(
+    env: str | None, bench: str | None, env_args: dict[str, Any] | None, folder: Path
+) -> Environment:
     with environments_in(folder):
-        return load_environment(_name(env, bench), **_object(env_args))
+        return load_environment(_name(env, bench), **(env_args or {}))
 
 
 def _name(env: str | None, bench: str | None) -> str:
     if (env is None) == (bench is None):
         raise typer.BadParameter("Name one environment: ENV, or --bench ENV.")
     return str(env or bench)
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"--env-args is not valid JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise typer.BadParameter("--env-args must be a JSON object.")
-    return found

@@ -36,7 +36,7 @@ def serve(
     port: Annotated[int, option("Port; 0 selects a free port.", "--port", "-p", min=0, max=65535)] = 9090,
     gym_compat: Annotated[bool, option("Report a Gym server in /health.", "--gym-compat")] = False,
     export_to: Annotated[Path | None, option("Only write the problems.", "--export-data", metavar="PATH")] = None,
-    env_args: EnvArgsOption = "{}",
+    env_args: EnvArgsOption = None,
     env_dir_path: EnvDirOption = ENVIRONMENTS_DIR,
 ) -> None:
     """Serve a benchmark, or any single-turn environment, over HTTP until Ctrl-C.

@@ -47,7 +47,7 @@ def env_validate(
     ] = None,
     verbose: Annotated[bool, option("Show each example.", "--verbose", "-v")] = False,
     as_json: JsonOption = False,
-    env_args: EnvArgsOption = "{}",
+    env_args: EnvArgsOption = None,
     env_dir_path: EnvDirOption = ENVIRONMENTS_DIR,
 ) -> None:
     """Check on a few examples of an environment that reference answers score 1 and empty ones 0.

@@ -58,7 +58,6 @@ def eval_merge(
 
 
 def _evaluations(directory: Path) -> Mapping[Path, Sequence[EvaluationPart]]:
-    """Returns the parts of each evaluation, by its output folder relative to the target."""
     found = list(find_results(directory))
     if sharded := [results for results in found if results.shards]:
         return {one.path.relative_to(directory): list(map(shard_part, one.shards)) for one in sharded}
@@ -74,7 +73,6 @@ def _in_order(directory: Path, found: Sequence[FoundResults]) -> list[Evaluation
 
 
 def _is_earlier_merge(path: Path) -> bool:
-    """Returns whether ``write_all`` has moved an earlier result into this folder."""
     return (path / f"{path.name}.json").is_file()
 
 
@@ -83,7 +81,6 @@ def _started(found: FoundResults) -> str:
 
 
 def _merge(parts: Sequence[EvaluationPart], folder: Path, repeats: int | None) -> bool:
-    """Writes a merged bundle, and returns whether no step is missing."""
     if any(part.path.resolve() == folder.resolve() for part in parts):
         raise ConfigError(f"{str(folder)!r} is one of the parts, which stay unchanged. Name another folder: -o DIR")
     bundle = merged(parts, repeats)

@@ -57,14 +57,7 @@ def style_of(*, tui: bool, debug: bool, no_progress: bool) -> Style:
 
 
 class RunsDisplay:
-    """Shows the progress of the runs of this process on stderr, from the first run on.
-
-    A context manager, to be used in an event loop.
-
-    Args:
-        style: ``auto``: a live view on a terminal, lines elsewhere; ``screen``: the whole screen; ``plain``: bars of
-            tqdm between log lines; ``none``: nothing.
-    """
+    """Shows the progress of the runs of this process on stderr, from the first run on, as a block in an event loop."""
 
     def __init__(self, style: Style = "auto") -> None:
         self._console = Console(stderr=True)
@@ -73,14 +66,12 @@ class RunsDisplay:
         self._chosen = 0
 
     def __enter__(self) -> Self:
-        """Starts watching for runs."""
         self._task = asyncio.get_running_loop().create_task(self._show())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stops showing."""
         if self._task.done() and (broken := self._task.exception()) is not None:
             logger.warning("The progress display stopped: %r", broken)
         self._task.cancel()
@@ -222,7 +213,6 @@ def _budget(run: Run) -> str:
 
 
 def _errors(run: Run) -> Iterator[tuple[str, str]]:
-    """Yields the most frequent errors of rollouts, and the last error of a retried request."""
     progress = run.progress
     kinds = sorted(progress.errors.items(), key=lambda kind: -kind[1][0])
     for name, (count, message) in kinds[:_MOST_KINDS]:
@@ -246,12 +236,10 @@ def _reward(run: Run) -> str:
 
 
 def title(run: Run) -> str:
-    """Returns the name of a run for the display."""
     return harmless(run.metadata.name or f"{run.metadata.env_id} | {run.metadata.model}")
 
 
 def status_line(run: Run) -> str:
-    """Returns the progress of a run on one line."""
     progress = run.progress
     reward = "–" if progress.avg_reward is None else f"{progress.avg_reward:.3f}"
     parts = [f"reward {reward}", f"{progress.failed} errors", f"{progress.rate:.1f}/s"]
@@ -272,7 +260,6 @@ def page_in_prefect(flow_run_id: str | None) -> str | None:
 
 @contextmanager
 def _keys(pressed: Callable[[str], None]) -> Iterator[None]:
-    """Calls ``pressed`` with each key that is pressed in the block, if stdin is a terminal."""
     if not sys.stdin.isatty():
         yield
         return

@@ -47,12 +47,7 @@ class NemoFlags:
     config: NemoConfigFile | None = None
 
     def with_config(self, env_id: str, *, is_hosted: bool) -> Self:
-        """Returns the flags with the YAML config, if that is given in place of an environment.
-
-        Raises:
-            BadParameter: overrides are given without a config, or a hosted run has a config with an output folder.
-            ConfigError: the config is wrong.
-        """
+        """Returns the flags with the YAML config, if that is given in place of an environment."""
         if not env_id.endswith(ENDINGS):
             if self.overrides:
                 raise typer.BadParameter("--override changes a YAML config: give one in place of ENV")
@@ -75,7 +70,6 @@ class NemoFlags:
 
 
 def refuse_key(value: str | None) -> None:
-    """Refuses a key on the command line."""
     if value is not None:
         raise typer.BadParameter(
             "a key on the command line is visible in the list of processes. Name the variable that holds it: -k NAME, "
@@ -107,7 +101,6 @@ def _read(
     ] = None,
     no_progress: Annotated[bool, _option("Show no progress.", "--no-progress")] = False,
 ) -> tuple[dict[str, Any], NemoFlags]:
-    """Returns the fields with the values of these flags, and the flags that are not fields."""
     environments = {"--bench": bench or [], "--adapter": [adapter] if adapter else []}
     named = {flag: names for flag, names in environments.items() if names}
     if len(named) > 1:
@@ -129,7 +122,6 @@ def _read(
 
 
 def _with(typed: Any, name: str, flag: str, value: Any) -> Any:
-    """Returns the value of a field from these flags; BadParameter if its own flag is typed, too."""
     if typed is None:
         return value
     if isinstance(typed, dict) and not typed.keys() & value.keys():

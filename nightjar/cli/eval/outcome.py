@@ -26,7 +26,6 @@ from nightjar.warehouse.location import shown
 
 
 def show_outcome(outcome: Outcome) -> None:
-    """Prints the closing panel and the next command on stdout."""
     console = Console(markup=False, emoji=False)
     metadata = outcome.metadata
     panel = Panel(
@@ -37,13 +36,13 @@ def show_outcome(outcome: Outcome) -> None:
         padding=(1, 2),
     )
     console.print(panel)
-    is_published = outcome.unpublished is None
+    where = outcome.warehouse if outcome.unpublished is None else f"not published in {outcome.warehouse}"
     print_labelled(
         {
             "Rescored": metadata.rescored_from,
             "Results": outcome.path,
             "Joined": outcome.joined,
-            "Warehouse": outcome.warehouse if is_published else f"not published in {outcome.warehouse}",
+            "Warehouse": where,
             "Hub": outcome.hub_url,
             "Prefect": page_in_prefect(metadata.flow_run_id),
             "Next": next_command(outcome),
@@ -76,14 +75,12 @@ def _summary_table(outcome: Outcome) -> Table:
 
 
 def with_error(mean: float | None, stderr: float | None) -> str:
-    """Returns a mean with its standard error."""
     if mean is None:
         return "– (nothing scored)"
     return f"{mean:.4f}" + ("" if stderr is None else f" ± {stderr:.4f}")
 
 
 def _errors(outcome: Outcome) -> str:
-    """Returns the errors of rollouts, the error that stopped the run, and the number of missing rollouts."""
     summary = outcome.summary
     missing = summary.rollouts - summary.scored - summary.failed
     parts = [f"{count} × {name}" for name, count in summary.errors.items()]
@@ -93,7 +90,6 @@ def _errors(outcome: Outcome) -> str:
 
 
 def next_command(outcome: Outcome) -> str:
-    """Returns the next command to type."""
     if outcome.status != "completed" and outcome.metadata.rescored_from:
         if (words := outcome.rescoring) is not None:
             return shlex.join(words)
@@ -109,7 +105,6 @@ def next_command(outcome: Outcome) -> str:
 
 
 def finish(outcome: Outcome, as_json: bool, show: Callable[[Outcome], None] = show_outcome) -> None:
-    """Prints how a run ended, and exits: with 0 if all rollouts are scored and published."""
     if as_json:
         echo(json.dumps(as_record(outcome), indent=2))
     else:
@@ -122,12 +117,10 @@ def finish(outcome: Outcome, as_json: bool, show: Callable[[Outcome], None] = sh
 
 
 def as_record(outcome: Outcome) -> dict[str, Any]:
-    """Returns the fields of a run for ``--json``."""
     return {**RunDirectory(outcome.path).read_metadata(), "path": str(outcome.path)}
 
 
 def errors_of(outcome: Outcome) -> Iterator[str]:
-    """Yields the errors of an incomplete run."""
     if isinstance(outcome.error, RunError) and outcome.status != "cancelled":
         yield str(outcome.error)
     elif (first := next(iter(outcome.summary.error_examples.values()), None)) is not None:
@@ -137,15 +130,13 @@ def errors_of(outcome: Outcome) -> Iterator[str]:
 
 
 def finish_together(ended: Sequence[EndedEvaluation], as_json: bool) -> None:
-    """Prints how evaluations ended, and exits: with 0 if all are complete."""
     if as_json:
         echo(json.dumps([_record(each) for each in ended], indent=2))
     else:
         _show_table([(each.evaluation.label, each.outcome) for each in ended])
         is_complete = all(each.is_complete for each in ended)
-        echo(
-            "Next: nightjar sql 'SELECT * FROM leaderboard'" if is_complete else "Next: the same command with --resume"
-        )
+        command = "nightjar sql 'SELECT * FROM leaderboard'" if is_complete else "the same command with --resume"
+        echo(f"Next: {command}")
     for each in ended:
         for error in [str(each.error)] if each.outcome is None else errors_of(each.outcome):
             echo(f"Error: {each.evaluation.label}: {error}", err=True)
@@ -154,7 +145,6 @@ def finish_together(ended: Sequence[EndedEvaluation], as_json: bool) -> None:
 
 
 def show_line(outcome: Outcome) -> None:
-    """Prints one line for a run, and the next command, on stdout."""
     _show_table([(outcome.metadata.name or outcome.metadata.env_id, outcome)])
     echo(f"Next: {next_command(outcome)}")
 

@@ -27,8 +27,6 @@ from nightjar.warehouse import Warehouse, resolve_warehouse
 
 
 class ReportFormat(StrEnum):
-    """The format of a report."""
-
     MARKDOWN = "markdown"
     HTML = "html"
     CSV = "csv"

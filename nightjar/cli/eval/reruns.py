@@ -10,11 +10,11 @@ from uuid import UUID
 
 import typer
 
-from nightjar.cli.eval.flags import json_object
 from nightjar.cli.eval.hosted import next_commands
 from nightjar.cli.eval.outcome import finish
 from nightjar.cli.eval.running import Mode, check, evaluation_of, runner, watched
 from nightjar.cli.options import (
+    EnvArgsOption,
     JsonOption,
     OutputDirOption,
     PrefectUrlOption,
@@ -111,7 +111,6 @@ def _stored(flow_run: dict[str, Any], warehouse: str | None) -> StoredRun | None
 
 
 def _run_id(wanted: str) -> str:
-    """Returns the ID of the run of a flow run; anything else unchanged."""
     if Path(wanted).exists():
         return wanted
     try:
@@ -140,9 +139,7 @@ def eval_rescore(
     rubric: Annotated[
         str | None, option("A rubric or reward function in place of the environment's rubric.", metavar="FILE:NAME")
     ] = None,
-    env_args: Annotated[
-        Any, option("Arguments of the environment to change.", "--env-args", "-a", parser=json_object, metavar="JSON")
-    ] = None,
+    env_args: EnvArgsOption = None,
     max_concurrent_scoring: Annotated[int | None, option("Groups scored at once (default: as before).", min=1)] = None,
     dask: Annotated[
         str | None, option("Score in N processes here, or on Dask workers that share this disk.", metavar="N|ADDRESS")

@@ -48,8 +48,6 @@ def _ignored(text: str, *flags: str, **settings: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class HostedFlags:
-    """The flags of a run that a worker executes."""
-
     hosted: Annotated[bool, _hosted("Submit the run, with its environment, to a worker.", "--hosted")] = False
     deployment: Annotated[str | None, _hosted("Its deployment (default: evaluate/evaluate).", metavar="FLOW/NAME")] = (
         None
@@ -70,7 +68,6 @@ class HostedFlags:
     shards: Annotated[int | None, _hosted("Submit it in N parts, a flow run each; the last merges them.", min=2)] = None
 
     def values(self) -> dict[str, Any]:
-        """Returns the value of each flag but ``--hosted`` itself."""
         return {f"--{name.replace('_', '-')}": value for name, value in asdict(self).items() if name != "hosted"}
 
 
@@ -121,14 +118,14 @@ def eval_run(
 
     The run appears in the Prefect UI if a Prefect server is configured, or 'nightjar up' runs one; otherwise it runs in
     this process. Every finished model call is on disk at once: --resume continues an interrupted run without repeating
-    a request.
+    a request, and leaves a completed run unchanged.
     """
     from nightjar.cli.eval.bundles import write_bundles
     from nightjar.cli.eval.dry_run import show_plans
+    from nightjar.cli.eval.hosted import check_hosted_flags
     from nightjar.cli.eval.live import style_of
     from nightjar.cli.eval.outcome import finish, finish_together, show_line, show_outcome
     from nightjar.cli.eval.running import Mode, check, run_together, runner, watched
-    from nightjar.cli.eval.submission import check_hosted_flags
 
     style = style_of(tui=tui, debug=debug, no_progress=nemo.no_progress)
     if direct and (prefect or prefect_url):
@@ -136,7 +133,8 @@ def eval_run(
     if "headers" in fields and not hosting.hosted:  # a worker does not have the variables of this process
         fields["headers"] = name_values(fields["headers"])
     log_to_stderr(verbose or debug)
-    names = _names(fields.get("env_id", ""), nemo)
+    env_id = fields.get("env_id", "")
+    names = [*nemo.environments] or ([env_id] if env_id.endswith(ENDINGS) or "," not in env_id else names_in(env_id))
     is_suite = _are_several(names, resume, hosting)
     nemo = nemo.with_config(names[0] if len(names) == 1 else "", is_hosted=hosting.hosted)
     local_only = {"--direct": direct, "--prefect": prefect, "--resume": resume, "--output-dir": output_dir}
@@ -172,8 +170,7 @@ def _submit(
     as_json: bool,
     is_suite: bool,
 ) -> None:
-    from nightjar.cli.eval.hosted import follow_to_its_end
-    from nightjar.cli.eval.submission import POLL_SECONDS, show_submitted, submit_all
+    from nightjar.cli.eval.hosted import POLL_SECONDS, follow_to_its_end, show_submitted, submit_all
     from nightjar.hosting.submitting import HostedOptions
 
     options = HostedOptions(
@@ -187,12 +184,6 @@ def _submit(
     if hosting.follow:
         follow_to_its_end(submitted[0], hosting.poll_interval or POLL_SECONDS, prefect_url, as_json=as_json)
     show_submitted(submitted, prefect_url, as_json=as_json, is_suite=is_suite or bool(hosting.shards))
-
-
-def _names(env_id: str, nemo: NemoFlags) -> list[str]:
-    """Returns the given environments, or the given suite: one per ``--bench``, or those in ENV."""
-    is_one = env_id.endswith(ENDINGS) or "," not in env_id
-    return [*nemo.environments] or ([env_id] if is_one else names_in(env_id))
 
 
 def _are_several(names: Sequence[str], resume: str | None, hosting: HostedFlags) -> bool:
@@ -214,9 +205,13 @@ def _evaluations(
     *,
     is_hosted: bool,
 ) -> Sequence[Evaluation]:
+    from nightjar.cli.eval.running import evaluation_of
+
     with _wrong_fields_are_usage():
         if "env_id" not in fields:
-            return [_resumed(fields, resume)]
+            if resume is None or resume == _LATEST:
+                raise typer.BadParameter("name one, or the run directory to resume: --resume PATH", param_hint="'ENV'")
+            return [evaluation_of(resume, fields)]
         if len(names) == 1 and names[0].endswith(ENDINGS):
             beside = {name: value for name, value in fields.items() if name != "env_id"}
             _refuse_beside_a_suite({} if is_hosted else beside, endpoints_path)
@@ -239,19 +234,7 @@ def _wrong_fields_are_usage() -> Iterator[None]:
 
 
 def _refuse_beside_a_suite(typed: dict[str, Any], endpoints_path: Path | None) -> None:
-    refused = [name for name in typed if name not in BESIDE_A_SUITE]
-    refused += ["endpoints_path"] if endpoints_path else []
+    refused = [name for name in typed if name not in BESIDE_A_SUITE] + ["endpoints_path"] * bool(endpoints_path)
     if refused:
-        allowed = ", ".join(sorted(BESIDE_A_SUITE))
-        raise typer.BadParameter(
-            f"{', '.join(refused)} must be set in the suite's file. Flags allowed beside it: {allowed}"
-        )
-
-
-def _resumed(changes: dict[str, Any], resume: str | None) -> Evaluation:
-    """Returns the evaluation of the run to resume, where no environment is given."""
-    from nightjar.cli.eval.running import evaluation_of
-
-    if resume is None or resume == _LATEST:
-        raise typer.BadParameter("name one, or the run directory to resume: --resume PATH", param_hint="'ENV'")
-    return evaluation_of(resume, changes)
+        flags, allowed = ", ".join(refused), ", ".join(sorted(BESIDE_A_SUITE))
+        raise typer.BadParameter(f"{flags} must be set in the suite's file. Flags allowed beside it: {allowed}")

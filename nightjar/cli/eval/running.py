@@ -59,14 +59,7 @@ def runner(
     prefect_url: str | None = None,
     where: str = "",
 ) -> Callable[[RunConfig], Awaitable[Outcome]]:
-    """Returns a function that runs an evaluation, as a Prefect flow or in this process.
-
-    Args:
-        mode: ``auto`` uses Prefect if a server responds.
-        output_dir, resume, where: as for ``load_env``.
-        warehouse: its location; None for the default.
-        prefect_url: of the Prefect server; None for the configured server, or that of 'nightjar up'.
-    """
+    """Returns a function that runs an evaluation. Mode ``auto`` uses Prefect if a server responds."""
     limit_memory()
     location = resolve_warehouse(warehouse)
     api_url = None if mode == "direct" else find_prefect_api(prefect_url)
@@ -88,13 +81,7 @@ async def _run_as_flow(
 
 
 def watched(evaluation: Callable[[], Awaitable[T]], style: Style = "auto", heartbeat_url: str | None = None) -> T:
-    """Runs one or several evaluations with a progress display, until they have ended or are stopped.
-
-    Args:
-        evaluation: runs them.
-        style: of the display.
-        heartbeat_url: requested as rollouts finish; None for no heartbeats.
-    """
+    """Runs one or several evaluations with a progress display, until they have ended or are stopped."""
 
     async def body() -> T:
         with RunsDisplay(style):
@@ -133,15 +120,7 @@ def run_together(
     style: Style = "auto",
     heartbeat_url: str | None = None,
 ) -> list[EndedEvaluation]:
-    """Runs several evaluations concurrently, with their progress on stderr.
-
-    Args:
-        evaluations: to run.
-        run: runs one evaluation.
-        warehouse: its location, for prices; None for the default.
-        style: of the display.
-        heartbeat_url: requested as rollouts finish; None for no heartbeats.
-    """
+    """Runs several evaluations concurrently, with their progress on stderr."""
     with within_budget([each.config for each in evaluations], Warehouse(resolve_warehouse(warehouse))):
         return watched(lambda: evaluate_together(evaluations, run, _say_ended), style, heartbeat_url)
 

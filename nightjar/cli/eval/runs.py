@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -23,7 +22,7 @@ from nightjar.cli.options import (
     WarehouseOption,
     option,
 )
-from nightjar.cli.output import columns, print_json, print_labelled
+from nightjar.cli.output import columns, print_json, print_labelled, print_values
 from nightjar.cli.terminal import echo
 from nightjar.core.failures import advice_line, class_in, recorded_failures
 from nightjar.core.text import harmless
@@ -273,8 +272,5 @@ def eval_view_config(run: RunArgument, warehouse: WarehouseOption = None, as_jso
     if as_json:
         print_json({"config": values, "command": command})
         return
-    width = max(map(len, values)) + 2
-    for name, value in values.items():
-        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        echo(f"{name:<{width}}{harmless(shown)}")
+    print_values(values)
     echo(f"\n{harmless(shlex.join(command))}")

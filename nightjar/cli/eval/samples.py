@@ -49,7 +49,9 @@ def eval_samples(
     wanted = _wanted(found, example=example, failed=failed, wrong=wrong, flipped=flipped)
     if grouped:
         chosen = {row["example_id"] for row in wanted}
-        examples = iter([group for group in _groups(found) if group.example_id in chosen])
+        examples = iter(
+            [group for group in groups_of(found.rows(), found.metadata["pass_threshold"]) if group.example_id in chosen]
+        )
         groups = [*islice(examples, first, first + size)]
         _show_groups(found, groups, as_json=as_json)
         has_shown, has_more = bool(groups), next(examples, None) is not None
@@ -63,15 +65,13 @@ def eval_samples(
         echo("There is no such rollout.", err=True)
 
 
-def _groups(run: StoredRun) -> list[SampleGroup]:
-    return groups_of(run.rows(), run.metadata["pass_threshold"])
-
-
 def _wanted(
     run: StoredRun, *, example: int | None, failed: bool, wrong: bool, flipped: bool
 ) -> Iterator[dict[str, Any]]:
     threshold = run.metadata["pass_threshold"]
-    flipped_ids = {group.example_id for group in _groups(run) if group.is_flipped} if flipped else None
+    flipped_ids = (
+        {group.example_id for group in groups_of(run.rows(), threshold) if group.is_flipped} if flipped else None
+    )
     for row in run.rows():
         is_wrong = not row["error"] and row["reward"] is not None and row["reward"] < threshold
         is_kind = not (failed or wrong) or bool(failed and row["error"]) or (wrong and is_wrong)
@@ -83,9 +83,9 @@ def _wanted(
 def _show_rollouts(rows: Sequence[Mapping[str, Any]], longest: int | None, *, as_json: bool) -> None:
     if as_json:
         print_json(rows)
-        return
-    for row in rows:
-        _print_rollout(row, longest)
+    else:
+        for row in rows:
+            _print_rollout(row, longest)
 
 
 def _show_groups(run: StoredRun, groups: Sequence[SampleGroup], *, as_json: bool) -> None:
@@ -117,7 +117,6 @@ def _number(value: float | None) -> str:
 
 
 def _question(row: Mapping[str, Any]) -> str:
-    """Returns the last message of a prompt, on one line."""
     *_, (_, text) = [("", ""), *_messages(row["prompt"], "")]
     return " ".join(text.split())
 

@@ -7,7 +7,6 @@ nightjar sql                       # a prompt on a terminal
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import sys
@@ -17,6 +16,7 @@ from typing import Annotated
 import typer
 
 from nightjar.cli.options import WarehouseOption, argument, option
+from nightjar.cli.output import print_json
 from nightjar.cli.sql.input import values_of
 from nightjar.cli.sql.output import Format, format_of
 from nightjar.cli.sql.session import (
@@ -101,7 +101,6 @@ def sql(
 
 
 def _answer(session: SqlSession, statement: str | None, given: dict[str, str], *, may_prompt: bool) -> None:
-    """Answers the given, typed or piped statements; without any, prints the catalog."""
     if statement is not None:
         session.answer(statement, given)
     elif may_prompt and sys.stdin.isatty() and sys.stdout.isatty():
@@ -117,7 +116,7 @@ def _answer(session: SqlSession, statement: str | None, given: dict[str, str], *
 def _list(name: str | None, as_json: bool) -> None:
     queries = [find_query(name)] if name else list(named_queries().values())
     if as_json:
-        echo(json.dumps(query_records(queries), indent=2))
+        print_json(query_records(queries))
     elif name:
         echo(queries[0].text, nl=False)
     else:
