@@ -51,7 +51,7 @@ COMMANDS = {
     "eval logs": "eval.hosted:eval_logs",
     "eval stop": "eval.hosted:eval_stop",
     "eval report": "eval.report:eval_report",
-    "eval merge": "eval.bundles:eval_merge",
+    "eval merge": "eval.exchange:eval_merge",
     "eval view-config": "eval.runs:eval_view_config",
     "eval push": "eval.exchange:eval_push",
     "eval pull": "eval.exchange:eval_pull",

@@ -17,31 +17,15 @@ from nightjar.cli.options import AlphaOption, ClusterOption, JsonOption, Warehou
 from nightjar.cli.output import columns, labelled, print_json
 from nightjar.cli.terminal import echo
 from nightjar.core.text import harmless
-from nightjar.reports.comparison import (
-    SHOWN_FLIPS,
-    category_rows,
-    comparison_page,
-    comparison_record,
-    comparison_report,
-    comparisons_report,
-    evaluation_rows,
-    findings,
-    one_sided,
-    side_rows,
-    verdict,
-)
+from nightjar.reports import comparison as report
 from nightjar.reports.gate import error_rate, gate_record, gate_report, gate_rows, left_out, reasons
 from nightjar.reports.html import write_page
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
 _EXIT_CODES = {"PASS": 0, "GO": 0, "REGRESSION": 1, "NO-GO": 1, "INCONCLUSIVE": 2}
-_DECISION_STYLES = {
-    "PASS": "bold green",
-    "GO": "bold green",
-    "REGRESSION": "bold red",
-    "NO-GO": "bold red",
-    "INCONCLUSIVE": "bold yellow",
-}
+_STYLES = ("bold green", "bold red", "bold yellow")
+"""Of decisions, by their exit code."""
+
 _OUTCOME_STYLES = {"PASS": "green", "BREACH": "red", "MISSING": "red", "INSUFFICIENT": "yellow"}
 _GATE_COLUMNS = ("Benchmark", "Tier", "Outcome", "Change", "Interval", "Allowed", "Pairs")
 """The columns that fit on a terminal of 80 columns; the other formats also have the means."""
@@ -84,19 +68,19 @@ def compare(
     if as_json and markdown:
         raise typer.BadParameter("--json and --markdown exclude each other")
     terms = Terms(max_drop, alpha, metric, direction, cluster, by)
-    where, excerpts = Warehouse(resolve_warehouse(warehouse)), SHOWN_FLIPS if html else 0
+    where, excerpts = Warehouse(resolve_warehouse(warehouse)), report.SHOWN_FLIPS if html else 0
     compared = compare_all(baseline, candidate, terms, warehouse=where, excerpts=excerpts)
     is_single = len(compared.found) == 1 and not compared.missing and not compared.new
     if as_json:
-        print_json(comparison_record(compared.found[0] if is_single else compared))
+        print_json(report.comparison_record(compared.found[0] if is_single else compared))
     elif markdown:
-        echo(comparison_report(compared.found[0]) if is_single else comparisons_report(compared))
+        echo(report.comparison_report(compared.found[0]) if is_single else report.comparisons_report(compared))
     elif is_single:
         _print_comparison(compared.found[0], candidate, warehouse)
     else:
         _print_comparisons(compared)
     if html:
-        write_page(html, comparison_page(compared))
+        write_page(html, report.comparison_page(compared))
         echo(f"Wrote {harmless(str(html))}", err=True)
     if record:
         record_comparisons(where, compared.found)
@@ -155,17 +139,18 @@ def _sides(named: list[str]) -> tuple[str | None, str | None]:
 
 
 def _decision(decision: str, reason: str) -> Text:
-    return Text.assemble((decision, _DECISION_STYLES[decision]), f"  {reason}")
+    return Text.assemble((decision, _STYLES[_EXIT_CODES[decision]]), f"  {reason}")
 
 
 def _print_comparisons(compared: Comparisons) -> None:
     console = Console()
-    console.print(_decision(compared.decision, verdict(compared)))
+    console.print(_decision(compared.decision, report.verdict(compared)))
     rows: list[list[str | Text]] = [
-        [Text(decision, _DECISION_STYLES[decision]), *others] for decision, *others in evaluation_rows(compared)
+        [Text(decision, _STYLES[_EXIT_CODES[decision]]), *others]
+        for decision, *others in report.evaluation_rows(compared)
     ]
     console.print(columns(("Decision", "Evaluation", "Difference", "Pairs"), rows))
-    for line in one_sided(compared):
+    for line in report.one_sided(compared):
         console.print(Text(harmless(line)))
     echo("Next: --markdown or --html FILE shows each of them in full", err=True)
 
@@ -173,11 +158,11 @@ def _print_comparisons(compared: Comparisons) -> None:
 def _print_comparison(found: Comparison, candidate: str, warehouse: str | None) -> None:
     console = Console()
     console.print(_decision(found.decision, found.reason))
-    console.print(columns(("", "Baseline", "Candidate", "Change"), side_rows(found)))
-    console.print(labelled(findings(found)))
+    console.print(columns(("", "Baseline", "Candidate", "Change"), report.side_rows(found)))
+    console.print(labelled(report.findings(found)))
     if found.categories:
         headings = (str(found.terms.by), "Pairs", "Baseline", "Candidate", "Difference")
-        console.print(columns(headings, category_rows(found)))
+        console.print(columns(headings, report.category_rows(found)))
     if flips := found.broken + found.fixed:
         echo(f"Next: {harmless(_next_command(found, flips[0], candidate, warehouse))}", err=True)
 

@@ -63,7 +63,9 @@ def deploy(
         _check_suite(suite)
     if gate is not None:
         GatePolicy.read(gate)
-        _check_relative(gate)
+    for path in filter(None, (suite, gate)):
+        if path.is_absolute():
+            raise ConfigError(f"Give {str(path)!r} as a path relative to this folder: it differs on other machines")
     api_url = find_prefect_api()
     if api_url is None:
         raise ServiceError("There is no Prefect server to deploy to. Start one here: nightjar up --detach")
@@ -83,12 +85,6 @@ def _check_suite(suite: Path) -> None:
         check_environments([each.config for each in evaluations])
     except MissingEnvironmentsError as error:
         echo(f"Warning: the worker needs environments that are missing here. {error}", err=True)
-    _check_relative(suite)
-
-
-def _check_relative(path: Path) -> None:
-    if path.is_absolute():
-        raise ConfigError(f"Give {str(path)!r} as a path relative to this folder: it differs on other machines")
 
 
 def _confirm(changes: Sequence[Change], *, dry_run: bool, yes: bool, as_json: bool) -> bool:

@@ -18,7 +18,7 @@ from nightjar.core.logs import log_to_stderr
 from nightjar.environments.packages.catalog import list_environments
 from nightjar.environments.packages.installation import Installation, InstallOptions, install
 from nightjar.environments.packages.package import EnvironmentPackage
-from nightjar.environments.packages.scaffold import Kind, Scaffold, make_environment
+from nightjar.environments.packages.scaffold import Kind, make_environment
 from nightjar.environments.packages.scaffold import rewrite_readme as write_readme
 
 _WIDE = 72
@@ -42,15 +42,12 @@ def env_init(
     made = made or make_environment(name, path, kind=Kind(kind), is_multi_file=multi_file)
     for written in made.paths:
         echo(written)
-    echo(f"Environment {made.env_id}: {kind}. {_next_commands(made, path)}", err=True)
-
-
-def _next_commands(made: Scaffold, path: Path) -> str:
-    folder = shlex.quote(str(made.folder))
     where = "" if path == Path("environments") else f" --env-dir-path {shlex.quote(str(path))}"
-    return (
-        f"Next:\n  python -m pytest {folder}\n  nightjar model-server --port 8000 &\n"
-        f"  nightjar eval run {made.env_id} -m local -b http://127.0.0.1:8000/v1{where}"
+    echo(
+        f"Environment {made.env_id}: {kind}. Next:\n"
+        f"  python -m pytest {shlex.quote(str(made.folder))}\n  nightjar model-server --port 8000 &\n"
+        f"  nightjar eval run {made.env_id} -m local -b http://127.0.0.1:8000/v1{where}",
+        err=True,
     )
 
 
@@ -170,7 +167,7 @@ def _show_skills(data_dir: Path | None, *, as_json: bool) -> None:
 
 
 def _package_record(package: EnvironmentPackage) -> dict[str, Any]:
-    return {
+    record = {
         "env_id": package.env_id,
         "version": package.version,
         "origin": package.origin,
@@ -180,13 +177,11 @@ def _package_record(package: EnvironmentPackage) -> dict[str, Any]:
         "tags": list(package.tags),
         "distribution": package.distribution,
         "installed_version": package.installed_version,
-        **(_data_record(package) if package.origin == "built-in" else {}),
     }
-
-
-def _data_record(package: EnvironmentPackage) -> dict[str, Any]:
+    if package.origin != "built-in":
+        return record
     data = data_of(package)
-    return {
+    return record | {
         "num_examples": data and data.num_examples,
         "data_license": data and data.license,
         "data": whereabouts(data),

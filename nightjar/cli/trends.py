@@ -15,11 +15,9 @@ from nightjar.cli.options import AlphaOption, EnvIdArgument, JsonOption, MetricO
 from nightjar.cli.output import columns, labelled, number, print_json
 from nightjar.cli.terminal import echo
 from nightjar.core.text import harmless
+from nightjar.reports import leaderboard as leaderboards
+from nightjar.reports import planning
 from nightjar.reports.formats import finite
-from nightjar.reports.leaderboard import HEADINGS as LEADERBOARD_HEADINGS
-from nightjar.reports.leaderboard import leaderboard_findings, leaderboard_rows
-from nightjar.reports.planning import HEADINGS as PLAN_HEADINGS
-from nightjar.reports.planning import next_command, plan_findings, plan_rows
 from nightjar.reports.trend import change_findings, drawing, remarks, trend_svg
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
@@ -45,8 +43,8 @@ def show_leaderboard(
         print_json(finite(asdict(found)))
         return
     console = Console(highlight=False)
-    console.print(columns(LEADERBOARD_HEADINGS, leaderboard_rows(found)))
-    console.print(labelled(leaderboard_findings(found)))
+    console.print(columns(leaderboards.HEADINGS, leaderboards.leaderboard_rows(found)))
+    console.print(labelled(leaderboards.leaderboard_findings(found)))
     if len(found.rows) > 1:
         echo(f"Next: nightjar compare {found.rows[1].run_id} {found.rows[0].run_id}", err=True)
 
@@ -73,9 +71,9 @@ def show_plan(
         print_json(finite(asdict(found)))
         return
     console = Console(highlight=False)
-    console.print(labelled(plan_findings(found)))
-    console.print(columns(PLAN_HEADINGS, plan_rows(found)))
-    echo(f"Next: {harmless(next_command(found))}", err=True)
+    console.print(labelled(planning.plan_findings(found)))
+    console.print(columns(planning.HEADINGS, planning.plan_rows(found)))
+    echo(f"Next: {harmless(planning.next_command(found))}", err=True)
 
 
 def show_trend(

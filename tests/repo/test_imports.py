@@ -29,7 +29,7 @@ LATE = {
     "huggingface_hub": "0.3 s, for who pushes a run alone",
     "math_verify": "0.7 s, for MathRubric alone",
     "mcp": "1.7 s, for MCPEnv alone",
-    "nightjar.cli.eval.bundles": "as nightjar.cli.eval.running",
+    "nightjar.cli.eval.exchange": "as nightjar.cli.eval.running",
     "nightjar.cli.eval.dry_run": "as nightjar.cli.eval.running",
     "nightjar.cli.eval.hosted": "as nightjar.cli.eval.running",
     "nightjar.cli.eval.live": "as nightjar.cli.eval.running",

@@ -20,7 +20,6 @@ from nightjar.cli.terminal import echo
 from nightjar.compat.nemo.engine.model_client import ModelClient
 from nightjar.core.environment_id import ENVIRONMENTS_DIR
 from nightjar.core.text import shortened
-from nightjar.environments import Environment
 from nightjar.errors import MissingKeyError
 from nightjar.evaluation.config.nemo.services import KEYS
 from nightjar.evaluation.validating import Tried, Validation, validate
@@ -61,7 +60,8 @@ def env_validate(
     if (model_url is None) != (model_id is None):
         raise typer.BadParameter("--model-url and --model-id require each other.")
     loaded = load_environment_named(env, bench, env_args, env_dir_path)
-    found = asyncio.run(_validated(loaded, samples, model_url, model_id or "", _key(api_key_var)))
+    client = None if model_url is None else ModelClient(model_url, model_id or "", _key(api_key_var)).client
+    found = asyncio.run(validate(loaded, samples, client, model_id or ""))
     if as_json:
         echo(json.dumps({**asdict(found), "passed": not found.problems}, indent=2, default=str))
     else:
@@ -75,11 +75,6 @@ def _key(variable: str | None) -> str | None:
     if variable is not None and not os.environ.get(variable):
         raise MissingKeyError([variable])
     return next((os.environ[name] for name in (variable, *KEYS) if name and os.environ.get(name)), None)
-
-
-async def _validated(env: Environment, samples: int, url: str | None, model: str, api_key: str | None) -> Validation:
-    client = None if url is None else ModelClient(url, model, api_key).client
-    return await validate(env, samples, client, model)
 
 
 def _show(found: Validation, *, who: str, verbose: bool) -> None:

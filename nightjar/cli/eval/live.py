@@ -45,12 +45,9 @@ _NEXT_KEYS, _PREVIOUS_KEYS = frozenset({"j", "\t", "\x1b[B", "\x1b[C"}), frozens
 
 def style_of(*, tui: bool, debug: bool, no_progress: bool) -> Style:
     """Returns how to show progress; ``BadParameter`` if flags contradict each other."""
-    flags: dict[str, tuple[bool, Style]] = {
-        "--tui": (tui, "screen"),
-        "--debug": (debug, "plain"),
-        "--no-progress": (no_progress, "none"),
-    }
-    given = {flag: style for flag, (is_given, style) in flags.items() if is_given}
+    styles: dict[str, Style] = {"--tui": "screen", "--debug": "plain", "--no-progress": "none"}
+    is_given = {"--tui": tui, "--debug": debug, "--no-progress": no_progress}
+    given = {flag: style for flag, style in styles.items() if is_given[flag]}
     if len(given) > 1:
         raise typer.BadParameter(f"{' and '.join(given)} exclude each other")
     return next(iter(given.values()), "auto")
@@ -192,7 +189,8 @@ def _detail(run: Run) -> Panel:
     left = _left(run)
     table.add_row("Rate", f"{progress.rate:.1f}/s" + (f", {left} left" if left else ""))
     table.add_row("Requests", " · ".join(_requests(run)))
-    table.add_row("Tokens", f"{progress.input_tokens:,} in, {progress.output_tokens:,} out{_budget(run)}")
+    budget = f" · {run.budget}" if run.budget is not None else ""
+    table.add_row("Tokens", f"{progress.input_tokens:,} in, {progress.output_tokens:,} out{budget}")
     for label, text in _errors(run):
         table.add_row(label, Text(harmless(text), style="red"))
     return Panel(table, title=Text(title(run)), subtitle=f"run {run.run_id}", expand=True)
@@ -206,10 +204,6 @@ def _requests(run: Run) -> Iterator[str]:
     progress = run.progress
     again = [(progress.refused, "refused"), (progress.retries, "again")]
     yield ", ".join([f"{progress.requests} sent", *(f"{count} {what}" for count, what in again if count)])
-
-
-def _budget(run: Run) -> str:
-    return f" · {run.budget}" if run.budget is not None else ""
 
 
 def _errors(run: Run) -> Iterator[tuple[str, str]]:

@@ -75,7 +75,9 @@ def eval_retry(
     api = PrefectApi(api_url) if api_url else None
     stored, flow_run = _find(run, api, warehouse)
     if api and flow_run and flow_run["deployment_id"]:
-        if _is_complete(flow_run, stored):
+        # A Completed run that tolerates failures may have remaining rollouts.
+        has_all = stored is None or stored.metadata.get("scored") == stored.metadata["rollouts"]
+        if flow_run["state_type"] == "COMPLETED" and has_all:
             echo(f"Run {flow_run['name']!r} ({flow_run['id']}) is complete: nothing to retry.", err=True)
             return
         if where:
@@ -111,18 +113,10 @@ def _stored(flow_run: dict[str, Any], warehouse: str | None) -> StoredRun | None
 
 
 def _run_id(wanted: str) -> str:
-    if Path(wanted).exists():
-        return wanted
     try:
-        return new_run_id(UUID(wanted))
+        return wanted if Path(wanted).exists() else new_run_id(UUID(wanted))
     except ValueError:
         return wanted
-
-
-def _is_complete(flow_run: dict[str, Any], stored: StoredRun | None) -> bool:
-    """Returns whether no rollout remains. A Completed run that tolerates failures may have remaining rollouts."""
-    has_all: bool = stored is None or stored.metadata.get("scored") == stored.metadata["rollouts"]
-    return flow_run["state_type"] == "COMPLETED" and has_all
 
 
 def _show_retried(retried: Retried, *, as_json: bool) -> None:

@@ -120,8 +120,8 @@ def eval_run(
     this process. Every finished model call is on disk at once: --resume continues an interrupted run without repeating
     a request, and leaves a completed run unchanged.
     """
-    from nightjar.cli.eval.bundles import write_bundles
     from nightjar.cli.eval.dry_run import show_plans
+    from nightjar.cli.eval.exchange import write_bundles
     from nightjar.cli.eval.hosted import check_hosted_flags
     from nightjar.cli.eval.live import style_of
     from nightjar.cli.eval.outcome import finish, finish_together, show_line, show_outcome

@@ -132,7 +132,12 @@ def eval_get(
     Example: nightjar eval get 0a1b2c
     """
     api, hosted = (None, None) if warehouse else _find_hosted(run, prefect_url)
-    found = _find_stored(hosted.run_id if hosted else run, warehouse, is_optional=hosted is not None)
+    try:
+        found = find_stored_run(hosted.run_id if hosted else run, warehouse=warehouse)
+    except ConfigError:
+        if hosted is None:
+            raise
+        found = None
     log = _last_lines(api, hosted) if api and hosted and hosted.failure else []
     if as_json:
         print_json(_record(found, hosted, log))
@@ -157,15 +162,6 @@ def _find_hosted(wanted: str, prefect_url: str | None) -> tuple[PrefectApi | Non
     except ServiceError as error:
         echo(f"Without information from the Prefect server: {error}", err=True)
         return None, None
-
-
-def _find_stored(wanted: str, warehouse: str | None, *, is_optional: bool) -> StoredRun | None:
-    try:
-        return find_stored_run(wanted, warehouse=warehouse)
-    except ConfigError:
-        if is_optional:
-            return None
-        raise
 
 
 def _last_lines(api: PrefectApi, run: HostedRun) -> list[LogLine]:

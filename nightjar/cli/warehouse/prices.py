@@ -13,7 +13,6 @@ from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import open_store
 from nightjar.warehouse import pricing
 from nightjar.warehouse.storage.records import price
-from nightjar.warehouse.storage.store import Store
 
 _ModelArgument = Annotated[str, argument("The model, as runs name it.")]
 
@@ -42,7 +41,9 @@ def set_price(
     Example: nightjar warehouse prices set gpt-4.1-mini --input 0.4 --output 1.6 --since 2026-01-01
     """
     new = price(model, since or pricing.ALWAYS.isoformat(), input_price, output_price)
-    pricing.set_price(_writable_store(warehouse, must_exist=False), new)
+    store = open_store(warehouse, must_exist=False)
+    store.try_to_write()
+    pricing.set_price(store, new)
     _list_prices(warehouse, as_json=as_json)
 
 
@@ -57,14 +58,10 @@ def remove_price(
     Example: nightjar warehouse prices remove gpt-4.1-mini
     """
     moment = price(model, since, 0, 0).since if since else None
-    pricing.remove_prices(_writable_store(warehouse), model, moment)
-    _list_prices(warehouse, as_json=as_json)
-
-
-def _writable_store(warehouse: str | None, *, must_exist: bool = True) -> Store:
-    store = open_store(warehouse, must_exist=must_exist)
+    store = open_store(warehouse)
     store.try_to_write()
-    return store
+    pricing.remove_prices(store, model, moment)
+    _list_prices(warehouse, as_json=as_json)
 
 
 def _list_prices(warehouse: str | None, *, as_json: bool) -> None:

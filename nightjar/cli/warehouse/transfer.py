@@ -108,11 +108,9 @@ def export_runs(
             force=force,
             progress=progress,
         )
-    show = print_json if as_json else _print_exported
-    show(report)
-
-
-def _print_exported(report: ExportReport) -> None:
+    if as_json:
+        print_json(report)
+        return
     rows = ", ".join(f"{count:,} {table}" for table, count in report.rows.items() if table != "runs")
     echo(f"Exported {number(report.runs, 'run')} ({rows}) to {report.target}: {size(report.bytes)}")
     echo(f"Next: {_next_command(report)}", err=True)

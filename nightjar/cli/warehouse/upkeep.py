@@ -17,7 +17,7 @@ from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import open_folder, open_store
 from nightjar.importers import default_paths, find_run_directories
 from nightjar.warehouse import pruning, repair
-from nightjar.warehouse.doctor import Diagnosis, Finding, diagnose
+from nightjar.warehouse.doctor import Diagnosis, diagnose
 from nightjar.warehouse.pruning import Candidate, Criteria, candidates, parse_age
 from nightjar.warehouse.reading.reader import ask_once
 from nightjar.warehouse.reading.snapshot import write_snapshot
@@ -52,8 +52,7 @@ def info(warehouse: WarehouseOption = None, as_json: JsonOption = False) -> None
 
     Example: nightjar warehouse info --json
     """
-    show = print_json if as_json else _print_summary
-    show(_summary(open_store(warehouse)))
+    (print_json if as_json else _print_summary)(_summary(open_store(warehouse)))
 
 
 def _summary(store: Store) -> dict[str, Any]:
@@ -140,12 +139,8 @@ def _print_diagnosis(diagnosis: Diagnosis) -> None:
             "Leftovers": size(sizes.leftovers),
         }
     )
-    _print_findings(diagnosis.findings)
-
-
-def _print_findings(findings: list[Finding]) -> None:
-    urgent = [finding for finding in findings if finding.needs_action]
-    others = [finding for finding in findings if not finding.needs_action]
+    urgent = [finding for finding in diagnosis.findings if finding.needs_action]
+    others = [finding for finding in diagnosis.findings if not finding.needs_action]
     for title, chosen in (("Needs action", urgent), ("Good to know", others)):
         if chosen:
             echo(f"\n{title}:")
