@@ -27,7 +27,7 @@ def model_server(
     recording: Annotated[Path | None, option("Answer from the questions and completions of this JSONL file.")] = None,
     answer: Annotated[str | None, option("Answer every request with this text.")] = None,
     error_rate: Annotated[float, option("Share of wrong answers of the arithmetic solver.")] = 0.0,
-    port: Annotated[int | None, option("Port on 127.0.0.1 (default: 8000, else a free one).", min=0, max=65535)] = None,
+    port: Annotated[int | None, option("Port on 127.0.0.1; 0: a free one (default: 8000).", min=0, max=65535)] = None,
     latency_ms: Annotated[float, option("Latency of each response.")] = 0,
     jitter_ms: Annotated[float, option("Maximum random latency on top.")] = 0,
     rate_429: Annotated[float, option("Share of requests answered with status 429.")] = 0,

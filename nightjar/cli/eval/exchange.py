@@ -43,7 +43,7 @@ def write_bundles(outcomes: Iterable[Outcome | None], folder: Path | None) -> No
 def eval_merge(
     directory: Annotated[Path, argument("Folder with shard_* of bundles, or run directories of a run.", metavar="DIR")],
     repeats: Annotated[
-        int | None, option("Repeats of a problem (default: recorded).", "--repeats", "-n", min=1)
+        int | None, option("Repeats of a problem (default: as recorded).", "--repeats", "-n", min=1, metavar="N")
     ] = None,
     output: Annotated[Path | None, option("Output folder (default: DIR).", "--output-dir", "-o", metavar="DIR")] = None,
 ) -> None:

@@ -134,7 +134,9 @@ def eval_rescore(
         str | None, option("A rubric or reward function in place of the environment's rubric.", metavar="FILE:NAME")
     ] = None,
     env_args: EnvArgsOption = None,
-    max_concurrent_scoring: Annotated[int | None, option("Groups scored at once (default: as before).", min=1)] = None,
+    max_concurrent_scoring: Annotated[
+        int | None, option("Groups scored at once (default: as before).", min=1, metavar="N")
+    ] = None,
     dask: Annotated[
         str | None, option("Score in N processes here, or on Dask workers that share this disk.", metavar="N|ADDRESS")
     ] = None,

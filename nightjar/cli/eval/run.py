@@ -53,7 +53,9 @@ class HostedFlags:
         None
     )
     follow: Annotated[bool, _hosted("Follow its log until it ends, and exit with its status.", "--follow")] = False
-    poll_interval: Annotated[float | None, _hosted("Seconds between requests (default: 10).", min=0.1)] = None
+    poll_interval: Annotated[
+        float | None, _hosted("Time between requests (default: 10).", metavar="SECONDS", min=0.1)
+    ] = None
     allow_sandbox_access: Annotated[bool, _hosted("Let it create sandboxes.", "--allow-sandbox-access")] = False
     allow_instances_access: Annotated[
         bool, _hosted("Let it create instances, if the work pool can.", "--allow-instances-access")
@@ -65,7 +67,9 @@ class HostedFlags:
         ),
     ] = None
     eval_name: Annotated[str | None, _hosted("Name of the run on the server.", metavar="NAME")] = None
-    shards: Annotated[int | None, _hosted("Submit it in N parts, a flow run each; the last merges them.", min=2)] = None
+    shards: Annotated[int | None, _hosted("Submit N parts, a flow run each; the last merges.", metavar="N", min=2)] = (
+        None
+    )
 
     def values(self) -> dict[str, Any]:
         return {f"--{name.replace('_', '-')}": value for name, value in asdict(self).items() if name != "hosted"}

@@ -32,7 +32,9 @@ def eval_samples(
     flipped: Annotated[bool, option("Only examples with both right and wrong rollouts.", "--flipped")] = False,
     example: Annotated[int | None, option("Only the example with this ID.", metavar="N")] = None,
     grouped: Annotated[bool, option("A line per example: mean, spread and rewards.", "--grouped", "-g")] = False,
-    limit: Annotated[int | None, option("Number per page (default: 3; 20 grouped).", "--limit", "-n", min=1)] = None,
+    limit: Annotated[
+        int | None, option("Number per page (default: 3; 20 grouped).", "--limit", "-n", min=1, metavar="N")
+    ] = None,
     page: PageOption = 1,
     skip: Annotated[int, option("Skip this number at the beginning.", min=0, metavar="N")] = 0,
     full: Annotated[bool, option("Do not shorten texts.", "--full")] = False,

@@ -58,7 +58,8 @@ def sql(
     ] = None,
     list_queries: Annotated[bool, option("List the named queries; with a name, print its SQL.", "--list")] = False,
     output_format: Annotated[
-        Format | None, option("Output format (default: by the suffix of --output, else table).", "--format")
+        Format | None,
+        option("table, csv, json, markdown or parquet (default: by --output).", "--format", metavar="FORMAT"),
     ] = None,
     as_json: Annotated[bool, option("Same as --format json.", "--json")] = False,
     output: Annotated[Path | None, option("File to write the rows to.")] = None,
