@@ -96,7 +96,9 @@ def gate_command(
     *,
     policy: Annotated[Path, option("YAML file: how much each benchmark may lose.", "--policy", "-p", metavar="FILE")],
     output: Annotated[Path | None, option("Also write the verdict as JSON.", "--output", "-o", metavar="FILE")] = None,
-    report_format: Annotated[GateFormat, option("Output format.", "--format")] = GateFormat.TEXT,
+    report_format: Annotated[
+        GateFormat, option("text, markdown or json.", "--format", metavar="FORM")
+    ] = GateFormat.TEXT,
     as_json: JsonOption = False,
     strict: Annotated[bool, option("Exit with 1 for NO-GO, 2 if INCONCLUSIVE.", "--strict/--no-strict")] = True,
     verbose: Annotated[bool, option("Explain the outcome of every benchmark.", "--verbose")] = False,

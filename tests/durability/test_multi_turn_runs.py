@@ -322,11 +322,7 @@ def load_environment() -> vf.Environment:
 
 @pytest.mark.parametrize(
     ("number", "blocks", "is_grouped"),
-    [
-        (signal.SIGINT, "pass", False),
-        (signal.SIGTERM, "pass", True),
-        (signal.SIGINT, "time.sleep(3600)", False),
-    ],
+    [(signal.SIGINT, "pass", False), (signal.SIGTERM, "pass", True), (signal.SIGINT, "time.sleep(3600)", False)],
     ids=["Ctrl-C", "SIGTERM, in a group", "Ctrl-C while code blocks"],
 )
 def test_ctrl_c_cleans_up_and_tears_down(nightjar, serve, number, blocks, is_grouped):

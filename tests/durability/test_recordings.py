@@ -9,8 +9,7 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    ("recording", "right"),
-    [("recorded-6b-finetuning.jsonl", 286), ("recorded-6b-verification.jsonl", 515)],
+    ("recording", "right"), [("recorded-6b-finetuning.jsonl", 286), ("recorded-6b-verification.jsonl", 515)]
 )
 def test_the_reward_of_every_question_is_the_published_one(nightjar, serve, gsm8k, recording, right):
     from nightjar.model_server import Recording
