@@ -44,6 +44,14 @@ def test_a_resume_finds_the_run_under_another_spelling(nightjar, serve, first, a
     assert server.stats().received == failed
 
 
+def test_the_run_of_another_environment_is_not_resumed(nightjar, serve):
+    server = serve()
+    nightjar.write_environment("my_sums_2", ENVIRONMENT)
+    assert nightjar.eval("my-sums", server=server).code == 0
+    ended = nightjar.eval("my-sums-2", "--resume", nightjar.run.path, server=server)
+    assert (ended.code, "env_id: saved 'my-sums', asked for 'my-sums-2'" in ended.errors[0]) == (1, True)
+
+
 def test_state_columns_that_no_rollout_has_are_named_once(nightjar, serve):
     ended = nightjar.eval("my-sums", "-C", "dificulty,difficulty,answer,rollout_index,nothing", server=serve())
     assert ended.code == 0
