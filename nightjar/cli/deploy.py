@@ -36,10 +36,7 @@ def deploy(
     upkeep_cron: Annotated[str | None, option("When to examine and compact the warehouse.", metavar="CRON")] = None,
     time_zone: Annotated[str, option("Time zone of these times, such as Europe/Berlin.", metavar="ZONE")] = "UTC",
     notify: Annotated[
-        str | None,
-        option(
-            "Prefect block to notify of nights, also missing ones, such as slack-webhook/team.", metavar="TYPE/NAME"
-        ),
+        str | None, option("Prefect block to notify of nights, such as slack-webhook/team.", metavar="TYPE/NAME")
     ] = None,
     name_prefix: NamePrefixOption = "",
     take_over: TakeOverOption = False,

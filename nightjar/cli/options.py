@@ -72,12 +72,6 @@ EnvArgsOption = Annotated[
 EnvDirOption = Annotated[Path, option("Folder in which to look for environments.", "--env-dir-path", metavar="FOLDER")]
 
 NamePrefixOption = Annotated[
-    str,
-    option(
-        "Prefix of separate deployments and a work pool, as in NAME-evaluate.",
-        "--name-prefix",
-        metavar="NAME",
-        callback=_checked,
-    ),
+    str, option("Prefix of separate deployments and a work pool: NAME-evaluate.", metavar="NAME", callback=_checked)
 ]
 TakeOverOption = Annotated[bool, option("Take over deployments that another folder has registered.", "--take-over")]

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from nightjar.cli.benchmark import load_environment_named
-from nightjar.cli.eval.nemo_flags import refuse_key
+from nightjar.cli.eval.nemo_flags import RefusedKeyOption
 from nightjar.cli.options import BenchOption, EnvArgsOption, EnvArgument, EnvDirOption, JsonOption, option
 from nightjar.cli.terminal import echo
 from nightjar.compat.nemo.engine.model_client import ModelClient
@@ -35,14 +35,10 @@ def env_validate(
         str | None, option("URL of a model to reply in place of references.", envvar="NEMO_MODEL_URL")
     ] = None,
     model_id: Annotated[str | None, option("Name of this model.", envvar="NEMO_MODEL_ID")] = None,
-    api_key: Annotated[  # noqa: ARG001 - refused
-        str | None, option("Refused: name an environment variable with -k.", hidden=True, callback=refuse_key)
-    ] = None,
+    api_key: RefusedKeyOption = None,  # noqa: ARG001 - refused
     api_key_var: Annotated[
         str | None,
-        option(
-            "Variable with its key (default: NEMO_API_KEY or NVIDIA_API_KEY).", "--api-key-var", "-k", metavar="NAME"
-        ),
+        option("Variable with its key (default: NEMO_API_KEY, NVIDIA_API_KEY).", "--api-key-var", "-k", metavar="NAME"),
     ] = None,
     verbose: Annotated[bool, option("Show each example.", "--verbose", "-v")] = False,
     as_json: JsonOption = False,

@@ -9,8 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -38,7 +37,6 @@ _FRAME_SECONDS = 0.25
 _LINE_SECONDS = 10.0
 _BAR_WIDTH = 12
 _MOST_KINDS = 3
-_WIDEST = 120
 _FASTEST_SHOWN = 10_000.0
 _NEXT_KEYS, _PREVIOUS_KEYS = frozenset({"j", "\t", "\x1b[B", "\x1b[C"}), frozenset({"k", "\x1b[A", "\x1b[D"})
 
@@ -53,27 +51,26 @@ def style_of(*, tui: bool, debug: bool, no_progress: bool) -> Style:
     return next(iter(given.values()), "auto")
 
 
-class RunsDisplay:
-    """Shows the progress of the runs of this process on stderr, from the first run on, as a block in an event loop."""
+@contextmanager
+def display(style: Style = "auto") -> Iterator[None]:
+    """Shows the progress of the runs of this process on stderr, from the first run on. Requires an event loop."""
+    task = asyncio.get_running_loop().create_task(_Display(style).show())
+    try:
+        yield
+    finally:
+        if task.done() and (broken := task.exception()) is not None:
+            logger.warning("The progress display stopped: %r", broken)
+        task.cancel()
 
-    def __init__(self, style: Style = "auto") -> None:
+
+class _Display:
+    def __init__(self, style: Style) -> None:
         self._console = Console(stderr=True)
         self._style = style
         self._runs: dict[str, Run] = {}
         self._chosen = 0
 
-    def __enter__(self) -> Self:
-        self._task = asyncio.get_running_loop().create_task(self._show())
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._task.done() and (broken := self._task.exception()) is not None:
-            logger.warning("The progress display stopped: %r", broken)
-        self._task.cancel()
-
-    async def _show(self) -> None:
+    async def show(self) -> None:
         if self._style == "none":
             return
         while not open_runs():  # noqa: ASYNC110 - it may be opened in another thread
@@ -99,10 +96,9 @@ class RunsDisplay:
         said_at = loop.time()
         while True:
             for run in self._look():
-                done_before = run.progress.already_done
                 echo(f"{title(run)}: {run.progress.total} rollouts, run {run.run_id}", err=True)
-                if done_before:
-                    echo(f"{done_before} of them are already done", err=True)
+                if run.progress.already_done:
+                    echo(f"{run.progress.already_done} of them are already done", err=True)
             if loop.time() - said_at >= _LINE_SECONDS:
                 said_at = loop.time()
                 for run in open_runs():
@@ -143,7 +139,7 @@ class RunsDisplay:
 
 
 def _fill(bar: tqdm[Any], run: Run) -> None:
-    bar.set_postfix_str(_reward(run), refresh=False)
+    bar.set_postfix_str(f"reward {_reward(run)}, {run.progress.failed} failed", refresh=False)
     bar.update(run.progress.done - bar.n)
 
 
@@ -168,7 +164,7 @@ def _overview(runs: Sequence[Run], chosen: int) -> Table:
             Text(title(run), style="bold" if number == chosen else ""),
             ProgressBar(total=progress.total, completed=progress.done, width=_BAR_WIDTH),
             f"{progress.done}/{progress.total}",
-            "–" if progress.avg_reward is None else f"{progress.avg_reward:.3f}",
+            _reward(run),
             str(progress.failed),
             f"{progress.rate:.1f}/s",
             _left(run) or "–" if run.metadata.finished_at is None else run.metadata.status,
@@ -226,7 +222,7 @@ def _left(run: Run) -> str:
 
 def _reward(run: Run) -> str:
     reward = run.progress.avg_reward
-    return f"reward {'–' if reward is None else f'{reward:.3f}'}, {run.progress.failed} failed"
+    return "–" if reward is None else f"{reward:.3f}"
 
 
 def title(run: Run) -> str:
@@ -235,8 +231,7 @@ def title(run: Run) -> str:
 
 def status_line(run: Run) -> str:
     progress = run.progress
-    reward = "–" if progress.avg_reward is None else f"{progress.avg_reward:.3f}"
-    parts = [f"reward {reward}", f"{progress.failed} errors", f"{progress.rate:.1f}/s"]
+    parts = [f"reward {_reward(run)}", f"{progress.failed} errors", f"{progress.rate:.1f}/s"]
     if progress.unscored:
         parts.insert(0, f"{progress.unscored} generated, not scored yet")
     if progress.retries:

@@ -77,6 +77,11 @@ def refuse_key(value: str | None) -> None:
         )
 
 
+RefusedKeyOption = Annotated[
+    str | None, option("Refused: name an environment variable with -k.", "--api-key", hidden=True, callback=refuse_key)
+]
+
+
 def _read(
     fields: dict[str, Any],
     *,
@@ -87,14 +92,11 @@ def _read(
     repeats: Annotated[int | None, _option("Same as --rollouts-per-example, -r.")] = None,
     max_problems: Annotated[int | None, _option("Same as --num-examples, -n.")] = None,
     model_url: Annotated[
-        str | None,
-        _option("Same as -b; with --bench or --adapter also NEMO_MODEL_URL, with NEMO_API_KEY.", metavar="URL"),
+        str | None, _option("Same as -b; with --bench or --adapter also NEMO_MODEL_URL.", metavar="URL")
     ] = None,
     model_id: Annotated[str | None, _option("Same as --model, -m; also NEMO_MODEL_ID.", metavar="MODEL")] = None,
     system_prompt: Annotated[str | None, _option("Same as -x '{\"system_prompt\": TEXT}'.")] = None,
-    api_key: Annotated[  # noqa: ARG001 - refused
-        str | None, _option("Refused: name an environment variable with -k.", hidden=True, callback=refuse_key)
-    ] = None,
+    api_key: RefusedKeyOption = None,  # noqa: ARG001 - refused
     override: Annotated[
         list[str] | None,
         _option("Change a YAML config: benchmarks.0.repeats=4; repeatable.", "--override", "-O", metavar="KEY=VALUE"),

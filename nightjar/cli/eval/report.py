@@ -41,9 +41,7 @@ _RENDERERS: dict[str, Callable[[Report], str]] = {**RENDERERS, "html": render_ht
 def eval_report(
     paths: Annotated[
         list[str] | None,
-        argument(
-            "Run IDs, folders of results, MODEL@ENV or SUITE@DATE (default: the newest run).", metavar="[RUNS]..."
-        ),
+        argument("Run IDs, folders, MODEL@ENV or SUITE@DATE (default: the newest run).", metavar="[RUNS]..."),
     ] = None,
     *,
     form: Annotated[ReportFormat, option("Output format.", "--format", "-f")] = ReportFormat.MARKDOWN,

@@ -148,7 +148,7 @@ def eval_rescore(
     """Score the rollouts of a run again with the current rubric, as a new run; no model is called, except judges.
 
     The original run stays unchanged. The new run records its ID and the hash of the code that scored, as the columns
-    rescored_from and scoring_hash of runs in SQL.
+    rescored_from and scoring_hash of runs in SQL. --env-args changes only the arguments that it names.
 
     Example: nightjar eval rescore 0a1b2c --rubric strict.py:strict_answer
     """

@@ -62,9 +62,7 @@ class HostedFlags:
     ] = False
     custom_secrets: Annotated[
         dict[str, str] | None,
-        _hosted(
-            'Environment variables, {"NAME": "value"}; never written to disk.', metavar="JSON", parser=secret_values
-        ),
+        _hosted('Variables {"NAME": "value"}; never on disk.', metavar="JSON", parser=secret_values),
     ] = None
     eval_name: Annotated[str | None, _hosted("Name of the run on the server.", metavar="NAME")] = None
     shards: Annotated[int | None, _hosted("Submit N parts, a flow run each; the last merges.", metavar="N", min=2)] = (
@@ -84,7 +82,7 @@ def eval_run(
     nemo: NemoFlags,
     endpoints_path: Annotated[
         Path | None,
-        _option("Registry of endpoints (default: ./configs/endpoints.toml).", "--endpoints-path", "-e", panel=MODEL),
+        _option("Endpoint registry (default: ./configs/endpoints.toml).", "--endpoints-path", "-e", panel=MODEL),
     ] = None,
     disable_env_server: Annotated[  # noqa: ARG001 - ignored
         bool, _ignored("there is no such server.", "--disable-env-server", panel=ENVIRONMENT)

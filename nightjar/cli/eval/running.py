@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import typer
 
-from nightjar.cli.eval.live import RunsDisplay, Style
+from nightjar.cli.eval.live import Style, display
 from nightjar.cli.eval.outcome import with_error
 from nightjar.cli.terminal import echo
 from nightjar.core.calling import leave_threads_behind
@@ -84,7 +84,7 @@ def watched(evaluation: Callable[[], Awaitable[T]], style: Style = "auto", heart
     """Runs one or several evaluations with a progress display, until they have ended or are stopped."""
 
     async def body() -> T:
-        with RunsDisplay(style):
+        with display(style):
             async with stopped_by_signals(), heartbeats(heartbeat_url):
                 try:
                     return await evaluation()

@@ -59,7 +59,10 @@ def eval_samples(
         has_shown, has_more = bool(groups), next(examples, None) is not None
     else:
         rows = [*islice(wanted, first, first + size)]
-        _show_rollouts(rows, None if full else _LONGEST_TEXT, as_json=as_json)
+        if as_json:
+            print_json(rows)
+        for row in rows if not as_json else ():
+            _print_rollout(row, None if full else _LONGEST_TEXT)
         has_shown, has_more = bool(rows), next(wanted, None) is not None
     if has_more:
         echo(f"There are more: {f'--skip {first + size}' if skip else f'--page {page + 1}'}", err=True)
@@ -80,14 +83,6 @@ def _wanted(
         is_example = example in {None, row["example_id"]} and (flipped_ids is None or row["example_id"] in flipped_ids)
         if is_kind and is_example:
             yield row
-
-
-def _show_rollouts(rows: Sequence[Mapping[str, Any]], longest: int | None, *, as_json: bool) -> None:
-    if as_json:
-        print_json(rows)
-    else:
-        for row in rows:
-            _print_rollout(row, longest)
 
 
 def _show_groups(run: StoredRun, groups: Sequence[SampleGroup], *, as_json: bool) -> None:

@@ -49,12 +49,7 @@ def sql(
     ] = None,
     parameters: Annotated[
         list[str] | None,
-        option(
-            "Value of $NAME: a number or a time if compared with one, else text.",
-            "--parameter",
-            "-P",
-            metavar="NAME=VALUE",
-        ),
+        option("Value of $NAME, typed by what it is compared with.", "--parameter", "-P", metavar="NAME=VALUE"),
     ] = None,
     list_queries: Annotated[bool, option("List the named queries; with a name, print its SQL.", "--list")] = False,
     output_format: Annotated[
