@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nightjar.cli.eval.outcome import show_outcome
-from nightjar.cli.eval.running import runner, watched
+from nightjar.cli.eval.running import runner, show_outcome, watched
 from nightjar.cli.options import option
 from nightjar.cli.sql.command import sql
 from nightjar.cli.terminal import echo

@@ -33,7 +33,6 @@ LATE = {
     "nightjar.cli.eval.dry_run": "as nightjar.cli.eval.running",
     "nightjar.cli.eval.hosted": "as nightjar.cli.eval.running",
     "nightjar.cli.eval.live": "as nightjar.cli.eval.running",
-    "nightjar.cli.eval.outcome": "as nightjar.cli.eval.running",
     "nightjar.cli.eval.running": "0.5 s, DuckDB and the engine, for which 'eval run --help' need not wait",
     "nightjar.cli.sql.prompt": "0.2 s, prompt_toolkit, for a terminal alone",
     "nightjar.evaluation.part_runs": "as duckdb, for parts of runs alone",

@@ -13,14 +13,16 @@ from typing import Annotated
 
 import uvicorn
 
-from nightjar.cli.benchmark import load_named
+from nightjar.cli.benchmark import one_name
 from nightjar.cli.options import BenchOption, EnvArgsOption, EnvArgument, EnvDirOption, option
 from nightjar.cli.terminal import echo
 from nightjar.compat.nemo.serving.app import export_data, generate_app
 from nightjar.core.environment_id import ENVIRONMENTS_DIR
 from nightjar.core.ports import listen
+from nightjar.environments.packages.lookup import environments_in
 from nightjar.environments.seeded.bridge import row_of, seeded, size_of
 from nightjar.environments.seeded.eval_environment import EvalEnvironment
+from nightjar.environments.seeded.lookup import get_environment
 from nightjar.errors import ConfigError, ServiceError, error_text
 
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - only compared
@@ -46,7 +48,8 @@ def serve(
 
     Examples: nightjar serve gsm8k | nightjar serve bench.py:sums --export-data sums.jsonl
     """
-    benchmark = load_named(env, bench, env_args, env_dir_path)
+    with environments_in(env_dir_path):
+        benchmark = get_environment(one_name(env, bench), **(env_args or {}))
     if export_to is not None:
         echo(f"Wrote {asyncio.run(_export(benchmark, export_to))}")
         return

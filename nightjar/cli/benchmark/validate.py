@@ -13,13 +13,15 @@ from typing import Annotated
 
 import typer
 
-from nightjar.cli.benchmark import load_environment_named
+from nightjar.cli.benchmark import one_name
 from nightjar.cli.eval.nemo_flags import RefusedKeyOption
 from nightjar.cli.options import BenchOption, EnvArgsOption, EnvArgument, EnvDirOption, JsonOption, option
 from nightjar.cli.terminal import echo
 from nightjar.compat.nemo.engine.model_client import ModelClient
 from nightjar.core.environment_id import ENVIRONMENTS_DIR
 from nightjar.core.text import shortened
+from nightjar.environments import load_environment
+from nightjar.environments.packages.lookup import environments_in
 from nightjar.errors import MissingKeyError
 from nightjar.evaluation.config.nemo.services import KEYS
 from nightjar.evaluation.validating import Tried, Validation, validate
@@ -55,7 +57,8 @@ def env_validate(
     """
     if (model_url is None) != (model_id is None):
         raise typer.BadParameter("--model-url and --model-id require each other.")
-    loaded = load_environment_named(env, bench, env_args, env_dir_path)
+    with environments_in(env_dir_path):
+        loaded = load_environment(one_name(env, bench), **(env_args or {}))
     client = None if model_url is None else ModelClient(model_url, model_id or "", _key(api_key_var)).client
     found = asyncio.run(validate(loaded, samples, client, model_id or ""))
     if as_json:

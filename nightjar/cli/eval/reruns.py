@@ -11,8 +11,7 @@ from uuid import UUID
 import typer
 
 from nightjar.cli.eval.hosted import next_commands
-from nightjar.cli.eval.outcome import finish
-from nightjar.cli.eval.running import Mode, check, evaluation_of, runner, watched
+from nightjar.cli.eval.running import Mode, check, evaluation_of, finish, runner, watched
 from nightjar.cli.options import (
     EnvArgsOption,
     JsonOption,
