@@ -122,7 +122,7 @@ def eval_run(
     this process. Every finished model call is on disk at once: --resume continues an interrupted run without repeating
     a request, and leaves a completed run unchanged.
     """
-    from nightjar.cli.eval import running
+    from nightjar.cli.eval.running import Mode, check, finish, finish_together, run_together, runner, watched
     from nightjar.cli.eval.dry_run import show_plans
     from nightjar.cli.eval.exchange import write_bundles
     from nightjar.cli.eval.hosted import check_hosted_flags
@@ -147,19 +147,19 @@ def eval_run(
     if hosting.hosted:
         _submit(evaluations, hosting, warehouse, prefect_url, as_json=as_json, is_suite=is_suite)
         return
-    running.check(evaluations)
-    mode: running.Mode = "prefect" if prefect else "direct" if direct else "auto"
+    check(evaluations)
+    mode: Mode = "prefect" if prefect else "direct" if direct else "auto"
     output_dir = nemo.prepared(output_dir)
-    run = running.runner(mode, output_dir, resume, warehouse, prefect_url)
+    run = runner(mode, output_dir, resume, warehouse, prefect_url)
     bundles = output_dir if nemo.is_used else None
     if is_suite:
-        ended = running.run_together(evaluations, run, warehouse, style=style, heartbeat_url=heartbeat_url)
+        ended = run_together(evaluations, run, warehouse, style=style, heartbeat_url=heartbeat_url)
         write_bundles([each.outcome for each in ended], bundles)
-        running.finish_together(ended, as_json)
+        finish_together(ended, as_json)
         return
-    outcome = running.watched(lambda: run(evaluations[0].config), style, heartbeat_url)
+    outcome = watched(lambda: run(evaluations[0].config), style, heartbeat_url)
     write_bundles([outcome], bundles)
-    running.finish(outcome, as_json, running.show_line if abbreviated else running.show_outcome)
+    finish(outcome, as_json, is_brief=abbreviated)
 
 
 def _submit(

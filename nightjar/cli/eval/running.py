@@ -265,11 +265,11 @@ def next_command(outcome: Outcome) -> str:
     return shlex.join(["nightjar", *next_step, *options])
 
 
-def finish(outcome: Outcome, as_json: bool, show: Callable[[Outcome], None] = show_outcome) -> None:
+def finish(outcome: Outcome, as_json: bool, *, is_brief: bool = False) -> None:
     if as_json:
         echo(json.dumps(as_record(outcome), indent=2))
     else:
-        show(outcome)
+        (show_line if is_brief else show_outcome)(outcome)
     for error in errors_of(outcome):
         echo(f"Error: {error}", err=True)
     for kind in outcome.failures if not outcome.is_complete else ():
