@@ -122,11 +122,11 @@ def eval_run(
     this process. Every finished model call is on disk at once: --resume continues an interrupted run without repeating
     a request, and leaves a completed run unchanged.
     """
-    from nightjar.cli.eval.running import Mode, check, finish, finish_together, run_together, runner, watched
     from nightjar.cli.eval.dry_run import show_plans
     from nightjar.cli.eval.exchange import write_bundles
     from nightjar.cli.eval.hosted import check_hosted_flags
     from nightjar.cli.eval.live import style_of
+    from nightjar.cli.eval.running import Mode, check, finish, finish_together, run_together, runner, watched
 
     style = style_of(tui=tui, debug=debug, no_progress=nemo.no_progress)
     if direct and (prefect or prefect_url):
