@@ -58,7 +58,7 @@ def compare(
     """Compare two runs on the examples that both have scored: is the candidate worse by more than --max-drop?
 
     A side is a run ID or the beginning of one, a run directory, a folder, results of NeMo Evaluator or verifiers,
-    MODEL@ENV, MODEL@ENV@DAY or SUITE@DAY. With several evaluations, those that both sides have are compared.
+    MODEL@ENV, MODEL@ENV@DAY or SUITE@DAY. With several evaluations, the common ones are compared.
 
     PASS if the whole interval of the difference is within --max-drop, REGRESSION if all of it is beyond, INCONCLUSIVE
     otherwise, with the number of examples that would decide it.

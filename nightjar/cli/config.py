@@ -1,7 +1,4 @@
-"""``nightjar config``: the user's own defaults.
-
-nightjar config set eval.max_concurrent 8
-"""
+"""``nightjar config``: the user's own defaults."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def deploy(
 ) -> None:
     """Register the deployments of this folder, and the schedule of a suite, after showing the changes.
 
-    Existing deployments keep their settings, except those that belong to the code and the schedule of this suite.
+    Existing deployments keep their settings, except the code and the schedule of this suite.
     Workers read the suite's file when it runs, in the folder of the deployment.
 
     Example: nightjar deploy configs/eval/nightly.toml --cron '0 2 * * *' --time-zone Europe/Berlin

@@ -1,7 +1,4 @@
-"""``nightjar model-server``: a model on loopback that answers from a recording or a script.
-
-nightjar model-server --recording recorded.jsonl --latency-ms 200 --rate-429 0.05
-"""
+"""``nightjar model-server``: a model on loopback that answers from a recording or a script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people type wrong, and what is wrong around them: one clear line, no traceback, and no request more than needed.
+"""Wrong usage and unusable inputs: one clear line, no traceback, and no needless request.
 
 An expected error ends with exit code 1, wrong usage with exit code 2.
 """

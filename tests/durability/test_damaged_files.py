@@ -78,7 +78,7 @@ def test_damaged_lines_are_set_aside_and_done_again(nightjar, server, run):
     assert (run.path / "results.damaged").read_bytes() == b'{"reward": ""}\n'
 
 
-def test_a_reward_that_somebody_changed_is_not_published_unseen(nightjar, server, run):
+def test_a_changed_reward_is_not_published_silently(nightjar, server, run):
     path = run.path / "results.jsonl"
     path.write_bytes(run.content[path.name].replace(b'"reward":1.0', b'"reward":0.5', 1))
 
@@ -91,7 +91,7 @@ def test_a_reward_that_somebody_changed_is_not_published_unseen(nightjar, server
     assert nightjar.start("publish", run.path).wait().code == 0
 
 
-def test_a_number_that_somebody_changed_is_damage(nightjar, server, run):
+def test_a_changed_number_in_the_metadata_is_damage(nightjar, server, run):
     path = run.path / "metadata.json"
     path.write_bytes(run.content[path.name].replace(b'"avg_reward": 1.0', b'"avg_reward": 0.5', 1))
 

@@ -1,4 +1,4 @@
-"""Requests that fail: made again, attempts made anew with ``--max-retries``, else kept as failures, never as 0."""
+"""Failed requests are retried; failed attempts are repeated with ``--max-retries``, or kept as failures, never as 0."""
 
 import json
 import re
@@ -16,7 +16,7 @@ CAUSES = {
 }
 
 
-def test_requests_are_made_again_by_themselves(nightjar, serve):
+def test_requests_are_retried(nightjar, serve):
     server = serve(faults=FIVE_PERCENT)
 
     ended = nightjar.eval("arithmetic", "-n", 500, "-r", 1, server=server)
@@ -149,7 +149,9 @@ def test_an_endpoint_may_be_away_for_longer_than_all_retries(nightjar):
     run = nightjar.start_eval("arithmetic", "-n", 30, "-c", 8, "--request-retries", 1, "-m", "local", "-b", url)
     run.wait_until(lambda: nightjar.runs and len(nightjar.run.attempts) > 30)
     server.kill()
-    run.wait_until(lambda: re.search(r"\b([6-9]\d|\d{3}) retries", run.stderr))  # of 8 and, at the most, 32 who wait
+    run.wait_until(
+        lambda: re.search(r"\b([6-9]\d|\d{3}) retries", run.stderr)
+    )  # of 8 in flight and at most 32 that wait
     _start_model_server(nightjar, port=int(url.split(":")[2].split("/")[0]))
     ended = run.wait()
 

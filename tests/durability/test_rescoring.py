@@ -165,7 +165,7 @@ def check(sample: ScorerInput) -> dict:
 """
 
 
-def test_a_resume_after_the_scorer_has_changed_scores_all_anew_and_asks_nothing_twice(nightjar, serve):
+def test_a_resume_with_a_changed_scorer_rescores_everything_and_repeats_no_request(nightjar, serve):
     bench = nightjar.folder / "bench.py"
     bench.write_text(SCORED_BY.format(worth=1.0, raises=()))
     server = serve(faults=Faults(latency_ms=100))

@@ -41,7 +41,7 @@ def test_only_what_meets_the_condition_is_done_again(nightjar, serve, failed):
     assert "Next:      nightjar sql" in ended.stdout
 
     assert nightjar.start("eval", "retry", run_id).wait().code == 0
-    assert server.stats().received == limited + len(broken)  # nothing is owed
+    assert server.stats().received == limited + len(broken)  # no rollout remains
 
 
 def is_broken(row):

@@ -10,7 +10,7 @@ def test_the_second_writer_is_told_who_holds_the_run(nightjar, serve):
     settings = ("-n", 50, "-c", 4)
     first = nightjar.start_eval("arithmetic", *settings, server=server)
     first.wait_until(lambda: nightjar.runs and nightjar.run.attempts)
-    first.send(signal.SIGSTOP)  # it sleeps, so that it does not end before the others come
+    first.send(signal.SIGSTOP)  # so that it does not end before the others start
     config = nightjar.run.content["config.json"]
 
     forms = (["--resume"], ["--resume", nightjar.run])

@@ -183,7 +183,7 @@ class TestInit:
         assert "environments/sums already has sums.py, test_sums.py, pyproject.toml, README.md" in line
         assert module.read_text() == before
 
-    def test_the_readme_can_be_written_anew(self, shell):
+    def test_the_readme_can_be_rewritten(self, shell):
         shell.ok("env", "init", "my-env", "--path", "here")
         folder = shell.folder / "here" / "my_env"
         for name in ("README.md", "my_env.py"):

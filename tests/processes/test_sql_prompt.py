@@ -58,7 +58,7 @@ class Terminal:
 
     @property
     def text(self):
-        lines = self.screen.buffer  # only those that were written to: rendering all 200 takes long
+        lines = self.screen.buffer  # lines with text only: rendering all 200 takes long
         return "\n".join(self._line(lines[y]) for y in range(max(lines, default=-1) + 1)).rstrip()
 
     def type(self, *keys):

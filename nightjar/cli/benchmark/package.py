@@ -1,7 +1,4 @@
-"""``nightjar package``: a benchmark as an image that serves it.
-
-nightjar package bench.py -o Dockerfile
-"""
+"""``nightjar package``: a benchmark as an image that serves it."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ def package(
 ) -> None:
     """Build an image that serves or runs the benchmark in a file; or only write its Dockerfile.
 
-    The image contains the file, the modules beside it that it imports, and the files beside it that these name, such as
+    The image contains the file, the modules in its folder that it imports, and the files there that they name, such as
     'rows.csv'. Docker or podman builds it; if neither responds, the Dockerfile is printed. A requirement that cannot be
     installed fails the build.
 

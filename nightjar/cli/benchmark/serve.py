@@ -1,7 +1,4 @@
-"""``nightjar serve``: a benchmark over HTTP, for clients of NeMo Evaluator and of Gym.
-
-nightjar serve gsm8k --port 9090
-"""
+"""``nightjar serve``: a benchmark over HTTP, for clients of NeMo Evaluator and of Gym."""
 
 from __future__ import annotations
 

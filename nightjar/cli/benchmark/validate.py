@@ -1,7 +1,4 @@
-"""``nightjar env validate``, and ``nightjar validate``: whether an environment asks and scores as it should.
-
-nightjar env validate gsm8k
-"""
+"""``nightjar env validate``, and ``nightjar validate``: whether an environment asks and scores as it should."""
 
 from __future__ import annotations
 

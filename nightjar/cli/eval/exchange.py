@@ -69,14 +69,11 @@ def _evaluations(directory: Path) -> Mapping[Path, Sequence[EvaluationPart]]:
 
 def _in_order(directory: Path, found: Sequence[FoundResults]) -> list[EvaluationPart]:
     """Returns run directories (later ones last) or bundles as parts, without the results of earlier merges."""
-    apart = [one for one in found if one.path.resolve() != directory.resolve() and not _is_earlier_merge(one.path)]
+    others = [one for one in found if one.path.resolve() != directory.resolve()]
+    apart = [one for one in others if not (one.path / f"{one.path.name}.json").is_file()]  # by an earlier merge
     if not apart:
         raise ConfigError(f"{str(directory)!r} holds one run, and no parts to merge")
     return list(map(part_of, sorted(apart, key=_started)))
-
-
-def _is_earlier_merge(path: Path) -> bool:
-    return (path / f"{path.name}.json").is_file()
 
 
 def _started(found: FoundResults) -> str:

@@ -31,7 +31,6 @@ class Flag:
 
     Attributes:
         names: short names; a long name replaces that of the field.
-        metavar: placeholder of the value in the help; None for its type.
         parser: of the text of the value; None to parse by type.
         reader: of all texts of a flag that may be given several times; None to parse by type.
         panel: of the help; None for that of the field's group.

@@ -1,9 +1,4 @@
-"""``nightjar eval samples``: the rollouts of a run with their conversations, or its examples.
-
-nightjar eval samples 0a1b2c3d4e5f --failed
-nightjar eval samples 0a1b2c3d4e5f --example 12 --full
-nightjar eval samples 0a1b2c3d4e5f --grouped --flipped
-"""
+"""``nightjar eval samples``: the rollouts of a run with their conversations, or its examples."""
 
 from __future__ import annotations
 

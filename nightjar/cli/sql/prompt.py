@@ -147,7 +147,9 @@ class SqlPrompt:
             case [".run", name, *pairs]:
                 self._session.answer(find_query(name).name, values_of(pairs))
             case [".help"]:
-                _show_help()
+                print_entries({usage: [about] for usage, about in USAGES.items()})
+                echo("Anything else is SQL, up to ';' or up to a command on its own line, which discards it.")
+                echo("Ctrl-C stops a query. Ctrl-R searches the history.")
             case _:
                 return False
         return True
@@ -194,12 +196,6 @@ def _open_history() -> History:
 
 def _quote(part: str) -> str:
     return shorten(" ".join(part.split()), _LONGEST_QUOTE, placeholder="…")
-
-
-def _show_help() -> None:
-    print_entries({usage: [about] for usage, about in USAGES.items()})
-    echo("Anything else is SQL, up to ';' or up to a command on its own line, which discards it.")
-    echo("Ctrl-C stops a query. Ctrl-R searches the history.")
 
 
 class SqlCompleter(Completer):

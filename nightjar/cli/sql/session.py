@@ -35,15 +35,7 @@ _JOINED = "\0"
 
 @dataclass
 class SqlSession:
-    """The settings of queries and their output.
-
-    Attributes:
-        warehouse: to query.
-        format: of printed rows.
-        timeout_seconds: time limit of a query.
-        is_full: show all rows and whole cells of a table on a terminal.
-        output: file to write to; None for stdout.
-    """
+    """The settings of queries and their output, which goes to stdout without a file."""
 
     warehouse: Warehouse
     format: Format
