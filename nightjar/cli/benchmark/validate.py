@@ -56,7 +56,8 @@ def env_validate(
         raise typer.BadParameter("--model-url and --model-id require each other.")
     with environments_in(env_dir_path):
         loaded = load_environment(one_name(env, bench), **(env_args or {}))
-    client = None if model_url is None else ModelClient(model_url, model_id or "", _key(api_key_var)).client
+    key = _key(api_key_var)
+    client = None if model_url is None else ModelClient(model_url, model_id or "", key).client
     found = asyncio.run(validate(loaded, samples, client, model_id or ""))
     if as_json:
         echo(json.dumps({**asdict(found), "passed": not found.problems}, indent=2, default=str))
