@@ -24,7 +24,6 @@ _OPTIONAL_VALUES = {"--resume": "latest", "-R": "latest"}
 
 
 def main() -> NoReturn:
-    """Runs the command of this process, and ends the process."""
     try:
         code = app.app(args=with_optional_values(sys.argv[1:] or ["--help"]), standalone_mode=False)
     except NightjarError as error:

@@ -51,7 +51,7 @@ COMMANDS = {
     "eval logs": "eval.hosted:eval_logs",
     "eval stop": "eval.hosted:eval_stop",
     "eval report": "eval.report:eval_report",
-    "eval merge": "eval.bundles:eval_merge",
+    "eval merge": "eval.exchange:eval_merge",
     "eval view-config": "eval.runs:eval_view_config",
     "eval push": "eval.exchange:eval_push",
     "eval pull": "eval.exchange:eval_pull",
@@ -112,18 +112,12 @@ class _Unloaded(TyperCommand):
     """A command that is not imported yet; its callback imports it."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
-        """Makes the context of the imported command, which replaces this one."""
         assert self.callback is not None, "_add gives one"
         return self.callback().make_context(*args, **kwargs)
 
 
 def summary(words: str) -> str:
-    """Returns the help of a command in the list of commands, without importing its module.
-
-    Example:
-        >>> summary("cache clear")
-        "Delete all model responses that 'eval run --cache' has kept; the results of runs stay."
-    """
+    """Returns the help of a command in the list of commands, without importing its module."""
     if words in GROUPS:
         return GROUPS[words]
     module, _, function = COMMANDS[words].partition(":")
@@ -142,7 +136,10 @@ def _add(group: typer.Typer, commands: Iterable[str]) -> None:
 
 def _load(words: str) -> Any:  # typer's command class has no public name
     name = words.rpartition(" ")[2]
-    function = _import_function(COMMANDS[words]) if words in COMMANDS else None
+    function = None
+    if words in COMMANDS:
+        module, _, function_name = COMMANDS[words].partition(":")
+        function = getattr(import_module(f"nightjar.cli.{module}"), function_name)
     text = GROUPS[words] if function is None else _joined_lines(function)
     subcommands = [command for command in COMMANDS if command.rpartition(" ")[0] == words]
     if function is not None and not subcommands:
@@ -160,12 +157,6 @@ def _load(words: str) -> Any:  # typer's command class has no public name
     return get_group(group)
 
 
-def _import_function(place: str) -> Callable[..., Any]:
-    module, _, name = place.partition(":")
-    function: Callable[..., Any] = getattr(import_module(f"nightjar.cli.{module}"), name)
-    return function
-
-
 def _joined_lines(function: Callable[..., Any]) -> str:
     """Returns the docstring with one line per paragraph, so that its help fills the width of the terminal."""
     paragraphs = (inspect.getdoc(function) or "").split("\n\n")
@@ -181,8 +172,7 @@ def _print_version(is_requested: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """LLM evaluations as Prefect flows, every result in DuckDB."""

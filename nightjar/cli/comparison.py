@@ -13,35 +13,19 @@ from rich.console import Console
 from rich.text import Text
 
 from nightjar.analysis import Comparison, Comparisons, Flip, Terms, Verdict, compare_all, gate, record_comparisons
-from nightjar.cli.options import ClusterOption, JsonOption, WarehouseOption
+from nightjar.cli.options import AlphaOption, ClusterOption, JsonOption, WarehouseOption, argument, option
 from nightjar.cli.output import columns, labelled, print_json
 from nightjar.cli.terminal import echo
 from nightjar.core.text import harmless
-from nightjar.reports.comparison import (
-    SHOWN_FLIPS,
-    category_rows,
-    comparison_page,
-    comparison_record,
-    comparison_report,
-    comparisons_report,
-    evaluation_rows,
-    findings,
-    one_sided,
-    side_rows,
-    verdict,
-)
+from nightjar.reports import comparison as report
 from nightjar.reports.gate import error_rate, gate_record, gate_report, gate_rows, left_out, reasons
 from nightjar.reports.html import write_page
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
 _EXIT_CODES = {"PASS": 0, "GO": 0, "REGRESSION": 1, "NO-GO": 1, "INCONCLUSIVE": 2}
-_DECISION_STYLES = {
-    "PASS": "bold green",
-    "GO": "bold green",
-    "REGRESSION": "bold red",
-    "NO-GO": "bold red",
-    "INCONCLUSIVE": "bold yellow",
-}
+_STYLES = ("bold green", "bold red", "bold yellow")
+"""Of decisions, by their exit code."""
+
 _OUTCOME_STYLES = {"PASS": "green", "BREACH": "red", "MISSING": "red", "INSUFFICIENT": "yellow"}
 _GATE_COLUMNS = ("Benchmark", "Tier", "Outcome", "Change", "Interval", "Allowed", "Pairs")
 """The columns that fit on a terminal of 80 columns; the other formats also have the means."""
@@ -50,45 +34,31 @@ _SIDE_HELP = "Run ID, run directory or other results, or MODEL@ENV."
 
 
 class GateFormat(StrEnum):
-    """The format of the verdict of a gate."""
-
     TEXT = "text"
     MARKDOWN = "markdown"
     JSON = "json"
 
 
 def compare(
-    baseline: Annotated[str, typer.Argument(metavar="BASELINE", help=_SIDE_HELP, show_default=False)],
-    candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help=_SIDE_HELP, show_default=False)],
-    max_drop: Annotated[float, typer.Option(min=0, metavar="X", help="How much worse the mean may be.")] = 0.05,
-    alpha: Annotated[
-        float, typer.Option(min=0, max=1, metavar="X", help="Probability that the interval misses the true difference.")
-    ] = 0.05,
-    metric: Annotated[
-        str, typer.Option(metavar="NAME", help="'reward', 'correct' (pass@1), or the name of a metric.")
-    ] = "reward",
-    direction: Annotated[Literal["higher", "lower"], typer.Option(help="Which values are better.")] = "higher",
-    by: Annotated[
-        str | None,
-        typer.Option(metavar="FIELD", help="Field of info, or task: also compare each of its values."),
-    ] = None,
+    baseline: Annotated[str, argument(_SIDE_HELP, metavar="BASELINE")],
+    candidate: Annotated[str, argument(_SIDE_HELP, metavar="CANDIDATE")],
+    max_drop: Annotated[float, option("How much worse the mean may be.", min=0, metavar="X")] = 0.05,
+    alpha: AlphaOption = 0.05,
+    metric: Annotated[str, option("'reward', 'correct' (pass@1), or the name of a metric.", metavar="NAME")] = "reward",
+    direction: Annotated[Literal["higher", "lower"], option("Which values are better.")] = "higher",
+    by: Annotated[str | None, option("Field of info, or task: also compare its values.", metavar="FIELD")] = None,
     cluster: ClusterOption = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 1 for a REGRESSION and with 2 if INCONCLUSIVE.")
-    ] = False,
+    strict: Annotated[bool, option("Exit with 1 for a REGRESSION and with 2 if INCONCLUSIVE.", "--strict")] = False,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print markdown.")] = False,
-    html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", dir_okay=False, help="Also write an HTML page with the answers that changed."),
-    ] = None,
-    record: Annotated[bool, typer.Option("--record", help="Store the comparison in the warehouse, for SQL.")] = False,
+    markdown: Annotated[bool, option("Print markdown.", "--markdown")] = False,
+    html: Annotated[Path | None, option("Also write a page with the answers that changed.", dir_okay=False)] = None,
+    record: Annotated[bool, option("Store the comparison in the warehouse, for SQL.", "--record")] = False,
 ) -> None:
     """Compare two runs on the examples that both have scored: is the candidate worse by more than --max-drop?
 
     A side is a run ID or the beginning of one, a run directory, a folder, results of NeMo Evaluator or verifiers,
-    MODEL@ENV, MODEL@ENV@DAY or SUITE@DAY. With several evaluations, those that both sides have are compared.
+    MODEL@ENV, MODEL@ENV@DAY or SUITE@DAY. With several evaluations, the common ones are compared.
 
     PASS if the whole interval of the difference is within --max-drop, REGRESSION if all of it is beyond, INCONCLUSIVE
     otherwise, with the number of examples that would decide it.
@@ -98,19 +68,19 @@ def compare(
     if as_json and markdown:
         raise typer.BadParameter("--json and --markdown exclude each other")
     terms = Terms(max_drop, alpha, metric, direction, cluster, by)
-    where, excerpts = Warehouse(resolve_warehouse(warehouse)), SHOWN_FLIPS if html else 0
+    where, excerpts = Warehouse(resolve_warehouse(warehouse)), report.SHOWN_FLIPS if html else 0
     compared = compare_all(baseline, candidate, terms, warehouse=where, excerpts=excerpts)
     is_single = len(compared.found) == 1 and not compared.missing and not compared.new
     if as_json:
-        print_json(comparison_record(compared.found[0] if is_single else compared))
+        print_json(report.comparison_record(compared.found[0] if is_single else compared))
     elif markdown:
-        echo(comparison_report(compared.found[0]) if is_single else comparisons_report(compared))
+        echo(report.comparison_report(compared.found[0]) if is_single else report.comparisons_report(compared))
     elif is_single:
         _print_comparison(compared.found[0], candidate, warehouse)
     else:
         _print_comparisons(compared)
     if html:
-        write_page(html, comparison_page(compared))
+        write_page(html, report.comparison_page(compared))
         echo(f"Wrote {harmless(str(html))}", err=True)
     if record:
         record_comparisons(where, compared.found)
@@ -121,31 +91,18 @@ def compare(
 def gate_command(
     sides: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[BASELINE] CANDIDATE",
-            help="Each a run ID, a folder of results, MODEL@ENV or SUITE@DATE. The policy may name the baseline.",
-            show_default=False,
-        ),
+        argument("Each as in 'nightjar compare'; the policy may name the baseline.", metavar="[BASELINE] CANDIDATE"),
     ] = None,
     *,
-    policy: Annotated[
-        Path, typer.Option("--policy", "-p", metavar="FILE", help="Policy in YAML: how much each benchmark may lose.")
-    ],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Also write the verdict as JSON.")
-    ] = None,
+    policy: Annotated[Path, option("YAML file: how much each benchmark may lose.", "--policy", "-p", metavar="FILE")],
+    output: Annotated[Path | None, option("Also write the verdict as JSON.", "--output", "-o", metavar="FILE")] = None,
     report_format: Annotated[
-        GateFormat, typer.Option("--format", metavar="FORM", help="Output format: text, markdown or json.")
+        GateFormat, option("text, markdown or json.", "--format", metavar="FORM")
     ] = GateFormat.TEXT,
     as_json: JsonOption = False,
-    strict: Annotated[
-        bool,
-        typer.Option("--strict/--no-strict", help="Exit with 1 for NO-GO and 2 if INCONCLUSIVE, or always with 0."),
-    ] = True,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Explain the outcome of every benchmark.")] = False,
-    record: Annotated[
-        bool, typer.Option("--record/--no-record", help="Store the verdict in the warehouse, for SQL.")
-    ] = True,
+    strict: Annotated[bool, option("Exit with 1 for NO-GO, 2 if INCONCLUSIVE.", "--strict/--no-strict")] = True,
+    verbose: Annotated[bool, option("Explain the outcome of every benchmark.", "--verbose")] = False,
+    record: Annotated[bool, option("Store the verdict in the warehouse, for SQL.", "--record/--no-record")] = True,
     warehouse: WarehouseOption = None,
 ) -> None:
     """Decide by a policy whether a candidate may replace the baseline: GO, NO-GO or INCONCLUSIVE.
@@ -184,17 +141,18 @@ def _sides(named: list[str]) -> tuple[str | None, str | None]:
 
 
 def _decision(decision: str, reason: str) -> Text:
-    return Text.assemble((decision, _DECISION_STYLES[decision]), f"  {reason}")
+    return Text.assemble((decision, _STYLES[_EXIT_CODES[decision]]), f"  {reason}")
 
 
 def _print_comparisons(compared: Comparisons) -> None:
     console = Console()
-    console.print(_decision(compared.decision, verdict(compared)))
+    console.print(_decision(compared.decision, report.verdict(compared)))
     rows: list[list[str | Text]] = [
-        [Text(decision, _DECISION_STYLES[decision]), *others] for decision, *others in evaluation_rows(compared)
+        [Text(decision, _STYLES[_EXIT_CODES[decision]]), *others]
+        for decision, *others in report.evaluation_rows(compared)
     ]
     console.print(columns(("Decision", "Evaluation", "Difference", "Pairs"), rows))
-    for line in one_sided(compared):
+    for line in report.one_sided(compared):
         console.print(Text(harmless(line)))
     echo("Next: --markdown or --html FILE shows each of them in full", err=True)
 
@@ -202,11 +160,11 @@ def _print_comparisons(compared: Comparisons) -> None:
 def _print_comparison(found: Comparison, candidate: str, warehouse: str | None) -> None:
     console = Console()
     console.print(_decision(found.decision, found.reason))
-    console.print(columns(("", "Baseline", "Candidate", "Change"), side_rows(found)))
-    console.print(labelled(findings(found)))
+    console.print(columns(("", "Baseline", "Candidate", "Change"), report.side_rows(found)))
+    console.print(labelled(report.findings(found)))
     if found.categories:
         headings = (str(found.terms.by), "Pairs", "Baseline", "Candidate", "Difference")
-        console.print(columns(headings, category_rows(found)))
+        console.print(columns(headings, report.category_rows(found)))
     if flips := found.broken + found.fixed:
         echo(f"Next: {harmless(_next_command(found, flips[0], candidate, warehouse))}", err=True)
 

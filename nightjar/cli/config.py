@@ -1,17 +1,12 @@
-"""``nightjar config``: the user's own defaults.
-
-nightjar config set eval.max_concurrent 8
-"""
+"""``nightjar config``: the user's own defaults."""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated
 
-import typer
-
-from nightjar.cli.options import JsonOption
-from nightjar.cli.output import print_json
+from nightjar.cli.options import JsonOption, argument
+from nightjar.cli.output import print_json, print_values, shown
 from nightjar.cli.terminal import echo
 from nightjar.core.home import config_path
 from nightjar.core.text import harmless
@@ -20,7 +15,7 @@ from nightjar.evaluation.config.user_config import field_of, settings
 from nightjar.evaluation.config.user_config_file import set_setting, unset_setting
 from nightjar.warehouse.location import refuse_secret
 
-_KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="Such as eval.model or eval.sampling_args.top_p.")]
+_KeyArgument = Annotated[str, argument("Such as eval.model or eval.sampling_args.top_p.", metavar="KEY")]
 
 
 def config_show(as_json: JsonOption = False) -> None:
@@ -29,9 +24,7 @@ def config_show(as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"path": str(config_path()), "values": values})
         return
-    width = max(map(len, values), default=0) + 2
-    for key, value in values.items():
-        echo(f"{key:<{width}}{_shown(value)}")
+    print_values(values)
     echo(f"{'In' if values else 'Nothing is set in'} {config_path()}", err=True)
 
 
@@ -50,12 +43,12 @@ def config_get(key: _KeyArgument, as_json: JsonOption = False) -> None:
     if as_json:
         print_json(values[key])
     else:
-        echo(_shown(values[key]))
+        echo(shown(values[key]))
 
 
 def config_set(
     key: _KeyArgument,
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="As for its flag; lists and tables as JSON.")],
+    value: Annotated[str, argument("As for its flag; lists and tables as JSON.", metavar="VALUE")],
     as_json: JsonOption = False,
 ) -> None:
     """Set a default. Flags, suites, the endpoint registry and environments override it.
@@ -85,7 +78,3 @@ def config_unset(key: _KeyArgument, as_json: JsonOption = False) -> None:
         print_json({"key": key, "was_set": was_set})
     else:
         echo(f"{key} is now unset" if was_set else f"{key} was not set")
-
-
-def _shown(value: Any) -> str:
-    return harmless(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 import typer
 from rich.console import Console
 
-from nightjar.cli.options import JsonListOption
+from nightjar.cli.options import JsonOption, argument, option
 from nightjar.cli.output import print_json
 from nightjar.cli.terminal import echo
 from nightjar.core.environment_id import listed_name
@@ -27,14 +27,7 @@ Whereabouts: TypeAlias = Literal["here", "generated", "gated", "not yet"]
 
 @dataclass(frozen=True)
 class _Fetched:
-    """The outcome for one benchmark.
-
-    Attributes:
-        env_id: its name.
-        outcome: ``fetched``, ``here`` (already downloaded), ``generated`` or ``failed``.
-        files, num_bytes: of its data on disk.
-        error: why the download failed, and what to do; None if the data is available.
-    """
+    """The outcome for one benchmark: ``fetched``, ``here`` (already downloaded), ``generated`` or ``failed``."""
 
     env_id: str
     outcome: str
@@ -59,11 +52,9 @@ def whereabouts(data: BenchmarkData | NltkData | None) -> Whereabouts:
 
 
 def data_get(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Benchmarks; see 'nightjar env list'.")
-    ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All built-in benchmarks.")] = False,
-    as_json: JsonListOption = False,
+    names: Annotated[list[str] | None, argument("Benchmarks; see 'nightjar env list'.", metavar="NAME")] = None,
+    everything: Annotated[bool, option("All built-in benchmarks.", "--all")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Download the data of built-in benchmarks from the Hugging Face Hub before their runs, and keep it.
 

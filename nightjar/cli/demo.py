@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from nightjar.cli.eval.outcome import show_outcome
-from nightjar.cli.eval.running import runner, watched
+from nightjar.cli.eval.running import runner, show_outcome, watched
+from nightjar.cli.options import option
 from nightjar.cli.sql.command import sql
 from nightjar.cli.terminal import echo
 from nightjar.core.logs import log_to_stderr
@@ -33,7 +33,7 @@ Next:
 
 
 def demo(
-    direct: Annotated[bool, typer.Option("--direct", help="Run without Prefect: starts in 2 s instead of 15.")] = False,
+    direct: Annotated[bool, option("Run without Prefect: starts in 2 s instead of 15.", "--direct")] = False,
 ) -> None:
     """Evaluate a local model on 100 problems with 4 rollouts each as a Prefect flow, then query the results in SQL."""
     log_to_stderr()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nightjar.analysis.gates.policy import GatePolicy
-from nightjar.cli.options import JsonOption, NamePrefixOption, TakeOverOption, YesOption
+from nightjar.cli.options import JsonOption, NamePrefixOption, TakeOverOption, YesOption, argument, option
 from nightjar.cli.output import print_json
 from nightjar.cli.terminal import echo
 from nightjar.core.text import harmless
@@ -29,39 +29,24 @@ _SIGNS = {"create": "+", "change": "~", "keep": "="}
 
 
 def deploy(
-    suite: Annotated[
-        Path | None, typer.Argument(metavar="[SUITE]", help="File of the suite to run on a schedule.")
-    ] = None,
-    cron: Annotated[str | None, typer.Option(metavar="CRON", help="When the suite runs, such as '0 2 * * *'.")] = None,
-    gate: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Policy that judges each night: see nightjar gate.")
-    ] = None,
-    retry_cron: Annotated[
-        str | None, typer.Option(metavar="CRON", help="When to retry runs that failed in the last 24 hours.")
-    ] = None,
-    upkeep_cron: Annotated[
-        str | None, typer.Option(metavar="CRON", help="When to examine and compact the warehouse.")
-    ] = None,
-    time_zone: Annotated[
-        str, typer.Option(metavar="ZONE", help="Time zone of these times, such as Europe/Berlin.")
-    ] = "UTC",
+    suite: Annotated[Path | None, argument("File of the suite to run on a schedule.", metavar="[SUITE]")] = None,
+    cron: Annotated[str | None, option("When the suite runs, such as '0 2 * * *'.", metavar="CRON")] = None,
+    gate: Annotated[Path | None, option("Policy that judges each night: see nightjar gate.", metavar="FILE")] = None,
+    retry_cron: Annotated[str | None, option("When to retry runs that failed in the last day.", metavar="CRON")] = None,
+    upkeep_cron: Annotated[str | None, option("When to examine and compact the warehouse.", metavar="CRON")] = None,
+    time_zone: Annotated[str, option("Time zone of these times, such as Europe/Berlin.", metavar="ZONE")] = "UTC",
     notify: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TYPE/NAME",
-            help="Prefect notification block for the results of nights, and for failed and missing nights; "
-            "such as slack-webhook/team.",
-        ),
+        str | None, option("Prefect block to notify of nights, such as slack-webhook/team.", metavar="TYPE/NAME")
     ] = None,
     name_prefix: NamePrefixOption = "",
     take_over: TakeOverOption = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the changes without making them.")] = False,
+    dry_run: Annotated[bool, option("Show the changes without making them.", "--dry-run")] = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Register the deployments of this folder, and the schedule of a suite, after showing the changes.
 
-    Existing deployments keep their settings, except those that belong to the code and the schedule of this suite.
+    Existing deployments keep their settings, except the code and the schedule of this suite.
     Workers read the suite's file when it runs, in the folder of the deployment.
 
     Example: nightjar deploy configs/eval/nightly.toml --cron '0 2 * * *' --time-zone Europe/Berlin
@@ -75,7 +60,9 @@ def deploy(
         _check_suite(suite)
     if gate is not None:
         GatePolicy.read(gate)
-        _check_relative(gate)
+    for path in filter(None, (suite, gate)):
+        if path.is_absolute():
+            raise ConfigError(f"Give {str(path)!r} as a path relative to this folder: it differs on other machines")
     api_url = find_prefect_api()
     if api_url is None:
         raise ServiceError("There is no Prefect server to deploy to. Start one here: nightjar up --detach")
@@ -95,12 +82,6 @@ def _check_suite(suite: Path) -> None:
         check_environments([each.config for each in evaluations])
     except MissingEnvironmentsError as error:
         echo(f"Warning: the worker needs environments that are missing here. {error}", err=True)
-    _check_relative(suite)
-
-
-def _check_relative(path: Path) -> None:
-    if path.is_absolute():
-        raise ConfigError(f"Give {str(path)!r} as a path relative to this folder: it differs on other machines")
 
 
 def _confirm(changes: Sequence[Change], *, dry_run: bool, yes: bool, as_json: bool) -> bool:

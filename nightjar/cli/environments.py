@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
 from nightjar.cli.data import data_of, whereabouts
-from nightjar.cli.options import JsonListOption
+from nightjar.cli.options import JsonOption, argument, option
 from nightjar.cli.output import columns, print_json
 from nightjar.cli.terminal import echo
 from nightjar.core.logs import log_to_stderr
 from nightjar.environments.packages.catalog import list_environments
 from nightjar.environments.packages.installation import Installation, InstallOptions, install
 from nightjar.environments.packages.package import EnvironmentPackage
-from nightjar.environments.packages.scaffold import Kind, Scaffold, make_environment
+from nightjar.environments.packages.scaffold import Kind, make_environment
 from nightjar.environments.packages.scaffold import rewrite_readme as write_readme
 
 _WIDE = 72
@@ -28,19 +26,11 @@ _WIDE = 72
 
 
 def env_init(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="my-env or owner/my-env; the module is my_env.", show_default=False)
-    ],
-    path: Annotated[Path, typer.Option("--path", "-p", help="Folder to create it in.")] = Path("environments"),
-    kind: Annotated[
-        Literal["single-turn", "multi-turn", "tool"],
-        typer.Option(help="What it starts as: one answer, several attempts, or a tool to call."),
-    ] = "single-turn",
-    multi_file: Annotated[bool, typer.Option("--multi-file", help="A package folder instead of one module.")] = False,
-    rewrite_readme: Annotated[
-        bool,
-        typer.Option("--rewrite-readme", help="If the environment exists, only write its README.md anew."),
-    ] = False,
+    name: Annotated[str, argument("my-env or owner/my-env; the module is my_env.", metavar="NAME")],
+    path: Annotated[Path, option("Folder to create it in.", "--path", "-p")] = Path("environments"),
+    kind: Annotated[Literal["single-turn", "multi-turn", "tool"], option("What it starts as.")] = "single-turn",
+    multi_file: Annotated[bool, option("A package folder instead of one module.", "--multi-file")] = False,
+    rewrite_readme: Annotated[bool, option("Write only the README.md of an existing one.", "--rewrite-readme")] = False,
 ) -> None:
     """Create an environment package with code, tests, README.md and pyproject.toml, as a starting point for your own.
 
@@ -52,44 +42,27 @@ def env_init(
     made = made or make_environment(name, path, kind=Kind(kind), is_multi_file=multi_file)
     for written in made.paths:
         echo(written)
-    echo(f"Environment {made.env_id}: {kind}. {_next_commands(made, path)}", err=True)
-
-
-def _next_commands(made: Scaffold, path: Path) -> str:
-    folder = shlex.quote(str(made.folder))
     where = "" if path == Path("environments") else f" --env-dir-path {shlex.quote(str(path))}"
-    return (
-        f"Next:\n  python -m pytest {folder}\n  nightjar model-server --port 8000 &\n"
-        f"  nightjar eval run {made.env_id} -m local -b http://127.0.0.1:8000/v1{where}"
+    echo(
+        f"Environment {made.env_id}: {kind}. Next:\n"
+        f"  python -m pytest {shlex.quote(str(made.folder))}\n  nightjar model-server --port 8000 &\n"
+        f"  nightjar eval run {made.env_id} -m local -b http://127.0.0.1:8000/v1{where}",
+        err=True,
     )
 
 
 def env_install(
     names: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="PATH|NAME[@VERSION]",
-            help="A project folder, an environment in --path, or a name in the package index, with or without owner/.",
-            show_default=False,
-        ),
+        list[str], argument("Folder, environment in --path, or package in the index.", metavar="PATH|NAME[@VERSION]")
     ],
-    path: Annotated[Path, typer.Option("--path", "-p", help="Folder in which names are looked up first.")] = Path(
-        "environments"
-    ),
-    editable: Annotated[
-        bool,
-        typer.Option("--editable/--no-editable", "-e", help="Install folders so that changes take effect at once."),
-    ] = True,
-    upgrade: Annotated[bool, typer.Option("--upgrade", "-U", help="Upgrade to the newest version.")] = False,
-    no_deps: Annotated[bool, typer.Option("--no-deps", help="Do not install dependencies.")] = False,
-    no_build_isolation: Annotated[
-        bool, typer.Option("--no-build-isolation", help="Build with the installed tools; needs no network.")
-    ] = False,
-    index_url: Annotated[
-        str | None, typer.Option(help="Package index (default: the one pip is configured with).", show_default=False)
-    ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the installer's log.")] = False,
-    as_json: JsonListOption = False,
+    path: Annotated[Path, option("Folder in which names are looked up first.", "--path", "-p")] = Path("environments"),
+    editable: Annotated[bool, option("Changed files take effect at once.", "--editable/--no-editable", "-e")] = True,
+    upgrade: Annotated[bool, option("Upgrade to the newest version.", "--upgrade", "-U")] = False,
+    no_deps: Annotated[bool, option("Do not install dependencies.", "--no-deps")] = False,
+    no_build_isolation: Annotated[bool, option("Build with the installed tools.", "--no-build-isolation")] = False,
+    index_url: Annotated[str | None, option("Package index (default: the one pip is configured with).")] = None,
+    verbose: Annotated[bool, option("Show the installer's log.", "--verbose", "-v")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Install environments with the pip of this Python (uv where there is no pip).
 
@@ -135,21 +108,13 @@ def _installation_record(one: Installation) -> dict[str, Any]:
 
 
 def env_list(
-    path: Annotated[Path, typer.Option("--path", "-p", help="Folder of the environments developed here.")] = Path(
-        "environments"
-    ),
+    path: Annotated[Path, option("Folder of the environments developed here.", "--path", "-p")] = Path("environments"),
     source: Annotated[
         Literal["all", "builtin", "local", "installed", "lm-eval", "skills"],
-        typer.Option(
-            "--source",
-            "-s",
-            help="Only environments from this source; lm-eval: tasks of EleutherAI's harness; skills: NeMo Skills.",
-        ),
+        option("Only from here; lm-eval: tasks of EleutherAI's harness; skills: NeMo Skills.", "--source", "-s"),
     ] = "all",
-    data_dir: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Folder with the datasets of NeMo Skills.", show_default=False)
-    ] = None,
-    as_json: JsonListOption = False,
+    data_dir: Annotated[Path | None, option("Folder with the datasets of NeMo Skills.", metavar="FOLDER")] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """List the environments: built-in with the state of their data, in ./environments, and installed.
 
@@ -182,7 +147,10 @@ def _show_lm_eval_tasks(*, as_json: bool) -> None:
     from nightjar.compat.nemo.environments.lm_eval_task import list_tasks
 
     names = [f"lm-eval://{name}" for name in list_tasks()]
-    echo(json.dumps([{"env_id": name} for name in names], indent=2) if as_json else "\n".join(names))
+    if as_json:
+        print_json([{"env_id": name} for name in names])
+    else:
+        echo("\n".join(names))
     echo("Next: nightjar eval run lm-eval://TASK", err=True)
 
 
@@ -199,7 +167,7 @@ def _show_skills(data_dir: Path | None, *, as_json: bool) -> None:
 
 
 def _package_record(package: EnvironmentPackage) -> dict[str, Any]:
-    return {
+    record = {
         "env_id": package.env_id,
         "version": package.version,
         "origin": package.origin,
@@ -209,13 +177,11 @@ def _package_record(package: EnvironmentPackage) -> dict[str, Any]:
         "tags": list(package.tags),
         "distribution": package.distribution,
         "installed_version": package.installed_version,
-        **(_data_record(package) if package.origin == "built-in" else {}),
     }
-
-
-def _data_record(package: EnvironmentPackage) -> dict[str, Any]:
+    if package.origin != "built-in":
+        return record
     data = data_of(package)
-    return {
+    return record | {
         "num_examples": data and data.num_examples,
         "data_license": data and data.license,
         "data": whereabouts(data),
@@ -238,7 +204,6 @@ def _print_benchmarks(packages: Sequence[EnvironmentPackage]) -> None:
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, folded: Sequence[str], **options: Any) -> Table:
-    """Returns a table whose first column, which users type, is never cut, however narrow the terminal is."""
     table = columns(headings, rows, folded=folded, **{"numbers": (), **options})
     table.columns[0].min_width = max((len(row[0]) for row in rows), default=0)
     return table

@@ -9,10 +9,9 @@ from typing import Annotated
 
 import typer
 
-from nightjar.cli.options import JsonOption, NamePrefixOption, TakeOverOption
+from nightjar.cli.options import JsonOption, NamePrefixOption, TakeOverOption, option
 from nightjar.cli.output import number, print_json, print_labelled
 from nightjar.cli.terminal import echo
-from nightjar.hosting.active_runs import ActiveFlowRun
 from nightjar.hosting.status import DeploymentStatus, RunStatus, ScheduleStatus, ServiceStatus, Status, read_status
 from nightjar.hosting.supervisor import stop, supervise, supervise_in_background, worker_runs
 
@@ -20,11 +19,11 @@ _POLL_SECONDS = 1.0
 
 
 def up(
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Run in the background.")] = False,
-    port: Annotated[int, typer.Option("--port", help="Port of the Prefect server.")] = 4200,
+    detach: Annotated[bool, option("Run in the background.", "--detach", "-d")] = False,
+    port: Annotated[int, option("Port of the Prefect server.")] = 4200,
     name_prefix: NamePrefixOption = "",
     take_over: TakeOverOption = False,
-    no_view: Annotated[bool, typer.Option("--no-view", help="Do not serve the web view.")] = False,
+    no_view: Annotated[bool, option("Do not serve the web view.", "--no-view")] = False,
 ) -> None:
     """Start the local Prefect server, a worker, the deployments and the web view, and restart them if they crash.
 
@@ -32,22 +31,16 @@ def up(
     keys first. Existing deployments are updated to the current code, and keep their schedules, limits, tags, default
     parameters and job variables. Runs whose process has died become Crashed, so that the UI offers Retry.
     """
+    options = {"is_taken_over": take_over, "is_viewed": not no_view}
     if detach:
-        echo(supervise_in_background(port, name_prefix, is_taken_over=take_over, is_viewed=not no_view))
+        echo(supervise_in_background(port, name_prefix, **options))
     else:
-        supervise(
-            port,
-            name_prefix,
-            is_taken_over=take_over,
-            is_viewed=not no_view,
-            announce=echo,
-            notify=partial(echo, err=True),
-        )
+        supervise(port, name_prefix, **options, announce=echo, notify=partial(echo, err=True))
 
 
 def down(
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Cancel runs in progress without asking.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Let the runs in progress finish first.")] = False,
+    yes: Annotated[bool, option("Cancel runs in progress without asking.", "--yes", "-y")] = False,
+    wait: Annotated[bool, option("Let the runs in progress finish first.", "--wait")] = False,
 ) -> None:
     """Stop what 'nightjar up' started.
 
@@ -55,24 +48,15 @@ def down(
     """
     if runs := worker_runs():
         echo("In progress:\n" + "\n".join(f"  {run.name} ({run.state.lower()}, {run.id})" for run in runs), err=True)
-    if wait:
-        _wait_for(runs)
-    elif runs and not yes:
-        _confirm_cancel(len(runs))
-    echo("Stopped." if stop() else "Nothing is running.")
-
-
-def _confirm_cancel(count: int) -> None:
-    if not sys.stdin.isatty():
-        raise typer.BadParameter("stdin is not a terminal: --yes cancels the runs, --wait lets them finish")
-    runs = "this run" if count == 1 else f"these {count} runs"
-    typer.confirm(f"Cancel {runs}? Finished rollouts are kept and published", abort=True, err=True)
-
-
-def _wait_for(runs: list[ActiveFlowRun]) -> None:
-    while runs:
+    if runs and not wait and not yes:
+        if not sys.stdin.isatty():
+            raise typer.BadParameter("stdin is not a terminal: --yes cancels the runs, --wait lets them finish")
+        which = "this run" if len(runs) == 1 else f"these {len(runs)} runs"
+        typer.confirm(f"Cancel {which}? Finished rollouts are kept and published", abort=True, err=True)
+    while wait and runs:
         time.sleep(_POLL_SECONDS)
         runs = worker_runs()
+    echo("Stopped." if stop() else "Nothing is running.")
 
 
 def status(as_json: JsonOption = False) -> None:
@@ -81,8 +65,7 @@ def status(as_json: JsonOption = False) -> None:
     Exit code 1 if no server responds, or if a process of 'nightjar up' is not running or was left behind.
     """
     found = read_status()
-    show = print_json if as_json else _print_status
-    show(found)
+    (print_json if as_json else _print_status)(found)
     is_left_over = bool(found.services) and found.supervisor_pid is None
     are_running = all(service.is_running for service in found.services)
     raise typer.Exit(int(is_left_over or not (found.is_answering and are_running)))
@@ -121,12 +104,10 @@ def _service(service: ServiceStatus, otherwise: str) -> str:
 
 
 def _deployment(deployment: DeploymentStatus) -> str:
-    notes = [
-        f"in {deployment.folder}" if deployment.folder else "",
-        f"{deployment.concurrency_limit} at once" if deployment.concurrency_limit else "",
-        "paused" if deployment.is_paused else "",
-    ]
-    return ", ".join([deployment.name, *filter(None, notes)])
+    folder = f"in {deployment.folder}" if deployment.folder else ""
+    limit = f"{deployment.concurrency_limit} at once" if deployment.concurrency_limit else ""
+    paused = "paused" if deployment.is_paused else ""
+    return ", ".join(filter(None, [deployment.name, folder, limit, paused]))
 
 
 def _schedule(schedule: ScheduleStatus) -> str:

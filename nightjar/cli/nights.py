@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from nightjar.analysis.judging import beside, find_night
-from nightjar.cli.options import JsonOption, WarehouseOption
+from nightjar.cli.options import JsonOption, WarehouseOption, argument, option
 from nightjar.cli.output import columns, print_json
 from nightjar.cli.terminal import echo
 from nightjar.core.text import harmless
@@ -33,16 +33,14 @@ def _date(text: str) -> str:
         raise typer.BadParameter(str(error)) from None
 
 
-_SuiteArgument = Annotated[str, typer.Argument(metavar="SUITE", help="Name of the suite: its file name without .toml.")]
-_NightArgument = Annotated[str, typer.Argument(metavar="DATE", callback=_date, help="Date, such as 2026-01-31.")]
+_SuiteArgument = Annotated[str, argument("Name of the suite: its file name without .toml.", metavar="SUITE")]
+_NightArgument = Annotated[str, argument("Date, such as 2026-01-31.", metavar="DATE", callback=_date)]
 
 
 def nights(
     context: typer.Context,
-    suite: Annotated[str | None, typer.Option(metavar="NAME", help="Only nights of this suite.")] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, metavar="N", help="Maximum number of nights to list.")
-    ] = 30,
+    suite: Annotated[str | None, option("Only nights of this suite.", metavar="NAME")] = None,
+    limit: Annotated[int, option("Maximum number of nights to list.", "--limit", "-n", min=1, metavar="N")] = 30,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:

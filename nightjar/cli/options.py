@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,13 +10,30 @@ from typing import Annotated, Any
 import typer
 
 
-def warehouse_option(panel: str | None = None) -> Any:
-    """Returns the option ``--warehouse``, in a panel of the help."""
-    return typer.Option(
-        "--warehouse",
-        help="Folder or URL of the warehouse (default: NIGHTJAR_WAREHOUSE, else ./outputs/warehouse).",
-        rich_help_panel=panel,
-    )
+def option(text: str, *flags: str, panel: str | None = None, **settings: Any) -> Any:
+    """Returns an option with its help, in a panel of the help; other settings as for ``typer.Option``."""
+    return typer.Option(*flags, help=text, rich_help_panel=panel, **settings)
+
+
+def argument(text: str, **settings: Any) -> Any:
+    return typer.Argument(help=text, show_default=False, **settings)
+
+
+def json_object(text: str) -> dict[str, Any]:
+    value = json_value(text)
+    if not isinstance(value, dict):
+        raise typer.BadParameter(f"expected a JSON object such as '{{\"key\": 1}}', found {text!r}")
+    return value
+
+
+def json_value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        place = f"at character {error.pos + 1} of {text!r}"
+        raise typer.BadParameter(f"not valid JSON: {error.msg} {place}") from None
+    except RecursionError:
+        raise typer.BadParameter("brackets are nested too deeply") from None
 
 
 def _checked(prefix: str) -> str:
@@ -24,61 +42,36 @@ def _checked(prefix: str) -> str:
     return prefix
 
 
+WAREHOUSE_HELP = "Folder or URL of the warehouse (default: NIGHTJAR_WAREHOUSE, else ./outputs/warehouse)."
 OUTPUT_DIR_HELP = "Folder of run directories (default: ./outputs)."
 PREFECT_URL_HELP = (
     "URL of the Prefect server (default: PREFECT_API_URL, the active Prefect profile, or the server of 'nightjar up')."
 )
 
-WarehouseOption = Annotated[str | None, warehouse_option()]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-JsonListOption = Annotated[bool, typer.Option("--json", help="Print a JSON list.")]
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-OutputDirOption = Annotated[Path | None, typer.Option("--output-dir", "-o", help=OUTPUT_DIR_HELP)]
-PrefectUrlOption = Annotated[str | None, typer.Option("--prefect-url", metavar="URL", help=PREFECT_URL_HELP)]
+WarehouseOption = Annotated[str | None, option(WAREHOUSE_HELP, "--warehouse")]
+JsonOption = Annotated[bool, option("Print JSON.", "--json")]
+VerboseOption = Annotated[bool, option("Log more.", "--verbose", "-v")]
+YesOption = Annotated[bool, option("Do not ask for confirmation.", "--yes", "-y")]
+OutputDirOption = Annotated[Path | None, option(OUTPUT_DIR_HELP, "--output-dir", "-o")]
+PrefectUrlOption = Annotated[str | None, option(PREFECT_URL_HELP, "--prefect-url", metavar="URL")]
 
-RunArgument = Annotated[
-    str,
-    typer.Argument(metavar="RUN", help="Run ID, the beginning of one, or a run directory.", show_default=False),
-]
-HostedRunArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="RUN", help="ID of a run or flow run, the beginning of one, or its name.", show_default=False
-    ),
-]
-PageOption = Annotated[int, typer.Option("--page", "-p", min=1, metavar="N", help="Page number.")]
+RunArgument = Annotated[str, argument("Run ID, the beginning of one, or a run directory.", metavar="RUN")]
+HostedRunArgument = Annotated[str, argument("ID of a run or flow run, its beginning, or its name.", metavar="RUN")]
+PageOption = Annotated[int, option("Page number.", "--page", "-p", min=1, metavar="N")]
 
-EnvIdArgument = Annotated[str, typer.Argument(metavar="ENV", help="Environment.", show_default=False)]
-MetricOption = Annotated[
-    str, typer.Option(metavar="NAME", help="reward, correct (share at the pass threshold), or the name of a metric.")
-]
-IntervalAlphaOption = Annotated[
-    float, typer.Option(min=0, max=1, metavar="X", help="Probability that an interval misses the true value.")
-]
-ClusterOption = Annotated[
-    str | None,
-    typer.Option(metavar="FIELD", help="Field of info that related examples share, such as a passage."),
-]
+EnvIdArgument = Annotated[str, argument("Environment.", metavar="ENV")]
+MetricOption = Annotated[str, option("reward, correct (pass@1), or the name of a metric.", metavar="NAME")]
+AlphaOption = Annotated[float, option("Probability that an interval misses the truth.", min=0, max=1, metavar="X")]
+ClusterOption = Annotated[str | None, option("Field of info that related examples share.", metavar="FIELD")]
 
-EnvArgument = Annotated[
-    str | None, typer.Argument(metavar="ENV", help="Benchmark or environment: a name, path.py:name or a URI.")
+EnvArgument = Annotated[str | None, argument("Benchmark or environment: a name, path.py:name or a URI.", metavar="ENV")]
+BenchOption = Annotated[str | None, option("Same as ENV.", "--bench", "--benchmark", "-b", metavar="ENV")]
+EnvArgsOption = Annotated[
+    Any, option("Arguments of the environment.", "--env-args", "-a", parser=json_object, metavar="JSON")
 ]
-BenchOption = Annotated[str | None, typer.Option("--bench", "--benchmark", "-b", metavar="ENV", help="Same as ENV.")]
-EnvArgsOption = Annotated[str, typer.Option("--env-args", "-a", metavar="JSON", help="Arguments of the environment.")]
-EnvDirOption = Annotated[
-    Path, typer.Option("--env-dir-path", metavar="FOLDER", help="Folder in which to look for environments.")
-]
+EnvDirOption = Annotated[Path, option("Folder in which to look for environments.", "--env-dir-path", metavar="FOLDER")]
 
 NamePrefixOption = Annotated[
-    str,
-    typer.Option(
-        "--name-prefix",
-        metavar="NAME",
-        callback=_checked,
-        help="Prefix for separate deployments and a separate work pool: NAME-evaluate, NAME-nightjar.",
-    ),
+    str, option("Prefix of separate deployments and a work pool: NAME-evaluate.", metavar="NAME", callback=_checked)
 ]
-TakeOverOption = Annotated[
-    bool, typer.Option("--take-over", help="Take over deployments that another folder has registered.")
-]
+TakeOverOption = Annotated[bool, option("Take over deployments that another folder has registered.", "--take-over")]

@@ -29,7 +29,6 @@ _FEW = 20
 
 
 def print_json(value: Any) -> None:
-    """Prints a record, or a list of records, as JSON."""
     echo(json.dumps(value, indent=2, ensure_ascii=False, default=_plain))
 
 
@@ -48,6 +47,17 @@ def print_labelled(lines: Mapping[str, Any], *, err: bool = False) -> None:
             echo(f"{label + ':':<{width}}{text}", err=err)
 
 
+def print_values(values: Mapping[str, Any]) -> None:
+    """Prints settings by their name: a text as it is, any other value as JSON."""
+    width = max(map(len, values), default=0) + 2
+    for name, value in values.items():
+        echo(f"{name:<{width}}{shown(value)}")
+
+
+def shown(value: Any) -> str:
+    return harmless(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
 def print_some(lines: Sequence[str]) -> None:
     """Prints the first lines of a list, and the number of the others."""
     for line in lines[:_FEW]:
@@ -57,17 +67,11 @@ def print_some(lines: Sequence[str]) -> None:
 
 
 def number(count: int, noun: str) -> str:
-    """Returns a count with its noun.
-
-    Example:
-        >>> number(1, "run"), number(2_000, "run")
-        ('1 run', '2,000 runs')
-    """
+    """Returns a count with its noun."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def labelled(lines: Mapping[str, str]) -> Table:
-    """Returns texts beside their labels, wrapped to the width of the terminal."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")

@@ -7,20 +7,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.text import Text
 
 from nightjar.analysis import Trend, TrendSeries, leaderboard, plan, trend
-from nightjar.cli.options import EnvIdArgument, JsonOption, MetricOption, WarehouseOption
+from nightjar.cli.options import AlphaOption, EnvIdArgument, JsonOption, MetricOption, WarehouseOption, option
 from nightjar.cli.output import columns, labelled, number, print_json
 from nightjar.cli.terminal import echo
 from nightjar.core.text import harmless
+from nightjar.reports import leaderboard as leaderboards
+from nightjar.reports import planning
 from nightjar.reports.formats import finite
-from nightjar.reports.leaderboard import HEADINGS as LEADERBOARD_HEADINGS
-from nightjar.reports.leaderboard import leaderboard_findings, leaderboard_rows
-from nightjar.reports.planning import HEADINGS as PLAN_HEADINGS
-from nightjar.reports.planning import next_command, plan_findings, plan_rows
 from nightjar.reports.trend import change_findings, drawing, remarks, trend_svg
 from nightjar.warehouse import Warehouse, resolve_warehouse
 
@@ -30,12 +27,7 @@ _WIDEST_PLOT = 120
 def show_leaderboard(
     env_id: EnvIdArgument,
     metric: MetricOption = "reward",
-    alpha: Annotated[
-        float,
-        typer.Option(
-            min=0, max=1, metavar="X", help="Probability that any two equal models are reported as different."
-        ),
-    ] = 0.05,
+    alpha: Annotated[float, option("Probability that equal models differ here.", min=0, max=1, metavar="X")] = 0.05,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -51,26 +43,18 @@ def show_leaderboard(
         print_json(finite(asdict(found)))
         return
     console = Console(highlight=False)
-    console.print(columns(LEADERBOARD_HEADINGS, leaderboard_rows(found)))
-    console.print(labelled(leaderboard_findings(found)))
+    console.print(columns(leaderboards.HEADINGS, leaderboards.leaderboard_rows(found)))
+    console.print(labelled(leaderboards.leaderboard_findings(found)))
     if len(found.rows) > 1:
         echo(f"Next: nightjar compare {found.rows[1].run_id} {found.rows[0].run_id}", err=True)
 
 
 def show_plan(
     env_id: EnvIdArgument,
-    detect: Annotated[
-        float, typer.Option(metavar="X", help="The drop of the mean reward to detect.", show_default=False)
-    ],
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", help="The model to plan for (default: that of the newest run).")
-    ] = None,
-    power: Annotated[
-        float, typer.Option(min=0, max=1, metavar="X", help="Probability that the drop is detected.")
-    ] = 0.8,
-    alpha: Annotated[
-        float, typer.Option(min=0, max=1, metavar="X", help="Probability that the interval misses the true difference.")
-    ] = 0.05,
+    detect: Annotated[float, option("The drop of the mean reward to detect.", metavar="X")],
+    model: Annotated[str | None, option("Model to plan for (default: of the newest run).", "--model", "-m")] = None,
+    power: Annotated[float, option("Probability that the drop is detected.", min=0, max=1, metavar="X")] = 0.8,
+    alpha: AlphaOption = 0.05,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -87,22 +71,18 @@ def show_plan(
         print_json(finite(asdict(found)))
         return
     console = Console(highlight=False)
-    console.print(labelled(plan_findings(found)))
-    console.print(columns(PLAN_HEADINGS, plan_rows(found)))
-    echo(f"Next: {harmless(next_command(found))}", err=True)
+    console.print(labelled(planning.plan_findings(found)))
+    console.print(columns(planning.HEADINGS, planning.plan_rows(found)))
+    echo(f"Next: {harmless(planning.next_command(found))}", err=True)
 
 
 def show_trend(
     env_id: EnvIdArgument,
-    model: Annotated[str | None, typer.Option("--model", "-m", help="Only runs of this model.")] = None,
+    model: Annotated[str | None, option("Only runs of this model.", "--model", "-m")] = None,
     metric: MetricOption = "reward",
-    since: Annotated[
-        datetime | None, typer.Option(formats=["%Y-%m-%d"], metavar="DATE", help="Only runs from this day on.")
-    ] = None,
-    alpha: Annotated[
-        float, typer.Option(min=0, max=1, metavar="X", help="Probability of any mark in a series without a change.")
-    ] = 0.01,
-    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the plot as SVG.")] = None,
+    since: Annotated[datetime | None, option("First day of the runs.", formats=["%Y-%m-%d"], metavar="DATE")] = None,
+    alpha: Annotated[float, option("Probability of a mark where nothing changed.", min=0, max=1, metavar="X")] = 0.01,
+    svg: Annotated[Path | None, option("Also write the plot as SVG.", metavar="FILE")] = None,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from nightjar.cli.eval.flags import command_of
-from nightjar.cli.options import RunArgument, WarehouseOption
+from nightjar.cli.options import RunArgument, WarehouseOption, option
 from nightjar.cli.terminal import echo
 from nightjar.core.text import harmless
 from nightjar.errors import ConfigError
@@ -21,13 +21,9 @@ from nightjar.warehouse import Warehouse, resolve_warehouse
 
 
 def view(
-    host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Address to listen on; a non-local address requires a token.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port (default: 4280, or the next free port).")
-    ] = None,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open a browser.")] = False,
+    host: Annotated[str, option("Address; a non-local one needs a token.", metavar="ADDRESS")] = "127.0.0.1",
+    port: Annotated[int | None, option("Port (default: 4280, or the next free port).", min=0, max=65535)] = None,
+    no_browser: Annotated[bool, option("Do not open a browser.", "--no-browser")] = False,
     warehouse: WarehouseOption = None,
 ) -> None:
     """Browse runs, examples and conversations in a web browser, until Ctrl-C. Read-only.
@@ -50,26 +46,12 @@ def view(
 
 def export(
     run: RunArgument,
-    html: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a page with the statistics, and samples of conversations."),
-    ] = None,
+    html: Annotated[Path | None, option("Write a page with statistics and conversations.", metavar="FILE")] = None,
     log: Annotated[
         Path | None,
-        typer.Option(
-            "--inspect-log",
-            metavar="FOLDER",
-            help="Write a log for 'inspect view' into this folder, or into this file if its name ends in .json.",
-        ),
+        option("Write a log for 'inspect view' into this folder or .json file.", "--inspect-log", metavar="FOLDER"),
     ] = None,
-    limit: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Maximum number of rollouts in the page. Examples are not split, and the first is always there.",
-        ),
-    ] = 200,
+    limit: Annotated[int, option("Most rollouts in the page, in whole examples.", min=1, metavar="N")] = 200,
     warehouse: WarehouseOption = None,
 ) -> None:
     """Write a run into a file that opens without Nightjar: a page for a browser, or a log for Inspect.
@@ -89,7 +71,6 @@ def export(
 
 
 def _write(path: Path, exported: Export) -> None:
-    """Writes a file; under its default name if the path is a folder, or has no suffix."""
     if not path.suffix or path.is_dir():
         path.mkdir(parents=True, exist_ok=True)
         path /= exported.name

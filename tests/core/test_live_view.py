@@ -92,31 +92,22 @@ def on_a_terminal(*flags, cwd):
 
 
 @pytest.mark.slow
-def test_the_live_view(tmp_path):
-    written, screen = on_a_terminal(cwd=tmp_path)
-    assert "60/60 (60 examples × 1)" in screen
-    assert "run " in screen
-    assert "60 of 60 scored" in screen
-    assert "\x1b[?1049h" not in written
-
-
-@pytest.mark.slow
-def test_on_the_whole_screen(tmp_path):
-    written, screen = on_a_terminal("--tui", cwd=tmp_path)
-    assert "\x1b[?1049h" in written, "the terminal's other screen"
-    assert "in flight" in written
-    assert "60 of 60 scored" in screen
-
-
-@pytest.mark.slow
-def test_log_lines_and_plain_bars(tmp_path):
-    written, screen = on_a_terminal("--debug", cwd=tmp_path)
-    assert re.search(r"arithmetic \| m: +\d+%", written)
-    assert "INFO Generated groups" in written
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        ([], [r"60/60 \(60 examples × 1\)"]),
+        (["--tui"], [r"\x1b\[\?1049h", "in flight"]),
+        (["--debug"], [r"arithmetic \| m: +\d+%", "INFO Generated groups"]),
+    ],
+    ids=["live view", "full screen", "log lines and plain bars"],
+)
+def test_progress_on_a_terminal(tmp_path, flags, parts):
+    written, screen = on_a_terminal(*flags, cwd=tmp_path)
+    assert all(re.search(part, written + screen) for part in parts)
+    assert ("\x1b[?1049h" in written) == ("--tui" in flags), "the terminal's other screen"
     assert "60 of 60 scored" in screen
 
 
-def test_both_at_once_are_refused():
+def test_two_styles_at_once_are_refused():
     ended = CliRunner().invoke(app, ["eval", "run", "arithmetic", "-u", "-d"])
-    assert ended.exit_code == 2
-    assert "exclude each other" in ended.stderr
+    assert (ended.exit_code, "--tui and --debug" in ended.stderr) == (2, True)

@@ -24,10 +24,7 @@ def test_the_first_of_what_generate_returns(capsys, outputs):
     assert "3 of 5 rollouts" in text
     assert all(part in text for part in ("user: 0 + 1?", "assistant: =1", "2 + 1?", "2.00"))
     assert "3 + 1?" not in text
-
-
-def test_as_many_as_are_wanted(capsys):
-    print_prompt_completions_sample(ROWS, n=1)
+    print_prompt_completions_sample(outputs, n=1)
     assert "1 + 1?" not in shown(capsys)
 
 

@@ -9,9 +9,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import zlib
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -22,14 +24,8 @@ from nightjar.warehouse import Warehouse
 
 COMMAND = (sys.executable, "-c", "from nightjar.cli import main; main()")
 PATIENCE_SECONDS = 60
-SIGNS_OF_A_BUG = (
-    "Traceback",
-    "was never awaited",
-    "was never retrieved",
-    "Unclosed",
-    "Exception ignored",
-    "SyntaxWarning",
-)
+SIGNS_OF_A_BUG = ("Traceback", "was never awaited", "was never retrieved", "Unclosed", "Exception ignored",
+                  "SyntaxWarning")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,6 @@ class Ended:
 
     @property
     def errors(self):
-        """The lines on stderr that say what went wrong."""
         return [line for line in self.stderr.splitlines() if line.startswith("Error: ")]
 
 
@@ -80,7 +75,6 @@ class Started:
 
     @property
     def leaves_processes(self):
-        """Says whether a process that it started is still there."""
         try:
             os.killpg(self.pid, 0)
         except ProcessLookupError:
@@ -88,7 +82,6 @@ class Started:
         return True
 
     def wait_until(self, condition, timeout_seconds=PATIENCE_SECONDS):
-        """Polls while the command runs until a condition holds."""
         deadline = time.monotonic() + timeout_seconds
         while not condition():
             assert self.is_running, f"it ended before its time:\n{self.stdout}{self.stderr}"
@@ -99,7 +92,6 @@ class Started:
         self._process.send_signal(number)
 
     def kill(self):
-        """Kills it with -9, as the system does when memory is short."""
         self._process.kill()
         return self.wait()
 
@@ -111,7 +103,6 @@ class Started:
         return ended
 
     def end(self):
-        """Ends whatever is left of it."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
@@ -127,13 +118,12 @@ class RunFolder:
         return str(self.path)
 
     def lines(self, name):
-        """The whole lines of a file that may still be written to; none where it is missing."""
+        """Returns the complete lines of a file that may still be written to; none if it is missing."""
         path = self.path / name
         whole = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
         return [json.loads(line) for line in whole.splitlines()]
 
     def count_lines(self, name):
-        """Counts the whole lines of a file."""
         path = self.path / name
         return path.read_bytes().count(b"\n") if path.exists() else 0
 
@@ -143,7 +133,7 @@ class RunFolder:
 
     @property
     def results_that_count(self):
-        """The results without what differs from run to run: how long it took, and how often it was tried."""
+        """The results without timing and number of attempts, which differ from run to run."""
         return [{name: row[name] for name in row if name not in {"timing", "attempts"}} for row in self.results]
 
     @property
@@ -156,7 +146,7 @@ class RunFolder:
 
     @property
     def metadata(self):
-        """What ``metadata.json`` says, but for the digest of that."""
+        """``metadata.json`` without its digest."""
         metadata = json.loads((self.path / "metadata.json").read_bytes())
         metadata.pop("digest", None)
         return metadata
@@ -184,7 +174,6 @@ class Nightjar:
         self._started = []
 
     def start(self, *arguments, **variables):
-        """Starts a command."""
         logs = self.folder / "logs"
         logs.mkdir(exist_ok=True)
         started = Started(
@@ -198,12 +187,10 @@ class Nightjar:
         return started
 
     def start_eval(self, env_id, *arguments, server=None, **variables):
-        """Starts ``nightjar eval run`` against a server."""
         endpoint = ("-m", "local", "-b", server.url) if server else ()
         return self.start("eval", "run", env_id, *endpoint, "--direct", *arguments, **variables)
 
     def eval(self, env_id, *arguments, server=None, **variables):
-        """Types ``nightjar eval run`` and waits for its end."""
         return self.start_eval(env_id, *arguments, server=server, **variables).wait()
 
     def write_environment(self, name, source):
@@ -213,14 +200,13 @@ class Nightjar:
 
     @property
     def runs(self):
-        """All run directories, the oldest first."""
+        """The run directories, oldest first."""
         walked = ((Path(path), files) for path, _, files in os.walk(self.folder))  # folders may go meanwhile
         found = [path for path, files in walked if "config.json" in files and path.parts[-3] == "evals"]
         return [RunFolder(path) for path in sorted(found, key=lambda path: path.stat().st_ctime)]
 
     @property
     def run(self):
-        """The one run directory there is."""
         [run] = self.runs
         return run
 
@@ -234,7 +220,7 @@ class Nightjar:
 
 @pytest.fixture(scope="session")
 def nightjar_in(fork):
-    """Gives the command in a folder of one's choice."""
+    """Makes the command in a given folder."""
     commands = []
 
     def make(folder, **options):
@@ -248,7 +234,6 @@ def nightjar_in(fork):
 
 @pytest.fixture
 def nightjar(tmp_path, fork):
-    """The command in this test's folder."""
     command = Nightjar(tmp_path, fork)
     yield command
     command.close()
@@ -263,12 +248,41 @@ def serve():
         )
 
 
-class Opinionated:
-    """Solves arithmetic, but gets three problems of ten wrong, and always the same ones.
+@pytest.fixture
+def http_server():
+    """Starts HTTP servers that answer with the status, content and headers of ``reply(request, body)``."""
+    with contextlib.ExitStack() as stack:
 
-    What it answers depends on the question alone, so that a run that was interrupted can be compared with one that
-    was not.
-    """
+        def start(reply):
+            class Handler(BaseHTTPRequestHandler):
+                def do_POST(self):
+                    body = self.rfile.read(int(self.headers["Content-Length"] or 0))
+                    status, content, headers = reply(self, body)
+                    content = content if isinstance(content, bytes) else json.dumps(content).encode()
+                    self.send_response(status, headers.get("X-Reason"))
+                    for name, value in {"Content-Type": "application/json", **headers}.items():
+                        self.send_header(name, value)
+                    self.send_header("Content-Length", str(len(content)))
+                    self.end_headers()
+                    self.wfile.write(content)
+
+                def log_message(self, *_):
+                    pass
+
+            Handler.do_GET = Handler.do_POST
+            server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
+            server.handle_error = lambda *_: None  # a client has gone
+            thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(server.shutdown)
+            return f"http://127.0.0.1:{server.server_port}"
+
+        yield start
+
+
+class Opinionated:
+    """Gets the same three problems of ten wrong in every run, so that runs can be compared."""
 
     def answer(self, messages):
         question = last_user_text(messages)

@@ -1,4 +1,4 @@
-"""What pushing a data set uses of the Hugging Face Hub's API, on loopback; keeps in memory what it is sent."""
+"""The part of the Hugging Face Hub's API that a push uses, on loopback; it keeps what it is sent in memory."""
 
 import base64
 import json
@@ -26,15 +26,13 @@ class HubServer:
         hub = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                hub.handle(self, b"")
-
             def do_POST(self):
-                hub.handle(self, self.rfile.read(int(self.headers["Content-Length"])))
+                hub.handle(self, self.rfile.read(int(self.headers["Content-Length"] or 0)))
 
             def log_message(self, *_):
                 pass
 
+        Handler.do_GET = Handler.do_POST
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -60,13 +58,10 @@ class HubServer:
             "/api/whoami-v2": lambda: {"name": "ann", "type": "user"},
             "/api/validate-yaml": lambda: {"errors": [], "warnings": []},
             "/api/repos/create": lambda: self._create(json.loads(body)),
-            "/preupload": lambda: {"files": [self._regular(each) for each in json.loads(body)["files"]]},
+            "/preupload": lambda: {"files": [_regular(each) for each in json.loads(body)["files"]]},
             "/commit": lambda: self._commit(repository, map(json.loads, body.splitlines())),
         }
         return 200, answers[action]()
-
-    def _regular(self, file):
-        return {"path": file["path"], "uploadMode": "regular", "shouldIgnore": False}
 
     def _commit(self, repository, lines):
         files = [line["value"] for line in lines if line["key"] == "file"]
@@ -82,3 +77,7 @@ class HubServer:
     def close(self):
         self._server.shutdown()
         self._server.server_close()
+
+
+def _regular(file):
+    return {"path": file["path"], "uploadMode": "regular", "shouldIgnore": False}

@@ -1,4 +1,4 @@
-"""What people type wrong, and what is wrong around them: one clear line, no traceback, and no request more than needed.
+"""Wrong usage and unusable inputs: one clear line, no traceback, and no needless request.
 
 An expected error ends with exit code 1, wrong usage with exit code 2.
 """
@@ -14,7 +14,6 @@ from nightjar.clients.protocols import PROTOCOLS
 from nightjar.environments.packages.catalog import built_in_packages
 from nightjar.model_server import ArithmeticSolver, ModelServer
 
-PROTOCOL_NAMES = [*PROTOCOLS]
 BUILT_IN = sorted(package.env_id for package in built_in_packages())
 
 
@@ -25,88 +24,54 @@ def server():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "named"),
     [
-        (["-n", "0"], "'--num-examples' / '-n': must be 1 or more, or -1 for all examples (found 0)"),
-        (["-a", "{bad"], "'--env-args' / '-a': not valid JSON: "),
-        (["-a", "7"], "'--env-args' / '-a': expected a JSON object such as '{\"key\": 1}', found '7'"),
-        (["-S", "temperature=1"], "'--sampling-args' / '-S': not valid JSON: Expecting value at character 1 of "),
-        (["--request-timeout", "0"], "'--request-timeout': Input should be greater than 0 (found 0.0)"),
-        (["--prefect"], "--direct and --prefect exclude each other"),
-        (
-            ["-p", "opnai"],
-            (
-                "'--provider' / '-p': Input should be 'prime', 'openai', 'anthropic', 'openrouter', 'deepseek', "
-                "'minimax', 'glm', 'local' or 'vllm' (found 'opnai')"
-            ),
-        ),
-        (
-            ["--api-client-type", "openai"],
-            (
-                f"'--api-client-type': Input should be {', '.join(map(repr, PROTOCOL_NAMES[:-1]))} "
-                f"or {PROTOCOL_NAMES[-1]!r} (found 'openai')"
-            ),
-        ),
-        (["-S", '{"a":' * 2000 + "1" + "}" * 2000], "'--sampling-args' / '-S': brackets are nested too deeply"),
-        (["-b", "localhost:8000"], "'--api-base-url' / '-b': must start with http:// or https:// and name a host"),
-        (["-m", ""], "'--model' / '-m': String should have at least 1 character (found '')"),
-        (
-            ["-k", "sk-typed-0123"],
-            "'--api-key-var' / '-k': must be the name of the environment variable that holds the key",
-        ),
-        (["-c", "0"], "'--max-concurrent' / '-c': Input should be greater than or equal to 1 (found 0)"),
-        (["-r", "0"], "'--rollouts-per-example' / '-r': "),
-        (["-t", "0"], "'--max-tokens' / '-t': "),
-        (["-T", "-1"], "'--temperature' / '-T': "),
-        (["--max-retries", "-1"], "'--max-retries': Input should be greater than or equal to 0 (found -1)"),
-        (["--max-concurrent-generation", "0"], "'--max-concurrent-generation': "),
-        (["--max-concurrent-scoring", "0"], "'--max-concurrent-scoring': "),
-        (["--scoring-timeout", "nan"], "'--scoring-timeout': Input should be greater than 0 (found nan)"),
-        (["--shuffle-seed", "one"], "'--shuffle-seed': "),
-        (["--env-dir-path", ""], "'--env-dir-path': "),
-        (["-x", "[1]"], "'--extra-env-kwargs' / '-x': expected a JSON object "),
-        (["--max-retires", "3"], "No such option: --max-retires (Possible options: "),
+        (["-n", "0"], ["'--num-examples' / '-n'", "-1 for all", "found 0"]),
+        (["-a", "{bad"], ["'--env-args' / '-a'", "not valid JSON"]),
+        (["-a", "7"], ["'--env-args' / '-a'", "JSON object", "found '7'"]),
+        (["-x", "[1]"], ["'--extra-env-kwargs' / '-x'", "JSON object"]),
+        (["-S", "temperature=1"], ["'--sampling-args' / '-S'", "character 1"]),
+        (["-S", '{"a":' * 2000 + "1" + "}" * 2000], ["'--sampling-args' / '-S'", "nested too deeply"]),
+        (["--prefect"], ["--direct and --prefect"]),
+        (["-p", "opnai"], ["'--provider' / '-p'", "'openai'", "'vllm'", "found 'opnai'"]),
+        (["--api-client-type", "openai"], ["'--api-client-type'", *map(repr, PROTOCOLS), "found 'openai'"]),
+        (["-b", "localhost:8000"], ["'--api-base-url' / '-b'", "http://"]),
+        (["-m", ""], ["'--model' / '-m'", "found ''"]),
+        (["-k", "sk-typed-0123"], ["'--api-key-var' / '-k'", "name of the environment variable"]),
+        (["-c", "0"], ["'--max-concurrent' / '-c'", "found 0"]),
+        (["-r", "0"], ["'--rollouts-per-example' / '-r'"]),
+        (["-t", "0"], ["'--max-tokens' / '-t'"]),
+        (["-T", "-1"], ["'--temperature' / '-T'"]),
+        (["--request-timeout", "0"], ["'--request-timeout'", "found 0.0"]),
+        (["--max-retries", "-1"], ["'--max-retries'", "found -1"]),
+        (["--max-concurrent-generation", "0"], ["'--max-concurrent-generation'"]),
+        (["--max-concurrent-scoring", "0"], ["'--max-concurrent-scoring'"]),
+        (["--scoring-timeout", "nan"], ["'--scoring-timeout'", "found nan"]),
+        (["--shuffle-seed", "one"], ["'--shuffle-seed'"]),
+        (["--env-dir-path", ""], ["'--env-dir-path'"]),
+        (["--max-retires", "3"], ["--max-retires", "Possible options: "]),
     ],
+    ids=lambda value: " ".join(value)[:40],
 )
-def test_wrong_usage(nightjar, server, arguments, message):
+def test_wrong_usage_is_one_line_that_names_the_flag(nightjar, server, arguments, named):
     ended = nightjar.eval("arithmetic", *arguments, server=server)
 
     assert ended.code == 2
     [line] = ended.stderr.splitlines()
     assert line.startswith("Error: ")
-    assert message in line
-    assert not ended.stdout
-    assert not nightjar.runs
+    assert [part for part in named if part not in line] == []
+    assert (ended.stdout, nightjar.runs) == ("", [])
 
 
 @pytest.mark.parametrize(
     ("env_id", "arguments", "message"),
     [
-        (
-            "arithmatic",
-            [],
-            (
-                "Missing environments. Install them first:\n  nightjar env install arithmatic\n"
-                f"Installed here: {', '.join(BUILT_IN)}. See 'nightjar env list'."
-            ),
-        ),
-        (
-            "arithmetic",
-            ["-a", '{"problems": 3}'],
-            (
-                "Environment 'arithmetic' does not take these arguments: "
-                "got an unexpected keyword argument 'problems'. "
-                "It takes (num_problems: 'int' = 1000, seed: 'int' = 0, largest: 'int' = 99)"
-            ),
-        ),
-        (
-            "arithmetic",
-            ["-b", "https://api.example.com/v1", "-k", "EXAMPLE_KEY"],
-            "Environment variable 'EXAMPLE_KEY' not set. Set it with: export EXAMPLE_KEY=\"...\"",
-        ),
+        ("arithmatic", [], f"nightjar env install arithmatic\nInstalled here: {', '.join(BUILT_IN)}."),
+        ("arithmetic", ["-a", '{"problems": 3}'], "unexpected keyword argument 'problems'. It takes (num_problems: "),
+        ("arithmetic", ["-b", "https://api.example.com/v1", "-k", "EXAMPLE_KEY"], "export EXAMPLE_KEY="),
         ("arithmetic", ["--resume", "no/such/run"], "No run in 'no/such/run': cannot read config.json: "),
         ("arithmetic", ["-o", "file"], "Cannot write 'file/evals/arithmetic--local/"),
-        ("gsm8k", ["-a", '{"dataset": "none.jsonl"}'], "Cannot read dataset 'none.jsonl': No such file or directory"),
+        ("gsm8k", ["-a", '{"dataset": "none.jsonl"}'], "'none.jsonl': No such file or directory"),
         ("gsm8k", ["-a", '{"dataset": "torn.jsonl"}'], "torn.jsonl, line 2: not valid JSON: "),
         ("gsm8k", ["-a", '{"dataset": "odd.jsonl"}'], "odd.jsonl, line 1: no 'question'; found ['answer', 'q']"),
     ],
@@ -122,11 +87,9 @@ def test_what_is_asked_for_cannot_be_done(nightjar, server, env_id, arguments, m
 
     assert ended.code == 1
     assert ended.stderr.startswith("Error: ")
-    assert ended.stderr.count("\n") == message.count("\n") + 1
+    assert len(ended.stderr.splitlines()) == (3 if env_id == "arithmatic" else 1)
     assert message in ended.stderr
-    assert not ended.stdout
-    assert not nightjar.runs
-    assert server.stats().received == 0
+    assert (ended.stdout, nightjar.runs, server.stats().received) == ("", [], 0)
 
 
 def test_an_output_folder_that_is_read_only(nightjar, server, mount):
@@ -146,26 +109,26 @@ def test_a_name_that_looks_like_markup(nightjar, server):
     assert (ended.code, "arithmetic | [/x]" in ended.stdout) == (0, True), ended.stderr
 
 
+def typed(nightjar, *words, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "nightjar", *words], cwd=nightjar.folder, env=nightjar.env, timeout=60, **options
+    )
+
+
 @pytest.mark.parametrize("command", ["eval run arithmetic -n 1 --direct -m local -b {url}", "warehouse --help"])
 def test_an_output_that_is_full(nightjar, server, command):
-    words = command.format(url=server.url).split()
     with Path("/dev/full").open("w") as full:
-        ended = subprocess.run(
-            [sys.executable, "-m", "nightjar", *words],
-            cwd=nightjar.folder, env=nightjar.env, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
-        )  # fmt: skip
+        ended = typed(nightjar, *command.format(url=server.url).split(), stdout=full, stderr=subprocess.PIPE, text=True)
     assert ended.returncode == 1
     assert ended.stderr.splitlines()[-1] == "Error: Cannot write to standard output: No space left on device"
     assert "Traceback" not in ended.stderr
 
 
 def test_sql_that_is_no_text(nightjar):
-    ended = subprocess.run(
-        [sys.executable, "-m", "nightjar", "sql"],
-        cwd=nightjar.folder, env=nightjar.env, input=b"SELECT \xff", capture_output=True, timeout=60,
-    )  # fmt: skip
+    ended = typed(nightjar, "sql", input=b"SELECT \xff", capture_output=True)
     assert ended.returncode == 1
-    assert ended.stderr.decode().splitlines() == ["Error: The query failed: it is not valid UTF-8."]
+    [line] = ended.stderr.decode().splitlines()
+    assert "not valid UTF-8" in line
 
 
 def test_an_endpoint_that_does_not_answer(nightjar):

@@ -1,4 +1,4 @@
-"""Files that a crash or somebody's editor has damaged: repaired where that is safe, otherwise left as they are."""
+"""Files that a crash or an editor has damaged are repaired where that is safe, and otherwise left unchanged."""
 
 import shutil
 
@@ -36,11 +36,7 @@ def run(nightjar, server, complete):
     [
         ("attempts.jsonl", lambda line: line[: len(line) // 2] + b"\n", "unexpected end of data at column "),
         ("attempts.jsonl", lambda line: b'{"reward": 1.0}\n', "example_id: field required"),
-        (
-            "results.jsonl",
-            lambda line: b"\0" * (len(line) - 1) + b"\n",
-            "unexpected character, expected a JSON value at column 1",
-        ),
+        ("results.jsonl", lambda line: b"\0" * (len(line) - 1) + b"\n", "expected a JSON value at column 1"),
         ("results.jsonl", lambda line: b"[]\n", "not a JSON object"),
     ],
     ids=["torn", "foreign", "zeros", "list"],
@@ -82,7 +78,7 @@ def test_damaged_lines_are_set_aside_and_done_again(nightjar, server, run):
     assert (run.path / "results.damaged").read_bytes() == b'{"reward": ""}\n'
 
 
-def test_a_reward_that_somebody_changed_is_not_published_unseen(nightjar, server, run):
+def test_a_changed_reward_is_not_published_silently(nightjar, server, run):
     path = run.path / "results.jsonl"
     path.write_bytes(run.content[path.name].replace(b'"reward":1.0', b'"reward":0.5', 1))
 
@@ -95,7 +91,7 @@ def test_a_reward_that_somebody_changed_is_not_published_unseen(nightjar, server
     assert nightjar.start("publish", run.path).wait().code == 0
 
 
-def test_a_number_that_somebody_changed_is_damage(nightjar, server, run):
+def test_a_changed_number_in_the_metadata_is_damage(nightjar, server, run):
     path = run.path / "metadata.json"
     path.write_bytes(run.content[path.name].replace(b'"avg_reward": 1.0', b'"avg_reward": 0.5', 1))
 
@@ -121,28 +117,16 @@ def test_a_damaged_record_is_named(nightjar, server, run, name):
     assert run.content == before
 
 
-def test_a_torn_last_line_of_the_results_is_scored_again(nightjar, server, run):
-    path = run.path / "results.jsonl"
-    whole = run.results_that_count
-    path.write_bytes(run.content[path.name][:-30])
+@pytest.mark.parametrize(("name", "requests"), [("results.jsonl", 0), ("attempts.jsonl", 1)])
+def test_a_torn_last_line_is_done_again(nightjar, server, run, name, requests):
+    whole, path = run.results_that_count, run.path / name
+    path.write_bytes(run.content[name][:-30])
+    if requests:  # nine answers are in the ledger, and no result
+        (run.path / "results.jsonl").write_bytes(b"")
 
     ended = nightjar.eval("arithmetic", *SETTINGS, "--resume", run, server=server)
 
     assert ended.code == 0
     assert f"WARNING {path}: cut off an incomplete last line of " in ended.stderr
     assert run.results_that_count == whole
-    assert server.stats().received == 0, "the answer is in the ledger"
-
-
-def test_a_torn_last_line_of_the_ledger_is_asked_again(nightjar, server, run):
-    path = run.path / "attempts.jsonl"
-    whole = run.results_that_count
-    path.write_bytes(run.content[path.name][:-30])
-    (run.path / "results.jsonl").write_bytes(b"")
-
-    ended = nightjar.eval("arithmetic", *SETTINGS, "--resume", run, server=server)
-
-    assert ended.code == 0
-    assert f"WARNING {path}: cut off an incomplete last line of " in ended.stderr
-    assert run.results_that_count == whole
-    assert server.stats().received == 1, "nine answers are in the ledger"
+    assert server.stats().received == requests

@@ -1,4 +1,4 @@
-"""A disk that fills up stops the run with one line; with room again, the run goes on where it stopped."""
+"""A full disk stops the run with one line; with room again, a resume completes it."""
 
 import pytest
 
@@ -25,8 +25,7 @@ def test_the_disk_of_the_run_directory_fills_up(nightjar, serve, small_disk):
     assert "No space left on device" in line
     assert str(disk) in line
     run = nightjar.run
-    kept = len(run.attempts)
-    assert 100 < kept < ROLLOUTS
+    assert 100 < len(run.attempts) < ROLLOUTS
     for name in ("attempts.jsonl", "results.jsonl"):
         assert run.content[name].endswith(b"\n"), "no line is torn"
     assert all(row["reward"] == 1.0 for row in run.results)
@@ -47,9 +46,7 @@ def test_the_disk_of_the_run_directory_fills_up(nightjar, serve, small_disk):
     assert ended.code == 0
     assert run.metadata["status"] == "completed"
     assert run.metadata["scored"] == ROLLOUTS
-    asked_twice = server.stats().received - ROLLOUTS
-    print(f"{kept} attempts fitted; {asked_twice} of {ROLLOUTS} rollouts were asked twice")
-    assert 0 <= asked_twice <= 2 * CONCURRENCY
+    assert 0 <= server.stats().received - ROLLOUTS <= 2 * CONCURRENCY
     assert nightjar.sql("SELECT status, scored FROM runs") == [("completed", ROLLOUTS)]
 
 
@@ -108,7 +105,6 @@ def test_the_disk_of_the_warehouse_is_full(nightjar, nightjar_in, serve, small_d
 
     assert ended.code == 1
     [line] = ended.errors
-    assert str(nightjar.run.path.relative_to(nightjar.folder)) in line
     assert f"nightjar publish {nightjar.run.path.relative_to(nightjar.folder)} --warehouse {disk}/warehouse" in line
     assert nightjar.run.metadata["status"] == "completed"
 

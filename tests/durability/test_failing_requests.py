@@ -1,12 +1,8 @@
-"""Requests that fail: made again, attempts made anew with ``--max-retries``, else kept as failures, never as 0."""
+"""Failed requests are retried; failed attempts are repeated with ``--max-retries``, or kept as failures, never as 0."""
 
-import contextlib
-import itertools
 import json
 import re
-import threading
 from collections import Counter, defaultdict
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -20,7 +16,7 @@ CAUSES = {
 }
 
 
-def test_requests_are_made_again_by_themselves(nightjar, serve):
+def test_requests_are_retried(nightjar, serve):
     server = serve(faults=FIVE_PERCENT)
 
     ended = nightjar.eval("arithmetic", "-n", 500, "-r", 1, server=server)
@@ -51,13 +47,14 @@ def test_an_endpoint_with_a_rate_limit_is_asked_as_fast_as_it_accepts(nightjar, 
 
 def test_a_spent_account_stops_the_run_with_the_provider_s_words(nightjar, canned_replies):
     said = "You exceeded your current quota, please check your plan and billing details."
-    server = canned_replies(429, {"error": {"message": said, "code": "insufficient_quota"}})
+    url, received = canned_replies(429, {"error": {"message": said, "code": "insufficient_quota"}})
 
-    ended = nightjar.eval("arithmetic", "-n", 500, "-m", "m", "-b", server.url)
+    ended = nightjar.eval("arithmetic", "-n", 500, "-m", "m", "-b", url)
 
     assert ended.code == 1
-    assert ended.errors == [f"Error: Stopped: the first 5 requests failed. Model 'm': Error code: 429 - {said}"]
-    assert server.received < 50
+    [line] = ended.errors
+    assert f"Model 'm': Error code: 429 - {said}" in line
+    assert len(received) < 50
 
 
 @pytest.mark.parametrize(
@@ -70,15 +67,15 @@ def test_a_spent_account_stops_the_run_with_the_provider_s_words(nightjar, canne
     ids=["errors", "a web page", "empty answers"],
 )
 def test_an_endpoint_that_gives_no_answer_at_all_stops_the_run(nightjar, canned_replies, status, body, said):
-    server = canned_replies(status, body)
+    url, received = canned_replies(status, body)
 
-    ended = nightjar.eval("arithmetic", "-n", 500, "-m", "m", "-b", server.url)
+    ended = nightjar.eval("arithmetic", "-n", 500, "-m", "m", "-b", url)
 
     assert ended.code == 1
     [line] = ended.errors
     assert "Stopped: " in line
     assert said in line
-    assert server.received < 150
+    assert len(received) < 150
 
 
 def test_with_retries_every_rollout_is_scored(nightjar, serve):
@@ -88,14 +85,11 @@ def test_with_retries_every_rollout_is_scored(nightjar, serve):
 
     assert ended.code == 0
     run, stats = nightjar.run, server.stats()
-    assert run.metadata["scored"] == 500
-    assert (run.metadata["avg_reward"], run.metadata["coverage"]) == (1.0, 1.0)
-    assert stats.answered == 500
+    assert (run.metadata["scored"], run.metadata["avg_reward"], run.metadata["coverage"]) == (500, 1.0, 1.0)
     injected = sum(stats.faults.values())
     assert injected > 15
 
     failed = run.failed_attempts
-    print(f"{ended.seconds:.1f} s for 500 rollouts; failed attempts: {dict(Counter(map(_cause, failed)))}")
     assert len(run.attempts) == 500 + injected
     assert Counter(map(_cause, failed)) == {CAUSES[kind]: count for kind, count in stats.faults.items() if count}
     assert {attempt["error"]["error"] for attempt in failed} == {"ModelError"}
@@ -121,9 +115,8 @@ def test_without_retries_failed_rollouts_have_no_reward_and_a_resume_does_just_t
             assert row["error"]["phase"] == "generation"
         else:
             assert row["reward"] == 1.0
-    assert ended.errors == [
-        f"Error: {injected} of 300 rollouts failed. The first: {_first(run.results)['error']['message']}"
-    ]
+    first = next(row for row in run.results if row["error"])
+    assert ended.errors == [f"Error: {injected} of 300 rollouts failed. The first: {first['error']['message']}"]
     metadata = run.metadata
     assert metadata["status"] == "incomplete"
     assert (metadata["scored"], metadata["failed"]) == (300 - injected, injected)
@@ -136,7 +129,8 @@ def test_without_retries_failed_rollouts_have_no_reward_and_a_resume_does_just_t
     ]
 
     # The command says how to go on; an endpoint that is well again serves just what failed.
-    healed = serve(port=_close(server))
+    server.__exit__(None, None, None)
+    healed = serve(port=server.port)
     ended = nightjar.eval("arithmetic", "-n", 100, "--resume", server=healed)
 
     assert ended.code == 0
@@ -145,8 +139,8 @@ def test_without_retries_failed_rollouts_have_no_reward_and_a_resume_does_just_t
     assert {_key(row) for row in run.results if row["attempts"] == 2} == failed
     assert {row["attempts"] for row in run.results} == {1, 2}
     assert nightjar.sql("SELECT status, scored FROM runs") == [("completed", 300)]
-    assert nightjar.sql("SELECT count(*) FROM errors") == [(0,)]
-    assert nightjar.sql("SELECT count(*) FROM rollouts WHERE attempts = 2") == [(injected,)]
+    counts = "count(error), count(*) FILTER (attempts = 2)"
+    assert nightjar.sql(f"SELECT {counts} FROM rollouts") == [(0, injected)]
 
 
 def test_an_endpoint_may_be_away_for_longer_than_all_retries(nightjar):
@@ -155,74 +149,38 @@ def test_an_endpoint_may_be_away_for_longer_than_all_retries(nightjar):
     run = nightjar.start_eval("arithmetic", "-n", 30, "-c", 8, "--request-retries", 1, "-m", "local", "-b", url)
     run.wait_until(lambda: nightjar.runs and len(nightjar.run.attempts) > 30)
     server.kill()
-    run.wait_until(lambda: re.search(r"\b([6-9]\d|\d{3}) retries", run.stderr))  # of 8 and, at the most, 32 who wait
+    run.wait_until(
+        lambda: re.search(r"\b([6-9]\d|\d{3}) retries", run.stderr)
+    )  # of 8 in flight and at most 32 that wait
     _start_model_server(nightjar, port=int(url.split(":")[2].split("/")[0]))
     ended = run.wait()
 
-    print(f"{ended.seconds:.1f} s, of which the server was away {_gap(nightjar.run):.1f} s")
     assert ended.code == 0
     assert nightjar.run.metadata["scored"] == 90
     assert nightjar.run.metadata["requests"]["again"] > 40
 
 
 @pytest.fixture
-def canned_replies():
-    """Starts servers that answer everything alike."""
-    with contextlib.ExitStack() as stack:
-        yield lambda status, body: stack.enter_context(_CannedReplies(status, body))
+def canned_replies(http_server):
+    """Starts servers that answer every request alike; returns the URL and the requests so far."""
 
+    def start(status, body):
+        received = []
+        kind = "text/html" if isinstance(body, bytes) else "application/json"
 
-class _CannedReplies(ThreadingHTTPServer):
-    def __init__(self, status, body):
-        self.reply = status, body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.received = 0
-        super().__init__(("127.0.0.1", 0), _CannedHandler)
-        self.url = f"http://127.0.0.1:{self.server_port}/v1"
-        self._thread = threading.Thread(target=self.serve_forever, args=(0.01,))
+        def reply(request, _):
+            received.append(request.path)
+            return status, body, {"Content-Type": kind}
 
-    def __enter__(self):
-        self._thread.start()
-        return self
+        return f"{http_server(reply)}/v1", received
 
-    def __exit__(self, *exception):
-        self.shutdown()
-        self._thread.join()
-        self.server_close()
-
-    def handle_error(self, request, client_address):
-        """Says nothing of those who have gone."""
-
-
-class _CannedHandler(BaseHTTPRequestHandler):
-    def do_POST(self):
-        self.server.received += 1
-        self.rfile.read(int(self.headers["Content-Length"]))
-        status, body = self.server.reply
-        self.send_response(status)
-        self.send_header("Content-Type", "text/html" if body.startswith(b"<") else "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *arguments):
-        pass
+    return start
 
 
 def _start_model_server(nightjar, port):
     server = nightjar.start("model-server", "--port", port, "--latency-ms", 20, "--json")
     server.wait_until(lambda: server.stdout.endswith("\n"))
     return server, json.loads(server.stdout)["url"]
-
-
-def _gap(run):
-    """Seconds between the last answer before the outage and the first one after it."""
-    times = [attempt["finished_at"] for attempt in run.attempts if not attempt["error"]]
-    return max(after - before for before, after in itertools.pairwise(times))
-
-
-def _close(server):
-    server.__exit__(None, None, None)
-    return server.port
 
 
 def _key(row):
@@ -232,7 +190,3 @@ def _key(row):
 def _cause(attempt):
     """The class of the error below Nightjar's own."""
     return attempt["error"]["error_chain_repr"].split(" -> ")[1]
-
-
-def _first(results):
-    return next(row for row in results if row["error"])

@@ -65,9 +65,8 @@ def test_a_run_is_pushed_later_under_a_name_and_again(nightjar, serve, hub):
     run_id = nightjar.run.metadata["run_id"]
 
     for _ in range(2):
-        ended = nightjar.start(
-            "eval", "push", run_id[:6], "--hf-hub-dataset-name", "team/sums", "--public", "--json"
-        ).wait()
+        options = ("--hf-hub-dataset-name", "team/sums", "--public", "--json")
+        ended = nightjar.start("eval", "push", run_id[:6], *options).wait()
         assert ended.code == 0, ended.stderr
         assert json.loads(ended.stdout) == {"run_id": run_id, "url": f"{hub.url}/datasets/team/sums"}
 
@@ -82,7 +81,7 @@ def test_a_run_is_pushed_later_under_a_name_and_again(nightjar, serve, hub):
     ("refusal", "words"),
     [((403, "You may not write here"), "You may not"), ((500, "out of order"), "500"), (None, "Invalid username")],
 )
-def test_a_hub_that_refuses_costs_the_exit_code_and_nothing_else(nightjar, serve, hub, refusal, words):
+def test_a_hub_that_refuses_changes_the_exit_code_only(nightjar, serve, hub, refusal, words):
     hub.refusal = refusal
     token = TOKEN if refusal else "hf_AnotherTokenAltogether"
 
@@ -115,7 +114,7 @@ def test_a_block_is_refused_without_a_flow_before_anything_is_asked(nightjar, se
     assert "hf_hub_dataset_name: blocks are read by the flow 'evaluate' only" in ended.errors[0]
 
 
-def test_what_is_scored_again_is_pushed_by_nobody(nightjar, serve, hub):
+def test_a_rescored_run_is_not_pushed(nightjar, serve, hub):
     assert nightjar.eval("arithmetic", *SETTINGS, "-H", server=serve()).code == 0
     count = len(hub.requests)
     assert nightjar.start("eval", "rescore", nightjar.run).wait().code == 0

@@ -1,8 +1,6 @@
 """API keys: a wrong one stops the run after a few requests, and its value is written nowhere."""
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -12,12 +10,11 @@ KEY = "sk-tell-nobody-0123456789"
 
 
 def everything_written(nightjar, ended):
-    """All that a command has printed and left on disk, and what is compressed in the warehouse."""
+    """Returns what a command has printed and left on disk, with the compressed rows of the warehouse."""
     files = [path for path in nightjar.folder.rglob("*") if path.is_file()]
     assert any(path.name == "rollouts.parquet" for path in files)
-    published = "".join(
-        str(nightjar.sql(f"FROM segments.{kind}")) for kind in ("runs", "rollouts", "attempts", "examples")
-    )
+    kinds = ("runs", "rollouts", "attempts", "examples")
+    published = "".join(str(nightjar.sql(f"FROM segments.{kind}")) for kind in kinds)
     return ended.stdout + ended.stderr + published + "".join(path.read_bytes().decode("latin-1") for path in files)
 
 
@@ -28,8 +25,7 @@ def test_a_refused_key_stops_the_run_after_a_few_requests(nightjar, serve):
 
     assert ended.code == 1
     [line] = ended.errors
-    assert line == "Error: Stopped: the first 5 requests failed. Error code: 401 - Incorrect API key provided."
-    print(f"{server.stats().received} requests of 1,500")
+    assert "401 - Incorrect API key provided" in line
     assert server.stats().received <= 64, "what is in flight at once, and a few"
     assert nightjar.run.metadata["status"] == "failed"
     assert KEY not in everything_written(nightjar, ended)
@@ -50,49 +46,24 @@ def test_a_key_that_no_header_can_carry(nightjar, serve):
     ended = nightjar.eval("arithmetic", "-k", "MY_KEY", server=serve(), MY_KEY="sk-a\nsk-b")
 
     assert ended.code == 1
-    assert ended.stderr == "Error: Environment variable 'MY_KEY' holds characters that no HTTP header can carry\n"
+    [line] = ended.stderr.splitlines()
+    assert "'MY_KEY'" in line
     assert not nightjar.runs
 
 
-class Echo(BaseHTTPRequestHandler):
-    """Answers with the headers it was sent, as careless servers and proxies do."""
-
-    status = 401
-
-    def do_POST(self):
-        headers = dict(self.headers)
-        self.rfile.read(int(headers["Content-Length"]))
-        body = json.dumps({"error": {"message": f"Rejected: {headers['Authorization']} in {headers}"}}).encode()
-        if self.status == 200:
-            body = body[:-1]
-        self.send_response(self.status, headers["Authorization"])
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("X-Authorization", headers["Authorization"])
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *arguments):
-        pass
-
-
 @pytest.fixture
-def echo():
-    """Starts servers that echo what they are sent, with a status of one's choice."""
-    servers = []
+def echo(http_server):
+    """Starts servers that send back what they are sent, with a given status."""
 
-    def start(status, kind=Echo):
-        handler = type("Echo", (kind,), {"status": status})
-        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        servers.append((server, threading.Thread(target=server.serve_forever, args=(0.01,))))
-        servers[-1][1].start()
-        return f"http://127.0.0.1:{server.server_port}/v1"
+    def start(status):
+        def reply(request, _):
+            key = request.headers["Authorization"]
+            said = json.dumps({"error": {"message": f"Rejected: {key} in {dict(request.headers)}"}}).encode()
+            return status, said[: -1 if status == 200 else None], {"X-Authorization": key, "X-Reason": key}
 
-    yield start
-    for server, thread in servers:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+        return f"{http_server(reply)}/v1"
+
+    return start
 
 
 @pytest.mark.parametrize("status", [401, 500, 200])
@@ -166,18 +137,13 @@ def test_a_key_that_an_environment_gives_away_is_hidden(nightjar, serve):
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-def test_a_redirect_gets_neither_key_nor_prompt(nightjar, serve, echo, status):
+def test_a_redirect_gets_neither_key_nor_prompt(nightjar, serve, http_server, status):
     elsewhere = serve()
 
-    class Redirecting(Echo):
-        def do_POST(self):
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response(status)
-            self.send_header("Location", f"{elsewhere.url}?token={self.headers['Authorization']}")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+    def redirect(request, _):
+        return status, b"", {"Location": f"{elsewhere.url}?token={request.headers['Authorization']}"}
 
-    url = echo(status, Redirecting)
+    url = f"{http_server(redirect)}/v1"
     ended = nightjar.eval("arithmetic", "-r", 1, "-v", "-k", "MY_KEY", "-m", "local", "-b", url, MY_KEY=KEY)
 
     assert ended.code == 1
@@ -213,9 +179,7 @@ def test_headers_are_sent_by_name_and_hidden_where_the_server_sends_them_back(ni
     assert "'X-Other': 'Bearer [secret]'" in written
     assert "'X-Planted': '[secret]'" in written
     assert '"X-Planted":"$NIGHTJAR_HEADER_X_PLANTED"' in written
-    assert team not in written
-    assert other not in written
-    assert planted not in written
+    assert [secret for secret in (team, other, planted) if secret in written] == []
 
 
 def test_a_header_whose_variable_is_not_set_stops_the_run_before_it_begins(nightjar, serve):
@@ -224,6 +188,5 @@ def test_a_header_whose_variable_is_not_set_stops_the_run_before_it_begins(night
     ended = nightjar.eval("arithmetic", "-S", '{"extra_headers": {"X-Team": "$TEAM"}}', server=server)
 
     assert ended.code == 1
-    assert ended.stderr == "Error: Environment variable 'TEAM' not set. Set it with: export TEAM=\"...\"\n"
-    assert server.stats().received == 0
-    assert not nightjar.runs
+    assert "'TEAM' not set" in ended.stderr
+    assert (server.stats().received, nightjar.runs) == (0, [])

@@ -59,4 +59,6 @@ def test_a_flood_of_memory_costs_one_rollout(nightjar, serve, how, where):
 @pytest.mark.parametrize("limit", ["plenty", "inf", "nan", "-1", "0", "1e300"])
 def test_a_limit_that_is_no_number_of_gigabytes_is_an_error(nightjar, serve, limit):
     ended = nightjar.eval("arithmetic", server=serve(), NIGHTJAR_MEMORY_LIMIT=limit)
-    assert ended.errors == [f"Error: NIGHTJAR_MEMORY_LIMIT must be gigabytes, such as 8, or 'none', found {limit!r}"]
+    [line] = ended.errors
+    assert "NIGHTJAR_MEMORY_LIMIT" in line
+    assert repr(limit) in line

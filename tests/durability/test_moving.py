@@ -1,4 +1,4 @@
-"""Runs go from one installation to another, through a folder or an object store that both reach."""
+"""Runs move from one installation to another through a folder or an object store."""
 
 import json
 import uuid
@@ -28,7 +28,7 @@ def s3():
 
 @pytest.fixture(params=["folder", "store"])
 def location(request, tmp_path, nightjar, there):
-    """What both installations reach."""
+    """A place that both installations reach."""
     if request.param == "folder":
         return str(tmp_path / "exchange")
     s3fs = pytest.importorskip("s3fs", reason="needs pip install 'nightjar-evals[s3]'")
@@ -58,7 +58,7 @@ def tree(folder):
     return {path: path.read_bytes() for path in paths if "nightjar.duckdb" not in path.name and path.suffix != ".lock"}
 
 
-def test_an_incomplete_run_is_gone_on_with_elsewhere(nightjar, there, serve, opinionated, location):
+def test_an_incomplete_run_is_resumed_elsewhere(nightjar, there, serve, opinionated, location):
     server = serve(opinionated, faults=Faults(rate_500=0.4, seed=3))
     asked = ("-n", 8, "-r", 2, "--request-retries", 0)
     assert nightjar.eval("arithmetic", *asked, server=server).code == 1
@@ -67,9 +67,8 @@ def test_an_incomplete_run_is_gone_on_with_elsewhere(nightjar, there, serve, opi
     assert not type_in(nightjar, "push", run_id[:6], "--to", location)["is_new"]
     assert there.runs == []
     pulled = type_in(there, "pull", run_id[:6], "--from", location)
-    assert (pulled["is_new"], there.run.results, there.run.attempts) == (
-        True, nightjar.run.results, nightjar.run.attempts,
-    )  # fmt: skip
+    assert pulled["is_new"]
+    assert (there.run.results, there.run.attempts) == (nightjar.run.results, nightjar.run.attempts)
     before = tree(there.folder)
     assert not type_in(there, "pull", run_id, "--from", location)["is_new"]
     assert tree(there.folder) == before

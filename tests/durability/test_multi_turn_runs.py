@@ -1,4 +1,4 @@
-"""Runs of several turns, with tools and in groups: what was paid for is kept, and code that goes wrong stays local."""
+"""Runs of several turns, with tools and in groups: paid answers are kept, and wrong code fails its own rollouts."""
 
 import json
 import random
@@ -84,7 +84,7 @@ ENVIRONMENTS = {"multi-turn": MULTI_TURN, "tools": TOOLS, "group": GROUP}
 
 
 def play(messages):
-    """Plays a move or looks twice; what it says depends on the conversation alone."""
+    """Plays a move or looks twice, depending on the conversation alone."""
     question = last_user_text(messages)
     turn = sum(message["role"] == "assistant" for message in messages)
     if question.startswith("Look"):
@@ -95,12 +95,10 @@ def play(messages):
 
 @pytest.fixture
 def player(serve):
-    """Starts a server of the model that plays."""
     return lambda **faults: serve(Script(play), faults=Faults(**faults))
 
 
 def kept(nightjar):
-    """Counts the finished attempts that are on disk."""
     return sum(run.count_lines("attempts.jsonl") for run in nightjar.runs)
 
 
@@ -204,7 +202,6 @@ def test_keys_that_cannot_be_saved_are_named_once(nightjar, player):
     assert ended.code == 0
     warnings = sorted(line for line in ended.stderr.splitlines() if "cannot be saved" in line)
     assert [name in line for name, line in zip(("'lock'", "'self'"), warnings, strict=True)] == [True, True]
-    assert "state['moves'] cannot" not in ended.stderr
 
 
 DEEDS = {
@@ -322,11 +319,7 @@ def load_environment() -> vf.Environment:
 
 @pytest.mark.parametrize(
     ("number", "blocks", "is_grouped"),
-    [
-        (signal.SIGINT, "pass", False),
-        (signal.SIGTERM, "pass", True),
-        (signal.SIGINT, "time.sleep(3600)", False),
-    ],
+    [(signal.SIGINT, "pass", False), (signal.SIGTERM, "pass", True), (signal.SIGINT, "time.sleep(3600)", False)],
     ids=["Ctrl-C", "SIGTERM, in a group", "Ctrl-C while code blocks"],
 )
 def test_ctrl_c_cleans_up_and_tears_down(nightjar, serve, number, blocks, is_grouped):

@@ -1,4 +1,4 @@
-"""A run is gone on with as it was begun: what changes results cannot be changed half-way."""
+"""A run is resumed with its own settings: what changes results cannot be changed half-way."""
 
 import json
 
@@ -23,21 +23,15 @@ def flags(settings):
     return [part for pair in settings.items() for part in pair]
 
 
-CHANGES = {
-    "temperature": (
-        {"-T": 1.0},
-        "sampling_args: saved {'temperature': 0.7}, asked for {'temperature': 1.0}",
-    ),
-    "order": ({"--shuffle-seed": 1}, "shuffle_seed: saved None, asked for 1"),
-    "fewer": ({"-n": 2}, "num_examples: saved 3, asked for 2"),
-    "two": (
-        {"-m": "other", "-r": 4},
-        "model: saved 'local', asked for 'other'; rollouts_per_example: saved 2, asked for 4",
-    ),
-}
+CHANGES = [
+    ({"-T": 1.0}, "sampling_args: saved {'temperature': 0.7}, asked for {'temperature': 1.0}"),
+    ({"--shuffle-seed": 1}, "shuffle_seed: saved None, asked for 1"),
+    ({"-n": 2}, "num_examples: saved 3, asked for 2"),
+    ({"-m": "other", "-r": 4}, "model: saved 'local', asked for 'other'; rollouts_per_example: saved 2, asked for 4"),
+]
 
 
-def test_a_run_is_not_gone_on_with_other_settings(nightjar, serve, settings):
+def test_a_run_is_not_resumed_with_other_settings(nightjar, serve, settings):
     server = serve()
     assert nightjar.eval("gsm8k", *flags(settings), server=server).code == 0
     run, before = nightjar.run, nightjar.run.content
@@ -48,10 +42,9 @@ def test_a_run_is_not_gone_on_with_other_settings(nightjar, serve, settings):
         [line] = ended.stderr.splitlines()
         assert line.startswith(f"Error: Cannot resume {run}: ")
         assert difference in line
-        assert line.endswith("Use the saved settings, or leave --resume out to start a new run.")
         assert run.content == before
 
-    for changed, difference in CHANGES.values():
+    for changed, difference in CHANGES:
         refused(difference, changed)
     other_args = json.dumps(json.loads(settings["-a"]) | {"system_prompt": None})
     refused("env_args: saved ", {"-a": other_args})

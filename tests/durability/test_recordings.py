@@ -7,14 +7,13 @@ import json
 
 import pytest
 
+from nightjar.model_server import Recording
+
 
 @pytest.mark.parametrize(
-    ("recording", "right"),
-    [("recorded-6b-finetuning.jsonl", 286), ("recorded-6b-verification.jsonl", 515)],
+    ("recording", "right"), [("recorded-6b-finetuning.jsonl", 286), ("recorded-6b-verification.jsonl", 515)]
 )
 def test_the_reward_of_every_question_is_the_published_one(nightjar, serve, gsm8k, recording, right):
-    from nightjar.model_server import Recording
-
     server = serve(Recording.load(gsm8k / recording))
     arguments = json.dumps({"dataset": str(gsm8k / "test.jsonl"), "system_prompt": None})
 
@@ -33,17 +32,13 @@ def test_the_reward_of_every_question_is_the_published_one(nightjar, serve, gsm8
 
     metadata = nightjar.run.metadata
     assert metadata["avg_reward"] == right / 1319
-    assert (metadata["status"], metadata["scored"], metadata["failed"], metadata["coverage"]) == (
-        "completed", 1319, 0, 1.0,
-    )  # fmt: skip
+    assert [metadata[name] for name in ("status", "scored", "failed", "coverage")] == ["completed", 1319, 0, 1.0]
     printed = json.loads(ended.stdout)
     assert {name: printed[name] for name in metadata} == metadata
 
     assert nightjar.sql("SELECT avg(reward), count(*), count(*) FILTER (reward = 1) FROM rollouts") == [
         (right / 1319, 1319, right)
     ]
-    assert nightjar.sql("SELECT env_id, model, avg_reward, coverage FROM leaderboard") == [
-        ("gsm8k", "local", right / 1319, 1.0)
-    ]
+    assert nightjar.sql("SELECT avg_reward, coverage FROM leaderboard") == [(right / 1319, 1.0)]
     in_warehouse = nightjar.sql("SELECT trim(prompt->-1->>'content'), reward = 1 FROM rollouts")
     assert dict(in_warehouse) == is_correct

@@ -1,4 +1,4 @@
-"""Scoring again what was generated before: no model is asked, and the old run stays."""
+"""Rescoring calls no model, and the old run stays."""
 
 import json
 import re
@@ -38,13 +38,13 @@ def test_a_recording_of_gsm8k_with_another_parser(nightjar, serve, gsm8k):
     ended = nightjar.start("eval", "rescore", first.metadata["run_id"], "--rubric", "strict.py:rubric", "--json").wait()
 
     assert ended.code == 0, ended.stderr
-    print(
-        f"1,319 rollouts scored again in {ended.seconds:.1f} s, {json.loads(ended.stdout)['time_ms']} ms of it scoring"
-    )
     assert server.stats().received == 1319
     assert first.content == before
-    said = [json.loads(line) for line in (gsm8k / "recorded-6b-finetuning.jsonl").read_text("utf-8").splitlines()]
-    answers = dict(map(_question_and_answer, (gsm8k / "test.jsonl").read_text("utf-8").splitlines()))
+    said, asked_for = (
+        [json.loads(line) for line in (gsm8k / name).read_text("utf-8").splitlines()]
+        for name in ("recorded-6b-finetuning.jsonl", "test.jsonl")
+    )
+    answers = {row["question"].strip(): row["answer"].rpartition("####")[2].strip() for row in asked_for}
     right = sum(_first_number(row["completion"]) == answers[row["question"].strip()] for row in said)
     assert 0 < right < 286, "the other parser makes a difference"
     [_, second] = nightjar.runs
@@ -58,11 +58,6 @@ def test_a_recording_of_gsm8k_with_another_parser(nightjar, serve, gsm8k):
         (None, pytest.approx(286)), (first.metadata["run_id"], pytest.approx(right)),
     ]  # fmt: skip
     assert nightjar.sql("SELECT count(DISTINCT scoring_hash) FROM runs") == [(2,)]
-
-
-def _question_and_answer(line):
-    row = json.loads(line)
-    return row["question"].strip(), row["answer"].rpartition("####")[2].strip()
 
 
 def _first_number(text):
@@ -170,7 +165,7 @@ def check(sample: ScorerInput) -> dict:
 """
 
 
-def test_a_resume_after_the_scorer_has_changed_scores_all_anew_and_asks_nothing_twice(nightjar, serve):
+def test_a_resume_with_a_changed_scorer_rescores_everything_and_repeats_no_request(nightjar, serve):
     bench = nightjar.folder / "bench.py"
     bench.write_text(SCORED_BY.format(worth=1.0, raises=()))
     server = serve(faults=Faults(latency_ms=100))
@@ -218,7 +213,7 @@ def load_environment():
 """
 
 
-def test_what_cannot_be_scored_as_it_was_is_not_gone_on_with_by_other_code(nightjar, serve):
+def test_a_run_with_unsaved_state_is_not_resumed_with_other_code(nightjar, serve):
     nightjar.write_environment("locked", LOCKED.format(worth=1.0))
     server = serve()
     assert nightjar.eval("locked", "-n", 2, "-r", 1, server=server).code == 0

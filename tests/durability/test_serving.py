@@ -1,4 +1,4 @@
-"""Benchmarks over HTTP: ``nightjar serve`` with clients of others, ``gym://`` with servers of others."""
+"""Benchmarks over HTTP: ``nightjar serve`` with other clients, ``gym://`` with other servers."""
 
 import asyncio
 import json
@@ -70,7 +70,7 @@ NEMO_GYM = """
 
 
 class WrongBySize:
-    """Solves the sums of this file, but for every fifth."""
+    """Solves the sums of this file, except every fifth."""
 
     def answer(self, messages):
         question = last_user_text(messages)
@@ -115,19 +115,13 @@ def test_the_protocol_as_it_is_written_down(served):
             assert (scored.pop("response", None) is not None) == isinstance(response, dict)
             told = {"reward": 1.0, "expected_answer": "5", "extracted_answer": "5", "scoring_details": details}
             assert scored == told
-    server.send(signal.SIGINT)
-    assert server.wait().seconds < 60
-    assert not server.leaves_processes
-
-
-def test_a_client_that_goes_away_within_its_body_is_no_bug(served):
-    server, url = served()
     host, port = url.partition("//")[2].split(":")
-    with socket.create_connection((host, int(port))) as cut_off:
+    with socket.create_connection((host, int(port))) as cut_off:  # a client that goes away within its body
         cut_off.sendall(b"POST /verify HTTP/1.1\r\nHost: here\r\nContent-Length: 99\r\n\r\n{")
     assert httpx.get(f"{url}/health").status_code == 200
     server.send(signal.SIGINT)
-    server.wait()  # fails where a traceback is told
+    assert server.wait().seconds < 60, "without a traceback on stderr"
+    assert not server.leaves_processes
 
 
 def test_what_is_asked_wrongly_is_refused_in_json_and_the_server_lives(served):
@@ -184,28 +178,31 @@ def test_problems_are_exported(served, nightjar):
     }  # fmt: skip
 
 
-def test_a_port_that_is_taken_and_environments_that_are_not_there(served, nightjar):
+def test_a_port_that_is_taken(served, nightjar):
     _, url = served()
     taken = nightjar.start("serve", "arithmetic", "--host", "127.0.0.1", "--port", url.rpartition(":")[2]).wait()
-    assert (taken.code, len(taken.errors)) == (1, 1)
-    assert "Choose another: --port 0" in taken.errors[0]
-    assert nightjar.start("serve", "no-such-env").wait().code == 1
-    (nightjar.folder / "broken.py").write_text(textwrap.dedent(BROKEN))
-    broken = nightjar.start("serve", "broken.py:broken", "--port", "0").wait()
-    assert (broken.code, len(broken.errors)) == (1, 1)
-    assert "Benchmark 'broken' failed to initialise: KeyError: 'no data'" in broken.errors[0]
-    wrong = BENCH.replace("{a} + 1", "{b} + 1")
-    (nightjar.folder / "wrong.py").write_text(textwrap.dedent(wrong))
-    field = nightjar.start("serve", "wrong.py:sums", "--port", "0").wait()
-    assert (field.code, len(field.errors), field.stdout) == (1, 1, "")
-    assert "Benchmark 'sums', row 1: " in field.errors[0]
-    whole = nightjar.start("serve", "container://simple-evals#gsm8k", "--port", "0").wait()
-    assert (whole.code, len(whole.errors)) == (1, 1)
-    assert "as a whole, by 'nightjar eval run'" in whole.errors[0]
+    assert (taken.code, len(taken.errors), "--port 0" in taken.errors[0]) == (1, 1, True)
     assert nightjar.start("serve").wait().code == 2
 
 
-def test_a_served_benchmark_gives_the_rewards_of_the_benchmark_also_when_it_is_gone_on_with(served, nightjar, serve):
+@pytest.mark.parametrize(
+    ("source", "env", "message"),
+    [
+        ("", "no-such-env", "no-such-env"),
+        (BROKEN, "bench.py:broken", "Benchmark 'broken' failed to initialise: KeyError: 'no data'"),
+        (BENCH.replace("{a} + 1", "{b} + 1"), "bench.py:sums", "Benchmark 'sums', row 1: "),
+        ("", "container://simple-evals#gsm8k", "as a whole, by 'nightjar eval run'"),
+    ],
+    ids=["missing", "broken", "wrong field", "container"],
+)
+def test_a_benchmark_that_cannot_be_served(nightjar, source, env, message):
+    (nightjar.folder / "bench.py").write_text(textwrap.dedent(source))
+    ended = nightjar.start("serve", env, "--port", "0").wait()
+    assert (ended.code, len(ended.errors), ended.stdout) == (1, 1, "")
+    assert message in ended.stderr
+
+
+def test_a_served_benchmark_gives_the_rewards_of_the_benchmark_also_after_a_resume(served, nightjar, serve):
     _, url = served()
     host = url.partition("//")[2]
     kept = ("reward", "metrics", "extracted_answer", "scoring_details", "answer", "prompt", "completion")
@@ -300,17 +297,22 @@ def test_a_server_that_does_not_start_is_told_with_what_it_said(nightjar):
     assert ended.code == 1
     assert "ended with code 3: no such data" in ended.errors[0]
     assert "The server of gym://cmd:echo" in ended.errors[0]
-    for uri in ("gym://", "gym://module:"):
-        none = nightjar.eval(uri, "-m", "m", "-b", "http://127.0.0.1:9/v1")
-        assert f"{uri!r} names no server. Expected one of: gym://HOST:PORT, gym://module:" in none.errors[0]
-    none = nightjar.eval("container://img:1", "-m", "m", "-b", "http://127.0.0.1:9/v1")
-    assert "'container://img:1' names no task. Expected container://IMAGE#TASK" in none.errors[0]
-    none = nightjar.eval("container://img:1#gsm8k", "-m", "m", "-b", "http://127.0.0.1:9/v1", PATH="")
-    assert (none.code, nightjar.runs) == (1, [])
-    assert "needs docker or podman. No container engine answers" in none.errors[0]
-    away = nightjar.eval("gym://127.0.0.1:9", "-m", "m", "-b", "http://127.0.0.1:9/v1")
-    assert away.code == 1
-    assert "http://127.0.0.1:9/dataset_size does not respond" in away.errors[0]
+
+
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        ("gym://", "'gym://' names no server"),
+        ("gym://module:", "'gym://module:' names no server"),
+        ("container://img:1", "'container://img:1' names no task"),
+        ("container://img:1#gsm8k", "needs docker or podman"),
+        ("gym://127.0.0.1:9", "http://127.0.0.1:9/dataset_size does not respond"),
+    ],
+)
+def test_a_uri_that_leads_nowhere(nightjar, uri, message):
+    ended = nightjar.eval(uri, "-m", "m", "-b", "http://127.0.0.1:9/v1", PATH="")
+    assert (ended.code, nightjar.runs) == (1, [])
+    assert message in ended.errors[0]
 
 
 def test_a_benchmark_is_validated(nightjar, serve):
@@ -323,26 +325,28 @@ def test_a_benchmark_is_validated(nightjar, serve):
     model = ("--model-url", serve(WrongBySize()).url, "--model-id", "m")
     asked = nightjar.start("validate", "--bench", "bench.py:sums", "--samples", "20", *model).wait()
     assert (asked.code, "Replies of m: 16/20 correct" in asked.stdout) == (0, True)
-    lenient = BENCH.replace("numeric_match(sample)", "{'correct': sample.target.startswith(sample.response)}")
-    (nightjar.folder / "lenient.py").write_text(textwrap.dedent(lenient))
-    failed = nightjar.start("validate", "lenient.py").wait()
-    assert (failed.code, failed.stdout.splitlines()[-1]) == (1, "FAIL: an empty reply is worth 1 (10×)")
-    (nightjar.folder / "broken.py").write_text(
-        textwrap.dedent(BENCH).replace('"odd" if a % 2 else', '"?" if a == 3 else')
-    )
-    broken = nightjar.start("validate", "broken.py").wait()
-    assert (broken.code, broken.stdout.splitlines()[-1]) == (
-        1, "FAIL: ScoringError: Reward function 'verify': AssertionError (1×)",
-    )  # fmt: skip
-    (nightjar.folder / "wrong.py").write_text(textwrap.dedent(BENCH.replace("{a} + 1", "{b} + 1")))
-    wrong = nightjar.start("validate", "wrong.py").wait()
-    [told] = [line for line in wrong.stdout.splitlines() if "FAIL" in line]
-    assert "Benchmark 'sums', row 1: " in told
-    assert told.endswith("(10×)")
     typed = nightjar.start("validate", "bench.py:sums", *model, "--api-key", "sk-planted-0123").wait()
-    assert (typed.code, "is visible in the list of processes" in " ".join(typed.stderr.split())) == (2, True)
+    assert (typed.code, "sk-planted" in typed.stderr) == (2, False)
     unset = nightjar.start("validate", "bench.py:sums", *model, "-k", "NO_SUCH_KEY").wait()
     assert (unset.code, "NO_SUCH_KEY" in unset.errors[0]) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "finding"),
+    [
+        ("numeric_match(sample)", "{'correct': sample.target.startswith(sample.response)}",
+         "FAIL: an empty reply is worth 1 (10×)"),
+        ('"odd" if a % 2 else', '"?" if a == 3 else',
+         "FAIL: ScoringError: Reward function 'verify': AssertionError (1×)"),
+        ("{a} + 1", "{b} + 1", "Benchmark 'sums', row 1: "),
+    ],
+    ids=["lenient scorer", "scorer that raises", "wrong field"],
+)  # fmt: skip
+def test_a_wrong_benchmark_fails_validation(nightjar, right, wrong, finding):
+    (nightjar.folder / "wrong.py").write_text(textwrap.dedent(BENCH.replace(right, wrong)))
+    ended = nightjar.start("validate", "wrong.py").wait()
+    assert ended.code == 1
+    assert [line for line in ended.stdout.splitlines() if line.startswith("FAIL") and finding in line]
 
 
 def test_benchmarks_are_listed_by_where_they_are_from(nightjar):

@@ -1,4 +1,4 @@
-"""An environment, a column: the same one under another name is found, one that is not there is said to be missing."""
+"""Other spellings of an environment are the same environment; missing state columns are named."""
 
 import shutil
 
@@ -22,54 +22,43 @@ def load_environment():
 """
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def environment(nightjar):
     nightjar.write_environment("my_sums", ENVIRONMENT)
 
 
-@pytest.mark.usefixtures("environment")
-class TestResume:
-    @pytest.mark.parametrize(("first", "again"), [("my_sums", "my-sums"), ("my-sums", "ada/my_sums")])
-    def test_finds_the_run_of_the_same_environment(self, nightjar, serve, first, again):
-        assert nightjar.eval(first, "--request-retries", 0, server=serve(faults=Faults(rate_500=0.5))).code == 1
-        run, failed = nightjar.run, nightjar.run.metadata["failed"]
-        server = serve()
+@pytest.mark.parametrize(("first", "again"), [("my_sums", "my-sums"), ("my-sums", "ada/my_sums")])
+def test_a_resume_finds_the_run_under_another_spelling(nightjar, serve, first, again):
+    assert nightjar.eval(first, "--request-retries", 0, server=serve(faults=Faults(rate_500=0.5))).code == 1
+    run, failed = nightjar.run, nightjar.run.metadata["failed"]
+    server = serve()
 
-        # The endpoint is part of what a run is, so the second server takes the place of the first in its configuration.
-        config = run.path / "config.json"
-        config.write_text(config.read_text().replace(nightjar.run.metadata["base_url"], server.url))
-        shutil.rmtree(nightjar.folder / "outputs/warehouse")  # which knows the run by its first endpoint
+    # The endpoint is part of what a run is, so the second server takes the place of the first in its configuration.
+    config = run.path / "config.json"
+    config.write_text(config.read_text().replace(nightjar.run.metadata["base_url"], server.url))
+    shutil.rmtree(nightjar.folder / "outputs/warehouse")  # which knows the run by its first endpoint
 
-        assert nightjar.eval(again, "--resume", server=server).code == 0
-        assert nightjar.run.metadata["scored"] == 15
-        assert nightjar.run.metadata["env_id"] == first
-        assert server.stats().received == failed
-
-    def test_of_another_environment_is_refused(self, nightjar, serve):
-        server = serve()
-        nightjar.write_environment("my_sums_2", ENVIRONMENT)
-        assert nightjar.eval("my-sums", server=server).code == 0
-        ended = nightjar.eval("my-sums-2", "--resume", nightjar.run.path, server=server)
-        assert ended.code == 1
-        assert "env_id: saved 'my-sums', asked for 'my-sums-2'" in ended.errors[0]
+    assert nightjar.eval(again, "--resume", server=server).code == 0
+    assert nightjar.run.metadata["scored"] == 15
+    assert nightjar.run.metadata["env_id"] == first
+    assert server.stats().received == failed
 
 
-@pytest.mark.usefixtures("environment")
-class TestStateColumns:
-    def test_that_no_rollout_has_are_named_once(self, nightjar, serve):
-        ended = nightjar.eval("my-sums", "-C", "dificulty,difficulty,answer,rollout_index,nothing", server=serve())
-        assert ended.code == 0
-        [warning] = [line for line in ended.stderr.splitlines() if line.startswith("WARNING")]
-        assert warning == (
-            "WARNING No rollout has the state columns (-C) 'dificulty', 'nothing': they are null in its results. "
-            "Choose among: difficulty, final_env_response, sampling_args, timing, tool_defs, trajectory, "
-            "trajectory_id, usage"
-        )
-        assert [(row["dificulty"], row["difficulty"]) for row in nightjar.run.results[::3]] == [
-            (None, len(str(n + n))) for n in range(5)
-        ]
+def test_the_run_of_another_environment_is_not_resumed(nightjar, serve):
+    server = serve()
+    nightjar.write_environment("my_sums_2", ENVIRONMENT)
+    assert nightjar.eval("my-sums", server=server).code == 0
+    ended = nightjar.eval("my-sums-2", "--resume", nightjar.run.path, server=server)
+    assert (ended.code, "env_id: saved 'my-sums', asked for 'my-sums-2'" in ended.errors[0]) == (1, True)
 
-    def test_of_which_all_are_there_are_not(self, nightjar, serve):
-        ended = nightjar.eval("my-sums", "-C", "difficulty,usage", server=serve())
-        assert ended.code == 0
-        assert "WARNING" not in ended.stderr
+
+def test_state_columns_that_no_rollout_has_are_named_once(nightjar, serve):
+    ended = nightjar.eval("my-sums", "-C", "dificulty,difficulty,answer,rollout_index,nothing", server=serve())
+    assert ended.code == 0
+    [warning] = [line for line in ended.stderr.splitlines() if line.startswith("WARNING")]
+    assert "'dificulty', 'nothing'" in warning
+    assert "difficulty, final_env_response" in warning
+    assert [(row["dificulty"], row["difficulty"]) for row in nightjar.run.results[::3]] == [
+        (None, len(str(n + n))) for n in range(5)
+    ]
+    assert "WARNING" not in nightjar.eval("my-sums", "-C", "difficulty,usage", server=serve()).stderr

@@ -2,9 +2,7 @@
 
 import json
 import signal
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -117,13 +115,10 @@ def test_ctrl_c_stops_all_and_resume_goes_on_with_each(nightjar, typed, serve):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["-n", "3", "-m", "m"],
-            "model, num_examples must be set in the suite's file. Flags allowed beside it: max_cost_usd,",
-        ),
-        (["-e", "x.toml"], "endpoints_path must be set in the suite's file."),
-        (["--resume", "outputs/x"], "--resume PATH works with one evaluation only"),
-        (["--hosted", "--follow"], "--follow works with one evaluation only"),
+        (["-n", "3", "-m", "m"], "model, num_examples must be set in the suite's file"),
+        (["-e", "x.toml"], "endpoints_path must be set in the suite's file"),
+        (["--resume", "outputs/x"], "--resume PATH works with one"),
+        (["--hosted", "--follow"], "--follow works with one"),
     ],
 )
 def test_what_does_not_go_beside_a_suite(nightjar, typed, serve, arguments, message):
@@ -141,7 +136,8 @@ def test_a_misspelt_field(typed, serve):
     ended = typed(SUITE.format(url=serve().url).replace("num_examples = 6", "num_exampels = 6")).wait()
 
     assert ended.code == 1
-    assert ended.stderr == "Error: nightly.toml, line 12: Unknown field 'num_exampels'. Did you mean 'num_examples'?\n"
+    [line] = ended.stderr.splitlines()
+    assert [part for part in ("nightly.toml, line 12", "'num_exampels'", "'num_examples'") if part not in line] == []
 
 
 def test_all_missing_environments_are_named_before_a_missing_key(nightjar, typed):
@@ -152,10 +148,7 @@ def test_all_missing_environments_are_named_before_a_missing_key(nightjar, typed
     ended = typed(text).wait()
 
     assert ended.code == 1
-    assert ended.stderr.startswith(
-        "Error: Missing environments. Install them first:\n"
-        "  nightjar env install my-quiz\n  nightjar env install owner/other\nInstalled here: "
-    )
+    assert "\n  nightjar env install my-quiz\n  nightjar env install owner/other\n" in ended.stderr
     assert not nightjar.runs
 
 
@@ -192,37 +185,21 @@ class TestADryRun:
         assert [path.name for path in nightjar.folder.iterdir()] == ["logs"]
 
 
-def test_heartbeats_come_one_after_the_other_and_stop_nothing(nightjar, serve, heart):
-    url, beats = heart
-    server = serve(faults=Faults(latency_ms=400))
+def test_heartbeats_come_one_after_the_other_and_stop_nothing(nightjar, serve, http_server):
+    beats, at_once = [], []
 
+    def reply(request, _):
+        at_once.append(request)
+        beats.append(len(at_once))
+        time.sleep(0.2)
+        at_once.remove(request)
+        return 500, b"", {}
+
+    server, url = serve(faults=Faults(latency_ms=400)), f"{http_server(reply)}/secret-path"
     ended = nightjar.eval("arithmetic", "-n", 6, "-r", 1, "-c", 1, "--heartbeat-url", url, server=server)
 
     assert ended.code == 0, ended.stderr
-    assert len(beats.seen) >= 2
-    assert beats.most_at_once == 1
-    assert ended.stderr.count("The heartbeat request failed: HTTPStatusError 500. The run continues") == 1
+    assert len(beats) >= 2
+    assert set(beats) == {1}
+    assert ended.stderr.count("HTTPStatusError 500") == 1
     assert "secret-path" not in ended.stderr
-
-
-@pytest.fixture
-def heart():
-    class Beats(BaseHTTPRequestHandler):
-        seen, at_once, most_at_once = [], 0, 0
-
-        def do_GET(self):
-            Beats.at_once += 1
-            Beats.most_at_once = max(Beats.most_at_once, Beats.at_once)
-            Beats.seen.append(self.path)
-            time.sleep(0.2)
-            Beats.at_once -= 1
-            self.send_response(500)
-            self.end_headers()
-
-        def log_message(self, *arguments):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Beats) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/secret-path", Beats
-        server.shutdown()

@@ -6,8 +6,7 @@ from nightjar.warehouse import Warehouse
 
 
 @pytest.mark.parametrize(
-    "command",
-    ["prices set m --input 1 --output 2", "prices remove m", "import {run_dir}", "rebuild {run_dir}"],
+    "command", ["prices set m --input 1 --output 2", "prices remove m", "import {run_dir}", "rebuild {run_dir}"]
 )
 def test_a_disk_that_became_read_only(nightjar, mount, run_writer, tmp_path, command):
     disk = mount("size=4m")

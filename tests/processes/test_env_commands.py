@@ -5,6 +5,7 @@ Packages are built and installed for real, with pip, offline.
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -35,8 +36,6 @@ dependencies = {dependencies}
 include = ["*.py"]
 dev-mode-dirs = ["."]
 """
-
-
 BUILD = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
 PYTEST = "import pytest, sys; sys.exit(pytest.main(sys.argv[1:]))"
 
@@ -62,17 +61,15 @@ class Shell:
     def nightjar(self, *arguments, **env):
         """Types a command of Nightjar in the folder; pip reaches no network, and does not compile."""
         variables = {**os.environ, "PIP_NO_INDEX": "1", "PIP_NO_COMPILE": "1", "PREFECT_API_URL": "", **env}
-        return self._ended(
-            self.fork.nightjar(*arguments, env=variables, cwd=self.folder, stdout=PIPE, stderr=PIPE), arguments
-        )
+        return self._ended(self.fork.nightjar(*arguments, env=variables, cwd=self.folder, stdout=PIPE, stderr=PIPE))
 
     def pytest(self, *arguments):
-        return self._ended(self.fork.python(PYTEST, *arguments, cwd=self.folder, stdout=PIPE, stderr=PIPE), arguments)
+        return self._ended(self.fork.python(PYTEST, *arguments, cwd=self.folder, stdout=PIPE, stderr=PIPE))
 
-    def _ended(self, process, arguments):
+    def _ended(self, process):
         with process:
             printed, errors = process.communicate(timeout=120)
-        return subprocess.CompletedProcess(arguments, process.returncode, printed, errors)
+        return subprocess.CompletedProcess((), process.returncode, printed, errors)
 
     def ok(self, *arguments, **env):
         """Runs a command that must succeed, and returns what it printed."""
@@ -144,19 +141,11 @@ def made(python, its_fork, tmp_path_factory):
 class TestInit:
     def test_says_what_it_made_and_what_to_type_next(self, shell):
         ended = shell.nightjar("env", "init", "ada/my-env")
-        assert ended.stdout.splitlines() == [
-            "environments/my_env/my_env.py",
-            "environments/my_env/test_my_env.py",
-            "environments/my_env/pyproject.toml",
-            "environments/my_env/README.md",
-        ]
+        names = ("my_env.py", "test_my_env.py", "pyproject.toml", "README.md")
+        assert ended.stdout.splitlines() == [f"environments/my_env/{name}" for name in names]
         assert all((shell.folder / line).is_file() for line in ended.stdout.splitlines())
         assert "python -m pytest environments/my_env" in ended.stderr
         assert "nightjar eval run my-env" in ended.stderr
-
-    def test_several_files_are_a_package(self, made):
-        folder = made.folder / "environments" / "in_files"
-        assert {path.name for path in (folder / "in_files").iterdir()} >= {"__init__.py", "environment.py"}
 
     @pytest.mark.parametrize("names", [["sums"], ["tries", "calc", "in_files"]], ids=" ".join)
     def test_its_tests_pass_as_they_are(self, made, names):
@@ -181,20 +170,10 @@ class TestInit:
             assert f"nightjar eval run {name} " in readme
 
     @pytest.mark.parametrize(
-        ("name", "message"),
-        [
-            ("My.Env", "'My.Env' cannot be the name of an environment. A name has lower-case letters"),
-            ("2nd", "cannot be the name"),
-            ("my--env", "cannot be the name"),
-            ("my-env@1.0", "cannot be the name"),
-            ("../my-env/", "cannot be the name"),
-            ("class", "'class' is a Python keyword"),
-            ("json", "'json' is a module of Python's standard library. Try json-env"),
-            ("pytest", "'pytest' is an installed module"),
-        ],
+        "name", ["My.Env", "2nd", "my--env", "my-env@1.0", "../my-env/", "class", "json", "pytest"]
     )
-    def test_a_name_that_would_not_work_is_refused(self, shell, name, message):
-        assert message in shell.error("env", "init", name)
+    def test_a_name_that_would_not_work_is_refused(self, shell, name):
+        assert repr(name) in shell.error("env", "init", name)
         assert not (shell.folder / "environments").exists()
 
     def test_nothing_is_overwritten(self, made):
@@ -204,7 +183,7 @@ class TestInit:
         assert "environments/sums already has sums.py, test_sums.py, pyproject.toml, README.md" in line
         assert module.read_text() == before
 
-    def test_the_readme_can_be_written_anew(self, shell):
+    def test_the_readme_can_be_rewritten(self, shell):
         shell.ok("env", "init", "my-env", "--path", "here")
         folder = shell.folder / "here" / "my_env"
         for name in ("README.md", "my_env.py"):
@@ -236,22 +215,16 @@ class TestInstall:
             ended = elsewhere.ok("eval", "run", "my-env", "-m", "m", "-b", server.url, "--direct", "--json")
         assert json.loads(ended)["num_examples"] == 2
         [listed] = [row for row in json.loads(elsewhere.ok("env", "list", "--json")) if row["env_id"] == "my-env"]
-        assert (listed["origin"], listed["version"], listed["tags"]) == (
-            "installed",
-            "0.1.0",
-            ["single-turn", "math", "eval"],
-        )
+        assert (listed["origin"], listed["version"]) == ("installed", "0.1.0")
+        assert listed["tags"] == ["single-turn", "math", "eval"]
 
-    def test_several_at_once_as_json(self, shell):
+    def test_several_at_once_as_json_and_a_bare_folder_name_is_that_folder(self, shell):
         shell.ok("env", "init", "my-env")
         shell.write_package("by-hand", ["verifiers>=0.1.9"])
-        [one, other] = json.loads(shell.ok("env", "install", "./by-hand", "ada/my-env", "--json", *OFFLINE))
+        [one, other] = json.loads(shell.ok("env", "install", "by-hand", "ada/my-env", "--json", *OFFLINE))
         assert (one["env_id"], one["version"], one["left_out"]) == ("by-hand", "1.0", ["verifiers>=0.1.9"])
+        assert one["editable_from"].endswith("by-hand")
         assert (other["asked"], other["env_id"], other["distribution"]) == ("ada/my-env", "my-env", "my-env")
-
-    def test_a_bare_folder_name_is_that_folder(self, shell):
-        shell.write_package("by-hand", ["verifiers"])
-        assert "editable from" in shell.ok("env", "install", "by-hand", *OFFLINE)
 
     def test_verifiers_is_not_installed_and_other_dependencies_are(self, shell):
         shell.write_wheel("needed", source="x = 1")
@@ -273,8 +246,7 @@ class TestInstall:
     def test_what_nightjar_could_not_work_with_is_refused(self, shell):
         shell.write_package("by-hand", ["verifiers", "pydantic<2"])
         shell.write_wheel("pydantic", source="x = 1", version="1.10")
-        line = shell.error("env", "install", "./by-hand", *OFFLINE, PIP_FIND_LINKS="wheels")
-        assert "Cannot install 'pydantic<2'" in line
+        assert "'pydantic<2'" in shell.error("env", "install", "./by-hand", *OFFLINE, PIP_FIND_LINKS="wheels")
 
     def test_a_package_that_is_no_environment(self, shell):
         shell.write_package("by-hand", ["verifiers"], source="x = 1")
@@ -285,19 +257,19 @@ class TestInstall:
     @pytest.mark.parametrize(
         ("name", "message"),
         [
-            ("./nowhere", "There is no './nowhere'"),
-            ("empty/", "'empty' is not a package: it has no pyproject.toml"),
-            ("alone", "It runs without being installed: nightjar eval run alone"),
-            ("no such name", "'no such name' is neither a folder nor a package name"),
-            ("my-env@newest", "'newest' in 'my-env@newest' is not a version. Example: 1.2.0"),
-            ("no-such-env", "satisfies the requirement no-such-env"),
+            ("./nowhere", "'./nowhere'"),
+            ("empty/", "'empty' .* pyproject.toml"),
+            ("alone", "nightjar eval run alone"),
+            ("no such name", "'no such name'"),
+            ("my-env@newest", "'newest' in 'my-env@newest'"),
+            ("no-such-env", "the requirement no-such-env"),
         ],
     )
     def test_what_cannot_be_installed(self, shell, name, message):
         (shell.folder / "environments").mkdir()
         (shell.folder / "empty").mkdir()
         (shell.folder / "environments" / "alone.py").write_text("def load_environment(): ...")
-        assert message in shell.error("env", "install", name)
+        assert re.search(message, shell.error("env", "install", name))
 
     def test_a_package_that_does_not_build_says_why_in_one_line_and_the_rest_on_demand(self, shell):
         (shell.write_package("by-hand") / "pyproject.toml").write_text("[project")
@@ -307,7 +279,7 @@ class TestInstall:
 
 
 class TestForARun:
-    """An environment that is got for a run: what this Python has stays as it is."""
+    """Installs environments for a run, beside the packages of this Python."""
 
     LOADS = """
 import needed
@@ -404,15 +376,8 @@ class TestList:
 
     def test_as_json(self, made):
         rows = {row["env_id"]: row for row in json.loads(made.ok("env", "list", "--json"))}
-        assert rows["tries"] == {
-            "env_id": "tries",
-            "version": "0.1.0",
-            "origin": "local",
-            "location": "environments/tries",
-            "module": "environments/tries/tries.py",
-            "description": "Word problems with several tries.",
-            "tags": ["multi-turn", "math", "eval"],
-            "distribution": None,
-            "installed_version": None,
-        }
+        tries = {"env_id": "tries", "version": "0.1.0", "origin": "local", "location": "environments/tries",
+                 "module": "environments/tries/tries.py", "description": "Word problems with several tries.",
+                 "tags": ["multi-turn", "math", "eval"], "distribution": None, "installed_version": None}  # fmt: skip
+        assert rows["tries"] == tries
         assert rows["gsm8k"]["origin"] == "built-in"

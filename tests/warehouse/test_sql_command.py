@@ -17,39 +17,28 @@ from nightjar.cli.sql.prompt import SqlCompleter
 from nightjar.errors import ConfigError, WarehouseError
 from nightjar.warehouse import Warehouse
 
-METADATA = {
-    "run_id": "run-1",
-    "env_id": "gsm8k",
-    "model": "m",
-    "status": "completed",
-    "avg_reward": 0.5,
-    "pass_threshold": 0.5,
-    "rollouts": 2,
-    "scored": 2,
-    "failed": 0,
-}
+METADATA = {"run_id": "run-1", "env_id": "gsm8k", "model": "m", "status": "completed", "avg_reward": 0.5,
+            "pass_threshold": 0.5, "rollouts": 2, "scored": 2, "failed": 0}  # fmt: skip
+SAID = [{"role": "assistant", "content": "four\n\x1b[31m" + "x" * 200}]
 ROLLOUTS = [
-    {
-        "example_id": 0,
-        "example_hash": "a",
-        "rollout_index": 0,
-        "reward": 1.0,
-        "metrics": {"correct": 1.0, "ratio": None},
-        "completion": [{"role": "assistant", "content": "four\n\x1b[31m" + "x" * 200}],
-    },
+    {"example_id": 0, "example_hash": "a", "rollout_index": 0, "reward": 1.0,
+     "metrics": {"correct": 1.0, "ratio": None}, "completion": SAID},
     {"example_id": 1, "example_hash": "b", "rollout_index": 0, "reward": 0.0, "metrics": {"correct": 0.0}},
-]
+]  # fmt: skip
+
+
+def publish(warehouse, run_dir, metadata, rollouts):
+    run_dir.mkdir()
+    (run_dir / "metadata.json").write_text(json.dumps(metadata))
+    (run_dir / "results.jsonl").write_text("".join(json.dumps(rollout) + "\n" for rollout in rollouts))
+    Warehouse(warehouse).publish(run_dir)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    run_dir = tmp_path_factory.mktemp("run")
-    (run_dir / "metadata.json").write_text(json.dumps(METADATA))
-    lines = "".join(json.dumps(rollout) + "\n" for rollout in ROLLOUTS)
-    (run_dir / "results.jsonl").write_text(lines)
-    folder = tmp_path_factory.mktemp("warehouse")
-    Warehouse(folder).publish(run_dir)
-    return folder
+    folder = tmp_path_factory.mktemp("published")
+    publish(folder / "warehouse", folder / "run", METADATA, ROLLOUTS)
+    return folder / "warehouse"
 
 
 @pytest.fixture
@@ -94,12 +83,6 @@ def test_a_pipe_gets_all_of_a_cell_on_one_line_and_no_control_characters(run):
     assert result.stderr.startswith("1 row in")
 
 
-def test_a_terminal_gets_long_cells_cut(run, terminal):
-    terminal(120)
-    result = run("SELECT completion->>'$[0].content' AS text, 1 AS n FROM rollouts LIMIT 1")
-    assert result.stdout.splitlines()[2] == "four ?[31m" + "x" * (80 - len("four ?[31m") - len("…")) + "…  1"
-
-
 def test_a_terminal_gets_numbers_and_times_in_brief_and_a_pipe_in_full(run, terminal):
     query = "SELECT 2 / 3 AS a, 1.0::DOUBLE AS b, 0.000123456 ::DOUBLE AS c, 12345678.9::DOUBLE AS d, "
     query += "TIMESTAMPTZ '2026-11-20 18:00:01.5+00' AS e, 62.89308::DOUBLE AS f, ['one', 'two'] AS g"
@@ -115,36 +98,40 @@ def test_a_terminal_gets_numbers_and_times_in_brief_and_a_pipe_in_full(run, term
     assert "0.6666666666666666" in run(query, "--full").stdout
 
 
-def test_wide_characters_stay_in_their_column(run, terminal):
-    terminal(40)
-    result = run("SELECT '日本語' AS text, 1 AS n UNION ALL SELECT repeat('語', 40), 2")
-    assert result.stdout.splitlines()[2:] == ["日本語" + " " * (37 - 6) + "  1", "語" * 18 + "…  2"]
+WORDS = "word " * 10 + "word"
 
 
-def test_numbers_are_never_cut(run, terminal):
-    terminal(46)
-    result = run("SELECT 123456789012345678 AS n, repeat('x', 50) AS text")
-    assert result.stdout.splitlines()[2] == "123456789012345678  " + "x" * 25 + "…"
+@pytest.mark.parametrize(
+    ("columns", "statement", "lines"),
+    [
+        (120, "SELECT completion->>'$[0].content' AS text, 1 AS n FROM rollouts LIMIT 1",
+         ["four ?[31m" + "x" * (80 - len("four ?[31m") - len("…")) + "…  1"]),
+        (40, "SELECT '日本語' AS text, 1 AS n UNION ALL SELECT repeat('語', 40), 2",
+         ["日本語" + " " * (37 - 6) + "  1", "語" * 18 + "…  2"]),
+        (46, "SELECT 123456789012345678 AS n, repeat('x', 50) AS text", ["123456789012345678  " + "x" * 25 + "…"]),
+    ],
+    ids=["long cells", "wide characters", "numbers"],
+)  # fmt: skip
+def test_a_terminal_gets_cells_cut_but_no_numbers(run, terminal, columns, statement, lines):
+    terminal(columns)
+    assert run(statement).stdout.splitlines()[2:] == lines
 
 
-def test_names_that_would_be_cut_too_short_to_be_told_apart_make_blocks(run, terminal):
-    terminal(40)
-    result = run("SELECT 'openai/gpt-4.1-mini' AS model, 'number-theory-02' AS env_id, 1234567 AS n")
-    assert result.stdout.splitlines()[1:] == [
-        "model   openai/gpt-4.1-mini",
-        "env_id  number-theory-02",
-        "n       1234567",
-    ]
-
-
-def test_a_block_has_three_lines_of_a_long_text(run, terminal):
-    terminal(60)
-    result = run("SELECT repeat('word ', 40) AS text, repeat('x', 30) AS a, repeat('y', 30) AS b")
-    assert result.stdout.splitlines()[1:4] == [
-        "text  " + "word " * 10 + "word",
-        "      " + "word " * 10 + "word",
-        "      " + "word " * 10 + "wor…",
-    ]
+@pytest.mark.parametrize(
+    ("columns", "statement", "options", "lines"),
+    [
+        (40, "SELECT 'openai/gpt-4.1-mini' AS model, 'number-theory-02' AS env_id, 1234567 AS n", (),
+         ["model   openai/gpt-4.1-mini", "env_id  number-theory-02", "n       1234567"]),
+        (60, "SELECT repeat('word ', 40) AS text, repeat('x', 30) AS a, repeat('y', 30) AS b", (),
+         [f"text  {WORDS}", f"      {WORDS}", f"      {WORDS[:-1]}…", "a     " + "x" * 30, "b     " + "y" * 30]),
+        (60, "SELECT 1 AS n, 'one' || chr(10) || repeat('word ', 20) AS text", ("--full",),
+         ["n     1", "text  one", f"      {WORDS}", f"      {WORDS[10:]}"]),
+    ],
+    ids=["names to be told apart", "three lines of a long text", "all of a long text"],
+)  # fmt: skip
+def test_what_does_not_fit_is_shown_in_blocks(run, terminal, columns, statement, options, lines):
+    terminal(columns)
+    assert run(statement, *options).stdout.splitlines()[1:] == lines
 
 
 def test_what_is_marked_stays_when_a_long_text_is_cut(run, terminal):
@@ -155,30 +142,15 @@ def test_what_is_marked_stays_when_a_long_text_is_cut(run, terminal):
     assert len(line) == 60
 
 
-def test_a_table_is_not_squeezed_when_it_is_no_terminal(run):
+def test_a_table_too_wide_for_the_terminal_becomes_blocks(run, terminal):
     header, _, row = run("SELECT * FROM runs").stdout.splitlines()
     assert "dataset_fingerprint" in header
     assert "gsm8k" in row
-
-
-def test_a_table_too_wide_for_the_terminal_becomes_blocks(run, terminal):
     terminal(60)
     lines = run("SELECT * FROM runs").stdout.splitlines()
     assert lines[0].startswith("── row 1 ──")
-    assert ["env_id", "gsm8k"] in [line.split() for line in lines]
     assert ["rollouts_per_example", "NULL"] in [line.split() for line in lines]
     assert max(map(len, lines)) <= 60
-
-
-def test_all_of_a_long_text_goes_on_below_itself(run, terminal):
-    terminal(60)
-    query = "SELECT 1 AS n, 'one' || chr(10) || repeat('word ', 20) AS text"
-    assert run(query, "--full").stdout.splitlines()[1:] == [
-        "n     1",
-        "text  one",
-        "      " + "word " * 10 + "word",
-        "      " + "word " * 8 + "word",
-    ]
 
 
 def test_a_terminal_gets_the_first_thousand_rows(run, terminal):
@@ -187,12 +159,6 @@ def test_a_terminal_gets_the_first_thousand_rows(run, terminal):
     assert result.stdout.splitlines()[-1].strip() == "999"
     assert "The first 1,000 of 1,500 rows; --full shows all.\n" in result.stderr
     assert run("FROM range(1500)", "--full").stdout.splitlines()[-1].strip() == "1499"
-
-
-def test_an_empty_answer_is_a_header(run):
-    result = run("SELECT run_id FROM runs WHERE false")
-    assert result.stdout.split()[0] == "run_id"
-    assert result.stderr.startswith("No rows in")
 
 
 @pytest.mark.parametrize(
@@ -210,13 +176,9 @@ def models(tmp_path_factory):
     """A warehouse where 'a' and 'b' ran in the same environment on different examples, and 'c' in another."""
     folder = tmp_path_factory.mktemp("models")
     for model, env_id, example_hash in (("a", "sums", "1"), ("b", "sums", "2"), ("c", "chess", "1")):
-        run_dir = folder / model
-        run_dir.mkdir()
         metadata = {**METADATA, "run_id": model, "env_id": env_id, "model": model, "rollouts": 1, "scored": 1}
         rollout = {"example_id": 0, "example_hash": example_hash, "rollout_index": 0, "reward": 1.0, "metrics": {}}
-        (run_dir / "metadata.json").write_text(json.dumps(metadata))
-        (run_dir / "results.jsonl").write_text(json.dumps(rollout) + "\n")
-        Warehouse(folder / "warehouse").publish(run_dir)
+        publish(folder / "warehouse", folder / model, metadata, [rollout])
     return str(folder / "warehouse")
 
 
@@ -261,41 +223,24 @@ def test_a_plan_keeps_its_lines(run):
 @pytest.mark.parametrize("arguments", [["--json"], ["--format", "json"]])
 def test_json_is_a_list_of_objects(run, arguments):
     values = {
-        "text": "'a\"b'",
-        "day": "DATE '2026-11-20'",
-        "moment": "TIMESTAMPTZ '2026-11-20 18:00:00+00'",
-        "decimal": "1.25",
-        "huge": "170141183460469231731687303715884105727::HUGEINT",
-        "map": "MAP {'a': 1.5, 'b': 'nan'::DOUBLE}",
-        "numbered": "MAP {1: true}",
-        "list": "[DATE '2026-11-20', NULL]",
-        "struct": "{'x': 'inf'::DOUBLE}",
-        "not_a_number": "'nan'::DOUBLE",
-        "nothing": "NULL",
-        "document": """'{"k": [1]}'::JSON""",
-        "bytes": r"'\xAB'::BLOB",
-        "id": "'00000000-0000-0000-0000-000000000001'::UUID",
+        "text": ("'a\"b'", 'a"b'),
+        "day": ("DATE '2026-11-20'", "2026-11-20"),
+        "moment": ("TIMESTAMPTZ '2026-11-20 18:00:00+00'", "2026-11-20 18:00:00+00:00"),
+        "decimal": ("1.25", 1.25),
+        "huge": (f"{2**127 - 1}::HUGEINT", 2**127 - 1),
+        "map": ("MAP {'a': 1.5, 'b': 'nan'::DOUBLE}", {"a": 1.5, "b": None}),
+        "numbered": ("MAP {1: true}", {"1": True}),
+        "list": ("[DATE '2026-11-20', NULL]", ["2026-11-20", None]),
+        "struct": ("{'x': 'inf'::DOUBLE}", {"x": None}),
+        "not_a_number": ("'nan'::DOUBLE", None),
+        "nothing": ("NULL", None),
+        "document": ("""'{"k": [1]}'::JSON""", {"k": [1]}),
+        "bytes": (r"'\xAB'::BLOB", "ab"),
+        "id": ("'00000000-0000-0000-0000-000000000001'::UUID", "00000000-0000-0000-0000-000000000001"),
     }
-    columns = ", ".join(f"{value} AS {name}" for name, value in values.items())
+    columns = ", ".join(f"{value} AS {name}" for name, (value, _) in values.items())
     result = run(f"SELECT {columns}", *arguments)
-    assert json.loads(result.stdout) == [
-        {
-            "text": 'a"b',
-            "day": "2026-11-20",
-            "moment": "2026-11-20 18:00:00+00:00",
-            "decimal": 1.25,
-            "huge": 170141183460469231731687303715884105727,
-            "map": {"a": 1.5, "b": None},
-            "numbered": {"1": True},
-            "list": ["2026-11-20", None],
-            "struct": {"x": None},
-            "not_a_number": None,
-            "nothing": None,
-            "document": {"k": [1]},
-            "bytes": "ab",
-            "id": "00000000-0000-0000-0000-000000000001",
-        }
-    ]
+    assert json.loads(result.stdout) == [{name: expected for name, (_, expected) in values.items()}]
     assert "NaN" not in result.stdout
 
 
@@ -323,22 +268,12 @@ def test_markdown_escapes_what_would_break_a_row(run):
     assert result.stdout == "| text | n |\n| --- | ---: |\n| a\\|b<br>c | 1.5 |\n"
 
 
-def test_without_a_statement_it_teaches(run):
-    result = run()
-    for part in (
-        "rollouts: an attempt",
-        "reward DOUBLE",
-        "* reward: NULL for a failed",
-        "Examples:",
-    ):
-        assert part in result.stdout
-    assert result.stdout.count('nightjar sql "') == 3
+def test_without_a_statement_it_teaches_with_examples_that_run(run):
+    shown = run().stdout
+    for part in ("rollouts: an attempt", "reward DOUBLE", "* reward: NULL for a failed", "Examples:"):
+        assert part in shown
     assert "reward DOUBLE" in run(stdin="").stdout
-
-
-def test_the_examples_that_it_teaches_run(run):
-    examples = [line for line in run().stdout.splitlines() if 'nightjar sql "' in line]
-    statements = [line.split('"')[1] for line in examples]
+    statements = [line.split('"')[1] for line in shown.splitlines() if 'nightjar sql "' in line]
     assert [run(statement).exit_code for statement in statements] == [0, 0, 0]
 
 
@@ -350,10 +285,6 @@ def test_without_a_statement_the_catalog_comes_in_any_format(run):
 def test_the_option_goes_before_the_environment(run, tmp_path):
     with pytest.raises(WarehouseError, match=r"No warehouse at .*elsewhere"):
         run("SELECT 1", "--warehouse", str(tmp_path / "elsewhere"))
-
-
-def test_an_unknown_format_is_a_usage_error(run):
-    assert run("SELECT 1", "--format", "xml").exit_code == 2
 
 
 def test_parquet_goes_to_a_file_or_a_pipe(run, tmp_path):
@@ -410,9 +341,8 @@ def test_a_query_is_run_by_its_name(run):
     assert result.stdout.splitlines()[1].startswith("1,0.0,1")
 
 
-def test_values_are_bound_in_sql_too(run):
+def test_a_value_is_bound_and_not_pasted(run):
     query = "SELECT env_id FROM runs WHERE env_id = $env"
-    assert run(query, "-P", "env=gsm8k", "--format", "csv").stdout == "env_id\ngsm8k\n"
     assert run(query, "-P", "env=' OR true", "--format", "csv").stdout == "env_id\n"
 
 
@@ -447,51 +377,49 @@ def test_a_limit_is_a_number(run, tmp_path, form):
 
 
 @pytest.mark.parametrize(
-    ("statement", "message"),
+    "statement",
     [
-        ("SELECT to_days($n)", "The query failed: Binder Error: Could not choose a best candidate function"),
-        ("SELECT reward * $n FROM rollouts", "The query failed: Binder Error: Could not choose a best candidate"),
-        (
-            "WITH g AS (SELECT $n AS n) FROM rollouts, g WHERE reward > n",
-            "The query failed: Binder Error: Cannot compare values of type DOUBLE and type VARCHAR",
-        ),
+        "SELECT to_days($n)",
+        "SELECT reward * $n FROM rollouts",
+        "WITH g AS (SELECT $n AS n) FROM rollouts, g WHERE reward > n",
     ],
 )
-def test_a_value_whose_type_nothing_says_gets_advice(run, statement, message):
-    with pytest.raises(WarehouseError) as raised:
+def test_a_value_whose_type_nothing_says_gets_advice(run, statement):
+    with pytest.raises(WarehouseError, match=r"Binder Error: .*\$n::INTEGER"):
         run(statement, "-P", "n=few")
-    assert str(raised.value).startswith(message)
-    assert str(raised.value).endswith(
-        ". If nothing gives a value its type, write it: $n::INTEGER (or ::DOUBLE, ::DATE, ::TIMESTAMPTZ, ::INTERVAL)."
-    )
-
-
-SHELL = "(In double quotes a shell replaces $n by its own variable: use single quotes.)"
 
 
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("FROM runs WHERE env_id = $env LIMIT $n", "The statement needs a value for 'env'. It takes: env, n."),
-        ("FROM runs WHERE env_id = 'e'", f"The statement has no parameter 'n'. It takes: no parameters. {SHELL}"),
+        ("FROM runs WHERE env_id = $env LIMIT $n", "needs a value for 'env'. It takes: env, n"),
+        ("FROM runs WHERE env_id = 'e'", "has no parameter 'n'. It takes: no parameters"),
         ("FROM runs LIMIT", 'The query failed: Parser Error: syntax error at or near "LIMIT"'),
     ],
 )
 def test_values_that_a_statement_does_not_take_are_named(run, statement, message):
-    with pytest.raises(WarehouseError) as raised:
+    with pytest.raises(WarehouseError, match=re.escape(message)):
         run(statement, "-P", "n=1")
-    assert str(raised.value) == message
 
 
 def test_a_value_of_a_wrong_type_gets_none(run):
-    with pytest.raises(WarehouseError) as raised:
+    with pytest.raises(WarehouseError, match=r"Could not convert string 'few' to DOUBLE$"):
         run("SELECT reward > $n FROM rollouts", "-P", "n=few")
-    assert str(raised.value) == "The query failed: Conversion Error: Could not convert string 'few' to DOUBLE"
 
 
-@pytest.mark.parametrize("arguments", [["-P", "gsm8k"], ["-P", "=gsm8k"], ["-P", "env=a", "-P", "env=b"]])
-def test_a_parameter_without_a_value_or_with_two_is_a_usage_error(run, arguments):
-    assert run("hardest", *arguments).exit_code == 2
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["hardest", "-P", "gsm8k"],
+        ["hardest", "-P", "=gsm8k"],
+        ["hardest", "-P", "env=a", "-P", "env=b"],
+        ["SELECT 1", "--format", "xml"],
+        *(["SELECT 1", "--timeout", seconds] for seconds in ("0", "-1", "nan", "inf")),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_exits_with_2(run, arguments):
+    assert run(*arguments).exit_code == 2
 
 
 def test_each_statement_of_a_pipe_gets_the_values_it_has_a_place_for(run):
@@ -504,6 +432,8 @@ def test_each_statement_of_a_pipe_gets_the_values_it_has_a_place_for(run):
 def test_a_failure_in_a_pipe_says_which_statement_it_was(run):
     with pytest.raises(WarehouseError, match=r"^Statement 2 of 3: The query failed: .*nothing"):
         run(stdin="SELECT 1; SELECT nothing; SELECT 3")
+    with pytest.raises(WarehouseError, match='syntax error at or near "SELCT"'):
+        run(stdin="SELECT 1; SELCT 2")
 
 
 def test_a_name_in_a_pipe_is_a_query(run):
@@ -514,29 +444,16 @@ def test_the_names_are_listed_with_what_they_answer_and_take(run):
     text = run("--list").stdout
     assert re.search(r"^hardest +The hardest examples of an environment", text, re.MULTILINE)
     assert re.search(r"^ +env \[model\] \[limit=20\]$", text, re.MULTILINE)
-    listed = {query["name"]: query for query in json.loads(run("--list", "--json").stdout)}
-    assert listed["flips"]["parameters"][0] == {
-        "name": "a",
-        "type": "run",
-        "required": True,
-        "default": None,
-        "about": "run_id of the run before",
-    }
-
-
-def test_the_sql_of_a_name_can_be_read(run):
     assert "FROM flips($a, $b)" in run("--list", "flips").stdout
+    listed = {query["name"]: query for query in json.loads(run("--list", "--json").stdout)}
+    about = {"required": True, "default": None, "about": "run_id of the run before"}
+    assert listed["flips"]["parameters"][0] == {"name": "a", "type": "run", **about}
 
 
 def test_statements_on_stdin_run_one_by_one(run):
     text = "SELECT ';' AS a; -- done;\nSELECT 2 AS b;"
     assert run("--format", "csv", stdin=text).stdout == "a\n;\n\nb\n2\n"
     assert run("--json", stdin=text).stdout == '[\n  {\n    "a": ";"\n  }\n]\n[\n  {\n    "b": 2\n  }\n]\n'
-
-
-def test_stdin_that_is_no_sql_runs_nothing(run):
-    with pytest.raises(WarehouseError, match='syntax error at or near "SELCT"'):
-        run(stdin="SELECT 1; SELCT 2")
 
 
 def test_a_file_takes_the_rows_of_one_statement(run, tmp_path):
@@ -548,18 +465,6 @@ def test_a_file_takes_the_rows_of_one_statement(run, tmp_path):
 def test_a_query_is_stopped_after_the_timeout(run):
     with pytest.raises(WarehouseError, match=r"stopped after 0\.2 s"):
         run("SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b", "--timeout", "0.2")
-
-
-@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
-def test_a_timeout_is_a_number_of_seconds(run, seconds):
-    assert run("SELECT 1", "--timeout", seconds).exit_code == 2
-
-
-def test_help_names_the_tables(run):
-    text = run("--help").stdout
-    assert "$n::INTEGER" in text
-    for word in ("runs", "rollouts", "metrics", "errors", "leaderboard", "--warehouse", "--format"):
-        assert word in text
 
 
 def completed(warehouse, text):

@@ -1,7 +1,4 @@
-"""``nightjar package``: a benchmark as an image that serves it.
-
-nightjar package bench.py -o Dockerfile
-"""
+"""``nightjar package``: a benchmark as an image that serves it."""
 
 from __future__ import annotations
 
@@ -10,41 +7,24 @@ from typing import Annotated
 
 import typer
 
+from nightjar.cli.options import argument, option
 from nightjar.cli.terminal import echo
 from nightjar.compat.nemo.serving.image import BASE_IMAGE, PORT, image_of
 from nightjar.errors import ConfigError, SandboxError
 
 
 def package(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE.py", help="The benchmark's file, or FILE.py:NAME if it defines several.")
-    ],
-    tag: Annotated[
-        str | None, typer.Option("--tag", "-t", metavar="TAG", help="Name of the image.", show_default=False)
-    ] = None,
-    base_image: Annotated[
-        str, typer.Option(metavar="IMAGE", help="Base image; it may already contain Nightjar.")
-    ] = BASE_IMAGE,
-    requirements: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Requirements to install in the image.", show_default=False)
-    ] = None,
-    include: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE",
-            help="A further file that the benchmark needs; may be given several times.",
-            show_default=False,
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="PATH", help="Only write the Dockerfile to this path."),
-    ] = None,
-    push: Annotated[bool, typer.Option("--push", help="Also push the image.")] = False,
+    file: Annotated[str, argument("The benchmark's file, or FILE.py:NAME if it defines several.", metavar="FILE.py")],
+    tag: Annotated[str | None, option("Name of the image.", "--tag", "-t", metavar="TAG")] = None,
+    base_image: Annotated[str, option("Base image; it may already contain Nightjar.", metavar="IMAGE")] = BASE_IMAGE,
+    requirements: Annotated[Path | None, option("Requirements to install in the image.", metavar="FILE")] = None,
+    include: Annotated[list[Path] | None, option("Another file that it needs; repeatable.", metavar="FILE")] = None,
+    output: Annotated[Path | None, option("Write only the Dockerfile, here.", "--output", "-o", metavar="PATH")] = None,
+    push: Annotated[bool, option("Also push the image.", "--push")] = False,
 ) -> None:
     """Build an image that serves or runs the benchmark in a file; or only write its Dockerfile.
 
-    The image contains the file, the modules beside it that it imports, and the files beside it that these name, such as
+    The image contains the file, the modules in its folder that it imports, and the files there that they name, such as
     'rows.csv'. Docker or podman builds it; if neither responds, the Dockerfile is printed. A requirement that cannot be
     installed fails the build.
 

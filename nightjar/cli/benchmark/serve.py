@@ -1,7 +1,4 @@
-"""``nightjar serve``: a benchmark over HTTP, for clients of NeMo Evaluator and of Gym.
-
-nightjar serve gsm8k --port 9090
-"""
+"""``nightjar serve``: a benchmark over HTTP, for clients of NeMo Evaluator and of Gym."""
 
 from __future__ import annotations
 
@@ -11,17 +8,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
-import typer
 import uvicorn
 
-from nightjar.cli.benchmark import load_named
-from nightjar.cli.options import BenchOption, EnvArgsOption, EnvArgument, EnvDirOption
+from nightjar.cli.benchmark import one_name
+from nightjar.cli.options import BenchOption, EnvArgsOption, EnvArgument, EnvDirOption, option
 from nightjar.cli.terminal import echo
 from nightjar.compat.nemo.serving.app import export_data, generate_app
 from nightjar.core.environment_id import ENVIRONMENTS_DIR
 from nightjar.core.ports import listen
+from nightjar.environments.packages.lookup import environments_in
 from nightjar.environments.seeded.bridge import row_of, seeded, size_of
 from nightjar.environments.seeded.eval_environment import EvalEnvironment
+from nightjar.environments.seeded.lookup import get_environment
 from nightjar.errors import ConfigError, ServiceError, error_text
 
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - only compared
@@ -33,16 +31,11 @@ _ENDING_SECONDS = 1
 def serve(
     env: EnvArgument = None,
     bench: BenchOption = None,
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "0.0.0.0",  # noqa: S104
-    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="Port; 0 selects a free port.")] = 9090,
-    gym_compat: Annotated[
-        bool,
-        typer.Option("--gym-compat", help="Report a Gym server in /health; both protocols are served in any case."),
-    ] = False,
-    export_to: Annotated[
-        Path | None, typer.Option("--export-data", metavar="PATH", help="Write the problems as JSON lines, and exit.")
-    ] = None,
-    env_args: EnvArgsOption = "{}",
+    host: Annotated[str, option("Address to listen on.", metavar="ADDRESS")] = "0.0.0.0",  # noqa: S104
+    port: Annotated[int, option("Port; 0 selects a free port.", "--port", "-p", min=0, max=65535)] = 9090,
+    gym_compat: Annotated[bool, option("Report a Gym server in /health.", "--gym-compat")] = False,
+    export_to: Annotated[Path | None, option("Only write the problems.", "--export-data", metavar="PATH")] = None,
+    env_args: EnvArgsOption = None,
     env_dir_path: EnvDirOption = ENVIRONMENTS_DIR,
 ) -> None:
     """Serve a benchmark, or any single-turn environment, over HTTP until Ctrl-C.
@@ -52,7 +45,8 @@ def serve(
 
     Examples: nightjar serve gsm8k | nightjar serve bench.py:sums --export-data sums.jsonl
     """
-    benchmark = load_named(env, bench, env_args, env_dir_path)
+    with environments_in(env_dir_path):
+        benchmark = get_environment(one_name(env, bench), **(env_args or {}))
     if export_to is not None:
         echo(f"Wrote {asyncio.run(_export(benchmark, export_to))}")
         return

@@ -1,7 +1,4 @@
-"""``nightjar env validate``, and ``nightjar validate``: whether an environment asks and scores as it should.
-
-nightjar env validate gsm8k
-"""
+"""``nightjar env validate``, and ``nightjar validate``: whether an environment asks and scores as it should."""
 
 from __future__ import annotations
 
@@ -13,14 +10,15 @@ from typing import Annotated
 
 import typer
 
-from nightjar.cli.benchmark import load_environment_named
-from nightjar.cli.eval.nemo_flags import refuse_key
-from nightjar.cli.options import BenchOption, EnvArgsOption, EnvArgument, EnvDirOption, JsonOption
+from nightjar.cli.benchmark import one_name
+from nightjar.cli.eval.nemo_flags import RefusedKeyOption
+from nightjar.cli.options import BenchOption, EnvArgsOption, EnvArgument, EnvDirOption, JsonOption, option
 from nightjar.cli.terminal import echo
 from nightjar.compat.nemo.engine.model_client import ModelClient
 from nightjar.core.environment_id import ENVIRONMENTS_DIR
 from nightjar.core.text import shortened
-from nightjar.environments import Environment
+from nightjar.environments import load_environment
+from nightjar.environments.packages.lookup import environments_in
 from nightjar.errors import MissingKeyError
 from nightjar.evaluation.config.nemo.services import KEYS
 from nightjar.evaluation.validating import Tried, Validation, validate
@@ -31,28 +29,19 @@ _SHOWN = 60
 def env_validate(
     env: EnvArgument = None,
     bench: BenchOption = None,
-    samples: Annotated[int, typer.Option("--samples", "-s", min=1, help="Number of examples to try.")] = 10,
+    samples: Annotated[int, option("Number of examples to try.", "--samples", "-s", min=1)] = 10,
     model_url: Annotated[
-        str | None,
-        typer.Option(envvar="NEMO_MODEL_URL", help="URL of a model that replies in place of the references."),
+        str | None, option("URL of a model to reply in place of references.", envvar="NEMO_MODEL_URL")
     ] = None,
-    model_id: Annotated[str | None, typer.Option(envvar="NEMO_MODEL_ID", help="Name of this model.")] = None,
-    api_key: Annotated[  # noqa: ARG001 - refused
-        str | None,
-        typer.Option(hidden=True, callback=refuse_key, help="Refused: name an environment variable with -k."),
-    ] = None,
+    model_id: Annotated[str | None, option("Name of this model.", envvar="NEMO_MODEL_ID")] = None,
+    api_key: RefusedKeyOption = None,  # noqa: ARG001 - refused
     api_key_var: Annotated[
         str | None,
-        typer.Option(
-            "--api-key-var",
-            "-k",
-            metavar="NAME",
-            help="Environment variable with its key (default: NEMO_API_KEY or NVIDIA_API_KEY).",
-        ),
+        option("Variable with its key (default: NEMO_API_KEY, NVIDIA_API_KEY).", "--api-key-var", "-k", metavar="NAME"),
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show each example.")] = False,
+    verbose: Annotated[bool, option("Show each example.", "--verbose", "-v")] = False,
     as_json: JsonOption = False,
-    env_args: EnvArgsOption = "{}",
+    env_args: EnvArgsOption = None,
     env_dir_path: EnvDirOption = ENVIRONMENTS_DIR,
 ) -> None:
     """Check on a few examples of an environment that reference answers score 1 and empty ones 0.
@@ -65,8 +54,11 @@ def env_validate(
     """
     if (model_url is None) != (model_id is None):
         raise typer.BadParameter("--model-url and --model-id require each other.")
-    loaded = load_environment_named(env, bench, env_args, env_dir_path)
-    found = asyncio.run(_validated(loaded, samples, model_url, model_id or "", _key(api_key_var)))
+    with environments_in(env_dir_path):
+        loaded = load_environment(one_name(env, bench), **(env_args or {}))
+    key = _key(api_key_var)
+    client = None if model_url is None else ModelClient(model_url, model_id or "", key).client
+    found = asyncio.run(validate(loaded, samples, client, model_id or ""))
     if as_json:
         echo(json.dumps({**asdict(found), "passed": not found.problems}, indent=2, default=str))
     else:
@@ -80,11 +72,6 @@ def _key(variable: str | None) -> str | None:
     if variable is not None and not os.environ.get(variable):
         raise MissingKeyError([variable])
     return next((os.environ[name] for name in (variable, *KEYS) if name and os.environ.get(name)), None)
-
-
-async def _validated(env: Environment, samples: int, url: str | None, model: str, api_key: str | None) -> Validation:
-    client = None if url is None else ModelClient(url, model, api_key).client
-    return await validate(env, samples, client, model)
 
 
 def _show(found: Validation, *, who: str, verbose: bool) -> None:

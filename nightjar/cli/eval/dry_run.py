@@ -11,10 +11,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nightjar.cli.output import number, print_labelled
+from nightjar.cli.output import number, print_labelled, shown
 from nightjar.cli.terminal import echo
 from nightjar.clients.credentials import NO_KEY, resolve_api_key
-from nightjar.core.text import harmless
 from nightjar.errors import ConfigError
 from nightjar.evaluation import Estimate, check_environments, estimate
 from nightjar.evaluation.config import ALL_EXAMPLES, Evaluation, RunConfig
@@ -22,14 +21,7 @@ from nightjar.warehouse import Warehouse, resolve_warehouse
 
 
 def show_plans(evaluations: Sequence[Evaluation], warehouse: str | None, *, as_json: bool, is_suite: bool) -> None:
-    """Prints the values of each evaluation with their source, and its expected rollouts, tokens and cost.
-
-    Args:
-        evaluations: that would run.
-        warehouse: with earlier runs to estimate from; None for the default.
-        as_json: print JSON; an array for a suite.
-        is_suite: whether there is a suite, or several environments.
-    """
+    """Prints the values of each evaluation with their source, and its expected rollouts, tokens and cost."""
     check_environments([evaluation.config for evaluation in evaluations])
     house = Warehouse(resolve_warehouse(warehouse))
     plans = [(evaluation, estimate(evaluation.config, house)) for evaluation in evaluations]
@@ -61,8 +53,7 @@ def _show(evaluation: Evaluation, expected: Estimate) -> None:
     table.add_column("From", no_wrap=True)
     for name, value in config.model_dump(mode="json").items():
         if value not in (None, [], {}, ""):
-            shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            table.add_row(name, Text(harmless(shown)), evaluation.sources[name])
+            table.add_row(name, Text(shown(value)), evaluation.sources[name])
     Console(markup=False, emoji=False).print(table)
     print_labelled(
         {
@@ -109,6 +100,5 @@ def _show_total(expected: Sequence[Estimate]) -> None:
     costs = [each.cost for each in expected if each.cost is not None]
     known = f"about {sum(costs):,.4f} USD" if costs else "cost unknown"
     rest = len(expected) - len(costs)
-    echo(
-        f"All:      {rollouts:,} rollouts, {known}" + (f", without {rest} of {len(expected)}" if costs and rest else "")
-    )
+    without = f", without {rest} of {len(expected)}" if costs and rest else ""
+    echo(f"All:      {rollouts:,} rollouts, {known}{without}")

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
 import typer
 from pydantic.fields import FieldInfo
 
+from nightjar.cli.options import argument, json_object, json_value, option
 from nightjar.evaluation.config import RunConfig, groups, parameters, plain_type
 
 Command: TypeAlias = Callable[..., None]
@@ -30,7 +31,6 @@ class Flag:
 
     Attributes:
         names: short names; a long name replaces that of the field.
-        metavar: placeholder of the value in the help; None for its type.
         parser: of the text of the value; None to parse by type.
         reader: of all texts of a flag that may be given several times; None to parse by type.
         panel: of the help; None for that of the field's group.
@@ -45,14 +45,6 @@ class Flag:
     text: str | None = None
 
 
-def json_object(text: str) -> dict[str, Any]:
-    """Parses the value of an option as a JSON object."""
-    value = _json(text)
-    if not isinstance(value, dict):
-        raise typer.BadParameter(f"expected a JSON object such as '{{\"key\": 1}}', found {text!r}")
-    return value
-
-
 def secret_values(text: str) -> dict[str, str]:
     """Parses a JSON object of strings, without repeating it in errors."""
     try:
@@ -64,16 +56,6 @@ def secret_values(text: str) -> dict[str, str]:
     if wrong := [name for name in values if not _VARIABLE.fullmatch(name)]:
         raise typer.BadParameter(f"{wrong[0]!r} is not a valid name of an environment variable")
     return values
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        place = f"at character {error.pos + 1} of {text!r}"
-        raise typer.BadParameter(f"not valid JSON: {error.msg} {place}") from None
-    except RecursionError:
-        raise typer.BadParameter("brackets are nested too deeply") from None
 
 
 def names_in(text: str) -> list[str]:
@@ -122,8 +104,8 @@ FLAGS = {
         reader=_pairs,
         text="Extra HTTP header whose value is a field of the rollout's state, such as 'X-Session-ID: example_id'.",
     ),
-    "replicas": Flag(metavar="JSON", parser=_json),
-    "middleware": Flag(metavar="JSON", parser=_json),
+    "replicas": Flag(metavar="JSON", parser=json_value),
+    "middleware": Flag(metavar="JSON", parser=json_value),
     "input_price": Flag(metavar="USD"),
     "output_price": Flag(metavar="USD"),
     "env_args": Flag(("-a",)),
@@ -158,11 +140,6 @@ def flag_names(name: str, field: FieldInfo) -> tuple[str, ...]:
     return known.names if has_long_name else (long_name, *known.names)
 
 
-def _is_typed(name: str, context: typer.Context) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
 def _is_on(field: FieldInfo) -> bool:
     """Returns whether the field is on by default, so that its flag switches it off."""
     return field.default is True
@@ -175,9 +152,12 @@ def takes_flags(kind: type[RunConfig] = RunConfig) -> Callable[[Command], Comman
     def decorate(command: Command) -> Command:
         @wraps(command)
         def taking_flags(context: typer.Context, **given: Any) -> None:
-            values = {name: given.pop(name) for name in fields}
-            typed = {name: value for name, value in values.items() if _is_typed(name, context)}
-            command({name: _read(name, fields[name], value) for name, value in typed.items()}, **given)
+            typed = {}
+            for name, field in fields.items():
+                value, source = given.pop(name), context.get_parameter_source(name)
+                if source is not None and source.name == "COMMANDLINE":
+                    typed[name] = _read(name, field, value)
+            command(typed, **given)
 
         signature = inspect.signature(command, eval_str=True)
         _, *others = signature.parameters.values()
@@ -209,7 +189,6 @@ def takes_group(parameter: str, kind: type[Any]) -> Callable[[Command], Command]
 
 
 def _read(name: str, field: FieldInfo, value: Any) -> Any:
-    """Returns the value of a field from its flag."""
     known = FLAGS.get(name, Flag())
     if known.reader is None:
         return not value if _is_on(field) else value
@@ -226,21 +205,20 @@ def _panel(name: str) -> str:
 
 
 def _option(name: str, fields: dict[str, FieldInfo]) -> dict[str, Any]:
-    """Returns the annotation and default of a field's option."""
     field, known = fields[name], FLAGS.get(name, Flag())
     if field.is_required():
-        argument = typer.Argument(metavar=known.metavar, help=_help(field, known), show_default=False)
-        return {"annotation": Annotated[field.annotation, argument], "default": None}
+        named = argument(_help(field, known), metavar=known.metavar)
+        return {"annotation": Annotated[field.annotation, named], "default": None}
     is_json = get_origin(field.annotation) is dict and known.reader is None
-    option = typer.Option(
+    flag = option(
+        _help(field, known),
         *flag_names(name, field),
-        help=_help(field, known),
-        rich_help_panel=_panel(name),
+        panel=_panel(name),
         parser=json_object if is_json else known.parser,
         metavar="JSON" if is_json else known.metavar,
     )
     default = None if field.default_factory else field.default
-    return {"annotation": Annotated[_typed(field, known), option], "default": False if _is_on(field) else default}
+    return {"annotation": Annotated[_typed(field, known), flag], "default": False if _is_on(field) else default}
 
 
 def _typed(field: FieldInfo, known: Flag) -> Any:

@@ -1,27 +1,31 @@
-"""Runs on a Prefect server: ``nightjar eval logs``, ``eval stop``, and following a run until it ends."""
+"""Runs on a Prefect server: submitting and following them, ``nightjar eval logs`` and ``eval stop``."""
 
 from __future__ import annotations
 
 import json
 import shlex
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Annotated, Any, NoReturn
 
 import typer
 
-from nightjar.cli.options import HostedRunArgument, JsonOption, PrefectUrlOption
-from nightjar.cli.output import print_json
+from nightjar.cli.options import HostedRunArgument, JsonOption, PrefectUrlOption, option
+from nightjar.cli.output import print_json, print_labelled
 from nightjar.cli.terminal import echo
 from nightjar.core.failures import advice_line, class_in
 from nightjar.errors import ConfigError, ServiceAwayError, ServiceError
+from nightjar.evaluation.config import Evaluation
+from nightjar.evaluation.config.suite import BUDGETS
 from nightjar.hosting.hosted_runs import HostedRun, find_hosted_run, read_hosted_run
 from nightjar.hosting.run_logs import LogLine, RunLog
 from nightjar.hosting.server import PrefectApi, find_prefect_api
-from nightjar.hosting.submitting import Submitted, forget_secrets
+from nightjar.hosting.submitting import HostedOptions, Submitted, check_options, forget_secrets, submit, submit_parts
 
+POLL_SECONDS = 10.0
 _QUIET_SECONDS = 30.0
 """After so long without news, a line says that the run is still watched."""
 
@@ -32,22 +36,16 @@ _AWAY_SECONDS = 600.0
 _STOP_SECONDS = 60.0
 _STOP_POLL_SECONDS = 0.5
 _FLAGS = {"logs": " -f"}
+_DEPLOYMENT = "evaluate/evaluate"
 
 
 def eval_logs(
     run: HostedRunArgument,
-    is_followed: Annotated[
-        bool, typer.Option("--follow", "-f", help="Follow the log until the run ends; exit with its status.")
-    ] = False,
-    tail: Annotated[
-        int, typer.Option("--tail", "-n", min=0, metavar="N", help="Number of last lines to show.")
-    ] = 1_000,
-    poll_interval: Annotated[
-        float,
-        typer.Option("--poll-interval", min=0.1, metavar="SECONDS", help="Interval between requests to the server."),
-    ] = 5.0,
+    is_followed: Annotated[bool, option("Follow the run to its end; exit with its status.", "--follow", "-f")] = False,
+    tail: Annotated[int, option("Number of last lines to show.", "--tail", "-n", min=0, metavar="N")] = 1_000,
+    poll_interval: Annotated[float, option("Time between requests to the server.", min=0.1, metavar="SECONDS")] = 5.0,
     prefect_url: PrefectUrlOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per line.")] = False,
+    as_json: Annotated[bool, option("Print a JSON object per line.", "--json")] = False,
 ) -> None:
     """Show the log of a run on a Prefect server.
 
@@ -77,7 +75,9 @@ def eval_stop(run: HostedRunArgument, prefect_url: PrefectUrlOption = None, as_j
     text = f"Run {found.run_id} has ended already: {found.state}."
     if not found.is_ended:
         api.set_state(found.id, "CANCELLING", "nightjar eval stop")
-        found = _wait_for_end(api, found)
+        until = time.monotonic() + _STOP_SECONDS
+        while not (found := _read(api, found)).is_ended and time.monotonic() < until:
+            time.sleep(_STOP_POLL_SECONDS)
         text = _stopped_text(found, prefect_url)
     if found.is_ended:
         forget_secrets(api, found)
@@ -85,16 +85,6 @@ def eval_stop(run: HostedRunArgument, prefect_url: PrefectUrlOption = None, as_j
         print_json(record_of(found))
     else:
         echo(text)
-
-
-def _wait_for_end(api: PrefectApi, run: HostedRun) -> HostedRun:
-    """Waits until the run has ended, for a minute at most."""
-    until = time.monotonic() + _STOP_SECONDS
-    while True:
-        now = _read(api, run)
-        if now.is_ended or time.monotonic() > until:
-            return now
-        time.sleep(_STOP_POLL_SECONDS)
 
 
 def _stopped_text(run: HostedRun, prefect_url: str | None) -> str:
@@ -112,12 +102,7 @@ def server_if_any(prefect_url: str | None) -> PrefectApi | None:
 
 
 def hosted_run(wanted: str, prefect_url: str | None) -> tuple[PrefectApi, HostedRun]:
-    """Finds a run on a server by its ID, the beginning of its ID, or its name.
-
-    Raises:
-        ConfigError: there is no such run, or several.
-        ServiceError: there is no server, or it does not respond.
-    """
+    """Finds a run on a server by its ID, the beginning of its ID, or its name."""
     api = server_if_any(prefect_url)
     if api is None:
         raise ServiceError("There is no Prefect server that knows of runs. Name one: --prefect-url URL")
@@ -135,21 +120,11 @@ def _read(api: PrefectApi, run: HostedRun) -> HostedRun:
 
 
 def next_commands(run_id: str, commands: Iterable[str], prefect_url: str | None = None) -> str:
-    """Returns commands to type about a run, such as ``logs`` and ``stop``."""
     where = f" --prefect-url {shlex.quote(prefect_url)}" if prefect_url else ""
     return " | ".join(f"nightjar eval {command} {run_id}{_FLAGS.get(command, '')}{where}" for command in commands)
 
 
 class _Watch:
-    """A run that is followed.
-
-    Args:
-        api: its server.
-        run: as it was found.
-        log: its log, from the first line to show.
-        show: prints a line.
-    """
-
     def __init__(self, api: PrefectApi, run: HostedRun, log: RunLog, show: Callable[[LogLine], None]) -> None:
         self.run = run
         self._api = api
@@ -179,7 +154,6 @@ class _Watch:
 
     @property
     def is_over(self) -> bool:
-        """Whether the run has ended and its log is complete."""
         return self.run.is_ended and time.monotonic() - self._changed_at >= _SETTLED_SECONDS
 
     def _note_away(self, error: ServiceAwayError) -> None:
@@ -212,19 +186,7 @@ def follow(
     poll_seconds: float,
     prefect_url: str | None,
 ) -> HostedRun:
-    """Shows the log of a run until it has ended, and returns its last state. After Ctrl-C the run continues.
-
-    Args:
-        api: its server.
-        run: to follow.
-        log: its log, from the first line to show.
-        show: prints a line.
-        poll_seconds: interval between requests to the server.
-        prefect_url: of the server, as typed.
-
-    Raises:
-        ServiceError: the server refuses, or stays unreachable.
-    """
+    """Shows the log of a run until it has ended, and returns its last state. After Ctrl-C the run continues."""
     watch = _Watch(api, run, log, show)
     try:
         if run.state == "PENDING":
@@ -255,7 +217,6 @@ def _show_json(line: LogLine) -> None:
 
 
 def _end(run: HostedRun, prefect_url: str | None, *, as_json: bool) -> NoReturn:
-    """Prints how a run has ended, and exits with 0 if it is COMPLETED, else with 1."""
     if as_json:
         print_json(record_of(run))
     else:
@@ -269,7 +230,6 @@ def _end(run: HostedRun, prefect_url: str | None, *, as_json: bool) -> NoReturn:
 
 
 def record_of(run: HostedRun) -> dict[str, Any]:
-    """Returns the fields of a run on a server for ``--json``."""
     return {
         "run_id": run.run_id,
         "flow_run_id": run.id,
@@ -279,3 +239,55 @@ def record_of(run: HostedRun) -> dict[str, Any]:
         "message": run.message,
         "parameters": run.parameters,
     }
+
+
+def check_hosted_flags(is_hosted: bool, hosted_only: Mapping[str, Any], local_only: Mapping[str, Any]) -> None:
+    """Refuses flags of local runs for a hosted run, and the other way round; an empty value was not given."""
+    wrong = [flag for flag, value in (local_only if is_hosted else hosted_only).items() if value]
+    if wrong:
+        reason = "not for a hosted run" if is_hosted else "only for a hosted run: add --hosted"
+        raise typer.BadParameter(f"{', '.join(wrong)}: {reason}")
+
+
+def submit_all(
+    evaluations: Sequence[Evaluation],
+    options: HostedOptions,
+    deployment: str | None,
+    warehouse: str | None,
+    prefect_url: str | None,
+    shards: int | None = None,
+) -> list[Submitted]:
+    """Submits a run for each evaluation, or for each of the parts of a single evaluation, to ``flow/deployment``."""
+    if len(evaluations) > 1 and (budgets := [name for name in BUDGETS if getattr(evaluations[0].config, name)]):
+        raise typer.BadParameter(f"{' and '.join(budgets)}: hosted runs are separate processes and share no budget")
+    api_url = find_prefect_api(prefect_url)
+    if api_url is None:
+        raise ServiceError("There is no Prefect server to submit the run to. Start one here: nightjar up --detach")
+    chosen = deployment or _DEPLOYMENT
+    for each in evaluations:
+        check_options(each.config, options, deployment=chosen, api_url=api_url)
+    where: Any = {"deployment": chosen, "api_url": api_url, "warehouse": warehouse or ""}
+    if shards:
+        return submit_parts(evaluations[0].config, shards, **where, options=options)
+    if len(evaluations) == 1 or not options.name:
+        return [submit(each.config, **where, options=options) for each in evaluations]
+    names = {each.label: replace(options, name=f"{options.name} | {each.label}") for each in evaluations}
+    return [submit(each.config, **where, options=names[each.label]) for each in evaluations]
+
+
+def show_submitted(submitted: Sequence[Submitted], prefect_url: str | None, *, as_json: bool, is_suite: bool) -> None:
+    if as_json:
+        print_json([asdict(each) for each in submitted] if is_suite else asdict(submitted[0]))
+        return
+    for each in submitted:
+        print_labelled(
+            {
+                "Submitted": f"{each.name} to {each.deployment}",
+                "Run": f"{each.run_id} (flow run {each.flow_run_id})",
+                "Environment": each.env_source,
+                "Prefect": each.page,
+                "Next": "" if is_suite else next_commands(each.run_id, ("logs", "get", "stop"), prefect_url),
+            }
+        )
+    if is_suite:
+        echo("Next:        nightjar eval list")

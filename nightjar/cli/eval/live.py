@@ -9,8 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import typer
 from rich.console import Console, Group, RenderableType
@@ -38,57 +37,40 @@ _FRAME_SECONDS = 0.25
 _LINE_SECONDS = 10.0
 _BAR_WIDTH = 12
 _MOST_KINDS = 3
-_WIDEST = 120
 _FASTEST_SHOWN = 10_000.0
 _NEXT_KEYS, _PREVIOUS_KEYS = frozenset({"j", "\t", "\x1b[B", "\x1b[C"}), frozenset({"k", "\x1b[A", "\x1b[D"})
 
 
 def style_of(*, tui: bool, debug: bool, no_progress: bool) -> Style:
     """Returns how to show progress; ``BadParameter`` if flags contradict each other."""
-    flags: dict[str, tuple[bool, Style]] = {
-        "--tui": (tui, "screen"),
-        "--debug": (debug, "plain"),
-        "--no-progress": (no_progress, "none"),
-    }
-    given = {flag: style for flag, (is_given, style) in flags.items() if is_given}
+    styles: dict[str, Style] = {"--tui": "screen", "--debug": "plain", "--no-progress": "none"}
+    is_given = {"--tui": tui, "--debug": debug, "--no-progress": no_progress}
+    given = {flag: style for flag, style in styles.items() if is_given[flag]}
     if len(given) > 1:
         raise typer.BadParameter(f"{' and '.join(given)} exclude each other")
     return next(iter(given.values()), "auto")
 
 
-class RunsDisplay:
-    """Shows the progress of the runs of this process on stderr, from the first run on.
+@contextmanager
+def display(style: Style = "auto") -> Iterator[None]:
+    """Shows the progress of the runs of this process on stderr, from the first run on. Requires an event loop."""
+    task = asyncio.get_running_loop().create_task(_Display(style).show())
+    try:
+        yield
+    finally:
+        if task.done() and (broken := task.exception()) is not None:
+            logger.warning("The progress display stopped: %r", broken)
+        task.cancel()
 
-    A context manager, to be used in an event loop.
 
-    Args:
-        style: ``auto``: a live view on a terminal, lines elsewhere; ``screen``: the whole screen; ``plain``: bars of
-            tqdm between log lines; ``none``: nothing.
-    """
-
-    def __init__(self, style: Style = "auto") -> None:
+class _Display:
+    def __init__(self, style: Style) -> None:
         self._console = Console(stderr=True)
         self._style = style
         self._runs: dict[str, Run] = {}
         self._chosen = 0
 
-    def __enter__(self) -> Self:
-        """Starts watching for runs."""
-        self._task = asyncio.get_running_loop().create_task(self._show())
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Stops showing."""
-        if self._task.done() and (broken := self._task.exception()) is not None:
-            logger.warning("The progress display stopped: %r", broken)
-        self._task.cancel()
-
-    async def _show(self) -> None:
+    async def show(self) -> None:
         if self._style == "none":
             return
         while not open_runs():  # noqa: ASYNC110 - it may be opened in another thread
@@ -114,10 +96,9 @@ class RunsDisplay:
         said_at = loop.time()
         while True:
             for run in self._look():
-                done_before = run.progress.already_done
                 echo(f"{title(run)}: {run.progress.total} rollouts, run {run.run_id}", err=True)
-                if done_before:
-                    echo(f"{done_before} of them are already done", err=True)
+                if run.progress.already_done:
+                    echo(f"{run.progress.already_done} of them are already done", err=True)
             if loop.time() - said_at >= _LINE_SECONDS:
                 said_at = loop.time()
                 for run in open_runs():
@@ -158,7 +139,7 @@ class RunsDisplay:
 
 
 def _fill(bar: tqdm[Any], run: Run) -> None:
-    bar.set_postfix_str(_reward(run), refresh=False)
+    bar.set_postfix_str(f"reward {_reward(run)}, {run.progress.failed} failed", refresh=False)
     bar.update(run.progress.done - bar.n)
 
 
@@ -183,7 +164,7 @@ def _overview(runs: Sequence[Run], chosen: int) -> Table:
             Text(title(run), style="bold" if number == chosen else ""),
             ProgressBar(total=progress.total, completed=progress.done, width=_BAR_WIDTH),
             f"{progress.done}/{progress.total}",
-            "–" if progress.avg_reward is None else f"{progress.avg_reward:.3f}",
+            _reward(run),
             str(progress.failed),
             f"{progress.rate:.1f}/s",
             _left(run) or "–" if run.metadata.finished_at is None else run.metadata.status,
@@ -204,7 +185,8 @@ def _detail(run: Run) -> Panel:
     left = _left(run)
     table.add_row("Rate", f"{progress.rate:.1f}/s" + (f", {left} left" if left else ""))
     table.add_row("Requests", " · ".join(_requests(run)))
-    table.add_row("Tokens", f"{progress.input_tokens:,} in, {progress.output_tokens:,} out{_budget(run)}")
+    budget = f" · {run.budget}" if run.budget is not None else ""
+    table.add_row("Tokens", f"{progress.input_tokens:,} in, {progress.output_tokens:,} out{budget}")
     for label, text in _errors(run):
         table.add_row(label, Text(harmless(text), style="red"))
     return Panel(table, title=Text(title(run)), subtitle=f"run {run.run_id}", expand=True)
@@ -220,12 +202,7 @@ def _requests(run: Run) -> Iterator[str]:
     yield ", ".join([f"{progress.requests} sent", *(f"{count} {what}" for count, what in again if count)])
 
 
-def _budget(run: Run) -> str:
-    return f" · {run.budget}" if run.budget is not None else ""
-
-
 def _errors(run: Run) -> Iterator[tuple[str, str]]:
-    """Yields the most frequent errors of rollouts, and the last error of a retried request."""
     progress = run.progress
     kinds = sorted(progress.errors.items(), key=lambda kind: -kind[1][0])
     for name, (count, message) in kinds[:_MOST_KINDS]:
@@ -245,19 +222,16 @@ def _left(run: Run) -> str:
 
 def _reward(run: Run) -> str:
     reward = run.progress.avg_reward
-    return f"reward {'–' if reward is None else f'{reward:.3f}'}, {run.progress.failed} failed"
+    return "–" if reward is None else f"{reward:.3f}"
 
 
 def title(run: Run) -> str:
-    """Returns the name of a run for the display."""
     return harmless(run.metadata.name or f"{run.metadata.env_id} | {run.metadata.model}")
 
 
 def status_line(run: Run) -> str:
-    """Returns the progress of a run on one line."""
     progress = run.progress
-    reward = "–" if progress.avg_reward is None else f"{progress.avg_reward:.3f}"
-    parts = [f"reward {reward}", f"{progress.failed} errors", f"{progress.rate:.1f}/s"]
+    parts = [f"reward {_reward(run)}", f"{progress.failed} errors", f"{progress.rate:.1f}/s"]
     if progress.unscored:
         parts.insert(0, f"{progress.unscored} generated, not scored yet")
     if progress.retries:
@@ -275,7 +249,6 @@ def page_in_prefect(flow_run_id: str | None) -> str | None:
 
 @contextmanager
 def _keys(pressed: Callable[[str], None]) -> Iterator[None]:
-    """Calls ``pressed`` with each key that is pressed in the block, if stdin is a terminal."""
     if not sys.stdin.isatty():
         yield
         return

@@ -9,19 +9,20 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 import typer
 
 from nightjar.cli.eval.flags import flag_names
+from nightjar.cli.options import option
 from nightjar.evaluation.config import Layer, parameters
 from nightjar.evaluation.config.nemo import ENDINGS, NemoConfigFile
 from nightjar.evaluation.config.nemo.services import KEYS, without_route
 from nightjar.evaluation.config.user_config import user_defaults
 
-PANEL = "Flags of NeMo Evaluator"
+_option = partial(option, panel="Flags of NeMo Evaluator")
 _URL, _MODEL = "NEMO_MODEL_URL", "NEMO_MODEL_ID"
 
 
@@ -46,12 +47,7 @@ class NemoFlags:
     config: NemoConfigFile | None = None
 
     def with_config(self, env_id: str, *, is_hosted: bool) -> Self:
-        """Returns the flags with the YAML config, if that is given in place of an environment.
-
-        Raises:
-            BadParameter: overrides are given without a config, or a hosted run has a config with an output folder.
-            ConfigError: the config is wrong.
-        """
+        """Returns the flags with the YAML config, if that is given in place of an environment."""
         if not env_id.endswith(ENDINGS):
             if self.overrides:
                 raise typer.BadParameter("--override changes a YAML config: give one in place of ENV")
@@ -73,12 +69,7 @@ class NemoFlags:
         return folder
 
 
-def _option(*flags: str, text: str, **kwargs: Any) -> Any:
-    return typer.Option(*flags, help=text, rich_help_panel=PANEL, **kwargs)
-
-
 def refuse_key(value: str | None) -> None:
-    """Refuses a key on the command line."""
     if value is not None:
         raise typer.BadParameter(
             "a key on the command line is visible in the list of processes. Name the variable that holds it: -k NAME, "
@@ -86,54 +77,32 @@ def refuse_key(value: str | None) -> None:
         )
 
 
+RefusedKeyOption = Annotated[
+    str | None, option("Refused: name an environment variable with -k.", "--api-key", hidden=True, callback=refuse_key)
+]
+
+
 def _read(
     fields: dict[str, Any],
     *,
     bench: Annotated[
-        list[str] | None,
-        _option(
-            "--bench",
-            "--benchmark",
-            metavar="ENV",
-            text="Same as ENV: NAME, URI, file.py:name. May be given several times.",
-        ),
+        list[str] | None, _option("Same as ENV; repeatable.", "--bench", "--benchmark", metavar="ENV")
     ] = None,
-    adapter: Annotated[
-        str | None, _option("--adapter", metavar="URI", text="Same as ENV, for a URI such as gym://HOST:PORT.")
-    ] = None,
-    repeats: Annotated[int | None, _option("--repeats", text="Same as --rollouts-per-example, -r.")] = None,
-    max_problems: Annotated[int | None, _option("--max-problems", text="Same as --num-examples, -n.")] = None,
+    adapter: Annotated[str | None, _option("Same as ENV, for a URI such as gym://HOST:PORT.", metavar="URI")] = None,
+    repeats: Annotated[int | None, _option("Same as --rollouts-per-example, -r.")] = None,
+    max_problems: Annotated[int | None, _option("Same as --num-examples, -n.")] = None,
     model_url: Annotated[
-        str | None,
-        _option(
-            "--model-url",
-            metavar="URL",
-            text="Same as --api-base-url, -b; may end in /chat/completions. With --bench or --adapter, "
-            "also NEMO_MODEL_URL, with the key in NEMO_API_KEY or NVIDIA_API_KEY.",
-        ),
+        str | None, _option("Same as -b; with --bench or --adapter also NEMO_MODEL_URL.", metavar="URL")
     ] = None,
-    model_id: Annotated[
-        str | None, _option("--model-id", metavar="MODEL", text="Same as --model, -m; also NEMO_MODEL_ID.")
-    ] = None,
-    system_prompt: Annotated[
-        str | None, _option("--system-prompt", text="Same as -x '{\"system_prompt\": TEXT}'.")
-    ] = None,
-    api_key: Annotated[  # noqa: ARG001 - refused
-        str | None,
-        _option("--api-key", hidden=True, callback=refuse_key, text="Refused: name an environment variable with -k."),
-    ] = None,
+    model_id: Annotated[str | None, _option("Same as --model, -m; also NEMO_MODEL_ID.", metavar="MODEL")] = None,
+    system_prompt: Annotated[str | None, _option("Same as -x '{\"system_prompt\": TEXT}'.")] = None,
+    api_key: RefusedKeyOption = None,  # noqa: ARG001 - refused
     override: Annotated[
         list[str] | None,
-        _option(
-            "--override",
-            "-O",
-            metavar="KEY=VALUE",
-            text="Change a YAML config, such as benchmarks.0.repeats=4. May be given several times.",
-        ),
+        _option("Change a YAML config: benchmarks.0.repeats=4; repeatable.", "--override", "-O", metavar="KEY=VALUE"),
     ] = None,
-    no_progress: Annotated[bool, _option("--no-progress", text="Show no progress.")] = False,
+    no_progress: Annotated[bool, _option("Show no progress.", "--no-progress")] = False,
 ) -> tuple[dict[str, Any], NemoFlags]:
-    """Returns the fields with the values of these flags, and the flags that are not fields."""
     environments = {"--bench": bench or [], "--adapter": [adapter] if adapter else []}
     named = {flag: names for flag, names in environments.items() if names}
     if len(named) > 1:
@@ -155,7 +124,6 @@ def _read(
 
 
 def _with(typed: Any, name: str, flag: str, value: Any) -> Any:
-    """Returns the value of a field from these flags; BadParameter if its own flag is typed, too."""
     if typed is None:
         return value
     if isinstance(typed, dict) and not typed.keys() & value.keys():

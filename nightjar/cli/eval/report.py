@@ -13,7 +13,7 @@ from rich.console import Console
 
 from nightjar.analysis import describe_run, selected
 from nightjar.analysis.run_statistics import RunStatistics
-from nightjar.cli.options import ClusterOption, IntervalAlphaOption, JsonOption, WarehouseOption
+from nightjar.cli.options import AlphaOption, ClusterOption, JsonOption, WarehouseOption, argument, option
 from nightjar.cli.output import columns, labelled, number, print_json
 from nightjar.cli.terminal import echo
 from nightjar.errors import ConfigError
@@ -27,8 +27,6 @@ from nightjar.warehouse import Warehouse, resolve_warehouse
 
 
 class ReportFormat(StrEnum):
-    """The format of a report."""
-
     MARKDOWN = "markdown"
     HTML = "html"
     CSV = "csv"
@@ -43,30 +41,15 @@ _RENDERERS: dict[str, Callable[[Report], str]] = {**RENDERERS, "html": render_ht
 def eval_report(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[RUNS]...",
-            help="Run IDs, folders of results at any depth, bundles of NeMo Evaluator, MODEL@ENV or SUITE@DATE "
-            "(default: the newest run).",
-            show_default=False,
-        ),
+        argument("Run IDs, folders, MODEL@ENV or SUITE@DATE (default: the newest run).", metavar="[RUNS]..."),
     ] = None,
     *,
-    form: Annotated[ReportFormat, typer.Option("--format", "-f", help="Output format.")] = ReportFormat.MARKDOWN,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="PATH", help="Write to this file, or to report.* in this folder."),
-    ] = None,
-    all_formats: Annotated[
-        bool, typer.Option("--all-formats", help="Write report.md, .html, .csv, .json and .tex into a folder.")
-    ] = False,
-    with_results: Annotated[
-        bool, typer.Option("--with-results", help="Include every rollout in the JSON, without its texts.")
-    ] = False,
-    by: Annotated[
-        str | None,
-        typer.Option("--by", metavar="FIELD", help="Field of info, or task, for categories (default: category)."),
-    ] = None,
-    alpha: IntervalAlphaOption = 0.05,
+    form: Annotated[ReportFormat, option("Output format.", "--format", "-f")] = ReportFormat.MARKDOWN,
+    output: Annotated[Path | None, option("Write to this file, or into this folder.", "--output", "-o")] = None,
+    all_formats: Annotated[bool, option("Write a report in each format into a folder.", "--all-formats")] = False,
+    with_results: Annotated[bool, option("Include all rollouts in the JSON, without texts.", "--with-results")] = False,
+    by: Annotated[str | None, option("Field of info for categories, or task.", metavar="FIELD")] = None,
+    alpha: AlphaOption = 0.05,
     warehouse: WarehouseOption = None,
 ) -> None:
     """Write a report on runs: a table, then for each run intervals, plots, samples and failures.
@@ -105,18 +88,10 @@ def _write(report: Report, form: str, path: Path) -> None:
 
 
 def eval_stats(
-    run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN", help="Run ID, the beginning of one, a run directory, or MODEL@ENV.", show_default=False
-        ),
-    ],
-    by: Annotated[
-        str | None,
-        typer.Option("--by", metavar="FIELD", help="Field of info, or task: show the mean of each of its values."),
-    ] = None,
+    run: Annotated[str, argument("Run ID, the beginning of one, a run directory, or MODEL@ENV.", metavar="RUN")],
+    by: Annotated[str | None, option("Field of info, or task: show the mean per value.", metavar="FIELD")] = None,
     cluster: ClusterOption = None,
-    alpha: IntervalAlphaOption = 0.05,
+    alpha: AlphaOption = 0.05,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:

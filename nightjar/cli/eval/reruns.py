@@ -10,17 +10,18 @@ from uuid import UUID
 
 import typer
 
-from nightjar.cli.eval.flags import json_object
 from nightjar.cli.eval.hosted import next_commands
-from nightjar.cli.eval.outcome import finish
-from nightjar.cli.eval.running import Mode, check, evaluation_of, runner, watched
+from nightjar.cli.eval.running import Mode, check, evaluation_of, finish, runner, watched
 from nightjar.cli.options import (
+    EnvArgsOption,
     JsonOption,
     OutputDirOption,
     PrefectUrlOption,
     RunArgument,
     VerboseOption,
     WarehouseOption,
+    argument,
+    option,
 )
 from nightjar.cli.output import print_json
 from nightjar.cli.terminal import echo
@@ -48,20 +49,11 @@ def _parse_class(name: str) -> FailureClass:
 
 def eval_retry(
     run: RunArgument,
-    where: Annotated[
-        str,
-        typer.Option(
-            metavar="SQL",
-            help="Only failed rollouts that meet this condition on the columns of rollouts; others stay failed.",
-        ),
-    ] = "",
+    where: Annotated[str, option("Only failed rollouts that meet this condition.", metavar="SQL")] = "",
     of_class: Annotated[
-        FailureClass | None,
-        typer.Option("--class", parser=_parse_class, metavar="CLASS", help=f"Only failures of a class: {_CLASSES}."),
+        FailureClass | None, option(f"Only this class: {_CLASSES}.", "--class", parser=_parse_class, metavar="CLASS")
     ] = None,
-    direct: Annotated[
-        bool, typer.Option("--direct", help="Run in this process, without Prefect, even for a run of a deployment.")
-    ] = False,
+    direct: Annotated[bool, option("Run here without Prefect, also a run of a deployment.", "--direct")] = False,
     prefect_url: PrefectUrlOption = None,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
@@ -82,7 +74,9 @@ def eval_retry(
     api = PrefectApi(api_url) if api_url else None
     stored, flow_run = _find(run, api, warehouse)
     if api and flow_run and flow_run["deployment_id"]:
-        if _is_complete(flow_run, stored):
+        # A Completed run that tolerates failures may have remaining rollouts.
+        has_all = stored is None or stored.metadata.get("scored") == stored.metadata["rollouts"]
+        if flow_run["state_type"] == "COMPLETED" and has_all:
             echo(f"Run {flow_run['name']!r} ({flow_run['id']}) is complete: nothing to retry.", err=True)
             return
         if where:
@@ -118,19 +112,10 @@ def _stored(flow_run: dict[str, Any], warehouse: str | None) -> StoredRun | None
 
 
 def _run_id(wanted: str) -> str:
-    """Returns the ID of the run of a flow run; anything else unchanged."""
-    if Path(wanted).exists():
-        return wanted
     try:
-        return new_run_id(UUID(wanted))
+        return wanted if Path(wanted).exists() else new_run_id(UUID(wanted))
     except ValueError:
         return wanted
-
-
-def _is_complete(flow_run: dict[str, Any], stored: StoredRun | None) -> bool:
-    """Returns whether no rollout remains. A Completed run that tolerates failures may have remaining rollouts."""
-    has_all: bool = stored is None or stored.metadata.get("scored") == stored.metadata["rollouts"]
-    return flow_run["state_type"] == "COMPLETED" and has_all
 
 
 def _show_retried(retried: Retried, *, as_json: bool) -> None:
@@ -145,31 +130,14 @@ def _show_retried(retried: Retried, *, as_json: bool) -> None:
 def eval_rescore(
     run: RunArgument,
     rubric: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE:NAME",
-            help="A rubric, a class of rubrics or a reward function, in place of the environment's rubric.",
-        ),
+        str | None, option("A rubric or reward function in place of the environment's rubric.", metavar="FILE:NAME")
     ] = None,
-    env_args: Annotated[
-        Any,
-        typer.Option(
-            "--env-args",
-            "-a",
-            parser=json_object,
-            metavar="JSON",
-            help="Arguments of the environment to change; the others stay as they were.",
-        ),
-    ] = None,
+    env_args: EnvArgsOption = None,
     max_concurrent_scoring: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Groups scored at once (default: that of the run).")
+        int | None, option("Groups scored at once (default: as before).", min=1, metavar="N")
     ] = None,
     dask: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N|ADDRESS",
-            help="Score in N local processes, or on the workers of a Dask scheduler that share this file system.",
-        ),
+        str | None, option("Score in N processes here, or on Dask workers that share this disk.", metavar="N|ADDRESS")
     ] = None,
     output_dir: OutputDirOption = None,
     warehouse: WarehouseOption = None,
@@ -179,7 +147,7 @@ def eval_rescore(
     """Score the rollouts of a run again with the current rubric, as a new run; no model is called, except judges.
 
     The original run stays unchanged. The new run records its ID and the hash of the code that scored, as the columns
-    rescored_from and scoring_hash of runs in SQL.
+    rescored_from and scoring_hash of runs in SQL. --env-args changes only the arguments that it names.
 
     Example: nightjar eval rescore 0a1b2c --rubric strict.py:strict_answer
     """
@@ -223,7 +191,7 @@ def _rescore_with_dask(
     raise typer.Exit(int(metadata["status"] != "completed"))
 
 
-def eval_repair(run_dir: Annotated[Path, typer.Argument(help="The run directory.", show_default=False)]) -> None:
+def eval_repair(run_dir: Annotated[Path, argument("The run directory.")]) -> None:
     """Set damaged parts of a run aside, so that a resume repeats their rollouts.
 
     They are kept beside the run's files, in files that end with .damaged. An undamaged run stays unchanged.

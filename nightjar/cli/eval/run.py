@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,7 +27,7 @@ from nightjar.cli.eval.flags import (
     takes_group,
 )
 from nightjar.cli.eval.nemo_flags import NemoFlags, takes_nemo_flags
-from nightjar.cli.options import OUTPUT_DIR_HELP, PREFECT_URL_HELP, warehouse_option
+from nightjar.cli.options import OUTPUT_DIR_HELP, PREFECT_URL_HELP, WAREHOUSE_HELP, option
 from nightjar.core.logs import log_to_stderr
 from nightjar.errors import ConfigError
 from nightjar.evaluation.config import parameters
@@ -37,82 +38,38 @@ from nightjar.evaluation.config.suite import BESIDE_A_SUITE, ENDINGS, load_suite
 _LATEST = "latest"
 
 
-def _option(*flags: str, text: str, panel: str = OUTPUT, **kwargs: Any) -> Any:
-    return typer.Option(*flags, help=text, rich_help_panel=panel, **kwargs)
+_option, _hosted = partial(option, panel=OUTPUT), partial(option, panel=HOSTED)
 
 
-def _ignored(*flags: str, panel: str, text: str, **kwargs: Any) -> Any:
+def _ignored(text: str, *flags: str, **settings: Any) -> Any:
     """Returns a flag of other programs that has no effect here."""
-    return _option(*flags, panel=panel, text=f"Accepted for compatibility: {text}", **kwargs)
+    return option(f"Accepted for compatibility: {text}", *flags, **settings)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostedFlags:
-    """The flags of a run that a worker executes."""
-
-    hosted: Annotated[
-        bool,
-        _option("--hosted", panel=HOSTED, text="Submit the run, with its environment, to the worker of a deployment."),
-    ] = False
-    deployment: Annotated[
-        str | None,
-        _option(
-            "--deployment",
-            panel=HOSTED,
-            metavar="FLOW/NAME",
-            text="Deployment of a hosted run (default: evaluate/evaluate).",
-        ),
-    ] = None
-    follow: Annotated[
-        bool, _option("--follow", panel=HOSTED, text="Follow its log until it ends, and exit with its status.")
-    ] = False
+    hosted: Annotated[bool, _hosted("Submit the run, with its environment, to a worker.", "--hosted")] = False
+    deployment: Annotated[str | None, _hosted("Its deployment (default: evaluate/evaluate).", metavar="FLOW/NAME")] = (
+        None
+    )
+    follow: Annotated[bool, _hosted("Follow its log until it ends, and exit with its status.", "--follow")] = False
     poll_interval: Annotated[
-        float | None,
-        _option(
-            "--poll-interval",
-            panel=HOSTED,
-            metavar="SECONDS",
-            min=0.1,
-            text="Interval between requests to the server (default: 10).",
-        ),
+        float | None, _hosted("Time between requests (default: 10).", metavar="SECONDS", min=0.1)
     ] = None
-    allow_sandbox_access: Annotated[
-        bool, _option("--allow-sandbox-access", panel=HOSTED, text="Let the environment create sandboxes.")
-    ] = False
+    allow_sandbox_access: Annotated[bool, _hosted("Let it create sandboxes.", "--allow-sandbox-access")] = False
     allow_instances_access: Annotated[
-        bool,
-        _option(
-            "--allow-instances-access",
-            panel=HOSTED,
-            text="Let the environment create instances; refused if the work pool cannot.",
-        ),
+        bool, _hosted("Let it create instances, if the work pool can.", "--allow-instances-access")
     ] = False
     custom_secrets: Annotated[
         dict[str, str] | None,
-        _option(
-            "--custom-secrets",
-            panel=HOSTED,
-            metavar="JSON",
-            parser=secret_values,
-            text='Environment variables of this run, {"NAME": "value"}; read once, and never written to disk.',
-        ),
+        _hosted('Variables {"NAME": "value"}; never on disk.', metavar="JSON", parser=secret_values),
     ] = None
-    eval_name: Annotated[
-        str | None, _option("--eval-name", panel=HOSTED, metavar="NAME", text="Name of the run on the server.")
-    ] = None
-    shards: Annotated[
-        int | None,
-        _option(
-            "--shards",
-            panel=HOSTED,
-            min=2,
-            metavar="N",
-            text="Submit a hosted run in N parts, a flow run each; the last to end merges them into one run.",
-        ),
-    ] = None
+    eval_name: Annotated[str | None, _hosted("Name of the run on the server.", metavar="NAME")] = None
+    shards: Annotated[int | None, _hosted("Submit N parts, a flow run each; the last merges.", metavar="N", min=2)] = (
+        None
+    )
 
     def values(self) -> dict[str, Any]:
-        """Returns the value of each flag but ``--hosted`` itself."""
         return {f"--{name.replace('_', '-')}": value for name, value in asdict(self).items() if name != "hosted"}
 
 
@@ -125,73 +82,51 @@ def eval_run(
     nemo: NemoFlags,
     endpoints_path: Annotated[
         Path | None,
-        _option(
-            "--endpoints-path",
-            "-e",
-            panel=MODEL,
-            text="Endpoint registry, or its folder (default: ./configs/endpoints.toml).",
-        ),
+        _option("Endpoint registry (default: ./configs/endpoints.toml).", "--endpoints-path", "-e", panel=MODEL),
     ] = None,
     disable_env_server: Annotated[  # noqa: ARG001 - ignored
-        bool, _ignored("--disable-env-server", panel=ENVIRONMENT, text="there is no such server.")
+        bool, _ignored("there is no such server.", "--disable-env-server", panel=ENVIRONMENT)
     ] = False,
     num_workers: Annotated[  # noqa: ARG001 - ignored
-        str | None,
-        _ignored("--num-workers", "-w", metavar="N", panel=CONCURRENCY, text="environments need no workers."),
+        str | None, _ignored("environments need no workers.", "--num-workers", "-w", metavar="N", panel=CONCURRENCY)
     ] = None,
     save_results: Annotated[  # noqa: ARG001 - ignored
-        bool, _ignored("--save-results", "-s", panel=OUTPUT, text="results are always saved.")
+        bool, _ignored("results are always saved.", "--save-results", "-s", panel=OUTPUT)
     ] = False,
-    dry_run: Annotated[
-        bool,
-        _option("--dry-run", text="Show the source of each value, and the expected tokens and cost, without running."),
-    ] = False,
+    dry_run: Annotated[bool, _option("Only show each value's source and the expected cost.", "--dry-run")] = False,
     resume: Annotated[
         str | None,
         _option(
+            "Resume this run directory, which needs no ENV, or without PATH the newest run with these settings.",
             "--resume",
             "-R",
             metavar="[PATH]",
-            text="Resume a run: a run directory, which needs no ENV, or without PATH the newest run with these "
-            "settings. A completed run is left unchanged.",
         ),
     ] = None,
-    output_dir: Annotated[Path | None, _option("--output-dir", "-o", text=OUTPUT_DIR_HELP)] = None,
-    warehouse: Annotated[str | None, warehouse_option(OUTPUT)] = None,
-    direct: Annotated[bool, _option("--direct", text="Run in this process, without Prefect.")] = False,
-    prefect: Annotated[
-        bool, _option("--prefect", text="Run as a Prefect flow, with a temporary server if there is none.")
-    ] = False,
-    prefect_url: Annotated[str | None, _option("--prefect-url", metavar="URL", text=PREFECT_URL_HELP)] = None,
+    output_dir: Annotated[Path | None, _option(OUTPUT_DIR_HELP, "--output-dir", "-o")] = None,
+    warehouse: Annotated[str | None, _option(WAREHOUSE_HELP)] = None,
+    direct: Annotated[bool, _option("Run in this process, without Prefect.", "--direct")] = False,
+    prefect: Annotated[bool, _option("Run as a Prefect flow, if need be on a temporary server.", "--prefect")] = False,
+    prefect_url: Annotated[str | None, _option(PREFECT_URL_HELP, metavar="URL")] = None,
     hosting: HostedFlags,
-    tui: Annotated[
-        bool, _option("--tui", "-u", "--fullscreen", "-f", text="Show the progress on the whole screen.")
-    ] = False,
-    debug: Annotated[
-        bool, _option("--debug", "-d", text="Show log lines and plain progress bars instead of a live view.")
-    ] = False,
-    abbreviated: Annotated[
-        bool, _option("--abbreviated-summary", "-A", text="End with one line per run, without a panel.")
-    ] = False,
-    heartbeat_url: Annotated[
-        str | None,
-        _option("--heartbeat-url", metavar="URL", text="Request this URL as rollouts finish, for a monitor."),
-    ] = None,
-    as_json: Annotated[bool, _option("--json", text="Print the outcome as JSON; an array for several.")] = False,
-    verbose: Annotated[bool, _option("--verbose", "-v", text="Log more.")] = False,
+    tui: Annotated[bool, _option("Show progress on the full screen.", "--tui", "-u", "--fullscreen", "-f")] = False,
+    debug: Annotated[bool, _option("Show log lines and plain progress bars, no live view.", "--debug", "-d")] = False,
+    abbreviated: Annotated[bool, _option("End with one line per run.", "--abbreviated-summary", "-A")] = False,
+    heartbeat_url: Annotated[str | None, _option("Request this URL as rollouts finish.", metavar="URL")] = None,
+    as_json: Annotated[bool, _option("Print the outcome as JSON; an array for several.", "--json")] = False,
+    verbose: Annotated[bool, _option("Log more.", "--verbose", "-v")] = False,
 ) -> None:
     """Evaluate a model in an environment.
 
     The run appears in the Prefect UI if a Prefect server is configured, or 'nightjar up' runs one; otherwise it runs in
     this process. Every finished model call is on disk at once: --resume continues an interrupted run without repeating
-    a request.
+    a request, and leaves a completed run unchanged.
     """
-    from nightjar.cli.eval.bundles import write_bundles
     from nightjar.cli.eval.dry_run import show_plans
+    from nightjar.cli.eval.exchange import write_bundles
+    from nightjar.cli.eval.hosted import check_hosted_flags
     from nightjar.cli.eval.live import style_of
-    from nightjar.cli.eval.outcome import finish, finish_together, show_line, show_outcome
-    from nightjar.cli.eval.running import Mode, check, run_together, runner, watched
-    from nightjar.cli.eval.submission import check_hosted_flags
+    from nightjar.cli.eval.running import Mode, check, finish, finish_together, run_together, runner, watched
 
     style = style_of(tui=tui, debug=debug, no_progress=nemo.no_progress)
     if direct and (prefect or prefect_url):
@@ -199,7 +134,8 @@ def eval_run(
     if "headers" in fields and not hosting.hosted:  # a worker does not have the variables of this process
         fields["headers"] = name_values(fields["headers"])
     log_to_stderr(verbose or debug)
-    names = _names(fields.get("env_id", ""), nemo)
+    env_id = fields.get("env_id", "")
+    names = [*nemo.environments] or ([env_id] if env_id.endswith(ENDINGS) or "," not in env_id else names_in(env_id))
     is_suite = _are_several(names, resume, hosting)
     nemo = nemo.with_config(names[0] if len(names) == 1 else "", is_hosted=hosting.hosted)
     local_only = {"--direct": direct, "--prefect": prefect, "--resume": resume, "--output-dir": output_dir}
@@ -223,7 +159,7 @@ def eval_run(
         return
     outcome = watched(lambda: run(evaluations[0].config), style, heartbeat_url)
     write_bundles([outcome], bundles)
-    finish(outcome, as_json, show_line if abbreviated else show_outcome)
+    finish(outcome, as_json, is_brief=abbreviated)
 
 
 def _submit(
@@ -235,8 +171,7 @@ def _submit(
     as_json: bool,
     is_suite: bool,
 ) -> None:
-    from nightjar.cli.eval.hosted import follow_to_its_end
-    from nightjar.cli.eval.submission import POLL_SECONDS, show_submitted, submit_all
+    from nightjar.cli.eval.hosted import POLL_SECONDS, follow_to_its_end, show_submitted, submit_all
     from nightjar.hosting.submitting import HostedOptions
 
     options = HostedOptions(
@@ -250,12 +185,6 @@ def _submit(
     if hosting.follow:
         follow_to_its_end(submitted[0], hosting.poll_interval or POLL_SECONDS, prefect_url, as_json=as_json)
     show_submitted(submitted, prefect_url, as_json=as_json, is_suite=is_suite or bool(hosting.shards))
-
-
-def _names(env_id: str, nemo: NemoFlags) -> list[str]:
-    """Returns the given environments, or the given suite: one per ``--bench``, or those in ENV."""
-    is_one = env_id.endswith(ENDINGS) or "," not in env_id
-    return [*nemo.environments] or ([env_id] if is_one else names_in(env_id))
 
 
 def _are_several(names: Sequence[str], resume: str | None, hosting: HostedFlags) -> bool:
@@ -277,9 +206,13 @@ def _evaluations(
     *,
     is_hosted: bool,
 ) -> Sequence[Evaluation]:
+    from nightjar.cli.eval.running import evaluation_of
+
     with _wrong_fields_are_usage():
         if "env_id" not in fields:
-            return [_resumed(fields, resume)]
+            if resume is None or resume == _LATEST:
+                raise typer.BadParameter("name one, or the run directory to resume: --resume PATH", param_hint="'ENV'")
+            return [evaluation_of(resume, fields)]
         if len(names) == 1 and names[0].endswith(ENDINGS):
             beside = {name: value for name, value in fields.items() if name != "env_id"}
             _refuse_beside_a_suite({} if is_hosted else beside, endpoints_path)
@@ -302,19 +235,7 @@ def _wrong_fields_are_usage() -> Iterator[None]:
 
 
 def _refuse_beside_a_suite(typed: dict[str, Any], endpoints_path: Path | None) -> None:
-    refused = [name for name in typed if name not in BESIDE_A_SUITE]
-    refused += ["endpoints_path"] if endpoints_path else []
+    refused = [name for name in typed if name not in BESIDE_A_SUITE] + ["endpoints_path"] * bool(endpoints_path)
     if refused:
-        allowed = ", ".join(sorted(BESIDE_A_SUITE))
-        raise typer.BadParameter(
-            f"{', '.join(refused)} must be set in the suite's file. Flags allowed beside it: {allowed}"
-        )
-
-
-def _resumed(changes: dict[str, Any], resume: str | None) -> Evaluation:
-    """Returns the evaluation of the run to resume, where no environment is given."""
-    from nightjar.cli.eval.running import evaluation_of
-
-    if resume is None or resume == _LATEST:
-        raise typer.BadParameter("name one, or the run directory to resume: --resume PATH", param_hint="'ENV'")
-    return evaluation_of(resume, changes)
+        flags, allowed = ", ".join(refused), ", ".join(sorted(BESIDE_A_SUITE))
+        raise typer.BadParameter(f"{flags} must be set in the suite's file. Flags allowed beside it: {allowed}")

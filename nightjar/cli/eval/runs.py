@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -21,8 +20,9 @@ from nightjar.cli.options import (
     PrefectUrlOption,
     RunArgument,
     WarehouseOption,
+    option,
 )
-from nightjar.cli.output import columns, print_json, print_labelled
+from nightjar.cli.output import columns, print_json, print_labelled, print_values
 from nightjar.cli.terminal import echo
 from nightjar.core.failures import advice_line, class_in, recorded_failures
 from nightjar.core.text import harmless
@@ -47,17 +47,12 @@ def _known_status(status: str | None) -> str | None:
 
 
 def eval_list(
-    env: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only runs of this environment; * is a wildcard.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", metavar="NAME", help="Only runs of this model; * is a wildcard.")
-    ] = None,
+    env: Annotated[str | None, option("Only runs of this environment; * is a wildcard.", metavar="NAME")] = None,
+    model: Annotated[str | None, option("Only this model; * is a wildcard.", "--model", "-m", metavar="NAME")] = None,
     status: Annotated[
-        str | None,
-        typer.Option(metavar="STATUS", callback=_known_status, help=f"One of: {', '.join(STATUSES)}; * is a wildcard."),
+        str | None, option(f"One of: {', '.join(STATUSES)}; * is a wildcard.", metavar="STATUS", callback=_known_status)
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="Runs per page.")] = 20,
+    limit: Annotated[int, option("Runs per page.", "--limit", "-n", min=1, metavar="N")] = 20,
     page: PageOption = 1,
     output_dir: OutputDirOption = None,
     warehouse: WarehouseOption = None,
@@ -137,7 +132,12 @@ def eval_get(
     Example: nightjar eval get 0a1b2c
     """
     api, hosted = (None, None) if warehouse else _find_hosted(run, prefect_url)
-    found = _find_stored(hosted.run_id if hosted else run, warehouse, is_optional=hosted is not None)
+    try:
+        found = find_stored_run(hosted.run_id if hosted else run, warehouse=warehouse)
+    except ConfigError:
+        if hosted is None:
+            raise
+        found = None
     log = _last_lines(api, hosted) if api and hosted and hosted.failure else []
     if as_json:
         print_json(_record(found, hosted, log))
@@ -162,15 +162,6 @@ def _find_hosted(wanted: str, prefect_url: str | None) -> tuple[PrefectApi | Non
     except ServiceError as error:
         echo(f"Without information from the Prefect server: {error}", err=True)
         return None, None
-
-
-def _find_stored(wanted: str, warehouse: str | None, *, is_optional: bool) -> StoredRun | None:
-    try:
-        return find_stored_run(wanted, warehouse=warehouse)
-    except ConfigError:
-        if is_optional:
-            return None
-        raise
 
 
 def _last_lines(api: PrefectApi, run: HostedRun) -> list[LogLine]:
@@ -277,8 +268,5 @@ def eval_view_config(run: RunArgument, warehouse: WarehouseOption = None, as_jso
     if as_json:
         print_json({"config": values, "command": command})
         return
-    width = max(map(len, values)) + 2
-    for name, value in values.items():
-        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        echo(f"{name:<{width}}{harmless(shown)}")
+    print_values(values)
     echo(f"\n{harmless(shlex.join(command))}")

@@ -1,9 +1,4 @@
-"""``nightjar eval samples``: the rollouts of a run with their conversations, or its examples.
-
-nightjar eval samples 0a1b2c3d4e5f --failed
-nightjar eval samples 0a1b2c3d4e5f --example 12 --full
-nightjar eval samples 0a1b2c3d4e5f --grouped --flipped
-"""
+"""``nightjar eval samples``: the rollouts of a run with their conversations, or its examples."""
 
 from __future__ import annotations
 
@@ -11,10 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Annotated, Any
 
-import typer
 from rich.console import Console
 
-from nightjar.cli.options import JsonOption, PageOption, RunArgument, WarehouseOption
+from nightjar.cli.options import JsonOption, PageOption, RunArgument, WarehouseOption, option
 from nightjar.cli.output import columns, print_json
 from nightjar.cli.terminal import echo
 from nightjar.core.messages import content_text
@@ -28,26 +22,17 @@ _ROLLOUTS, _GROUPS = 3, 20
 
 def eval_samples(
     run: RunArgument,
-    failed: Annotated[
-        bool, typer.Option("--failed", help="Only rollouts with an error; with --wrong, rollouts of both kinds.")
-    ] = False,
-    wrong: Annotated[
-        bool,
-        typer.Option("--wrong", help="Only rollouts scored below the pass threshold; with --failed, both kinds."),
-    ] = False,
-    flipped: Annotated[
-        bool, typer.Option("--flipped", help="Only examples with both right and wrong rollouts.")
-    ] = False,
-    example: Annotated[int | None, typer.Option(metavar="N", help="Only the example with this ID.")] = None,
-    grouped: Annotated[
-        bool, typer.Option("--grouped", "-g", help="A line per example: mean, spread, and the rewards of its rollouts.")
-    ] = False,
+    failed: Annotated[bool, option("Only rollouts with an error; with --wrong, both kinds.", "--failed")] = False,
+    wrong: Annotated[bool, option("Only rollouts scored wrong; with --failed, both kinds.", "--wrong")] = False,
+    flipped: Annotated[bool, option("Only examples with both right and wrong rollouts.", "--flipped")] = False,
+    example: Annotated[int | None, option("Only the example with this ID.", metavar="N")] = None,
+    grouped: Annotated[bool, option("A line per example: mean, spread and rewards.", "--grouped", "-g")] = False,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, metavar="N", help="Number per page (default: 3; 20 grouped).")
+        int | None, option("Number per page (default: 3; 20 grouped).", "--limit", "-n", min=1, metavar="N")
     ] = None,
     page: PageOption = 1,
-    skip: Annotated[int, typer.Option(min=0, metavar="N", help="Skip this number at the beginning.")] = 0,
-    full: Annotated[bool, typer.Option("--full", help="Do not shorten texts.")] = False,
+    skip: Annotated[int, option("Skip this number at the beginning.", min=0, metavar="N")] = 0,
+    full: Annotated[bool, option("Do not shorten texts.", "--full")] = False,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -61,13 +46,18 @@ def eval_samples(
     wanted = _wanted(found, example=example, failed=failed, wrong=wrong, flipped=flipped)
     if grouped:
         chosen = {row["example_id"] for row in wanted}
-        examples = iter([group for group in _groups(found) if group.example_id in chosen])
+        examples = iter(
+            [group for group in groups_of(found.rows(), found.metadata["pass_threshold"]) if group.example_id in chosen]
+        )
         groups = [*islice(examples, first, first + size)]
         _show_groups(found, groups, as_json=as_json)
         has_shown, has_more = bool(groups), next(examples, None) is not None
     else:
         rows = [*islice(wanted, first, first + size)]
-        _show_rollouts(rows, None if full else _LONGEST_TEXT, as_json=as_json)
+        if as_json:
+            print_json(rows)
+        for row in rows if not as_json else ():
+            _print_rollout(row, None if full else _LONGEST_TEXT)
         has_shown, has_more = bool(rows), next(wanted, None) is not None
     if has_more:
         echo(f"There are more: {f'--skip {first + size}' if skip else f'--page {page + 1}'}", err=True)
@@ -75,29 +65,19 @@ def eval_samples(
         echo("There is no such rollout.", err=True)
 
 
-def _groups(run: StoredRun) -> list[SampleGroup]:
-    return groups_of(run.rows(), run.metadata["pass_threshold"])
-
-
 def _wanted(
     run: StoredRun, *, example: int | None, failed: bool, wrong: bool, flipped: bool
 ) -> Iterator[dict[str, Any]]:
     threshold = run.metadata["pass_threshold"]
-    flipped_ids = {group.example_id for group in _groups(run) if group.is_flipped} if flipped else None
+    flipped_ids = (
+        {group.example_id for group in groups_of(run.rows(), threshold) if group.is_flipped} if flipped else None
+    )
     for row in run.rows():
         is_wrong = not row["error"] and row["reward"] is not None and row["reward"] < threshold
         is_kind = not (failed or wrong) or bool(failed and row["error"]) or (wrong and is_wrong)
         is_example = example in {None, row["example_id"]} and (flipped_ids is None or row["example_id"] in flipped_ids)
         if is_kind and is_example:
             yield row
-
-
-def _show_rollouts(rows: Sequence[Mapping[str, Any]], longest: int | None, *, as_json: bool) -> None:
-    if as_json:
-        print_json(rows)
-        return
-    for row in rows:
-        _print_rollout(row, longest)
 
 
 def _show_groups(run: StoredRun, groups: Sequence[SampleGroup], *, as_json: bool) -> None:
@@ -129,7 +109,6 @@ def _number(value: float | None) -> str:
 
 
 def _question(row: Mapping[str, Any]) -> str:
-    """Returns the last message of a prompt, on one line."""
     *_, (_, text) = [("", ""), *_messages(row["prompt"], "")]
     return " ".join(text.split())
 

@@ -7,7 +7,6 @@ nightjar sql                       # a prompt on a terminal
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import sys
@@ -16,7 +15,8 @@ from typing import Annotated
 
 import typer
 
-from nightjar.cli.options import WarehouseOption
+from nightjar.cli.options import WarehouseOption, argument, option
+from nightjar.cli.output import print_json
 from nightjar.cli.sql.input import values_of
 from nightjar.cli.sql.output import Format, format_of
 from nightjar.cli.sql.session import (
@@ -45,48 +45,24 @@ Examples:
 
 def sql(
     statement: Annotated[
-        str | None,
-        typer.Argument(
-            help="A read-only statement, or the name of a query. Without it: a prompt on a terminal, else statements "
-            "on stdin, or a list of tables."
-        ),
+        str | None, argument("Read-only SQL or a query's name (default: prompt, stdin or catalog).")
     ] = None,
     parameters: Annotated[
         list[str] | None,
-        typer.Option(
-            "--parameter",
-            "-P",
-            metavar="NAME=VALUE",
-            help="Value for $NAME, read as in quotes: a number or a time if compared with one, else text.",
-        ),
+        option("Value of $NAME, typed by what it is compared with.", "--parameter", "-P", metavar="NAME=VALUE"),
     ] = None,
-    list_queries: Annotated[
-        bool, typer.Option("--list", help="List the named queries; with a name, print its SQL.")
-    ] = False,
+    list_queries: Annotated[bool, option("List the named queries; with a name, print its SQL.", "--list")] = False,
     output_format: Annotated[
         Format | None,
-        typer.Option(
-            "--format",
-            metavar="FORMAT",
-            help="table, csv, json, markdown or parquet (default: by the suffix of --output, else table).",
-        ),
+        option("table, csv, json, markdown or parquet (default: by --output).", "--format", metavar="FORMAT"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
-    output: Annotated[Path | None, typer.Option("--output", help="File to write the rows to.")] = None,
-    full: Annotated[
-        bool, typer.Option("--full", help="Show all rows and whole cells on a terminal; a pipe always gets them.")
-    ] = False,
-    timeout: Annotated[
-        float,
-        typer.Option("--timeout", metavar="SECONDS", callback=checked_seconds, help="Time limit of a query."),
-    ] = QUERY_TIMEOUT_SECONDS,
+    as_json: Annotated[bool, option("Same as --format json.", "--json")] = False,
+    output: Annotated[Path | None, option("File to write the rows to.")] = None,
+    full: Annotated[bool, option("Show all rows and whole cells on a terminal, as in a pipe.", "--full")] = False,
+    timeout: Annotated[float, option("Seconds a query may take.", callback=checked_seconds)] = QUERY_TIMEOUT_SECONDS,
     write: Annotated[
         bool,
-        typer.Option(
-            "--write",
-            help="For the owner: allow any statement, also COPY to a file and ATTACH, and tables and views for this "
-            "session, without limits. Published runs stay unchanged.",
-        ),
+        option("Allow any statement without limits, also COPY, ATTACH and CREATE; runs stay unchanged.", "--write"),
     ] = False,
     warehouse: WarehouseOption = None,
 ) -> None:
@@ -121,7 +97,6 @@ def sql(
 
 
 def _answer(session: SqlSession, statement: str | None, given: dict[str, str], *, may_prompt: bool) -> None:
-    """Answers the given, typed or piped statements; without any, prints the catalog."""
     if statement is not None:
         session.answer(statement, given)
     elif may_prompt and sys.stdin.isatty() and sys.stdout.isatty():
@@ -137,7 +112,7 @@ def _answer(session: SqlSession, statement: str | None, given: dict[str, str], *
 def _list(name: str | None, as_json: bool) -> None:
     queries = [find_query(name)] if name else list(named_queries().values())
     if as_json:
-        echo(json.dumps(query_records(queries), indent=2))
+        print_json(query_records(queries))
     elif name:
         echo(queries[0].text, nl=False)
     else:

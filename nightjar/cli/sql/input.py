@@ -112,7 +112,8 @@ def _taken_apart(text: str) -> tuple[tuple[str, ...], str]:
             continue
         if lines or line.strip():
             lines.append(line)
-        if _may_end_in(lines) and is_whole(part := "\n".join(lines).strip()):
+        may_end = len(lines) == 1 or (len(lines) > 1 and _MAY_END.search(lines[-1]))  # only SQL has several lines
+        if may_end and is_whole(part := "\n".join(lines).strip()):
             parts.append(part)
             lines = []
     return tuple(parts), "\n".join(lines).strip()
@@ -121,11 +122,6 @@ def _taken_apart(text: str) -> tuple[tuple[str, ...], str]:
 def _is_command(line: str) -> bool:
     word = line.strip().partition(" ")[0].removesuffix(";").lower()
     return word in COMMANDS or (word.startswith((".", "\\")) and word in WORDS)
-
-
-def _may_end_in(lines: list[str]) -> bool:
-    """Returns whether lines may be complete: only a statement has several lines."""
-    return len(lines) == 1 or (len(lines) > 1 and _MAY_END.search(lines[-1]) is not None)
 
 
 def _begins_no_statement(line: str) -> bool:

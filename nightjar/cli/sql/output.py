@@ -35,8 +35,6 @@ _BREAK = re.compile(r"\r\n|\r|\n")
 
 
 class Format(StrEnum):
-    """The format of printed rows."""
-
     TABLE = "table"
     CSV = "csv"
     JSON = "json"
@@ -56,12 +54,7 @@ _SUFFIXES = {
 
 
 def format_of(path: Path | None) -> Format:
-    """Returns the format for the suffix of a file; a table without a suffix or file; else ``BadParameter``.
-
-    Example:
-        >>> format_of(Path("best.csv")).value, format_of(None).value
-        ('csv', 'table')
-    """
+    """Returns the format for the suffix of a file; a table without a suffix or file; else ``BadParameter``."""
     suffix = path.suffix.lower() if path else ""
     if suffix not in _SUFFIXES:
         known = ", ".join(filter(None, _SUFFIXES))
@@ -72,17 +65,7 @@ def format_of(path: Path | None) -> Format:
 
 
 def print_rows(rows: QueryResult | pa.Table, chosen: Format, path: Path | None, *, is_full: bool) -> None:
-    """Writes rows.
-
-    Args:
-        rows: an Arrow table for Parquet, a result for any other format.
-        chosen: the format.
-        path: of the file; None for stdout. A file appears, or is replaced, when it is complete.
-        is_full: show all rows and whole cells of a table on a terminal.
-
-    Raises:
-        ConfigError: the file cannot be written.
-    """
+    """Writes rows to a file or stdout; an Arrow table for Parquet. A file appears when it is complete."""
     with _opened(path) as stream:
         if not isinstance(rows, QueryResult):
             from pyarrow import parquet
@@ -170,12 +153,7 @@ def print_table(result: QueryResult, stream: TextIO, *, is_full: bool) -> None:
 
 
 def is_number(kind: str) -> bool:
-    """Returns whether the values of a type of DuckDB are numbers.
-
-    Example:
-        >>> is_number("DECIMAL(18,3)"), is_number("INTEGER[]")
-        (True, False)
-    """
+    """Returns whether the values of a type of DuckDB are numbers."""
     return _is_one(kind, _NUMBERS)
 
 
@@ -206,7 +184,6 @@ def _write_grid(result: QueryResult, cells: list[list[str]], widths: list[int], 
 def _write_blocks(
     names: tuple[str, ...], rows: list[tuple[Any, ...]], stream: TextIO, room: int, *, is_full: bool
 ) -> None:
-    """Writes a row as lines of a name and a value; a long value is wrapped."""
     margin = max(map(cell_len, names)) + len(_GAP)
     for number, row in enumerate(rows, start=1):
         stream.write(f"── row {number} ".ljust(min(room, _LONGEST_CELL), "─") + "\n")
@@ -216,7 +193,6 @@ def _write_blocks(
 
 
 def _lines(value: Any, room: int, is_full: bool) -> list[str]:
-    """Returns the lines of a value, or as many as a block has."""
     text = harmless(_text(value)) if is_full else _cell(value, is_brief=True)
     lines = [line.plain for line in Text(text).wrap(Console(), room, tab_size=4)]
     if is_full or len(lines) <= _BLOCK_LINES:

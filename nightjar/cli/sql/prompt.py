@@ -55,8 +55,6 @@ Meanings = Mapping[str, str]
 
 
 class SqlPrompt:
-    """Reads statements and commands from a terminal, and answers them."""
-
     def __init__(self, session: SqlSession) -> None:
         self._session = session
 
@@ -134,7 +132,6 @@ class SqlPrompt:
             raise ConfigError(f"Usage: {usage}")
 
     def _show(self, words: list[str]) -> bool:
-        """Runs a command that prints; False for any other."""
         warehouse = self._session.warehouse
         match words:
             case [".tables"]:
@@ -150,13 +147,14 @@ class SqlPrompt:
             case [".run", name, *pairs]:
                 self._session.answer(find_query(name).name, values_of(pairs))
             case [".help"]:
-                _show_help()
+                print_entries({usage: [about] for usage, about in USAGES.items()})
+                echo("Anything else is SQL, up to ';' or up to a command on its own line, which discards it.")
+                echo("Ctrl-C stops a query. Ctrl-R searches the history.")
             case _:
                 return False
         return True
 
     def _set(self, words: list[str]) -> bool:
-        """Runs a command that changes a setting; False for any other."""
         match words:
             case [".format", chosen] if chosen in PROMPT_FORMATS:
                 self._session.format = Format(chosen)
@@ -197,14 +195,7 @@ def _open_history() -> History:
 
 
 def _quote(part: str) -> str:
-    """Returns the beginning of a part on one line."""
     return shorten(" ".join(part.split()), _LONGEST_QUOTE, placeholder="…")
-
-
-def _show_help() -> None:
-    print_entries({usage: [about] for usage, about in USAGES.items()})
-    echo("Anything else is SQL, up to ';' or up to a command on its own line, which discards it.")
-    echo("Ctrl-C stops a query. Ctrl-R searches the history.")
 
 
 class SqlCompleter(Completer):
@@ -214,7 +205,6 @@ class SqlCompleter(Completer):
         self._warehouse = warehouse
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:  # noqa: ARG002
-        """Yields the completions at the cursor."""
         before = document.text_before_cursor
         line = before.rpartition("\n")[2]
         if line.partition(" ")[0] in named_queries() and " " in line:
@@ -279,7 +269,6 @@ class SqlCompleter(Completer):
 
     @cached_property
     def _columns(self) -> Mapping[str, Meanings]:
-        """The columns of each table, with their descriptions."""
         columns: dict[str, dict[str, str]] = {}
         for table, _, column, kind, note in self._catalog:
             columns.setdefault(table, {})[column] = f"{kind}  {note or ''}".strip()

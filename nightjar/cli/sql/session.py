@@ -35,15 +35,7 @@ _JOINED = "\0"
 
 @dataclass
 class SqlSession:
-    """The settings of queries and their output.
-
-    Attributes:
-        warehouse: to query.
-        format: of printed rows.
-        timeout_seconds: time limit of a query.
-        is_full: show all rows and whole cells of a table on a terminal.
-        output: file to write to; None for stdout.
-    """
+    """The settings of queries and their output, which goes to stdout without a file."""
 
     warehouse: Warehouse
     format: Format
@@ -52,12 +44,7 @@ class SqlSession:
     output: Path | None = None
 
     def answer(self, text: str, given: Mapping[str, object] | None = None) -> None:
-        """Runs a statement, or a named query if the text is one word, and prints the rows and their number.
-
-        Raises:
-            WarehouseError: the query fails, or there is no query, run or environment of this name.
-            ConfigError: the file cannot be written.
-        """
+        """Runs a statement, or a named query if the text is one word, and prints the rows and their number."""
         asked, start = question(text, given), time.perf_counter()
         rows = self._ask(asked)
         count = len(rows.rows) if isinstance(rows, QueryResult) else rows.num_rows
@@ -70,7 +57,6 @@ class SqlSession:
         echo(f"{counted} in {seconds:.2f} s{where}", err=True)
 
     def show(self, rows: QueryResult | pa.Table, *, is_full: bool = False) -> None:
-        """Prints rows; ``is_full`` shows all of them, whatever the session's setting."""
         print_rows(rows, self.format, self.output, is_full=is_full or self.is_full)
 
     def _ask(self, asked: Question) -> QueryResult | pa.Table:
@@ -97,25 +83,13 @@ class SqlSession:
 
 
 def checked_seconds(seconds: float) -> float:
-    """Returns a time limit; ``BadParameter`` if it is not a positive number."""
     if not 0 < seconds < math.inf:
         raise typer.BadParameter(f"must be more than 0 seconds, found {seconds}")
     return seconds
 
 
 def answer_each(session: SqlSession, text: str, given: Mapping[str, object]) -> None:
-    """Answers the statements of a text in order, up to the first that fails.
-
-    Args:
-        session: to answer with.
-        text: named query, or statements separated by semicolons.
-        given: values; each statement gets those that it uses.
-
-    Raises:
-        WarehouseError: the text is not SQL, no statement uses a value, or a statement fails (the message names it).
-        typer.BadParameter: there is one file for the rows of several statements.
-        ConfigError: the file cannot be written.
-    """
+    """Answers a named query, or statements in order up to the first that fails; each gets the values it uses."""
     if is_name(text):
         session.answer(text, given)
         return
@@ -135,7 +109,6 @@ def answer_each(session: SqlSession, text: str, given: Mapping[str, object]) -> 
 
 
 def print_catalog(catalog: QueryResult) -> None:
-    """Prints the description, columns and notes of each table."""
     for number, (table, rows) in enumerate(groupby(catalog.rows, key=lambda row: row[0])):
         if number:
             echo()
@@ -161,7 +134,6 @@ def only_table(catalog: QueryResult, name: str) -> QueryResult:
 
 
 def print_entries(entries: Mapping[str, Iterable[str]]) -> None:
-    """Prints names with paragraphs beside them."""
     margin = max(map(len, entries), default=0) + 2
     for name, paragraphs in entries.items():
         lines = [line for paragraph in paragraphs for line in textwrap.wrap(paragraph, _room() - margin)]
@@ -170,12 +142,10 @@ def print_entries(entries: Mapping[str, Iterable[str]]) -> None:
 
 
 def print_queries(queries: Iterable[NamedQuery]) -> None:
-    """Prints the named queries with their descriptions and parameters."""
     print_entries({query.name: [query.about, query.usage] for query in queries})
 
 
 def query_records(queries: Iterable[NamedQuery]) -> list[dict[str, Any]]:
-    """Returns the named queries for ``--list --json``."""
     return [{"name": query.name, "about": query.about, "parameters": _parameters(query)} for query in queries]
 
 

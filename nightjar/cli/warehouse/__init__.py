@@ -9,7 +9,6 @@ from nightjar.warehouse.storage.store import Store
 
 
 def open_store(warehouse: str | None, *, must_exist: bool = True) -> Store:
-    """Opens the segments of a warehouse; ``WarehouseError`` if it must exist and has none."""
     store = backend.open_store(resolve_warehouse(warehouse))
     if must_exist:
         store.require()

@@ -6,16 +6,15 @@ from typing import Annotated
 
 import typer
 
-from nightjar.cli.options import JsonOption, WarehouseOption
+from nightjar.cli.options import JsonOption, WarehouseOption, argument, option
 from nightjar.cli.output import print_json
 from nightjar.cli.sql.output import print_records
 from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import open_store
 from nightjar.warehouse import pricing
 from nightjar.warehouse.storage.records import price
-from nightjar.warehouse.storage.store import Store
 
-_ModelArgument = Annotated[str, typer.Argument(help="The model, as runs name it.")]
+_ModelArgument = Annotated[str, argument("The model, as runs name it.")]
 
 
 def prices(context: typer.Context, warehouse: WarehouseOption = None, as_json: JsonOption = False) -> None:
@@ -31,12 +30,9 @@ def prices(context: typer.Context, warehouse: WarehouseOption = None, as_json: J
 
 def set_price(
     model: _ModelArgument,
-    input_price: Annotated[float, typer.Option("--input", help="Price of a million input tokens.")],
-    output_price: Annotated[float, typer.Option("--output", help="Price of a million output tokens.")],
-    since: Annotated[
-        str | None,
-        typer.Option(help="Date from which it applies to new runs, such as 2026-01-01 (default: to all runs)."),
-    ] = None,
+    input_price: Annotated[float, option("Price of a million input tokens.", "--input")],
+    output_price: Annotated[float, option("Price of a million output tokens.", "--output")],
+    since: Annotated[str | None, option("Day of the first runs it is for, as 2026-01-01 (default: all).")] = None,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -45,13 +41,15 @@ def set_price(
     Example: nightjar warehouse prices set gpt-4.1-mini --input 0.4 --output 1.6 --since 2026-01-01
     """
     new = price(model, since or pricing.ALWAYS.isoformat(), input_price, output_price)
-    pricing.set_price(_writable_store(warehouse, must_exist=False), new)
+    store = open_store(warehouse, must_exist=False)
+    store.try_to_write()
+    pricing.set_price(store, new)
     _list_prices(warehouse, as_json=as_json)
 
 
 def remove_price(
     model: _ModelArgument,
-    since: Annotated[str | None, typer.Option(help="Only the price since this date (default: all).")] = None,
+    since: Annotated[str | None, option("Only the price since this date (default: all).")] = None,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -60,14 +58,10 @@ def remove_price(
     Example: nightjar warehouse prices remove gpt-4.1-mini
     """
     moment = price(model, since, 0, 0).since if since else None
-    pricing.remove_prices(_writable_store(warehouse), model, moment)
-    _list_prices(warehouse, as_json=as_json)
-
-
-def _writable_store(warehouse: str | None, *, must_exist: bool = True) -> Store:
-    store = open_store(warehouse, must_exist=must_exist)
+    store = open_store(warehouse)
     store.try_to_write()
-    return store
+    pricing.remove_prices(store, model, moment)
+    _list_prices(warehouse, as_json=as_json)
 
 
 def _list_prices(warehouse: str | None, *, as_json: bool) -> None:

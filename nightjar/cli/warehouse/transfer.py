@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.filesize import decimal as size
 
-from nightjar.cli.options import JsonOption, WarehouseOption
+from nightjar.cli.options import JsonOption, WarehouseOption, argument, option
 from nightjar.cli.output import number, print_json, progress_of
 from nightjar.cli.sql.output import print_records
 from nightjar.cli.terminal import echo
@@ -23,11 +23,8 @@ from nightjar.warehouse.exporting import export as write_export
 
 
 def publish(
-    run_dir: Annotated[Path, typer.Argument(help="A run directory.")],
-    new_id: Annotated[
-        bool,
-        typer.Option("--new-id", help="Give the run a new ID first, if the warehouse holds another run with its ID."),
-    ] = False,
+    run_dir: Annotated[Path, argument("A run directory.")],
+    new_id: Annotated[bool, option("Give the run a new ID if another run has its ID.", "--new-id")] = False,
     warehouse: WarehouseOption = None,
 ) -> None:
     """Publish a run directory into the warehouse; publishing twice changes nothing.
@@ -42,7 +39,7 @@ def publish(
 
 
 def import_results(
-    paths: Annotated[list[Path], typer.Argument(help="Folders or files with results, at any depth.")],
+    paths: Annotated[list[Path], argument("Folders or files with results, at any depth.")],
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -76,26 +73,18 @@ def _print_imported(location: str, imported: list[Imported]) -> None:
 
 
 def export_runs(
-    target: Annotated[Path, typer.Argument(help="The folder or DuckDB file to create.")],
+    target: Annotated[Path, argument("The folder or DuckDB file to create.")],
     output_format: Annotated[
         ExportFormat | None,
-        typer.Option(
-            "--format",
-            metavar="FORMAT",
-            case_sensitive=False,
-            help="parquet, csv, jsonl or duckdb (default: duckdb if the target ends in .duckdb, else parquet).",
-        ),
+        option("Output format (default: duckdb for a .duckdb file, else parquet).", "--format", case_sensitive=False),
     ] = None,
-    where: Annotated[str | None, typer.Option(help="SQL condition on the table runs.")] = None,
-    suite: Annotated[str | None, typer.Option(help="Only the runs of this suite.")] = None,
-    run: Annotated[list[str] | None, typer.Option(help="Only this run; may be given several times.")] = None,
+    where: Annotated[str | None, option("SQL condition on the table runs.")] = None,
+    suite: Annotated[str | None, option("Only the runs of this suite.")] = None,
+    run: Annotated[list[str] | None, option("Only this run; may be given several times.")] = None,
     tables: Annotated[
-        str | None,
-        typer.Option(
-            help="Tables among runs, rollouts, attempts, examples, metrics, errors (default: the first four)."
-        ),
+        str | None, option("Of runs, rollouts, attempts, examples, metrics, errors (default: the first four).")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an earlier export.")] = False,
+    force: Annotated[bool, option("Replace an earlier export.", "--force")] = False,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -119,11 +108,9 @@ def export_runs(
             force=force,
             progress=progress,
         )
-    show = print_json if as_json else _print_exported
-    show(report)
-
-
-def _print_exported(report: ExportReport) -> None:
+    if as_json:
+        print_json(report)
+        return
     rows = ", ".join(f"{count:,} {table}" for table, count in report.rows.items() if table != "runs")
     echo(f"Exported {number(report.runs, 'run')} ({rows}) to {report.target}: {size(report.bytes)}")
     echo(f"Next: {_next_command(report)}", err=True)

@@ -10,14 +10,14 @@ from typing import Annotated, Any
 import typer
 from rich.filesize import decimal as size
 
-from nightjar.cli.options import JsonOption, WarehouseOption, YesOption
+from nightjar.cli.options import JsonOption, WarehouseOption, YesOption, argument, option
 from nightjar.cli.output import number, print_json, print_labelled, print_some, progress_of
 from nightjar.cli.sql.output import print_records
 from nightjar.cli.terminal import echo
 from nightjar.cli.warehouse import open_folder, open_store
 from nightjar.importers import default_paths, find_run_directories
 from nightjar.warehouse import pruning, repair
-from nightjar.warehouse.doctor import Diagnosis, Finding, diagnose
+from nightjar.warehouse.doctor import Diagnosis, diagnose
 from nightjar.warehouse.pruning import Candidate, Criteria, candidates, parse_age
 from nightjar.warehouse.reading.reader import ask_once
 from nightjar.warehouse.reading.snapshot import write_snapshot
@@ -52,8 +52,7 @@ def info(warehouse: WarehouseOption = None, as_json: JsonOption = False) -> None
 
     Example: nightjar warehouse info --json
     """
-    show = print_json if as_json else _print_summary
-    show(_summary(open_store(warehouse)))
+    (print_json if as_json else _print_summary)(_summary(open_store(warehouse)))
 
 
 def _summary(store: Store) -> dict[str, Any]:
@@ -86,14 +85,9 @@ def _print_summary(record: dict[str, Any]) -> None:
 
 
 def doctor(
-    deep: Annotated[bool, typer.Option("--deep", help="Read all data, not only its metadata.")] = False,
+    deep: Annotated[bool, option("Read all data, not only its metadata.", "--deep")] = False,
     fix: Annotated[
-        bool,
-        typer.Option(
-            "--fix",
-            help="First set damaged segments aside, publish their runs again from local run directories, and remove "
-            "leftovers.",
-        ),
+        bool, option("First set damage aside, restore it from run directories, remove leftovers.", "--fix")
     ] = False,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
@@ -145,12 +139,8 @@ def _print_diagnosis(diagnosis: Diagnosis) -> None:
             "Leftovers": size(sizes.leftovers),
         }
     )
-    _print_findings(diagnosis.findings)
-
-
-def _print_findings(findings: list[Finding]) -> None:
-    urgent = [finding for finding in findings if finding.needs_action]
-    others = [finding for finding in findings if not finding.needs_action]
+    urgent = [finding for finding in diagnosis.findings if finding.needs_action]
+    others = [finding for finding in diagnosis.findings if not finding.needs_action]
     for title, chosen in (("Needs action", urgent), ("Good to know", others)):
         if chosen:
             echo(f"\n{title}:")
@@ -159,12 +149,7 @@ def _print_findings(findings: list[Finding]) -> None:
 
 
 def rebuild(
-    paths: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            help="Folders with run directories, at any depth (default: outputs and environments/*/outputs)."
-        ),
-    ] = None,
+    paths: Annotated[list[Path] | None, argument("Folders of runs (default: outputs, environments/*/outputs).")] = None,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -206,7 +191,7 @@ def _print_rebuilt(location: str, report: RebuildReport) -> None:
 
 
 def compact(
-    now: Annotated[bool, typer.Option("--now", help="Remove replaced segments at once, not after an hour.")] = False,
+    now: Annotated[bool, option("Remove replaced segments at once, not after an hour.", "--now")] = False,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -236,25 +221,12 @@ def _held(catalog: Catalog) -> dict[str, int]:
 
 
 def prune(
-    older_than: Annotated[
-        str | None,
-        typer.Option("--older-than", help="Runs that started longer ago than this: 12h, 180d, 26w, 2y."),
-    ] = None,
-    env: Annotated[str | None, typer.Option(help="Runs of this environment.")] = None,
-    model: Annotated[str | None, typer.Option(help="Runs of this model.")] = None,
-    status: Annotated[
-        str | None,
-        typer.Option(help="Runs with this status: running, completed, incomplete, failed or cancelled."),
-    ] = None,
-    keep_last: Annotated[
-        int,
-        typer.Option(
-            "--keep-last",
-            min=0,
-            help="Keep N runs of every environment and model: the newest, and quick or failed runs last.",
-        ),
-    ] = 0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the runs to remove.")] = False,
+    older_than: Annotated[str | None, option("Runs that started longer ago than this: 12h, 180d, 26w, 2y.")] = None,
+    env: Annotated[str | None, option("Runs of this environment.")] = None,
+    model: Annotated[str | None, option("Runs of this model.")] = None,
+    status: Annotated[str | None, option("running, completed, incomplete, failed or cancelled runs.")] = None,
+    keep_last: Annotated[int, option("Keep N runs of each environment and model.", min=0)] = 0,
+    dry_run: Annotated[bool, option("Only show the runs to remove.", "--dry-run")] = False,
     yes: YesOption = False,
     warehouse: WarehouseOption = None,
     as_json: JsonOption = False,
