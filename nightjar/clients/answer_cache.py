@@ -52,7 +52,6 @@ class CacheInfo:
 
 
 def cache_path() -> Path:
-    """Returns the path of the user's cache."""
     return home() / "answers.sqlite"
 
 
@@ -80,7 +79,6 @@ class AnswerCache:
             self._connection.execute(_TABLE)
 
     def get(self, key: bytes) -> Response | None:
-        """Returns the response to a request; None if there is none."""
         with self._lock, self._explained():
             row = self._connection.execute("SELECT answer FROM answers WHERE key = ?", [key]).fetchone()
         return None if row is None else Response.model_validate_json(row[0])
@@ -93,7 +91,6 @@ class AnswerCache:
             self._connection.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?)", values)
 
     def info(self) -> CacheInfo:
-        """Returns a summary of the content."""
         with self._lock, self._explained():
             rows = self._connection.execute("SELECT model, count(*) FROM answers GROUP BY model ORDER BY 2 DESC")
             answers = dict(rows.fetchall())
@@ -111,7 +108,6 @@ class AnswerCache:
         return count
 
     def close(self) -> None:
-        """Closes the file."""
         with self._lock:
             self._connection.close()
 
@@ -127,7 +123,6 @@ class AnswerCache:
 
 @contextmanager
 def open_cache() -> Iterator[AnswerCache]:
-    """Opens the user's cache for a block."""
     with closing(AnswerCache(cache_path())) as cache:
         yield cache
 
@@ -151,7 +146,6 @@ class CachingClient(ClientAround):
     async def get_response(
         self, prompt: Messages, model: str, sampling_args: SamplingArgs, tools: list[Tool] | None = None, **kwargs: Any
     ) -> Response:
-        """Returns the response of the cache or of the model; arguments and errors as for ``Client.get_response``."""
         state: Mapping[str, Any] = kwargs.get("state") or {}
         rollout = state.get("input") or {}
         before = self._of_rollout(state.get("trajectory_id"))
@@ -200,6 +194,5 @@ class CachingClient(ClientAround):
             self.warn_once(str(broken))
 
     async def close(self) -> None:
-        """Closes the connections and the cache."""
         await super().close()
         self._cache.close()

@@ -85,16 +85,13 @@ class AnthropicMessagesClient(SdkClient[AsyncAnthropic, AnthropicMessages, Anthr
     """
 
     def setup_client(self, config: ClientConfig) -> AsyncAnthropic:
-        """Creates the SDK client, without its own retries."""
         return setup_anthropic_client(config)
 
     async def send(self, arguments: dict[str, Any]) -> AnthropicMessage:
-        """Sends one request to ``/v1/messages``."""
         response: AnthropicMessage = await call_sdk(self.client.messages.create, arguments)
         return response
 
     async def to_native_prompt(self, messages: Messages) -> tuple[AnthropicMessages, dict[str, Any]]:
-        """Converts messages to Anthropic's format, and system messages to the argument ``system``."""
         contents = (message.content for message in messages if isinstance(message.content, list))
         if any(field_of(part, "type") == "input_audio" for content in contents for part in content):
             self.warn_once("Anthropic's protocol has no audio: it is replaced by the text '[audio]'")
@@ -102,7 +99,6 @@ class AnthropicMessagesClient(SdkClient[AsyncAnthropic, AnthropicMessages, Anthr
         return prompt, {"system": system}
 
     async def to_native_tool(self, tool: Tool) -> AnthropicTool:
-        """Converts a tool to Anthropic's format."""
         return {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
 
     def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -131,7 +127,6 @@ class AnthropicMessagesClient(SdkClient[AsyncAnthropic, AnthropicMessages, Anthr
         return possible
 
     async def raise_from_native_response(self, response: AnthropicMessage) -> None:
-        """Raises if there is no content, or if it is empty."""
         blocks = field_of(response, "content")
         if not (isinstance(blocks, list) and all(_is_block(block) for block in blocks)):
             said = field_of(response, "error") or response
@@ -144,7 +139,6 @@ class AnthropicMessagesClient(SdkClient[AsyncAnthropic, AnthropicMessages, Anthr
             raise EmptyModelResponseError("the endpoint sent no text, thinking or tool call")
 
     async def from_native_response(self, response: AnthropicMessage) -> Response:
-        """Converts a response."""
         stop_reason = text_of(response, "stop_reason")
         finish_reason = _FINISH_REASONS.get(stop_reason)
         return Response(

@@ -74,7 +74,6 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
 
     @property
     def client(self) -> ClientT:
-        """The SDK client."""
         return self._client
 
     def pace(self) -> Pace:
@@ -92,7 +91,6 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
         return () if self._pace is None else (self._pace[1],)
 
     def warn_once(self, warning: str) -> None:
-        """Logs a warning once."""
         if warning not in self._warnings:
             self._warnings.add(warning)
             self.logger.warning(warning)
@@ -248,35 +246,27 @@ class ClientAround(Client[AnyClient, Any, Any, Any]):
         self.config = asked.config
 
     def paces(self) -> Sequence[Pace]:
-        """Returns the paces of the inner client."""
         return self.client.paces()
 
     def setup_client(self, config: ClientConfig) -> AnyClient:
-        """Raises ``ConfigError``: the inner client is given."""
         raise ConfigError(f"A {type(self).__name__} is made of a client, found {config!r}. Use resolve_client.")
 
     async def to_native_prompt(self, messages: Messages) -> tuple[Any, dict[str, Any]]:
-        """Converts messages as the inner client does."""
         return await self.client.to_native_prompt(messages)
 
     async def to_native_tool(self, tool: Tool) -> Any:
-        """Converts a tool as the inner client does."""
         return await self.client.to_native_tool(tool)
 
     async def get_native_response(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the provider once, as the inner client does."""
         return await self.client.get_native_response(*args, **kwargs)
 
     async def raise_from_native_response(self, response: Any) -> None:
-        """Raises a ``ModelError`` if the response is unusable."""
         await self.client.raise_from_native_response(response)
 
     async def from_native_response(self, response: Any) -> Response:
-        """Converts a response as the inner client does."""
         return await self.client.from_native_response(response)
 
     async def close(self) -> None:
-        """Closes the connections."""
         await self.client.close()
 
 

@@ -62,11 +62,9 @@ class OpenAIClient(SdkClient[AsyncOpenAI, MessagesT, ResponseT, ToolT]):
     """The SDK's type of the response."""
 
     def setup_client(self, config: ClientConfig) -> AsyncOpenAI:
-        """Creates the SDK client, without its own retries."""
         return setup_openai_client(config)
 
     async def send(self, arguments: dict[str, Any]) -> ResponseT:
-        """Sends one request, with the arguments of the SDK's ``create`` and others that the server knows."""
         if isinstance(self.client, AiohttpOpenAI):
             return cast("ResponseT", await self.post(self.route, self.answer_type, arguments))
         resource = attrgetter(self.route.strip("/").replace("/", "."))(self.client)
@@ -81,7 +79,6 @@ class OpenAIClient(SdkClient[AsyncOpenAI, MessagesT, ResponseT, ToolT]):
 
 
 def native_function(tool: Tool) -> dict[str, Any]:
-    """Converts a tool to a function of OpenAI's protocols."""
     function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     return function if tool.strict is None else {**function, "strict": tool.strict}
 
@@ -92,11 +89,9 @@ class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, OpenAIChatRes
     route, answer_type = "/chat/completions", ChatCompletion
 
     async def to_native_prompt(self, messages: Messages) -> tuple[OpenAIChatMessages, dict[str, Any]]:
-        """Converts messages to OpenAI's format."""
         return [_native_message(message) for message in messages], {}
 
     async def to_native_tool(self, tool: Tool) -> OpenAITool:
-        """Converts a tool to OpenAI's format."""
         return {"type": "function", "function": native_function(tool)}
 
     def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -111,7 +106,6 @@ class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, OpenAIChatRes
         return arguments
 
     async def raise_from_native_response(self, response: OpenAIChatResponse) -> None:
-        """Raises if there is not exactly one choice, or if it is empty."""
         choice = only_choice(response)
         message = field_of(choice, "message")
         if message is None:

@@ -70,14 +70,12 @@ class OpenAIChatCompletionsTokenClient(OpenAIChatCompletionsClient):
         tools: list[OpenAITool] | None = None,
         **kwargs: Any,
     ) -> OpenAIChatResponse:
-        """Posts to ``/chat/completions/tokens`` if the prompt's ids are known, else to ``/chat/completions``."""
         extra_body = {**(sampling_args.get("extra_body") or {}), "return_token_ids": True}
         sampling_args = {**sampling_args, "logprobs": True, "extra_body": extra_body}
         prompt_ids = await self._known_prompt_ids(kwargs.get("state"), prompt, tools)
         return await super().get_native_response(prompt, model, sampling_args, tools, tokens=prompt_ids, **kwargs)
 
     async def send(self, arguments: dict[str, Any]) -> OpenAIChatResponse:
-        """Sends one request, with the prompt's ids if ``tokens`` contains them."""
         if "tokens" not in arguments:
             return await super().send(arguments)
         response: ChatCompletion = await self.post("/chat/completions/tokens", ChatCompletion, arguments)

@@ -35,11 +35,9 @@ class OpenAICompletionsClient(OpenAIClient[OpenAITextMessages, OpenAITextRespons
         return "\n\n".join(content_text(message.content) for message in messages), {}
 
     async def to_native_tool(self, tool: Tool) -> NoReturn:
-        """Raises ``ConfigError``: the protocol has no tools."""
         raise ConfigError(f"Text completions take no tools, found {tool.name!r}. {_CHOOSE_ANOTHER}")
 
     def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Converts the arguments of one request to those of the SDK's ``create``; raises ``ConfigError`` for tools."""
         if "tools" in arguments:
             raise ConfigError(f"Text completions take no tools. {_CHOOSE_ANOTHER}")
         if "max_completion_tokens" in arguments:
@@ -47,13 +45,11 @@ class OpenAICompletionsClient(OpenAIClient[OpenAITextMessages, OpenAITextRespons
         return arguments
 
     async def raise_from_native_response(self, response: OpenAITextResponse) -> None:
-        """Raises if there is not exactly one choice, or if it has no text."""
         choice = only_choice(response)
         if not (text_of(choice, "text") or field_of(choice, "finish_reason") == "length"):
             raise EmptyModelResponseError("the endpoint sent no text")
 
     async def from_native_response(self, response: OpenAITextResponse) -> Response:
-        """Converts a response."""
         choice = response.choices[0]
         finish_reason = choice.finish_reason
         return Response(

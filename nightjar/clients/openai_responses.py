@@ -49,7 +49,6 @@ class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, NativeResponse, O
         return [item for message in messages for item in _ITEMS[message.role](message)], {}
 
     async def to_native_tool(self, tool: Tool) -> OpenAIResponsesTool:
-        """Converts a tool to the protocol's format."""
         return {"type": "function", **native_function(tool)}
 
     def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -77,7 +76,6 @@ class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, NativeResponse, O
         return arguments
 
     async def raise_from_native_response(self, response: NativeResponse) -> None:
-        """Raises if the response is an error, or has no text, reasoning or tool call."""
         if error := field_of(response, "error"):
             raise InvalidModelResponseError(f"the endpoint failed: {field_of(error, 'message', error)}")
         items = field_of(response, "output")
@@ -88,7 +86,6 @@ class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, NativeResponse, O
             raise EmptyModelResponseError("the endpoint sent no text, reasoning or tool call")
 
     async def from_native_response(self, response: NativeResponse) -> Response:
-        """Converts a response; a refusal is text."""
         items = response.output
         calls = _tool_calls(items)
         return Response(

@@ -91,7 +91,6 @@ class Pace:
             places.set_ceiling(min(self._ceiling, places.ceiling + 1 / places.ceiling))
 
     def failed(self, failure: Failure) -> None:
-        """Records a failure."""
         if failure.is_overload:
             self.refused += 1
             self._refused += 1

@@ -99,22 +99,18 @@ class ReplicaClient(Client[tuple[AnyClient, ...], Any, Any, Any]):
         self._turns = itertools.cycle(range(len(self._replicas)))
 
     def setup_client(self, config: ClientConfig) -> tuple[AnyClient, ...]:
-        """Raises ``ConfigError``: the clients are given."""
         raise ConfigError(f"A ReplicaClient is made of clients, found {config!r}. Use resolve_client.")
 
     async def close(self) -> None:
-        """Closes the connections of all replicas."""
         for client in self.client:
             await client.close()
 
     def paces(self) -> Sequence[Pace]:
-        """Returns the paces of all replicas."""
         return [pace for client in self.client for pace in client.paces()]
 
     async def request_once(
         self, prompt: Messages, model: str, sampling_args: SamplingArgs, tools: list[Tool] | None = None, **kwargs: Any
     ) -> Response:
-        """Sends a request to the replica of the group; after a failure, the group moves to the next replica."""
         group = self._group_of(kwargs.get("state"))
         position = self._choose(group)
         replica = self._replicas[position]

@@ -93,7 +93,6 @@ class SendsByAiohttp:
     with_options = copy
 
     async def close(self) -> None:
-        """Closes the connections."""
         await self._sessions.close()
         await super().close()  # type: ignore[misc]
 
@@ -221,7 +220,6 @@ class SdkClient(Client[ClientT, MessagesT, ResponseT, ToolT]):
     """The name of the prompt among the arguments."""
 
     async def close(self) -> None:
-        """Closes the connections."""
         await cast("Any", self.client).close()
 
     async def get_native_response(

@@ -75,7 +75,6 @@ class FixedAnswer:
     text: str
 
     def answer(self, messages: Sequence[Message]) -> Answer:
-        """Answers with the fixed text."""
         return Answer(question=last_user_text(messages), text=self.text)
 
 

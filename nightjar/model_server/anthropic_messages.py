@@ -43,7 +43,6 @@ _ERROR_TYPES = {
 
 
 def parse_request(fields: Fields) -> ModelRequest:
-    """Parses a request; ignores sampling parameters."""
     model = parse_model(fields)
     max_tokens = parse_limit(fields, "max_tokens")
     if max_tokens is None:
@@ -166,7 +165,6 @@ def _check_tools(tools: Any) -> None:
 
 
 def answer_body(request: ModelRequest, answer: Answer, number: int) -> bytes:
-    """Encodes the response to a request, cut to its ``max_tokens``."""
     output = cut(answer, request.max_tokens)
     usage: dict[str, Any] = {
         "input_tokens": request.prompt_tokens,
@@ -216,11 +214,9 @@ def _input(call: ToolCallAnswer) -> dict[str, Any]:
 
 
 def error_body(error: ApiError) -> bytes:
-    """Encodes an error in Anthropic's format."""
     kind = _ERROR_TYPES.get(error.status, "api_error")
     return orjson.dumps({"type": "error", "error": {"type": kind, "message": error.message}, "request_id": None})
 
 
 def overlong_error(prompt_tokens: int, max_context_tokens: int) -> ApiError:
-    """Returns Anthropic's error for a prompt that is too long."""
     return ApiError(400, f"prompt is too long: {prompt_tokens} tokens > {max_context_tokens} maximum")

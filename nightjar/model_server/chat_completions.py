@@ -58,7 +58,6 @@ def parse_request(fields: Fields) -> ModelRequest:
 
 
 def parse_token_request(fields: Fields) -> ModelRequest:
-    """Parses a request for a chat completion with token ids as prompt."""
     tokens = fields.get("tokens")
     if not isinstance(tokens, list) or not tokens or not all(type(token) is int for token in tokens):
         raise ApiError(400, "'tokens' must be a list of token ids that is not empty.", param="tokens")
@@ -168,14 +167,12 @@ def usage(prompt_tokens: int, completion_tokens: int, reasoning_tokens: int = 0)
 
 
 def error_body(error: ApiError) -> bytes:
-    """Encodes an error in OpenAI's format."""
     return orjson.dumps(
         {"error": {"message": error.message, "type": error.kind, "param": error.param, "code": error.code}}
     )
 
 
 def overlong_error(prompt_tokens: int, max_context_tokens: int) -> ApiError:
-    """Returns OpenAI's error for a prompt that is too long."""
     return ApiError(
         400,
         f"This model's maximum context length is {max_context_tokens} tokens. However, your messages resulted in "
@@ -186,7 +183,6 @@ def overlong_error(prompt_tokens: int, max_context_tokens: int) -> ApiError:
 
 
 def models_body(models: list[str]) -> bytes:
-    """Encodes the list of models."""
     listed = [{"id": model, "object": "model", "created": 0, "owned_by": "nightjar"} for model in models]
     return orjson.dumps({"object": "list", "data": listed})
 

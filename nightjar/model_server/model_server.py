@@ -97,7 +97,6 @@ class Routes:
         self._numbers = itertools.count(1)
 
     def application(self) -> web.Application:
-        """Builds the web application of these routes."""
         app = web.Application(client_max_size=_ANY_SIZE)
         app.add_routes(
             [
@@ -113,7 +112,6 @@ class Routes:
         return app
 
     async def ask_model(self, protocol: ModelProtocol, request: web.Request) -> web.StreamResponse:
-        """Answers a request to the model."""
         self.stats.count_arrival()
         try:
             return await self._serve(request, protocol)
@@ -130,7 +128,6 @@ class Routes:
             self.stats.in_flight -= 1
 
     async def tokenize(self, request: web.Request) -> web.StreamResponse:
-        """Returns the token ids of messages or of a text."""
         try:
             fields = await self._fields(request, CHAT_COMPLETIONS)
             return _json(tokenize_body(fields, self._admission.max_context_tokens))
@@ -138,7 +135,6 @@ class Routes:
             return _error(error, CHAT_COMPLETIONS)
 
     async def models(self, request: web.Request) -> web.StreamResponse:
-        """Lists the models."""
         try:
             self._admission.check_headers(request, CHAT_COMPLETIONS)
         except ApiError as error:
@@ -146,23 +142,19 @@ class Routes:
         return _json(models_body([self._admission.only_model or DEFAULT_MODEL]))
 
     async def health(self, _request: web.Request) -> web.StreamResponse:
-        """Reports that the server is running."""
         return _json(b'{"status":"ok"}')
 
     async def show_stats(self, request: web.Request) -> web.StreamResponse:
-        """Returns the counts."""
         fields = {field.name: getattr(self.stats, field.name) for field in dataclasses.fields(self.stats)}
         if request.query.get("questions", "0") in ("", "0"):
             del fields["questions"]
         return _json(orjson.dumps(fields, option=orjson.OPT_NON_STR_KEYS))
 
     async def reset_stats(self, _request: web.Request) -> web.StreamResponse:
-        """Resets the counts."""
         self.stats.reset()
         return web.Response(status=204)
 
     async def unknown(self, request: web.Request) -> web.StreamResponse:
-        """Refuses requests to any other route."""
         message = f"Unknown request: {request.method} {request.path}. The base URL ends in /v1."
         return _json(error_body(ApiError(404, message, code="unknown_url")), 404)
 
@@ -311,7 +303,6 @@ class ModelServer:
         return self._in_loop(self._routes.stats.copy)
 
     def reset_stats(self) -> None:
-        """Resets the counts."""
         self._in_loop(self._routes.stats.reset)
 
     def __enter__(self) -> Self:

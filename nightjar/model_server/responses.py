@@ -28,7 +28,6 @@ _NO_RESULT = "No tool output found for function call {first}."
 
 
 def parse_request(fields: Fields) -> ModelRequest:
-    """Parses a request; ignores sampling parameters."""
     model = parse_model(fields)
     for param in ("previous_response_id", "conversation", "background"):
         if fields.get(param):
@@ -133,7 +132,6 @@ def _check_tools(tools: Any) -> None:
 
 
 def answer_body(request: ModelRequest, answer: Answer, number: int) -> bytes:
-    """Encodes the response to a request, cut to its ``max_output_tokens``."""
     output = cut(answer, request.max_tokens)
     fields = request.fields
     status = "incomplete" if output.is_cut else "completed"

@@ -44,7 +44,6 @@ class ServerStats:
     questions: Counter[str] = field(default_factory=Counter)
 
     def count_arrival(self) -> None:
-        """Counts a new request."""
         self.received += 1
         self.in_flight += 1
         self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
@@ -55,7 +54,6 @@ class ServerStats:
         self.questions[question] += 1
 
     def copy(self) -> ServerStats:
-        """Returns a copy of the current counts."""
         return replace(self, faults=self.faults.copy(), questions=self.questions.copy())
 
     def reset(self) -> None:
@@ -87,12 +85,10 @@ class RequestLog:
         self._requests: deque[RecordedRequest] = deque(maxlen=size)
 
     def add(self, path: str, headers: Mapping[str, str], body: Fields) -> None:
-        """Adds a request; drops the oldest."""
         kept = CIMultiDict(headers)
         for name in _CREDENTIALS:
             kept.popall(name, None)
         self._requests.append(RecordedRequest(path, kept, body))
 
     def all(self) -> list[RecordedRequest]:
-        """Returns the requests, oldest first."""
         return list(self._requests)

@@ -91,7 +91,6 @@ def message_texts(message: Message) -> list[str]:
 
 
 def call_text(name: str, arguments: str) -> str:
-    """Returns a tool call as a text whose words are its tokens."""
     return f"{name} {arguments}"
 
 

@@ -62,7 +62,6 @@ class LocalSandbox(Sandbox):
         self._was_restarted = False
 
     async def start(self) -> None:
-        """Starts the sandbox, then the request's start command in it."""
         try:
             async with asyncio.timeout(_START_SECONDS):
                 self._running = await self._start_first_process()
@@ -94,7 +93,6 @@ class LocalSandbox(Sandbox):
         return await self._run_in(connection, command, working_dir, env, max_output_bytes)
 
     async def end_processes(self) -> None:
-        """Kills all processes inside and reruns the start command."""
         async with self._starting:
             if self._running is not None:
                 self._running.kill_others()
@@ -102,7 +100,6 @@ class LocalSandbox(Sandbox):
                     await self._run_start_command(self._running)
 
     async def close(self) -> None:
-        """Kills all processes inside and removes the sandbox."""
         running, self._running = self._running, None
         if running is not None:
             running.kill()
@@ -110,7 +107,6 @@ class LocalSandbox(Sandbox):
         self.close_now()
 
     def close_now(self) -> None:
-        """Does the same as ``close`` without an event loop."""
         running, self._running = self._running, None
         if running is not None:
             running.kill()

@@ -73,7 +73,6 @@ class ControlGroup:
         return 0
 
     def remove(self) -> None:
-        """Removes the group, which must be empty."""
         with suppress(OSError):
             self.path.rmdir()
 
