@@ -56,12 +56,7 @@ def cache_path() -> Path:
 
 
 def request_key(request: Mapping[str, Any]) -> bytes:
-    """Returns the hash of a request.
-
-    Example:
-        >>> request_key({"model": "a", "prompt": []}) == request_key({"prompt": [], "model": "a"})
-        True
-    """
+    """Returns the hash of a request; the order of its fields does not matter."""
     written = orjson.dumps(request, default=str, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
     return hashlib.sha256(written).digest()
 
@@ -138,7 +133,7 @@ class CachingClient(ClientAround):
     """
 
     def __init__(self, asked: AnyClient, cache: AnswerCache, endpoint: str) -> None:
-        super().__init__(asked)
+        super().__init__(asked, asked.config)
         self._cache = cache
         self._endpoint = endpoint
         self._asked_before: OrderedDict[str, Counter[bytes]] = OrderedDict()
@@ -152,7 +147,7 @@ class CachingClient(ClientAround):
         request = request_key(
             {
                 "endpoint": self._endpoint,
-                "client_type": self.config.client_type if self.config else type(self.client).__name__,
+                "client_type": self.config.client_type if self.config else type(self.inner).__name__,
                 "headers": self.config.extra_headers if self.config else {},
                 "model": model,
                 "prompt": dump_messages(prompt),
@@ -165,7 +160,7 @@ class CachingClient(ClientAround):
         key = request_key({"request": request.hex(), "time": before[request]})
         response = self._get(key)
         if response is None:
-            response = await self.client.get_response(prompt, model, sampling_args, tools, **kwargs)
+            response = await self.inner.get_response(prompt, model, sampling_args, tools, **kwargs)
             self._put(key, response)
         before[request] += 1
         return response

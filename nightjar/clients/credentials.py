@@ -21,19 +21,12 @@ HIDDEN_KEY = "[API key]"
 """Replaces a key that a server echoes."""
 
 _PRIME_KEY_VAR = "PRIME_API_KEY"
-_TEAM_VAR = "PRIME_TEAM_ID"
-_TEAM_HEADER = "X-Prime-Team-ID"
 
 _logger = logging.getLogger(__name__)
 
 
 def load_prime_config() -> dict[str, Any]:
-    """Returns the content of ``~/.prime/config.json``; empty if it is missing, or with a warning if it is damaged.
-
-    Example:
-        >>> isinstance(load_prime_config(), dict)
-        True
-    """
+    """Returns the content of ``~/.prime/config.json``; empty if it is missing, or with a warning if it is damaged."""
     try:
         path = Path.home() / ".prime" / "config.json"
         found = json.loads(path.read_bytes())
@@ -78,8 +71,8 @@ def request_headers(config: EndpointClientConfig) -> dict[str, str]:
     headers = resolve(config.extra_headers)
     if config.api_key_var != _PRIME_KEY_VAR:
         return headers
-    team = os.environ.get(_TEAM_VAR, "").strip() or _saved("team_id")
-    return {**({_TEAM_HEADER: _sendable(team, "The team id")} if team else {}), **headers}
+    team = os.environ.get("PRIME_TEAM_ID", "").strip() or _saved("team_id")
+    return {**({"X-Prime-Team-ID": _sendable(team, "The team id")} if team else {}), **headers}
 
 
 def _saved(name: str) -> str:
@@ -94,11 +87,7 @@ def _sendable(value: str, source: str) -> str:
 
 
 def ensure_keys(keys: Iterable[str]) -> None:
-    """Raises a ``MissingKeyError`` that names all environment variables that are unset or empty.
-
-    Example:
-        >>> ensure_keys(["PATH"])
-    """
+    """Raises a ``MissingKeyError`` that names all environment variables that are unset or empty."""
     missing = [key for key in keys if not os.environ.get(key)]
     if missing:
         raise MissingKeyError(missing)

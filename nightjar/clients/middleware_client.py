@@ -123,7 +123,7 @@ class MiddlewareClient(ClientAround):
     """
 
     def __init__(self, asked: AnyClient, middleware: Sequence[Any]) -> None:
-        super().__init__(asked)
+        super().__init__(asked, asked.config)
         self.max_retries, self.is_last_resort = asked.max_retries, asked.is_last_resort
         hooks = [{name: getattr(each, name) for name in HOOKS if hasattr(each, name)} for each in middleware]
         self._requests = [each["request"] for each in hooks if "request" in each]
@@ -154,7 +154,7 @@ class MiddlewareClient(ClientAround):
         return response
 
     async def _asked(self, request: Request, kwargs: dict[str, Any]) -> Response:
-        asked = self.client
+        asked = self.inner
         asked.max_retries, asked.is_last_resort = self.max_retries, self.is_last_resort  # set later, for judges
         return await asked.get_response(
             request.messages, request.model, dict(request.parameters), request.tools, **kwargs

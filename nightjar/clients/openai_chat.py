@@ -28,9 +28,7 @@ from nightjar.errors import EmptyModelResponseError, InvalidModelResponseError
 
 _OPTIONS = {"extra_headers": "headers", "extra_body": "extra_json", "timeout": "timeout"}
 
-OpenAIChatMessage: TypeAlias = dict[str, Any]
-OpenAIChatMessages: TypeAlias = list[OpenAIChatMessage]
-OpenAIChatResponse: TypeAlias = ChatCompletion
+OpenAIChatMessages: TypeAlias = list[dict[str, Any]]
 OpenAITool: TypeAlias = dict[str, Any]
 
 _OF_OTHER_PROTOCOLS = frozenset(protocol.kept_field for protocol in PROTOCOLS.values())
@@ -44,12 +42,7 @@ class AiohttpOpenAI(SendsByAiohttp, AsyncOpenAI):
 
 
 def setup_openai_client(config: ClientConfig) -> AsyncOpenAI:
-    """Returns an SDK client of an endpoint (of replica ``client_idx``); raises ``MissingKeyError`` without a key.
-
-    Example:
-        >>> setup_openai_client(ClientConfig(api_base_url="http://localhost:8000/v1")).max_retries
-        0
-    """
+    """Returns an SDK client without retries, for replica ``client_idx``; raises ``MissingKeyError`` without a key."""
     return AiohttpOpenAI(resolve_client_config(config))
 
 
@@ -83,7 +76,7 @@ def native_function(tool: Tool) -> dict[str, Any]:
     return function if tool.strict is None else {**function, "strict": tool.strict}
 
 
-class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, OpenAIChatResponse, OpenAITool]):
+class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, ChatCompletion, OpenAITool]):
     """Chat completions, through the official SDK."""
 
     route, answer_type = "/chat/completions", ChatCompletion
@@ -105,7 +98,7 @@ class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, OpenAIChatRes
             arguments["modalities"] = ["text"]
         return arguments
 
-    async def raise_from_native_response(self, response: OpenAIChatResponse) -> None:
+    async def raise_from_native_response(self, response: ChatCompletion) -> None:
         choice = only_choice(response)
         message = field_of(choice, "message")
         if message is None:
@@ -115,7 +108,7 @@ class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, OpenAIChatRes
         if not (has_said or field_of(message, "tool_calls") or was_cut):
             raise EmptyModelResponseError("the endpoint sent no text, reasoning or tool call")
 
-    async def from_native_response(self, response: OpenAIChatResponse) -> Response:
+    async def from_native_response(self, response: ChatCompletion) -> Response:
         """Converts a response; a refusal is the text if there is no other."""
         choice = response.choices[0]
         message, finish_reason = choice.message, choice.finish_reason
@@ -151,7 +144,7 @@ def only_choice(response: Any) -> Any:
     raise InvalidModelResponseError(f"expected one choice, found {found}" + (f": {said}" if said else ""))
 
 
-def _native_message(message: Message | dict[str, Any]) -> OpenAIChatMessage:
+def _native_message(message: Message | dict[str, Any]) -> dict[str, Any]:
     """Converts a message to OpenAI's format.
 
     Every turn converts the whole conversation again, so this is written for speed: it takes less time than checking
@@ -174,7 +167,7 @@ def _native_message(message: Message | dict[str, Any]) -> OpenAIChatMessage:
     return native
 
 
-def _native_assistant(fields: dict[str, Any]) -> OpenAIChatMessage:
+def _native_assistant(fields: dict[str, Any]) -> dict[str, Any]:
     native: dict[str, Any] = {"role": "assistant"}
     if fields["content"] is not None:
         native["content"] = dump_messages(fields["content"])

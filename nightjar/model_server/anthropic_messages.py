@@ -17,6 +17,7 @@ from nightjar.model_server.model_request import (
     Fields,
     ModelRequest,
     check_tool_results,
+    check_tools,
     parse_limit,
     parse_model,
 )
@@ -49,7 +50,7 @@ def parse_request(fields: Fields) -> ModelRequest:
         raise ApiError(400, "max_tokens: Field required", param="max_tokens")
     messages = [*_system_messages(fields.get("system")), *_parse_messages(fields.get("messages"))]
     check_tool_results(messages, no_call=_NO_CALL, no_result=_NO_RESULT)
-    _check_tools(fields.get("tools") or [])
+    check_tools(fields.get("tools") or [], _is_tool, "tools.{}", "{}: needs a name and an input_schema")
     return ModelRequest(model, messages, max_tokens, count_prompt_tokens(messages), fields)
 
 
@@ -154,14 +155,11 @@ def _text(block: Any, place: str) -> str:
     raise ApiError(400, f"{place}: not a content block of this role: {found!r}")
 
 
-def _check_tools(tools: Any) -> None:
-    if not isinstance(tools, list):
-        raise ApiError(400, "tools: must be a list")
-    for position, tool in enumerate(tools):
-        match tool:
-            case {"name": str(), "input_schema": dict()} | {"name": str(), "type": str()}:
-                continue
-        raise ApiError(400, f"tools.{position}: needs a name and an input_schema")
+def _is_tool(tool: Any) -> bool:
+    match tool:
+        case {"name": str(), "input_schema": dict()} | {"name": str(), "type": str()}:
+            return True
+    return False
 
 
 def answer_body(request: ModelRequest, answer: Answer, number: int) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -161,3 +161,16 @@ def check_tool_results(messages: Sequence[Message], *, no_call: str, no_result: 
     if owed:
         said = no_result.format(ids=", ".join(owed), first=next(iter(owed)))
         raise ApiError(400, said, param=param.format(position=caller))
+
+
+def check_tools(tools: Any, is_tool: Callable[[Any], bool], param: str, message: str) -> None:
+    """Raises ``ApiError`` unless ``tools`` is a list of the protocol's tools.
+
+    ``{}`` in ``param`` is the position of an invalid tool, ``{}`` in ``message`` is the param.
+    """
+    if not isinstance(tools, list):
+        raise ApiError(400, "'tools' must be a list.", param="tools")
+    for position, tool in enumerate(tools):
+        if not is_tool(tool):
+            place = param.format(position)
+            raise ApiError(400, message.format(place), param=place)
