@@ -141,12 +141,7 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
         return {name: str(value) for name, key in wanted.items() if (value := state.get(key)) is not None}
 
     async def get_response(
-        self,
-        prompt: Messages,
-        model: str,
-        sampling_args: SamplingArgs,
-        tools: list[Tool] | None = None,
-        **kwargs: Any,
+        self, prompt: Messages, model: str, sampling_args: SamplingArgs, tools: list[Tool] | None = None, **kwargs: Any
     ) -> Response:
         """Requests a response, with retries, no faster than the endpoint accepts (``nightjar.clients.pace``).
 

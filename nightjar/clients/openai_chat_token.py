@@ -14,12 +14,7 @@ from typing import Any
 from openai import BaseModel
 from openai.types.chat import ChatCompletion
 
-from nightjar.clients.openai_chat import (
-    OpenAIChatCompletionsClient,
-    OpenAIChatMessages,
-    OpenAITool,
-    has_part,
-)
+from nightjar.clients.openai_chat import OpenAIChatCompletionsClient, OpenAIChatMessages, OpenAITool, has_part
 from nightjar.core.rollout.state import SamplingArgs
 
 
