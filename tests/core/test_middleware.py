@@ -245,11 +245,7 @@ class TestTheLog:
                 api_base_url=server.base_url, api_key_var="MY_KEY", middleware=[spec], extra_headers={"X-Team": "$TEAM"}
             )
             async with resolve_client(config) as client:
-                sampling = {
-                    "user": "ann",
-                    "extra_body": {"api_key": "abc"},
-                    "extra_headers": {"X-Site": "$TEAM"},
-                }
+                sampling = {"user": "ann", "extra_body": {"api_key": "abc"}, "extra_headers": {"X-Site": "$TEAM"}}
                 await client.get_response(leak, "m", sampling)
                 with pytest.raises(Exception, match="m"):
                     await client.get_response([], "m", {})
