@@ -266,14 +266,7 @@ class ClientAround(Client[Any, Any, Any, Any]):
 
 
 class UnaskedClient(Client[None, Any, Any, Any]):
-    """Refuses every request with a ``ModelError``, for rollouts that are only scored.
-
-    Example:
-        >>> import asyncio
-        >>> asyncio.run(UnaskedClient().get_response([], "any", {}))
-        Traceback (most recent call last):
-        nightjar.errors.ModelError: The model is not asked here: its rollouts are only scored
-    """
+    """Refuses every request with a ``ModelError``, for rollouts that are only scored."""
 
     def __init__(self) -> None:
         super().__init__(None)

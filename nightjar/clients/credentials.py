@@ -46,10 +46,6 @@ def resolve_api_key(config: EndpointClientConfig, *, is_needed: bool = False) ->
 
     Endpoints on loopback need no key, unless ``is_needed``; other endpoints without a key raise ``MissingKeyError``.
     ``ConfigError`` means that no HTTP header can carry the key.
-
-    Example:
-        >>> resolve_api_key(EndpointClientConfig(api_base_url="http://localhost:8000/v1", api_key_var="NOT_SET"))
-        'EMPTY'
     """
     key = os.environ.get(config.api_key_var, "").strip()
     if key:

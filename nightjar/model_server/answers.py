@@ -65,12 +65,7 @@ class Answerer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FixedAnswer:
-    """Answers every question with the same text.
-
-    Example:
-        >>> FixedAnswer("yes").answer([{"role": "user", "content": "Is it so?"}]).text
-        'yes'
-    """
+    """Answers every question with the same text."""
 
     text: str
 
@@ -79,12 +74,7 @@ class FixedAnswer:
 
 
 def last_user_text(messages: Sequence[Message]) -> str:
-    """Returns the text of the last user message; empty if there is none.
-
-    Example:
-        >>> last_user_text([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}])
-        'Hi'
-    """
+    """Returns the text of the last user message; empty if there is none."""
     for message in reversed(messages):
         if message["role"] == "user":
             return message_text(message)

@@ -101,13 +101,7 @@ class Fate:
 
 
 class TokenBucket:
-    """A rate limit that allows bursts of one second's requests.
-
-    Example:
-        >>> bucket = TokenBucket(2)
-        >>> [bucket.seconds_until_free() == 0 for _ in range(3)]
-        [True, True, False]
-    """
+    """A rate limit that allows bursts of one second's requests."""
 
     def __init__(self, per_second: float) -> None:
         self._per_second = per_second

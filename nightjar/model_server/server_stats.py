@@ -62,12 +62,7 @@ class ServerStats:
 
 
 class RecordedRequest(NamedTuple):
-    """A request: its path, its headers (case-insensitive, without credentials), and its JSON body.
-
-    Example:
-        >>> RecordedRequest("/tokenize", {}, {"prompt": "Hi"}).body["prompt"]
-        'Hi'
-    """
+    """A request: its path, its headers (case-insensitive, without credentials), and its JSON body."""
 
     path: str
     headers: Mapping[str, str]

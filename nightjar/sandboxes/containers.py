@@ -295,12 +295,7 @@ def _read_with_header(connection: Any) -> bytes:
 
 
 class DockerProvider(SandboxProvider):
-    """Makes containers through the docker SDK, which connects to ``DOCKER_HOST`` unless a client is given.
-
-    Example:
-        >>> DockerProvider.is_available() in {True, False}
-        True
-    """
+    """Makes containers through the docker SDK, which connects to ``DOCKER_HOST`` unless a client is given."""
 
     name = "docker"
 

@@ -58,15 +58,7 @@ class CommandResult:
 
 
 class SandboxProcess(ABC):
-    """A process in a sandbox, with pipes to it.
-
-    Example:
-        >>> async def shout(sandbox: Sandbox) -> bytes:
-        ...     process = await sandbox.spawn("tr a-z A-Z")
-        ...     await process.write(b"hello")
-        ...     await process.close_input()
-        ...     return (await process.read()).data
-    """
+    """A process in a sandbox, with pipes to it."""
 
     @abstractmethod
     async def read(self) -> Output | None:
@@ -268,13 +260,7 @@ def python_command(option: str, source: str, *arguments: str) -> list[str]:
 
 
 class SandboxProvider(ABC):
-    """Makes sandboxes of one kind; ``name`` is its name for ``sandbox_provider=`` and ``NIGHTJAR_SANDBOX``.
-
-    Example:
-        >>> class MyProvider(SandboxProvider):
-        ...     name = "mine"
-        ...     def new_sandbox(self, request: CreateSandboxRequest) -> Sandbox: ...
-    """
+    """Makes sandboxes of one kind; ``name`` is its name for ``sandbox_provider=`` and ``NIGHTJAR_SANDBOX``."""
 
     name: str
 

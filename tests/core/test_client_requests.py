@@ -169,10 +169,10 @@ PROMPTS = {
         MESSAGES, [calls("t1"), result("t1")] * 2, {"messages": [used("t1"), results(t1="4")] * 2},
     ),
     **{
-        f"anthropic: arguments {arguments} become an object": (
+        f"anthropic: arguments {arguments[:9]} become an object": (
             MESSAGES, [calls("t1", arguments=arguments)], {"messages": [used("t1", INVALID_JSON=arguments)]},
         )
-        for arguments in ('{"a": ', "[1]", '"text"')
+        for arguments in ('{"a": ', "[1]", '"text"', "[" * 100_000)
     },
     "anthropic: image by its URL": (
         MESSAGES, [user(image("https://x/y.png"))], source(type="url", url="https://x/y.png"),
