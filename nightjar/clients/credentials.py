@@ -103,12 +103,9 @@ class key_hidden:  # noqa: N801 - used like a function; a generator would cost e
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if isinstance(error, Exception):
             key = getattr(self._sdk_client, "api_key", None)
-            if isinstance(key, str) and len(key) >= DISTINCTIVE_LENGTH:
-                _hide(key, error)
-
-
-def _hide(key: str, error: Exception) -> None:
-    for cause in error_chain(error):
-        cause.args = tuple(arg.replace(key, HIDDEN_KEY) if isinstance(arg, str) else arg for arg in cause.args)
-        if isinstance(message := getattr(cause, "message", None), str):
-            cause.message = message.replace(key, HIDDEN_KEY)  # type: ignore[attr-defined]  # of the SDK's errors
+            if not isinstance(key, str) or len(key) < DISTINCTIVE_LENGTH:
+                return
+            for cause in error_chain(error):
+                cause.args = tuple(arg.replace(key, HIDDEN_KEY) if isinstance(arg, str) else arg for arg in cause.args)
+                if isinstance(message := getattr(cause, "message", None), str):
+                    cause.message = message.replace(key, HIDDEN_KEY)  # type: ignore[attr-defined]  # of SDK errors

@@ -174,21 +174,20 @@ def _native_assistant(fields: dict[str, Any]) -> dict[str, Any]:
     if fields["reasoning_content"] is not None:
         native["reasoning_content"] = fields["reasoning_content"]
     if fields["tool_calls"]:
-        native["tool_calls"] = [_native_tool_call(call) for call in fields["tool_calls"]]
+        native["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in fields["tool_calls"]
+        ]
     return native
 
 
-def _native_tool_call(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-
-
 def _tool_calls(message: Any) -> list[ToolCall] | None:
-    calls = [(call, function) for call in message.tool_calls or [] if (function := field_of(call, "function"))]
     return [
         ToolCall(
             id=field_of(call, "id") or "",
             name=field_of(function, "name"),
             arguments=field_of(function, "arguments") or "",
         )
-        for call, function in calls
+        for call in message.tool_calls or []
+        if (function := field_of(call, "function"))
     ] or None

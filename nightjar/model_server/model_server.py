@@ -178,11 +178,14 @@ class Routes:
             raise ApiError(400, str(error), code="unknown_question", param="messages") from error
         await asyncio.sleep(fate.latency_seconds)
         body = protocol.answer_body(asked, answer, next(self._numbers))
+        response: web.StreamResponse
         if fate.fault is FaultKind.SLOW:
             self.stats.faults[FaultKind.SLOW] += 1
             response = await _send_slowly(request, body, self.faults.slow_seconds)
         else:
-            response = await _send(request, body)
+            response = _json(body)
+            await response.prepare(request)
+            await response.write_eof()
         self.stats.count_answer(answer.question)
         return response
 
@@ -209,13 +212,6 @@ def _error(error: ApiError, protocol: ModelProtocol, retry_after_seconds: int | 
     response = _json(protocol.error_body(error), error.status)
     if retry_after_seconds is not None:
         response.headers["Retry-After"] = str(retry_after_seconds)
-    return response
-
-
-async def _send(request: web.Request, body: bytes) -> web.StreamResponse:
-    response = _json(body)
-    await response.prepare(request)
-    await response.write_eof()
     return response
 
 

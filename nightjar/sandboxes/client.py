@@ -99,7 +99,8 @@ class SandboxClient:
         sandbox = self._provider.new_sandbox(request)
         loop = asyncio.get_running_loop()
         starting = loop.create_task(self._with_retry(sandbox.start)())
-        starting.add_done_callback(_retrieve_error)
+        # retrieves the error of a sandbox that may never be used, which asyncio would otherwise log
+        starting.add_done_callback(lambda task: task.cancelled() or task.exception())
         expiry = loop.call_later(request.timeout_minutes * 60, self._expire, sandbox.id)
         self._entries[sandbox.id] = _Entry(sandbox, request, starting, expiry)
         return CreatedSandbox(sandbox.id, request.name)
@@ -227,9 +228,3 @@ class SandboxClient:
             raise SandboxError(
                 f"There is no sandbox {sandbox_id!r}: it was deleted, or its time limit (timeout_minutes) is over"
             ) from None
-
-
-def _retrieve_error(task: asyncio.Task[None]) -> None:
-    """Retrieves the error of a sandbox that may never be used, which asyncio would otherwise log."""
-    if not task.cancelled():
-        task.exception()
