@@ -272,7 +272,7 @@ class UnaskedClient(Client[None, Any, Any, Any]):
         super().__init__(None)
 
     async def _refuse(self, *_: Any, **__: Any) -> Any:
-        raise ModelError("The model is not asked here: its rollouts are only scored")
+        raise ModelError("No request is sent: the rollouts are only scored")
 
     get_response: Any = _refuse
     get_native_response: Any = _refuse

@@ -37,7 +37,7 @@ def load_prime_config() -> dict[str, Any]:
         return {}
     if isinstance(found, dict):
         return found
-    _logger.warning("~/.prime/config.json is left aside: expected an object, found %s", type(found).__name__)
+    _logger.warning("~/.prime/config.json is ignored: expected an object, found %s", type(found).__name__)
     return {}
 
 

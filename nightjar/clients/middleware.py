@@ -123,7 +123,7 @@ class Rename(BuiltIn):
         sent = [*names.values()]
         taken = [name for name in sent if name in {"model", *_CONVERSATION} or sent.count(name) > 1]
         if taken:
-            raise ValueError(f"{taken[0]!r} would be there twice")
+            raise ValueError(f"{taken[0]!r} would be sent twice")
         return names
 
     def request(self, request: Request) -> Request:
@@ -142,7 +142,7 @@ class Payload(BuiltIn):
     def _check_asks(cls, values: dict[str, Any]) -> dict[str, Any]:
         for name in ("model", *_CONVERSATION):
             if name in values and not values[name]:
-                raise ValueError(f"without {name!r} nothing is asked")
+                raise ValueError(f"{name!r} must not be empty")
         return values
 
     def request(self, request: Request) -> Request:

@@ -73,7 +73,7 @@ def _load(spec: Spec) -> Any:
     try:
         return kind(**arguments)
     except Exception as error:
-        raise ConfigError(f"middleware {use!r} cannot be made: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"middleware {use!r} cannot be created: {type(error).__name__}: {error}") from error
 
 
 def _parsed(spec: Spec) -> tuple[str, dict[str, Any]]:
@@ -136,7 +136,7 @@ class MiddlewareClient(ClientAround):
         for hook in self._requests:
             changed = await _through(hook, Request, request)
             if request.messages and not changed.messages:
-                raise MiddlewareError(f"Middleware {_name_of(hook)} left no message of the conversation")
+                raise MiddlewareError(f"Middleware {_name_of(hook)} removed all messages of the conversation")
             request = changed
         try:
             response = await self._asked(request, kwargs)
@@ -172,7 +172,7 @@ async def _through(hook: Any, kind: type | None, *given: Any) -> Any:
     except Exception as error:
         raise MiddlewareError(f"Middleware {name} raised {type(error).__name__}: {error}") from error
     if kind is not None and not isinstance(made, kind):
-        raise MiddlewareError(f"Middleware {name} must give back a {kind.__name__}, and gave {type(made).__name__}")
+        raise MiddlewareError(f"Middleware {name} must return a {kind.__name__}, but returned {type(made).__name__}")
     return made
 
 

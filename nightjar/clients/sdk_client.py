@@ -169,7 +169,9 @@ def _response(url: str, status: int, received: Mapping[str, str], content: bytes
 def _no_redirect(received: Mapping[str, str]) -> bytes:
     """Returns an error body for a redirect, which is not followed: prompts, headers and keys must not go there."""
     elsewhere = received.get("Location", "somewhere else")
-    return orjson.dumps({"error": {"message": f"The endpoint redirects to {elsewhere}. Name that as the base URL"}})
+    return orjson.dumps(
+        {"error": {"message": f"The endpoint redirects to {elsewhere}. Use that address as the base URL"}}
+    )
 
 
 def _can_send(cast_to: Any, arguments: Mapping[str, Any]) -> bool:
