@@ -4,6 +4,7 @@ Tests for all kinds of sandboxes are in tests/contracts, attacks on them in test
 """
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
