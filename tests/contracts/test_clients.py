@@ -7,14 +7,14 @@ heard" can be compared with what was said, and is the same for all.
 import asyncio
 from collections import Counter
 from dataclasses import dataclass
+from importlib import import_module
 from typing import get_args
 
 import anthropic
 import openai
 import pytest
 
-import nightjar.clients
-from nightjar.clients import ClientConfig, ClientType, resolve_client
+from nightjar.clients import ClientConfig, ClientType, ReplicaClient, resolve_client
 from nightjar.clients.protocols import PROTOCOLS
 from nightjar.core.messages import AssistantMessage, SystemMessage, Tool, ToolCall, ToolMessage, UserMessage
 from nightjar.environments import MultiTurnEnv
@@ -43,8 +43,9 @@ class Protocol:
 
     @property
     def kind(self):
-        name = "ReplicaClient" if self.replicas > 1 else PROTOCOLS[self.client_type].client
-        return getattr(nightjar.clients, name)
+        protocol = PROTOCOLS[self.client_type]
+        client = getattr(import_module(f"nightjar.clients.{protocol.module}"), protocol.client)
+        return ReplicaClient if self.replicas > 1 else client
 
     @property
     def path(self):

@@ -7,7 +7,6 @@ import pytest
 
 from nightjar.errors import ConfigError, DatasetError
 from nightjar.model_server import Answer, Faults, FixedAnswer, ModelServer, Script, ToolCallAnswer, tool_call
-from nightjar.model_server.protocols import PROTOCOLS
 
 SAID = {"role": "assistant", "content": "Which?"}
 QUESTION = {"role": "user", "content": "Hello there?"}
@@ -19,7 +18,7 @@ REQUESTS = {
     "/v1/messages": {"messages": [QUESTION], "max_tokens": 100},
 }
 CHAT, TOKENS, TEXT, RESPONSES, MESSAGES = REQUESTS
-every_protocol = pytest.mark.parametrize("path", [protocol.path for protocol in PROTOCOLS])
+every_protocol = pytest.mark.parametrize("path", REQUESTS)
 
 
 @pytest.fixture
