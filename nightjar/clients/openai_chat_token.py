@@ -19,8 +19,6 @@ from nightjar.core.rollout.state import SamplingArgs
 
 
 class TokenizeResponse(BaseModel):
-    """The response of vLLM's ``/tokenize``."""
-
     count: int
     max_model_len: int
     tokens: list[int]

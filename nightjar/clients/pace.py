@@ -199,7 +199,6 @@ async def repeat(request: Callable[[], Awaitable[T]], max_retries: int, *, is_la
 
 
 def wait_seconds(tries: int, failure: Failure) -> float:
-    """Returns the seconds to wait before the next try."""
     asked = failure.retry_after_seconds
     longest = _LONGEST_BACKOFF_SECONDS if asked is None else _LONGEST_WAIT_SECONDS
     return backoff_seconds(tries, _FIRST_WAIT_SECONDS, max_seconds=longest, asked_seconds=asked)

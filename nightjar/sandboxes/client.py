@@ -23,16 +23,12 @@ class CommandTimeoutError(SandboxError):
 
 @dataclass(frozen=True, slots=True)
 class CreatedSandbox:
-    """A sandbox that is starting: its id for all calls, and its requested name."""
-
     id: str
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class BackgroundJob:
-    """A command in the background."""
-
     sandbox_id: str
     job_id: str
 
@@ -50,8 +46,6 @@ class BackgroundJobStatus:
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """The content of a text file and its size in bytes."""
-
     content: str
     size: int
 
@@ -161,7 +155,6 @@ class SandboxClient:
         return job
 
     async def get_background_job(self, sandbox_id: str, job: BackgroundJob, **_: Any) -> BackgroundJobStatus:
-        """Returns the state of a job."""
         running = self._entry(sandbox_id).jobs[job.job_id]
         if not running.done():
             return BackgroundJobStatus(job.job_id, completed=False)

@@ -31,16 +31,12 @@ Command: TypeAlias = str | Sequence[str]
 
 
 class Stream(IntEnum):
-    """The stream of a piece of output."""
-
     STDOUT = 1
     STDERR = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A piece of a process's output."""
-
     stream: Stream
     data: bytes
 

@@ -59,7 +59,6 @@ class Ignoring:
 
 
 def prctl(option: int, value: int) -> None:
-    """Sets an attribute of this process, if the system supports it."""
     with Ignoring(OSError, AttributeError):
         LIBC.prctl(option, value, 0, 0, 0)
 
@@ -247,7 +246,6 @@ class Runner:
         return data
 
     def send(self, stream: int, data: bytes) -> None:
-        """Writes a frame to the host; gives up if the host has gone."""
         try:
             self.host.sendall(HEADER.pack(stream, len(data)) + data)
         except OSError:
