@@ -67,7 +67,12 @@ class AiohttpAnthropic(SendsByAiohttp, AsyncAnthropic):
 
 
 def setup_anthropic_client(config: ClientConfig) -> AsyncAnthropic:
-    """Returns an SDK client without retries, for replica ``client_idx``; raises ``MissingKeyError`` without a key."""
+    """Returns an SDK client of an endpoint (of replica ``client_idx``); raises ``MissingKeyError`` without a key.
+
+    Example:
+        >>> setup_anthropic_client(ClientConfig(api_base_url="http://localhost:8000/v1")).max_retries
+        0
+    """
     return AiohttpAnthropic(resolve_client_config(config))
 
 

@@ -73,6 +73,7 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
 
     @property
     def client(self) -> ClientT:
+        """The SDK client."""
         return self._client
 
     def pace(self) -> Pace:
@@ -90,6 +91,7 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
         return () if self._pace is None else (self._pace[1],)
 
     def warn_once(self, warning: str) -> None:
+        """Logs a warning once."""
         if warning not in self._warnings:
             self._warnings.add(warning)
             self.logger.warning(warning)

@@ -133,7 +133,13 @@ def resolve_client_configs(config: ClientConfig) -> list[ClientConfig]:
 
 
 def resolve_client_config(config: ClientConfig) -> ClientConfig:
-    """Returns the complete configuration of replica ``client_idx`` (modulo the number of replicas)."""
+    """Returns the complete configuration of replica ``client_idx`` (modulo the number of replicas).
+
+    Example:
+        >>> config = ClientConfig(endpoint_configs=[{"api_base_url": "http://localhost:8001/v1"}])
+        >>> resolve_client_config(config).api_base_url
+        'http://localhost:8001/v1'
+    """
     resolved = resolve_client_configs(config)
     return resolved[config.client_idx % len(resolved)]
 

@@ -26,7 +26,12 @@ _logger = logging.getLogger(__name__)
 
 
 def load_prime_config() -> dict[str, Any]:
-    """Returns the content of ``~/.prime/config.json``; empty if it is missing, or with a warning if it is damaged."""
+    """Returns the content of ``~/.prime/config.json``; empty if it is missing, or with a warning if it is damaged.
+
+    Example:
+        >>> isinstance(load_prime_config(), dict)
+        True
+    """
     try:
         path = Path.home() / ".prime" / "config.json"
         found = json.loads(path.read_bytes())
@@ -46,6 +51,10 @@ def resolve_api_key(config: EndpointClientConfig, *, is_needed: bool = False) ->
 
     Endpoints on loopback need no key, unless ``is_needed``; other endpoints without a key raise ``MissingKeyError``.
     ``ConfigError`` means that no HTTP header can carry the key.
+
+    Example:
+        >>> resolve_api_key(EndpointClientConfig(api_base_url="http://localhost:8000/v1", api_key_var="NOT_SET"))
+        'EMPTY'
     """
     key = os.environ.get(config.api_key_var, "").strip()
     if key:

@@ -42,7 +42,12 @@ class AiohttpOpenAI(SendsByAiohttp, AsyncOpenAI):
 
 
 def setup_openai_client(config: ClientConfig) -> AsyncOpenAI:
-    """Returns an SDK client without retries, for replica ``client_idx``; raises ``MissingKeyError`` without a key."""
+    """Returns an SDK client of an endpoint (of replica ``client_idx``); raises ``MissingKeyError`` without a key.
+
+    Example:
+        >>> setup_openai_client(ClientConfig(api_base_url="http://localhost:8000/v1")).max_retries
+        0
+    """
     return AiohttpOpenAI(resolve_client_config(config))
 
 

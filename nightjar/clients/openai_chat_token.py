@@ -31,6 +31,19 @@ class OpenAIChatCompletionsTokenClient(OpenAIChatCompletionsClient):
     The ids come from the trajectory in ``state``, an argument of ``get_response``. The plain route is used for the
     first turn, for images and audio (``/tokenize`` does not expand them), after a response that was cut, and if the ids
     do not fit together. In every case the ids of the response are in ``response.message.tokens``.
+
+    Example:
+        >>> import asyncio
+        >>> from nightjar.clients import ClientConfig
+        >>> from nightjar.core.messages import UserMessage
+        >>> from nightjar.model_server import FixedAnswer, ModelServer
+        >>> async def ask(url):
+        ...     async with OpenAIChatCompletionsTokenClient(ClientConfig(api_base_url=url)) as client:
+        ...         return await client.get_response([UserMessage(content="2+2?")], "any", {})
+        >>> with ModelServer(FixedAnswer("It is 4")) as server:
+        ...     tokens = asyncio.run(ask(server.base_url)).message.tokens
+        >>> len(tokens.completion_ids), tokens.completion_mask
+        (4, [1, 1, 1, 1])
     """
 
     async def get_native_response(

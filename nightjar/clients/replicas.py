@@ -59,6 +59,22 @@ class ReplicaClient(ClientAround):
 
     The group of a request comes from ``state``; without it every request is its own group. ``is_per_rollout`` assigns
     rollouts in place of groups.
+
+    Example:
+        >>> import asyncio
+        >>> from nightjar.clients import OpenAIChatCompletionsClient
+        >>> from nightjar.core.messages import UserMessage
+        >>> from nightjar.model_server import FixedAnswer, ModelServer
+        >>> async def ask(*urls):
+        ...     clients = [OpenAIChatCompletionsClient(ClientConfig(api_base_url=url)) for url in urls]
+        ...     async with ReplicaClient(clients) as client:
+        ...         for example in (0, 0, 1):
+        ...             state = {"input": {"example_id": example}}
+        ...             await client.get_response([UserMessage(content="2+2?")], "any", {}, state=state)
+        >>> with ModelServer(FixedAnswer("4")) as one, ModelServer(FixedAnswer("4")) as other:
+        ...     asyncio.run(ask(one.base_url, other.base_url))
+        ...     one.stats().answered, other.stats().answered
+        (2, 1)
     """
 
     def __init__(

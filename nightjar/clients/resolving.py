@@ -18,6 +18,11 @@ def resolve_client(client_or_config: Any, *, is_per_rollout: bool = False) -> An
 
     A client is returned unchanged; ``ConfigError`` for anything else. Raises ``MissingKeyError`` if the endpoint's key
     is not set. ``is_per_rollout`` assigns replicas to rollouts in place of groups.
+
+    Example:
+        >>> config = ClientConfig(api_base_url="http://localhost:8000/v1", client_type="openai_completions")
+        >>> type(resolve_client(config)).__name__
+        'OpenAICompletionsClient'
     """
     if isinstance(client_or_config, Client):
         return client_or_config

@@ -70,11 +70,17 @@ class FixedAnswer:
     text: str
 
     def answer(self, messages: Sequence[Message]) -> Answer:
+        """Answers with the fixed text."""
         return Answer(question=last_user_text(messages), text=self.text)
 
 
 def last_user_text(messages: Sequence[Message]) -> str:
-    """Returns the text of the last user message; empty if there is none."""
+    """Returns the text of the last user message; empty if there is none.
+
+    Example:
+        >>> last_user_text([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}])
+        'Hi'
+    """
     for message in reversed(messages):
         if message["role"] == "user":
             return message_text(message)

@@ -288,11 +288,13 @@ class ModelServer:
         return self._in_loop(lambda: list(self._routes.requests))
 
     def stats(self) -> ServerStats:
+        """Returns a copy of the counts."""
         now = self._routes.stats
         copied = dataclasses.replace
         return self._in_loop(lambda: copied(now, faults=now.faults.copy(), questions=now.questions.copy()))
 
     def reset_stats(self) -> None:
+        """Resets the counts."""
         self._in_loop(self._routes.stats.reset)
 
     def __enter__(self) -> Self:

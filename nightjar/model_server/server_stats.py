@@ -44,6 +44,7 @@ class ServerStats:
     questions: Counter[str] = field(default_factory=Counter)
 
     def count_arrival(self) -> None:
+        """Counts a new request."""
         self.received += 1
         self.in_flight += 1
         self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
@@ -62,7 +63,12 @@ class ServerStats:
 
 
 class RecordedRequest(NamedTuple):
-    """A request: its path, its headers (case-insensitive, without credentials), and its JSON body."""
+    """A request: its path, its headers (case-insensitive, without credentials), and its JSON body.
+
+    Example:
+        >>> RecordedRequest("/tokenize", {}, {"prompt": "Hi"}).body["prompt"]
+        'Hi'
+    """
 
     path: str
     headers: Mapping[str, str]

@@ -155,6 +155,7 @@ class SandboxClient:
         return job
 
     async def get_background_job(self, sandbox_id: str, job: BackgroundJob, **_: Any) -> BackgroundJobStatus:
+        """Returns the state of a job."""
         running = self._entry(sandbox_id).jobs[job.job_id]
         if not running.done():
             return BackgroundJobStatus(job.job_id, completed=False)

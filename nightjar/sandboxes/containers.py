@@ -295,7 +295,12 @@ def _read_with_header(connection: Any) -> bytes:
 
 
 class DockerProvider(SandboxProvider):
-    """Makes containers through the docker SDK, which connects to ``DOCKER_HOST`` unless a client is given."""
+    """Makes containers through the docker SDK, which connects to ``DOCKER_HOST`` unless a client is given.
+
+    Example:
+        >>> DockerProvider.is_available() in {True, False}
+        True
+    """
 
     name = "docker"
 
@@ -316,6 +321,7 @@ class DockerProvider(SandboxProvider):
 
     @property
     def api(self) -> Any:
+        """The SDK's low-level client."""
         return self._client.api
 
     async def run(self, func: Callable[..., T], *args: Any) -> T:

@@ -213,6 +213,10 @@ class LocalProvider(SandboxProvider):
         allow_unisolated: True runs commands without any isolation if bubblewrap is missing, provided that
             ``NIGHTJAR_ALLOW_UNISOLATED`` is also ``1``. The model's code can then read and delete all files of this
             user.
+
+    Example:
+        >>> LocalProvider.problem() or "ready"  # doctest: +ELLIPSIS
+        '...'
     """
 
     name = "local"

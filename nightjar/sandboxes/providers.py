@@ -28,6 +28,10 @@ def choose_provider(chosen: str | SandboxProvider | None = None, max_workers: in
         chosen: a provider, or ``docker``, ``podman`` (the same, over docker's API) or ``local``. None: the environment
             variable ``NIGHTJAR_SANDBOX``; if it is not set, docker if a daemon answers, local sandboxes otherwise.
         max_workers: threads for calls to a docker daemon.
+
+    Example:
+        >>> choose_provider("local").name
+        'local'
     """
     if isinstance(chosen, SandboxProvider):
         return chosen

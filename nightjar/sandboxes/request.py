@@ -68,6 +68,7 @@ class CreateSandboxRequest(BaseModel):
 
     @property
     def memory_bytes(self) -> int:
+        """The memory limit in bytes."""
         return int(self.memory_gb * 2**30)
 
     @property

@@ -31,12 +31,16 @@ Command: TypeAlias = str | Sequence[str]
 
 
 class Stream(IntEnum):
+    """The stream of a piece of output."""
+
     STDOUT = 1
     STDERR = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
+    """A piece of a process's output."""
+
     stream: Stream
     data: bytes
 
@@ -54,7 +58,15 @@ class CommandResult:
 
 
 class SandboxProcess(ABC):
-    """A process in a sandbox, with pipes to it."""
+    """A process in a sandbox, with pipes to it.
+
+    Example:
+        >>> async def shout(sandbox: Sandbox) -> bytes:
+        ...     process = await sandbox.spawn("tr a-z A-Z")
+        ...     await process.write(b"hello")
+        ...     await process.close_input()
+        ...     return (await process.read()).data
+    """
 
     @abstractmethod
     async def read(self) -> Output | None:
@@ -256,7 +268,13 @@ def python_command(option: str, source: str, *arguments: str) -> list[str]:
 
 
 class SandboxProvider(ABC):
-    """Makes sandboxes of one kind; ``name`` is its name for ``sandbox_provider=`` and ``NIGHTJAR_SANDBOX``."""
+    """Makes sandboxes of one kind; ``name`` is its name for ``sandbox_provider=`` and ``NIGHTJAR_SANDBOX``.
+
+    Example:
+        >>> class MyProvider(SandboxProvider):
+        ...     name = "mine"
+        ...     def new_sandbox(self, request: CreateSandboxRequest) -> Sandbox: ...
+    """
 
     name: str
 
