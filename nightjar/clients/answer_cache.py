@@ -52,17 +52,11 @@ class CacheInfo:
 
 
 def cache_path() -> Path:
-    """Returns the path of the user's cache."""
     return home() / "answers.sqlite"
 
 
 def request_key(request: Mapping[str, Any]) -> bytes:
-    """Returns the hash of a request.
-
-    Example:
-        >>> request_key({"model": "a", "prompt": []}) == request_key({"prompt": [], "model": "a"})
-        True
-    """
+    """Returns the hash of a request; the order of its fields does not matter."""
     written = orjson.dumps(request, default=str, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
     return hashlib.sha256(written).digest()
 
@@ -80,7 +74,6 @@ class AnswerCache:
             self._connection.execute(_TABLE)
 
     def get(self, key: bytes) -> Response | None:
-        """Returns the response to a request; None if there is none."""
         with self._lock, self._explained():
             row = self._connection.execute("SELECT answer FROM answers WHERE key = ?", [key]).fetchone()
         return None if row is None else Response.model_validate_json(row[0])
@@ -93,7 +86,6 @@ class AnswerCache:
             self._connection.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?)", values)
 
     def info(self) -> CacheInfo:
-        """Returns a summary of the content."""
         with self._lock, self._explained():
             rows = self._connection.execute("SELECT model, count(*) FROM answers GROUP BY model ORDER BY 2 DESC")
             answers = dict(rows.fetchall())
@@ -111,7 +103,6 @@ class AnswerCache:
         return count
 
     def close(self) -> None:
-        """Closes the file."""
         with self._lock:
             self._connection.close()
 
@@ -127,7 +118,6 @@ class AnswerCache:
 
 @contextmanager
 def open_cache() -> Iterator[AnswerCache]:
-    """Opens the user's cache for a block."""
     with closing(AnswerCache(cache_path())) as cache:
         yield cache
 
@@ -143,7 +133,7 @@ class CachingClient(ClientAround):
     """
 
     def __init__(self, asked: AnyClient, cache: AnswerCache, endpoint: str) -> None:
-        super().__init__(asked)
+        super().__init__(asked, asked.config)
         self._cache = cache
         self._endpoint = endpoint
         self._asked_before: OrderedDict[str, Counter[bytes]] = OrderedDict()
@@ -151,14 +141,13 @@ class CachingClient(ClientAround):
     async def get_response(
         self, prompt: Messages, model: str, sampling_args: SamplingArgs, tools: list[Tool] | None = None, **kwargs: Any
     ) -> Response:
-        """Returns the response of the cache or of the model; arguments and errors as for ``Client.get_response``."""
         state: Mapping[str, Any] = kwargs.get("state") or {}
         rollout = state.get("input") or {}
         before = self._of_rollout(state.get("trajectory_id"))
         request = request_key(
             {
                 "endpoint": self._endpoint,
-                "client_type": self.config.client_type if self.config else type(self.client).__name__,
+                "client_type": self.config.client_type if self.config else type(self.inner).__name__,
                 "headers": self.config.extra_headers if self.config else {},
                 "model": model,
                 "prompt": dump_messages(prompt),
@@ -171,7 +160,7 @@ class CachingClient(ClientAround):
         key = request_key({"request": request.hex(), "time": before[request]})
         response = self._get(key)
         if response is None:
-            response = await self.client.get_response(prompt, model, sampling_args, tools, **kwargs)
+            response = await self.inner.get_response(prompt, model, sampling_args, tools, **kwargs)
             self._put(key, response)
         before[request] += 1
         return response
@@ -200,6 +189,5 @@ class CachingClient(ClientAround):
             self.warn_once(str(broken))
 
     async def close(self) -> None:
-        """Closes the connections and the cache."""
         await super().close()
         self._cache.close()

@@ -34,7 +34,6 @@ from nightjar.core.messages import (
 from nightjar.errors import EmptyModelResponseError, InvalidModelResponseError
 
 AnthropicMessages: TypeAlias = list[dict[str, Any]]
-AnthropicTool: TypeAlias = dict[str, Any]
 Block: TypeAlias = dict[str, Any]
 
 ANTHROPIC_CONTENT_FIELD = "anthropic_content"
@@ -77,7 +76,7 @@ def setup_anthropic_client(config: ClientConfig) -> AsyncAnthropic:
     return AiohttpAnthropic(resolve_client_config(config))
 
 
-class AnthropicMessagesClient(SdkClient[AsyncAnthropic, AnthropicMessages, AnthropicMessage, AnthropicTool]):
+class AnthropicMessagesClient(SdkClient[AsyncAnthropic, AnthropicMessages, AnthropicMessage, dict[str, Any]]):
     """Anthropic's Messages API, through the official SDK.
 
     ``message.thinking_blocks`` keeps the model's thinking with its signatures, for the next turn. Audio, which the
@@ -85,24 +84,20 @@ class AnthropicMessagesClient(SdkClient[AsyncAnthropic, AnthropicMessages, Anthr
     """
 
     def setup_client(self, config: ClientConfig) -> AsyncAnthropic:
-        """Creates the SDK client, without its own retries."""
         return setup_anthropic_client(config)
 
     async def send(self, arguments: dict[str, Any]) -> AnthropicMessage:
-        """Sends one request to ``/v1/messages``."""
         response: AnthropicMessage = await call_sdk(self.client.messages.create, arguments)
         return response
 
     async def to_native_prompt(self, messages: Messages) -> tuple[AnthropicMessages, dict[str, Any]]:
-        """Converts messages to Anthropic's format, and system messages to the argument ``system``."""
         contents = (message.content for message in messages if isinstance(message.content, list))
         if any(field_of(part, "type") == "input_audio" for content in contents for part in content):
             self.warn_once("Anthropic's protocol has no audio: it is replaced by the text '[audio]'")
         prompt, system = _native_prompt(messages)
         return prompt, {"system": system}
 
-    async def to_native_tool(self, tool: Tool) -> AnthropicTool:
-        """Converts a tool to Anthropic's format."""
+    async def to_native_tool(self, tool: Tool) -> dict[str, Any]:
         return {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
 
     def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -114,7 +109,7 @@ class AnthropicMessagesClient(SdkClient[AsyncAnthropic, AnthropicMessages, Anthr
             arguments.pop("system", None)
         arguments.pop("n", None)
         if arguments.pop("seed", None) is not None:
-            self.warn_once("Anthropic has no seed: requests are sent without it, so another run gives other results")
+            self.warn_once("Anthropic has no seed: it is not sent, so another run gives other results")
         limit = arguments.pop("max_completion_tokens", None)
         if arguments.setdefault("max_tokens", limit) is None:
             self.warn_once(f"'max_tokens' is not set, but Anthropic requires it: {DEFAULT_MAX_TOKENS} is used")
@@ -131,7 +126,6 @@ class AnthropicMessagesClient(SdkClient[AsyncAnthropic, AnthropicMessages, Anthr
         return possible
 
     async def raise_from_native_response(self, response: AnthropicMessage) -> None:
-        """Raises if there is no content, or if it is empty."""
         blocks = field_of(response, "content")
         if not (isinstance(blocks, list) and all(_is_block(block) for block in blocks)):
             said = field_of(response, "error") or response
@@ -144,18 +138,14 @@ class AnthropicMessagesClient(SdkClient[AsyncAnthropic, AnthropicMessages, Anthr
             raise EmptyModelResponseError("the endpoint sent no text, thinking or tool call")
 
     async def from_native_response(self, response: AnthropicMessage) -> Response:
-        """Converts a response."""
-        stop_reason = text_of(response, "stop_reason")
-        finish_reason = _FINISH_REASONS.get(stop_reason)
+        finish_reason = _FINISH_REASONS.get(text_of(response, "stop_reason"))
         return Response(
             id=text_of(response, "id"),
             created=int(time.time()),
             model=text_of(response, "model"),
             usage=usage_of(response),
             message=ResponseMessage(
-                **_said(response.content),
-                finish_reason=finish_reason,
-                is_truncated=finish_reason == "length",
+                **_said(response.content), finish_reason=finish_reason, is_truncated=finish_reason == "length"
             ),
         )
 
@@ -214,16 +204,11 @@ def _native_prompt(messages: Sequence[Message]) -> tuple[list[dict[str, Any]], s
             results.append(_tool_result(message))
         else:
             results = None
-            prompt += _turn(message)
+            is_model = message.role == "assistant"
+            content = _model_turn(message) if is_model else _native_content(message.content)
+            if content or not is_model:  # an empty turn of the model is left out
+                prompt.append({"role": "assistant" if is_model else "user", "content": content})
     return prompt, "\n\n".join(system)
-
-
-def _turn(message: Any) -> list[dict[str, Any]]:
-    """Returns a list of one message; an empty list for an empty turn of the model."""
-    if message.role != "assistant":
-        return [{"role": "user", "content": _native_content(message.content)}]
-    content = _model_turn(message)
-    return [{"role": "assistant", "content": content}] if content else []
 
 
 def _model_turn(message: Any) -> str | list[Block]:

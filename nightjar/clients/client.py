@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Self, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -144,12 +143,7 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
         return {name: str(value) for name, key in wanted.items() if (value := state.get(key)) is not None}
 
     async def get_response(
-        self,
-        prompt: Messages,
-        model: str,
-        sampling_args: SamplingArgs,
-        tools: list[Tool] | None = None,
-        **kwargs: Any,
+        self, prompt: Messages, model: str, sampling_args: SamplingArgs, tools: list[Tool] | None = None, **kwargs: Any
     ) -> Response:
         """Requests a response, with retries, no faster than the endpoint accepts (``nightjar.clients.pace``).
 
@@ -181,28 +175,13 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
                     kwargs["extra_headers"] = {**headers, **(kwargs.get("extra_headers") or {})}
                 asked, extra = await self.to_native_prompt(prompt)
                 offered = await self.to_native_tools(tools)
-                return await self._in_turn(
-                    partial(self._exchange, asked, model, sampling_args, offered, extra | kwargs)
-                )
+                return await self._exchange(asked, model, sampling_args, offered, extra | kwargs)
             except Error:
                 raise
             except Exception as error:
                 if has_rejected_credentials(error):
                     raise
                 raise ModelError(f"Model {model!r}: {error}") from error
-
-    async def _in_turn(self, exchange: Callable[[], Awaitable[Response]]) -> Response:
-        pace, watching = self.pace(), watch.get()
-        async with pace.request():
-            if watching is not None:
-                watching.check()  # the budget may have been spent while this request waited
-            try:
-                response = await exchange()
-            except Exception as error:
-                pace.failed(classify(error))
-                raise
-        pace.answered()
-        return response
 
     async def _exchange(
         self,
@@ -212,8 +191,18 @@ class Client(ABC, Generic[ClientT, MessagesT, ResponseT, ToolT]):
         offered: list[ToolT] | None,
         extra: dict[str, Any],
     ) -> Response:
-        native = await self.get_native_response(asked, model, sampling_args, offered, **extra)
-        return await self._read(native)
+        pace, watching = self.pace(), watch.get()
+        async with pace.request():
+            if watching is not None:
+                watching.check()  # the budget may have been spent while this request waited
+            try:
+                native = await self.get_native_response(asked, model, sampling_args, offered, **extra)
+                response = await self._read(native)
+            except Exception as error:
+                pace.failed(classify(error))
+                raise
+        pace.answered()
+        return response
 
     async def _read(self, native: ResponseT) -> Response:
         try:
@@ -240,61 +229,52 @@ async def disconnect_with_loop(sdk_client: Any) -> None:
     await _of_sdk_clients[http].get()
 
 
-class ClientAround(Client[AnyClient, Any, Any, Any]):
+class ClientAround(Client[Any, Any, Any, Any]):
     """Delegates to another client, which it also closes; subclasses change ``get_response``."""
 
-    def __init__(self, asked: AnyClient) -> None:
+    def __init__(self, asked: Any, config: ClientConfig | None) -> None:
         super().__init__(asked)
-        self.config = asked.config
+        self.config = config
+
+    @property
+    def inner(self) -> AnyClient:
+        """The client that converts messages and responses."""
+        inner: AnyClient = self.client
+        return inner
 
     def paces(self) -> Sequence[Pace]:
-        """Returns the paces of the inner client."""
-        return self.client.paces()
+        return self.inner.paces()
 
-    def setup_client(self, config: ClientConfig) -> AnyClient:
-        """Raises ``ConfigError``: the inner client is given."""
-        raise ConfigError(f"A {type(self).__name__} is made of a client, found {config!r}. Use resolve_client.")
+    def setup_client(self, config: ClientConfig) -> Any:
+        raise ConfigError(f"A {type(self).__name__} is made from clients, found {config!r}. Use resolve_client.")
 
     async def to_native_prompt(self, messages: Messages) -> tuple[Any, dict[str, Any]]:
-        """Converts messages as the inner client does."""
-        return await self.client.to_native_prompt(messages)
+        return await self.inner.to_native_prompt(messages)
 
     async def to_native_tool(self, tool: Tool) -> Any:
-        """Converts a tool as the inner client does."""
-        return await self.client.to_native_tool(tool)
+        return await self.inner.to_native_tool(tool)
 
     async def get_native_response(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the provider once, as the inner client does."""
-        return await self.client.get_native_response(*args, **kwargs)
+        return await self.inner.get_native_response(*args, **kwargs)
 
     async def raise_from_native_response(self, response: Any) -> None:
-        """Raises a ``ModelError`` if the response is unusable."""
-        await self.client.raise_from_native_response(response)
+        await self.inner.raise_from_native_response(response)
 
     async def from_native_response(self, response: Any) -> Response:
-        """Converts a response as the inner client does."""
-        return await self.client.from_native_response(response)
+        return await self.inner.from_native_response(response)
 
     async def close(self) -> None:
-        """Closes the connections."""
-        await self.client.close()
+        await self.inner.close()
 
 
 class UnaskedClient(Client[None, Any, Any, Any]):
-    """Refuses every request with a ``ModelError``, for rollouts that are only scored.
-
-    Example:
-        >>> import asyncio
-        >>> asyncio.run(UnaskedClient().get_response([], "any", {}))
-        Traceback (most recent call last):
-        nightjar.errors.ModelError: The model is not asked here: its rollouts are only scored
-    """
+    """Refuses every request with a ``ModelError``, for rollouts that are only scored."""
 
     def __init__(self) -> None:
         super().__init__(None)
 
     async def _refuse(self, *_: Any, **__: Any) -> Any:
-        raise ModelError("The model is not asked here: its rollouts are only scored")
+        raise ModelError("No request is sent: the rollouts are only scored")
 
     get_response: Any = _refuse
     get_native_response: Any = _refuse

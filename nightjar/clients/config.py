@@ -13,7 +13,7 @@ from nightjar.clients.protocols import ClientType
 NOT_TO_BE_SHOWN = "not_to_be_shown"
 """The type of a validation error whose input must not be shown."""
 _WRITTEN_DOWN = (
-    "must not hold a user, a password or a query, because it is written down. "
+    "must not hold a user, a password or a query, because it is stored. "
     "Name the environment variable that holds the key: api_key_var (-k), or headers"
 )
 

@@ -21,8 +21,6 @@ HIDDEN_KEY = "[API key]"
 """Replaces a key that a server echoes."""
 
 _PRIME_KEY_VAR = "PRIME_API_KEY"
-_TEAM_VAR = "PRIME_TEAM_ID"
-_TEAM_HEADER = "X-Prime-Team-ID"
 
 _logger = logging.getLogger(__name__)
 
@@ -44,7 +42,7 @@ def load_prime_config() -> dict[str, Any]:
         return {}
     if isinstance(found, dict):
         return found
-    _logger.warning("~/.prime/config.json is left aside: expected an object, found %s", type(found).__name__)
+    _logger.warning("~/.prime/config.json is ignored: expected an object, found %s", type(found).__name__)
     return {}
 
 
@@ -78,8 +76,8 @@ def request_headers(config: EndpointClientConfig) -> dict[str, str]:
     headers = resolve(config.extra_headers)
     if config.api_key_var != _PRIME_KEY_VAR:
         return headers
-    team = os.environ.get(_TEAM_VAR, "").strip() or _saved("team_id")
-    return {**({_TEAM_HEADER: _sendable(team, "The team id")} if team else {}), **headers}
+    team = os.environ.get("PRIME_TEAM_ID", "").strip() or _saved("team_id")
+    return {**({"X-Prime-Team-ID": _sendable(team, "The team id")} if team else {}), **headers}
 
 
 def _saved(name: str) -> str:
@@ -94,11 +92,7 @@ def _sendable(value: str, source: str) -> str:
 
 
 def ensure_keys(keys: Iterable[str]) -> None:
-    """Raises a ``MissingKeyError`` that names all environment variables that are unset or empty.
-
-    Example:
-        >>> ensure_keys(["PATH"])
-    """
+    """Raises a ``MissingKeyError`` that names all environment variables that are unset or empty."""
     missing = [key for key in keys if not os.environ.get(key)]
     if missing:
         raise MissingKeyError(missing)
@@ -118,12 +112,9 @@ class key_hidden:  # noqa: N801 - used like a function; a generator would cost e
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if isinstance(error, Exception):
             key = getattr(self._sdk_client, "api_key", None)
-            if isinstance(key, str) and len(key) >= DISTINCTIVE_LENGTH:
-                _hide(key, error)
-
-
-def _hide(key: str, error: Exception) -> None:
-    for cause in error_chain(error):
-        cause.args = tuple(arg.replace(key, HIDDEN_KEY) if isinstance(arg, str) else arg for arg in cause.args)
-        if isinstance(message := getattr(cause, "message", None), str):
-            cause.message = message.replace(key, HIDDEN_KEY)  # type: ignore[attr-defined]  # of the SDK's errors
+            if not isinstance(key, str) or len(key) < DISTINCTIVE_LENGTH:
+                return
+            for cause in error_chain(error):
+                cause.args = tuple(arg.replace(key, HIDDEN_KEY) if isinstance(arg, str) else arg for arg in cause.args)
+                if isinstance(message := getattr(cause, "message", None), str):
+                    cause.message = message.replace(key, HIDDEN_KEY)  # type: ignore[attr-defined]  # of SDK errors

@@ -165,16 +165,12 @@ def has_rejected_credentials(error: BaseException) -> bool:
 def named_error(error: Exception, model: str) -> Error | None:
     """Returns the Nightjar error for an SDK's error: an unreadable response or an overlong prompt; None for others."""
     if isinstance(error, json.JSONDecodeError):
-        return InvalidModelResponseError(f"Model {model!r} answered with what is no JSON: {error}")
+        return InvalidModelResponseError(f"Model {model!r} sent a response that is no JSON: {error}")
     if type(error).__name__ == _UNREADABLE_ANSWER:
-        return InvalidModelResponseError(f"Model {model!r} answered {_message(error)}")
-    if _says_overlong(error):
+        return InvalidModelResponseError(f"Model {model!r}: {_message(error)}")
+    if getattr(error, "status_code", None) in _OVERLONG_STATUSES and _says(OVERLONG_PHRASES, error):
         return OverlongPromptError(f"Model {model!r}: {_message(error)}")
     return None
-
-
-def _says_overlong(error: Any) -> bool:
-    return getattr(error, "status_code", None) in _OVERLONG_STATUSES and _says(OVERLONG_PHRASES, error)
 
 
 def _says(phrases: tuple[str, ...], error: Any) -> bool:

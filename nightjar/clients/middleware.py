@@ -108,7 +108,6 @@ class Drop(BuiltIn):
     """Their names."""
 
     def request(self, request: Request) -> Request:
-        """Returns the request without the parameters."""
         return request.without(self.parameters)
 
 
@@ -124,11 +123,10 @@ class Rename(BuiltIn):
         sent = [*names.values()]
         taken = [name for name in sent if name in {"model", *_CONVERSATION} or sent.count(name) > 1]
         if taken:
-            raise ValueError(f"{taken[0]!r} would be there twice")
+            raise ValueError(f"{taken[0]!r} would be sent twice")
         return names
 
     def request(self, request: Request) -> Request:
-        """Returns the request with the parameters renamed."""
         values = {new: value for old, new in self.parameters.items() if (value := request.value(old)) is not None}
         return request.without(self.parameters).sending(values) if values else request
 
@@ -144,11 +142,10 @@ class Payload(BuiltIn):
     def _check_asks(cls, values: dict[str, Any]) -> dict[str, Any]:
         for name in ("model", *_CONVERSATION):
             if name in values and not values[name]:
-                raise ValueError(f"without {name!r} nothing is asked")
+                raise ValueError(f"{name!r} must not be empty")
         return values
 
     def request(self, request: Request) -> Request:
-        """Returns the request with the fields."""
         return request.sending({name: _joined(request.value(name), value) for name, value in self.set.items()})
 
 
@@ -161,7 +158,6 @@ class System(BuiltIn):
     """Before or after the text of the first system message, or in place of all system messages."""
 
     def request(self, request: Request) -> Request:
-        """Returns the request with the text in a system message."""
         first = next((place for place, message in enumerate(request.messages) if message.role == "system"), None)
         if self.mode == "replace" or first is None:
             others = [message for message in request.messages if message.role != "system"]
@@ -177,7 +173,6 @@ class ConsolidateSystem(BuiltIn):
     """Merges all system messages into one at the beginning."""
 
     def request(self, request: Request) -> Request:
-        """Returns the request with one system message, or none as before."""
         texts = [content_text(message.content) for message in request.messages if message.role == "system"]
         others = [message for message in request.messages if message.role != "system"]
         return replace(request, messages=[_system(*texts), *others]) if texts else request
@@ -194,7 +189,6 @@ class Tools(BuiltIn):
     """Whether the endpoint enforces the schemas; None for the environment's setting."""
 
     def request(self, request: Request) -> Request:
-        """Returns the request with the changed tools."""
         offered = [self._changed(tool) for tool in request.tools or () if tool.name not in self.drop]
         return replace(request, tools=offered or None)
 
@@ -213,7 +207,6 @@ class Reasoning(BuiltIn):
     """End of the reasoning; without it, everything after the start is reasoning."""
 
     def response(self, response: Response, request: Request) -> Response:  # noqa: ARG002 - the protocol of a middleware
-        """Returns the response without reasoning in its text."""
         said = response.message.content
         if not isinstance(said, str) or not (self.start in said or self.end in said):
             return response
@@ -244,7 +237,6 @@ class TurnLimit(BuiltIn):
     _asked: OrderedDict[str, int] = PrivateAttr(default_factory=OrderedDict)
 
     def request(self, request: Request) -> Request:
-        """Returns the request unchanged; raises ``TurnLimitError`` if it is one too many."""
         if request.state is None or (rollout := request.state.get("trajectory_id")) is None:
             return request
         asked = self._asked[rollout] = self._asked.pop(rollout, 0) + 1
@@ -308,12 +300,10 @@ class Log(BuiltIn):
         return self.model_copy(update={"path": path})
 
     def response(self, response: Response, request: Request) -> Response:
-        """Logs a response, and returns it unchanged."""
         self._write({"request": _told(request), "response": dump_message(response)})
         return response
 
     def failed(self, error: Exception, request: Request) -> None:
-        """Logs a failed request."""
         self._write({"request": _told(request), "error": hide_keys(f"{type(error).__name__}: {error_text(error)}")})
 
     def _write(self, exchange: dict[str, Any]) -> None:

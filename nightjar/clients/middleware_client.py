@@ -42,9 +42,9 @@ _OWN = "a class as path.py:Class or module:Class"
 def check_middleware(specs: Sequence[Spec]) -> None:
     """Checks names and arguments of middleware without running the user's code; raises ``ConfigError``."""
     for spec in specs:
-        use = _used(spec)
+        use, arguments = _parsed(spec)
         if use in BUILT_IN:
-            _made(BUILT_IN[use], use, _arguments(spec))
+            _built_in(use, arguments)
 
 
 def changes_results(spec: Spec) -> bool:
@@ -62,9 +62,9 @@ def load_middleware(specs: Sequence[Spec], folder: Path | None = None) -> list[A
 
 
 def _load(spec: Spec) -> Any:
-    use, arguments = _used(spec), _arguments(spec)
+    use, arguments = _parsed(spec)
     if use in BUILT_IN:
-        return _made(BUILT_IN[use], use, arguments)
+        return _built_in(use, arguments)
     kind = _own_class(use)
     try:
         inspect.signature(kind).bind(**arguments)
@@ -73,38 +73,33 @@ def _load(spec: Spec) -> Any:
     try:
         return kind(**arguments)
     except Exception as error:
-        raise ConfigError(f"middleware {use!r} cannot be made: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"middleware {use!r} cannot be created: {type(error).__name__}: {error}") from error
 
 
-def _used(spec: Spec) -> str:
+def _parsed(spec: Spec) -> tuple[str, dict[str, Any]]:
     use = spec.get(_USE) if isinstance(spec, Mapping) else None
     if not isinstance(use, str) or not (use in BUILT_IN or all(use.rpartition(":"))):
         if isinstance(use, str) and use in _ELSEWHERE:
             raise ConfigError(f"middleware {use!r}: {_ELSEWHERE[use]} (docs/nemo.md)")
         raise ConfigError(f"middleware: {_USE} must be one of {', '.join(BUILT_IN)}, or {_OWN} (found {use!r})")
-    return use
+    return use, {name: value for name, value in spec.items() if name != _USE}
 
 
-def _arguments(spec: Spec) -> dict[str, Any]:
-    return {name: value for name, value in spec.items() if name != _USE}
-
-
-def _made(kind: type[BuiltIn], use: str, arguments: dict[str, Any]) -> BuiltIn:
+def _built_in(use: str, arguments: dict[str, Any]) -> BuiltIn:
     try:
-        return kind(**arguments)
+        return BUILT_IN[use](**arguments)
     except ValidationError as error:
         found = error.errors()[0]
         place = ".".join(str(part) for part in found["loc"])
-        takes = ", ".join(kind.model_fields) or "no arguments"
-        raise ConfigError(
-            f"middleware {use!r}: {place}: {found['msg'].removeprefix('Value error, ')}. It takes {takes}"
-        ) from None
+        takes = ", ".join(BUILT_IN[use].model_fields) or "no arguments"
+        problem = found["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"middleware {use!r}: {place}: {problem}. It takes {takes}") from None
 
 
 def _own_class(use: str) -> type:
     place, _, name = use.rpartition(":")
     if place.endswith(".py") and not Path(place).is_file():
-        raise ConfigError(f"middleware {use!r}: there is no file {place!r} where the run happens")
+        raise ConfigError(f"middleware {use!r}: there is no file {place!r} on the machine of the run")
     try:
         module = run_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
     except Exception as error:
@@ -123,7 +118,7 @@ class MiddlewareClient(ClientAround):
     """
 
     def __init__(self, asked: AnyClient, middleware: Sequence[Any]) -> None:
-        super().__init__(asked)
+        super().__init__(asked, asked.config)
         self.max_retries, self.is_last_resort = asked.max_retries, asked.is_last_resort
         hooks = [{name: getattr(each, name) for name in HOOKS if hasattr(each, name)} for each in middleware]
         self._requests = [each["request"] for each in hooks if "request" in each]
@@ -141,7 +136,7 @@ class MiddlewareClient(ClientAround):
         for hook in self._requests:
             changed = await _through(hook, Request, request)
             if request.messages and not changed.messages:
-                raise MiddlewareError(f"Middleware {_name_of(hook)} left no message of the conversation")
+                raise MiddlewareError(f"Middleware {_name_of(hook)} removed all messages of the conversation")
             request = changed
         try:
             response = await self._asked(request, kwargs)
@@ -154,7 +149,7 @@ class MiddlewareClient(ClientAround):
         return response
 
     async def _asked(self, request: Request, kwargs: dict[str, Any]) -> Response:
-        asked = self.client
+        asked = self.inner
         asked.max_retries, asked.is_last_resort = self.max_retries, self.is_last_resort  # set later, for judges
         return await asked.get_response(
             request.messages, request.model, dict(request.parameters), request.tools, **kwargs
@@ -177,7 +172,7 @@ async def _through(hook: Any, kind: type | None, *given: Any) -> Any:
     except Exception as error:
         raise MiddlewareError(f"Middleware {name} raised {type(error).__name__}: {error}") from error
     if kind is not None and not isinstance(made, kind):
-        raise MiddlewareError(f"Middleware {name} must give back a {kind.__name__}, and gave {type(made).__name__}")
+        raise MiddlewareError(f"Middleware {name} must return a {kind.__name__}, but returned {type(made).__name__}")
     return made
 
 

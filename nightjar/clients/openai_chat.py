@@ -28,9 +28,7 @@ from nightjar.errors import EmptyModelResponseError, InvalidModelResponseError
 
 _OPTIONS = {"extra_headers": "headers", "extra_body": "extra_json", "timeout": "timeout"}
 
-OpenAIChatMessage: TypeAlias = dict[str, Any]
-OpenAIChatMessages: TypeAlias = list[OpenAIChatMessage]
-OpenAIChatResponse: TypeAlias = ChatCompletion
+OpenAIChatMessages: TypeAlias = list[dict[str, Any]]
 OpenAITool: TypeAlias = dict[str, Any]
 
 _OF_OTHER_PROTOCOLS = frozenset(protocol.kept_field for protocol in PROTOCOLS.values())
@@ -62,11 +60,9 @@ class OpenAIClient(SdkClient[AsyncOpenAI, MessagesT, ResponseT, ToolT]):
     """The SDK's type of the response."""
 
     def setup_client(self, config: ClientConfig) -> AsyncOpenAI:
-        """Creates the SDK client, without its own retries."""
         return setup_openai_client(config)
 
     async def send(self, arguments: dict[str, Any]) -> ResponseT:
-        """Sends one request, with the arguments of the SDK's ``create`` and others that the server knows."""
         if isinstance(self.client, AiohttpOpenAI):
             return cast("ResponseT", await self.post(self.route, self.answer_type, arguments))
         resource = attrgetter(self.route.strip("/").replace("/", "."))(self.client)
@@ -81,22 +77,19 @@ class OpenAIClient(SdkClient[AsyncOpenAI, MessagesT, ResponseT, ToolT]):
 
 
 def native_function(tool: Tool) -> dict[str, Any]:
-    """Converts a tool to a function of OpenAI's protocols."""
     function = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
     return function if tool.strict is None else {**function, "strict": tool.strict}
 
 
-class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, OpenAIChatResponse, OpenAITool]):
+class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, ChatCompletion, OpenAITool]):
     """Chat completions, through the official SDK."""
 
     route, answer_type = "/chat/completions", ChatCompletion
 
     async def to_native_prompt(self, messages: Messages) -> tuple[OpenAIChatMessages, dict[str, Any]]:
-        """Converts messages to OpenAI's format."""
         return [_native_message(message) for message in messages], {}
 
     async def to_native_tool(self, tool: Tool) -> OpenAITool:
-        """Converts a tool to OpenAI's format."""
         return {"type": "function", "function": native_function(tool)}
 
     def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -110,8 +103,7 @@ class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, OpenAIChatRes
             arguments["modalities"] = ["text"]
         return arguments
 
-    async def raise_from_native_response(self, response: OpenAIChatResponse) -> None:
-        """Raises if there is not exactly one choice, or if it is empty."""
+    async def raise_from_native_response(self, response: ChatCompletion) -> None:
         choice = only_choice(response)
         message = field_of(choice, "message")
         if message is None:
@@ -121,7 +113,7 @@ class OpenAIChatCompletionsClient(OpenAIClient[OpenAIChatMessages, OpenAIChatRes
         if not (has_said or field_of(message, "tool_calls") or was_cut):
             raise EmptyModelResponseError("the endpoint sent no text, reasoning or tool call")
 
-    async def from_native_response(self, response: OpenAIChatResponse) -> Response:
+    async def from_native_response(self, response: ChatCompletion) -> Response:
         """Converts a response; a refusal is the text if there is no other."""
         choice = response.choices[0]
         message, finish_reason = choice.message, choice.finish_reason
@@ -157,7 +149,7 @@ def only_choice(response: Any) -> Any:
     raise InvalidModelResponseError(f"expected one choice, found {found}" + (f": {said}" if said else ""))
 
 
-def _native_message(message: Message | dict[str, Any]) -> OpenAIChatMessage:
+def _native_message(message: Message | dict[str, Any]) -> dict[str, Any]:
     """Converts a message to OpenAI's format.
 
     Every turn converts the whole conversation again, so this is written for speed: it takes less time than checking
@@ -180,28 +172,27 @@ def _native_message(message: Message | dict[str, Any]) -> OpenAIChatMessage:
     return native
 
 
-def _native_assistant(fields: dict[str, Any]) -> OpenAIChatMessage:
+def _native_assistant(fields: dict[str, Any]) -> dict[str, Any]:
     native: dict[str, Any] = {"role": "assistant"}
     if fields["content"] is not None:
         native["content"] = dump_messages(fields["content"])
     if fields["reasoning_content"] is not None:
         native["reasoning_content"] = fields["reasoning_content"]
     if fields["tool_calls"]:
-        native["tool_calls"] = [_native_tool_call(call) for call in fields["tool_calls"]]
+        native["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in fields["tool_calls"]
+        ]
     return native
 
 
-def _native_tool_call(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-
-
 def _tool_calls(message: Any) -> list[ToolCall] | None:
-    calls = [(call, function) for call in message.tool_calls or [] if (function := field_of(call, "function"))]
     return [
         ToolCall(
             id=field_of(call, "id") or "",
             name=field_of(function, "name"),
             arguments=field_of(function, "arguments") or "",
         )
-        for call, function in calls
+        for call in message.tool_calls or []
+        if (function := field_of(call, "function"))
     ] or None

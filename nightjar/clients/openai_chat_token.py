@@ -8,37 +8,21 @@ environment's response.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 from openai import BaseModel
 from openai.types.chat import ChatCompletion
 
-from nightjar.clients.openai_chat import (
-    OpenAIChatCompletionsClient,
-    OpenAIChatMessages,
-    OpenAIChatResponse,
-    OpenAITool,
-    has_part,
-)
+from nightjar.clients.openai_chat import OpenAIChatCompletionsClient, OpenAIChatMessages, OpenAITool, has_part
 from nightjar.core.rollout.state import SamplingArgs
 
 
 class TokenizeResponse(BaseModel):
-    """The response of vLLM's ``/tokenize``."""
-
     count: int
     max_model_len: int
     tokens: list[int]
     token_strs: list[str] | None = None
-
-
-class _KnownTurn(NamedTuple):
-    """A turn with known token ids: the ids up to its end, the number of messages, and whether it was cut."""
-
-    ids: list[int]
-    messages: int
-    is_cut: bool
 
 
 class OpenAIChatCompletionsTokenClient(OpenAIChatCompletionsClient):
@@ -69,15 +53,13 @@ class OpenAIChatCompletionsTokenClient(OpenAIChatCompletionsClient):
         sampling_args: SamplingArgs,
         tools: list[OpenAITool] | None = None,
         **kwargs: Any,
-    ) -> OpenAIChatResponse:
-        """Posts to ``/chat/completions/tokens`` if the prompt's ids are known, else to ``/chat/completions``."""
+    ) -> ChatCompletion:
         extra_body = {**(sampling_args.get("extra_body") or {}), "return_token_ids": True}
         sampling_args = {**sampling_args, "logprobs": True, "extra_body": extra_body}
         prompt_ids = await self._known_prompt_ids(kwargs.get("state"), prompt, tools)
         return await super().get_native_response(prompt, model, sampling_args, tools, tokens=prompt_ids, **kwargs)
 
-    async def send(self, arguments: dict[str, Any]) -> OpenAIChatResponse:
-        """Sends one request, with the prompt's ids if ``tokens`` contains them."""
+    async def send(self, arguments: dict[str, Any]) -> ChatCompletion:
         if "tokens" not in arguments:
             return await super().send(arguments)
         response: ChatCompletion = await self.post("/chat/completions/tokens", ChatCompletion, arguments)
@@ -96,33 +78,26 @@ class OpenAIChatCompletionsTokenClient(OpenAIChatCompletionsClient):
         return prompt_ids
 
     async def get_prompt_ids(
-        self,
-        state: Mapping[str, Any],
-        prompt_messages: OpenAIChatMessages,
-        oai_tools: list[OpenAITool] | None,
+        self, state: Mapping[str, Any], prompt_messages: OpenAIChatMessages, oai_tools: list[OpenAITool] | None
     ) -> list[int] | None:
-        """Returns the ids of a prompt that continues a turn of the trajectory; None if it continues none."""
-        known = await self._longest_known_start(state["trajectory"], prompt_messages)
-        if known is None or known.is_cut or not known.ids:
-            return None
-        answer = prompt_messages[known.messages :]
-        if not _is_environment_turn(answer):
-            return None
-        bridge = await self._bridge_ids(known.ids[-1], answer, oai_tools, state["model"])
-        return None if bridge is None else known.ids + bridge
+        """Returns the ids of a prompt that continues a turn of the trajectory; None if it continues none.
 
-    async def _longest_known_start(
-        self, trajectory: Sequence[Mapping[str, Any]], prompt: OpenAIChatMessages
-    ) -> _KnownTurn | None:
-        """Finds the turn with token ids whose messages are the longest prefix of the prompt."""
-        steps = [step for step in trajectory if step.get("tokens") is not None]
+        The prompt continues the turn with token ids whose messages are its longest prefix.
+        """
+        steps = [step for step in state["trajectory"] if step.get("tokens") is not None]
         for step in sorted(steps, key=lambda step: len(step["prompt"]) + len(step["completion"]), reverse=True):
-            messages, _ = await self.to_native_prompt([*step["prompt"], *step["completion"]])
-            if 0 < len(messages) <= len(prompt) and all(map(_is_same, messages, prompt)):
-                tokens = step["tokens"]
-                ids = [*tokens["prompt_ids"], *tokens["completion_ids"]]
-                return _KnownTurn(ids, len(messages), bool(tokens.get("is_truncated") or step.get("is_truncated")))
-        return None
+            known, _ = await self.to_native_prompt([*step["prompt"], *step["completion"]])
+            if 0 < len(known) <= len(prompt_messages) and all(map(_is_same, known, prompt_messages)):
+                break
+        else:
+            return None
+        tokens, answer = step["tokens"], prompt_messages[len(known) :]
+        ids = [*tokens["prompt_ids"], *tokens["completion_ids"]]
+        is_cut = tokens.get("is_truncated") or step.get("is_truncated")
+        if is_cut or not ids or not _is_environment_turn(answer):
+            return None
+        bridge = await self._bridge_ids(ids[-1], answer, oai_tools, state["model"])
+        return None if bridge is None else ids + bridge
 
     async def _bridge_ids(
         self, stop_id: int, answer: OpenAIChatMessages, tools: list[OpenAITool] | None, model: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 from openai.types import Completion
 
@@ -11,13 +11,10 @@ from nightjar.clients.openai_chat import OpenAIClient, only_choice
 from nightjar.core.messages import Messages, Response, ResponseMessage, TextLogprobs, Tool, content_text
 from nightjar.errors import ConfigError, EmptyModelResponseError
 
-OpenAITextMessages: TypeAlias = str
-OpenAITextResponse: TypeAlias = Completion
-
 _CHOOSE_ANOTHER = "Use the client type 'openai_chat_completions'."
 
 
-class OpenAICompletionsClient(OpenAIClient[OpenAITextMessages, OpenAITextResponse, None]):
+class OpenAICompletionsClient(OpenAIClient[str, Completion, None]):
     """Text completions, through the official SDK.
 
     The texts of all messages are joined by an empty line, whatever their roles. With the sampling argument ``logprobs``
@@ -26,7 +23,7 @@ class OpenAICompletionsClient(OpenAIClient[OpenAITextMessages, OpenAITextRespons
 
     route, answer_type, prompt_field = "/completions", Completion, "prompt"
 
-    async def to_native_prompt(self, messages: Messages) -> tuple[OpenAITextMessages, dict[str, Any]]:
+    async def to_native_prompt(self, messages: Messages) -> tuple[str, dict[str, Any]]:
         """Joins the texts of all messages; raises ``ConfigError`` for parts that are not text."""
         for message in messages:
             for part in message.content if isinstance(message.content, list) else ():
@@ -35,25 +32,21 @@ class OpenAICompletionsClient(OpenAIClient[OpenAITextMessages, OpenAITextRespons
         return "\n\n".join(content_text(message.content) for message in messages), {}
 
     async def to_native_tool(self, tool: Tool) -> NoReturn:
-        """Raises ``ConfigError``: the protocol has no tools."""
         raise ConfigError(f"Text completions take no tools, found {tool.name!r}. {_CHOOSE_ANOTHER}")
 
     def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Converts the arguments of one request to those of the SDK's ``create``; raises ``ConfigError`` for tools."""
         if "tools" in arguments:
             raise ConfigError(f"Text completions take no tools. {_CHOOSE_ANOTHER}")
         if "max_completion_tokens" in arguments:
             arguments.setdefault("max_tokens", arguments.pop("max_completion_tokens"))
         return arguments
 
-    async def raise_from_native_response(self, response: OpenAITextResponse) -> None:
-        """Raises if there is not exactly one choice, or if it has no text."""
+    async def raise_from_native_response(self, response: Completion) -> None:
         choice = only_choice(response)
         if not (text_of(choice, "text") or field_of(choice, "finish_reason") == "length"):
             raise EmptyModelResponseError("the endpoint sent no text")
 
-    async def from_native_response(self, response: OpenAITextResponse) -> Response:
-        """Converts a response."""
+    async def from_native_response(self, response: Completion) -> Response:
         choice = response.choices[0]
         finish_reason = choice.finish_reason
         return Response(

@@ -26,7 +26,6 @@ from nightjar.core.messages import (
 from nightjar.errors import ConfigError, EmptyModelResponseError, InvalidModelResponseError
 
 OpenAIResponsesInput: TypeAlias = list[dict[str, Any]]
-OpenAIResponsesTool: TypeAlias = dict[str, Any]
 
 OPENAI_RESPONSES_OUTPUT_FIELD = "openai_responses_output"
 """The field of a message that keeps the model's output, item by item."""
@@ -35,7 +34,7 @@ _TOKEN_LIMITS = ("max_output_tokens", "max_tokens", "max_completion_tokens")
 _SAID = {"output_text": "text", "refusal": "refusal"}
 
 
-class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, NativeResponse, OpenAIResponsesTool]):
+class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, NativeResponse, dict[str, Any]]):
     """The Responses API, through the official SDK.
 
     ``message.openai_responses_output`` keeps the model's output unchanged, including reasoning, for the next turn. With
@@ -48,8 +47,7 @@ class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, NativeResponse, O
         """Converts messages to items; raises ``ConfigError`` for audio, which the protocol does not have."""
         return [item for message in messages for item in _ITEMS[message.role](message)], {}
 
-    async def to_native_tool(self, tool: Tool) -> OpenAIResponsesTool:
-        """Converts a tool to the protocol's format."""
+    async def to_native_tool(self, tool: Tool) -> dict[str, Any]:
         return {"type": "function", **native_function(tool)}
 
     def native_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -59,9 +57,7 @@ class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, NativeResponse, O
         ``stop`` raise ``ConfigError``, because the protocol does not have them.
         """
         if arguments.pop("n", 1) != 1:
-            raise ConfigError(
-                "The Responses API gives one response to a request: remove 'n' from the sampling arguments."
-            )
+            raise ConfigError("The Responses API gives one response: remove 'n' from the sampling arguments.")
         if arguments.pop("stop", None):
             raise ConfigError("The Responses API has no stop sequences: remove 'stop' from the sampling arguments.")
         limits = [arguments.pop(name) for name in _TOKEN_LIMITS if name in arguments]
@@ -71,13 +67,10 @@ class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, NativeResponse, O
             arguments["reasoning"] = {"effort": effort, **(arguments.get("reasoning") or {})}
         arguments.pop("modalities", None)
         if arguments.pop("seed", None) is not None:
-            self.warn_once(
-                "The Responses API has no seed: requests are sent without it, so another run gives other results"
-            )
+            self.warn_once("The Responses API has no seed: it is not sent, so another run gives other results")
         return arguments
 
     async def raise_from_native_response(self, response: NativeResponse) -> None:
-        """Raises if the response is an error, or has no text, reasoning or tool call."""
         if error := field_of(response, "error"):
             raise InvalidModelResponseError(f"the endpoint failed: {field_of(error, 'message', error)}")
         items = field_of(response, "output")
@@ -88,7 +81,6 @@ class OpenAIResponsesClient(OpenAIClient[OpenAIResponsesInput, NativeResponse, O
             raise EmptyModelResponseError("the endpoint sent no text, reasoning or tool call")
 
     async def from_native_response(self, response: NativeResponse) -> Response:
-        """Converts a response; a refusal is text."""
         items = response.output
         calls = _tool_calls(items)
         return Response(
@@ -175,9 +167,7 @@ def _asked(calls: Iterable[ToolCall]) -> list[tuple[str, str]]:
 
 
 _ITEMS: dict[str, Callable[[Any], list[dict[str, Any]]]] = {
-    "system": _said_items,
-    "user": _said_items,
-    "text": _said_items,
+    **dict.fromkeys(("system", "user", "text"), _said_items),
     "tool": _tool_result,
     "assistant": _model_turn,
 }

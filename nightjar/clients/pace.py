@@ -91,7 +91,6 @@ class Pace:
             places.set_ceiling(min(self._ceiling, places.ceiling + 1 / places.ceiling))
 
     def failed(self, failure: Failure) -> None:
-        """Records a failure."""
         if failure.is_overload:
             self.refused += 1
             self._refused += 1
@@ -200,7 +199,6 @@ async def repeat(request: Callable[[], Awaitable[T]], max_retries: int, *, is_la
 
 
 def wait_seconds(tries: int, failure: Failure) -> float:
-    """Returns the seconds to wait before the next try."""
     asked = failure.retry_after_seconds
     longest = _LONGEST_BACKOFF_SECONDS if asked is None else _LONGEST_WAIT_SECONDS
     return backoff_seconds(tries, _FIRST_WAIT_SECONDS, max_seconds=longest, asked_seconds=asked)

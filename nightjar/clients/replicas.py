@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
-from nightjar.clients.client import AnyClient, Client
+from nightjar.clients.client import AnyClient, ClientAround
 from nightjar.clients.config import ClientConfig
 from nightjar.clients.failures import classify
 from nightjar.clients.pace import Pace
@@ -49,7 +49,7 @@ class _Replica:
         return True
 
 
-class ReplicaClient(Client[tuple[AnyClient, ...], Any, Any, Any]):
+class ReplicaClient(ClientAround):
     """Sends each group of rollouts to one of several replicas of an endpoint.
 
     Groups are assigned in turn, so a model server computes the common prompt of a group, and the turns of a
@@ -85,12 +85,9 @@ class ReplicaClient(Client[tuple[AnyClient, ...], Any, Any, Any]):
         is_per_rollout: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if isinstance(clients, ClientConfig):
-            self.setup_client(clients)
-        super().__init__(tuple(clients))
+        super().__init__(clients if isinstance(clients, ClientConfig) else tuple(clients), config)
         if not self.client:
             raise ConfigError("A ReplicaClient needs at least one client.")
-        self.config = config
         self.max_retries = (config or self.client[0]).max_retries
         self._replicas = [_Replica(client) for client in self.client]
         self._is_per_rollout = is_per_rollout
@@ -98,23 +95,22 @@ class ReplicaClient(Client[tuple[AnyClient, ...], Any, Any, Any]):
         self._groups: OrderedDict[Hashable, int] = OrderedDict()
         self._turns = itertools.cycle(range(len(self._replicas)))
 
-    def setup_client(self, config: ClientConfig) -> tuple[AnyClient, ...]:
-        """Raises ``ConfigError``: the clients are given."""
-        raise ConfigError(f"A ReplicaClient is made of clients, found {config!r}. Use resolve_client.")
+    @property
+    def inner(self) -> AnyClient:
+        """The first replica: all convert messages and responses in the same way."""
+        inner: AnyClient = self.client[0]
+        return inner
 
     async def close(self) -> None:
-        """Closes the connections of all replicas."""
         for client in self.client:
             await client.close()
 
     def paces(self) -> Sequence[Pace]:
-        """Returns the paces of all replicas."""
         return [pace for client in self.client for pace in client.paces()]
 
     async def request_once(
         self, prompt: Messages, model: str, sampling_args: SamplingArgs, tools: list[Tool] | None = None, **kwargs: Any
     ) -> Response:
-        """Sends a request to the replica of the group; after a failure, the group moves to the next replica."""
         group = self._group_of(kwargs.get("state"))
         position = self._choose(group)
         replica = self._replicas[position]
@@ -157,25 +153,7 @@ class ReplicaClient(Client[tuple[AnyClient, ...], Any, Any, Any]):
         example_id = columns["example_id"]
         return (example_id, columns.get("rollout_index")) if self._is_per_rollout else example_id
 
-    async def to_native_prompt(self, messages: Messages) -> tuple[Any, dict[str, Any]]:
-        """Converts messages as each replica does."""
-        return await self.client[0].to_native_prompt(messages)
-
-    async def to_native_tool(self, tool: Tool) -> Any:
-        """Converts a tool as each replica does."""
-        return await self.client[0].to_native_tool(tool)
-
-    async def get_native_response(
-        self, prompt: Any, model: str, sampling_args: SamplingArgs, tools: list[Any] | None = None, **kwargs: Any
-    ) -> Any:
+    async def get_native_response(self, *args: Any, **kwargs: Any) -> Any:
         """Calls the replica of the group once, in the provider's form."""
         client = self._replicas[self._choose(self._group_of(kwargs.get("state")))].client
-        return await client.get_native_response(prompt, model, sampling_args, tools, **kwargs)
-
-    async def raise_from_native_response(self, response: Any) -> None:
-        """Raises a ``ModelError`` if the response is unusable."""
-        await self.client[0].raise_from_native_response(response)
-
-    async def from_native_response(self, response: Any) -> Response:
-        """Converts a response as each replica does."""
-        return await self.client[0].from_native_response(response)
+        return await client.get_native_response(*args, **kwargs)

@@ -93,7 +93,6 @@ class SendsByAiohttp:
     with_options = copy
 
     async def close(self) -> None:
-        """Closes the connections."""
         await self._sessions.close()
         await super().close()  # type: ignore[misc]
 
@@ -170,7 +169,9 @@ def _response(url: str, status: int, received: Mapping[str, str], content: bytes
 def _no_redirect(received: Mapping[str, str]) -> bytes:
     """Returns an error body for a redirect, which is not followed: prompts, headers and keys must not go there."""
     elsewhere = received.get("Location", "somewhere else")
-    return orjson.dumps({"error": {"message": f"The endpoint redirects to {elsewhere}. Name that as the base URL"}})
+    return orjson.dumps(
+        {"error": {"message": f"The endpoint redirects to {elsewhere}. Use that address as the base URL"}}
+    )
 
 
 def _can_send(cast_to: Any, arguments: Mapping[str, Any]) -> bool:
@@ -221,7 +222,6 @@ class SdkClient(Client[ClientT, MessagesT, ResponseT, ToolT]):
     """The name of the prompt among the arguments."""
 
     async def close(self) -> None:
-        """Closes the connections."""
         await cast("Any", self.client).close()
 
     async def get_native_response(

@@ -65,12 +65,7 @@ class Answerer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FixedAnswer:
-    """Answers every question with the same text.
-
-    Example:
-        >>> FixedAnswer("yes").answer([{"role": "user", "content": "Is it so?"}]).text
-        'yes'
-    """
+    """Answers every question with the same text."""
 
     text: str
 

@@ -17,6 +17,7 @@ from nightjar.model_server.model_request import (
     Fields,
     ModelRequest,
     check_tool_results,
+    check_tools,
     parse_limit,
     parse_model,
 )
@@ -43,14 +44,13 @@ _ERROR_TYPES = {
 
 
 def parse_request(fields: Fields) -> ModelRequest:
-    """Parses a request; ignores sampling parameters."""
     model = parse_model(fields)
     max_tokens = parse_limit(fields, "max_tokens")
     if max_tokens is None:
         raise ApiError(400, "max_tokens: Field required", param="max_tokens")
     messages = [*_system_messages(fields.get("system")), *_parse_messages(fields.get("messages"))]
     check_tool_results(messages, no_call=_NO_CALL, no_result=_NO_RESULT)
-    _check_tools(fields.get("tools") or [])
+    check_tools(fields.get("tools") or [], _is_tool, "tools.{}", "{}: needs a name and an input_schema")
     return ModelRequest(model, messages, max_tokens, count_prompt_tokens(messages), fields)
 
 
@@ -155,18 +155,14 @@ def _text(block: Any, place: str) -> str:
     raise ApiError(400, f"{place}: not a content block of this role: {found!r}")
 
 
-def _check_tools(tools: Any) -> None:
-    if not isinstance(tools, list):
-        raise ApiError(400, "tools: must be a list")
-    for position, tool in enumerate(tools):
-        match tool:
-            case {"name": str(), "input_schema": dict()} | {"name": str(), "type": str()}:
-                continue
-        raise ApiError(400, f"tools.{position}: needs a name and an input_schema")
+def _is_tool(tool: Any) -> bool:
+    match tool:
+        case {"name": str(), "input_schema": dict()} | {"name": str(), "type": str()}:
+            return True
+    return False
 
 
 def answer_body(request: ModelRequest, answer: Answer, number: int) -> bytes:
-    """Encodes the response to a request, cut to its ``max_tokens``."""
     output = cut(answer, request.max_tokens)
     usage: dict[str, Any] = {
         "input_tokens": request.prompt_tokens,
@@ -216,11 +212,9 @@ def _input(call: ToolCallAnswer) -> dict[str, Any]:
 
 
 def error_body(error: ApiError) -> bytes:
-    """Encodes an error in Anthropic's format."""
     kind = _ERROR_TYPES.get(error.status, "api_error")
     return orjson.dumps({"type": "error", "error": {"type": kind, "message": error.message}, "request_id": None})
 
 
 def overlong_error(prompt_tokens: int, max_context_tokens: int) -> ApiError:
-    """Returns Anthropic's error for a prompt that is too long."""
     return ApiError(400, f"prompt is too long: {prompt_tokens} tokens > {max_context_tokens} maximum")

@@ -20,6 +20,7 @@ from nightjar.model_server.model_request import (
     Fields,
     ModelRequest,
     check_tool_results,
+    check_tools,
     parse_limit,
     parse_messages,
     parse_model,
@@ -48,8 +49,9 @@ def parse_request(fields: Fields) -> ModelRequest:
     model = parse_model(fields)
     messages = parse_messages(fields.get("messages"))
     check_tool_results(messages, no_call=_NO_CALL, no_result=_NO_RESULT, param="messages[{position}]")
-    if fields.get("tools") is not None:
-        _check_tools(fields["tools"])
+    if (tools := fields.get("tools")) is not None:
+        message = "A tool needs the type 'function' and a function with a name."
+        check_tools(tools, _is_tool, "tools[{}].function", message)
     max_tokens = parse_limit(fields, "max_completion_tokens", "max_tokens")
     if fields.get("return_token_ids"):
         ids = token_ids(prompt_pieces(messages, fields.get("tools")))
@@ -58,7 +60,6 @@ def parse_request(fields: Fields) -> ModelRequest:
 
 
 def parse_token_request(fields: Fields) -> ModelRequest:
-    """Parses a request for a chat completion with token ids as prompt."""
     tokens = fields.get("tokens")
     if not isinstance(tokens, list) or not tokens or not all(type(token) is int for token in tokens):
         raise ApiError(400, "'tokens' must be a list of token ids that is not empty.", param="tokens")
@@ -69,28 +70,19 @@ def parse_token_request(fields: Fields) -> ModelRequest:
     return request
 
 
-def _check_tools(tools: Any) -> None:
-    if not isinstance(tools, list):
-        raise ApiError(400, "'tools' must be a list.", param="tools")
-    for position, tool in enumerate(tools):
-        match tool:
-            case {"type": "function", "function": {"name": str()}}:
-                continue
-        raise ApiError(
-            400, "A tool needs the type 'function' and a function with a name.", param=f"tools[{position}].function"
-        )
+def _is_tool(tool: Any) -> bool:
+    match tool:
+        case {"type": "function", "function": {"name": str()}}:
+            return True
+    return False
 
 
 def answer_body(request: ModelRequest, answer: Answer, number: int) -> bytes:
     """Encodes the response to a request, cut to its ``max_tokens``; ``number`` makes its id unique."""
     output = cut(answer, request.max_tokens)
     reason = "length" if output.is_cut else "tool_calls" if output.tool_calls else "stop"
-    choice: dict[str, Any] = {
-        "index": 0,
-        "message": _message(output, number),
-        "logprobs": None,
-        "finish_reason": reason,
-    }
+    message = _message(output, number)
+    choice: dict[str, Any] = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
     body: dict[str, Any] = {
         "id": f"chatcmpl-{number:08x}",
         "object": "chat.completion",
@@ -168,14 +160,12 @@ def usage(prompt_tokens: int, completion_tokens: int, reasoning_tokens: int = 0)
 
 
 def error_body(error: ApiError) -> bytes:
-    """Encodes an error in OpenAI's format."""
     return orjson.dumps(
         {"error": {"message": error.message, "type": error.kind, "param": error.param, "code": error.code}}
     )
 
 
 def overlong_error(prompt_tokens: int, max_context_tokens: int) -> ApiError:
-    """Returns OpenAI's error for a prompt that is too long."""
     return ApiError(
         400,
         f"This model's maximum context length is {max_context_tokens} tokens. However, your messages resulted in "
@@ -186,29 +176,23 @@ def overlong_error(prompt_tokens: int, max_context_tokens: int) -> ApiError:
 
 
 def models_body(models: list[str]) -> bytes:
-    """Encodes the list of models."""
     listed = [{"id": model, "object": "model", "created": 0, "owned_by": "nightjar"} for model in models]
     return orjson.dumps({"object": "list", "data": listed})
 
 
 def tokenize_body(fields: Fields, max_context_tokens: int | None) -> bytes:
     """Encodes the tokens of messages, or of the text ``prompt``."""
-    tokens = _tokens(fields)
-    body: dict[str, Any] = {
-        "count": len(tokens),
-        "max_model_len": max_context_tokens or _NO_LIMIT,
-        "tokens": token_ids(tokens),
-        "token_strs": tokens if fields.get("return_token_strs") else None,
-    }
-    return orjson.dumps(body)
-
-
-def _tokens(fields: Fields) -> list[str]:
-    prompt = fields.get("prompt")
-    if isinstance(prompt, str):
-        return pieces(prompt)
-    return prompt_pieces(
-        parse_messages(fields.get("messages")),
-        fields.get("tools"),
-        add_generation_prompt=fields.get("add_generation_prompt") is not False,
+    if isinstance(prompt := fields.get("prompt"), str):
+        tokens = pieces(prompt)
+    else:
+        has_start = fields.get("add_generation_prompt") is not False
+        messages = parse_messages(fields.get("messages"))
+        tokens = prompt_pieces(messages, fields.get("tools"), add_generation_prompt=has_start)
+    return orjson.dumps(
+        {
+            "count": len(tokens),
+            "max_model_len": max_context_tokens or _NO_LIMIT,
+            "tokens": token_ids(tokens),
+            "token_strs": tokens if fields.get("return_token_strs") else None,
+        }
     )

@@ -20,7 +20,6 @@ from nightjar.model_server.tokens import END, cut, likeliest, logprob, pieces, p
 
 
 def parse_request(fields: Fields) -> ModelRequest:
-    """Parses a request; ignores sampling parameters."""
     model = parse_model(fields)
     match fields.get("prompt"):
         case str(prompt) | [str(prompt)]:

@@ -36,8 +36,8 @@ _PROMPT_REFUSALS = frozenset({FaultKind.RATE_LIMITED, FaultKind.OVERLOADED})
 class Faults:
     """The faults of a model server; none by default.
 
-    A rate is the share of requests, from 0 to 1, with this fault (see ``FaultKind``). A request has one fault at most,
-    so the rates add up to 1 at most. Invalid requests (a wrong key, no messages) have none.
+    A rate is the share of requests, from 0 to 1, with this fault (see ``FaultKind``). A request has at most one fault,
+    so the sum of all rates is at most 1. Invalid requests (a wrong key, no messages) have none.
 
     Attributes:
         latency_ms: time of a response; 429, 503 and 529 come without it.
@@ -75,7 +75,7 @@ class Faults:
         if sum(self.rates.values()) > 1 + 1e-9:
             raise ConfigError(
                 f"The fault rates add up to {sum(self.rates.values()):g}. "
-                "A request meets one fault at most, so they add up to 1 at most."
+                "A request has at most one fault, so the sum is at most 1."
             )
 
     @property
@@ -101,13 +101,7 @@ class Fate:
 
 
 class TokenBucket:
-    """A rate limit that allows bursts of one second's requests.
-
-    Example:
-        >>> bucket = TokenBucket(2)
-        >>> [bucket.seconds_until_free() == 0 for _ in range(3)]
-        [True, True, False]
-    """
+    """A rate limit that allows bursts of one second's requests."""
 
     def __init__(self, per_second: float) -> None:
         self._per_second = per_second

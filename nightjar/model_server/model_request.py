@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,28 +107,30 @@ def parse_messages(messages: Any) -> list[Message]:
 
 
 def _is_message(message: Any) -> bool:
-    if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-        return False
-    content = message.get("content")
-    if isinstance(content, list):
-        return all(_is_part(part) for part in content)
-    return isinstance(content, str | None)
+    match message:
+        case {"role": str(), "content": list(parts)}:
+            return all(map(_is_part, parts))
+        case {"role": str()}:
+            return isinstance(message.get("content"), str | None)
+    return False
 
 
 def _is_part(part: Any) -> bool:
     match part:
-        case {"type": "text"}:
-            return isinstance(part.get("text"), str)
-        case {"type": str()}:
+        case {"type": "text", "text": str()}:
             return True
+        case {"type": str(kind)}:
+            return kind != "text"
     return False
 
 
 def _has_proper_calls(message: dict[str, Any]) -> bool:
-    if message["role"] == "tool":
-        return isinstance(message.get("tool_call_id"), str)
-    calls = message.get("tool_calls")
-    return calls is None or (isinstance(calls, list) and all(_is_call(call) for call in calls))
+    match message:
+        case {"role": "tool"}:
+            return isinstance(message.get("tool_call_id"), str)
+        case {"tool_calls": list(calls)}:
+            return all(map(_is_call, calls))
+    return message.get("tool_calls") is None
 
 
 def _is_call(call: Any) -> bool:
@@ -161,3 +163,16 @@ def check_tool_results(messages: Sequence[Message], *, no_call: str, no_result: 
     if owed:
         said = no_result.format(ids=", ".join(owed), first=next(iter(owed)))
         raise ApiError(400, said, param=param.format(position=caller))
+
+
+def check_tools(tools: Any, is_tool: Callable[[Any], bool], param: str, message: str) -> None:
+    """Raises ``ApiError`` unless ``tools`` is a list of the protocol's tools.
+
+    ``{}`` in ``param`` is the position of an invalid tool, ``{}`` in ``message`` is the param.
+    """
+    if not isinstance(tools, list):
+        raise ApiError(400, "'tools' must be a list.", param="tools")
+    for position, tool in enumerate(tools):
+        if not is_tool(tool):
+            place = param.format(position)
+            raise ApiError(400, message.format(place), param=place)

@@ -30,10 +30,10 @@ import dataclasses
 import errno
 import functools
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import orjson
 from aiohttp import web
@@ -45,7 +45,7 @@ from nightjar.model_server.chat_completions import error_body, models_body, toke
 from nightjar.model_server.faults import Fate, FaultInjector, FaultKind, Faults
 from nightjar.model_server.model_request import ApiError, Fields, ModelRequest, read_fields
 from nightjar.model_server.protocols import CHAT_COMPLETIONS, PROTOCOLS, ModelProtocol
-from nightjar.model_server.server_stats import RecordedRequest, RequestLog, ServerStats
+from nightjar.model_server.server_stats import RecordedRequest, ServerStats, recorded_request
 
 DEFAULT_MODEL = "local"
 """The listed model of a server that accepts any model."""
@@ -60,44 +60,24 @@ _GRACE_SECONDS = 0.2
 _T = TypeVar("_T")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Admission:
-    """The requests that a server accepts: their key, model and length; None for any."""
-
-    require_key: str | None = None
-    only_model: str | None = None
-    max_context_tokens: int | None = None
-
-    def check_headers(self, request: web.Request, protocol: ModelProtocol) -> None:
-        """Raises ``ApiError`` if the key is wrong or a required header is missing."""
-        if self.require_key is not None and protocol.key(request.headers) != self.require_key:
-            raise ApiError(401, "Incorrect API key provided.", code="invalid_api_key")
-        if protocol.required_header is not None and protocol.required_header not in request.headers:
-            raise ApiError(400, f"{protocol.required_header}: header is required")
-
-    def check_request(self, asked: ModelRequest, protocol: ModelProtocol) -> None:
-        """Raises ``ApiError`` if the model is unknown or the prompt is too long."""
-        if self.only_model is not None and asked.model != self.only_model:
-            problem = f"The model {asked.model!r} does not exist. There is {self.only_model!r}."
-            raise ApiError(404, problem, code="model_not_found", param="model")
-        if self.max_context_tokens is not None and asked.prompt_tokens > self.max_context_tokens:
-            raise protocol.overlong_error(asked.prompt_tokens, self.max_context_tokens)
-
-
+@dataclasses.dataclass(slots=True)
 class Routes:
-    """Answers requests, with injected faults, and counts them."""
+    """Answers requests, with injected faults, and counts them; for the fields, see ``ModelServer``."""
 
-    def __init__(self, answerer: Answerer, faults: Faults, admission: Admission, log: RequestLog) -> None:
-        self.stats = ServerStats()
-        self._answerer = answerer
-        self._faults = faults
-        self._injector = FaultInjector(faults)
-        self._admission = admission
-        self._log = log
-        self._numbers = itertools.count(1)
+    answerer: Answerer
+    faults: Faults
+    require_key: str | None
+    only_model: str | None
+    max_context_tokens: int | None
+    requests: deque[RecordedRequest]
+    stats: ServerStats = dataclasses.field(default_factory=ServerStats)
+    _numbers: Iterator[int] = dataclasses.field(default_factory=lambda: itertools.count(1))
+    _injector: FaultInjector = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        self._injector = FaultInjector(self.faults)
 
     def application(self) -> web.Application:
-        """Builds the web application of these routes."""
         app = web.Application(client_max_size=_ANY_SIZE)
         app.add_routes(
             [
@@ -113,7 +93,6 @@ class Routes:
         return app
 
     async def ask_model(self, protocol: ModelProtocol, request: web.Request) -> web.StreamResponse:
-        """Answers a request to the model."""
         self.stats.count_arrival()
         try:
             return await self._serve(request, protocol)
@@ -130,45 +109,39 @@ class Routes:
             self.stats.in_flight -= 1
 
     async def tokenize(self, request: web.Request) -> web.StreamResponse:
-        """Returns the token ids of messages or of a text."""
         try:
             fields = await self._fields(request, CHAT_COMPLETIONS)
-            return _json(tokenize_body(fields, self._admission.max_context_tokens))
+            return _json(tokenize_body(fields, self.max_context_tokens))
         except ApiError as error:
             return _error(error, CHAT_COMPLETIONS)
 
     async def models(self, request: web.Request) -> web.StreamResponse:
-        """Lists the models."""
         try:
-            self._admission.check_headers(request, CHAT_COMPLETIONS)
+            self._check_headers(request, CHAT_COMPLETIONS)
         except ApiError as error:
             return _error(error, CHAT_COMPLETIONS)
-        return _json(models_body([self._admission.only_model or DEFAULT_MODEL]))
+        return _json(models_body([self.only_model or DEFAULT_MODEL]))
 
-    async def health(self, _request: web.Request) -> web.StreamResponse:
-        """Reports that the server is running."""
+    async def health(self, _: web.Request) -> web.StreamResponse:
         return _json(b'{"status":"ok"}')
 
     async def show_stats(self, request: web.Request) -> web.StreamResponse:
-        """Returns the counts."""
         fields = {field.name: getattr(self.stats, field.name) for field in dataclasses.fields(self.stats)}
         if request.query.get("questions", "0") in ("", "0"):
             del fields["questions"]
         return _json(orjson.dumps(fields, option=orjson.OPT_NON_STR_KEYS))
 
     async def reset_stats(self, _request: web.Request) -> web.StreamResponse:
-        """Resets the counts."""
         self.stats.reset()
         return web.Response(status=204)
 
     async def unknown(self, request: web.Request) -> web.StreamResponse:
-        """Refuses requests to any other route."""
         message = f"Unknown request: {request.method} {request.path}. The base URL ends in /v1."
         return _json(error_body(ApiError(404, message, code="unknown_url")), 404)
 
     async def _serve(self, request: web.Request, protocol: ModelProtocol) -> web.StreamResponse:
         asked = protocol.parse_request(await self._fields(request, protocol))
-        self._admission.check_request(asked, protocol)
+        self._check_request(asked, protocol)
         fate = self._injector.draw()
         if fate.fault is None or fate.fault is FaultKind.SLOW:
             return await self._answer(request, protocol, asked, fate)
@@ -177,33 +150,49 @@ class Routes:
         return self._fail(request, protocol, fate.fault, fate.retry_after_seconds)
 
     async def _fields(self, request: web.Request, protocol: ModelProtocol) -> Fields:
-        self._admission.check_headers(request, protocol)
+        self._check_headers(request, protocol)
         fields = read_fields(await request.read())
-        if self._log.is_on:
-            self._log.add(request.path, request.headers, fields)
+        if self.requests.maxlen:
+            self.requests.append(recorded_request(request.path, request.headers, fields))
         return fields
+
+    def _check_headers(self, request: web.Request, protocol: ModelProtocol) -> None:
+        if self.require_key is not None and protocol.key(request.headers) != self.require_key:
+            raise ApiError(401, "Incorrect API key provided.", code="invalid_api_key")
+        if protocol.required_header is not None and protocol.required_header not in request.headers:
+            raise ApiError(400, f"{protocol.required_header}: header is required")
+
+    def _check_request(self, asked: ModelRequest, protocol: ModelProtocol) -> None:
+        if self.only_model is not None and asked.model != self.only_model:
+            problem = f"The model {asked.model!r} does not exist. There is {self.only_model!r}."
+            raise ApiError(404, problem, code="model_not_found", param="model")
+        if self.max_context_tokens is not None and asked.prompt_tokens > self.max_context_tokens:
+            raise protocol.overlong_error(asked.prompt_tokens, self.max_context_tokens)
 
     async def _answer(
         self, request: web.Request, protocol: ModelProtocol, asked: ModelRequest, fate: Fate
     ) -> web.StreamResponse:
         try:
-            answer = self._answerer.answer(asked.messages)
+            answer = self.answerer.answer(asked.messages)
         except DatasetError as error:
             raise ApiError(400, str(error), code="unknown_question", param="messages") from error
         await asyncio.sleep(fate.latency_seconds)
         body = protocol.answer_body(asked, answer, next(self._numbers))
+        response: web.StreamResponse
         if fate.fault is FaultKind.SLOW:
             self.stats.faults[FaultKind.SLOW] += 1
-            response = await _send_slowly(request, body, self._faults.slow_seconds)
+            response = await _send_slowly(request, body, self.faults.slow_seconds)
         else:
-            response = await _send(request, body)
+            response = _json(body)
+            await response.prepare(request)
+            await response.write_eof()
         self.stats.count_answer(answer.question)
         return response
 
     def _fail(self, request: web.Request, protocol: ModelProtocol, fault: FaultKind, wait: int | None) -> web.Response:
         if fault is FaultKind.RATE_LIMITED:
-            refusal = ApiError(429, "Rate limit reached.", kind="requests", code="rate_limit_exceeded")
-            return _error(refusal, protocol, wait)
+            limited = ApiError(429, "Rate limit reached.", kind="requests", code="rate_limit_exceeded")
+            return _error(limited, protocol, wait)
         if fault is FaultKind.OVERLOADED:
             return _error(ApiError(protocol.overloaded_status, "Overloaded", kind="server_error"), protocol, wait)
         if fault is FaultKind.SERVER_ERROR:
@@ -223,13 +212,6 @@ def _error(error: ApiError, protocol: ModelProtocol, retry_after_seconds: int | 
     response = _json(protocol.error_body(error), error.status)
     if retry_after_seconds is not None:
         response.headers["Retry-After"] = str(retry_after_seconds)
-    return response
-
-
-async def _send(request: web.Request, body: bytes) -> web.StreamResponse:
-    response = _json(body)
-    await response.prepare(request)
-    await response.write_eof()
     return response
 
 
@@ -280,9 +262,8 @@ class ModelServer:
         if max_context_tokens is not None and max_context_tokens < 1:
             raise ConfigError(f"max_context_tokens is {max_context_tokens}. A prompt has at least one token.")
         self.port = port
-        self._log = RequestLog(keep_requests)
-        admission = Admission(require_key, only_model, max_context_tokens)
-        self._routes = Routes(answerer, faults or Faults(), admission, self._log)
+        kept: deque[RecordedRequest] = deque(maxlen=keep_requests)
+        self._routes = Routes(answerer, faults or Faults(), require_key, only_model, max_context_tokens, kept)
         self._portal: BlockingPortal | None = None
         self._running = ExitStack()
 
@@ -304,11 +285,13 @@ class ModelServer:
     @property
     def requests(self) -> list[RecordedRequest]:
         """The last ``keep_requests`` requests to the model and to ``/tokenize``, oldest first."""
-        return self._in_loop(self._log.all)
+        return self._in_loop(lambda: list(self._routes.requests))
 
     def stats(self) -> ServerStats:
         """Returns a copy of the counts."""
-        return self._in_loop(self._routes.stats.copy)
+        now = self._routes.stats
+        copied = dataclasses.replace
+        return self._in_loop(lambda: copied(now, faults=now.faults.copy(), questions=now.questions.copy()))
 
     def reset_stats(self) -> None:
         """Resets the counts."""
@@ -324,12 +307,7 @@ class ModelServer:
             self._running = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._running.close()
 
     def _in_loop(self, function: Callable[[], _T]) -> _T:
@@ -338,25 +316,20 @@ class ModelServer:
 
     @asynccontextmanager
     async def _listening(self) -> AsyncIterator[None]:
-        runner = web.AppRunner(
-            self._routes.application(),
-            access_log=None,
-            handler_cancellation=True,
-            shutdown_timeout=_GRACE_SECONDS,
-        )
+        options: dict[str, Any] = {"access_log": None, "handler_cancellation": True}
+        runner = web.AppRunner(self._routes.application(), shutdown_timeout=_GRACE_SECONDS, **options)
         await runner.setup()
         try:
             site = web.TCPSite(runner, _HOST, self.port, backlog=_WAITING_CONNECTIONS)
             try:
                 await site.start()
             except OSError as error:
-                raise ServiceError(self._why_not(error)) from error
+                if error.errno == errno.EADDRINUSE:
+                    problem = f"Port {self.port} of {_HOST} is in use. Choose another port, or port 0 for any free one."
+                else:
+                    problem = f"Cannot listen on port {self.port} of {_HOST}: {error.strerror}."
+                raise ServiceError(problem) from error
             self.port = runner.addresses[0][1]
             yield
         finally:
             await runner.cleanup()
-
-    def _why_not(self, error: OSError) -> str:
-        if error.errno == errno.EADDRINUSE:
-            return f"Port {self.port} of {_HOST} is in use. Choose another port, or port 0 for any free one."
-        return f"Cannot listen on port {self.port} of {_HOST}: {error.strerror}."

@@ -42,9 +42,7 @@ class ModelProtocol:
 
 
 CHAT_COMPLETIONS = ModelProtocol(
-    path="/v1/chat/completions",
-    parse_request=chat_completions.parse_request,
-    answer_body=chat_completions.answer_body,
+    path="/v1/chat/completions", parse_request=chat_completions.parse_request, answer_body=chat_completions.answer_body
 )
 PROTOCOLS = (
     CHAT_COMPLETIONS,

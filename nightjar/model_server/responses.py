@@ -18,6 +18,7 @@ from nightjar.model_server.model_request import (
     Fields,
     ModelRequest,
     check_tool_results,
+    check_tools,
     parse_limit,
     parse_model,
 )
@@ -28,7 +29,6 @@ _NO_RESULT = "No tool output found for function call {first}."
 
 
 def parse_request(fields: Fields) -> ModelRequest:
-    """Parses a request; ignores sampling parameters."""
     model = parse_model(fields)
     for param in ("previous_response_id", "conversation", "background"):
         if fields.get(param):
@@ -37,7 +37,7 @@ def parse_request(fields: Fields) -> ModelRequest:
     if isinstance(instructions := fields.get("instructions"), str):
         messages.insert(0, {"role": "system", "content": instructions})
     check_tool_results(messages, no_call=_NO_CALL, no_result=_NO_RESULT, param="input")
-    _check_tools(fields.get("tools") or [])
+    check_tools(fields.get("tools") or [], _is_tool, "tools[{}].name", "Missing required parameter: '{}'.")
     max_tokens = parse_limit(fields, "max_output_tokens")
     return ModelRequest(model, messages, max_tokens, count_prompt_tokens(messages), fields)
 
@@ -71,7 +71,9 @@ class _Conversation:
             case {"type": "function_call_output", "call_id": str(known_id), "output": str() | list() as output}:
                 self._close_turn({"role": "tool", "tool_call_id": known_id, "content": _content(output, param)})
             case {"role": "assistant", "content": str() | list() as content}:
-                self._say(_content(content, param))
+                if self._turn is not None and self._turn["content"] is not None:
+                    self._turn = None
+                self._open_turn()["content"] = _joined(_content(content, param))
             case {"role": "user" | "system" | "developer" as role, "content": str() | list() as content}:
                 self._close_turn({"role": role, "content": _content(content, param)})
             case _:
@@ -88,13 +90,8 @@ class _Conversation:
         self._turn = None
         self.messages.append(message)
 
-    def _say(self, content: str | list[dict[str, Any]]) -> None:
-        if self._turn is not None and self._turn["content"] is not None:
-            self._turn = None
-        self._open_turn()["content"] = _joined(content)
 
-
-def _content(content: str | list[Any], param: str) -> str | list[dict[str, Any]]:
+def _content(content: str | list[Any], param: str) -> Any:
     if isinstance(content, str):
         return content
     return [_part(part, f"{param}.content[{position}]") for position, part in enumerate(content)]
@@ -120,20 +117,16 @@ def _part(part: Any, param: str) -> dict[str, Any]:
     raise ApiError(400, f"Invalid value: {found!r} is not a content part of the Responses API.", param=param)
 
 
-def _check_tools(tools: Any) -> None:
-    if not isinstance(tools, list):
-        raise ApiError(400, "'tools' must be a list.", param="tools")
-    for position, tool in enumerate(tools):
-        match tool:
-            case {"type": "function", "name": str()}:
-                continue
-            case {"type": str(kind)} if kind != "function":
-                continue
-        raise ApiError(400, f"Missing required parameter: 'tools[{position}].name'.", param=f"tools[{position}].name")
+def _is_tool(tool: Any) -> bool:
+    match tool:
+        case {"type": "function", "name": str()}:
+            return True
+        case {"type": str(kind)}:
+            return kind != "function"
+    return False
 
 
 def answer_body(request: ModelRequest, answer: Answer, number: int) -> bytes:
-    """Encodes the response to a request, cut to its ``max_output_tokens``."""
     output = cut(answer, request.max_tokens)
     fields = request.fields
     status = "incomplete" if output.is_cut else "completed"
@@ -155,7 +148,13 @@ def answer_body(request: ModelRequest, answer: Answer, number: int) -> bytes:
             "tool_choice": fields.get("tool_choice") or "auto",
             "tools": [_echoed_tool(tool) for tool in fields.get("tools") or []],
             "top_p": fields.get("top_p"),
-            "usage": _usage(request, output),
+            "usage": {
+                "input_tokens": request.prompt_tokens,
+                "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+                "output_tokens": output.tokens,
+                "output_tokens_details": {"reasoning_tokens": output.reasoning_tokens},
+                "total_tokens": request.prompt_tokens + output.tokens,
+            },
         }
     )
 
@@ -181,16 +180,6 @@ def _items(output: ModelOutput, number: int, status: str) -> Iterator[dict[str, 
 
 def _echoed_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     return {"parameters": None, "strict": True, **tool} if tool["type"] == "function" else dict(tool)
-
-
-def _usage(request: ModelRequest, output: ModelOutput) -> dict[str, Any]:
-    return {
-        "input_tokens": request.prompt_tokens,
-        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-        "output_tokens": output.tokens,
-        "output_tokens_details": {"reasoning_tokens": output.reasoning_tokens},
-        "total_tokens": request.prompt_tokens + output.tokens,
-    }
 
 
 def overlong_error(_prompt_tokens: int, _max_context_tokens: int) -> ApiError:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from multidict import CIMultiDict
@@ -54,10 +54,6 @@ class ServerStats:
         self.answered += 1
         self.questions[question] += 1
 
-    def copy(self) -> ServerStats:
-        """Returns a copy of the current counts."""
-        return replace(self, faults=self.faults.copy(), questions=self.questions.copy())
-
     def reset(self) -> None:
         """Resets the counts; requests in flight count as new."""
         self.received = self.peak_in_flight = self.in_flight
@@ -79,20 +75,9 @@ class RecordedRequest(NamedTuple):
     body: Fields
 
 
-class RequestLog:
-    """Keeps the last ``size`` requests."""
-
-    def __init__(self, size: int) -> None:
-        self.is_on = size > 0
-        self._requests: deque[RecordedRequest] = deque(maxlen=size)
-
-    def add(self, path: str, headers: Mapping[str, str], body: Fields) -> None:
-        """Adds a request; drops the oldest."""
-        kept = CIMultiDict(headers)
-        for name in _CREDENTIALS:
-            kept.popall(name, None)
-        self._requests.append(RecordedRequest(path, kept, body))
-
-    def all(self) -> list[RecordedRequest]:
-        """Returns the requests, oldest first."""
-        return list(self._requests)
+def recorded_request(path: str, headers: Mapping[str, str], body: Fields) -> RecordedRequest:
+    """Returns the record of a request, without credentials."""
+    kept = CIMultiDict(headers)
+    for name in _CREDENTIALS:
+        kept.popall(name, None)
+    return RecordedRequest(path, kept, body)

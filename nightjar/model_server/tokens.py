@@ -91,15 +91,11 @@ def message_texts(message: Message) -> list[str]:
 
 
 def call_text(name: str, arguments: str) -> str:
-    """Returns a tool call as a text whose words are its tokens."""
     return f"{name} {arguments}"
 
 
 def prompt_pieces(
-    messages: Sequence[Message],
-    tools: Sequence[Mapping[str, Any]] | None = None,
-    *,
-    add_generation_prompt: bool = True,
+    messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None = None, *, add_generation_prompt: bool = True
 ) -> list[str]:
     """Returns the tokens of a conversation: the tools, the messages, and the start of the response."""
     tokens = _message_pieces("tools", [orjson.dumps(tools).decode()]) if tools else []

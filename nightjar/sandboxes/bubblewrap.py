@@ -48,8 +48,6 @@ SMALL_FILES: Mapping[str, bytes] = {
 
 @dataclass(frozen=True, slots=True)
 class Bubblewrap:
-    """The ``bwrap`` program of this machine."""
-
     path: str
     version: tuple[int, ...]
 

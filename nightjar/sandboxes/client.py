@@ -23,16 +23,12 @@ class CommandTimeoutError(SandboxError):
 
 @dataclass(frozen=True, slots=True)
 class CreatedSandbox:
-    """A sandbox that is starting: its id for all calls, and its requested name."""
-
     id: str
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class BackgroundJob:
-    """A command in the background."""
-
     sandbox_id: str
     job_id: str
 
@@ -50,8 +46,6 @@ class BackgroundJobStatus:
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """The content of a text file and its size in bytes."""
-
     content: str
     size: int
 
@@ -99,7 +93,8 @@ class SandboxClient:
         sandbox = self._provider.new_sandbox(request)
         loop = asyncio.get_running_loop()
         starting = loop.create_task(self._with_retry(sandbox.start)())
-        starting.add_done_callback(_retrieve_error)
+        # retrieves the error of a sandbox that may never be used, which asyncio would otherwise log
+        starting.add_done_callback(lambda task: task.cancelled() or task.exception())
         expiry = loop.call_later(request.timeout_minutes * 60, self._expire, sandbox.id)
         self._entries[sandbox.id] = _Entry(sandbox, request, starting, expiry)
         return CreatedSandbox(sandbox.id, request.name)
@@ -227,9 +222,3 @@ class SandboxClient:
             raise SandboxError(
                 f"There is no sandbox {sandbox_id!r}: it was deleted, or its time limit (timeout_minutes) is over"
             ) from None
-
-
-def _retrieve_error(task: asyncio.Task[None]) -> None:
-    """Retrieves the error of a sandbox that may never be used, which asyncio would otherwise log."""
-    if not task.cancelled():
-        task.exception()

@@ -97,7 +97,6 @@ def programs(prompt: str, code: str, entry_point: str) -> list[str]:
 
 
 def defined(task: dict[str, str]) -> Any:
-    """Returns the function that the code defines."""
     names: dict[str, Any] = {"__name__": "answer"}
     for source in programs(task["prompt"], task["code"], task["entry_point"]):
         exec(compile(source, "answer", "exec", dont_inherit=True), names)  # noqa: S102 - inside a sandbox
@@ -105,7 +104,6 @@ def defined(task: dict[str, str]) -> Any:
 
 
 def work() -> None:
-    """Runs the code and calls its function on request."""
     answers, requests = os.fdopen(os.dup(1), "w"), os.fdopen(os.dup(0))
     silent = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
@@ -139,12 +137,10 @@ class Answer:
         self.send({name: task[name] for name in ("prompt", "code", "entry_point")})
 
     def send(self, content: Any) -> None:
-        """Sends a line of JSON to the other process."""
         self.process.stdin.write(json.dumps(content) + "\n")
         self.process.stdin.flush()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the function in the other process."""
         self.send([encoded(args), {key: encoded(value) for key, value in kwargs.items()}])
         line = self.process.stdout.readline()
         if not line:
@@ -161,7 +157,6 @@ class Answer:
 
 
 def test(task: dict[str, str]) -> str | None:
-    """Runs the tests and returns the error; None if they pass."""
     names: dict[str, Any] = {"__name__": "tests"}
     try:
         with contextlib.redirect_stdout(io.StringIO()):

@@ -95,7 +95,6 @@ class DockerSandbox(Sandbox):
         env: Mapping[str, str] | None = None,
         max_output_bytes: int | None = None,  # noqa: ARG002 - the daemon knows no limit; the reader has one
     ) -> ContainerProcess:
-        """Starts a process with a group of its own."""
         if self._container is None:
             raise SandboxError(f"Container {self.id!r} is not running")
         argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
@@ -107,7 +106,6 @@ class DockerSandbox(Sandbox):
             raise SandboxError(f"Container {self.id!r} cannot run commands: {error}") from error
 
     async def end_processes(self) -> None:
-        """Kills all processes of the container's user and reruns the start command."""
         try:
             await self._provider.run(self._as_root, _KILL_ALL_OF, "Uid", str(self._user))
         except Exception as error:
@@ -115,12 +113,10 @@ class DockerSandbox(Sandbox):
         await self._run_start_command()
 
     async def close(self) -> None:
-        """Kills and removes the container."""
         self._is_closed = True
         await self._remove_container()
 
     def close_now(self) -> None:
-        """Does the same as ``close`` without an event loop."""
         self._is_closed = True
         container, self._container = self._container, None
         if container is not None:
@@ -240,13 +236,11 @@ class ContainerProcess(SandboxProcess):
         self._has_ended = False
 
     async def read(self) -> Output | None:
-        """Returns the next piece of output; None when the process has ended."""
         piece = None if self._has_ended else await self._frames.read()
         self._has_ended = piece is None
         return None if piece is None else Output(Stream(piece[0]), piece[1])
 
     async def write(self, data: bytes) -> None:
-        """Writes to standard input."""
         with suppress(ConnectionError):
             if self._is_plain:
                 await asyncio.get_running_loop().sock_sendall(self._connection, data)
@@ -338,7 +332,6 @@ class DockerProvider(SandboxProvider):
         return func(*args) if calling is None else await calling
 
     def new_sandbox(self, request: CreateSandboxRequest) -> DockerSandbox:
-        """Returns a container that is not created yet."""
         check_sandbox_access()
         return DockerSandbox(request, self)
 
@@ -355,7 +348,6 @@ class DockerProvider(SandboxProvider):
             return self._images[recipe]
 
     def close(self) -> None:
-        """Closes the connection to the daemon."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._client.close()
 

@@ -37,6 +37,7 @@ logger = logging.getLogger(__name__)
 
 _START_SECONDS = 20.0
 _OPEN_FILES = 1024
+_SHELL = "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
 
 
 class LocalSandbox(Sandbox):
@@ -62,7 +63,6 @@ class LocalSandbox(Sandbox):
         self._was_restarted = False
 
     async def start(self) -> None:
-        """Starts the sandbox, then the request's start command in it."""
         try:
             async with asyncio.timeout(_START_SECONDS):
                 self._running = await self._start_first_process()
@@ -94,7 +94,6 @@ class LocalSandbox(Sandbox):
         return await self._run_in(connection, command, working_dir, env, max_output_bytes)
 
     async def end_processes(self) -> None:
-        """Kills all processes inside and reruns the start command."""
         async with self._starting:
             if self._running is not None:
                 self._running.kill_others()
@@ -102,7 +101,6 @@ class LocalSandbox(Sandbox):
                     await self._run_start_command(self._running)
 
     async def close(self) -> None:
-        """Kills all processes inside and removes the sandbox."""
         running, self._running = self._running, None
         if running is not None:
             running.kill()
@@ -110,7 +108,6 @@ class LocalSandbox(Sandbox):
         self.close_now()
 
     def close_now(self) -> None:
-        """Does the same as ``close`` without an event loop."""
         running, self._running = self._running, None
         if running is not None:
             running.kill()
@@ -150,9 +147,13 @@ class LocalSandbox(Sandbox):
         max_output_bytes: int | None = None,
     ) -> LocalProcess:
         process = LocalProcess(runner)
-        argv = [_shell(), "-c", command] if isinstance(command, str) else list(command)
+        argv = [_SHELL, "-c", command] if isinstance(command, str) else list(command)
         folder = os.path.join(self.workspace, working_dir or "")  # noqa: PTH118 - a path inside
-        await process.request(argv, folder, {**self._variables(), **(env or {})}, max_output_bytes)
+        variables = {**bubblewrap.variables(), "HOME": self.workspace}
+        if self._packages:
+            variables["PYTHONPATH"] = bubblewrap.PACKAGES
+        variables |= {**(self._request.environment_vars or {}), **(env or {})}
+        await process.request(argv, folder, variables, max_output_bytes)
         return process
 
     def _count_kills(self) -> int:
@@ -175,7 +176,9 @@ class LocalSandbox(Sandbox):
         if await asyncio.get_running_loop().sock_recv(running.control, 16) != b"ready":
             raise running.start_error()
         if hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(running.pid, _choose_cpus(self._request.cpu_cores))
+            available = sorted(os.sched_getaffinity(0))
+            count = min(max(1, int(self._request.cpu_cores)), len(available))
+            os.sched_setaffinity(running.pid, random.sample(available, count))
         if running.descriptor is not None:
             running.limit = limit_memory(running.pid, running.descriptor, self._request, bubblewrap.STORAGE)
         if self._needs_hard_limits and not isinstance(running.limit, ControlGroup):
@@ -199,12 +202,6 @@ class LocalSandbox(Sandbox):
             limits["NPROC"] = request.max_processes  # without isolation it would count all processes of this user
             limits |= {"uid": bubblewrap.USER_ID} if os.geteuid() == 0 else {}
         return marshal.dumps(limits).hex()
-
-    def _variables(self) -> dict[str, str]:
-        variables = {**bubblewrap.variables(), "HOME": self.workspace}
-        if self._packages:
-            variables["PYTHONPATH"] = bubblewrap.PACKAGES
-        return variables | (self._request.environment_vars or {})
 
 
 class LocalProvider(SandboxProvider):
@@ -275,12 +272,3 @@ def _new_runner(running: FirstProcess) -> socket.socket:
             ours.close()
             raise
     return ours
-
-
-def _shell() -> str:
-    return "/bin/bash" if Path("/bin/bash").exists() else "/bin/sh"
-
-
-def _choose_cpus(cores: float) -> list[int]:
-    available = sorted(os.sched_getaffinity(0))
-    return random.sample(available, min(max(1, int(cores)), len(available)))

@@ -67,13 +67,9 @@ class ControlGroup:
     @property
     def kills(self) -> int:
         """Number of processes that the kernel killed because the memory was used up."""
-        with suppress(OSError, ValueError):
-            lines = (self.path / "memory.events").read_text("ascii").splitlines()
-            return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
-        return 0
+        return sum(int(line[9:]) for line in _lines(self.path / "memory.events") if line.startswith(b"oom_kill "))
 
     def remove(self) -> None:
-        """Removes the group, which must be empty."""
         with suppress(OSError):
             self.path.rmdir()
 
@@ -144,11 +140,8 @@ def _exact_bytes(process: str) -> int:
     return _sum_of(f"{process}/smaps_rollup", b"Pss_Anon:") + _sum_of(f"{process}/status", b"VmPTE:")
 
 
-def _sum_of(path: str, *names: bytes) -> int:
-    with suppress(OSError):
-        lines = Path(path).read_bytes().splitlines()
-        return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(names))
-    return 0
+def _sum_of(path: str, name: bytes) -> int:
+    return sum(int(line.split()[1]) * 1024 for line in _lines(path) if line.startswith(name))
 
 
 def _descriptors(process: str) -> int:
@@ -165,8 +158,8 @@ def _socket_bytes(pid: int, is_exact: bool) -> int:
     """
     usual, most_of_tcp = _buffer_bytes()
     lines = [line.split() for name in ("sockstat", "sockstat6") for line in _lines(f"/proc/{pid}/net/{name}")]
-    in_all = sum(int(line[2]) for line in lines if line[0] == "sockets:")
-    tcp = sum(int(line[2]) for line in lines if line[0] in {"TCP:", "TCP6:"})
+    in_all = sum(int(line[2]) for line in lines if line[0] == b"sockets:")
+    tcp = sum(int(line[2]) for line in lines if line[0] in {b"TCP:", b"TCP6:"})
     return max(0, in_all - _ORDINARY_SOCKETS) * usual + (_queued_bytes(pid) if is_exact else tcp * most_of_tcp)
 
 
@@ -182,12 +175,12 @@ def _buffer_bytes() -> tuple[int, int]:
 def _queued_bytes(pid: int) -> int:
     """Returns twice the bytes queued in TCP connections; the factor accounts for kernel overhead."""
     lines = [line for name in ("tcp", "tcp6") for line in _lines(f"/proc/{pid}/net/{name}")[1:]]
-    return 2 * sum(int(part, 16) for line in lines for part in line.split()[4].split(":"))
+    return 2 * sum(int(part, 16) for line in lines for part in line.split()[4].split(b":"))
 
 
-def _lines(path: str) -> list[str]:
+def _lines(path: str | Path) -> list[bytes]:
     with suppress(OSError):
-        return Path(path).read_text("ascii").splitlines()
+        return Path(path).read_bytes().splitlines()
     return []
 
 

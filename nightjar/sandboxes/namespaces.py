@@ -81,7 +81,6 @@ class FirstProcess:
         self.messages.close()
 
     def start_error(self) -> SandboxCreationError:
-        """Returns the error of a failed start, with the text on standard error."""
         return _start_error(_text_of(self.messages))
 
 
@@ -120,7 +119,6 @@ async def start_isolated(
 
 
 def start_unisolated(program: list[str]) -> FirstProcess:
-    """Starts ``program`` as an ordinary process of this user."""
     with ExitStack() as stack:
         control, inside = _pair(stack)
         process, messages = _start(program, inside)

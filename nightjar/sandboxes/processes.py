@@ -50,7 +50,6 @@ class FrameReader:
 
 
 def frame(stream: int, data: bytes) -> bytes:
-    """Returns data as a single frame."""
     return _HEADER.pack(stream, b"\0\0\0", len(data)) + data
 
 
@@ -63,7 +62,6 @@ class LocalProcess(SandboxProcess):
         self._exit_code: int | None = None
 
     async def read(self) -> Output | None:
-        """Returns the next piece of output; None when the process has ended."""
         piece = None if self._exit_code is not None else await self._frames.read()
         if piece is None:
             return None
@@ -74,12 +72,10 @@ class LocalProcess(SandboxProcess):
         return None
 
     async def write(self, data: bytes) -> None:
-        """Writes to standard input."""
         for start in range(0, len(data), _CHUNK_BYTES):
             await self._send(frame(_INPUT, data[start : start + _CHUNK_BYTES]))
 
     async def close_input(self) -> None:
-        """Closes standard input."""
         await self._send(frame(_INPUT, b""))
 
     async def exit_code(self) -> int:
@@ -101,7 +97,6 @@ class LocalProcess(SandboxProcess):
             self._connection.close()
 
     async def request(self, argv: list[str], cwd: str, env: Mapping[str, str], max_bytes: int | None) -> None:
-        """Tells the runner what to run."""
         request = marshal.dumps({"argv": argv, "cwd": cwd, "env": dict(env), "max_bytes": max_bytes})
         await self._send(struct.pack(">I", len(request)) + request)
 

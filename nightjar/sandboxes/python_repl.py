@@ -94,7 +94,6 @@ class PythonRepl:
         raise PythonEndedError("it ran for too long and could not be interrupted", is_timed_out=True)
 
     async def close(self) -> None:
-        """Ends the process."""
         process, self._process = self._process, None
         reading, self._reading = self._reading, None
         if reading is not None:

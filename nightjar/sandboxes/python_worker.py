@@ -63,7 +63,6 @@ class Capture:
                 self.keep(before[: -len(marker)])
 
     def keep(self, data: bytes) -> None:
-        """Keeps data up to the limit."""
         room = self.limit - len(self.kept)
         self.kept += data[:room]
         self.dropped += max(0, len(data) - room)
@@ -102,7 +101,6 @@ class Worker:
         signal.signal(signal.SIGINT, self.interrupt)
 
     def interrupt(self, *_: object) -> None:
-        """Interrupts the code if it is running."""
         if self.is_running:
             raise KeyboardInterrupt
 
@@ -113,7 +111,6 @@ class Worker:
             self.send(self.answer(json.loads(body)))
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Runs the code of a request."""
         self.count += 1
         status, result = "ok", None
         try:
@@ -173,7 +170,6 @@ class Worker:
         return data
 
     def send(self, message: dict[str, Any]) -> None:
-        """Writes a message."""
         body = json.dumps(message).encode()
         data = memoryview(struct.pack(">I", len(body)) + body)
         while data:

@@ -59,7 +59,6 @@ class Ignoring:
 
 
 def prctl(option: int, value: int) -> None:
-    """Sets an attribute of this process, if the system supports it."""
     with Ignoring(OSError, AttributeError):
         LIBC.prctl(option, value, 0, 0, 0)
 
@@ -113,7 +112,6 @@ def descendants(without: Collection[int] = ()) -> set[int]:
 
 
 def send_signal(pid: int, number: int) -> None:
-    """Signals a process that may have ended."""
     with Ignoring(ProcessLookupError, PermissionError):
         os.kill(pid, number)
 
@@ -217,7 +215,6 @@ class Runner:
         return bool(data)
 
     def forward_input(self, ready: dict[int, int]) -> None:
-        """Forwards input to the command, as far as it reads it."""
         if self.unwritten and self.input in ready:
             try:
                 self.unwritten = self.unwritten[os.write(self.input, self.unwritten) :]
@@ -249,7 +246,6 @@ class Runner:
         return data
 
     def send(self, stream: int, data: bytes) -> None:
-        """Writes a frame to the host; gives up if the host has gone."""
         try:
             self.host.sendall(HEADER.pack(stream, len(data)) + data)
         except OSError:
@@ -263,7 +259,6 @@ class Runner:
 
 
 def become_command(request: dict[str, object], limits: dict[str, int], descriptors: tuple[int, int, int]) -> None:
-    """Turns this process, freshly forked, into the command."""
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGUSR1, signal.SIGPIPE, signal.SIGTERM, signal.SIGINT):
@@ -321,7 +316,6 @@ def serve(control: socket.socket, limits: dict[str, int]) -> None:
 
 
 def start_runner(descriptor: int, control: socket.socket, limits: dict[str, int]) -> None:
-    """Forks a runner for the command on this socket."""
     pid = os.fork()
     if pid:
         RUNNERS.add(pid)

@@ -1,4 +1,4 @@
-"""A small docker engine on a unix socket: what it is asked to run, it really runs, as processes of this machine.
+"""A small docker engine on a unix socket, which runs commands as processes of this machine.
 
 It speaks the part of Docker's Engine API that ``nightjar.sandboxes.containers`` uses (version 1.41), connections that
 are taken over for the streams of a command included. A container is a directory; there is no isolation, and
@@ -106,16 +106,8 @@ class Handler(BaseHTTPRequestHandler):
         with suppress(ConnectionError):
             super().handle()
 
-    def do_GET(self):
-        self.route("GET")
-
-    def do_POST(self):
-        self.route("POST")
-
-    def do_DELETE(self):
-        self.route("DELETE")
-
-    def route(self, method):
+    def route(self):
+        method = self.command
         url = urlparse(self.path)
         self.query = {name: values[0] for name, values in parse_qs(url.query).items()}
         path = re.sub(r"^/v1\.\d+", "", url.path)
@@ -139,6 +131,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    do_GET = do_POST = do_DELETE = route  # noqa: N815 - the names of http.server
 
     def ping(self):
         self.reply(200, {})

@@ -1,4 +1,4 @@
-"""What every kind of sandbox does, whoever provides it.
+"""What every kind of sandbox does.
 
 Local sandboxes need bubblewrap. Containers are made by a small engine of our own (``docker_engine.py``), and by a real
 one where ``NIGHTJAR_TEST_IMAGE`` names an image with bash and Python that the daemon at ``DOCKER_HOST`` has.
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nightjar.errors import SandboxError
-from nightjar.sandboxes import CreateSandboxRequest, DockerProvider, LocalProvider, Stream
+from nightjar.sandboxes import CommandResult, CreateSandboxRequest, DockerProvider, LocalProvider, Stream
 from nightjar.sandboxes.python_repl import PythonEndedError, PythonRepl
 
 Engine = runpy.run_path(str(Path(__file__).with_name("docker_engine.py")))["Engine"]
@@ -64,100 +64,66 @@ async def sandbox(provided):
 class TestCommands:
     async def test_give_output_errors_and_exit_code(self, sandbox):
         result = await sandbox.exec("echo out; echo err >&2; exit 3", timeout=10)
-        assert (result.stdout, result.stderr, result.exit_code) == ("out\n", "err\n", 3)
-        assert not result.is_timed_out
-        assert not result.is_truncated
+        assert result == CommandResult("out\n", "err\n", 3)
+        result = await sandbox.exec("no-such-program", timeout=10)
+        assert (result.exit_code, "no-such-program" in result.stderr) == (127, True)
 
-    async def test_may_be_a_program_and_its_arguments(self, sandbox):
-        result = await sandbox.exec(["echo", "$HOME;", "two  words"], timeout=10)
-        assert result.stdout == "$HOME; two  words\n"
-
-    async def test_see_the_files_of_earlier_ones(self, sandbox):
-        await sandbox.exec("echo kept > note", timeout=10)
-        assert (await sandbox.exec("cat note", timeout=10)).stdout == "kept\n"
-
-    async def test_run_in_the_workspace_or_where_they_are_told(self, sandbox):
-        await sandbox.exec("mkdir -p below; touch below/here", timeout=10)
-        assert (await sandbox.exec("ls", timeout=10, working_dir="below")).stdout == "here\n"
-
-    async def test_have_the_variables_of_the_sandbox_and_their_own(self, sandbox):
-        result = await sandbox.exec("echo $COLOUR $SIZE", timeout=10, env={"SIZE": "large"})
-        assert result.stdout == "green large\n"
+    @pytest.mark.parametrize(
+        ("command", "options", "stdout"),
+        [
+            (["echo", "$HOME;", "two  words"], {}, "$HOME; two  words\n"),
+            ("ls", {"working_dir": "below"}, "here\n"),
+            ("cat below/here", {}, "kept\n"),
+            ("echo $COLOUR $SIZE", {"env": {"SIZE": "large"}}, "green large\n"),
+            ("head -c 1000000 | wc -l | tr -d ' '", {"stdin": b"line\n" * 200_000}, "200000\n"),
+            ("echo done", {"stdin": b"x" * 2_000_000}, "done\n"),
+            (r"printf 'a\377b'", {}, "a\ufffdb"),
+        ],
+        ids=[
+            *("program and arguments", "working directory", "files of earlier commands", "variables", "standard input"),
+            *("unread standard input", "output that is no text"),
+        ],
+    )
+    async def test_have_what_they_are_given(self, sandbox, command, options, stdout):
+        await sandbox.exec("mkdir -p below; echo kept > below/here", timeout=20)
+        assert (await sandbox.exec(command, timeout=20, **options)).stdout == stdout
 
     async def test_have_nothing_of_this_process_s_environment(self, sandbox, monkeypatch):
         monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
         assert "sk-secret" not in (await sandbox.exec("env; cat /proc/self/environ", timeout=10)).stdout
 
-    async def test_read_what_is_given_to_them(self, sandbox):
-        given = b"line\n" * 200_000
-        result = await sandbox.exec(f"head -c {len(given)} | wc -l", timeout=20, stdin=given)
-        assert result.stdout.strip() == "200000"
-
-    async def test_that_do_not_read_what_is_given_to_them_still_end(self, sandbox):
-        result = await sandbox.exec("echo done", timeout=20, stdin=b"x" * 2_000_000)
-        assert result.stdout == "done\n"
-
-    async def test_run_at_once(self, sandbox):
-        started = time.monotonic()
-        results = await asyncio.gather(*(sandbox.exec(f"sleep 2; echo {number}", timeout=20) for number in range(4)))
-        assert [result.stdout for result in results] == ["0\n", "1\n", "2\n", "3\n"]
-        assert time.monotonic() - started < 7.9  # 8 s one after another
-
-    async def test_that_are_no_text_are_shown_with_replacements(self, sandbox):
-        assert (await sandbox.exec(r"printf 'a\377b'", timeout=10)).stdout == "a\ufffdb"
-
-    async def test_that_cannot_run_say_so(self, sandbox):
-        result = await sandbox.exec("no-such-program", timeout=10)
-        assert result.exit_code == 127
-        assert "no-such-program" in result.stderr
+    async def test_run_concurrently(self, sandbox):
+        waiting = "touch {0}; until test -f {1}; do sleep 0.02; done; echo {0}"
+        pairs = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "a")]
+        results = await asyncio.gather(*(sandbox.exec(waiting.format(*pair), timeout=60) for pair in pairs))
+        assert [result.stdout for result in results] == ["a\n", "b\n", "c\n", "d\n"]
 
     async def test_are_cut_when_they_say_too_much(self, sandbox):
         result = await sandbox.exec("yes | head -c 3000000; echo end >&2", timeout=20, max_output_bytes=1000)
-        assert result.is_truncated
-        assert result.stdout.startswith("y\n" * 500)
-        assert result.stdout.endswith("[cut: more than 1000 bytes]")
-        assert len(result.stdout) < 1100
-        assert result.stderr == "end\n"
+        assert (result.is_truncated, result.stderr) == (True, "end\n")
+        assert result.stdout == "y\n" * 500 + "\n[cut: more than 1000 bytes]"
 
 
 class TestTimeLimit:
     async def test_ends_a_command(self, sandbox):
         started = time.monotonic()
         result = await sandbox.exec("echo begun; sleep 60", timeout=0.5)
-        assert result.is_timed_out
-        assert result.exit_code is None
-        assert result.stdout == "begun\n"
-        assert time.monotonic() - started < 8
-
-    async def test_leaves_the_sandbox_usable(self, sandbox):
-        await sandbox.exec("sleep 60", timeout=0.2)
+        assert (result.is_timed_out, result.exit_code, result.stdout) == (True, None, "begun\n")
+        assert time.monotonic() - started < 30
         assert (await sandbox.exec("echo again", timeout=10)).stdout == "again\n"
 
-    async def test_leaves_what_others_started_alone(self, sandbox):
-        await sandbox.exec("(sleep 1; echo x > late) >/dev/null 2>&1 &", timeout=10)
+    async def test_leaves_other_commands_alone(self, sandbox):
+        await sandbox.exec("(until test -f go; do sleep 0.02; done; echo x > late) >/dev/null 2>&1 &", timeout=10)
         await sandbox.exec("sleep 60", timeout=0.2)
-        for _ in range(80):
-            found = await sandbox.exec("cat late", timeout=10)
-            if found.stdout:
-                break
-            await asyncio.sleep(0.1)
-        assert found.stdout == "x\n"
+        assert (await sandbox.exec("touch go; until test -s late; do sleep 0.02; done", timeout=30)).exit_code == 0
 
 
 class TestFiles:
     @pytest.mark.parametrize("path", ["plain.bin", "a/deep/er.bin", "with space;$(touch no).bin"])
-    async def test_come_back_as_they_went_in(self, sandbox, path):
-        content = bytes(range(256)) * 2000
-        await sandbox.upload(content, path)
-        assert await sandbox.download(path) == content
-
-    async def test_may_be_empty(self, sandbox):
-        await sandbox.upload(b"", "empty")
-        assert await sandbox.download("empty") == b""
-
-    async def test_are_seen_by_commands(self, sandbox):
-        await sandbox.upload(b"hello", "greeting")
-        assert (await sandbox.exec("cat greeting", timeout=10)).stdout == "hello"
+    async def test_are_downloaded_as_they_were_uploaded(self, sandbox, path):
+        for content in (bytes(range(256)) * 2000, b""):
+            await sandbox.upload(content, path)
+            assert await sandbox.download(path) == content
 
     async def test_that_are_too_large_are_refused(self, sandbox):
         await sandbox.exec("head -c 2000 /dev/zero > large", timeout=10)
@@ -175,8 +141,9 @@ class TestFiles:
         with pytest.raises(SandboxError, match="cannot write 'folder'"):
             await sandbox.upload(b"x", "folder")
 
-    async def test_are_copied_to_this_machine(self, sandbox, tmp_path):
+    async def test_are_seen_by_commands_and_copied_to_this_machine(self, sandbox, tmp_path):
         await sandbox.upload(b"result", "out.txt")
+        assert (await sandbox.exec("cat out.txt", timeout=10)).stdout == "result"
         await sandbox.download_to("out.txt", tmp_path / "copy.txt")
         assert (tmp_path / "copy.txt").read_bytes() == b"result"
 
@@ -213,26 +180,20 @@ def _until_started(times: int) -> str:
 
 
 class TestTheEnd:
-    async def test_may_come_twice(self, sandbox):
-        await sandbox.close()
-        await sandbox.close()
+    @pytest.mark.parametrize("has_loop", [True, False])
+    async def test_may_be_repeated_and_may_come_without_an_event_loop(self, sandbox, has_loop):
+        for _ in range(2):
+            await (sandbox.close() if has_loop else asyncio.to_thread(sandbox.close_now))
         with pytest.raises(SandboxError, match="not running"):
             await sandbox.exec("true", timeout=10)
 
-    async def test_may_come_without_an_event_loop(self, sandbox):
-        await asyncio.to_thread(sandbox.close_now)
-        with pytest.raises(SandboxError, match="not running"):
-            await sandbox.exec("true", timeout=10)
-
-    async def test_ends_a_command_that_is_running(self, sandbox):
-        running = asyncio.create_task(sandbox.exec("sleep 60", timeout=60))
-        await asyncio.sleep(0.3)
-        started = time.monotonic()
+    async def test_ends_a_running_command(self, sandbox):
+        running = asyncio.create_task(sandbox.exec("touch begun; sleep 600"))
+        await sandbox.exec("until test -f begun; do sleep 0.02; done", timeout=30)
         await sandbox.close()
-        await asyncio.wait([running], timeout=20)
+        await asyncio.wait([running], timeout=60)
         assert running.done()
         assert running.exception() is not None or running.result().exit_code == 137
-        assert time.monotonic() - started < 15
 
 
 class TestPython:
@@ -248,16 +209,15 @@ class TestPython:
         answer = await python.run("x * 7", 10)
         assert (answer.status, answer.result, answer.execution_count) == ("ok", "42", 2)
 
-    async def test_hears_itself_and_the_programs_that_it_starts(self, python):
+    async def test_captures_its_output_and_that_of_its_child_processes(self, python):
         code = "import os, sys; print('one'); os.system('echo two; echo three >&2'); print('four', file=sys.stderr)"
         answer = await python.run(code, 10)
         assert (answer.stdout, answer.stderr) == ("one\ntwo\n", "three\nfour\n")
 
     async def test_shows_a_traceback_of_the_code_alone(self, python):
         answer = await python.run("def half(n):\n    return n / 0\nhalf(1)", 10)
-        assert answer.status == "error"
         lines = answer.result.splitlines()
-        assert lines[0] == "Traceback (most recent call last):"
+        assert (answer.status, lines[0]) == ("error", "Traceback (most recent call last):")
         assert lines[-1] == "ZeroDivisionError: division by zero"
         assert [line.strip() for line in lines if line.startswith("  File")] == [
             'File "<cell 1>", line 3, in <module>',
@@ -271,8 +231,7 @@ class TestPython:
 
     async def test_is_interrupted_and_keeps_its_variables(self, python):
         answer = await python.run("import time\nx = 5\nprint('begun')\ntime.sleep(60)", 0.5)
-        assert answer.is_timed_out
-        assert answer.stdout == "begun\n"
+        assert (answer.is_timed_out, answer.stdout) == (True, "begun\n")
         assert (await python.run("x", 10)).result == "5"
 
     async def test_is_ended_when_it_cannot_be_interrupted(self, python):

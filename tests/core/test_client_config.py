@@ -4,11 +4,9 @@ import openai
 import pytest
 from pydantic import ValidationError
 
-from nightjar import clients
 from nightjar.clients import (
     ClientConfig,
     EndpointClientConfig,
-    OpenAIChatCompletionsClient,
     load_prime_config,
     resolve_api_key,
     resolve_client,
@@ -33,35 +31,32 @@ def config(url=REMOTE, **fields):
 
 
 class TestKeys:
-    def test_read_from_the_variable_without_surrounding_blanks(self, monkeypatch):
+    def test_a_key_is_read_from_its_variable_and_is_no_part_of_the_configuration(self, monkeypatch):
         monkeypatch.setenv("TEST_KEY", " sk-1\n")
         assert resolve_api_key(config()) == "sk-1"
+        assert "sk-1" not in config().model_dump_json()
 
     @pytest.mark.parametrize("value", [None, "", "  \n"])
-    def test_without_one_there_is_no_remote_endpoint(self, monkeypatch, value):
+    def test_a_remote_endpoint_needs_a_key(self, monkeypatch, value):
         if value is not None:
             monkeypatch.setenv("TEST_KEY", value)
-        with pytest.raises(MissingKeyError, match="Environment variable 'TEST_KEY' not set"):
+        with pytest.raises(MissingKeyError, match="'TEST_KEY'"):
             resolve_api_key(config())
 
     @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]"])
-    def test_this_machine_needs_none(self, host):
+    def test_this_machine_needs_no_key(self, host):
         assert resolve_api_key(config(f"http://{host}:8000/v1")) == "EMPTY"
 
     @pytest.mark.parametrize("host", ["localhost.example.com", "127.0.0.1.example.com", "10.0.0.1"])
-    def test_what_only_looks_like_this_machine_needs_one(self, host):
+    def test_a_host_that_looks_like_this_machine_needs_a_key(self, host):
         with pytest.raises(MissingKeyError):
             resolve_api_key(config(f"http://{host}/v1"))
 
     def test_a_key_that_no_header_can_carry_is_named_not_shown(self, monkeypatch):
         monkeypatch.setenv("TEST_KEY", "schlüssel")
-        with pytest.raises(ConfigError, match="'TEST_KEY' holds characters") as caught:
+        with pytest.raises(ConfigError, match="'TEST_KEY'") as caught:
             resolve_api_key(config())
         assert "schl" not in str(caught.value)
-
-    def test_a_configuration_never_holds_the_key(self, monkeypatch):
-        monkeypatch.setenv("TEST_KEY", "sk-secret")
-        assert "sk-secret" not in config().model_dump_json()
 
 
 class TestPrime:
@@ -83,14 +78,12 @@ class TestPrime:
         monkeypatch.setenv("PRIME_API_KEY", "pit-env")
         assert resolve_api_key(ClientConfig()) == "pit-env"
 
-    def test_the_file_is_for_prime_s_key_only(self, saved):
+    def test_a_missing_key_is_named_by_its_variable(self, saved):
+        with pytest.raises(MissingKeyError, match="'PRIME_API_KEY'"):
+            resolve_api_key(ClientConfig())
         saved('{"api_key": "pit-file"}')
         with pytest.raises(MissingKeyError, match="'TEST_KEY'"):
             resolve_api_key(config())
-
-    def test_without_both_the_variable_is_named(self):
-        with pytest.raises(MissingKeyError, match="'PRIME_API_KEY'"):
-            resolve_api_key(ClientConfig())
 
     def test_the_team_is_a_header(self, saved, monkeypatch):
         assert request_headers(ClientConfig()) == {}
@@ -101,15 +94,8 @@ class TestPrime:
         assert request_headers(ClientConfig(extra_headers={"X-Prime-Team-ID": "t"})) == {"X-Prime-Team-ID": "t"}
         assert request_headers(config(extra_headers={"X-A": "1"})) == {"X-A": "1"}, "other keys have no team"
 
-    async def test_the_team_goes_with_each_request(self, canned, monkeypatch):
-        monkeypatch.setenv("PRIME_TEAM_ID", "team-1")
-        canned.reply({"id": "c", "choices": [{"index": 0, "message": {"role": "assistant", "content": "4"}}]})
-        async with resolve_client(ClientConfig(api_base_url=canned.url)) as client:
-            await client.get_response([], "m", {})
-        assert canned.requests[-1][1]["X-Prime-Team-ID"] == "team-1"
-
     @pytest.mark.parametrize("text", ["{", "[]", '"key"'])
-    def test_a_broken_file_is_left_aside_with_a_warning(self, saved, text, caplog):
+    def test_a_broken_file_is_ignored_with_a_warning(self, saved, text, caplog):
         saved(text)
         assert load_prime_config() == {}
         assert "~/.prime/config.json" in caplog.text
@@ -127,7 +113,7 @@ class TestConfig:
 
     @pytest.mark.parametrize("url", ["localhost:8000/v1", "ftp://x/v1", "http://", "", "/v1"])
     def test_a_url_needs_scheme_and_host(self, url):
-        with pytest.raises(ValidationError, match="must start with http:// or https:// and name a host"):
+        with pytest.raises(ValidationError, match="http:// or https://"):
             config(url)
 
     def test_unknown_fields_are_refused(self):
@@ -137,11 +123,11 @@ class TestConfig:
     @pytest.mark.parametrize(
         ("headers", "message"),
         [
-            ([("X-A", "1")], "extra_headers must be a dict"),
-            ({" ": "1"}, "keys must be non-empty strings"),
-            ({1: "1"}, "keys must be non-empty strings"),
-            ({"X-A": 1}, "values must be strings, found 1 for 'X-A'"),
-            ({"X-A": "1\r\nX-B: 2"}, "'X-A' holds a character that no HTTP header can carry"),
+            ([("X-A", "1")], "dict"),
+            ({" ": "1"}, "' '"),
+            ({1: "1"}, "found 1"),
+            ({"X-A": 1}, "found 1 for 'X-A'"),
+            ({"X-A": "1\r\nX-B: 2"}, "'X-A'"),
         ],
     )
     @pytest.mark.parametrize("kind", [ClientConfig, EndpointClientConfig])
@@ -149,20 +135,19 @@ class TestConfig:
         with pytest.raises(ValidationError, match=message):
             kind(extra_headers=headers)
 
-    def test_what_steers_the_client_that_nightjar_does_not_have_is_accepted(self):
+    def test_fields_of_verifiers_renderer_are_accepted_but_not_the_client_type(self):
         fields = {"renderer": "qwen3", "renderer_model_name": "q", "renderer_pool_size": 2, "tool_parser": "hermes"}
         fields |= {"reasoning_parser": "r", "preserve_all_thinking": True, "preserve_thinking_between_tool_calls": True}
-        made = config(**fields)
-        assert {name: getattr(made, name) for name in fields} == fields
-
-    def test_that_client_itself_is_refused(self):
+        assert fields.items() <= config(**fields).model_dump().items()
         with pytest.raises(ValidationError, match="'openai_chat_completions'"):
             config(client_type="renderer")
 
     def test_replicas_have_no_replicas(self):
         nested = {"api_base_url": REMOTE, "endpoint_configs": [{"api_base_url": REMOTE}]}
-        with pytest.raises(ValidationError, match="entries cannot include endpoint_configs"):
+        with pytest.raises(ValidationError, match="cannot include endpoint_configs"):
             config(endpoint_configs=[nested])
+        made = config(endpoint_configs=[{"api_base_url": REMOTE, "endpoint_configs": []}])
+        assert made.endpoint_configs == [EndpointClientConfig(api_base_url=REMOTE)]
 
 
 class TestReplicas:
@@ -197,37 +182,8 @@ class TestReplicas:
         alone = config(extra_headers={"X-A": "1"})
         assert (resolve_client_config(alone), resolve_client_configs(alone)) == (alone, [alone])
 
-    def test_an_empty_list_of_replicas_in_a_replica_does_no_harm(self):
-        made = config(endpoint_configs=[{"api_base_url": REMOTE, "endpoint_configs": []}])
-        assert made.endpoint_configs == [EndpointClientConfig(api_base_url=REMOTE)]
-
 
 class TestResolve:
-    async def test_a_configuration_becomes_a_client(self):
-        client = resolve_client(config("http://localhost:1/v1"))
-        assert (type(client), client.config.api_base_url) == (OpenAIChatCompletionsClient, "http://localhost:1/v1")
-        await client.close()
-
-    @pytest.mark.parametrize(
-        ("client_type", "name"),
-        [
-            ("openai_chat_completions", "OpenAIChatCompletionsClient"),
-            ("openai_chat_completions_token", "OpenAIChatCompletionsTokenClient"),
-            ("openai_completions", "OpenAICompletionsClient"),
-            ("openai_responses", "OpenAIResponsesClient"),
-            ("anthropic_messages", "AnthropicMessagesClient"),
-        ],
-    )
-    async def test_each_protocol_has_its_client(self, client_type, name):
-        async with resolve_client(config("http://localhost:1/v1", client_type=client_type)) as client:
-            assert type(client) is getattr(clients, name)
-            assert client.client.max_retries == 0, "Nightjar retries, so the SDK does not"
-
-    async def test_an_sdk_client_is_wrapped(self):
-        async with openai.AsyncOpenAI(api_key="k", base_url=REMOTE) as sdk:
-            client = resolve_client(sdk)
-            assert (client.client, client.config) == (sdk, None)
-
     def test_a_client_is_itself(self, scripted_client):
         client = scripted_client("x")
         assert resolve_client(client) is client
@@ -237,13 +193,7 @@ class TestResolve:
             resolve_client(config())
 
     def test_anything_else_is_refused(self):
-        with pytest.raises(ConfigError, match="Not a client, a ClientConfig or an SDK client: 'gpt'"):
+        with pytest.raises(ConfigError, match="'gpt'"):
             resolve_client("gpt")
-
-    def test_an_sdk_client_that_does_not_wait_in_the_loop_is_refused(self):
         with openai.OpenAI(api_key="k") as sdk, pytest.raises(ConfigError, match="AsyncOpenAI and AsyncAnthropic"):
             resolve_client(sdk)
-
-    def test_other_names_are_not_there(self):
-        with pytest.raises(AttributeError, match="attribute RendererClient"):
-            clients.RendererClient  # noqa: B018

@@ -1,4 +1,4 @@
-"""Middleware of an endpoint: what a server got, and what came back, over HTTP."""
+"""Middleware of an endpoint: changed requests and responses, over HTTP."""
 
 import json
 from dataclasses import replace
@@ -63,7 +63,7 @@ class TestWhatIsSent:
         assert [body[name] for name in LIMITS if name in body] == [7]
 
     @pytest.mark.parametrize("said", ["max_tokens", "max_completion_tokens"])
-    async def test_the_limit_of_tokens_is_one_parameter_however_it_is_called(self, exchange, said):
+    async def test_the_limit_of_tokens_is_one_parameter_with_several_names(self, exchange, said):
         rename = {"use": "rename", "parameters": {"max_completion_tokens": "max_tokens"}}
         _, body = await exchange(rename, **{said: 7})
         assert (body.get("max_tokens"), body.get("max_completion_tokens")) == (7, None)
@@ -75,29 +75,20 @@ class TestWhatIsSent:
     @pytest.mark.parametrize(
         ("mode", "system"),
         [("prepend", "Be brief.\n\nYou add."), ("append", "You add.\n\nBe brief."), ("replace", "Be brief.")],
-    )  # fmt: skip
-    async def test_a_system_message_is_put_before_after_or_in_the_place_of_what_is_there(self, exchange, mode, system):
+    )
+    async def test_a_system_message_is_added_or_replaced(self, exchange, mode, system):
         prompt = [SystemMessage(content="You add."), *HELLO]
         _, body = await exchange({"use": "system", "text": "Be brief.", "mode": mode}, prompt=prompt)
         assert body["messages"] == [{"role": "system", "content": system}, {"role": "user", "content": "Hello"}]
         _, body = await exchange({"use": "system", "text": "Be brief.", "mode": mode})
         assert [message["content"] for message in body["messages"]] == ["Be brief.", "Hello"]
 
-    async def test_a_system_message_is_where_each_protocol_has_it(self, exchange):
-        system = {"use": "system", "text": "Be brief."}
-        _, body = await exchange(system, client_type="anthropic_messages", max_tokens=5)
-        assert body["system"] == "Be brief."
-        _, body = await exchange(system, client_type="openai_responses")
-        assert body["input"][0] == {"type": "message", "role": "system", "content": "Be brief."}
-        _, body = await exchange(system, client_type="openai_completions")
-        assert body["prompt"] == "Be brief.\n\nHello"
-
     async def test_system_messages_become_one_at_the_beginning(self, exchange):
         prompt = [SystemMessage(content="A"), *HELLO, SystemMessage(content="B")]
         _, body = await exchange({"use": "consolidate_system"}, prompt=prompt)
         assert [message["content"] for message in body["messages"]] == ["A\n\nB", "Hello"]
 
-    async def test_tools_are_left_out_and_their_schemas_made_smaller(self, exchange):
+    async def test_tools_are_removed_and_their_schemas_reduced(self, exchange):
         other = ADD.model_copy(update={"name": "other"})
         spec = {"use": "tools", "drop": ["other"], "without": ["format"], "strict": True}
         _, body = await exchange(spec, tools=[ADD, other])
@@ -135,10 +126,8 @@ class TestARollout:
         return env.evaluate_sync(config, "m", num_examples=2, rollouts_per_example=1, **how)["outputs"]
 
     def test_is_scored_without_its_reasoning(self):
-        env = SingleTurnEnv(
-            dataset=[{"question": "1+1", "answer": "2"}] * 2,
-            rubric=Rubric([lambda completion, answer: completion[-1].content == answer]),
-        )  # fmt: skip
+        rubric = Rubric([lambda completion, answer: completion[-1].content == answer])
+        env = SingleTurnEnv(dataset=[{"question": "1+1", "answer": "2"}] * 2, rubric=rubric)
         with ModelServer(FixedAnswer("<think>It is 3?</think>2")) as server:
             assert [row["reward"] for row in self.evaluate(server, env)] == [0, 0]
             assert [row["reward"] for row in self.evaluate(server, env, {"use": "reasoning"})] == [1, 1]
@@ -153,12 +142,10 @@ class TestARollout:
         with ModelServer(Script([call, call, call, "There."]), keep_requests=20) as server:
             rows = self.evaluate(server, env, {"use": "turn_limit", "turns": 2})
             asked = len(server.requests)
-        assert [(row["stop_condition"], row["error"], row["reward"]) for row in rows] == [
-            ("turn_limit_reached", None, 1.0)
-        ] * 2
-        assert asked == 4
+        facts = [(row["stop_condition"], row["error"], row["reward"]) for row in rows]
+        assert (facts, asked) == ([("turn_limit_reached", None, 1.0)] * 2, 4)
 
-    def test_is_lost_where_a_middleware_raises_and_the_others_are_not(self, tmp_path):
+    def test_fails_alone_if_a_middleware_raises(self, tmp_path):
         own = tmp_path / "own.py"
         own.write_text(
             "class Picky:\n"
@@ -171,15 +158,13 @@ class TestARollout:
         with ModelServer(FixedAnswer("2")) as server:
             broken, fine = self.evaluate(server, env, {"use": f"{own}:Picky", "word": "red"})
         assert (broken["error"]["error"], broken["reward"], fine["reward"]) == ("MiddlewareError", None, 1.0)
-        assert "Picky" in broken["error"]["message"]
-        assert "no such red" in broken["error"]["traceback"]
+        assert ("Picky" in broken["error"]["message"], "no such red" in broken["error"]["traceback"]) == (True, True)
         assert "own.py" in broken["error"]["traceback"]
 
     def test_is_judged_through_the_middleware_of_the_judge(self):
         with ModelServer(FixedAnswer("<think>no, no, yes</think>yes"), keep_requests=10) as server:
-            judge = ClientConfig(
-                api_base_url=server.base_url, middleware=[{"use": "reasoning"}, {"use": "system", "text": "Be strict."}]
-            )
+            specs = [{"use": "reasoning"}, {"use": "system", "text": "Be strict."}]
+            judge = ClientConfig(api_base_url=server.base_url, middleware=specs)
             rubric = JudgeRubric(judge_client=judge, judge_model="j")
 
             async def judged(judge, prompt, completion, answer, state):
@@ -192,7 +177,7 @@ class TestARollout:
         assert [messages[0]["content"] for messages in asked] == ["Be strict."] * 2
 
 
-class TestOnesOwn:
+class TestAUsersClass:
     async def test_async_hooks_see_requests_in_order_and_answers_in_the_opposite_order(self):
         seen = []
 
@@ -214,20 +199,26 @@ class TestOnesOwn:
                 await client.get_response(HELLO, "m", {})
         assert seen == ["a asks Hello", "b asks a", "b hears b", "a hears b"]
 
-    async def test_must_give_back_what_it_was_given(self, scripted_client):
+    async def test_must_return_a_request_with_messages(self, scripted_client):
         class Forgetful:
             def request(self, request):
                 request.without(["n"])
 
-        with pytest.raises(MiddlewareError, match="Forgetful must give back a Request, and gave NoneType"):
+        with pytest.raises(MiddlewareError, match=r"Forgetful.*NoneType"):
             await MiddlewareClient(scripted_client("1"), [Forgetful()]).get_response(HELLO, "m", {})
 
+        class Deleting:
+            def request(self, request):
+                return replace(request, messages=[])
+
+        with pytest.raises(MiddlewareError, match="Deleting"):
+            await MiddlewareClient(scripted_client("1"), [Deleting()]).get_response(HELLO, "m", {})
+
     def test_may_be_in_a_module_and_a_dataclass(self, tmp_path):
-        text = (
+        (tmp_path / "own.py").write_text(
             "from __future__ import annotations\nfrom dataclasses import dataclass\n\n"
             "@dataclass\nclass Own:\n    n: int = 1\n    def request(self, request): return request\n"
         )
-        (tmp_path / "own.py").write_text(text)
         (made,) = load_middleware([{"use": f"{tmp_path}/own.py:Own", "n": 3}])
         assert made.n == 3
         (made,) = load_middleware([{"use": "nightjar.clients.middleware:ConsolidateSystem"}])
@@ -241,15 +232,10 @@ class TestTheLog:
         spec = {"use": "log", "path": str(tmp_path / "log.jsonl"), "hide": ["user"]}
         leak = [UserMessage(content="My key is sk-mine-0123456789")]
         with ModelServer(FixedAnswer("Hi."), require_key="sk-mine-0123456789") as server:
-            config = ClientConfig(
-                api_base_url=server.base_url, api_key_var="MY_KEY", middleware=[spec], extra_headers={"X-Team": "$TEAM"}
-            )
+            fields = {"api_key_var": "MY_KEY", "middleware": [spec], "extra_headers": {"X-Team": "$TEAM"}}
+            config = ClientConfig(api_base_url=server.base_url, **fields)
             async with resolve_client(config) as client:
-                sampling = {
-                    "user": "ann",
-                    "extra_body": {"api_key": "abc"},
-                    "extra_headers": {"X-Site": "$TEAM"},
-                }
+                sampling = {"user": "ann", "extra_body": {"api_key": "abc"}, "extra_headers": {"X-Site": "$TEAM"}}
                 await client.get_response(leak, "m", sampling)
                 with pytest.raises(Exception, match="m"):
                     await client.get_response([], "m", {})
@@ -273,60 +259,48 @@ class TestTheLog:
         assert "max_bytes" in caplog.text
 
 
-class TestWhatIsWrong:
+class TestMistakes:
     @pytest.mark.parametrize(
         ("spec", "says"),
         [
-            ({"use": "dorp"}, "must be one of drop, rename, payload, system,.*path.py:Class"),
-            ({}, "found None"),
-            ({"use": "turn_counter"}, "write turn_limit"),
-            ({"use": "drop", "params": ["n"]}, "It takes parameters"),
-            ({"use": "payload", "set": {"messages": []}}, "'payload': set: without 'messages' nothing is asked"),
-            ({"use": "rename", "parameters": {"user": "model"}}, "'rename': parameters: 'model' would be there twice"),
-            ({"use": "rename", "parameters": {"a": "n", "b": "n"}}, "'n' would be there twice"),
+            ({"use": "dorp"}, r"drop, rename, payload, system,.*path\.py:Class"),
+            ({}, "None"),
+            ({"use": "turn_counter"}, "turn_limit"),
+            ({"use": "drop", "params": ["n"]}, "parameters"),
+            ({"use": "payload", "set": {"messages": []}}, "'payload': set: .*'messages'"),
+            ({"use": "rename", "parameters": {"user": "model"}}, "'rename': parameters: .*'model'"),
+            ({"use": "rename", "parameters": {"a": "n", "b": "n"}}, "'n'"),
             ({"use": "system", "text": "x", "mode": "after"}, "'prepend', 'append' or 'replace'"),
         ],
     )
-    def test_is_said_before_anything_is_asked(self, spec, says):
+    def test_are_named_before_the_first_request(self, spec, says):
         with pytest.raises(ConfigError, match=says):
             check_middleware([spec])
 
     @pytest.mark.parametrize(
         ("use", "says"),
         [
-            ("gone.py:Own", "there is no file 'gone.py' where the run happens"),
-            ("json:JSONDecoder", "no class 'JSONDecoder' with a method request or response"),
-            ("nightjar.clients.middleware:Drop", "missing a required argument: 'parameters'. It takes"),
+            ("gone.py:Own", "'gone.py'"),
+            ("json:JSONDecoder", "'JSONDecoder'"),
+            ("nightjar.clients.middleware:Drop", "'parameters'"),
         ],
     )
-    def test_is_said_of_classes_of_ones_own(self, use, says):
+    def test_in_a_user_s_class_are_named(self, use, says):
         with pytest.raises(ConfigError, match=says):
             load_middleware([{"use": use}])
 
-    def test_is_said_of_a_log_that_cannot_be_written(self, tmp_path):
-        with pytest.raises(ConfigError, match=r"'log': '.*gone/log.jsonl' cannot be written: No such file"):
+    def test_in_the_path_of_a_log_are_named(self, tmp_path):
+        with pytest.raises(ConfigError, match=r"'log': '.*gone/log.jsonl'.*No such file"):
             load_middleware([{"use": "log", "path": "gone/log.jsonl"}], tmp_path)
-        load_middleware(
-            [{"use": "log"}, {"use": "log", "path": str(tmp_path / "x")}], tmp_path / "run that is not there yet"
-        )
+        load_middleware([{"use": "log"}, {"use": "log", "path": str(tmp_path / "x")}], tmp_path / "later")
 
-    async def test_is_said_of_the_middleware_that_leaves_nothing_to_ask(self, tmp_path, scripted_client):
-        own = tmp_path / "own.py"
-        own.write_text(
-            "from dataclasses import replace\n\n\nclass Forgetful:\n"
-            "    def request(self, request):\n        return replace(request, messages=[])\n"
-        )
-        client = with_middleware(scripted_client("4"), [{"use": f"{own}:Forgetful"}])
-        with pytest.raises(MiddlewareError, match="Forgetful left no message"):
-            await client.get_response(HELLO, "m", {})
-
-    def test_names_the_line_of_the_registry(self, tmp_path):
+    def test_in_the_registry_are_named_with_their_line(self, tmp_path):
         path = tmp_path / "endpoints.toml"
         path.write_text(
             '[[endpoint]]\nendpoint_id = "e"\nmodel = "m"\nurl = "http://localhost:1/v1"\nkey = "K"\n\n'
             '[[endpoint.middleware]]\nuse = "system"\ntxt = "x"\n'
         )
-        with pytest.raises(ConfigError, match=r"line 7: middleware: .*text: Field required.*It takes text, mode"):
+        with pytest.raises(ConfigError, match=r"line 7: middleware: .*text"):
             Registry.load(path)
 
 

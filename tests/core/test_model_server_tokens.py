@@ -73,21 +73,17 @@ class TestChatCompletions:
         assert exact.token_ids == whole.token_ids[:3]
         assert (cut.finish_reason, exact.finish_reason, whole.finish_reason) == ("length", "length", "stop")
 
-    async def test_logprobs_alone(self, client_of):
+    async def test_log_probabilities_without_ids(self, client_of):
         with ModelServer(FixedAnswer("It is three.")) as server:
-            completion = await client_of(server).chat.completions.create(
-                model="m", messages=[QUESTION], logprobs=True, top_logprobs=1
-            )
+            completion, plain = [
+                await client_of(server).chat.completions.create(model="m", messages=[QUESTION], **options)
+                for options in ({"logprobs": True, "top_logprobs": 1}, {})
+            ]
         entries = completion.choices[0].logprobs.content
         assert [entry.token for entry in entries] == ["It", " is", " three."]
         assert [entry.top_logprobs[0].token for entry in entries] == ["It", " is", " three."]
         assert not hasattr(completion, "prompt_token_ids")
-
-    async def test_ordinary_completion_has_neither(self, client_of):
-        with ModelServer(FixedAnswer("yes")) as server:
-            completion = await client_of(server).chat.completions.create(model="m", messages=[QUESTION])
-        assert completion.choices[0].logprobs is None
-        assert not hasattr(completion.choices[0], "token_ids")
+        assert (plain.choices[0].logprobs, hasattr(plain.choices[0], "token_ids")) == (None, False)
 
 
 class TestTokenize:
@@ -102,9 +98,10 @@ class TestTokenize:
         assert whole.max_model_len == 50
         assert bare.tokens == whole.tokens[:-2]
 
-    async def test_text(self, client_of):
-        with ModelServer(FixedAnswer("yes")) as server:
+    async def test_a_text_is_no_request_to_the_model(self, client_of):
+        with ModelServer(FixedAnswer("yes"), keep_requests=1) as server:
             tokenized = await tokenize(client_of(server), prompt="one two", return_token_strs=True)
+            assert (server.stats().received, server.requests[0].path) == (0, "/tokenize")
         assert tokenized.token_strs == ["one", " two"]
 
     async def test_tools_are_part_of_the_prompt(self, client_of):
@@ -115,24 +112,11 @@ class TestTokenize:
         assert offered.tokens[-without.count :] == without.tokens
         assert offered.count > without.count
 
-    async def test_it_is_no_request_to_the_model(self, client_of):
-        with ModelServer(FixedAnswer("yes"), keep_requests=1) as server:
-            await tokenize(client_of(server), prompt="one")
-            assert server.stats().received == 0
-            assert server.requests[0].path == "/tokenize"
-
-    async def test_neither_messages_nor_text(self, client_of):
-        with (
-            ModelServer(FixedAnswer("yes")) as server,
-            pytest.raises(openai.BadRequestError, match="'messages' must be"),
-        ):
+    async def test_a_request_without_messages_text_or_key_is_refused(self, client_of):
+        with ModelServer(FixedAnswer("yes")) as server, pytest.raises(openai.BadRequestError) as caught:
             await tokenize(client_of(server))
-
-    async def test_key(self, client_of):
-        with (
-            ModelServer(FixedAnswer("yes"), require_key="sesame") as server,
-            pytest.raises(openai.AuthenticationError),
-        ):
+        assert caught.value.param == "messages"
+        with ModelServer(FixedAnswer("yes"), require_key="x") as server, pytest.raises(openai.AuthenticationError):
             await tokenize(client_of(server), prompt="one")
 
 
@@ -159,13 +143,7 @@ class TestTokenRoute:
         with ModelServer(FixedAnswer("yes"), max_context_tokens=20) as server:
             client = client_of(server)
             completion = await continue_from(client, [3, 1, 4], messages=[QUESTION])
-            with pytest.raises(openai.BadRequestError, match="maximum context length is 20 tokens") as caught:
+            with pytest.raises(openai.BadRequestError, match="20 tokens") as caught:
                 await continue_from(client, [7] * 21, messages=[QUESTION])
         assert completion.prompt_token_ids == [3, 1, 4]
         assert caught.value.code == "context_length_exceeded"
-
-    @pytest.mark.parametrize("tokens", [None, [], "1 2", [1, "2"]])
-    async def test_tokens_are_required(self, client_of, tokens):
-        with ModelServer(FixedAnswer("yes")) as server, pytest.raises(openai.BadRequestError) as caught:
-            await continue_from(client_of(server), tokens, messages=[QUESTION])
-        assert caught.value.param == "tokens"

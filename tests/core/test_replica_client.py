@@ -1,4 +1,4 @@
-"""Replicas: which one a request goes to, and what happens to one that is broken."""
+"""Replicas: the replica of each request, and the pause of broken ones."""
 
 import openai
 import pytest
@@ -17,6 +17,7 @@ def broken(cause):
 
 
 UNREACHABLE = broken(openai.APIConnectionError(request=None))
+TIMEOUT = broken(openai.APITimeoutError(request=None))
 
 
 def status(code):
@@ -25,21 +26,13 @@ def status(code):
     return broken(error)
 
 
-class Clock:
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
 class Fleet:
     """Replicas that answer with their letter, or fail as they are told to."""
 
     def __init__(self, scripted_client, count, **fields):
-        self.clock = Clock()
+        self.now = 0.0
         self.clients = [scripted_client("abcdef"[position]) for position in range(count)]
-        self.client = ReplicaClient(self.clients, clock=self.clock, **fields)
+        self.client = ReplicaClient(self.clients, clock=lambda: self.now, **fields)
 
     def breaks(self, position, error=UNREACHABLE):
         self.clients[position].answers = [error]
@@ -68,13 +61,10 @@ class TestWhoIsAsked:
     async def test_groups_in_turn_in_the_order_in_which_they_appear(self, fleet):
         assert await fleet().asks(40, 7, 7, 40, 99, 7, 1000) == "abbacba"
 
-    async def test_all_rollouts_and_turns_of_a_group_go_to_one_replica(self, fleet):
-        some = fleet()
-        assert [await some.ask(0, rollout) for rollout in (0, 1, 2, 1, 0)] == ["a"] * 5
-
-    async def test_with_independent_scoring_each_rollout_is_given_one(self, fleet):
-        some = fleet(is_per_rollout=True)
-        assert [await some.ask(0, rollout) for rollout in (0, 1, 2, 1, 0)] == ["a", "b", "c", "b", "a"]
+    @pytest.mark.parametrize(("is_per_rollout", "answers"), [(False, "aaaaa"), (True, "abcba")])
+    async def test_all_turns_of_a_group_or_of_a_rollout_go_to_one_replica(self, fleet, is_per_rollout, answers):
+        some = fleet(is_per_rollout=is_per_rollout)
+        assert "".join([await some.ask(0, rollout) for rollout in (0, 1, 2, 1, 0)]) == answers
 
     async def test_without_a_state_each_request_is_given_one(self, fleet):
         some = fleet()
@@ -96,26 +86,23 @@ class TestWhoIsAsked:
 
 
 class TestBrokenReplicas:
-    @pytest.mark.parametrize("error", [UNREACHABLE, status(429), status(500), status(503), status(529)], ids=str)
-    async def test_after_a_failure_the_group_moves_and_after_three_in_a_row_it_is_left_out(self, fleet, error):
+    @pytest.mark.parametrize(
+        "error", [UNREACHABLE, TIMEOUT, status(429), status(500), status(503), status(529)], ids=str
+    )
+    async def test_a_failure_moves_the_group_and_three_in_a_row_pause_the_replica(self, fleet, error):
         some = fleet()
         some.breaks(0, error)
         assert await some.asks(0, 0, 0) == "-bb", "its group moves to the next one"
         assert await some.asks(1, 2, 3, 4, 5, 6) == "bc-bc-"
         assert await some.asks(7, 8, 9) == "bcb", "new groups do not get it"
 
-    async def test_a_timeout_is_a_failure_too(self, fleet):
-        some = fleet()
-        some.breaks(0, broken(openai.APITimeoutError(request=None)))
-        assert await some.asks(0, 0) == "-b"
-
     @pytest.mark.parametrize("error", [status(400), ModelError("empty")], ids=str)
-    async def test_what_is_the_request_s_fault_is_not_held_against_it(self, fleet, error):
+    async def test_errors_of_the_request_do_not_count(self, fleet, error):
         some = fleet()
         some.breaks(0, error)
         assert await some.asks(0, 0, 0, 0, 0) == "-----"
 
-    async def test_an_answer_makes_good_for_the_failures_before(self, fleet):
+    async def test_an_answer_resets_the_failures(self, fleet):
         some = fleet(2)
         some.breaks(0)
         assert await some.asks(0, 1, 2, 3) == "-b-b"
@@ -124,24 +111,19 @@ class TestBrokenReplicas:
         some.breaks(0)
         assert await some.asks(6, 7, 8, 9) == "-b-b", "it is not left out after these two"
 
-    async def test_after_the_pause_one_request_tries_it(self, fleet):
+    async def test_after_the_pause_one_request_probes_it(self, fleet):
         some = fleet(2)
         some.breaks(0)
         assert await some.asks(0, 1, 2, 3, 4, 5, 6) == "-b-b-bb"
-        some.clock.now = replicas.PAUSE_SECONDS
+        some.now = replicas.PAUSE_SECONDS
         answers = await some.asks(10, 11, 12, 13, 14)
-        assert (answers.count("-"), answers.count("b")) == (1, 4), "the trial failed, and another pause begins"
-
-    async def test_after_a_good_trial_it_takes_part_again(self, fleet):
-        some = fleet(2)
-        some.breaks(0)
-        assert await some.asks(0, 1, 2, 3, 4, 5) == "-b-b-b"
+        assert (answers.count("-"), answers.count("b")) == (1, 4), "the probe failed, and another pause begins"
         some.heals(0)
-        some.clock.now = replicas.PAUSE_SECONDS
-        assert sorted(await some.asks(12, 13, 14, 15)) == ["a", "a", "b", "b"]
+        some.now = 2 * replicas.PAUSE_SECONDS
+        assert sorted(await some.asks(22, 23, 24, 25)) == ["a", "a", "b", "b"]
         assert await some.asks(0) == "b", "the group that moved stays where it is"
 
-    async def test_where_all_are_broken_they_are_asked_nevertheless(self, fleet):
+    async def test_broken_replicas_are_used_if_all_are_broken(self, fleet):
         some = fleet(2)
         some.breaks(0)
         some.breaks(1)
@@ -152,20 +134,17 @@ class TestBrokenReplicas:
 
 
 class TestMaking:
-    async def test_a_configuration_with_several_endpoints_becomes_one(self):
+    async def test_a_configuration_with_several_endpoints_becomes_one_client(self):
         urls = ["http://localhost:1/v1", "http://localhost:2/v1"]
         config = ClientConfig(endpoint_configs=[{"api_base_url": url} for url in urls], timeout=5)
         async with resolve_client(config) as client:
             assert (type(client), client.config) == (ReplicaClient, config)
-            assert [(type(one), one.config.api_base_url, one.config.timeout) for one in client.client] == [
-                (OpenAIChatCompletionsClient, urls[0], 5),
-                (OpenAIChatCompletionsClient, urls[1], 5),
+            assert {type(one) for one in client.client} == {OpenAIChatCompletionsClient}
+            assert [(one.config.api_base_url, one.config.timeout) for one in client.client] == [
+                (url, 5) for url in urls
             ]
-
-    async def test_one_endpoint_alone_is_a_plain_client(self):
-        config = ClientConfig(endpoint_configs=[{"api_base_url": "http://localhost:1/v1"}])
-        async with resolve_client(config) as client:
-            assert (type(client), client.config.api_base_url) == (OpenAIChatCompletionsClient, "http://localhost:1/v1")
+        async with resolve_client(ClientConfig(endpoint_configs=[{"api_base_url": urls[0]}])) as client:
+            assert (type(client), client.config.api_base_url) == (OpenAIChatCompletionsClient, urls[0])
 
     def test_there_must_be_a_client(self):
         with pytest.raises(ConfigError, match="at least one client"):

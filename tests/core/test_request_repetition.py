@@ -1,6 +1,6 @@
-"""A request that fails in a way that can heal is made again by itself.
+"""Retries of requests after temporary errors.
 
-What was said before is neither asked nor paid for again. A model server counts what it is asked.
+Earlier turns are neither requested nor paid for again. A model server counts its requests.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class Talk(MultiTurnEnv):
 
 
 def faults_at(rate, *fails, **options):
-    """Returns faults that let exactly these of the first requests fail, in the order in which they come."""
+    """Returns faults that hit exactly these of the first requests."""
     for seed in itertools.count():
         faults = Faults(**{rate: 0.5}, seed=seed, **options)
         injector = FaultInjector(faults)
@@ -86,7 +86,7 @@ async def evaluate(env, client, **how):
 
 
 @pytest.mark.parametrize("rate", FAULTS)
-async def test_the_turns_before_are_not_asked_again(serve, no_waiting, rate):
+async def test_earlier_turns_are_not_requested_again(serve, no_waiting, rate):
     server, client = serve(faults=faults_at(rate, False, True, True, False, False))
     env = Talk()
     [row] = await evaluate(env, client)
@@ -137,7 +137,7 @@ async def test_no_more_retries_than_allowed(serve, no_waiting, max_retries):
     assert [message["content"] for message in row["completion"] or []][:1] == ["turn 1"]
 
 
-async def test_an_attempt_that_fails_nevertheless_is_made_anew_as_a_whole(serve, no_waiting):
+async def test_a_failed_attempt_is_repeated_from_its_start(serve, no_waiting):
     faults = faults_at("rate_500", False, True, True, False, False, False)
     server, client = serve(faults=faults, max_retries=1)
     env = Talk()
@@ -146,7 +146,7 @@ async def test_an_attempt_that_fails_nevertheless_is_made_anew_as_a_whole(serve,
     assert server.stats().received == 6
 
 
-async def test_what_cannot_heal_is_not_repeated(serve, no_waiting):
+async def test_permanent_errors_are_not_retried(serve, no_waiting):
     class Refusing(Counting):
         def answer(self, messages):
             if last_user_text(messages) == "turn 2?":
@@ -159,14 +159,14 @@ async def test_what_cannot_heal_is_not_repeated(serve, no_waiting):
     assert (server.stats().received, row["attempts"]) == (2, 1)
 
 
-async def test_a_prompt_that_is_too_long_is_no_error_and_not_repeated(serve, no_waiting):
+async def test_a_prompt_that_is_too_long_is_no_error_and_not_retried(serve, no_waiting):
     server, client = serve(max_context_tokens=5)
     [row] = await evaluate(Talk(), client, max_retries=5)
     assert (row["error"], row["stop_condition"], row["is_truncated"]) == (None, "prompt_too_long", True)
     assert server.stats().received == 2
 
 
-async def test_the_rollout_s_time_goes_on_meanwhile(serve, monkeypatch):
+async def test_waits_count_against_the_time_of_the_rollout(serve, monkeypatch):
     monkeypatch.setattr("nightjar.clients.pace.wait_seconds", lambda *_: 60.0)
     server, client = serve(faults=faults_at("rate_500", False, True))
     [row] = await evaluate(Talk(timeout_seconds=0.3), client, max_retries=5)
@@ -174,7 +174,7 @@ async def test_the_rollout_s_time_goes_on_meanwhile(serve, monkeypatch):
     assert server.stats().received == 2
 
 
-async def test_what_the_endpoint_asks_for_is_waited(serve, monkeypatch):
+async def test_waits_are_those_that_the_endpoint_asks_for(serve, monkeypatch):
     asked_for = []
 
     def note(attempts, failure):
@@ -187,24 +187,17 @@ async def test_what_the_endpoint_asks_for_is_waited(serve, monkeypatch):
     assert (row["error"], asked_for) == (None, [(1, 7.0), (2, 7.0)])
 
 
-async def test_one_rollout_by_itself_and_a_group(serve, no_waiting):
-    rollout_input = {"prompt": [UserMessage(content="turn 1?")], "example_id": 0}
+@pytest.mark.parametrize("method", ["run_rollout", "run_group", "rollout"])
+async def test_a_rollout_or_group_outside_of_a_run_has_retries_too(serve, no_waiting, method):
+    rollout_input = {"prompt": [UserMessage(content="turn 1?")], "example_id": 0, "rollout_index": 0}
     server, client = serve(faults=faults_at("rate_500", False, True, False, False))
-    state = await Talk().run_rollout(rollout_input, client, "m", {})
+    run = getattr(Talk(), method)
+    states = await run([rollout_input] if method == "run_group" else rollout_input, client, "m", {})
+    state = states[0] if method == "run_group" else states
     assert (state["error"], len(state["trajectory"]), server.stats().received) == (None, 3, 4)
-    server, client = serve(faults=faults_at("rate_500", False, True, False, False))
-    [state] = await Talk().run_group([rollout_input], client, "m", {})
-    assert (state["error"], len(state["trajectory"]), server.stats().received) == (None, 3, 4)
 
 
-async def test_a_rollout_outside_of_any_run_does_so_too(serve, no_waiting):
-    server, client = serve(faults=faults_at("rate_500", False, True, False, False))
-    env = Talk()
-    state = await env.rollout({**env.examples[0], "rollout_index": 0}, client, "m")
-    assert (state["error"], server.stats().received) == (None, 4)
-
-
-async def test_who_waits_holds_no_place(serve, monkeypatch):
+async def test_a_waiting_rollout_holds_no_place(serve, monkeypatch):
     """One request at once is allowed; while one rollout waits, the other is generated."""
     monkeypatch.setattr("nightjar.clients.pace.wait_seconds", lambda *_: 0.2)
     server, client = serve(faults=faults_at("rate_500", True, False, False, False))
@@ -213,7 +206,7 @@ async def test_who_waits_holds_no_place(serve, monkeypatch):
     assert list(server.stats().questions) == ["turn 1 of b?", "turn 1 of a?"]
 
 
-async def test_many_rollouts_at_once_all_come_to_their_end(serve, no_waiting):
+async def test_many_concurrent_rollouts_all_end(serve, no_waiting):
     server, client = serve(faults=Faults(rate_429=0.1, rate_500=0.1, rate_dropped=0.05, seed=4))
     env = Talk(dataset=[{"question": f"turn 1 of {number}?"} for number in range(30)])
     rows = await evaluate(env, client, max_concurrent=8)

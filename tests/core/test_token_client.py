@@ -1,4 +1,4 @@
-"""The client that asks vLLM with token ids: what it sends as the prompt, and when it asks with messages after all.
+"""The client of vLLM with token ids: the ids that it sends as the prompt, and when it sends messages instead.
 
 The local server makes token ids as a chat template does. So the ids of a prompt can be compared with those that its
 ``/tokenize`` gives for the whole conversation.
@@ -17,7 +17,7 @@ PIXEL = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGVsbG
 
 
 class Rollout:
-    """A rollout as an environment drives it: each turn is a step of the trajectory, with its token ids."""
+    """A rollout of an environment: each turn is a step of the trajectory, with its token ids."""
 
     def __init__(self, client, server, prompt, tools=None):
         self.client, self.server, self.tools = client, server, tools
@@ -25,21 +25,14 @@ class Rollout:
         self.messages = prompt
 
     async def turn(self, *environment_says, **sampling_args):
-        """Asks for the model's next turn; returns where it was asked."""
+        """Requests the model's next turn; returns the route of the request."""
         self.messages = [*self.messages, *environment_says]
-        response = await self.client.get_response(
-            self.messages, "m", {"max_tokens": 50, **sampling_args}, self.tools, state=self.state
-        )
-        message = response.message
+        sampling_args = {"max_tokens": 50, **sampling_args}
+        answer = await self.client.get_response(self.messages, "m", sampling_args, self.tools, state=self.state)
+        message = answer.message
         said = AssistantMessage(content=message.content, tool_calls=message.tool_calls)
-        step = {
-            "prompt": self.messages,
-            "completion": [said],
-            "response": response,
-            "tokens": message.tokens.model_dump(),
-            "is_truncated": message.is_truncated,
-        }
-        self.state["trajectory"].append(step)
+        ids = {"tokens": message.tokens.model_dump(), "is_truncated": message.is_truncated}
+        self.state["trajectory"].append({"prompt": self.messages, "completion": [said], "response": answer, **ids})
         self.messages = [*self.messages, said]
         return self.sent().path
 
@@ -71,10 +64,9 @@ async def rollout():
 
 
 class TestPromptsOfTokenIds:
-    async def test_are_the_turns_before_and_what_the_environment_said(self, rollout):
-        talk = rollout(
-            ["Four it is", "Yes, four", "Bye"], [SystemMessage(content="Be brief."), UserMessage(content="2+2?")]
-        )
+    async def test_are_the_turns_before_and_the_environment_s_response(self, rollout):
+        prompt = [SystemMessage(content="Be brief."), UserMessage(content="2+2?")]
+        talk = rollout(["Four it is", "Yes, four", "Bye"], prompt)
         assert await talk.turn() == PLAIN, "nothing is known yet"
         assert await talk.turn(UserMessage(content="Are you sure?")) == BY_TOKENS
         before = talk.messages[:-1]
@@ -95,10 +87,7 @@ class TestPromptsOfTokenIds:
         calls = [tool_call("add", a=1), tool_call("add", a=2)]
         talk = rollout([calls, "Three"], tools=[ADD])
         await talk.turn()
-        results = [
-            ToolMessage(tool_call_id=call.id, content=f"result {number}")
-            for number, call in enumerate(talk.messages[-1].tool_calls)
-        ]
+        results = [ToolMessage(tool_call_id=call.id, content="a result") for call in talk.messages[-1].tool_calls]
         assert await talk.turn(*results, UserMessage(content="And now?")) == BY_TOKENS
         assert talk.sent().body["tokens"] == await talk.ids_of(talk.messages[:-1])
 
@@ -118,122 +107,104 @@ class TestPromptsOfTokenIds:
         assert (body["logprobs"], body["return_token_ids"], headers["X-Example"]) == (True, True, "0")
 
 
-class TestAskedWithMessagesAfterAll:
-    async def test_without_a_state(self, rollout):
-        talk = rollout(["Four"])
-        response = await talk.client.get_response(talk.messages, "m", {})
-        assert (talk.sent().path, response.message.content) == (PLAIN, "Four")
+def cut_off(talk):
+    talk.state["trajectory"][0]["is_truncated"] = True
 
-    async def test_after_an_answer_that_was_cut(self, rollout):
+
+def forget(talk):
+    talk.state["trajectory"][0]["tokens"] = None
+
+
+def change(talk):
+    talk.messages = [UserMessage(content="3+3?"), talk.messages[1]]
+
+
+def tokenize_with(whole, start):
+    """Makes a change that gives the client other ids of the whole conversation and of its start."""
+
+    async def tokenize(messages, tools, model, extra_kwargs=None):
+        ids = start if extra_kwargs else whole
+        if ids is None:
+            raise ValueError("no tokenizer")
+        return ids
+
+    return lambda talk: setattr(talk.client, "tokenize", tokenize)
+
+
+class TestMessagesAreSentInstead:
+    @pytest.mark.parametrize(
+        ("before", "says"),
+        [
+            (cut_off, [UserMessage(content="Go on")]),
+            (forget, [UserMessage(content="Sure?")]),
+            (change, [UserMessage(content="Sure?")]),
+            (lambda talk: None, [UserMessage(content=[PIXEL])]),
+            (
+                lambda talk: None,
+                [UserMessage(content="Sure?"), AssistantMessage(content="I mean five."), UserMessage(content="Hm")],
+            ),
+            (tokenize_with(None, None), [UserMessage(content="Sure?")]),
+            (tokenize_with([9, 9, 9, 5, 6], [1, 2]), [UserMessage(content="Sure?")]),
+            (tokenize_with([1, 2, 5, 6], [1, 2]), [UserMessage(content="Sure?")]),
+        ],
+        ids=[
+            *("after a cut answer", "without ids", "in another conversation", "with an image"),
+            *("with words of the environment for the model", "without a tokenizer", "with another start"),
+            "with another end token",
+        ],
+    )
+    async def test_if_token_ids_cannot_continue(self, rollout, caplog, before, says):
+        talk = rollout(["Four", "Yes"] if len(says) == 1 else ["Four", "unused", "Yes"])
+        await talk.turn()
+        before(talk)
+        assert await talk.turn(*says) == PLAIN
+        assert says[0].content == [PIXEL] or "sent as messages" in caplog.text
+
+    async def test_after_an_answer_that_the_server_cut(self, rollout):
         talk = rollout(["Four it is", "Yes"])
         await talk.turn(max_tokens=1)
-        assert await talk.turn(UserMessage(content="Go on")) == PLAIN, "it has no mark of an end"
+        assert await talk.turn(UserMessage(content="Go on")) == PLAIN
 
-    async def test_where_the_conversation_is_another_one(self, rollout, caplog):
-        talk = rollout(["Four", "Yes"])
-        await talk.turn()
-        talk.messages = [UserMessage(content="3+3?"), talk.messages[1]]
-        assert await talk.turn(UserMessage(content="Sure?")) == PLAIN
-        assert "sent as messages" in caplog.text
-
-    async def test_where_the_environment_spoke_for_the_model(self, rollout):
-        talk = rollout(["Four", "never said", "Yes"])
-        await talk.turn()
-        said = AssistantMessage(content="I mean five.")
-        assert await talk.turn(UserMessage(content="Sure?"), said, UserMessage(content="Hm")) == PLAIN
-
-    async def test_with_an_image(self, rollout):
-        talk = rollout(["Four", "Yes"])
-        await talk.turn()
-        assert await talk.turn(UserMessage(content=[PIXEL])) == PLAIN
-
-    async def test_where_the_steps_have_no_ids(self, rollout):
-        talk = rollout(["Four", "Yes"])
-        await talk.turn()
-        talk.state["trajectory"][0]["tokens"] = None
-        assert await talk.turn(UserMessage(content="Sure?")) == PLAIN
-
-    async def test_where_tokenizing_fails(self, rollout):
-        talk = rollout(["Four", "Yes"])
-        await talk.turn()
-
-        async def fail(*_, **__):
-            raise ValueError("no tokenizer")
-
-        talk.client.tokenize = fail
-        assert await talk.turn(UserMessage(content="Sure?")) == PLAIN
-
-    @pytest.mark.parametrize(
-        ("whole", "start"),
-        [([9, 9, 9, 5, 6], [1, 2]), ([1, 2, 5, 6], [1, 2])],
-        ids=["another beginning", "another mark of an end"],
-    )
-    async def test_where_the_ids_do_not_fit_together(self, rollout, whole, start):
-        talk = rollout(["Four", "Yes"])
-        await talk.turn()
-
-        async def tokenize(messages, tools, model, extra_kwargs=None):
-            return start if extra_kwargs else whole
-
-        talk.client.tokenize = tokenize
-        assert await talk.turn(UserMessage(content="Sure?")) == PLAIN
+    async def test_without_a_state(self, rollout):
+        talk = rollout(["Four"])
+        answer = await talk.client.get_response(talk.messages, "m", {})
+        assert (talk.sent().path, answer.message.content) == (PLAIN, "Four")
 
 
-class TestTheTurnThatIsGoneOnFrom:
-    """Made by hand: a turn ends with the id 7, which the template puts a line break (8) after."""
-
-    def state(self, *steps):
-        return {
-            "model": "m",
-            "trajectory": [dict(zip(("prompt", "completion", "tokens"), step, strict=True)) for step in steps],
-        }
+class TestTheContinuedTurn:
+    """In these ids a turn ends with 7, and the template writes a line break (8) after it."""
 
     def said(self, *texts):
         roles = [UserMessage, AssistantMessage]
         return [roles[position % 2](content=text) for position, text in enumerate(texts)]
 
-    async def ids(self, state, texts, start, whole):
-        client = OpenAIChatCompletionsTokenClient(ClientConfig(api_base_url="http://localhost:1/v1"))
+    def step(self, prompt, completion, prompt_ids, completion_ids):
+        tokens = {"prompt_ids": prompt_ids, "completion_ids": completion_ids}
+        return {"prompt": self.said(*prompt), "completion": [AssistantMessage(content=completion)], "tokens": tokens}
 
-        async def tokenize(messages, tools, model, extra_kwargs=None):
-            return start if extra_kwargs else whole
+    async def ids(self, steps, messages, start, whole):
+        async with OpenAIChatCompletionsTokenClient(ClientConfig(api_base_url="http://localhost:1/v1")) as client:
 
-        client.tokenize = tokenize
-        async with client:
-            prompt, _ = await client.to_native_prompt(self.said(*texts))
-            return await client.get_prompt_ids(state, prompt, None)
+            async def tokenize(messages, tools, model, extra_kwargs=None):
+                return start if extra_kwargs else whole
 
-    async def test_is_the_one_with_the_longest_start_in_common(self):
-        turns = [
-            (self.said("a"), [AssistantMessage(content="b")], {"prompt_ids": [1], "completion_ids": [2, 7]}),
-            (
-                self.said("a", "b", "c"),
-                [AssistantMessage(content="d")],
-                {"prompt_ids": [1, 2, 7, 8, 3], "completion_ids": [4, 7]},
-            ),
-        ]
-        found = await self.ids(self.state(*turns), "abcde", start=[99, 7, 8], whole=[99, 7, 8, 5])
-        assert found == [1, 2, 7, 8, 3, 4, 7, 8, 5]
-        assert await self.ids(self.state(*turns[:1]), "abc", start=[99, 7, 8], whole=[99, 7, 8, 5]) == [1, 2, 7, 8, 5]
+            client.tokenize = tokenize
+            prompt, _ = await client.to_native_prompt(messages)
+            return await client.get_prompt_ids({"model": "m", "trajectory": steps}, prompt, None)
 
-    async def test_a_mark_that_ends_one_turn_and_begins_the_next_is_there_once(self):
-        turn = (self.said("a"), [AssistantMessage(content="b")], {"prompt_ids": [1], "completion_ids": [2, 7]})
-        found = await self.ids(self.state(turn), "abc", start=[99, 6, 7, 8], whole=[99, 6, 7, 8, 5])
-        assert found == [1, 2, 7, 8, 5]
-        found = await self.ids(self.state(turn), "abc", start=[7], whole=[7, 7, 5])
-        assert found == [1, 2, 7, 5]
+    async def test_has_the_longest_common_start(self):
+        steps = [self.step("a", "b", [1], [2, 7]), self.step("abc", "d", [1, 2, 7, 8, 3], [4, 7])]
+        told = {"start": [99, 7, 8], "whole": [99, 7, 8, 5]}
+        assert await self.ids(steps, self.said(*"abcde"), **told) == [1, 2, 7, 8, 3, 4, 7, 8, 5]
+        assert await self.ids(steps[:1], self.said(*"abc"), **told) == [1, 2, 7, 8, 5]
 
-    async def test_no_content_and_empty_content_are_the_same(self):
-        turn = (self.said("a"), [AssistantMessage(content="")], {"prompt_ids": [1], "completion_ids": [7]})
-        client_says = self.state(turn)
-        client = OpenAIChatCompletionsTokenClient(ClientConfig(api_base_url="http://localhost:1/v1"))
+    @pytest.mark.parametrize(
+        ("start", "whole", "expected"),
+        [([99, 6, 7, 8], [99, 6, 7, 8, 5], [1, 2, 7, 8, 5]), ([7], [7, 7, 5], [1, 2, 7, 5])],
+    )
+    async def test_shares_an_end_token_that_also_begins_the_next_turn(self, start, whole, expected):
+        assert await self.ids([self.step("a", "b", [1], [2, 7])], self.said(*"abc"), start, whole) == expected
 
-        async def tokenize(messages, tools, model, extra_kwargs=None):
-            return [7, 8] if extra_kwargs else [7, 8, 5]
-
-        client.tokenize = tokenize
-        async with client:
-            prompt, _ = await client.to_native_prompt(
-                [*self.said("a"), AssistantMessage(content=None), UserMessage(content="c")]
-            )
-            assert await client.get_prompt_ids(client_says, prompt, None) == [1, 7, 8, 5]
+    async def test_may_have_no_content_in_place_of_empty_content(self):
+        messages = [*self.said("a"), AssistantMessage(content=None), UserMessage(content="c")]
+        assert await self.ids([self.step("a", "", [1], [7])], messages, [7, 8], [7, 8, 5]) == [1, 7, 8, 5]

@@ -1,4 +1,4 @@
-"""Code that wants to pass its tests without being right, or to take the machine with it, has not passed."""
+"""Code that attacks its tests or the machine does not pass; code that is right does."""
 
 import pytest
 

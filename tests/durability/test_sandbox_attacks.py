@@ -1,4 +1,4 @@
-"""What a model may try in its sandbox, and that it gets nowhere. Each attack is made, bounded in time and size.
+"""Attacks from inside a sandbox, all of which must fail. Each is really made, bounded in time and size.
 
 Local sandboxes are attacked where bubblewrap is installed; containers where ``NIGHTJAR_TEST_IMAGE`` names an image with
 bash and Python that the docker daemon at ``DOCKER_HOST`` has.
@@ -88,7 +88,7 @@ async def still_works(sandbox):
 
 
 async def highest_while(awaitable, measure):
-    """Returns what an awaitable gives, and the highest measure meanwhile."""
+    """Returns the result of an awaitable, and the highest measure meanwhile."""
     task = asyncio.ensure_future(awaitable)
     highest = measure()
     while not task.done():
@@ -98,7 +98,7 @@ async def highest_while(awaitable, measure):
 
 
 async def growth_while(awaitable):
-    """Returns what an awaitable gives, and by how many MB this process grew meanwhile at the most."""
+    """Returns the result of an awaitable, and how many MB this process grew meanwhile."""
     process = psutil.Process()
     before = process.memory_info().rss
     result, highest = await highest_while(awaitable, lambda: process.memory_info().rss)
@@ -125,93 +125,77 @@ def unlikely_number():
     return f"6{os.getpid()}{time.time_ns() % 10**6}"
 
 
+HOARDS_START = """
+import ctypes, mmap, os, socket, time
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+held = []
+"""
 SHARED = """
-    for _ in range(12):
-        held.append(mmap.mmap({file}, 32 * 2**20))
-        for page in range(0, len(held[-1]), 4096):
-            held[-1][page] = 1
-        held[-1].madvise(mmap.MADV_DONTNEED)
+for _ in range(12):
+    held.append(mmap.mmap({file}, 32 * 2**20))
+    for page in range(0, len(held[-1]), 4096):
+        held[-1][page] = 1
+    held[-1].madvise(mmap.MADV_DONTNEED)
+"""
+FILL = """
+    end.setblocking(False)
+    try:
+        for _ in range({times}):
+            end.send(bytes(65536))
+    except BlockingIOError:
+        pass
 """
 HOARDS = {
-    "shared": f"""
-    import mmap
-    held = []
-    {SHARED.format(file=-1)}
-    """,
-    "shared zeros": f"""
-    import mmap, os
-    held = []
-    {SHARED.format(file="os.open('/dev/zero', os.O_RDWR)")}
-    """,
+    "shared": SHARED.format(file=-1),
+    "shared zeros": SHARED.format(file="os.open('/dev/zero', os.O_RDWR)"),
     "semaphores": """
-    import ctypes
-    for _ in range(180):
-        assert ctypes.CDLL(None).semget(0, 32000, 0o1600) >= 0
-    """,
+for _ in range(180):
+    assert libc.semget(0, 32000, 0o1600) >= 0
+""",
     "page tables": """
-    import ctypes
-    libc = ctypes.CDLL(None)
-    libc.mmap.restype = ctypes.c_void_p
-    for _ in range(200):
-        start = libc.mmap(None, ctypes.c_size_t(2**30), 1, 0x4022, -1, ctypes.c_long(0))
-        for page in range(start, start + 2**30, 2**21):
-            ctypes.c_char.from_address(page).value
-    """,
+for _ in range(200):
+    start = libc.mmap(None, ctypes.c_size_t(2**30), 1, 0x4022, -1, ctypes.c_long(0))
+    for page in range(start, start + 2**30, 2**21):
+        ctypes.c_char.from_address(page).value
+""",
     "read-only": """
-    import ctypes
-    libc = ctypes.CDLL(None)
-    libc.mmap.restype = ctypes.c_void_p
-    for _ in range(12):
-        start = libc.mmap(None, ctypes.c_size_t(2**25), 3, 0x22, -1, ctypes.c_long(0))
-        ctypes.memset(start, 1, 2**25)
-        libc.mprotect(ctypes.c_void_p(start), ctypes.c_size_t(2**25), 1)
-    """,
+for _ in range(12):
+    start = libc.mmap(None, ctypes.c_size_t(2**25), 3, 0x22, -1, ctypes.c_long(0))
+    ctypes.memset(start, 1, 2**25)
+    libc.mprotect(ctypes.c_void_p(start), ctypes.c_size_t(2**25), 1)
+""",
     "pipes": """
-    import os
-    for _ in range(50):
-        if not os.fork():
-            break
-    for _ in range(500):
-        writer = os.pipe()[1]
-        os.set_blocking(writer, False)
-        try:
-            while os.write(writer, bytes(65536)):
-                pass
-        except BlockingIOError:
+for _ in range(50):
+    if not os.fork():
+        break
+for _ in range(500):
+    writer = os.pipe()[1]
+    os.set_blocking(writer, False)
+    try:
+        while os.write(writer, bytes(65536)):
             pass
-    """,
-    "sockets": """
-    import socket
-    held = []
-    for _ in range(60):
-        pair = [end for _ in range(8) for end in socket.socketpair()]
-        held.append(pair)
-        for each in pair:
-            each.setblocking(False)
-            try:
-                each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**22)
-            except PermissionError:
-                pass
-            try:
-                for _ in range(10):
-                    each.send(bytes(65536))
-            except BlockingIOError:
-                pass
-    """,
-    "connections": """
-    import socket, time
-    held = []
-    server = socket.create_server(("::1", 0), family=socket.AF_INET6)
-    for _ in range(100):
-        held.append(socket.create_connection(server.getsockname()[:2]))
-        held.append(server.accept()[0])
-        held[-1].setblocking(False)
-        try:
-            for _ in range(64):
-                held[-1].send(bytes(65536))
-        except BlockingIOError:
-            pass
-    """,
+    except BlockingIOError:
+        pass
+""",
+    "sockets": f"""
+for _ in range(480):
+    held.append(socket.socketpair())
+for end in [end for pair in held for end in pair]:
+    try:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**22)
+    except PermissionError:
+        pass
+{FILL.format(times=10)}
+""",
+    "connections": f"""
+server = socket.create_server(("::1", 0), family=socket.AF_INET6)
+for _ in range(100):
+    held.append(socket.create_connection(server.getsockname()[:2]))
+    end = server.accept()[0]
+    held.append(end)
+{FILL.format(times=64)}
+""",
 }
 """Ways to hold about 400 MB of memory that no process seems to have."""
 
@@ -245,8 +229,7 @@ class TestExhaustion:
 
     async def test_memory_of_one_process_is_limited(self, sandbox):
         result = await python(sandbox, "x = bytearray(10**9); print('got it')")
-        assert result.stdout == ""
-        assert result.exit_code != 0
+        assert (result.stdout, result.exit_code != 0) == ("", True)
         assert await still_works(sandbox)
 
     async def test_memory_of_many_processes_is_limited(self, sandbox):
@@ -274,15 +257,12 @@ class TestExhaustion:
     async def test_memory_that_is_shared_counts(self, sandbox):
         code = """
             import mmap, time
-            held = [mmap.mmap(-1, 20 * 2**20) for _ in range(30)]
-            for one in held:
-                for page in range(0, len(one), 4096):
-                    one[page] = 1
+            for held in [mmap.mmap(-1, 20 * 2**20) for _ in range(30)]:
+                held.write(bytes(len(held)))
                 time.sleep(0.05)
             print("got it")
         """
-        result = await python(sandbox, code)
-        assert result.stdout == ""
+        assert (await python(sandbox, code)).stdout == ""
         assert await still_works(sandbox)
 
     async def test_the_model_is_told(self, sandbox, only_local):
@@ -291,25 +271,14 @@ class TestExhaustion:
         assert result.exit_code == 137
         assert result.stderr == "[killed: the sandbox used more than 0.25 GB of memory]"
 
-    async def test_memory_without_a_process_is_not_to_be_had(self, sandbox, only_local):
-        code = """
-            import ctypes, os
-            libc = ctypes.CDLL(None)
-            print(libc.shmget(0, 2**20, 0o1600), libc.msgget(0, 0o1600))
-            try:
-                os.memfd_create("x")
-            except OSError as error:
-                print(error.errno)
-        """
-        assert (await python(sandbox, code)).stdout == "-1 -1\n38\n"  # ENOSYS
-
     @pytest.mark.parametrize("hold", HOARDS.values(), ids=HOARDS)
     async def test_memory_cannot_be_hidden(self, sandbox, only_local, hold):
-        result = await python(sandbox, textwrap.dedent(hold) + "\nimport time; time.sleep(1.5); print('got it')")
+        # on a busy machine the watch is late
+        result = await python(sandbox, f"{HOARDS_START}{hold}\ntime.sleep(10); print('got it')", seconds=60)
         assert result.stdout == ""
         assert await still_works(sandbox)
 
-    async def test_a_sandbox_full_of_files_is_started_anew(self, sandbox, only_local):
+    async def test_a_sandbox_full_of_files_is_restarted(self, sandbox, only_local):
         said = ""
         for attempt in range(5):
             code = f"""
@@ -318,22 +287,12 @@ class TestExhaustion:
                     os.close(os.open(f"./{attempt}-{{number}}", os.O_CREAT))
             """
             said += (await python(sandbox, code, seconds=30)).stderr
-            await asyncio.sleep(1)
-            if "anew" in said:
+            if "restarted" in said:
                 break
+            await asyncio.sleep(1)
         assert "restarted without its files: the sandbox used more than 0.25 GB" in said
         assert (await run(sandbox, "ls")).stdout == ""
         assert await still_works(sandbox)
-
-    async def test_processors_stay_limited(self, sandbox, only_local):
-        code = """
-            import os
-            try:
-                os.sched_setaffinity(0, range(os.cpu_count()))
-            except PermissionError:
-                print(len(os.sched_getaffinity(0)))
-        """
-        assert (await python(sandbox, code)).stdout == "1\n"
 
     async def test_disks_are_limited(self, sandbox):
         fill = "head -c 1000000000 /dev/zero > $place/big; wc -c < $place/big"
@@ -350,9 +309,7 @@ class TestExhaustion:
 
     async def test_a_gigabyte_of_output_is_not_held(self, sandbox):
         result, grown = await growth_while(run(sandbox, "yes | head -c 1000000000", seconds=60))
-        assert result.is_truncated
-        assert len(result.stdout) < 1_100_000
-        assert grown < MAX_GROWTH_MB
+        assert (result.is_truncated, len(result.stdout) < 1_100_000, grown < MAX_GROWTH_MB) == (True, True, True)
 
     async def test_endless_output_ends_with_its_time(self, sandbox):
         result, grown = await growth_while(run(sandbox, "yes & yes >&2", seconds=1))
@@ -414,24 +371,6 @@ class TestTheTimeLimit:
         assert await still_works(sandbox)
         assert not processes_with(mark)
 
-    async def test_its_watcher_cannot_be_slowed_down(self, sandbox, only_local):
-        code = """
-            import os, resource
-            for attempt in (
-                lambda: resource.prlimit(os.getppid(), resource.RLIMIT_CPU, (1, 1)),
-                lambda: resource.prlimit(1, resource.RLIMIT_NOFILE, (3, 3)),
-                lambda: os.sched_setscheduler(os.getppid(), os.SCHED_IDLE, os.sched_param(0)),
-                lambda: os.setpriority(os.PRIO_PROCESS, os.getppid(), 19),
-            ):
-                try:
-                    attempt()
-                except PermissionError:
-                    print("refused")
-            os.setpriority(os.PRIO_PROCESS, 0, 19)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
-        """
-        assert (await python(sandbox, code)).stdout == "refused\n" * 4
-
 
 class TestTheEnd:
     async def test_no_daemon_survives_it(self, sandbox, only_local):
@@ -465,11 +404,9 @@ class TestTheEnd:
         finally:
             process.kill()
             await process.communicate()
-        for _ in range(100):
-            if not processes_with(mark):
-                break
-            await asyncio.sleep(0.05)
-        assert not processes_with(mark)
+        async with asyncio.timeout(30):
+            while processes_with(mark):  # noqa: ASYNC110 - no event tells
+                await asyncio.sleep(0.05)
 
 
 class TestSecrets:
@@ -494,9 +431,6 @@ class TestSecrets:
         result = await run(sandbox, "find /home /root -type f -not -path '*/python*' -not -path '*/lib/*' 2>/dev/null")
         prefix = sys.base_prefix
         assert [line for line in result.stdout.splitlines() if not line.startswith(prefix)] == []
-
-    async def test_installed_packages_are_not_there_unless_asked_for(self, sandbox):
-        assert "ModuleNotFoundError" in (await python(sandbox, "import nightjar")).stderr
 
     async def test_of_the_system_s_folders_only_programs_and_libraries_are_there(self, sandbox, only_local):
         result = await run(sandbox, "ls /usr /usr/local | sort -u")
@@ -541,27 +475,12 @@ class TestTheRestOfTheMachine:
         assert result.stdout == ""
         assert "ConnectionRefusedError" in result.stderr
 
-    async def test_there_is_no_other_network(self, sandbox):
-        result = await python(sandbox, "import socket; socket.create_connection(('192.0.2.1', 80), 2)")
-        assert "Network is unreachable" in result.stderr
-
-    async def test_sockets_without_a_file_and_of_virtual_machines_cannot_be_reached(self, sandbox, only_local):
+    async def test_sockets_without_a_file_cannot_be_reached(self, sandbox, only_local):
         name = f"\0nightjar-test-{os.getpid()}"
-        code = f"""
-            import socket
-            for attempt in (
-                lambda: socket.socket(socket.AF_UNIX).connect({name!r}),
-                lambda: socket.socket(40, socket.SOCK_STREAM),
-            ):
-                try:
-                    attempt()
-                except OSError as error:
-                    print(error.errno)
-        """
         with socket.socket(socket.AF_UNIX) as server:
             server.bind(name)
             server.listen()
-            assert (await python(sandbox, code)).stdout == "111\n97\n"  # ECONNREFUSED, EAFNOSUPPORT
+            await check_attempts(sandbox, {f"socket.socket(socket.AF_UNIX).connect({name!r})": "ECONNREFUSED"})
 
     async def test_its_processes_are_not_to_be_seen_or_killed(self, sandbox):
         victim = await asyncio.create_subprocess_exec("sleep", "60")
@@ -573,46 +492,83 @@ class TestTheRestOfTheMachine:
             victim.kill()
             await victim.wait()
 
-    async def test_the_first_process_cannot_be_read_traced_or_killed(self, sandbox, only_local):
-        code = """
-            import ctypes, os
-            libc = ctypes.CDLL(None)
-            attach = 16
-            print(libc.ptrace(attach, 1, 0, 0), libc.ptrace(attach, os.getppid(), 0, 0))
-            for path in ("/proc/1/mem", "/proc/1/environ", "/proc/1/fd/0", f"/proc/{os.getppid()}/mem"):
-                try:
-                    open(path, "rb").read(1)
-                    print("read", path)
-                except OSError:
-                    pass
-            os.kill(1, 9)
-            print("still here")
-        """
-        assert (await python(sandbox, code)).stdout == "-1 -1\nstill here\n"
 
-    async def test_no_privileges_can_be_had(self, sandbox):
-        code = """
-            import ctypes, os
-            libc = ctypes.CDLL(None)
-            new_user_namespace = 0x10000000
-            print(libc.mount(b"none", b"/tmp", b"tmpfs", 0, None), os.getuid() > 0)
-            for path in ("/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/1/oom_score_adj"):
-                try:
-                    open(path, "w").write("x")
-                    print("wrote", path)
-                except OSError:
-                    pass
-            try:
-                os.setuid(0)
-                print("root")
-            except OSError:
-                pass
-        """
-        assert (await python(sandbox, code)).stdout == "-1 True\n"
+TRY = """
+import ctypes, errno, os, resource, socket, sys
+libc = ctypes.CDLL(None)
+for attempt in sys.argv[1:]:
+    try:
+        print(eval(attempt))
+    except OSError as error:
+        refusals = (errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOENT)
+        print("refused" if error.errno in refusals else errno.errorcode.get(error.errno))
+    except ImportError:
+        print("missing")
+"""
+ATTEMPTS = {
+    "privileges": {
+        "libc.mount(b'none', b'/tmp', b'tmpfs', 0, None)": -1,
+        "os.getuid() > 0": True,
+        "open('/proc/sys/kernel/core_pattern', 'w')": "refused",
+        "open('/proc/sysrq-trigger', 'w')": "refused",
+        "open('/proc/1/oom_score_adj', 'w')": "refused",
+        "os.setuid(0)": "refused",
+    },
+    "another network": {"socket.create_connection(('192.0.2.1', 80), 2)": "ENETUNREACH"},
+    "packages that were not requested": {"__import__('nightjar')": "missing"},
+}
+LOCAL_ATTEMPTS = {
+    "memory without a process": {
+        "libc.shmget(0, 2**20, 0o1600)": -1,
+        "libc.msgget(0, 0o1600)": -1,
+        "os.memfd_create('x')": "ENOSYS",
+    },
+    "more processors": {
+        "os.sched_setaffinity(0, range(os.cpu_count()))": "refused",
+        "len(os.sched_getaffinity(0))": 1,
+    },
+    "limits of the watcher": {
+        "resource.prlimit(os.getppid(), resource.RLIMIT_CPU, (1, 1))": "refused",
+        "resource.prlimit(1, resource.RLIMIT_NOFILE, (3, 3))": "refused",
+        "os.sched_setscheduler(os.getppid(), os.SCHED_IDLE, os.sched_param(0))": "refused",
+        "os.setpriority(os.PRIO_PROCESS, os.getppid(), 19)": "refused",
+        "os.setpriority(os.PRIO_PROCESS, 0, 19)": None,
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))": None,
+    },
+    "the first process": {
+        "libc.ptrace(16, 1, 0, 0)": -1,
+        "libc.ptrace(16, os.getppid(), 0, 0)": -1,
+        "open('/proc/1/mem', 'rb').read(1)": "refused",
+        "open('/proc/1/environ', 'rb').read(1)": "refused",
+        "open('/proc/1/fd/0', 'rb').read(1)": "refused",
+        "open(f'/proc/{os.getppid()}/mem', 'rb').read(1)": "refused",
+        "os.kill(1, 9)": None,
+        "'still here'": "still here",
+    },
+    "further namespaces": {
+        "libc.unshare(0x10000000)": -1,
+        "libc.unshare(0x20000)": -1,
+        "libc.syscall(56, 0x10000011, 0, 0, 0, 0)": -1,
+    },
+    "sockets of virtual machines": {"socket.socket(40, socket.SOCK_STREAM)": "EAFNOSUPPORT"},
+}
 
-    @pytest.mark.parametrize("call", ["unshare(0x10000000)", "unshare(0x20000)", "syscall(56, 0x10000011, 0, 0, 0, 0)"])
-    async def test_no_further_namespaces_can_be_made(self, sandbox, only_local, call):
-        assert (await python(sandbox, f"import ctypes; print(ctypes.CDLL(None).{call})")).stdout == "-1\n"
+
+async def check_attempts(sandbox, outcomes):
+    result = await sandbox.exec(["python3", "-c", TRY, *outcomes], timeout=20)
+    assert dict(zip(outcomes, result.stdout.splitlines(), strict=True)) == {
+        attempt: str(outcome) for attempt, outcome in outcomes.items()
+    }
+
+
+@pytest.mark.parametrize("outcomes", ATTEMPTS.values(), ids=ATTEMPTS)
+async def test_what_a_sandbox_does_not_give(sandbox, outcomes):
+    await check_attempts(sandbox, outcomes)
+
+
+@pytest.mark.parametrize("outcomes", LOCAL_ATTEMPTS.values(), ids=LOCAL_ATTEMPTS)
+async def test_what_a_local_sandbox_does_not_give(sandbox, only_local, outcomes):
+    await check_attempts(sandbox, outcomes)
 
 
 FORGED = {
@@ -706,13 +662,9 @@ async def test_an_attack_in_one_rollout_leaves_all_their_reward(provider):
         return tool_call("bash", command=commands[done]) if done < len(commands) else "Done."
 
     questions = ["honest", "forks", "honest", "memory", "honest", "output", "kill", "honest"]
-    env = Attacked(
-        dataset=[{"question": question} for question in questions],
-        rubric=Rubric(funcs=[wrote_it]),
-        sandbox_provider=provider,
-        timeout_per_command_seconds=3,
-        **LIMITS,
-    )
+    options = {"sandbox_provider": provider, "timeout_per_command_seconds": 3, **LIMITS}
+    dataset = [{"question": question} for question in questions]
+    env = Attacked(dataset=dataset, rubric=Rubric(funcs=[wrote_it]), **options)
     rows = await evaluate(env, turn)
     assert {row["example_id"]: row["reward"] for row in rows} == dict.fromkeys(range(len(questions)), 1.0)
     assert env.active_sandboxes == set()
@@ -728,22 +680,13 @@ async def test_a_process_left_behind_does_not_forge_what_a_check_finds(provider,
 
 
 async def test_a_python_that_is_attacked_leaves_a_result(provider):
-    env = PythonEnv(
-        dataset=[{"question": "?"}],
-        pip_install_packages="",
-        sandbox_provider=provider,
-        timeout_per_command_seconds=1,
-        **LIMITS,
-    )
+    options = {"sandbox_provider": provider, "timeout_per_command_seconds": 1, **LIMITS}
+    env = PythonEnv(dataset=[{"question": "?"}], pip_install_packages="", **options)
     attacks = ["while True: pass", "import os; os.kill(0, 9)", "import os; os.fork() or os._exit(1)", "'x' * 10**9"]
-    rows = await evaluate(env, [*(tool_call("python", code=code) for code in [*attacks, "6 * 7"]), "42"])
-    [row] = rows
-    assert row.get("error") is None
+    [row] = await evaluate(env, [*(tool_call("python", code=code) for code in [*attacks, "6 * 7"]), "42"])
     results = [message["content"] for message in row["completion"] if message["role"] == "tool"]
-    assert len(results) == 5
-    assert results[0] == "Error: Command timed out after 1s"
-    assert results[-1].startswith("Out[")
-    assert results[-1].endswith("]: 42")
+    assert (row.get("error"), len(results), results[0]) == (None, 5, "Error: Command timed out after 1s")
+    assert (results[-1].startswith("Out["), results[-1].endswith("]: 42")) == (True, True)
 
 
 async def test_many_sandboxes_at_once_all_answer_and_end(only_local):

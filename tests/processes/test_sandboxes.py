@@ -1,12 +1,14 @@
-"""Local sandboxes: what they start with, what they show, and what they say where they cannot start.
+"""Local sandboxes: their start, the files that they show, and their errors.
 
-What all kinds of sandboxes have in common is in tests/contracts, attacks on them are in tests/durability.
+Tests for all kinds of sandboxes are in tests/contracts, attacks on them in tests/durability.
 """
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -25,7 +27,6 @@ from nightjar.sandboxes import (
     DockerProvider,
     LocalProvider,
     SandboxClient,
-    SandboxProvider,
     SandboxRefusedError,
     bubblewrap,
     choose_provider,
@@ -36,6 +37,8 @@ from nightjar.sandboxes.processes import FrameReader, frame
 from nightjar.sandboxes.seccomp import filter_program
 
 needs_bubblewrap = pytest.mark.skipif(LocalProvider.problem() is not None, reason=str(LocalProvider.problem()))
+
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs control groups and /proc")
 
 
 @pytest.fixture
@@ -54,6 +57,20 @@ def start():
         sandbox.close_now()
 
 
+IN_A_SANDBOX = """
+import asyncio
+from nightjar.sandboxes import CreateSandboxRequest, LocalProvider
+
+async def main():
+    sandbox = LocalProvider({provider}).new_sandbox(CreateSandboxRequest(memory_gb=0.25))
+    await sandbox.start()
+    {then}
+    await asyncio.to_thread(sandbox.close_now)
+
+asyncio.run(main())
+"""
+
+
 class TestRequest:
     def test_storage_is_at_most_half_of_the_memory(self):
         assert CreateSandboxRequest(memory_gb=2, disk_size_gb=5).storage_bytes == 2**30
@@ -69,6 +86,14 @@ class TestRequest:
             CreateSandboxRequest(**{field: 0})
 
 
+def program(folder, script):
+    """Writes a program with the name of bubblewrap's."""
+    path = folder / "bwrap"
+    path.write_text(f"#!/bin/sh\n{script}")
+    path.chmod(0o755)
+    return path
+
+
 @needs_bubblewrap
 class TestLocalSandbox:
     @pytest.mark.parametrize("folder", ["/data", "/testbed", "/tests"])
@@ -80,29 +105,21 @@ class TestLocalSandbox:
         )
         assert (result.stdout, result.exit_code) == ("keptdeep\n", 0)
 
-    async def test_runs_its_start_command(self, start):
-        sandbox = await start(start_command="echo up > status; sleep 60")
-        for _ in range(100):
-            if (found := await sandbox.exec("cat status", timeout=10)).exit_code == 0:
-                break
-            await asyncio.sleep(0.02)
-        assert found.stdout == "up\n"
-
     async def test_keeps_what_a_command_left_in_the_background(self, start):
         sandbox = await start()
-        await sandbox.exec("while :; do echo noise; sleep 0.01; done & echo $! > pid", timeout=10)
-        await asyncio.sleep(0.2)
-        assert (await sandbox.exec("kill -0 $(cat pid)", timeout=10)).exit_code == 0
+        await sandbox.exec("while :; do echo noise; echo >> rounds; sleep 0.01; done & echo $! > pid", timeout=10)
+        waiting = 'until [ "$(wc -l < rounds)" -ge 5 ]; do sleep 0.01; done; kill -0 $(cat pid)'
+        assert (await sandbox.exec(waiting, timeout=30)).exit_code == 0
 
     async def test_has_a_loopback_of_its_own(self, start):
         sandbox = await start()
-        await sandbox.exec("echo hello > page; python3 -m http.server 8000 --bind 127.0.0.1 &", timeout=10)
-        code = "import urllib.request as r; print(r.urlopen('http://127.0.0.1:8000/page', timeout=5).read())"
-        for _ in range(100):
-            if (found := await sandbox.exec(["python3", "-c", code], timeout=10)).exit_code == 0:
-                break
-            await asyncio.sleep(0.05)
-        assert found.stdout == "b'hello\\n'\n"
+        code = """
+import socket
+server = socket.create_server(("127.0.0.1", 8000))
+socket.create_connection(("127.0.0.1", 8000)).sendall(b"hello")
+print(server.accept()[0].recv(5))
+"""
+        assert (await sandbox.exec(["python3", "-c", code], timeout=30)).stdout == "b'hello'\n"
 
     async def test_shows_the_packages_asked_for_and_what_they_need(self, start):
         sandbox = await start(python_packages=["sympy"])
@@ -117,18 +134,8 @@ class TestLocalSandbox:
 
     async def test_has_the_python_below_an_environment_of_copies(self, tmp_path):
         venv.create(tmp_path, symlinks=False)
-        code = """
-import asyncio, sys
-from nightjar.sandboxes import CreateSandboxRequest, LocalProvider
-
-async def main():
-    sandbox = LocalProvider().new_sandbox(CreateSandboxRequest(memory_gb=0.25))
-    await sandbox.start()
-    print((await sandbox.exec(["python3", "-c", "import ssl, sys; print(sys.prefix)"], timeout=10)).stdout)
-    await sandbox.close()
-
-asyncio.run(main())
-"""
+        command = ["python3", "-c", "import ssl, sys; print(sys.prefix)"]
+        code = IN_A_SANDBOX.format(provider="", then=f"print((await sandbox.exec({command}, timeout=10)).stdout)")
         started = await asyncio.create_subprocess_exec(
             tmp_path / "bin" / "python", "-c", code, env={"PYTHONPATH": ":".join(sys.path)}, stdout=subprocess.PIPE
         )
@@ -141,16 +148,13 @@ asyncio.run(main())
 
     async def test_that_has_ended_says_so(self, start):
         sandbox = await start()
-        sandbox._running.process.kill()
+        os.kill(sandbox._running.pid, signal.SIGKILL)
         sandbox._running.process.wait()
-        await asyncio.sleep(0.1)
         with pytest.raises(SandboxError, match="has ended"):
             await sandbox.exec("true", timeout=10)
 
     async def test_that_cannot_start_says_why(self, start, monkeypatch, tmp_path):
-        broken = tmp_path / "bwrap"
-        broken.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
-        broken.chmod(0o755)
+        broken = program(tmp_path, "echo 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
         monkeypatch.setattr(bubblewrap, "find_bubblewrap", lambda: bubblewrap.Bubblewrap(str(broken), (0, 8)))
         with pytest.raises(SandboxError, match="No permissions to create new namespace"):
             await start()
@@ -196,8 +200,8 @@ class TestWithoutBubblewrap:
         with pytest.raises(SandboxRefusedError, match="NIGHTJAR_ALLOW_UNISOLATED=1"):
             LocalProvider(allow_unisolated=argument).new_sandbox(CreateSandboxRequest())
 
-    @pytest.mark.skipif(sys.platform != "linux", reason="watches over processes through /proc")
-    async def test_unisolated_runs_with_a_warning_each_time(self, start, monkeypatch, caplog):
+    @needs_linux
+    async def test_unisolated_runs_with_a_warning_each_time_and_leaves_nothing_behind(self, start, monkeypatch, caplog):
         monkeypatch.setenv("NIGHTJAR_ALLOW_UNISOLATED", "1")
         provider = LocalProvider(allow_unisolated=True)
         for _ in range(2):
@@ -206,11 +210,6 @@ class TestWithoutBubblewrap:
         assert (await sandbox.exec("echo $HOME; pwd", timeout=10)).stdout == f"{sandbox.workspace}\n" * 2
         await sandbox.upload(b"x", "file")
         assert await sandbox.download("file") == b"x"
-
-    @pytest.mark.skipif(sys.platform != "linux", reason="watches over processes through /proc")
-    async def test_unisolated_leaves_nothing_behind(self, start, monkeypatch):
-        monkeypatch.setenv("NIGHTJAR_ALLOW_UNISOLATED", "1")
-        sandbox = await start(LocalProvider(allow_unisolated=True))
         pid = int((await sandbox.exec("(setsid sleep 60 >/dev/null 2>&1 & echo $!)", timeout=10)).stdout)
         os.kill(pid, 0)
         await sandbox.close()
@@ -218,21 +217,10 @@ class TestWithoutBubblewrap:
             os.kill(pid, 0)
         assert not Path(sandbox.workspace).exists()  # noqa: ASYNC240
 
-    @pytest.mark.skipif(sys.platform != "linux", reason="watches over processes through /proc")
+    @needs_linux
     async def test_unisolated_removes_what_a_killed_process_left_behind(self, tmp_path):
-        code = """
-import asyncio
-from nightjar.sandboxes import CreateSandboxRequest, LocalProvider
-
-async def main():
-    sandbox = LocalProvider(allow_unisolated=True).new_sandbox(CreateSandboxRequest())
-    await sandbox.start()
-    print(sandbox.workspace, flush=True)
-    await asyncio.to_thread(input)
-    await asyncio.to_thread(sandbox.close_now)
-
-asyncio.run(main())
-"""
+        then = "print(sandbox.workspace, flush=True); await asyncio.to_thread(input)"
+        code = IN_A_SANDBOX.format(provider="allow_unisolated=True", then=then)
         env = {"PATH": str(tmp_path), "TMPDIR": str(tmp_path), "NIGHTJAR_ALLOW_UNISOLATED": "1"}
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         killed = await asyncio.create_subprocess_exec(sys.executable, "-c", code, env=env, **pipes)
@@ -245,25 +233,18 @@ asyncio.run(main())
         assert list(tmp_path.glob("nightjar-*")) == []
 
     def test_too_old_a_version_is_refused(self, monkeypatch, tmp_path):
-        old = tmp_path / "bwrap"
-        old.write_text("#!/bin/sh\necho bubblewrap 0.4.1\n")
-        old.chmod(0o755)
-        with pytest.raises(SandboxRefusedError, match=r"0\.7 or newer, found 'bubblewrap 0\.4\.1'"):
+        program(tmp_path, "echo bubblewrap 0.4.1\n")
+        with pytest.raises(SandboxRefusedError, match=r"0\.7 .*'bubblewrap 0\.4\.1'"):
             LocalProvider().new_sandbox(CreateSandboxRequest())
 
 
 class TestPackages:
-    def test_of_a_distribution_include_what_it_needs(self):
-        assert {"sympy", "mpmath"} <= set(find_packages(("sympy",)).paths)
-
-    def test_leave_out_what_only_an_extra_needs(self):
-        assert "pytest" not in find_packages(("sympy",)).paths
+    def test_of_a_distribution_include_its_dependencies_but_not_those_of_an_extra(self):
+        found = set(find_packages(("sympy",)).paths)
+        assert ({"sympy", "mpmath"} <= found, "pytest" in found) == (True, False)
 
     def test_that_are_missing_are_named(self):
         assert find_packages(("no-such-thing", "sympy>=999", "==")).missing == ["==", "sympy>=999", "no-such-thing"]
-
-    def test_that_are_only_linked_to_are_missing(self):
-        assert find_packages(("nightjar-evals",)).missing in ([], ["nightjar-evals"])
 
     @pytest.fixture
     def install(self, tmp_path, monkeypatch):
@@ -335,70 +316,52 @@ class Machine:
 
 ALLOWED = 0x7FFF0000
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-CALLS = (
-    "read",
-    "clone",
-    "unshare",
-    "mount",
-    "socket",
-    "memfd_create",
-    "clone3",
-    "prlimit64",
-    "setpriority",
-    "mmap",
-    "fcntl",
-)
-CALLS += ("setsockopt", "semget")
 NUMBERS = {
-    "x86_64": dict(zip(CALLS, (0, 56, 272, 165, 41, 319, 435, 302, 141, 9, 72, 54, 64), strict=True)),
-    "aarch64": dict(zip(CALLS, (63, 220, 97, 40, 198, 279, 435, 261, 140, 222, 25, 208, 190), strict=True)),
-}
+    "read": (0, 63), "clone": (56, 220), "unshare": (272, 97), "mount": (165, 40), "socket": (41, 198),
+    "memfd_create": (319, 279), "clone3": (435, 435), "prlimit64": (302, 261), "setpriority": (141, 140),
+    "mmap": (9, 222), "fcntl": (72, 25), "setsockopt": (54, 208), "semget": (64, 190),
+}  # fmt: skip
+"""The numbers of calls on each architecture."""
+EPERM, ENOSYS, EAFNOSUPPORT = (0x00050000 | number for number in (errno.EPERM, errno.ENOSYS, errno.EAFNOSUPPORT))
+SHARED, PRIVATE, ANONYMOUS = 1, 2, 0x20
+ANSWERS = [
+    ("read", (), ALLOWED),
+    ("clone", (0x01200011,), ALLOWED),  # fork()
+    ("clone", (0x003D0F00,), ALLOWED),  # a thread
+    *(("socket", (family,), ALLOWED) for family in (1, 2, 10, 16)),
+    *(("mmap", (0, 9, 3, flags), ALLOWED) for flags in (PRIVATE | ANONYMOUS, SHARED, PRIVATE)),
+    ("mmap", (0, 9, 3, SHARED | ANONYMOUS), EPERM),
+    ("fcntl", (3, 4), ALLOWED),
+    ("fcntl", (3, 1031), EPERM),
+    ("setsockopt", (3, 1, 2), ALLOWED),
+    ("setsockopt", (3, 0, 8), ALLOWED),
+    ("setsockopt", (3, 1, 7), EPERM),
+    ("prlimit64", (0,), ALLOWED),
+    ("prlimit64", (1,), EPERM),
+    ("setpriority", (1, 0), ALLOWED),
+    ("setpriority", (1, 1), EPERM),
+    ("unshare", (0x10000000,), EPERM),
+    ("clone", (0x10000011,), EPERM),
+    ("clone", (0x00020011,), EPERM),
+    ("clone3", (0,), ENOSYS),
+    ("mount", (0,), EPERM),
+    ("socket", (40,), EAFNOSUPPORT),
+    ("socket", (38,), EAFNOSUPPORT),
+    ("memfd_create", (0,), ENOSYS),
+    ("semget", (0,), ENOSYS),
+]
 
 
 class TestSeccomp:
-    @pytest.fixture(params=NUMBERS)
-    def call(self, request):
-        machine = Machine(filter_program(request.param), ARCHITECTURES[request.param])
-        return lambda name, *arguments: machine.call(NUMBERS[request.param][name], *arguments)
+    @pytest.mark.parametrize("architecture", ARCHITECTURES)
+    def test_allows_ordinary_calls_and_refuses_others(self, architecture):
+        machine = Machine(filter_program(architecture), ARCHITECTURES[architecture])
+        position = list(ARCHITECTURES).index(architecture)
+        found = [(name, given, machine.call(NUMBERS[name][position], *given)) for name, given, _ in ANSWERS]
+        assert found == ANSWERS
 
-    def test_lets_ordinary_calls_pass(self, call):
-        assert call("read") == ALLOWED
-        assert call("clone", 0x01200011) == ALLOWED  # what fork() uses
-        assert call("clone", 0x003D0F00) == ALLOWED  # what a thread is made with
-        assert [call("socket", family) for family in (1, 2, 10, 16)] == [ALLOWED] * 4
-
-    def test_lets_memory_pass_that_a_process_or_a_file_owns(self, call):
-        shared, private, anonymous = 1, 2, 0x20
-        assert [call("mmap", 0, 9, 3, flags) for flags in (private | anonymous, shared, private)] == [ALLOWED] * 3
-        assert [call("fcntl", 3, 1031), call("setsockopt", 3, 1, 7)] == [0x00050000 | errno.EPERM] * 2
-        assert call("mmap", 0, 9, 3, shared | anonymous) == 0x00050000 | errno.EPERM
-        assert [call("fcntl", 3, 4), call("setsockopt", 3, 1, 2), call("setsockopt", 3, 0, 8)] == [ALLOWED] * 3
-
-    def test_lets_a_process_set_its_own_limits_and_priority_only(self, call):
-        assert [call("prlimit64", pid) for pid in (0, 1)] == [ALLOWED, 0x00050000 | errno.EPERM]
-        assert [call("setpriority", 1, pid) for pid in (0, 1)] == [ALLOWED, 0x00050000 | errno.EPERM]
-
-    @pytest.mark.parametrize(
-        ("name", "argument", "error"),
-        [
-            ("unshare", 0x10000000, errno.EPERM),
-            ("clone", 0x10000011, errno.EPERM),
-            ("clone", 0x00020011, errno.EPERM),
-            ("clone3", 0, errno.ENOSYS),
-            ("mount", 0, errno.EPERM),
-            ("socket", 40, errno.EAFNOSUPPORT),
-            ("socket", 38, errno.EAFNOSUPPORT),
-            ("memfd_create", 0, errno.ENOSYS),
-            ("semget", 0, errno.ENOSYS),
-        ],
-    )
-    def test_refuses_others(self, call, name, argument, error):
-        assert call(name, argument) == 0x00050000 | error
-
-    def test_kills_what_uses_the_calls_of_another_architecture(self):
+    def test_kills_callers_of_another_architecture_and_knows_no_other_machines(self):
         assert Machine(filter_program("x86_64"), architecture=0x40000003).call(0) == 0x80000000
-
-    def test_knows_no_other_machines(self):
         assert filter_program("vax") is None
 
 
@@ -417,13 +380,14 @@ class TestFrames:
 
         return FrameReader(receive, {1, 2})
 
-    async def test_are_taken_apart_however_they_come(self):
+    async def test_are_split_however_they_arrive(self):
         reader = self.reader(frame(1, b"hello") + frame(2, b"") + frame(2, b"world"))
         found = {1: b"", 2: b""}
         while piece := await reader.read():
             stream, data = piece
             found[stream] += data
         assert found == {1: b"hello", 2: b"world"}
+        assert await self.reader(b"\x01\0\0").read() is None, "the end within a header is the end"
 
     @pytest.mark.parametrize("data", [b"\x03\0\0\0\0\0\0\x01x", b"\x01\x01\0\0\0\0\0\x01x", b"HTTP/1.1"])
     async def test_of_another_shape_are_an_error(self, data):
@@ -435,10 +399,8 @@ class TestFrames:
         assert await reader.read() == (1, b"abc")
         assert await reader.read() is None
 
-    async def test_that_end_within_the_header_are_the_end(self):
-        assert await self.reader(b"\x01\0\0").read() is None
 
-
+@needs_linux
 class TestControlGroups:
     @pytest.fixture
     def mount(self, tmp_path):
@@ -450,39 +412,26 @@ class TestControlGroups:
         (parent / "cgroup.subtree_control").write_text("cpu memory pids\n")
         return tmp_path
 
-    @pytest.mark.skipif(sys.platform != "linux", reason="control groups are Linux's")
-    def test_carry_the_limits(self, mount):
+    def test_carry_the_limits_and_count_kills(self, mount):
         group = ControlGroup.make(2**28, 64, mount)
         written = {path.name: path.read_text() for path in group.path.iterdir()}
         assert written == {"memory.max": str(2**28), "pids.max": "80", "memory.swap.max": "0"}
         assert group.add(os.getpid())
         assert (group.path / "cgroup.procs").read_text() == str(os.getpid())
-
-    @pytest.mark.skipif(sys.platform != "linux", reason="control groups are Linux's")
-    def test_count_what_the_kernel_killed(self, mount):
-        group = ControlGroup.make(2**28, 64, mount)
         assert group.kills == 0
         (group.path / "memory.events").write_text("low 0\nhigh 0\nmax 7\noom 2\noom_kill 3\n")
         assert group.kills == 3
 
-    @pytest.mark.skipif(sys.platform != "linux", reason="control groups are Linux's")
-    def test_are_not_made_where_the_limits_are_not_handed_on(self, mount):
+    def test_are_not_made_if_limits_are_not_delegated(self, mount):
         for path in mount.rglob("cgroup.subtree_control"):
             path.write_text("cpu\n")
         assert ControlGroup.make(2**28, 64, mount) is None
         assert ControlGroup.make(2**28, 64, mount / "nowhere") is None
 
 
-class Offline(SandboxProvider):
-    name = "offline"
-
-    def new_sandbox(self, request):
-        raise SandboxRefusedError("there is none")
-
-
 class TestChoosing:
     def test_takes_a_provider_as_it_is(self):
-        provider = Offline()
+        provider = LocalProvider()
         assert choose_provider(provider) is provider
 
     def test_asks_the_variable_first(self, monkeypatch):
@@ -497,10 +446,9 @@ class TestChoosing:
 
     @pytest.mark.parametrize("chosen", ["vm", "Docker"])
     def test_names_what_there_is(self, chosen):
-        with pytest.raises(ConfigError, match=f"'{chosen}'. Choose one of: docker, local, podman"):
-            choose_provider(chosen)
-        with pytest.raises(ConfigError, match="Choose one of"):
-            SandboxClient(chosen)
+        for choose in (choose_provider, SandboxClient):
+            with pytest.raises(ConfigError, match=f"'{chosen}'.*docker, local, podman"):
+                choose(chosen)
 
     def test_says_that_a_daemon_does_not_answer(self, monkeypatch, tmp_path):
         monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
@@ -515,7 +463,7 @@ class TestChoosing:
             monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
             started = time.monotonic()
             assert not DockerProvider.is_available()
-        assert time.monotonic() - started < 8
+        assert time.monotonic() - started < 30, "the SDK's own limit is 60 s"
 
 
 @needs_bubblewrap
@@ -548,12 +496,12 @@ class TestClient:
 
     async def test_runs_jobs_in_the_background(self, client):
         created = await client.create(CreateSandboxRequest())
-        job = await client.start_background_job(created.id, "sleep 0.3; echo done; exit 2")
+        job = await client.start_background_job(created.id, "until test -f go; do sleep 0.02; done; echo done; exit 2")
         assert not (await client.get_background_job(created.id, job)).completed
-        for _ in range(200):
-            if (status := await client.get_background_job(created.id, job)).completed:
-                break
-            await asyncio.sleep(0.02)
+        await client.upload_bytes(created.id, "go", b"")
+        async with asyncio.timeout(30):
+            while not (status := await client.get_background_job(created.id, job)).completed:
+                await client.execute_command(created.id, "sleep 0.02", timeout=10)
         assert (status.stdout, status.exit_code) == ("done\n", 2)
         assert (await client.run_background_job(created.id, "echo now")).stdout == "now\n"
 
@@ -575,18 +523,18 @@ class TestClient:
             created = await client.create(CreateSandboxRequest(memory_gb=memory_gb))
             await asyncio.sleep(attempt * 0.0002)
             await client.delete(created.id)
-        workspace_bytes = str(int(CreateSandboxRequest(memory_gb=memory_gb).storage_bytes * 0.75))
+        workspace_bytes = str(int(CreateSandboxRequest(memory_gb=memory_gb).storage_bytes * 0.5625))
         left = [one for one in psutil.process_iter(["cmdline"]) if workspace_bytes in (one.info["cmdline"] or [])]
         assert left == []
 
     async def test_ends_a_sandbox_when_its_time_is_over(self, client):
-        created = await client.create(CreateSandboxRequest(timeout_minutes=0.3 / 60))
-        await client.wait_for_creation(created.id)
-        await asyncio.sleep(0.5)
+        created = await client.create(CreateSandboxRequest(timeout_minutes=1 / 60))
+        with contextlib.suppress(SandboxError):  # on a busy machine it may not even start in time
+            await client.execute_command(created.id, "sleep 600")
         with pytest.raises(SandboxError, match="timeout_minutes"):
             await client.execute_command(created.id, "true", timeout=10)
 
-    async def test_starts_again_what_did_not_start(self):
+    async def test_wraps_the_start_of_a_sandbox_for_retries(self):
         attempts = []
 
         def with_retry(func):

@@ -1,0 +1,359 @@
+"""What the client of each protocol makes of the answers and errors of servers."""
+
+import base64
+import contextlib
+import struct
+
+import openai
+import pytest
+
+from nightjar.clients import ClientConfig, resolve_client
+from nightjar.core.messages import AssistantMessage, ToolCall, UserMessage
+from nightjar.environments.rubrics import JudgeRubric
+from nightjar.errors import (
+    EmptyModelResponseError,
+    InvalidModelResponseError,
+    ModelError,
+    OverlongPromptError,
+    error_chain,
+)
+
+CHAT, TEXT, RESPONSES, MESSAGES = (
+    *("openai_chat_completions", "openai_completions", "openai_responses", "anthropic_messages"),
+)
+KEY = "sk-very-secret-0123456789"
+ASKED = [UserMessage(content="2+2?")]
+MESSAGE = {"role": "assistant", "content": "4"}
+MISSING = object()
+
+
+def chat(message=MESSAGE, finish_reason="stop", **fields):
+    """Returns the body of a chat completion; a field set to MISSING is left out."""
+    choice = {"index": 0, "finish_reason": finish_reason, "message": message}
+    body = {"id": "c1", "object": "chat.completion", "created": 17, "model": "served", "choices": [choice], **fields}
+    return {name: value for name, value in body.items() if value is not MISSING}
+
+
+def without_text(**fields):
+    return {"role": "assistant", "content": None, **fields}
+
+
+def text(said="4", finish_reason="stop", choice=None, **fields):
+    choices = [{"index": 0, "text": said, "finish_reason": finish_reason, "logprobs": None, **(choice or {})}]
+    return {"id": "c1", "object": "text_completion", "created": 17, "model": "served", "choices": choices, **fields}
+
+
+def response(*items, status="completed", **fields):
+    head = {"id": "r1", "object": "response", "created_at": 17.5, "model": "served"}
+    return {**head, "status": status, "output": [*items], **fields}
+
+
+def said(*parts):
+    content = [{"type": "output_text", "text": part} if isinstance(part, str) else part for part in parts]
+    return {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content}
+
+
+def message(*content, stop_reason="end_turn", **fields):
+    head = {"id": "m1", "type": "message", "role": "assistant", "model": "served", "stop_sequence": None}
+    usage = {"input_tokens": 5, "output_tokens": 7}
+    return {**head, "content": list(content), "stop_reason": stop_reason, "usage": usage, **fields}
+
+
+def block(words):
+    return {"type": "text", "text": words}
+
+
+@pytest.fixture
+async def ask(canned, monkeypatch):
+    """Asks the canned server in a protocol; it answers with the given body."""
+    monkeypatch.setenv("TEST_KEY", KEY)
+    async with contextlib.AsyncExitStack() as clients:
+
+        async def ask(protocol, body, status=200, prompt=ASKED):
+            canned.reply(body, status)
+            fields = {"client_type": protocol, "api_key_var": "TEST_KEY", "max_retries": 0}
+            client = await clients.enter_async_context(resolve_client(ClientConfig(api_base_url=canned.url, **fields)))
+            return await client.get_response(prompt, "m", {"max_tokens": 9})
+
+        yield ask
+
+
+CUT = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+FILTERED = {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "body", "finish_reason"),
+    [
+        *((CHAT, chat(finish_reason=reason), reason) for reason in ("stop", "length", "tool_calls")),
+        *((CHAT, chat(finish_reason=reason), None) for reason in (None, "eos", "content_filter")),
+        *((TEXT, text(finish_reason=reason), reason) for reason in ("stop", "length")),
+        (TEXT, text(finish_reason="content_filter"), None),
+        (RESPONSES, response(said("4")), "stop"),
+        (RESPONSES, response(said("4"), **CUT), "length"),
+        (RESPONSES, response(said("4"), **FILTERED), None),
+        *((MESSAGES, message(block("4"), stop_reason=reason), "stop") for reason in ("end_turn", "stop_sequence")),
+        (MESSAGES, message(block("4"), stop_reason="max_tokens"), "length"),
+        (MESSAGES, message(block("4"), stop_reason="model_context_window_exceeded"), "length"),
+        *((MESSAGES, message(block("4"), stop_reason=reason), None) for reason in ("refusal", "pause_turn", None)),
+    ],
+)
+async def test_how_an_answer_ended(ask, protocol, body, finish_reason):
+    answer = (await ask(protocol, body)).message
+    assert (answer.content, answer.finish_reason) == ("4", finish_reason)
+    assert answer.is_truncated == (finish_reason == "length")
+
+
+REASONING = {
+    "type": "reasoning", "id": "rs_1", "encrypted_content": "zzz",
+    "summary": [{"type": "summary_text", "text": "First"}, {"type": "summary_text", "text": "then"}],
+}  # fmt: skip
+ITEM = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "add", "arguments": '{"a":1}'}
+THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s1"}
+HIDDEN = {"type": "redacted_thinking", "data": "x1"}
+USE = {"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 1}}
+NATIVE_CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a":1}'}}
+CALL = ToolCall(id="c1", name="add", arguments='{"a":1}')
+DETAILS = [{"type": "reasoning.text", "text": "h"}, {"summary": "m"}]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "body", "expected"),
+    [
+        *((CHAT, chat(**{field: MISSING}), {"content": "4"}) for field in ("id", "created", "model", "object")),
+        (CHAT, chat(without_text(reasoning_content="hm")), {"content": None, "reasoning_content": "hm"}),
+        (CHAT, chat(without_text(reasoning="hm")), {"content": None, "reasoning_content": "hm"}),
+        (CHAT, chat(without_text(reasoning_details=DETAILS)), {"content": None, "reasoning_content": "hm"}),
+        (CHAT, chat(without_text(refusal="No.")), {"content": "No.", "finish_reason": "stop"}),
+        (CHAT, chat(without_text(tool_calls=[NATIVE_CALL]), "tool_calls"), {"tool_calls": [CALL]}),
+        (TEXT, text(" 4"), {"content": " 4", "tool_calls": None}),
+        (TEXT, text("", "length"), {"content": ""}),
+        (
+            RESPONSES,
+            response(REASONING, said("I ", "add."), ITEM),
+            {"content": "I add.", "reasoning_content": "First\nthen", "tool_calls": [CALL]},
+        ),
+        (RESPONSES, response(said({"type": "refusal", "refusal": "No."})), {"content": "No."}),
+        (RESPONSES, response(**CUT), {"content": None, "is_truncated": True}),
+        (
+            MESSAGES,
+            message(THOUGHT, HIDDEN, block("I "), block("add."), USE, stop_reason="tool_use"),
+            {
+                "content": "I add.", "reasoning_content": "hm", "thinking_blocks": [THOUGHT, HIDDEN],
+                "tool_calls": [CALL], "finish_reason": "tool_calls", "anthropic_content": None,
+            },
+        ),
+        *((MESSAGES, message(stop_reason=reason), {"content": ""}) for reason in ("max_tokens", "refusal")),
+    ],
+)  # fmt: skip
+async def test_what_an_answer_contains(ask, protocol, body, expected):
+    answer = (await ask(protocol, body)).message
+    assert {name: answer.get(name) for name in expected} == expected
+
+
+DETAILED = {"completion_tokens_details": {"reasoning_tokens": 3}}
+CACHED = {"cache_creation_input_tokens": 20, "cache_read_input_tokens": 100}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "usage", "prompt", "completion", "reasoning"),
+    [
+        (CHAT, {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12, **DETAILED}, 5, 7, 3),
+        (CHAT, {"prompt_tokens": 5}, 5, 0, 0),
+        (CHAT, {"input_tokens": 5, "output_tokens": 7}, 5, 7, 0),
+        (TEXT, {"prompt_tokens": 5, "completion_tokens": 7, "total_tokens": 12}, 5, 7, 0),
+        (RESPONSES, {"input_tokens": 5, "output_tokens": 7, "output_tokens_details": {"reasoning_tokens": 3}}, 5, 7, 3),
+        (
+            MESSAGES,
+            {"input_tokens": 5, **CACHED, "output_tokens": 7, "output_tokens_details": {"thinking_tokens": 3}},
+            *(125, 7, 3),
+        ),
+    ],
+)
+async def test_usage(ask, protocol, usage, prompt, completion, reasoning):
+    bodies = {CHAT: chat(), TEXT: text(), RESPONSES: response(said("4")), MESSAGES: message(block("4"))}
+    answer = await ask(protocol, {**bodies[protocol], "usage": usage})
+    assert (answer.id, answer.model) == (bodies[protocol]["id"], "served")
+    assert answer.created == 17 or protocol == MESSAGES
+    assert answer.usage.model_dump() == {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "reasoning_tokens": reasoning,
+        "total_tokens": prompt + completion,
+    }
+
+
+@pytest.mark.parametrize(
+    ("protocol", "body"), [(CHAT, chat()), (CHAT, chat(usage=None)), (MESSAGES, message(usage=None))]
+)
+async def test_no_usage(ask, protocol, body):
+    body = {name: value for name, value in body.items() if protocol == CHAT or name != "usage"}
+    body = {**body, "content": [block("4")]} if protocol == MESSAGES else body
+    assert (await ask(protocol, body)).usage is None
+
+
+class TestTokenIds:
+    def chat(self, **changes):
+        entry = {"token": "4", "logprob": -0.5, "bytes": None, "top_logprobs": []}
+        choice = {"index": 0, "finish_reason": "stop", "message": MESSAGE, "logprobs": {"content": [entry]}}
+        return chat(choices=[{**choice, "token_ids": [3], **changes}], prompt_token_ids=[1, 2])
+
+    def text(self):
+        told = {"token_logprobs": [-0.5], "tokens": ["4"]}
+        return text(choice={"prompt_token_ids": [1, 2], "token_ids": [3], "logprobs": told})
+
+    async def test_come_with_their_log_probabilities(self, ask):
+        for protocol, body in ((CHAT, self.chat()), (TEXT, self.text())):
+            tokens = (await ask(protocol, body)).message.tokens
+            assert (tokens.prompt_ids, tokens.prompt_mask) == ([1, 2], [0, 0])
+            assert (tokens.completion_ids, tokens.completion_mask, tokens.completion_logprobs) == ([3], [1], [-0.5])
+
+    async def test_come_with_the_experts_of_each_token(self, ask):
+        numbers = [[[0, 1], [2, 3]], [[4, 5], [6, 7]], [[8, 9], [10, 11]]]  # three tokens, two layers, two experts each
+        packed = base64.b85encode(struct.pack("<12i", *range(12))).decode()
+        body = self.chat(routed_experts={"data": packed, "shape": [3, 2, 2]})
+        assert (await ask(CHAT, body)).message.tokens.routed_experts == numbers
+
+    @pytest.mark.parametrize("missing", ["token_ids", "logprobs"])
+    async def test_are_missing_without_all_that_belongs_to_them(self, ask, missing):
+        assert (await ask(CHAT, self.chat(**{missing: None}))).message.tokens is None
+
+
+async def test_log_probabilities_of_a_text_completion(ask):
+    told = {"tokens": ["2+2=", "4"], "text_offset": [0, 4], "token_logprobs": [None, -0.5], "top_logprobs": None}
+    logprobs = (await ask(TEXT, text("2+2=4", choice={"logprobs": told}))).logprobs
+    assert (logprobs.text_offset, logprobs.token_logprobs) == ([0, 4], [None, -0.5])
+    in_another_form = {"content": [{"token": "4", "logprob": -0.5}]}
+    assert (await ask(TEXT, text(choice={"logprobs": in_another_form}))).logprobs is None
+
+
+class TestTheNextTurn:
+    @pytest.mark.parametrize(
+        ("protocol", "output"),
+        [
+            (RESPONSES, [REASONING, said("4")]),
+            (RESPONSES, [REASONING, ITEM]),
+            (RESPONSES, [{"type": "web_search_call", "id": "w"}, said("x")]),
+            (MESSAGES, [THOUGHT, block("I"), USE, {**THOUGHT, "signature": "s2"}, {**USE, "id": "t2"}]),
+            (MESSAGES, [{"type": "server_tool_use", "id": "w1", "name": "web_search", "input": {}}, block("found")]),
+            (MESSAGES, [{"type": "something_new", "value": 1}, block("hello")]),
+        ],
+    )
+    async def test_has_the_model_s_output_unchanged(self, ask, canned, protocol, output):
+        body = response(*output) if protocol == RESPONSES else message(*output)
+        answer = (await ask(protocol, body)).message
+        turn = AssistantMessage.model_validate(answer.model_dump(exclude={"finish_reason", "is_truncated", "tokens"}))
+        await ask(protocol, body, prompt=[*ASKED, turn])
+        sent = canned.requests[-1][2]
+        assert (sent["input"][1:] if protocol == RESPONSES else sent["messages"][1]["content"]) == output
+
+    @pytest.mark.parametrize("change", [{"content": "5"}, {"tool_calls": [CALL.model_copy(update={"id": "c2"})]}])
+    async def test_has_no_reasoning_behind_words_that_the_environment_has_changed(self, ask, canned, change):
+        body = response(REASONING, said("4"), ITEM)
+        answer = (await ask(RESPONSES, body)).message
+        for name, value in change.items():
+            answer[name] = value
+        await ask(RESPONSES, body, prompt=[*ASKED, answer])
+        types = [item["type"] for item in canned.requests[-1][2]["input"]]
+        assert types == ["message", "message", "function_call"]
+
+    async def test_has_the_words_that_the_environment_has_changed(self, ask, canned):
+        body = message(block("I"), THOUGHT, block("add"))
+        answer = (await ask(MESSAGES, body)).message
+        answer.content = "I do"
+        await ask(MESSAGES, body, prompt=[*ASKED, answer])
+        assert canned.requests[-1][2]["messages"][1]["content"] == [THOUGHT, block("I do")]
+
+
+NO_TEXT_ARGUMENTS = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
+TWO = [{"index": n, "finish_reason": "stop", "message": MESSAGE} for n in (0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "body", "says"),
+    [
+        *((protocol, body, None) for protocol in (CHAT, TEXT, RESPONSES, MESSAGES) for body in ([1], b"<html>", b"")),
+        *((CHAT, chat(choices=choices), found) for choices, found in (([], "0"), (TWO, "2"), (None, "none"))),
+        (CHAT, chat(choices=MISSING), "none"),
+        (CHAT, chat(choices=[{"index": 0, "finish_reason": "stop"}]), "without a message"),
+        (CHAT, b"<html>502</html>", "<html>502</html>"),
+        (CHAT, {"error": {"message": "upstream overloaded", "code": 502}}, "upstream overloaded"),
+        (CHAT, chat(without_text(tool_calls=[NO_TEXT_ARGUMENTS]), "tool_calls"), None),
+        (TEXT, text(choices=[]), "0"),
+        (TEXT, {"id": "c1"}, "none"),
+        (TEXT, {"error": {"message": "busy"}}, "busy"),
+        *((RESPONSES, body, None) for body in ({"id": "r1"}, {"output": None}, {"output": "x"})),
+        (RESPONSES, response(status="failed", error={"code": "x", "message": "out of order"}), "out of order"),
+        (RESPONSES, response({**ITEM, "arguments": {"a": 1}}), None),
+        (MESSAGES, {"type": "error", "error": {"message": "overloaded"}}, "overloaded"),
+        (MESSAGES, message({"type": "hologram", "data": "4"}), "hologram"),
+        (MESSAGES, message({**USE, "name": None}), None),
+    ],
+)
+async def test_an_answer_of_another_shape_is_invalid(ask, protocol, body, says):
+    with pytest.raises(InvalidModelResponseError, match=says):
+        await ask(protocol, body)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "body"),
+    [
+        *((CHAT, chat(without_text(content=content))) for content in ("", None)),
+        (TEXT, text("")),
+        (RESPONSES, response()),
+        (MESSAGES, message()),
+        (MESSAGES, message(block(""))),
+    ],
+)
+async def test_an_answer_without_content_is_empty(ask, protocol, body):
+    with pytest.raises(EmptyModelResponseError):
+        await ask(protocol, body)
+
+
+class TestErrors:
+    @pytest.mark.parametrize("status", [400, 404, 408, 409, 422, 429, 500, 503])
+    async def test_a_status_is_a_model_error_caused_by_the_sdk_s_error(self, ask, status):
+        with pytest.raises(ModelError, match=r"'m'.*no luck") as caught:
+            await ask(CHAT, {"error": {"message": "no luck"}}, status)
+        cause = caught.value.__cause__
+        assert (isinstance(cause, openai.APIStatusError), cause.status_code) == (True, status)
+
+    @pytest.mark.parametrize(
+        ("status", "kind"), [(401, openai.AuthenticationError), (403, openai.PermissionDeniedError)]
+    )
+    async def test_rejected_credentials_are_the_sdk_s_error(self, ask, status, kind):
+        with pytest.raises(kind, match="no such key"):
+            await ask(CHAT, {"error": {"message": "no such key"}}, status)
+
+    @pytest.mark.parametrize(
+        ("error", "status"),
+        [
+            *(({"message": "This model's maximum context length is 8192 tokens."}, status) for status in (400, 413)),
+            ({"message": "Too much.", "code": "context_length_exceeded"}, 400),
+        ],
+    )
+    async def test_a_prompt_that_is_too_long_is_recognised(self, ask, error, status):
+        with pytest.raises(OverlongPromptError, match=error["message"]):
+            await ask(CHAT, {"error": error}, status)
+        with pytest.raises(ModelError):
+            await ask(CHAT, {"error": error}, 500)
+
+    @pytest.mark.parametrize("status", [401, 400, 500])
+    async def test_a_key_that_anthropic_s_server_echoes_is_hidden(self, ask, status):
+        with pytest.raises(Exception, match=r"\[API key\]") as caught:
+            await ask(MESSAGES, {"error": {"message": f"invalid x-api-key: {KEY}"}}, status)
+        error = caught.value.__cause__ or caught.value
+        assert KEY not in f"{caught.value} {error} {error.body} {error.response.text}"
+
+
+class TestAnSdkClientOfTheUser:
+    @pytest.mark.parametrize("status", [400, 401, 500])
+    async def test_has_its_key_hidden_if_the_server_echoes_it(self, canned, status):
+        canned.reply({"error": {"message": f"Incorrect API key provided: {KEY}"}}, status)
+        async with openai.AsyncOpenAI(base_url=canned.url, api_key=KEY, max_retries=0) as sdk:
+            with pytest.raises(Exception, match=r"Incorrect API key provided: \[API key\]") as caught:
+                await resolve_client(sdk).get_response(ASKED, "m", {})
+            with pytest.raises(ModelError, match=r"\[API key\]") as judged:
+                await JudgeRubric(judge_client=sdk).judge("2+2?", "4", "4")
+        errors = [*error_chain(caught.value), *error_chain(judged.value)]
+        assert KEY not in " ".join(f"{error} {error!r} {getattr(error, 'message', '')}" for error in errors)

@@ -1,0 +1,320 @@
+"""What the client of each protocol sends: prompts, tools and arguments in the protocol's own form."""
+
+import contextlib
+
+import pytest
+
+from nightjar.clients import ClientConfig, resolve_client
+from nightjar.core.messages import (
+    AssistantMessage,
+    SystemMessage,
+    TextMessage,
+    Tool,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from nightjar.errors import ConfigError, ModelError
+
+CHAT, TEXT, RESPONSES, MESSAGES = PROTOCOLS = (
+    *("openai_chat_completions", "openai_completions", "openai_responses", "anthropic_messages"),
+)
+ANSWERS = {
+    CHAT: {"choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": "4"}}]},
+    TEXT: {"choices": [{"finish_reason": "stop", "text": "4"}]},
+    RESPONSES: {"output": [{"type": "message", "content": [{"type": "output_text", "text": "4"}]}]},
+    MESSAGES: {"stop_reason": "end_turn", "content": [{"type": "text", "text": "4"}]},
+}
+PATHS = {CHAT: "/v1/chat/completions", TEXT: "/v1/completions", RESPONSES: "/v1/responses", MESSAGES: "/v1/messages"}
+ASKED = UserMessage(content="2+2?")
+PLAIN = {"role": "user", "content": "2+2?"}
+AUDIO = UserMessage(content=[{"type": "input_audio", "input_audio": {"data": "YQ==", "format": "wav"}}])
+THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s1"}
+HIDDEN = {"type": "redacted_thinking", "data": "x1"}
+WITHHELD = {"type": "thinking", "thinking": "", "signature": "s3"}
+
+
+@pytest.fixture
+async def sent(canned):
+    """Asks in a protocol, and returns the body that the server got."""
+    async with contextlib.AsyncExitStack() as clients:
+        made = {}
+
+        async def ask(protocol, *prompt, tools=None, **sampling_args):
+            canned.reply(ANSWERS[protocol])
+            if protocol not in made:
+                config = ClientConfig(api_base_url=canned.url, client_type=protocol, max_retries=0)
+                made[protocol] = await clients.enter_async_context(resolve_client(config))
+            await made[protocol].get_response(list(prompt) or [ASKED], "m", sampling_args, tools)
+            path, _, body = canned.requests[-1]
+            assert (path, body.pop("model")) == (PATHS[protocol], "m")
+            return body
+
+        yield ask
+
+
+def text(said):
+    return {"type": "text", "text": said}
+
+
+def user(*parts):
+    return UserMessage(content=list(parts))
+
+
+def image(url, **fields):
+    return {"type": "image_url", "image_url": {"url": url, **fields}}
+
+
+def calls(*names, arguments="{}", **fields):
+    return AssistantMessage(tool_calls=[ToolCall(id=name, name="add", arguments=arguments) for name in names], **fields)
+
+
+def result(name, content="4"):
+    return ToolMessage(tool_call_id=name, content=content)
+
+
+DOCUMENT = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}}
+CACHED = {"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}
+PARTS = [text("Which?"), image("data:image/png;base64,YQ==", detail="low"), {"type": "new", "value": [1, {"a": 2}]}]
+FUNCTION = {"name": "add", "arguments": "{}"}
+
+
+def item(role, content):
+    return {"type": "message", "role": role, "content": content}
+
+
+def used(*names, **given):
+    blocks = [{"type": "tool_use", "id": name, "name": "add", "input": given} for name in names]
+    return {"role": "assistant", "content": blocks}
+
+
+def results(**contents):
+    blocks = [{"type": "tool_result", "tool_use_id": name, "content": said} for name, said in contents.items()]
+    return {"role": "user", "content": blocks}
+
+
+def source(**fields):
+    return {"messages": [{"role": "user", "content": [{"type": "image", "source": fields}]}]}
+
+
+PROMPTS = {
+    "chat: a plain text is the user's": (CHAT, [TextMessage(content="2+2=")], [{"role": "user", "content": "2+2="}]),
+    "chat: parts of every kind are unchanged": (CHAT, [user(*PARTS)], [{"role": "user", "content": PARTS}]),
+    "chat: fields of the environment are sent": (
+        CHAT, [UserMessage(content="2+2?", name="ann")], [{**PLAIN, "name": "ann"}],
+    ),
+    "chat: calls and results": (
+        CHAT,
+        [SystemMessage(content="s"), calls("c1", thinking_blocks=[{"type": "thinking"}]), result("c1")],
+        [
+            {"role": "system", "content": "s"},
+            {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": FUNCTION}]},
+            {"role": "tool", "tool_call_id": "c1", "content": "4"},
+        ],
+    ),
+    "chat: reasoning, without what other protocols keep": (
+        CHAT,
+        [AssistantMessage(content="4", reasoning_content="hm", openai_responses_output=[{"type": "reasoning"}])],
+        [{"role": "assistant", "content": "4", "reasoning_content": "hm"}],
+    ),
+    "text: all texts are one prompt": (
+        TEXT,
+        [SystemMessage(content="s"), user(text("one"), text("two")), AssistantMessage(content=None), ASKED],
+        "s\n\none two\n\n\n\n2+2?",
+    ),
+    "responses: messages": (
+        RESPONSES,
+        [SystemMessage(content="s"), ASKED, TextMessage(content="t")],
+        [item("system", "s"), item("user", "2+2?"), item("user", "t")],
+    ),
+    "responses: calls and results": (
+        RESPONSES,
+        [
+            calls("c1", content=[text("I add.")]),
+            result("c1", [text("a"), text("b")]),
+            result("c2", [image("https://x/y.png")]),
+        ],
+        [
+            item("assistant", "I add."),
+            {"type": "function_call", "call_id": "c1", **FUNCTION},
+            {"type": "function_call_output", "call_id": "c1", "output": "a b"},
+            {
+                "type": "function_call_output", "call_id": "c2",
+                "output": [{"type": "input_image", "image_url": "https://x/y.png", "detail": "auto"}],
+            },
+        ],
+    ),
+    "responses: parts": (
+        RESPONSES,
+        [user(text("Which?"), image("https://x/y.png", detail="low"), {"type": "input_file", "file_id": "f1"})],
+        [
+            item("user", [
+                {"type": "input_text", "text": "Which?"},
+                {"type": "input_image", "image_url": "https://x/y.png", "detail": "low"},
+                {"type": "input_file", "file_id": "f1"},
+            ]),
+        ],
+    ),
+    "anthropic: system messages are an argument": (
+        MESSAGES,
+        [SystemMessage(content="a"), ASKED, SystemMessage(content=[text("b"), image("https://x/y.png")])],
+        {"messages": [PLAIN], "system": "a\n\nb [image]"},
+    ),
+    "anthropic: results of one turn are one message": (
+        MESSAGES,
+        [ASKED, calls("t1", "t2", arguments=""), result("t1", "1"), result("t2", "2"), ASKED],
+        {"messages": [PLAIN, used("t1", "t2"), results(t1="1", t2="2"), PLAIN]},
+    ),
+    "anthropic: results of two turns are two messages": (
+        MESSAGES, [calls("t1"), result("t1")] * 2, {"messages": [used("t1"), results(t1="4")] * 2},
+    ),
+    **{
+        f"anthropic: arguments {arguments[:9]} become an object": (
+            MESSAGES, [calls("t1", arguments=arguments)], {"messages": [used("t1", INVALID_JSON=arguments)]},
+        )
+        for arguments in ('{"a": ', "[1]", '"text"', "[" * 100_000)
+    },
+    "anthropic: image by its URL": (
+        MESSAGES, [user(image("https://x/y.png"))], source(type="url", url="https://x/y.png"),
+    ),
+    "anthropic: image as data": (
+        MESSAGES,
+        [user(image("data:image/gif;base64,YQ=="))],
+        source(type="base64", media_type="image/gif", data="YQ=="),
+    ),
+    "anthropic: image of an unknown type": (
+        MESSAGES, [user(image("data:;base64,YQ=="))], source(type="base64", media_type="image/png", data="YQ=="),
+    ),
+    "anthropic: image as text": (
+        MESSAGES,
+        [user(image("data:image/svg+xml,%3Csvg"))],
+        source(type="base64", media_type="image/svg+xml", data="PHN2Zw=="),
+    ),
+    "anthropic: other parts are unchanged, empty texts are removed": (
+        MESSAGES, [user(DOCUMENT, CACHED, text(""))], {"messages": [{"role": "user", "content": [DOCUMENT, CACHED]}]},
+    ),
+    "anthropic: an empty turn is left out": (
+        MESSAGES, [ASKED, AssistantMessage(content=None), ASKED], {"messages": [PLAIN, PLAIN]},
+    ),
+    "anthropic: thinking is sent back if it is complete": (
+        MESSAGES,
+        [
+            AssistantMessage(
+                content="4",
+                reasoning_content="hm",
+                thinking_blocks=[THOUGHT, HIDDEN, WITHHELD, {"type": "thinking", "thinking": "no signature"}],
+            )
+        ],
+        {"messages": [{"role": "assistant", "content": [THOUGHT, HIDDEN, WITHHELD, text("4")]}]},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("protocol", "prompt", "expected"), PROMPTS.values(), ids=PROMPTS)
+async def test_a_prompt_has_the_protocol_s_form(sent, protocol, prompt, expected):
+    fields = {"max_tokens": 9} if protocol == MESSAGES else {}
+    field = {TEXT: "prompt", RESPONSES: "input"}.get(protocol, "messages")
+    expected = expected if isinstance(expected, dict) else {field: expected}
+    assert await sent(protocol, *prompt, **fields) == {**expected, **fields}
+
+
+async def test_a_message_that_is_changed_later_is_sent_as_it_is_then(sent):
+    message = UserMessage(content="2+2?")
+    await sent(CHAT, message)
+    message["content"] = "3+3?"
+    assert (await sent(CHAT, message))["messages"] == [{"role": "user", "content": "3+3?"}]
+
+
+ADD = {"name": "add", "description": "adds"}
+SUB = {"name": "sub", "description": ""}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "expected"),
+    [
+        (CHAT, [
+            {"type": "function", "function": {**ADD, "parameters": {"type": "object"}}},
+            {"type": "function", "function": {**SUB, "parameters": {}, "strict": True}},
+        ]),
+        (RESPONSES, [
+            {"type": "function", **ADD, "parameters": {"type": "object"}},
+            {"type": "function", **SUB, "parameters": {}, "strict": True},
+        ]),
+        (MESSAGES, [{**ADD, "input_schema": {"type": "object"}}, {**SUB, "input_schema": {}}]),
+    ],
+)  # fmt: skip
+async def test_tools_have_the_protocol_s_form(sent, protocol, expected):
+    tools = [Tool(**ADD, parameters={"type": "object"}), Tool(**SUB, parameters={}, strict=True)]
+    assert (await sent(protocol, tools=tools, max_tokens=9))["tools"] == expected
+
+
+THINKING = {"thinking": {"type": "enabled", "budget_tokens": 5}, "temperature": 0.5, "top_k": 3}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "given", "expected"),
+    [
+        (CHAT, {}, {}),
+        (TEXT, {"max_tokens": 9, "stop": ["\n"]}, {"max_tokens": 9, "stop": ["\n"]}),
+        (RESPONSES, {"max_output_tokens": 1, "max_tokens": 2, "max_completion_tokens": 3}, {"max_output_tokens": 1}),
+        (
+            RESPONSES,
+            {"reasoning_effort": "low", "reasoning": {"summary": "auto"}},
+            {"reasoning": {"effort": "low", "summary": "auto"}},
+        ),
+        (RESPONSES, {"n": 1, "stop": [], "modalities": ["text"]}, {}),
+        (MESSAGES, {"max_tokens": 9, "n": 3}, {"max_tokens": 9}),
+        (MESSAGES, {"max_tokens": 9, **THINKING}, {"max_tokens": 9, **THINKING}),
+        *(
+            (MESSAGES, {"max_tokens": 9, "stop": stop}, {"max_tokens": 9, "stop_sequences": sequences})
+            for stop, sequences in (("END", ["END"]), (["A", "B"], ["A", "B"]), (["\n", "A"], ["A"]))
+        ),
+        *((MESSAGES, {"max_tokens": 9, "stop": stop}, {"max_tokens": 9}) for stop in ("\n", "")),
+    ],
+)
+async def test_arguments_have_the_protocol_s_names(sent, protocol, given, expected):
+    body = await sent(protocol, **given)
+    assert {name: value for name, value in body.items() if name not in {"messages", "prompt", "input"}} == expected
+
+
+async def test_anthropic_s_required_limit_is_4096_by_default_with_one_warning(sent, caplog):
+    for _ in range(2):
+        assert (await sent(MESSAGES, max_tokens=None))["max_tokens"] == 4096
+    assert caplog.text.count("4096") == 1
+
+
+class TestAudio:
+    async def test_is_answered_with_text_in_chat_completions(self, sent):
+        assert (await sent(CHAT, AUDIO))["modalities"] == ["text"]
+        assert (await sent(CHAT, AUDIO, modalities=["text", "audio"]))["modalities"] == ["text", "audio"]
+
+    async def test_is_a_word_and_one_warning_in_anthropic_s_protocol(self, sent, caplog):
+        for _ in range(2):
+            body = await sent(MESSAGES, AUDIO, max_tokens=9)
+        assert body["messages"][0]["content"] == [text("[audio]")]
+        assert caplog.text.count("audio") == 2, "one warning names it twice"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "prompt", "given", "says"),
+    [
+        (RESPONSES, [AUDIO], {}, "audio"),
+        (RESPONSES, [ASKED], {"n": 2}, "'n'"),
+        (RESPONSES, [ASKED], {"stop": ["END"]}, "'stop'"),
+        (TEXT, [user(image("https://x/y.png"))], {}, "'image_url'"),
+        (TEXT, [ASKED], {"tools": [Tool(**ADD, parameters={})]}, "'add'"),
+    ],
+)
+async def test_what_the_protocol_does_not_have_is_refused_before_it_is_sent(
+    sent, canned, protocol, prompt, given, says
+):
+    with pytest.raises(ModelError, match=says) as caught:
+        await sent(protocol, *prompt, **given)
+    assert isinstance(caught.value.__cause__ or caught.value, ConfigError)
+    assert canned.requests == []
+
+
+async def test_text_completions_have_no_tools_in_their_own_form_either():
+    async with resolve_client(ClientConfig(api_base_url="http://localhost:1/v1", client_type=TEXT)) as client:
+        with pytest.raises(ConfigError, match="tools"):
+            await client.get_native_response("2+2=", "m", {}, [None])
