@@ -72,13 +72,11 @@ class Generation:
     on_log: LogCallback | None = None
 
     def log(self, line: str) -> None:
-        """Passes a line to ``on_log``."""
         if self.on_log is not None:
             self.on_log(line)
 
     @property
     def progress_callbacks(self) -> Sequence[ProgressCallback]:
-        """The callbacks for progress."""
         if callable(self.on_progress):
             return [self.on_progress]
         return self.on_progress or []
@@ -92,7 +90,6 @@ async def generate(
     sampling_args: SamplingArgs,
     how: Generation,
 ) -> GenerateOutputs:
-    """Generates and scores one rollout for each input; see ``Environment.generate``."""
     examples: dict[int, list[RolloutInput]] = defaultdict(list)
     for rollout_input in rows_of(inputs):
         examples[rollout_input["example_id"]].append(rollout_input)
@@ -123,7 +120,6 @@ async def generate_group(
     sampling_args: SamplingArgs | None = None,
     max_retries: int = 0,
 ) -> list[State]:
-    """Generates and scores the rollouts of one group, and returns their states in the order of the inputs."""
     if not inputs:
         return []
     tear_down_at_exit(env)
@@ -152,7 +148,6 @@ async def generate_one(env: RunnableEnvironment, *args: Any, sem: Any = None, **
 
 @asynccontextmanager
 async def _connected(client: AnyClient | ClientConfig, is_per_rollout: bool = False) -> AsyncIterator[AnyClient]:
-    """Yields a client, and closes it at the end if it was created here."""
     connected = resolve_client(client, is_per_rollout=is_per_rollout)
     try:
         yield connected

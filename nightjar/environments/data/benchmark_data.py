@@ -70,7 +70,6 @@ class BenchmarkData:
                 self._fetch_part(config)
 
     def is_here(self) -> bool:
-        """Returns whether all data is on this machine."""
         return all(path.is_file() for path in self.paths())
 
     def paths(self) -> list[Path]:
@@ -108,7 +107,6 @@ def examples_of(
     source: str,
     columns: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
-    """Returns the examples that ``make`` creates from rows of ``source``, without None."""
     made = []
     for number, row in enumerate(rows, start=1):
         if empty := [column for column in columns if row.get(column) in (None, "")]:

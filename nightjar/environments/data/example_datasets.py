@@ -27,8 +27,6 @@ _PRIME_CODE_START = "Solve the following coding problem using the programming la
 
 @dataclass(frozen=True)
 class ExampleDataset:
-    """A dataset on the hub, and how its rows become questions and answers."""
-
     repository: str
     split: str
     preprocess: Callable[[Row], dict[str, Any]]

@@ -44,7 +44,6 @@ class Examples:
         self.set_messages_before(system_prompt, few_shot)
 
     def set_messages_before(self, system_prompt: str | None, few_shot: Sequence[Any] | None) -> None:
-        """Replaces the system prompt and the few-shot messages."""
         self._system = [{"role": "system", "content": system_prompt}] if system_prompt else []
         self._few_shot = dump_messages(normalize_messages(few_shot or [], field_name="few_shot"))
         self._formatted: Any = None

@@ -38,11 +38,9 @@ class NltkData:
     is_gated: bool = False
 
     def variants(self) -> list[NltkData]:
-        """Returns all variants that the benchmark can read: this one."""
         return [self]
 
     def is_here(self) -> bool:
-        """Returns whether all data is on this machine."""
         return len(self.paths()) == len(self.names)
 
     def fetch(self) -> None:

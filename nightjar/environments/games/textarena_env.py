@@ -58,7 +58,6 @@ def start_game(game: Any, name: str, seed: int | None = None) -> str:
 
 
 def unwrapped(game: Any) -> Any:
-    """Returns the game inside its wrappers."""
     while "env" in vars(game):
         game = game.env
     return game
@@ -210,7 +209,6 @@ class TextArenaEnv(MultiTurnEnv):
         return game, Luck(word)
 
     async def setup_state(self, state: State, **kwargs: Any) -> State:  # noqa: ARG002 - environments are called so
-        """Gives the rollout its own game."""
         if self._has_secret_word:
             state["ta_env"], state["ta_luck"] = await call(self._with_word, state["answer"])
         else:
@@ -224,7 +222,6 @@ class TextArenaEnv(MultiTurnEnv):
         state.pop("ta_luck", None)
 
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Messages:  # noqa: ARG002
-        """Makes the model's move, and returns the game's response."""
         game = state["ta_env"]
         guess = self.parser.parse_answer(messages[-1:])
         await call(self._move, game, state["ta_luck"], str(guess))

@@ -53,13 +53,11 @@ _FILE = re.compile(r"(?P<path>(?![\w-]+://).+\.py)(?::(?P<name>[^/:]+))?")
 
 
 def installed_packages() -> list[EnvironmentPackage]:
-    """Returns the environments among the installed distributions."""
     wanted = (found for found in distributions() if _REQUIRES_A_FRAMEWORK.search(found.read_text("METADATA") or ""))
     return [package for found in wanted if (package := package_of(found)) is not None]
 
 
 def package_of(found: Distribution) -> EnvironmentPackage | None:
-    """Returns the environment of a distribution; None if it has none."""
     for name in _module_names(found):
         source = _module_of(found, name)
         if source is not None and defines_environment(source.path):
@@ -213,7 +211,6 @@ def beside(text: str, folder: Path) -> str:
 
 
 def find_environment(env_id: str, environments_dir: Path = ENVIRONMENTS_DIR) -> EnvironmentPackage:
-    """Returns the environment of a name: ``my-env``, ``owner/my-env`` or ``owner/my-env@1.2``."""
     package = known_environment(env_id, environments_dir)
     if package is None:
         raise EnvironmentNotFoundError(env_id, [each.env_id for each in list_environments(environments_dir)])

@@ -74,7 +74,6 @@ def source_hash(files: Mapping[str, Path]) -> str:
 
 
 def pack(files: Mapping[str, Path]) -> bytes:
-    """Returns files as a ZIP archive."""
     size = sum(path.stat().st_size for path in files.values())
     if size > _MOST_BYTES:
         largest = max(files, key=lambda name: files[name].stat().st_size)
@@ -153,7 +152,6 @@ def provide(env_id: str, source: str, environments_dir: Path) -> Path:
 
 
 def has_sent(source: str) -> bool:
-    """Returns whether a sent environment has arrived."""
     return _folder(source.removeprefix(SENT)).is_dir()
 
 

@@ -26,7 +26,6 @@ class Kind(StrEnum):
 
     @property
     def description(self) -> str:
-        """The package's description."""
         return _DESCRIPTIONS[self]
 
 
@@ -39,8 +38,6 @@ _DESCRIPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Scaffold:
-    """A created package: its name, its folder, and the files that were written."""
-
     env_id: str
     folder: Path
     paths: tuple[Path, ...]
@@ -76,7 +73,6 @@ def make_environment(
 def rewrite_readme(
     name: str, environments_dir: Path = ENVIRONMENTS_DIR, *, kind: Kind = Kind.SINGLE_TURN
 ) -> Scaffold | None:
-    """Rewrites only the README of an environment; returns None if there is no such environment."""
     asked = check_new_name(name, environments_dir)
     folder = environments_dir / asked.module
     if not folder.is_dir():

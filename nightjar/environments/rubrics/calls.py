@@ -80,7 +80,6 @@ def distinct_name(name: str, taken: Container[str]) -> str:
 
 
 def warn_of_renaming(name: str, distinct: str) -> None:
-    """Warns that the second of two functions with one name is renamed."""
     logger.warning("Two reward functions are called %r: one is recorded as %r", name, distinct)
 
 

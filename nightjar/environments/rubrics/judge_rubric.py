@@ -77,7 +77,6 @@ def the_verdict(reply: str, verdicts: Mapping[str, str], what: str = "verdict") 
 
 
 def the_only(found: set[str], what: str, reply: str) -> str:
-    """Returns the only verdict that was found; ``what`` and ``reply`` are for the message."""
     if len(found) != 1:
         raise JudgeVerdictError(f"The judge gave {'more than one' if found else 'no'} {what}: {reply[:200]!r}")
     return next(iter(found))

@@ -58,7 +58,6 @@ class MathProcesses:
 
     @property
     def pids(self) -> list[int]:
-        """The ids of the current processes."""
         with self._changed:
             return [process.pid for process in self._running]
 

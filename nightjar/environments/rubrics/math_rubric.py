@@ -107,7 +107,6 @@ class MathRubric(Rubric):
         return score
 
     async def teardown(self) -> None:
-        """Ends idle processes; they start again when needed."""
         await super().teardown()
         processes.end_idle()
 
@@ -162,14 +161,12 @@ def are_of_two_kinds(given: str, expected: str) -> bool:
 
 
 def parse(text: str, parsing_timeout: int) -> Any:
-    """Calls ``math_verify.parse``, imported on first use."""
     import math_verify
 
     return math_verify.parse(text, parsing_timeout=parsing_timeout)
 
 
 def verify(expected: Any, given: Any, timeout_seconds: int) -> bool:
-    """Calls ``math_verify.verify``, imported on first use."""
     import math_verify
 
     return bool(math_verify.verify(expected, given, timeout_seconds=timeout_seconds))

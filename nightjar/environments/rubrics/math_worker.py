@@ -19,7 +19,6 @@ _MEMORY_BYTES = 4 * 2**30
 
 
 def main() -> None:
-    """Reports that it is ready, or why not, then answers questions until the input ends."""
     out = os.dup(sys.stdout.fileno())
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, sys.stdout.fileno())  # libraries may print

@@ -73,7 +73,6 @@ def set_advantages(states: Sequence[State]) -> None:
 
 
 def fill_steps(state: State) -> None:
-    """Copies the rollout's reward and advantage to the steps that have none."""
     for step in state.get("trajectory") or ():
         for name in ("reward", "advantage"):
             if step.get(name) is None:

@@ -96,7 +96,6 @@ class SeededEnv(SingleTurnEnv):
 
     @teardown
     async def close_benchmark(self) -> None:
-        """Closes the benchmark, in the loop that seeded it."""
         if self._loop.is_running:
             await self._loop.call(self.benchmark.close())
             self._loop.stop()
@@ -164,7 +163,6 @@ def as_environment(
 
 
 async def size_of(benchmark: EvalEnvironment) -> int:
-    """Returns the number of problems."""
     with _explained(benchmark, "dataset_size()"):
         size = await benchmark.dataset_size()
     if not isinstance(size, int) or size < 0:
@@ -267,7 +265,6 @@ class BatchEnv(SeededEnv):
         tool_defs: list[Tool] | None = None,  # noqa: ARG002
         sampling_args: SamplingArgs | None = None,
     ) -> Response:
-        """Runs the evaluation and returns its scores as the response."""
         told = _endpoint(client or state["client"])
         told |= {"model": model or state["model"], "sampling_args": sampling_args or state["sampling_args"] or {}}
         bundle = await self.benchmark.run_batch(None, told)

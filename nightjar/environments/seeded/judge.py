@@ -130,12 +130,10 @@ class ModelJudge:
         self._client: AnyClient | None = None
 
     def open(self) -> AnyClient:
-        """Returns the judge's client."""
         self._client = self._client or resolve_client(self._config)
         return self._client
 
     async def chat(self, prompt: str) -> _Reply:
-        """Sends one prompt."""
         return _Reply(await self.open().get_response([UserMessage(content=prompt)], self.model, {}))
 
 

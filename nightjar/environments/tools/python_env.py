@@ -46,7 +46,6 @@ class PythonMonitorRubric(Rubric):
         self.add_metric(self.python_ready_wait_time)
 
     async def python_ready_wait_time(self, state: State) -> float:
-        """Returns the seconds that the rollout waited for its Python."""
         return float(state["python_state"]["ready_wait_time"])
 
 
@@ -87,7 +86,6 @@ class PythonEnv(SandboxEnv):
         self.remove_tool(self.bash)
 
     async def setup_state(self, state: State, **kwargs: Any) -> State | None:
-        """Starts the rollout's sandbox in the background."""
         changed = await super().setup_state(state, **kwargs)
         (changed or state)["python_state"] = PythonWorkerState(ready=False, execution_count=0, ready_wait_time=0.0)
         return changed
@@ -95,7 +93,6 @@ class PythonEnv(SandboxEnv):
     def update_tool_args(
         self, tool_name: str, tool_args: dict[str, Any], messages: Messages, state: State, **kwargs: Any
     ) -> dict[str, Any]:
-        """Gives ``python`` the rollout's sandbox and session."""
         if tool_name != "python":
             return super().update_tool_args(tool_name, tool_args, messages, state, **kwargs)
         return {**tool_args, **{name: state[name] for name in ("sandbox_id", "sandbox_state", "python_state")}}

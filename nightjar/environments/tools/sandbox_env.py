@@ -57,7 +57,6 @@ class SandboxMonitorRubric(Rubric):
         self.add_metric(self.sandbox_command_execution_time)
 
     async def sandbox_ready_wait_time(self, state: State) -> float:
-        """Returns the seconds that the rollout waited for its sandbox."""
         return float(state["sandbox_state"]["ready_wait_time"])
 
     async def sandbox_command_execution_time(self, state: State) -> float:
@@ -148,7 +147,6 @@ class SandboxEnv(StatefulToolEnv):
         return self.sandbox_request.model_copy()
 
     async def setup_state(self, state: State, **kwargs: Any) -> State | None:  # noqa: ARG002 - as the original
-        """Starts the rollout's sandbox in the background."""
         request = self.get_sandbox_request(state)
         with _raising(SandboxCreationError, "No sandbox could be created"):
             sandbox = await self.with_retry(self.sandbox_client.create)(request)
