@@ -76,7 +76,10 @@ class Examples:
         """Returns one example as a rollout's own input: ``prompt`` (dicts), ``example_id`` and the other columns."""
         row = self.formatted(example_id)
         if isinstance(row.get("info"), str):
-            row["info"] = _parsed_info(row["info"], example_id)
+            try:
+                row["info"] = orjson.loads(row["info"])
+            except orjson.JSONDecodeError as error:
+                raise DatasetError(f"The 'info' of example {example_id} is a text, but not JSON: {error}") from error
         return row
 
     def formatted(self, example_id: int) -> dict[str, Any]:
@@ -139,13 +142,6 @@ def _read(dataset: Any, start: int, count: int) -> list[dict[str, Any]]:
     columns = dataset[start : start + count]
     names = list(columns)
     return [dict(zip(names, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-
-
-def _parsed_info(info: str, example_id: int) -> Any:
-    try:
-        return orjson.loads(info)
-    except orjson.JSONDecodeError as error:
-        raise DatasetError(f"The 'info' of example {example_id} is a text, but not JSON: {error}") from error
 
 
 def example_hash(example: Mapping[str, Any]) -> str:

@@ -226,8 +226,12 @@ class TextArenaEnv(MultiTurnEnv):
         guess = self.parser.parse_answer(messages[-1:])
         await call(self._move, game, state["ta_luck"], str(guess))
         if game.state.done:
-            state["final_env_response"] = [UserMessage(content=self._note_end(state))]
-            return list(state["final_env_response"])
+            info = dict(game.state.game_info[0])
+            state["ta_reward"] = float((game.state.rewards or {}).get(0, 0.0))
+            state["ta_info"] = json_ready(info)
+            end = UserMessage(content=str(info.get("reason") or "The game has ended."))
+            state["final_env_response"] = [end]
+            return [end]
         _, observation = await call(game.get_observation)
         return [UserMessage(content=str(await call(self.feedback_fn, observation)))]
 
@@ -235,14 +239,6 @@ class TextArenaEnv(MultiTurnEnv):
     def _move(game: Any, luck: Luck, move: str) -> None:
         with luck.drawn_by(game):
             game.step(move)
-
-    @staticmethod
-    def _note_end(state: State) -> str:
-        ended = state["ta_env"].state
-        info = dict(ended.game_info[0])
-        state["ta_reward"] = float((ended.rewards or {}).get(0, 0.0))
-        state["ta_info"] = json_ready(info)
-        return str(info.get("reason") or "The game has ended.")
 
 
 def _flat(words: Any) -> list[str]:

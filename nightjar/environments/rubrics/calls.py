@@ -16,6 +16,7 @@ logger = logging.getLogger(__name__)
 _PLURALS = ("prompt", "completion", "answer", "info", "task", "state")
 GROUP_PARAMETERS = frozenset({"states", "prompts", "completions", "answers", "tasks", "infos"})
 """A reward function with one of these parameters scores a whole group at once."""
+_STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 Handler: TypeAlias = Callable[[], Awaitable[Any]]
 """An async function."""
 
@@ -28,7 +29,7 @@ class RewardFunction:
         self.name = function_name(func)
         self._bound = bound_names(func)
         parameters = inspect.signature(func).parameters
-        named = [p for name, p in parameters.items() if name not in self._bound and _is_named(p)]
+        named = [p for name, p in parameters.items() if name not in self._bound and p.kind not in _STARRED]
         self._positional = [(p.name, p.default) for p in named if p.kind is p.POSITIONAL_ONLY]
         self._names = [p.name for p in named if p.kind is not p.POSITIONAL_ONLY]
         self._required = [p.name for p in named if p.default is p.empty]
@@ -44,10 +45,6 @@ class RewardFunction:
         args = [objects.get(name, default) for name, default in self._positional]
         names = objects.keys() - self._bound if self._takes_all else self._names
         return call(self.func, *args, **{name: objects[name] for name in names if name in objects})
-
-
-def _is_named(parameter: inspect.Parameter) -> bool:
-    return parameter.kind not in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}
 
 
 def rollout_objects(state: Any) -> dict[str, Any]:

@@ -147,7 +147,8 @@ class JudgeRubric(Rubric):
         The question is the last user message. With a ``state``, a request is sent only once:
         ``state["judge_response"]`` keeps the reply by its prompt, ``state["judge_usage"]`` the tokens.
         """
-        question = prompt if isinstance(prompt, str) else _last_user_text(self.parser, prompt)
+        asked = [] if isinstance(prompt, str) else self.parser.get_user_messages(prompt)
+        question = prompt if isinstance(prompt, str) else message_text(asked[-1]) if asked else ""
         response = self.parser.parse_answer(completion)
         text = self.judge_prompt.format(question=question, answer=answer, response=response)
         if state is None:
@@ -242,8 +243,3 @@ def _earlier_replies(state: State) -> dict[str, str]:
     """Returns the judge's earlier replies by prompt; empty if an environment keeps something else there."""
     said = state.get("judge_response")
     return said if isinstance(said, dict) else {}
-
-
-def _last_user_text(parser: Parser, prompt: Messages) -> str:
-    asked = parser.get_user_messages(prompt)
-    return message_text(asked[-1]) if asked else ""

@@ -140,7 +140,9 @@ class MathProcesses:
         raise InfraError(f"The process that compares answers did not start: {said or f'exit status {status}'}")
 
     def _ask(self, process: subprocess.Popen[bytes], question: Question) -> Score:
-        _write(process, question)
+        if process.stdin is not None:
+            process.stdin.write(json.dumps(question).encode() + b"\n")
+            process.stdin.flush()
         if (score := _read(process)) is not None:
             return score[0], score[1]
         self._end(process)
@@ -156,12 +158,6 @@ class MathProcesses:
         with self._changed:
             self._running.discard(process)
         return process.wait()
-
-
-def _write(process: subprocess.Popen[bytes], question: Question) -> None:
-    if process.stdin is not None:
-        process.stdin.write(json.dumps(question).encode() + b"\n")
-        process.stdin.flush()
 
 
 def _read(process: subprocess.Popen[bytes]) -> Any:

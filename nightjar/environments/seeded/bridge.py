@@ -32,7 +32,6 @@ logger = logging.getLogger(__name__)
 
 _SEEDED_AT_ONCE = 32
 _EXTRACTED, _DETAILS, SETTLED = "extracted_answer", "scoring_details", "settled"
-_MARKS = frozenset({"needs_judge"})
 
 
 class SeededRows(Sequence[dict[str, Any]]):
@@ -117,9 +116,9 @@ class VerifyRubric(Rubric):
         result = settled_result(state) or await self._verified(state)
         details = {name: value for name, value in result.scoring_details.items() if not name.startswith("_")}
         state[_EXTRACTED], state[_DETAILS] = result.extracted_answer, _as_json(details)
-        state["metrics"].update(
-            {name: float(value) for name, value in details.items() if name not in _MARKS and _is_measure(value)}
-        )
+        measured = {name: value for name, value in details.items() if isinstance(value, int | float)}
+        measured.pop("needs_judge", None)  # a mark
+        state["metrics"].update({name: float(value) for name, value in measured.items() if math.isfinite(value)})
         return float(result.reward)
 
     async def _verified(self, state: State) -> VerifyResult:
@@ -240,10 +239,6 @@ def _as_json(details: Mapping[str, Any]) -> Any:
 def _instruction(state: State) -> str:
     asked = [message for message in state["prompt"] if message["role"] == "user"]
     return content_text(asked[-1]["content"]) if asked else ""
-
-
-def _is_measure(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
 
 
 class BatchEnv(SeededEnv):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 from nightjar.clients import ClientConfig, resolve_client
 from nightjar.clients.client import AnyClient
-from nightjar.core.messages import Response, UserMessage, content_text
+from nightjar.core.messages import UserMessage, content_text
 from nightjar.environments.parsers import without_thoughts
 from nightjar.environments.scorers.texts import extract_json
 from nightjar.environments.seeded.eval_environment import ScorerInput
@@ -133,10 +134,6 @@ class ModelJudge:
         self._client = self._client or resolve_client(self._config)
         return self._client
 
-    async def chat(self, prompt: str) -> _Reply:
-        return _Reply(await self.open().get_response([UserMessage(content=prompt)], self.model, {}))
-
-
-class _Reply:
-    def __init__(self, response: Response) -> None:
-        self.content = content_text(response.message.content)
+    async def chat(self, prompt: str) -> Any:
+        response = await self.open().get_response([UserMessage(content=prompt)], self.model, {})
+        return SimpleNamespace(content=content_text(response.message.content))
