@@ -200,6 +200,37 @@ def scripted_client():
     return ScriptedClient
 
 
+@pytest.fixture
+def attempt(scripted_client):
+    """Makes one attempt at an example against a model with these answers; returns the state and the client."""
+    from nightjar.environments import EnvironmentRollouts
+
+    async def attempt(env, *answers, example_id=0, sampling_args=None, **columns):
+        client = scripted_client(*answers)
+        rollouts = EnvironmentRollouts(env, client, "m", sampling_args or {})
+        return await rollouts.attempt(rollouts.input(example_id, 0) | columns), client
+
+    return attempt
+
+
+@pytest.fixture
+def play(attempt):
+    """Makes and scores one attempt at an example; returns the state and the client."""
+
+    async def play(env, *answers, example_id=0):
+        state, client = await attempt(env, *answers, example_id=example_id)
+        await env.rubric.score_group([state])
+        return state, client
+
+    return play
+
+
+@pytest.fixture
+def no_waiting(monkeypatch):
+    """Retries do not wait."""
+    monkeypatch.setattr("nightjar.engine.limits.RetryPolicy.wait_seconds", lambda *_: 0.0)
+
+
 class CannedServer:
     """Answers every request with the same status, headers and body; keeps what it was sent."""
 

@@ -8,7 +8,6 @@ import orjson
 import pytest
 
 from nightjar.core.rollout import records
-from nightjar.environments import EnvironmentRollouts
 from nightjar.environments.rubrics import Rubric
 from nightjar.errors import ConfigError
 
@@ -51,20 +50,6 @@ def one_dictionary():
 def wordle(small_words, one_dictionary, monkeypatch):
     monkeypatch.setattr(nltk.data, "path", [str(small_words)])
     return lambda **kwargs: TextArenaEnv(num_train_examples=5, num_eval_examples=4, **kwargs)
-
-
-@pytest.fixture
-def play(scripted_client):
-    """Plays and scores one game against a model with these answers; returns the state and the client."""
-
-    async def play(env, *answers, example_id=0):
-        client = scripted_client(*answers)
-        rollouts = EnvironmentRollouts(env, client, "m", {})
-        state = await rollouts.attempt(rollouts.input(example_id, 0))
-        await env.rubric.score_group([state])
-        return state, client
-
-    return play
 
 
 def paid(state):

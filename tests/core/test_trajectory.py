@@ -38,17 +38,12 @@ class TestCutting:
     @pytest.mark.parametrize(
         ("max_seq_len", "prompt_ids", "completion_ids", "is_overlong", "is_cut"),
         [
-            (None, [11, 12, 13], [21, 22, 23, 24], False, False),
-            (8, [11, 12, 13], [21, 22, 23, 24], False, False),
-            (7, [11, 12, 13], [21, 22, 23, 24], False, False),
-            (6, [11, 12, 13], [21, 22, 23], False, True),
-            (4, [11, 12, 13], [21], False, True),
-            (3, [11, 12, 13], [], False, True),
-            (2, [11, 12], [], True, True),
-            (1, [11], [], True, True),
-            (0, [], [], True, True),
+            (None, [11, 12, 13], [21, 22, 23, 24], False, False), (8, [11, 12, 13], [21, 22, 23, 24], False, False),
+            (7, [11, 12, 13], [21, 22, 23, 24], False, False), (6, [11, 12, 13], [21, 22, 23], False, True),
+            (4, [11, 12, 13], [21], False, True), (3, [11, 12, 13], [], False, True), (2, [11, 12], [], True, True),
+            (1, [11], [], True, True), (0, [], [], True, True),
         ],
-    )
+    )  # fmt: skip
     def test_prompt_first(self, with_tokens, max_seq_len, prompt_ids, completion_ids, is_overlong, is_cut):
         found = response_tokens(with_tokens(), max_seq_len)
         assert (found["prompt_ids"], found["completion_ids"]) == (prompt_ids, completion_ids)

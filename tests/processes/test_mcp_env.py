@@ -13,7 +13,7 @@ from subprocess import PIPE
 import psutil
 import pytest
 
-from nightjar.environments import EnvironmentRollouts, MCPEnv, tear_down
+from nightjar.environments import MCPEnv, tear_down
 from nightjar.environments.tools.mcp_env import MCPServerConfig, tool_content
 from nightjar.errors import InfraError, ToolCallError
 
@@ -139,12 +139,9 @@ class TestTools:
             "b": "integer",
         }
 
-    async def test_a_rollout_calls_them_and_counts_the_calls(self, calculator, scripted_client, response):
+    async def test_a_rollout_calls_them_and_counts_the_calls(self, calculator, play, response):
         call = {"id": "call_0", "name": "add", "arguments": '{"a": 4, "b": 3}'}
-        client = scripted_client(response("", tool_calls=[call, {**call, "name": "subtract"}]), "7")
-        rollouts = EnvironmentRollouts(calculator, client, "m", {})
-        state = await rollouts.attempt(rollouts.input(0, 0))
-        await calculator.rubric.score_group([state])
+        state, _ = await play(calculator, response("", tool_calls=[call, {**call, "name": "subtract"}]), "7")
         assert [message.content for message in state["completion"][1:3]] == ["7", "Error: Tool 'subtract' not found"]
         assert (state["metrics"]["add_calls"], state["metrics"]["total_tool_calls"]) == (1, 2)
 
@@ -201,11 +198,10 @@ class TestServersThatEnd:
         assert all("ended while" in text for text in said)
         assert len(set(await asyncio.gather(*(answer(calculator, "pid") for _ in range(5))))) == 1
 
-    async def test_stop_errors_make_it_the_rollout_s_error(self, scripted_client, response):
+    async def test_stop_errors_make_it_the_rollout_s_error(self, attempt, response):
         env = MCPEnv([python(SMALL)], dataset=DATASET, stop_errors=[InfraError])
-        client = scripted_client(response("", tool_calls=[{"id": "1", "name": "crash", "arguments": "{}"}]), "never")
-        rollouts = EnvironmentRollouts(env, client, "m", {})
-        state = await rollouts.attempt(rollouts.input(0, 0))
+        crash = response("", tool_calls=[{"id": "1", "name": "crash", "arguments": "{}"}])
+        state, _ = await attempt(env, crash, "never")
         await tear_down(env)
         assert (type(state["error"]), type(state["error"].__cause__)) == (ToolCallError, InfraError)
 

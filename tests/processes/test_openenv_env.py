@@ -14,7 +14,6 @@ import orjson
 import pytest
 
 from nightjar.core.rollout import records
-from nightjar.environments import EnvironmentRollouts
 from nightjar.environments.games.openenv_env import (
     OpenEnvEnv,
     parse_action,
@@ -56,20 +55,6 @@ def project(tmp_path):
         return tmp_path
 
     return write
-
-
-@pytest.fixture
-def play(scripted_client):
-    """Plays and scores one episode against a model with these answers; returns the state and the client."""
-
-    async def play(env, *answers, example_id=0):
-        client = scripted_client(*answers)
-        rollouts = EnvironmentRollouts(env, client, "m", {})
-        state = await rollouts.attempt(rollouts.input(example_id, 0))
-        await env.rubric.score_group([state])
-        return state, client
-
-    return play
 
 
 def box(folder, **kwargs):
