@@ -83,6 +83,18 @@ class TestExamples:
         prompts = [[message["content"] for message in group.examples[n]["prompt"]] for n in (0, 2)]
         assert prompts == [["You are a model.", "a"], ["Be brief.", "c"]]
 
+    def test_are_built_once_when_they_are_needed(self):
+        built = []
+
+        def build():
+            built.append(1)
+            return rows("a")
+
+        group = EnvGroup([SingleTurnEnv(dataset=build), SingleTurnEnv(dataset=build)])
+        assert built == []
+        assert [len(group.get_dataset()) for _ in range(2)] == [2, 2]
+        assert len(built) == 2
+
     def test_of_environments_with_training_and_with_evaluation_data(self):
         both = SingleTurnEnv(dataset=rows("train"), eval_dataset=rows("eval"))
         group = EnvGroup([both, SingleTurnEnv(dataset=rows("only"))])

@@ -68,15 +68,15 @@ def test_the_files_of_an_environment(folder, layout):
 
 
 def test_what_tools_have_made_and_tests_are_left_out(folder):
-    made = (
-        "outputs/evals/x.json",
-        "__pycache__/my_env.pyc",
+    made = [
+        "outputs/x.json",
+        "__pycache__/x.pyc",
         ".venv/x.py",
         "dist/x.whl",
         "tests/test_it.py",
-        "test_my_env.py",
+        "test_x.py",
         "README.md",
-    )
+    ]
     write(folder, {**PROJECT, **{f"my_env/{name}": "x" for name in made}, "my_env/prompts/tests/README.md": "kept"})
     assert set(files_of("my-env")) == {*PROJECT, "my_env/prompts/tests/README.md"}
 

@@ -180,9 +180,10 @@ class TestHandlers:
 
 class TestRequests:
     async def test_a_run_s_sampling_args_override_the_environment_s_key_by_key(self, attempt):
-        env = SingleTurnEnv(dataset=DATASET, sampling_args={"temperature": 0.5, "max_tokens": 9})
-        _, client = await attempt(env, "4", sampling_args={"temperature": 1.0})
-        assert client.asked[0][2] == {"n": 1, "extra_body": {}, "temperature": 1.0, "max_tokens": 9}
+        own = {"temperature": 0.5, "max_tokens": 9, "extra_body": {"top_k": 3}}
+        given = {"temperature": 1.0, "extra_body": {"min_p": 0.1}}
+        _, client = await attempt(SingleTurnEnv(dataset=DATASET, sampling_args=own), "4", sampling_args=given)
+        assert client.asked[0][2] == {"n": 1, "max_tokens": 9, **given}
 
     async def test_the_client_is_given_the_state_for_what_it_takes_from_it(self, attempt):
         class Session(Echo):

@@ -204,6 +204,18 @@ class TestWorlds:
         state, _ = await play(episodes(Database), "1")
         assert (state["error"], said(state["completion"])[-2]) == (None, "5 steps\nEpisode already ended.")
 
+    async def test_that_block_stall_no_other_rollout(self, play):
+        both = threading.Barrier(2, timeout=5)  # passes only when two steps wait in it at once
+
+        class Meeting(Counter):
+            def step(self, action):
+                both.wait()
+                return super().step(action)
+
+        env = episodes(Meeting)
+        played = await asyncio.gather(*(play(env, "3") for _ in range(2)))
+        assert [state["error"] for state, _ in played] == [None, None]
+
     async def test_may_be_async(self, play):
         class Remote:
             def __init__(self):

@@ -70,12 +70,6 @@ def evaluate(scripted_client):
     return evaluate
 
 
-class Silent(Talk):
-    """Never answers."""
-
-    env_response = hanging()
-
-
 class TestSyncAndAsync:
     """The same environment written both ways behaves the same."""
 
@@ -183,88 +177,49 @@ class TestSetupState:
 class TestArguments:
     """Stop conditions, cleanups and teardowns take what they name."""
 
-    async def test_of_stop_conditions(self, play):
-        seen = {}
+    @pytest.mark.parametrize(
+        ("mark", "hook", "given"),
+        [
+            (stop, lambda self, state: [state], ["state"]),
+            (stop, lambda self, other_name: [other_name], ["state"]),
+            (stop, lambda self, env, state: [env, state], ["env", "state"]),
+            (stop, lambda self, **kwargs: sorted(kwargs), ["env", "state"]),
+            (stop, lambda self, state, limit=1: [state, limit], ["state", 1]),
+            (stop, lambda self: [], []),
+            (cleanup, lambda self, resources, task, state, env: [resources, task, state], [None, None, "state"]),
+            (cleanup, lambda self, other_name: [other_name], ["state"]),
+            (cleanup, lambda self, env: [env], ["env"]),
+            (cleanup, lambda self: [], []),
+            (teardown, lambda self, env: [env], ["env"]),
+            (teardown, lambda self, **kwargs: sorted(kwargs), ["env"]),
+            (teardown, lambda self: [], []),
+        ],
+    )
+    @pytest.mark.parametrize("is_async", [True, False])
+    async def test_are_those_that_the_hook_names(self, play, mark, hook, given, is_async):
+        seen = []
 
-        class Stops(Talk):
-            @stop(priority=4)
-            async def by_name(self, state):
-                seen["by_name"] = type(state)
+        @functools.wraps(hook)
+        def recorded(*args, **kwargs):
+            seen.append(hook(*args, **kwargs))
 
-            @stop(priority=3)
-            async def by_another_name(self, s):
-                seen["by_another_name"] = type(s)
-
-            @stop(priority=2)
-            async def with_env(self, env, state):
-                seen["with_env"] = (type(env), type(state))
-
-            @stop(priority=1)
-            async def with_all(self, **kwargs):
-                seen["with_all"] = set(kwargs)
-
-            @stop(priority=1)
-            def without(self):
-                seen["without"] = True
-
-            @stop
-            async def with_a_default(self, state, limit=1):
-                return len(state["trajectory"]) == limit
-
-        state = await play(Stops())
-        assert seen == {
-            "by_name": State,
-            "by_another_name": State,
-            "with_env": (Stops, State),
-            "with_all": {"state", "env"},
-            "without": True,
-        }
-        assert state["stop_condition"] == "with_a_default"
-
-    async def test_of_cleanups(self, play):
-        seen = {}
-
-        class Cleanups(Talk):
-            @cleanup
-            async def everything(self, state, env, task, resources):
-                seen["everything"] = (state["answer"], env is self, task, resources)
-
-            @cleanup
-            def any_name(self, the_state):
-                seen["any_name"] = the_state["answer"]
-
-            @cleanup
-            async def some(self, env):
-                seen["some"] = env is self
-
-            @cleanup
-            def nothing(self):
-                seen["nothing"] = True
-
-        env = Cleanups()
+        env = type("Hooked", (Talk,), {"hook": mark(as_async(recorded) if is_async else recorded)})()
         state = await play(env)
-        assert seen == {"everything": ("4", True, None, None), "any_name": "4", "some": True, "nothing": True}
-        await env.cleanup(state, task="a task", resources="a sandbox")
-        assert seen["everything"] == ("4", True, "a task", "a sandbox")
+        await tear_down(env)
+        names = {id(state): "state", id(env): "env"}
+        assert [names.get(id(value), value) for value in seen[0]] == given
 
-    async def test_of_teardowns(self):
-        seen = {}
+    async def test_of_a_cleanup_are_passed_on(self):
+        seen = []
 
-        class Teardowns(Talk):
-            @teardown
-            async def with_env(self, env):
-                seen["with_env"] = env is self
+        class Cleaning(SingleTurnEnv):
+            @cleanup(priority=200)
+            async def note(self, task, resources):
+                seen.append((task, resources))
 
-            @teardown
-            def nothing(self):
-                seen["nothing"] = True
-
-            @teardown
-            async def everything(self, **kwargs):
-                seen["everything"] = set(kwargs)
-
-        await tear_down(Teardowns())
-        assert seen == {"with_env": True, "nothing": True, "everything": {"env"}}
+        with suppress(KeyError):  # this state is not of a rollout
+            await Cleaning(dataset=DATASET).cleanup(State(), task="a task", resources="a sandbox")
+        assert seen == [("a task", "a sandbox")]
 
     async def test_static_and_class_methods(self, play):
         class Static(Talk):
@@ -378,10 +333,14 @@ class TestHookTimeout:
 class TestRolloutTimeout:
     """``timeout_seconds`` ends a rollout without an error; what was said until then is scored."""
 
-    async def test_what_was_said_is_scored(self, evaluate):
+    @pytest.mark.parametrize("is_async", [True, False])
+    async def test_what_was_said_is_scored(self, evaluate, is_async):
+        released = threading.Event()
+        hook = hanging() if is_async else lambda self, messages, state: released.wait(5)
         rubric = Rubric(funcs=[lambda completion: float(len(completion))])
-        env = Silent(timeout_seconds=0.03, rubric=rubric)
+        env = type("Hanging", (Talk,), {"env_response": hook})(timeout_seconds=0.03, rubric=rubric)
         [row] = await evaluate(env, state_columns=["timed_out", "stop_condition"])
+        released.set()
         assert (row["error"], row["reward"], row["stop_condition"]) == (None, 1.0, "timeout_reached")
         assert (row["timed_out"], row["is_completed"]) == (True, True)
 
@@ -398,7 +357,8 @@ class TestRolloutTimeout:
         assert (state["stop_condition"], state["error"]) == ("timeout_reached", None)
 
     async def test_the_hook_timeout_comes_first_where_it_is_shorter(self, play):
-        state = await play(Silent(timeout_seconds=5, hook_timeout_seconds=0.02))
+        silent = type("Silent", (Talk,), {"env_response": hanging()})
+        state = await play(silent(timeout_seconds=5, hook_timeout_seconds=0.02))
         assert (type(state["error"]), state.get("timed_out")) == (TimeoutError, None)
 
 

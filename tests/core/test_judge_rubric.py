@@ -79,17 +79,13 @@ class TestQuestion:
         async def passing_on(prompt, completion, answer, state, **kwargs):
             return float(await rubric.judge(prompt, completion, answer, state, **kwargs) == "yes")
 
-        with ModelServer(FixedAnswer("yes")) as server:
+        with ModelServer(FixedAnswer("yes"), keep_requests=1) as server:
             rubric, state = make_rubric(server), judged()
             rubric.add_metric(passing_on)
             await rubric.score_rollout(state)
-        assert (state["error"], state["metrics"]) == (None, {"right": 1.0, "passing_on": 1.0})
-
-    async def test_the_default_prompt_asks_for_yes_or_no(self, judged, make_rubric):
-        with ModelServer(FixedAnswer("yes"), keep_requests=1) as server:
-            await make_rubric(server).score_rollout(judged())
             text = server.requests[0].body["messages"][0]["content"]
         assert all(part in text for part in ("Who wrote Emma?", "Austen", "Jane Austen", '"yes" or "no"'))
+        assert (state["error"], state["metrics"]) == (None, {"right": 1.0, "passing_on": 1.0})
 
 
 class TestClients:

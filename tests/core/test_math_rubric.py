@@ -131,13 +131,9 @@ class TestRubric:
 
 
 class TestVerifyResponse:
-    @pytest.mark.parametrize("pair", READ)
-    def test_roots_and_lists_of_pairs_are_read(self, pair):
-        assert verify_response(*pair, max_verify_chars=100)[0] == 1.0
-
-    @pytest.mark.parametrize("pair", MISREAD)
-    def test_roots_sets_and_pairs_are_told_apart(self, pair):
-        assert verify_response(*pair, max_verify_chars=100)[0] == 0.0
+    @pytest.mark.parametrize(("pair", "score"), [*((pair, 1.0) for pair in READ), *((pair, 0.0) for pair in MISREAD)])
+    def test_roots_sets_and_pairs_are_read_and_told_apart(self, pair, score):
+        assert verify_response(*pair, max_verify_chars=100)[0] == score
 
     def test_score_and_seconds(self):
         score, seconds = verify_response(r"\frac{1}{2}", "0.5", max_verify_chars=100, timeout_seconds=5)

@@ -44,12 +44,12 @@ class TestArguments:
         seen = []
         state = answered("x", info={"a": 1}, task="t", difficulty=3)
 
-        def reward(difficulty, task, info, state, answer, completion, prompt, parser):
-            seen.append((difficulty, task, info, state, answer, completion, prompt, parser))
+        def reward(difficulty, judge, task, info, state, answer, completion, prompt, parser):
+            seen.append((difficulty, judge, task, info, state, answer, completion, prompt, parser))
             return 1
 
-        rubric = await self.given_to(reward, state)
-        expected = (3, "t", {"a": 1}, state, "4", state["completion"], state["prompt"], rubric.parser)
+        rubric = await self.given_to(reward, state, judge="Dredd")
+        expected = (3, "Dredd", "t", {"a": 1}, state, "4", state["completion"], state["prompt"], rubric.parser)
         assert seen == [expected]
 
     async def test_columns_that_the_example_lacks_are_empty_and_its_task_is_the_input(self, make_state):
@@ -73,16 +73,6 @@ class TestArguments:
         await self.given_to(reward, answered(difficulty=3))
         assert {"prompt", "completion", "answer", "info", "task", "state", "parser", "difficulty"} <= set(seen)
 
-    async def test_class_objects_by_their_name(self, answered):
-        seen = []
-
-        async def reward(judge):
-            seen.append(judge)
-            return 1
-
-        await self.given_to(reward, answered(), judge="Dredd")
-        assert seen == ["Dredd"]
-
     async def test_what_a_partial_has_settled_stays(self, answered):
         state = answered("5")
         await self.given_to(functools.partial(correct, answer="5"), state)
@@ -102,10 +92,8 @@ class TestArguments:
 
         state = answered()
         await Rubric([reward]).score_rollout(state)
-        assert str(state["error"]) == (
-            "Reward function 'reward': asks for 'colour', 'shade'. Available: answer, completion, example_id, info, "
-            "parser, prompt, rollout_index, state, task"
-        )
+        named = str(state["error"])
+        assert all(word in named for word in ("'reward'", "'colour', 'shade'", "answer, completion, example_id, info"))
 
     async def test_an_argument_with_a_default_need_not_be_provided(self, answered):
         def reward(answer, colour="blue", *names, shade="dark"):
@@ -194,15 +182,6 @@ class TestNames:
 
 
 class TestGroups:
-    async def test_plural_parameters_get_the_whole_group(self, answered):
-        def longest(completions):
-            sizes = [len(completion[-1].content) for completion in completions]
-            return [float(size == max(sizes)) for size in sizes]
-
-        states = [answered("a"), answered("abc", 1), answered("ab", 2)]
-        await Rubric([longest]).score_group(states)
-        assert [state["reward"] for state in states] == [0.0, 1.0, 0.0]
-
     async def test_every_plural_is_a_list_over_the_group(self, answered):
         seen = []
 
@@ -257,8 +236,5 @@ class TestGroups:
         assert order == ["one", "two", "three"]
 
     async def test_a_single_rollout_cannot_be_scored_with_group_functions(self, answered):
-        def group(states):
-            return [1.0]
-
-        with pytest.raises(ScoringError, match="cannot score a single rollout"):
-            await Rubric([group]).score_rollout(answered())
+        with pytest.raises(ScoringError, match="single rollout"):
+            await Rubric([lambda states: [1.0]]).score_rollout(answered())

@@ -145,11 +145,6 @@ class TestTools:
         assert [message.content for message in state["completion"][1:3]] == ["7", "Error: Tool 'subtract' not found"]
         assert (state["metrics"]["add_calls"], state["metrics"]["total_tool_calls"]) == (1, 2)
 
-    async def test_calls_run_side_by_side(self, calculator):
-        began = time.monotonic()
-        assert await asyncio.gather(*(answer(calculator, "wait", seconds=0.3) for _ in range(20))) == ["waited"] * 20
-        assert time.monotonic() - began < 3
-
     async def test_errors_of_a_tool_are_text(self, calculator):
         assert await answer(calculator, "fail") == "Error executing tool fail"
         assert "validation error" in await answer(calculator, "add", a="four", b=3)
@@ -162,18 +157,13 @@ class TestTools:
     async def test_a_server_that_writes_much_to_stderr_is_not_held_up(self, calculator):
         assert await asyncio.wait_for(answer(calculator, "chatter"), 20) == "said"
 
-    async def test_python_functions_may_stand_beside_them(self):
-        def double(x: int) -> int:
-            return 2 * x
-
-        env = MCPEnv(dataset=DATASET, tools=[double])
-        assert await answer(env, "double", x=3) == "6"
-
     async def test_several_servers_and_what_they_are_given(self, monkeypatch):
         monkeypatch.setenv("NIGHTJAR_SECRET", "not for servers")
         other = {"name": "b", "command": sys.executable, "args": ["-c", SERVER.replace("def ", "def b_")]}
-        env = MCPEnv([python(SERVER, env={"GIVEN": "for it"}), {**other, "transport": "stdio"}], dataset=DATASET)
+        servers = [python(SERVER, env={"GIVEN": "for it"}), {**other, "transport": "stdio"}]
+        env = MCPEnv(servers, dataset=DATASET, tools=[hex])
         try:
+            assert await answer(env, "hex", number=255) == "0xff"
             assert list(env.server_connections) == ["calculator", "b"]
             assert await answer(env, "environment", name="GIVEN") == "for it"
             assert await answer(env, "environment", name="NIGHTJAR_SECRET") == "not set"

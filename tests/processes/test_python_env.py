@@ -4,12 +4,10 @@ import json
 
 import pytest
 
-import nightjar as vf
 from nightjar.clients import ClientConfig
 from nightjar.environments.rubrics import Rubric
 from nightjar.environments.tools.python_env import (
     PythonEnv,
-    PythonWorkerDeadError,
     PythonWorkerNotReadyError,
     PythonWorkerRequestError,
 )
@@ -50,7 +48,9 @@ async def ask(make_state):
 
 class TestTheTool:
     def test_takes_code_and_replaces_bash(self):
-        [tool] = environment().tool_defs
+        env = environment(docker_image="python:3.13")
+        assert env.sandbox_request.docker_image == "python:3.13"
+        [tool] = env.tool_defs
         assert tool.name == "python"
         assert list(tool.parameters["properties"]) == ["code"]
 
@@ -77,7 +77,7 @@ class TestTheTool:
         python = await ask()
         await python("def double(x):\n    return 2 * x")
         assert await python("double(21)") == "Out[2]: 42"
-        assert python.state["python_state"]["execution_count"] == 2
+        assert json.loads(json.dumps(python.state["python_state"]))["execution_count"] == 2
 
     @needs_bubblewrap
     async def test_shows_tracebacks(self, ask):
@@ -135,19 +135,15 @@ class TestFailures:
         await python("1")
         sandbox = await python.env.sandbox_client.get(python.state["sandbox_id"])
         await sandbox.close()
-        with pytest.raises(PythonWorkerRequestError):
+        with pytest.raises(SandboxError) as raised:
             await python("2")
+        assert isinstance(raised.value, PythonWorkerRequestError)
 
     async def test_to_ask_where_there_is_no_python_are_told(self, ask):
         python = await ask()
         python.state["python_state"]["ready"] = True
         with pytest.raises(PythonWorkerRequestError, match="There is no Python"):
             await python("1")
-
-    def test_are_sandbox_errors(self):
-        assert issubclass(PythonWorkerNotReadyError, SandboxError)
-        assert issubclass(PythonWorkerDeadError, PythonWorkerRequestError)
-        assert issubclass(PythonWorkerRequestError, SandboxError)
 
 
 @needs_bubblewrap
@@ -187,16 +183,3 @@ class TestRollouts:
         assert [row["reward"] for row in rows] == [1.0] * 3
         assert {row["metrics"]["python_calls"] for row in rows} == {2}
         assert all(0 < row["metrics"]["python_ready_wait_time"] < 10 for row in rows)
-
-    async def test_keep_a_state_that_can_be_saved(self, ask):
-        python = await ask()
-        await python("1")
-        assert json.loads(json.dumps(python.state["python_state"]))["execution_count"] == 1
-
-
-def test_may_name_its_image():
-    assert PythonEnv(dataset=DATASET, docker_image="python:3.13").sandbox_request.docker_image == "python:3.13"
-
-
-def test_is_a_public_name():
-    assert vf.PythonEnv is PythonEnv

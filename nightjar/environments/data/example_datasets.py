@@ -121,7 +121,7 @@ def load_example_dataset(
     known = _known(name)
     split = split or known.split
     parts = (load_hub_dataset(known.repository, config, split) for config in known.configs)
-    rows = [row for rows in ([read_rows(path)] if path else parts) for row in rows if known.is_wanted(row)]
+    rows = [row for part in ([read_rows(path)] if path else parts) for row in part if known.is_wanted(row)]
     drawn = _draw(len(rows), n, seed) if n and n > 0 else range(len(rows))
     return datasets.Dataset.from_list([known.preprocess(rows[position]) for position in drawn])
 

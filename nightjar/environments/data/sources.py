@@ -46,8 +46,13 @@ def read_rows(
         >>> read_rows("sums.csv", required=("question", "answer"))
         [{'question': 'What is 2+2?', 'answer': '4'}]
     """
-    content, suffix = _content(Path(path).expanduser())
-    delimiter = TABLES.get(suffix)
+    file = Path(path).expanduser()
+    is_compressed = file.suffix.lower() == ".gz"
+    try:
+        content = gzip.decompress(file.read_bytes()) if is_compressed else file.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise DatasetError(f"Cannot read dataset {str(file)!r}: {getattr(error, 'strerror', None) or error}") from error
+    delimiter = TABLES.get((file.with_suffix("") if is_compressed else file).suffix.lower())
     rows = _lines(content, path) if delimiter is None else _table(content, path, delimiter, columns)
     if not rows:
         raise DatasetError(f"Dataset {str(path)!r} is empty")
@@ -56,15 +61,6 @@ def read_rows(
         if missing:
             raise DatasetError(f"{place}: no {' and no '.join(map(repr, missing))}; found {sorted(row)}")
     return [row for _, row in rows]
-
-
-def _content(path: Path) -> tuple[bytes, str]:
-    is_compressed = path.suffix.lower() == ".gz"
-    try:
-        content = gzip.decompress(path.read_bytes()) if is_compressed else path.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:
-        raise DatasetError(f"Cannot read dataset {str(path)!r}: {getattr(error, 'strerror', None) or error}") from error
-    return content, (path.with_suffix("") if is_compressed else path).suffix.lower()
 
 
 def _lines(content: bytes, path: str | Path) -> list[tuple[str, dict[str, Any]]]:

@@ -7,7 +7,6 @@ modules has a ``load_environment``.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import pkgutil
 import re
@@ -43,7 +42,6 @@ from nightjar.errors import ConfigError, EnvironmentNotFoundError, EnvironmentPa
 _REQUIRES_A_FRAMEWORK = re.compile(
     r"^Requires-Dist: *(?:nightjar[-_.]evals|verifiers)(?![\w.-])", re.IGNORECASE | re.MULTILINE
 )
-_NIGHTJARS = frozenset({"nightjar"})
 _SHIPPED = f"extra_metadata/{PYPROJECT}"
 """Where hatchling's ``extra-metadata`` puts the file in a wheel's metadata."""
 _LONGEST_NAME = 240
@@ -163,10 +161,10 @@ def _module_of(found: Distribution, name: str) -> ModuleSource | None:
 
 
 def _importable(name: str) -> ModuleSource | None:
-    if name in sys.stdlib_module_names or name in _NIGHTJARS:
+    if name in sys.stdlib_module_names or name == "nightjar":
         return None
     try:
-        spec = importlib.util.find_spec(name)
+        spec = find_spec(name)
     except (ImportError, ValueError):
         return None
     if spec is None or spec.origin is None or not spec.has_location:
@@ -297,15 +295,11 @@ def _local_packages(environments_dir: Path) -> Iterator[EnvironmentPackage]:
         try:
             package = local_package(path)
         except EnvironmentPackageError as error:
-            package = _broken(path, error)
+            source = find_module(path, module_of(path.name))
+            package = source and replace(_describe_local(source, None), description=f"Broken: {error}")
         if package is not None and defines_environment(package.module.path):
             names = benchmark_names(package.module.path) or [package.env_id]
             yield from (replace(package, env_id=listed_name(name.lower())) for name in names)
-
-
-def _broken(path: Path, error: EnvironmentPackageError) -> EnvironmentPackage | None:
-    source = find_module(path, module_of(path.name))
-    return None if source is None else replace(_describe_local(source, None), description=f"Broken: {error}")
 
 
 def _describe_local(source: ModuleSource, project: Project | None) -> EnvironmentPackage:

@@ -65,11 +65,9 @@ def eval_defaults(env_id: str, environments_dir: Path = ENVIRONMENTS_DIR) -> Eva
     try:
         project = find_environment(env_id, environments_dir).project
     except EnvironmentNotFoundError:
+        project = None
+    if project is None:
         return EvalDefaults()
-    return EvalDefaults() if project is None else _defaults_of(project)
-
-
-def _defaults_of(project: Project) -> EvalDefaults:
     ours, theirs = _table(project, "nightjar"), _table(project, "verifiers")
     known = {name: value for name, value in theirs.items() if name in EvalDefaults.model_fields}
     try:

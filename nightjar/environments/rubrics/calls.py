@@ -101,12 +101,8 @@ async def _error_of(handler: Handler, timeout_seconds: float | None) -> BaseExce
         late.__cause__ = error
         return late
     except BaseException as raised:  # noqa: BLE001 - handlers are user code
-        return _as_error(raised)
+        try:
+            return user_error(raised)
+        except BaseException as interruption:  # noqa: BLE001 - it is raised when all handlers have run
+            return interruption
     return None
-
-
-def _as_error(raised: BaseException) -> BaseException:
-    try:
-        return user_error(raised)
-    except BaseException as interruption:  # noqa: BLE001 - it is raised when all handlers have run
-        return interruption

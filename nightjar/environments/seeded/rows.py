@@ -117,7 +117,8 @@ def load_rows(source: Source, num_examples: int | None = None, folder: Path | No
     rows = _named(str(source), folder) if isinstance(source, str | Path) else _given(source, num_examples)
     found = [dict(row) for row in islice(rows, num_examples)]
     if not found:
-        raise DatasetError(f"The dataset {_shown(source)} has no rows")
+        shown = repr(str(source)) if isinstance(source, str | Path) else getattr(source, "__name__", "given")
+        raise DatasetError(f"The dataset {shown} has no rows")
     return found
 
 
@@ -146,10 +147,6 @@ def _from_hub(uri: str) -> list[Row]:
     if unknown := query.keys() - {"split", "config"}:
         raise DatasetError(f"{uri!r} has an unknown part {min(unknown)!r}. Choose among: split, config")
     return load_hub_dataset(f"{parts.netloc}{parts.path}".strip("/"), query.get("config"), query.get("split", "test"))
-
-
-def _shown(source: Source) -> str:
-    return repr(str(source)) if isinstance(source, str | Path) else getattr(source, "__name__", "given")
 
 
 def image_url(image: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 from nightjar.core.messages import Messages
 from nightjar.core.rollout.state import State
 from nightjar.environments.rubrics import Rubric
-from nightjar.environments.tools.sandbox_env import SandboxEnv, SandboxState, check_text
+from nightjar.environments.tools.sandbox_env import SandboxEnv, SandboxState, check_text, shown_text
 from nightjar.errors import SandboxError
 from nightjar.sandboxes.python_repl import Answer, PythonEndedError, PythonRepl
 
@@ -155,6 +155,5 @@ class PythonEnv(SandboxEnv):
 
 def _as_text(answer: Answer, count: int) -> str:
     result = answer.result or ""
-    shown = f"Out[{count}]: {answer.result}" if answer.status == "ok" and answer.result is not None else result.rstrip()
-    stdout, stderr = answer.stdout.rstrip(), answer.stderr.rstrip()
-    return "\n".join(part for part in (stdout, stderr and f"stderr:\n{stderr}", shown) if part) or "(no output)"
+    value = f"Out[{count}]: {answer.result}" if answer.status == "ok" and answer.result is not None else result.rstrip()
+    return shown_text(answer.stdout.rstrip(), answer.stderr.rstrip(), value)

@@ -18,7 +18,6 @@ from nightjar.environments.tools.tool_env import StatefulToolEnv
 from nightjar.errors import ConfigError, SandboxError
 from nightjar.sandboxes import (
     AdvancedConfigs,
-    CommandResult,
     CommandTimeoutError,
     CreateSandboxRequest,
     SandboxClient,
@@ -186,7 +185,7 @@ class SandboxEnv(StatefulToolEnv):
             sandbox_state["command_execution_times"].append(float(limit))
             return f"Error: Command timed out after {limit}s"
         sandbox_state["command_execution_times"].append(time.monotonic() - started)
-        return _as_text(result)
+        return shown_text(result.stdout.strip(), result.stderr.strip())
 
     async def post_rollout(self, state: State) -> None:
         """Inspects the sandbox before it is deleted, and records in the state what rewards need; for subclasses.
@@ -262,9 +261,9 @@ def check_text(name: str, value: object) -> None:
         raise TypeError(f"Expected {name} to be a string, got {type(value).__name__}: {value!r}")
 
 
-def _as_text(result: CommandResult) -> str:
-    stdout, stderr = result.stdout.strip(), result.stderr.strip()
-    return "\n".join(part for part in (stdout, stderr and f"stderr:\n{stderr}") if part) or "(no output)"
+def shown_text(stdout: str, stderr: str, value: str = "") -> str:
+    """Returns the parts of an output, without empty ones, as the model sees them."""
+    return "\n".join(part for part in (stdout, stderr and f"stderr:\n{stderr}", value) if part) or "(no output)"
 
 
 def retrying(
