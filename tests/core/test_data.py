@@ -43,7 +43,7 @@ class TestPrompt:
 
 
 class TestColumns:
-    def test_example_id_is_the_position_and_the_dataset_s_own_is_kept_beside(self):
+    def test_example_id_is_the_position_and_src_id_the_dataset_s_own_id(self):
         example = Examples([{"question": "a"}, {"question": "b", "example_id": "x-17"}])[1]
         assert (example["example_id"], example["src_id"]) == (1, "x-17")
 
@@ -90,7 +90,7 @@ class TestSources:
             Examples(["a"])[0]
 
     @pytest.mark.parametrize("value", [{"train": [{"question": "a"}]}, 7, iter([])], ids=["dict", "int", "iterator"])
-    def test_what_is_no_dataset(self, value):
+    def test_an_invalid_dataset_is_an_error(self, value):
         with pytest.raises(DatasetError, match="A dataset must be a list of dicts or a Dataset, found"):
             len(Examples(value))
 
@@ -134,7 +134,7 @@ class TestJsonLinesFiles:
             ("\n\n", "is empty"),
         ],
     )
-    def test_what_is_wrong_is_named_with_its_line(self, tmp_path, content, message):
+    def test_an_invalid_line_is_named(self, tmp_path, content, message):
         path = tmp_path / "d.jsonl"
         path.write_text(content)
         with pytest.raises(DatasetError, match=message):

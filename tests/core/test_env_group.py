@@ -185,7 +185,7 @@ class TestRollouts:
         assert seen == [{"level": 3}] * 4
         assert row["info"] == {"level": 3, "env_id": "env_0"}
 
-    async def test_what_an_environment_changes_in_its_info_is_kept(self, evaluate, tmp_path):
+    async def test_changes_of_the_info_by_an_environment_are_kept(self, evaluate, tmp_path):
         class Noting(SingleTurnEnv):
             async def setup_state(self, state):
                 state["info"]["board"] = [1]
@@ -194,7 +194,7 @@ class TestRollouts:
         [row] = await evaluate(EnvGroup([env]), results_path=tmp_path)
         assert (row["reward"], row["info"]) == (1.0, {"board": [1], "env_id": "env_0"})
 
-    async def test_nothing_counts_as_changed_where_nothing_is(self, group, scripted_client):
+    async def test_an_unchanged_input_is_not_recorded_as_changed(self, group, scripted_client):
         rollouts = EnvironmentRollouts(group, scripted_client("A"), "m", {})
         assert (await rollouts.attempt(rollouts.input(0, 0))).changed_input() == {}
 
@@ -349,7 +349,7 @@ class TestSettings:
         assert [env.max_seq_len for env in (group, letters, words)] == [7, 7, 7]
         assert [env.score_rollouts for env in (group, letters, words)] == [False, False, False]
 
-    def test_what_the_group_itself_does_not_have_is_set_where_it_is_known(self, letters):
+    def test_other_settings_are_set_in_the_environments_that_have_them(self, letters):
         class Talk(MultiTurnEnv):
             async def env_response(self, messages, state):
                 return "go on"
@@ -360,7 +360,7 @@ class TestSettings:
         assert (talk.hook_timeout_seconds, talk.max_total_completion_tokens) == (2.0, 9)
         assert letters.hook_timeout_seconds == 2.0
 
-    def test_what_belongs_to_the_group_stays_there(self, group, letters):
+    def test_settings_of_the_group_are_not_passed_on(self, group, letters):
         group.set_kwargs(env_id="both", pass_threshold=0.9)
         assert (group.env_id, group.pass_threshold) == ("both", 0.9)
         assert (letters.env_id, letters.pass_threshold) == ("", 0.5)

@@ -179,7 +179,7 @@ class TestDefaults:
             ("[tool.verifiers.eval", "is not valid TOML"),
         ],
     )
-    def test_that_are_wrong_are_named(self, write, text, message):
+    def test_invalid_defaults_are_errors(self, write, text, message):
         write("my_env/my_env.py", RAISES)
         write("my_env/pyproject.toml", text)
         with pytest.raises(ConfigError, match=message):

@@ -86,7 +86,7 @@ class TestMultiTurn:
         _, client = await attempt(Plain(dataset=DATASET, max_turns=2), "a")
         assert client.asked[1][0][-1] == TextMessage(content="go on")
 
-    async def test_what_is_saved_of_a_long_exchange_is_not_quadratic(self, attempt):
+    async def test_the_saved_size_of_a_long_exchange_is_not_quadratic(self, attempt):
         state, _ = await attempt(Echo(dataset=DATASET, max_turns=50), "a")
         row, _ = records.attempt_row(state, 1, "h")
         assert [step["prompt"] for step in row["state"]["trajectory"]] == list(range(1, 101, 2))
@@ -109,7 +109,7 @@ class TestStopConditions:
 
 
 class TestTimeout:
-    async def test_is_no_error_and_keeps_what_was_said(self, attempt):
+    async def test_is_no_error_and_keeps_the_conversation(self, attempt):
         async def hang(prompt):
             await asyncio.sleep(10)
 
@@ -120,7 +120,7 @@ class TestTimeout:
 
 
 class TestErrors:
-    async def test_environment_code_that_raises_keeps_traceback_usage_and_what_was_said(self, attempt):
+    async def test_an_exception_of_environment_code_keeps_traceback_usage_and_conversation(self, attempt):
         class Broken(Echo):
             async def env_response(self, messages, state, **kwargs):
                 return state["board"][3]
@@ -185,7 +185,7 @@ class TestRequests:
         _, client = await attempt(SingleTurnEnv(dataset=DATASET, sampling_args=own), "4", sampling_args=given)
         assert client.asked[0][2] == {"n": 1, "max_tokens": 9, **given}
 
-    async def test_the_client_is_given_the_state_for_what_it_takes_from_it(self, attempt):
+    async def test_the_client_gets_the_state(self, attempt):
         class Session(Echo):
             async def setup_state(self, state):
                 state["session"] = 1
@@ -269,7 +269,7 @@ class TestSamplingArgs:
         assert [asked[2]["temperature"] for asked in client.asked] == [1.0, 0.5]
         assert env.sampling_args["temperature"] == 1.0
 
-    async def test_what_the_caller_gave_stays_as_it_is(self, attempt):
+    async def test_the_caller_s_arguments_are_not_changed(self, attempt):
         given = {"temperature": 1.0}
         env = SingleTurnEnv(dataset=DATASET, sampling_args=given)
         env.sampling_args["seed"] = 1
@@ -324,7 +324,7 @@ class TestUsage:
         env = SingleTurnEnv(dataset=DATASET)
         return env, await env.init_state({**env.examples[0], "rollout_index": 0}, scripted_client("4"), "m")
 
-    async def test_adds_up_what_is_told(self, state, response):
+    async def test_is_the_sum_of_all_reported_tokens(self, state, response):
         env, state = state
         env.increment_state_usage_from_response(state, response("x", usage=None))
         assert env.get_state_usage(state) is None
@@ -340,7 +340,7 @@ class TestUsage:
         with pytest.raises(ValueError, match="cannot be negative"):
             env.increment_state_usage(state, -1)
 
-    async def test_of_a_rollout_holds_what_its_environment_used_besides(self, attempt, response):
+    async def test_of_a_rollout_includes_the_environment_s_own_requests(self, attempt, response):
         class Simulated(Echo):
             async def env_response(self, messages, state):
                 await self.get_model_response(state, "What would a user say?")
@@ -406,7 +406,7 @@ class TestBuilders:
         env.eval_dataset = None
         assert list(env.get_eval_dataset()["question"]) == ["new"]
 
-    def test_what_is_no_dataset_is_refused_when_it_is_built(self):
+    def test_an_invalid_dataset_is_an_error_when_it_is_built(self):
         with pytest.raises(DatasetError, match="A dataset must be a list of dicts or a Dataset, found dict"):
             SingleTurnEnv(dataset=lambda: {"question": "2+2?"}).get_dataset()
 
@@ -426,7 +426,7 @@ class TestGettingDatasets:
         rows = env.get_dataset(seed=3).to_list()
         assert [row["question"] for row in rows] == [str(row["example_id"]) for row in rows] != list("01234")
 
-    def test_the_evaluation_dataset_is_told_to_be_missing(self, env, caplog):
+    def test_a_missing_evaluation_dataset_is_a_warning(self, env, caplog):
         with caplog.at_level(logging.WARNING):
             assert len(env.get_eval_dataset(2)) == 2
         assert "eval_dataset is not set" in caplog.text

@@ -100,6 +100,6 @@ def test_another_split(keep):
     assert load_example_dataset("gsm8k", split="train")["answer"][:] == ["1"]
 
 
-def test_an_unknown_name_is_told_which_there_are():
+def test_an_unknown_name_is_an_error_with_the_known_names():
     with pytest.raises(ValueError, match=r"Unknown example dataset 'gsm9k'. Choose one of: aime2024, .*prime_code"):
         load_example_dataset("gsm9k")

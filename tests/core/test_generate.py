@@ -172,7 +172,7 @@ class TestResults:
 
 
 @in_one_loop
-async def test_an_argument_that_is_not_there_is_named_with_those_that_are():
+async def test_an_unknown_argument_is_an_error_with_the_known_ones():
     env = SingleTurnEnv(dataset=[{"question": "2+2?"}])
     with pytest.raises(TypeError, match=r"have no argument 'num_exmples'\. Choose one of: max_concurrent, "):
         await env.evaluate(None, "m", num_exmples=2)
@@ -234,7 +234,7 @@ class TestResume:
         with pytest.raises(ResumeMismatchError, match="num_examples: saved 3, asked for 2"):
             await make_env().evaluate(endpoint, "m", num_examples=2, results_path=tmp_path)
 
-    async def test_rollouts_that_failed_in_scoring_are_scored_again_and_not_asked_again(
+    async def test_rollouts_that_failed_in_scoring_are_scored_again_without_new_requests(
         self, endpoint, server, tmp_path
     ):
         def fails(completion):
@@ -245,7 +245,7 @@ class TestResume:
         assert [row["reward"] for row in (before["outputs"] + after["outputs"])] == [None] * 3 + [1.0] * 3
         assert server.stats().answered == 3
 
-    async def test_rollouts_that_failed_in_generation_are_asked_again(self, endpoint, server, tmp_path):
+    async def test_rollouts_that_failed_in_generation_are_generated_again(self, endpoint, server, tmp_path):
         class Fragile(SingleTurnEnv):
             is_broken = True
 
@@ -317,7 +317,7 @@ class TestResume:
         assert [row["reward"] for row in rows] == [0.0, 1.0, 2.0]
         assert server.stats().answered == 3
 
-    async def test_a_run_that_was_stopped_goes_on(self, tmp_path):
+    async def test_a_cancelled_run_is_resumed(self, tmp_path):
         with ModelServer(Shouting(), faults=Faults(latency_ms=20)) as server:
             endpoint = ClientConfig(api_base_url=server.base_url)
             env = make_env(*"abcdefgh")
@@ -359,7 +359,7 @@ class TestSaving:
         await make_env().evaluate(endpoint, "m")
         assert not list(tmp_path.iterdir())
 
-    async def test_an_incomplete_run_says_so(self, endpoint, tmp_path):
+    async def test_an_incomplete_run_has_the_status_incomplete(self, endpoint, tmp_path):
         def fails(completion):
             raise OSError("disk")
 
@@ -369,7 +369,7 @@ class TestSaving:
 
 @in_one_loop
 class TestCallbacks:
-    async def test_on_start_is_told_of_all_inputs_and_of_those_that_are_owed(self, endpoint, tmp_path):
+    async def test_on_start_gets_all_inputs_and_the_remaining_groups(self, endpoint, tmp_path):
         told = []
 
         def on_start(everything, owed):
@@ -380,14 +380,14 @@ class TestCallbacks:
         await env.evaluate(endpoint, "m", rollouts_per_example=2, results_path=tmp_path, on_start=on_start)
         assert told == [(["A", "A", "B", "B"], [["B", "B"]])]
 
-    async def test_on_start_of_independent_rollouts_is_told_of_rollouts(self, endpoint):
+    async def test_on_start_of_independent_rollouts_gets_rollouts(self, endpoint):
         told = []
         await make_env("a").evaluate(
             endpoint, "m", rollouts_per_example=2, independent_scoring=True, on_start=lambda _, owed: told.extend(owed)
         )
         assert [rollout_input["answer"] for rollout_input in told] == ["A", "A"]
 
-    async def test_on_progress_is_told_after_each_group(self, endpoint):
+    async def test_on_progress_is_called_after_each_group(self, endpoint):
         told = []
 
         def on_progress(rows, new, metadata):
@@ -412,12 +412,12 @@ class TestCallbacks:
         )
         assert told == [(2, 1)]
 
-    async def test_on_log_is_told_what_is_to_do(self, endpoint):
+    async def test_on_log_gets_the_number_of_remaining_rollouts(self, endpoint):
         told = []
         await make_env().evaluate(endpoint, "m", on_log=told.append)
         assert told == ["3 rollouts remaining"]
 
-    async def test_one_that_raises_ends_the_run_with_its_error(self, endpoint):
+    async def test_a_callback_that_raises_ends_the_run_with_its_error(self, endpoint):
         def stop(*_):
             raise LookupError("enough")
 
@@ -457,7 +457,7 @@ class TestScoring:
     @pytest.mark.parametrize(
         ("score", "kept"), [(True, 1.0), (3, 3.0), ("good", None), (float("nan"), None), ([1], None)]
     )
-    async def test_a_rubric_of_one_s_own_gives_numbers_or_an_error(self, endpoint, tmp_path, score, kept):
+    async def test_a_custom_rubric_gives_numbers_or_an_error(self, endpoint, tmp_path, score, kept):
         class Own(Rubric):
             async def score_group(self, states):
                 for state in states:

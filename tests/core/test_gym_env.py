@@ -80,7 +80,7 @@ class TestAnEpisode:
         assert said(client.asked[0][0]) == ["x=0 seed=10"]  # the fourth of the seeds from 7 on
         assert (state["answer"], seeds[-1]) == ("10", 10)
 
-    async def test_whose_info_no_file_can_hold_keeps_a_form_of_it_that_one_can(self, play):
+    async def test_info_that_json_cannot_hold_is_converted(self, play):
         np = pytest.importorskip("numpy")
 
         class Arrays(Counter):
@@ -139,7 +139,7 @@ class TestTheLimitOfSteps:
         assert (len(client.asked), state["reward"], state["gym_done"]) == (3, 1.0, True)
         assert state["stop_condition"] == "max_turns_reached"
 
-    async def test_leaves_an_episode_that_goes_on_unfinished(self, play):
+    async def test_leaves_an_unfinished_episode_unfinished(self, play):
         state, _ = await play(episodes(max_episode_steps=2), "1")
         assert (len(state["trajectory"]), state["gym_done"], state["is_completed"]) == (2, False, True)
         assert said(state["completion"]) == ["1", "x=1", "1"]
@@ -168,7 +168,7 @@ class TestWorlds:
         state, _ = await play(episodes(Broken), "1")
         assert (repr(state["error"]), state["reward"], Broken.closed) == ("OSError('no board')", None, 2)
 
-    async def test_that_do_not_close_are_left_behind(self, play, monkeypatch, caplog):
+    async def test_that_do_not_close_are_abandoned(self, play, monkeypatch, caplog):
         monkeypatch.setattr(gym_env, "_CLOSE_SECONDS", 0.05)
         release = threading.Event()
 

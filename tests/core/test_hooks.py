@@ -319,7 +319,7 @@ class TestHookTimeout:
         state = await play(Own(hook_timeout_seconds=5))
         assert str(state["error"]) == "the board does not answer"
 
-    async def test_the_others_go_on(self, evaluate):
+    async def test_other_rollouts_continue(self, evaluate):
         class OneHangs(Talk):
             async def env_response(self, messages, state):
                 if state["example_id"] == 1:
@@ -334,7 +334,7 @@ class TestRolloutTimeout:
     """``timeout_seconds`` ends a rollout without an error; what was said until then is scored."""
 
     @pytest.mark.parametrize("is_async", [True, False])
-    async def test_what_was_said_is_scored(self, evaluate, is_async):
+    async def test_the_conversation_so_far_is_scored(self, evaluate, is_async):
         released = threading.Event()
         hook = hanging() if is_async else lambda self, messages, state: released.wait(5)
         rubric = Rubric(funcs=[lambda completion: float(len(completion))])
@@ -344,7 +344,7 @@ class TestRolloutTimeout:
         assert (row["error"], row["reward"], row["stop_condition"]) == (None, 1.0, "timeout_reached")
         assert (row["timed_out"], row["is_completed"]) == (True, True)
 
-    async def test_a_hook_that_keeps_the_end_to_itself_does_not_go_on_for_ever(self, play):
+    async def test_a_hook_that_swallows_the_timeout_does_not_run_for_ever(self, play):
         class Stubborn(Talk):
             async def env_response(self, messages, state):
                 try:
@@ -393,7 +393,7 @@ class TestCleanup:
         await play(env, ModelError("down"))
         assert env.cleaned == [0]
 
-    async def test_after_each_attempt_that_is_made_again(self, evaluate, no_waiting):
+    async def test_after_each_repeated_attempt(self, evaluate, no_waiting):
         env = self.Counting(max_turns=1)
         await evaluate(env, InfraError("broken"), InfraError("broken"), "a", max_retries=2)
         assert env.cleaned == [0, 0, 0]

@@ -85,7 +85,7 @@ class TestWhereItIsFound:
         with environments_in(tmp_path / "elsewhere"):
             assert load_environment(name).env_id == name
 
-    def test_modules_beside_it_are_found_and_hide_nothing(self, project):
+    def test_neighbouring_modules_are_found_and_hide_nothing(self, project):
         name = next(NAMES)
         (project / name).mkdir()
         (project / name / f"prompts_of_{name}.py").write_text("ANSWER = '9'")
@@ -215,7 +215,7 @@ class TestVersion:
         assert environment_version("owner/pytest") == pytest.__version__
 
     @pytest.mark.parametrize("env_id", ["no-such-environment", "arithmetic"])
-    def test_of_what_is_no_package_of_its_own(self, project, env_id):
+    def test_of_other_names_is_none(self, project, env_id):
         assert environment_version(env_id) is None
 
     @pytest.mark.parametrize("version", ["1.2.0", "1.2", "latest"])

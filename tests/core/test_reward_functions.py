@@ -73,12 +73,12 @@ class TestArguments:
         await self.given_to(reward, answered(difficulty=3))
         assert {"prompt", "completion", "answer", "info", "task", "state", "parser", "difficulty"} <= set(seen)
 
-    async def test_what_a_partial_has_settled_stays(self, answered):
+    async def test_bound_arguments_of_a_partial_stay(self, answered):
         state = answered("5")
         await self.given_to(functools.partial(correct, answer="5"), state)
         assert state["reward"] == 1.0
 
-    async def test_what_a_partial_of_a_function_that_takes_all_has_settled_stays(self, answered):
+    async def test_bound_arguments_of_a_partial_with_kwargs_stay(self, answered):
         def reward(**everything):
             return float(everything["answer"])
 
@@ -86,7 +86,7 @@ class TestArguments:
         await self.given_to(functools.partial(reward, answer="9"), state)
         assert state["reward"] == 9.0
 
-    async def test_an_argument_that_nothing_provides_costs_the_rollout_and_says_what_there_is(self, answered):
+    async def test_an_unknown_argument_costs_the_rollout_and_lists_the_known_ones(self, answered):
         def reward(colour, answer, shade):
             return 1
 
@@ -122,7 +122,7 @@ class TestArguments:
         await self.given_to(reward, state)
         assert state["reward"] == 3 + 2 + len("4")
 
-    async def test_what_a_provider_makes_of_the_state(self, answered):
+    async def test_objects_of_a_provider(self, answered):
         def reward(length):
             return length
 

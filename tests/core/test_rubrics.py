@@ -70,7 +70,7 @@ class TestFunctions:
         await rubric.score_rollout(state)
         assert (state["reward"], state["metrics"]) == (0.0, {})
 
-    async def test_a_function_without_a_weight_is_told(self, answered):
+    async def test_a_function_without_a_weight_is_an_error(self, answered):
         rubric = Rubric([correct])
         rubric.funcs.append(length)
         with pytest.raises(ValueError, match=r"Number of weights \(1\) must match number of functions \(2\)"):
@@ -98,7 +98,7 @@ class TestFailures:
         assert (state["metrics"], state["reward"], state["advantage"]) == ({}, None, None)
 
     @pytest.mark.parametrize("score", ["good", None, {"a": 1}, float("nan"), float("inf")], ids=repr)
-    async def test_what_is_no_finite_number_is_an_error(self, answered, score):
+    async def test_a_score_that_is_no_finite_number_is_an_error(self, answered, score):
         state = answered()
         await Rubric([lambda completion: score]).score_rollout(state)
         assert isinstance(state["error"], ScoringError)

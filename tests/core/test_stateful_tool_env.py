@@ -91,7 +91,7 @@ class TestArguments:
         assert await answer(InPlace(), '{"x": 4}') == "9"
         assert await answer(Async(), '{"x": 4}') == "14"
 
-    async def test_what_the_environment_sets_overrides_what_the_model_invents(self):
+    async def test_the_environment_s_arguments_override_the_model_s(self):
         assert await answer(Adding(), '{"x": 4, "offset": 1000}') == "7"
 
     async def test_the_hook_sees_the_conversation_and_further_arguments(self):
@@ -113,7 +113,7 @@ class TestArguments:
 
 class TestFailures:
     @pytest.mark.parametrize("error", [KeyError("offset"), SandboxError("gone")])
-    async def test_what_the_hook_raises_is_the_rollout_s_error(self, play, error):
+    async def test_an_exception_of_the_hook_is_the_rollout_s_error(self, play, error):
         class Broken(Adding):
             def update_tool_args(self, tool_name, tool_args, messages, state, **kwargs):
                 raise error
@@ -204,7 +204,7 @@ class TestHiddenArguments:
 
 
 class TestFilterSignature:
-    def test_the_function_itself_stays_as_it_is(self):
+    def test_the_function_itself_is_not_changed(self):
         before = (inspect.signature(add), dict(add.__annotations__), dict(vars(add)))
         filtered = filter_signature(add, ["offset"])
         assert (inspect.signature(add), add.__annotations__, vars(add)) == before

@@ -78,7 +78,7 @@ class TestRollouts:
             ("offset", ""),
         ]
 
-    async def test_ten_turns_unless_told_otherwise(self, play):
+    async def test_there_are_ten_turns_by_default(self, play):
         _, client = await play(tool_env(square), [("square", {"x": 4})])
         assert len(client.asked) == 10
         _, client = await play(tool_env(square, max_turns=3), [("square", {"x": 4})])
@@ -177,7 +177,7 @@ class TestArguments:
             ("fail", "{}", "no luck"),
         ],
     )
-    async def test_what_is_wrong_is_told_the_model(self, name, arguments, content):
+    async def test_errors_of_calls_are_shown_to_the_model(self, name, arguments, content):
         assert await answer(tool_env(square, fail), name, arguments) == content
 
     async def test_the_other_calls_of_the_message_are_made(self):
@@ -239,7 +239,7 @@ class TestStopErrors:
         assert (type(state["error"]), str(state["error"])) == (ToolCallError, "ValueError: no luck")
         assert type(state["error"].__cause__) is ValueError
 
-    async def test_other_exceptions_are_told_the_model(self, play):
+    async def test_other_exceptions_are_shown_to_the_model(self, play):
         state, _ = await play(tool_env(fail, stop_errors=[KeyError]), [("fail", {})], "sorry")
         assert (state["error"], state["completion"][1].content) == (None, "no luck")
 

@@ -158,7 +158,7 @@ class TestTypes:
             (Node, closed("Node", below={"type": "array", "default": [], "items": {"$ref": "#/$defs/Node"}})),
         ],
     )
-    def test_types_of_one_s_own_are_defined_once(self, hint, definition):
+    def test_custom_types_are_defined_once(self, hint, definition):
         def tool(x, y): ...
 
         tool.__annotations__.update(x=hint, y=list[hint])
@@ -281,7 +281,7 @@ class TestKindsOfFunctions:
 
         assert (convert_func_to_tool_def(tool).description, only(tool)) == ("Does it.", {"type": "integer"})
 
-    def test_partials_offer_what_is_open(self):
+    def test_partials_offer_their_unbound_parameters(self):
         """The original refuses them, and the next."""
 
         def tool(x: int, y: int, z: int = 3):
@@ -369,7 +369,7 @@ class TestNotStrict:
             "additionalProperties": {"type": "integer"},
         }
 
-    def test_the_given_schema_stays_as_it_is(self):
+    def test_the_given_schema_is_not_changed(self):
         schema = {"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {"default": None}}}}}
         strict = strict_schema(schema)
         assert schema["properties"]["a"] == {"type": "object", "properties": {"b": {"default": None}}}

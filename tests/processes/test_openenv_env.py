@@ -93,12 +93,12 @@ class TestActions:
         ],
     )
     @pytest.mark.parametrize("transport", ["ws", "http"])
-    async def test_that_are_none_end_the_episode_without_a_reward(self, project, play, transport, answer, reason):
+    async def test_that_are_invalid_end_the_episode_without_a_reward(self, project, play, transport, answer, reason):
         state, _ = await play(box(project(transport=transport)), answer)
         assert said(state["completion"])[1] == f"Action Parsing Error: {reason}"
         assert (state["reward"], state["error"], state["openenv_done"]) == (0.0, None, True)
 
-    async def test_at_which_the_world_fails_are_an_error_of_the_rollout(self, project, play):
+    async def test_that_the_world_fails_on_are_an_error_of_the_rollout(self, project, play):
         state, _ = await play(box(project()), '{"guess": 99}')
         assert (str(state["error"]), state["reward"]) == ("Server error: the box broke (code: EXECUTION_ERROR)", None)
 
@@ -147,7 +147,7 @@ class TestToolCalls:
         assert (len(client.asked), state["reward"], state["openenv_done"]) == (1, 1.25, True)
         assert said(state["completion"])[1:] == ['{"last_digit": 2}', "open"]
 
-    async def test_that_fail_are_told_to_the_model(self, project, play, response):
+    async def test_that_fail_are_shown_to_the_model(self, project, play, response):
         wrong = response(
             tool_calls=[
                 self.call("dance"),
@@ -208,13 +208,13 @@ class TestDatasets:
 
 @isolated
 class TestServersThatDoNotStart:
-    def test_because_they_end_say_what_they_wrote(self, project):
+    def test_because_they_end_are_an_error_with_their_output(self, project):
         start = time.monotonic()
         with pytest.raises(SandboxError, match=r"(?s)has ended with exit code 3.*It wrote: no licence"):
             len(box(project(command="echo no licence; exit 3")).examples)
         assert time.monotonic() - start < 5  # not the 30 seconds that a server has to become healthy
 
-    def test_because_they_never_listen_are_given_up(self, project):
+    def test_because_they_never_listen_are_an_error(self, project):
         env = box(project(command="echo thinking; sleep 60"), startup_timeout_seconds=0.5)
         with pytest.raises(SandboxError, match=r"(?s)not healthy after 0.5 s: .*refused.*It wrote: thinking"):
             len(env.examples)
@@ -277,7 +277,7 @@ class TestProjects:
         with pytest.raises(OpenEnvError, match=problem):
             OpenEnvEnv(tmp_path, prompt_renderer=render)
 
-    def test_and_a_renderer_are_needed(self, project):
+    def test_and_renderers_are_required(self, project):
         with pytest.raises(ValueError, match="no/such/place"):
             OpenEnvEnv("no/such/place", prompt_renderer=render)
         with pytest.raises(ValueError, match="prompt_renderer"):
@@ -365,7 +365,7 @@ class TestMessages:
             (None, False),
         ],
     )
-    def test_schemas_of_tool_calls_are_told_from_others(self, schema, expected):
+    def test_schemas_of_tool_calls_are_recognised(self, schema, expected):
         assert takes_tool_calls(schema) is expected
 
     @pytest.mark.parametrize(

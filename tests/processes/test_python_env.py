@@ -88,14 +88,14 @@ class TestTheTool:
         assert await python("1") == "Out[2]: 1"
 
     @needs_bubblewrap
-    async def test_says_that_the_time_was_up_and_keeps_the_variables(self, ask):
+    async def test_reports_a_timeout_and_keeps_the_variables(self, ask):
         python = await ask(timeout_per_command_seconds=1)
         await python("x = 5")
         assert await python("while True: pass") == "Error: Command timed out after 1s"
         assert await python("x") == "Out[3]: 5"
 
     @needs_bubblewrap
-    async def test_starts_anew_what_cannot_be_interrupted(self, ask):
+    async def test_restarts_python_that_cannot_be_interrupted(self, ask):
         python = await ask(timeout_per_command_seconds=1)
         stubborn = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\ntime.sleep(60)"
         lost = "The Python process was restarted: its variables are lost."
@@ -103,7 +103,7 @@ class TestTheTool:
         assert await python("1") == "Out[1]: 1"
 
     @needs_bubblewrap
-    async def test_starts_anew_what_has_ended(self, ask):
+    async def test_restarts_python_that_has_ended(self, ask):
         python = await ask()
         shown = await python("import os; os._exit(7)")
         assert shown.startswith("Error: The Python process is gone: it ended with exit code 7")
@@ -111,13 +111,13 @@ class TestTheTool:
         assert await python("2") == "Out[1]: 2"
 
     @needs_bubblewrap
-    async def test_hears_one_answer_of_code_that_forks(self, ask):
+    async def test_takes_one_answer_from_code_that_forks(self, ask):
         python = await ask()
         assert await python("import os\nfor _ in range(4):\n    os.fork()\n3") == "Out[1]: 3"
         assert await python("1 + 1") == "Out[2]: 2"
 
     @needs_bubblewrap
-    async def test_says_that_memory_was_used_up(self, ask):
+    async def test_reports_that_memory_was_used_up(self, ask):
         python = await ask()
         shown = await python("import os; [os.fork() for _ in range(4)]; x = bytearray(60 * 2**20); input()")
         assert "more than 0.25 GB of memory" in shown or "Traceback" in shown
@@ -125,12 +125,12 @@ class TestTheTool:
 
 @needs_bubblewrap
 class TestFailures:
-    async def test_to_start_in_time_are_told(self, ask):
+    async def test_to_start_in_time_are_errors(self, ask):
         python = await ask(max_startup_wait_seconds=0)
         with pytest.raises(PythonWorkerNotReadyError, match="did not start"):
             await python("1")
 
-    async def test_of_the_sandbox_are_told(self, ask):
+    async def test_of_the_sandbox_are_errors(self, ask):
         python = await ask()
         await python("1")
         sandbox = await python.env.sandbox_client.get(python.state["sandbox_id"])
@@ -139,7 +139,7 @@ class TestFailures:
             await python("2")
         assert isinstance(raised.value, PythonWorkerRequestError)
 
-    async def test_to_ask_where_there_is_no_python_are_told(self, ask):
+    async def test_to_find_python_are_errors(self, ask):
         python = await ask()
         python.state["python_state"]["ready"] = True
         with pytest.raises(PythonWorkerRequestError, match="There is no Python"):

@@ -131,14 +131,14 @@ class TestTheTool:
         assert await bash(command) == shown
 
     @needs_bubblewrap
-    async def test_says_that_the_time_was_up(self, shell):
+    async def test_reports_a_timeout(self, shell):
         bash = await shell(environment(timeout_per_command_seconds=1))
         assert await bash("sleep 60") == "Error: Command timed out after 1s"
         assert bash.state["sandbox_state"]["command_execution_times"] == [1.0]
         assert await bash("echo on") == "on"
 
     @needs_bubblewrap
-    async def test_says_where_output_was_cut(self, shell):
+    async def test_reports_cut_output(self, shell):
         bash = await shell(environment(max_output_bytes=4))
         assert await bash("echo 123456") == "1234\n[cut: more than 4 bytes]"
 
@@ -282,7 +282,7 @@ class TestTheEnd:
         assert env.active_sandboxes == set()
         assert all(sandbox.is_closed for sandbox in provider.sandboxes)
 
-    async def test_keeps_in_mind_what_could_not_be_deleted(self, caplog):
+    async def test_remembers_sandboxes_that_could_not_be_deleted(self, caplog):
         env = environment(max_retries=1)
         env.active_sandboxes = {"a", "b"}
 
