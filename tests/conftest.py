@@ -15,7 +15,7 @@ from aiohttp import web
 from hypothesis import HealthCheck, settings
 
 from nightjar.clients import Client
-from nightjar.core.messages import Response, ResponseMessage, ToolCall, Usage, UserMessage
+from nightjar.core.messages import AssistantMessage, Response, ResponseMessage, ToolCall, Usage, UserMessage
 from nightjar.core.rollout.state import new_state
 
 TESTS = Path(__file__).parent
@@ -110,6 +110,18 @@ def make_state():
         if usage:
             state["usage_tracker"].increment(**usage)
         return state
+
+    return make
+
+
+@pytest.fixture
+def answered(make_state):
+    """Makes a generated rollout of an example whose answer is 4."""
+
+    def make(text="4", rollout_index=0, **columns):
+        return make_state(
+            0, rollout_index, columns={"answer": "4", **columns}, completion=[AssistantMessage(content=text)]
+        )
 
     return make
 

@@ -105,7 +105,7 @@ def route_of(info: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
     if not isinstance(value, Sequence):
-        raise ValueError(f"info['env_id'] must be a text or a list of texts, found {value!r}")  # noqa: TRY004 - see below
+        raise ValueError(f"info['env_id'] must be a text or a list of texts, found {value!r}")  # noqa: TRY004 - a row of the dataset is wrong
     return [str(name) for name in value]
 
 
@@ -126,7 +126,7 @@ def _as_dict(info: Any) -> dict[str, Any]:
     if info is None:
         return {}
     if not isinstance(info, Mapping):
-        raise ValueError(  # noqa: TRY004 - of its kind here
+        raise ValueError(  # noqa: TRY004 - a row of the dataset is wrong
             f"The info of an example in a group must be a dict, found {info!r}"
         )
     return dict(info)
@@ -252,14 +252,14 @@ class EnvGroup(Environment):
 
 def _has(env: Environment, name: str) -> bool:
     if name == "max_turns" and isinstance(env, SingleTurnEnv):
-        return False  # it has one turn, whatever the others have
+        return False  # it always has one turn
     return hasattr(env, name) or (isinstance(env, EnvGroup) and any(_has(child, name) for child in env.envs))
 
 
 def _with_route(state: State, route: Sequence[str]) -> State:
     """Restores the route in a child's state, without marking the input as changed."""
     if not (isinstance(state, State) and isinstance(state.get("input"), dict)):
-        return state  # user code has ruined it, which the engine says better
+        return state  # broken by user code: the engine reports it
     was_changed = "info" in state.changed_input()
     state["input"]["info"] = joined_info(state["input"].get("info"), route)
     if not was_changed:

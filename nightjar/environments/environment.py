@@ -254,7 +254,7 @@ class Environment(EnvironmentDatasets, ABC):
         model: str,
         sampling_args: SamplingArgs | None = None,
         max_retries: int = 0,
-        **kwargs: Any,  # noqa: ARG002 - other arguments of other releases
+        **kwargs: Any,  # noqa: ARG002 - arguments of other releases
     ) -> list[State]:
         """Generates and scores the rollouts of one example, and returns their states in the order of the inputs."""
         return await generate_group(self, group_inputs, client, model, sampling_args, max_retries)

@@ -82,7 +82,7 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
 
 
 def import_source(env_id: str, source: ModuleSource) -> ModuleType:
-    """Imports the module of an environment; no other code does.
+    """Imports the module of an environment; the only place that does.
 
     It imports the file that was found, whatever else has its name in ``sys.path``. The file's folder comes last in
     ``sys.path``, so that its neighbours can be imported and hide nothing.

@@ -199,7 +199,7 @@ class MultiTurnEnv(Environment):
             return
         except TurnLimitError:
             state["turn_limit_reached"] = True
-            del state["timing"].model.spans[-1]  # nothing was asked
+            del state["timing"].model.spans[-1]  # no request was sent
             return
         await self._within("add_model_response", call(self.add_model_response, state, prompt, response))
 

@@ -19,18 +19,6 @@ def length(completion):
     return len(completion[-1].content)
 
 
-@pytest.fixture
-def answered(make_state):
-    """Makes a generated rollout of an example whose answer is 4."""
-
-    def make(text="4", rollout_index=0, **columns):
-        return make_state(
-            0, rollout_index, columns={"answer": "4", **columns}, completion=[AssistantMessage(content=text)]
-        )
-
-    return make
-
-
 class TestArguments:
     async def given_to(self, func, state, **class_objects):
         rubric = Rubric([func], parser=Parser(str.strip))

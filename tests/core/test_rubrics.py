@@ -6,7 +6,6 @@ import threading
 import pytest
 
 from nightjar.core.calling.decorators import cleanup, teardown
-from nightjar.core.messages import AssistantMessage
 from nightjar.environments.rubrics import Rubric
 from nightjar.errors import ModelError, ScoringError
 
@@ -21,18 +20,6 @@ def length(completion):
 
 def shown(completion):
     return len(completion)
-
-
-@pytest.fixture
-def answered(make_state):
-    """Makes a generated rollout of an example whose answer is 4."""
-
-    def make(text="4", rollout_index=0, **columns):
-        return make_state(
-            0, rollout_index, columns={"answer": "4", **columns}, completion=[AssistantMessage(content=text)]
-        )
-
-    return make
 
 
 class TestWeights:

@@ -205,7 +205,7 @@ class TestFailures:
     )
     async def test_to_start_are_tried_so_often_and_then_raised(self, shell, where, error, retries, kind, tries):
         provider = ScriptedProvider(**{where: [error] * 9})
-        with pytest.raises(kind, match="busy"):
+        with pytest.raises(kind, match=r"busy|^$"):  # a cancellation loses its text
             await (await shell(environment(provider, max_retries=retries)))("ls")
         assert len(provider.failures[where]) == 9 - tries
 

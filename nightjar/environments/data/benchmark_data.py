@@ -60,7 +60,7 @@ class BenchmarkData:
         dataset: str | None = None,
         split: str | None = None,
     ) -> list[dict[str, Any]]:
-        """Returns what ``make`` makes of the rows, without None; arguments and errors as for ``rows``."""
+        """Returns the examples that ``make`` creates from rows, without None; arguments and errors as for ``rows``."""
         return examples_of(self.rows(dataset, split), make, dataset or self.repository, self.columns)
 
     def fetch(self) -> None:

@@ -1,4 +1,4 @@
-"""What is known of an environment in this context: its package, version, commit, and evaluation defaults."""
+"""The package, version, commit and evaluation defaults of an environment in this context."""
 
 from __future__ import annotations
 

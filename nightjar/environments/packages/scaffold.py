@@ -24,10 +24,6 @@ class Kind(StrEnum):
     MULTI_TURN = "multi-turn"
     TOOL = "tool"
 
-    @property
-    def description(self) -> str:
-        return _DESCRIPTIONS[self]
-
 
 _DESCRIPTIONS = {
     Kind.SINGLE_TURN: "Word problems whose answer is one number.",
@@ -90,7 +86,7 @@ def _render(asked: EnvironmentId, folder: Path, kind: Kind, is_multi_file: bool)
         "env_id": asked.name,
         "module": module,
         "code": f"{module}.environment" if is_multi_file else module,
-        "description": kind.description,
+        "description": _DESCRIPTIONS[kind],
         "folder": folder.as_posix(),
         "where": f" --env-dir-path {folder.parent.as_posix()}" if is_elsewhere else "",
         "tags": ", ".join(f'"{tag}"' for tag in tags),

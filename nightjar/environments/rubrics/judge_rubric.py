@@ -22,7 +22,7 @@ from nightjar.errors import ConfigError, EmptyModelResponseError, JudgeVerdictEr
 
 _MARKUP = re.compile(r"[*`’']|\\boxed|(?<=\s)-+(?=\s)")
 _CLAUSE = re.compile(r"([^.,:;!?\n(){}\[\]/—–\"“”]+)(\??)")
-_LEAD = (  # what may stand before a verdict in its clause: no "not"
+_LEAD = (  # words that may come before a verdict in its clause; "not" is none of them
     r"(?:(?i:so|and|or|therefore|thus|hence|overall|maybe|perhaps|rather|i|would|will|say|choose|give|graded?|the"
     r"|this|that|it|is|was|be|as|my|final|models|answer|response|reply|verdict|letter|option|choice|question)\b\s*)*"
     r"(?:an? )?"
@@ -140,7 +140,7 @@ class JudgeRubric(Rubric):
         completion: Messages | str,
         answer: str,
         state: State | None = None,
-        **further: Any,  # noqa: ARG002 - what reward functions are given, and older ones pass on
+        **further: Any,  # noqa: ARG002 - older reward functions pass on all that they get
     ) -> str:
         """Returns the judge's reply to an answer; further keyword arguments are ignored.
 
@@ -171,7 +171,7 @@ class JudgeRubric(Rubric):
             response = await self._request(text)
         except RunError:
             raise
-        except Exception as error:  # whatever client this is
+        except Exception as error:  # the client may be of any kind
             raise ModelError(f"Judge model {self.judge_model!r}: {error or type(error).__name__}") from error
         counts = usage_counts(response.usage)
         return _reply_text(response), dict(zip(("input_tokens", "output_tokens"), counts, strict=True))
@@ -240,6 +240,6 @@ def _reply_text(response: Any) -> str:
 
 
 def _earlier_replies(state: State) -> dict[str, str]:
-    """Returns the judge's earlier replies by prompt; empty if an environment keeps something else there."""
+    """Returns the judge's earlier replies by prompt; empty if an environment stores another value there."""
     said = state.get("judge_response")
     return said if isinstance(said, dict) else {}

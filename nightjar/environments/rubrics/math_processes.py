@@ -98,7 +98,7 @@ class MathProcesses:
             try:
                 process = self._alive(process)
                 future.set_result(self._ask(process, question))
-            except Exception as error:  # noqa: BLE001 - it belongs to whoever waits for the score
+            except Exception as error:  # noqa: BLE001 - raised where the score is awaited
                 future.set_exception(error)
         if process is not None:
             self._end(process)
@@ -129,7 +129,7 @@ class MathProcesses:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=environment,
-            process_group=0,  # Ctrl-C is for the program: this one ends with it
+            process_group=0,  # Ctrl-C must only reach the program; this process ends with it
         )
         with self._changed:
             self._running.add(process)
@@ -153,7 +153,7 @@ class MathProcesses:
         process.kill()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                with suppress(OSError):  # what was not sent yet goes nowhere
+                with suppress(OSError):  # unsent data is dropped
                     pipe.close()
         with self._changed:
             self._running.discard(process)

@@ -25,7 +25,7 @@ def main() -> None:
     try:
         _limit_memory()
         verify_response("1/2", "0.5", max_verify_chars=100)  # loads what the first comparison needs
-    except Exception as error:  # noqa: BLE001 - told to the program that waits
+    except Exception as error:  # noqa: BLE001 - reported to the waiting program
         _write(out, f"{type(error).__name__}: {error}")
         return
     _write(out, READY)

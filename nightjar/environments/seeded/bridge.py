@@ -90,7 +90,7 @@ class SeededEnv(SingleTurnEnv):
         super().__init__(eval_dataset=made, rubric=VerifyRubric(benchmark, judge), **kwargs)
 
     def _seeded(self) -> SeededRows:
-        tear_down_at_exit(self)  # what a benchmark opens to seed is closed, also where no run comes of it
+        tear_down_at_exit(self)  # closes what seeding opens, even if there is no run
         return SeededRows(self.benchmark, self._loop, lambda: self.system_prompt)
 
     @teardown
@@ -155,7 +155,7 @@ def as_environment(
     if judge_model is not None:
         judge = ModelJudge(judge_model, judge_base_url, judge_api_key_var)
         judge.open()
-    elif "model" in own:  # it is opened when something needs one
+    elif "model" in own:  # opened on first use
         judge = ModelJudge(**own)
     made: SeededEnv = (benchmark.environment_class or SeededEnv)(benchmark, judge)
     return made

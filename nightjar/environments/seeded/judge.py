@@ -56,7 +56,7 @@ class JudgeScoringConfig:
 
 
 def needs_judge(sample: ScorerInput) -> dict[str, Any]:  # noqa: ARG001 - a scorer's
-    """Leaves the scoring to the judge of the run."""
+    """Leaves the scoring to the run's judge."""
     return {"needs_judge": True}
 
 

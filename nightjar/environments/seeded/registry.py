@@ -88,7 +88,7 @@ def registered_names() -> list[str]:
 def _file_of(defined: type) -> Path | None:
     try:
         return Path(inspect.getfile(defined)).resolve()
-    except (TypeError, OSError):  # typed in, or run from a text
+    except (TypeError, OSError):  # defined in a prompt or a text
         return None
 
 

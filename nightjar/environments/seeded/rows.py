@@ -68,7 +68,7 @@ def found_file(name: str, folder: Path | None) -> Path | None:
     if len(name) > _LONGEST_NAME:
         return None
     for path in (Path(name).expanduser(), *([folder / name] if folder else [])):
-        with suppress(OSError):  # what is longer than the name of a file may be
+        with suppress(OSError):  # the text is too long for a file name
             if path.is_file():
                 return path
     return None
@@ -82,7 +82,7 @@ def _formatted(template: str, row: Mapping[str, Any]) -> str:
 
 
 def _jinja(path: Path) -> Prompt:
-    # the text goes to a model and into no page: escaping would change it
+    # the text goes to a model, not into a page: escaping would change it
     environment = Environment(  # noqa: S701
         loader=FileSystemLoader(path.parent), undefined=StrictUndefined, keep_trailing_newline=False
     )
@@ -179,7 +179,7 @@ def kind_of(content: bytes) -> str | None:
     """
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         return "webp"
-    if content[:2] == b"BM" and content[6:10] == bytes(4):  # the two that are reserved
+    if content[:2] == b"BM" and content[6:10] == bytes(4):  # two reserved fields
         return "bmp"
     return next((kind for first, kind in _FIRST_BYTES.items() if content.startswith(first)), None)
 

@@ -150,7 +150,7 @@ class MCPServerConnection:
                     if not started.done():
                         started.set_result(client)
                         await stop.wait()
-        except Exception as error:  # noqa: BLE001 - it belongs to whoever waits for the start
+        except Exception as error:  # noqa: BLE001 - raised where the start is awaited
             if started.done():
                 self.logger.warning("MCP server %r failed while ending: %r", config.name, error)
             else:

@@ -208,7 +208,7 @@ class SandboxEnv(StatefulToolEnv):
         """Deletes several sandboxes; logs a failure."""
         try:
             await self.with_retry(self.sandbox_client.bulk_delete)(global_ids)
-        except Exception as error:  # noqa: BLE001 - what is left is deleted at the end, or ends by itself
+        except Exception as error:  # noqa: BLE001 - remaining sandboxes are deleted at the end, or time out
             self.logger.error(f"Failed to bulk delete sandboxes {global_ids}: {error}")  # noqa: G004, TRY400
             return
         self.logger.debug(f"Bulk deleted sandboxes: {global_ids}")  # noqa: G004 - tools look for the text
@@ -238,7 +238,7 @@ class SandboxEnv(StatefulToolEnv):
     async def _delete_sandbox(self, sandbox_id: str) -> None:
         try:
             await self.with_retry(self.sandbox_client.delete)(sandbox_id)
-        except Exception as error:  # noqa: BLE001 - it ends by itself after timeout_minutes
+        except Exception as error:  # noqa: BLE001 - it times out after timeout_minutes
             self.logger.warning("Failed to delete sandbox %s: %s", sandbox_id, error)
             return
         self.active_sandboxes.discard(sandbox_id)
