@@ -211,6 +211,16 @@ class TestInputs:
         assert "info['oai_tools'] is no longer supported" in row["error"]["message"]
 
 
+class Fragile(SingleTurnEnv):
+    """Breaks at one rollout: ``breaks_at`` is (example_id, rollout_index)."""
+
+    is_broken = True
+
+    async def setup_state(self, state):
+        if self.is_broken and (state["example_id"], state["input"]["rollout_index"]) == self.breaks_at:
+            raise OSError("disk")
+
+
 @in_one_loop
 class TestResume:
     """With ``results_path``, only the remaining rollouts are generated."""
@@ -229,11 +239,6 @@ class TestResume:
         assert len(results["outputs"]) == 3
         assert results["metadata"]["num_examples"] == 3
 
-    async def test_fewer_examples_are_refused(self, endpoint, tmp_path):
-        await make_env().evaluate(endpoint, "m", results_path=tmp_path)
-        with pytest.raises(ResumeMismatchError, match="num_examples: saved 3, asked for 2"):
-            await make_env().evaluate(endpoint, "m", num_examples=2, results_path=tmp_path)
-
     async def test_rollouts_that_failed_in_scoring_are_scored_again_without_new_requests(
         self, endpoint, server, tmp_path
     ):
@@ -246,14 +251,7 @@ class TestResume:
         assert server.stats().answered == 3
 
     async def test_rollouts_that_failed_in_generation_are_generated_again(self, endpoint, server, tmp_path):
-        class Fragile(SingleTurnEnv):
-            is_broken = True
-
-            async def setup_state(self, state):
-                if self.is_broken and state["example_id"] == 1:
-                    raise OSError("disk")
-
-        env = Fragile(dataset=questions(*"abc"), rubric=Rubric(funcs=[right]))
+        env = Fragile(dataset=questions(*"abc"), rubric=Rubric(funcs=[right]), breaks_at=(1, 0))
         before = await env.evaluate(endpoint, "m", results_path=tmp_path)
         env.is_broken = False
         after = await env.evaluate(endpoint, "m", results_path=tmp_path)
@@ -262,18 +260,18 @@ class TestResume:
         assert [(row["reward"], row["attempts"]) for row in after["outputs"]] == [(1.0, 1), (1.0, 2), (1.0, 1)]
 
     @pytest.mark.parametrize(
-        ("change", "says"),
+        ("change", "named"),
         [
-            ({"model": "other"}, "model: saved 'm', asked for 'other'"),
-            ({"sampling_args": {"temperature": 1.0}}, "sampling_args: saved {}, asked for {'temperature': 1.0}"),
-            ({"rollouts_per_example": 2}, "rollouts_per_example: saved 1, asked for 2"),
+            ({"model": "other"}, r"model: .*'m'.*'other'"),
+            ({"sampling_args": {"temperature": 1.0}}, r"sampling_args: .*{}.*{'temperature': 1.0}"),
+            ({"rollouts_per_example": 2}, r"rollouts_per_example: .*1.*2"),
+            ({"num_examples": 2}, r"num_examples: .*3.*2"),
         ],
     )
-    async def test_another_run_is_refused_with_what_differs(self, endpoint, server, tmp_path, change, says):
+    async def test_another_run_is_refused_with_the_difference(self, endpoint, server, tmp_path, change, named):
         await make_env().evaluate(endpoint, "m", results_path=tmp_path)
-        with pytest.raises(ResumeMismatchError) as caught:
+        with pytest.raises(ResumeMismatchError, match=named):
             await make_env().evaluate(endpoint, **{"model": "m", "results_path": tmp_path} | change)
-        assert says in str(caught.value)
         assert server.stats().answered == 3
 
     @pytest.mark.parametrize("other", [[an_input("a"), an_input("x", 1)], [an_input("a"), an_input("x")]])
@@ -287,7 +285,7 @@ class TestResume:
         await make_env(env_id="one", env_args={"level": (1, 2)}).evaluate(endpoint, "m", results_path=tmp_path)
         same = make_env(env_id="one", env_args={"level": (1, 2)})
         await same.evaluate(endpoint, "m", results_path=tmp_path)
-        with pytest.raises(ResumeMismatchError, match="env_id: saved 'one', asked for 'two'; env_args"):
+        with pytest.raises(ResumeMismatchError, match=r"env_id: .*'one'.*'two'.*env_args"):
             await make_env(env_id="two").evaluate(endpoint, "m", results_path=tmp_path)
 
     async def test_the_endpoint_is_part_of_the_run(self, endpoint, tmp_path):
@@ -298,18 +296,11 @@ class TestResume:
     async def test_a_group_function_is_given_restored_and_new_rollouts(self, endpoint, server, tmp_path):
         sizes = []
 
-        class Fragile(SingleTurnEnv):
-            is_broken = True
-
-            async def setup_state(self, state):
-                if self.is_broken and state["input"]["rollout_index"] == 1:
-                    raise OSError("disk")
-
         def rank(completions):
             sizes.append(len(completions))
             return [float(position) for position in range(len(completions))]
 
-        env = Fragile(dataset=questions("a"), rubric=Rubric(funcs=[rank]))
+        env = Fragile(dataset=questions("a"), rubric=Rubric(funcs=[rank]), breaks_at=(0, 1))
         await env.evaluate(endpoint, "m", rollouts_per_example=3, results_path=tmp_path)
         env.is_broken = False
         rows = (await env.evaluate(endpoint, "m", rollouts_per_example=3, results_path=tmp_path))["outputs"]
@@ -498,17 +489,12 @@ class TestRetries:
 
 @in_one_loop
 class TestConcurrency:
-    async def test_no_more_than_allowed(self):
-        with ModelServer(Shouting(), faults=Faults(latency_ms=20)) as server:
-            config = ClientConfig(api_base_url=server.base_url)
-            await make_env(*"abcdefgh").evaluate(config, "m", max_concurrent=3)
-            assert server.stats().peak_in_flight == 3
-
-    async def test_no_limit(self):
+    @pytest.mark.parametrize(("how", "peak"), [({"max_concurrent": 3}, 3), ({}, 8)])
+    async def test_no_more_than_allowed(self, how, peak):
         with ModelServer(Shouting(), faults=Faults(latency_ms=100)) as server:
             config = ClientConfig(api_base_url=server.base_url)
-            await make_env(*"abcdefgh").evaluate(config, "m")
-            assert server.stats().peak_in_flight == 8
+            await make_env(*"abcdefgh").evaluate(config, "m", **how)
+            assert server.stats().peak_in_flight == peak
 
     async def test_two_evaluations_at_once_keep_their_results(self, endpoint):
         both = await asyncio.gather(make_env("a").evaluate(endpoint, "m"), make_env("b").evaluate(endpoint, "m"))

@@ -48,13 +48,7 @@ _OPTIONS = InstallOptions(editable=False)
 
 
 def source_files(package: EnvironmentPackage) -> dict[str, Path]:
-    """Returns the files of an environment, by their names in a folder of environments.
-
-    Example:
-        >>> from nightjar.environments.packages.catalog import find_environment
-        >>> [*source_files(find_environment("arithmetic"))]
-        ['arithmetic.py']
-    """
+    """Returns the files of an environment, by their names in a folder of environments."""
     module = package.module
     folder = _own_folder(package)
     if folder is not None:

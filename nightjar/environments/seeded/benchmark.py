@@ -175,12 +175,7 @@ def image_builder(builder_fn: Callable[[list[dict[str, Any]]], Any]) -> Callable
 
 
 def verified(scored: Any) -> VerifyResult:
-    """Converts the return value of a scorer.
-
-    Example:
-        >>> verified({"method": "exact", "score": 0.5}).reward
-        0.5
-    """
+    """Converts the return value of a scorer."""
     details = dict(scored) if isinstance(scored, Mapping) else {"reward": scored}
     named = [details[key] for key in ("correct", "reward") if details.get(key) is not None]
     numbers = [value for value in (*named[:1], *details.values()) if isinstance(value, int | float)]

@@ -77,12 +77,7 @@ def build_judge_prompt(
 
 
 def parse_judge_response(text: str, max_score: int = 5) -> dict[str, Any]:
-    """Returns the judge's score, and its fraction of the best score.
-
-    Example:
-        >>> parse_judge_response('{"score": 4, "reason": "fine"}')["normalized_score"]
-        0.8
-    """
+    """Returns the judge's score, and its fraction of the best score."""
     plain = without_thoughts(text)
     said = extract_json(plain)
     score = said.get("score") if isinstance(said, dict) else _bare(plain, max_score)

@@ -109,10 +109,6 @@ def load_rows(source: Source, num_examples: int | None = None, folder: Path | No
 
     ``source`` is a list; a function that returns one; ``hf://owner/name?split=&config=`` (split ``test`` by
     default); a file of JSON lines, ``.csv`` or ``.tsv`` in the current folder or in ``folder``; or a hub name.
-
-    Example:
-        >>> load_rows([{"q": "1+1?"}, {"q": "2+2?"}], num_examples=1)
-        [{'q': '1+1?'}]
     """
     rows = _named(str(source), folder) if isinstance(source, str | Path) else _given(source, num_examples)
     found = [dict(row) for row in islice(rows, num_examples)]
@@ -150,12 +146,7 @@ def _from_hub(uri: str) -> list[Row]:
 
 
 def image_url(image: str) -> str:
-    """Returns an image as a URL; files and plain base64 become ``data:`` URLs.
-
-    Example:
-        >>> image_url("https://example.com/a.png"), image_url("/9j/4AAQ")
-        ('https://example.com/a.png', 'data:image/jpeg;base64,/9j/4AAQ')
-    """
+    """Returns an image as a URL; files and plain base64 become ``data:`` URLs."""
     if image.startswith(("http://", "https://", "data:")):
         return image
     path = found_file(image, None)
