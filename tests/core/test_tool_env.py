@@ -73,16 +73,13 @@ class TestRollouts:
 
     async def test_the_model_is_offered_the_tools(self, play):
         _, client = await play(tool_env(square, offset), "no need")
-        assert [(tool.name, tool.description) for tool in client.asked[0][3]] == [
-            ("square", "Squares a number."),
-            ("offset", ""),
-        ]
+        offered = [(tool.name, tool.description) for tool in client.asked[0][3]]
+        assert offered == [("square", "Squares a number."), ("offset", "")]
 
     async def test_there_are_ten_turns_by_default(self, play):
-        _, client = await play(tool_env(square), [("square", {"x": 4})])
-        assert len(client.asked) == 10
-        _, client = await play(tool_env(square, max_turns=3), [("square", {"x": 4})])
-        assert len(client.asked) == 3
+        for how, turns in (({}, 10), ({"max_turns": 3}, 3)):
+            _, client = await play(tool_env(square, **how), [("square", {"x": 4})])
+            assert len(client.asked) == turns
 
     async def test_calls_of_one_message_run_in_order_and_are_answered_in_order(self, play):
         began = []
@@ -94,10 +91,8 @@ class TestRollouts:
             return name
 
         state, _ = await play(tool_env(slow), [("slow", {"name": "a"}), ("slow", {"name": "b"})], "done")
-        assert [(message.tool_call_id, message.content) for message in state["completion"][1:3]] == [
-            ("call_0", "a"),
-            ("call_1", "b"),
-        ]
+        answered = [(message.tool_call_id, message.content) for message in state["completion"][1:3]]
+        assert answered == [("call_0", "a"), ("call_1", "b")]
         assert began == ["a", "end of a", "b", "end of b"]
 
     async def test_calls_are_counted(self, play):
@@ -227,17 +222,16 @@ class TestKindsOfTools:
 
 
 class TestStopErrors:
-    async def test_bad_json(self, play):
-        env = tool_env(square, stop_errors=[json.JSONDecodeError])
-        state, _ = await play(env, [("square", "{")], "never")
-        assert (type(state["error"]), type(state["error"].__cause__)) == (ToolParseError, json.JSONDecodeError)
+    @pytest.mark.parametrize(
+        ("call", "error", "cause"),
+        [(("square", "{"), ToolParseError, json.JSONDecodeError), (("fail", {}), ToolCallError, ValueError)],
+    )
+    async def test_end_the_rollout_with_their_cause(self, play, call, error, cause):
+        state, _ = await play(tool_env(square, fail, stop_errors=[cause]), [call], "never")
+        assert (type(state["error"]), type(state["error"].__cause__)) == (error, cause)
+        assert cause.__name__ in str(state["error"])
         assert (state["stop_condition"], len(state["trajectory"])) == ("has_error", 1)
         assert [message.role for message in state["completion"]] == ["assistant"]
-
-    async def test_an_exception_of_the_tool(self, play):
-        state, _ = await play(tool_env(fail, stop_errors=[Exception]), [("fail", {})], "never")
-        assert (type(state["error"]), str(state["error"])) == (ToolCallError, "ValueError: no luck")
-        assert type(state["error"].__cause__) is ValueError
 
     async def test_other_exceptions_are_shown_to_the_model(self, play):
         state, _ = await play(tool_env(fail, stop_errors=[KeyError]), [("fail", {})], "sorry")

@@ -296,7 +296,7 @@ def _local_packages(environments_dir: Path) -> Iterator[EnvironmentPackage]:
             package = local_package(path)
         except EnvironmentPackageError as error:
             source = find_module(path, module_of(path.name))
-            package = source and replace(_describe_local(source, None), description=f"Broken: {error}")
+            package = replace(_describe_local(source, None), description=f"Broken: {error}") if source else None
         if package is not None and defines_environment(package.module.path):
             names = benchmark_names(package.module.path) or [package.env_id]
             yield from (replace(package, env_id=listed_name(name.lower())) for name in names)
