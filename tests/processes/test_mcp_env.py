@@ -158,12 +158,15 @@ class TestTools:
         assert await asyncio.wait_for(answer(calculator, "chatter"), 20) == "said"
 
     async def test_several_servers_and_what_they_are_given(self, monkeypatch):
+        def double(x: int) -> int:
+            return 2 * x
+
         monkeypatch.setenv("NIGHTJAR_SECRET", "not for servers")
         other = {"name": "b", "command": sys.executable, "args": ["-c", SERVER.replace("def ", "def b_")]}
         servers = [python(SERVER, env={"GIVEN": "for it"}), {**other, "transport": "stdio"}]
-        env = MCPEnv(servers, dataset=DATASET, tools=[hex])
+        env = MCPEnv(servers, dataset=DATASET, tools=[double])
         try:
-            assert await answer(env, "hex", number=255) == "0xff"
+            assert await answer(env, "double", x=3) == "6"
             assert list(env.server_connections) == ["calculator", "b"]
             assert await answer(env, "environment", name="GIVEN") == "for it"
             assert await answer(env, "environment", name="NIGHTJAR_SECRET") == "not set"
