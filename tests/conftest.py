@@ -15,7 +15,7 @@ from aiohttp import web
 from hypothesis import HealthCheck, settings
 
 from nightjar.clients import Client
-from nightjar.core.messages import Response, ResponseMessage, ToolCall, Usage, UserMessage
+from nightjar.core.messages import AssistantMessage, Response, ResponseMessage, ToolCall, Usage, UserMessage
 from nightjar.core.rollout.state import new_state
 
 TESTS = Path(__file__).parent
@@ -114,6 +114,18 @@ def make_state():
     return make
 
 
+@pytest.fixture
+def answered(make_state):
+    """Makes a generated rollout of an example whose answer is 4."""
+
+    def make(text="4", rollout_index=0, **columns):
+        return make_state(
+            0, rollout_index, columns={"answer": "4", **columns}, completion=[AssistantMessage(content=text)]
+        )
+
+    return make
+
+
 def say(content="", *, tool_calls=None, finish_reason="stop", usage=(3, 2)):
     """Returns a model's response; usage is (prompt tokens, completion tokens), or None."""
     counts = usage and Usage(
@@ -198,6 +210,37 @@ class ScriptedClient(Client):
 @pytest.fixture
 def scripted_client():
     return ScriptedClient
+
+
+@pytest.fixture
+def attempt(scripted_client):
+    """Makes one attempt at an example against a model with these answers; returns the state and the client."""
+    from nightjar.environments import EnvironmentRollouts
+
+    async def attempt(env, *answers, example_id=0, sampling_args=None, **columns):
+        client = scripted_client(*answers)
+        rollouts = EnvironmentRollouts(env, client, "m", sampling_args or {})
+        return await rollouts.attempt(rollouts.input(example_id, 0) | columns), client
+
+    return attempt
+
+
+@pytest.fixture
+def play(attempt):
+    """Makes and scores one attempt at an example; returns the state and the client."""
+
+    async def play(env, *answers, example_id=0):
+        state, client = await attempt(env, *answers, example_id=example_id)
+        await env.rubric.score_group([state])
+        return state, client
+
+    return play
+
+
+@pytest.fixture
+def no_waiting(monkeypatch):
+    """Retries do not wait."""
+    monkeypatch.setattr("nightjar.engine.limits.RetryPolicy.wait_seconds", lambda *_: 0.0)
 
 
 class CannedServer:

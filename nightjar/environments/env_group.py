@@ -46,11 +46,9 @@ class EnvGroupRubric(Rubric):
 
     @property
     def has_group_rewards(self) -> bool:
-        """Whether a function of any environment scores whole groups."""
         return any(env.rubric.has_group_rewards for env in self.env_map.values())
 
     def set_timeout_seconds(self, timeout_seconds: float | None) -> None:
-        """Sets the limit for scoring one rollout, in all environments."""
         super().set_timeout_seconds(timeout_seconds)
         for env in self.env_map.values():
             env.rubric.set_timeout_seconds(timeout_seconds)
@@ -74,7 +72,6 @@ class EnvGroupRubric(Rubric):
                     await self.env_map[name].rubric.score_group(part)
 
     async def cleanup(self, state: State) -> None:
-        """Runs the clean-up handlers of the environment's rubric, and its own."""
         await run_all([partial(self._clean_up_inside, state), partial(super().cleanup, state)])
 
     async def _clean_up_inside(self, state: State) -> None:
@@ -108,12 +105,11 @@ def route_of(info: Any) -> list[str]:
     if isinstance(value, str):
         return [value]
     if not isinstance(value, Sequence):
-        raise ValueError(f"info['env_id'] must be a text or a list of texts, found {value!r}")  # noqa: TRY004 - see below
+        raise ValueError(f"info['env_id'] must be a text or a list of texts, found {value!r}")  # noqa: TRY004 - a row of the dataset is wrong
     return [str(name) for name in value]
 
 
 def joined_info(info: Any, route: Sequence[str]) -> dict[str, Any]:
-    """Returns an example's info with a route."""
     return {**_as_dict(info), KEY: route[0] if len(route) == 1 else list(route)}
 
 
@@ -130,7 +126,7 @@ def _as_dict(info: Any) -> dict[str, Any]:
     if info is None:
         return {}
     if not isinstance(info, Mapping):
-        raise ValueError(  # noqa: TRY004 - of its kind here
+        raise ValueError(  # noqa: TRY004 - a row of the dataset is wrong
             f"The info of an example in a group must be a dict, found {info!r}"
         )
     return dict(info)
@@ -197,12 +193,10 @@ class EnvGroup(Environment):
                 super().set_kwargs(**{name: value})
 
     def set_system_prompt(self, system_prompt: str | None) -> None:
-        """Replaces the system prompt in all environments; None removes it."""
         super().set_system_prompt(system_prompt)
         self._set_in_all(system_prompt=system_prompt)
 
     def set_few_shot(self, few_shot: Messages | None) -> None:
-        """Replaces the few-shot messages in all environments; None removes them."""
         super().set_few_shot(few_shot)
         self._set_in_all(few_shot=few_shot)
 
@@ -212,12 +206,10 @@ class EnvGroup(Environment):
         self.sampling_args = {**self.sampling_args, **sampling_args}
 
     def set_max_seq_len(self, max_seq_len: int | None) -> None:
-        """Sets the maximum number of tokens of a step, in all environments."""
         super().set_max_seq_len(max_seq_len)
         self._set_in_all(max_seq_len=max_seq_len)
 
     def set_score_rollouts(self, score_rollouts: bool) -> None:
-        """Turns scoring on or off, in all environments."""
         super().set_score_rollouts(score_rollouts)
         self._set_in_all(score_rollouts=score_rollouts)
 
@@ -228,19 +220,16 @@ class EnvGroup(Environment):
     async def init_state(
         self, input: RolloutInput, client: AnyClient | Any, model: str, sampling_args: SamplingArgs | None = None
     ) -> State:
-        """Returns the initial state from the example's environment."""
         env, child, route, merged = self._child(input, sampling_args)
         return _with_route(await env.init_state(child, client, model, merged), route)
 
     async def rollout(
         self, input: RolloutInput, client: AnyClient, model: str, sampling_args: SamplingArgs | None = None
     ) -> State:
-        """Makes one attempt in the example's environment."""
         env, child, route, merged = self._child(input, sampling_args)
         return _with_route(await env.rollout(child, client, model, merged), route)
 
     def reference_replies(self, example: Mapping[str, Any]) -> list[AssistantMessage]:
-        """Returns the correct replies, as the example's environment knows them."""
         env, child, *_ = self._child(cast("RolloutInput", example), None)
         return env.reference_replies(child)
 
@@ -263,14 +252,14 @@ class EnvGroup(Environment):
 
 def _has(env: Environment, name: str) -> bool:
     if name == "max_turns" and isinstance(env, SingleTurnEnv):
-        return False  # it has one turn, whatever the others have
+        return False  # it always has one turn
     return hasattr(env, name) or (isinstance(env, EnvGroup) and any(_has(child, name) for child in env.envs))
 
 
 def _with_route(state: State, route: Sequence[str]) -> State:
     """Restores the route in a child's state, without marking the input as changed."""
     if not (isinstance(state, State) and isinstance(state.get("input"), dict)):
-        return state  # user code has ruined it, which the engine says better
+        return state  # broken by user code: the engine reports it
     was_changed = "info" in state.changed_input()
     state["input"]["info"] = joined_info(state["input"].get("info"), route)
     if not was_changed:

@@ -22,7 +22,7 @@ from nightjar.environments.data import DatasetBuilder
 from nightjar.environments.datasets import EnvironmentDatasets, results_dataset
 from nightjar.environments.generation import GenerateOutputs, Generation, generate, generate_group, generate_one
 from nightjar.environments.parsers import Parser
-from nightjar.environments.rollouts import AnyClient, RunnableEnvironment
+from nightjar.environments.rollouts import AnyClient
 from nightjar.environments.rubrics import Rubric, RubricGroup
 from nightjar.environments.rubrics.calls import run_all
 from nightjar.errors import ConfigError
@@ -39,7 +39,7 @@ _OLD_TOOLS = (
 )
 
 
-class Environment(EnvironmentDatasets, RunnableEnvironment, ABC):
+class Environment(EnvironmentDatasets, ABC):
     """A dataset, a way to interact with the model, and a rubric.
 
     Args:
@@ -254,7 +254,7 @@ class Environment(EnvironmentDatasets, RunnableEnvironment, ABC):
         model: str,
         sampling_args: SamplingArgs | None = None,
         max_retries: int = 0,
-        **kwargs: Any,  # noqa: ARG002 - other arguments of other releases
+        **kwargs: Any,  # noqa: ARG002 - arguments of other releases
     ) -> list[State]:
         """Generates and scores the rollouts of one example, and returns their states in the order of the inputs."""
         return await generate_group(self, group_inputs, client, model, sampling_args, max_retries)

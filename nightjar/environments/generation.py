@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, cast
 
 from nightjar.clients import ClientConfig, resolve_client, resolve_client_configs
 from nightjar.core.rollout.state import RolloutInput, SamplingArgs, State
@@ -21,10 +21,12 @@ from nightjar.environments.packages.lookup import version_info
 from nightjar.environments.rollouts import (
     AnyClient,
     EnvironmentRollouts,
-    RunnableEnvironment,
     plan_groups,
     tear_down_at_exit,
 )
+
+if TYPE_CHECKING:
+    from nightjar.environments.environment import Environment
 
 Row: TypeAlias = dict[str, Any]
 StartCallback: TypeAlias = Callable[[list[RolloutInput], Any], None]
@@ -72,27 +74,24 @@ class Generation:
     on_log: LogCallback | None = None
 
     def log(self, line: str) -> None:
-        """Passes a line to ``on_log``."""
         if self.on_log is not None:
             self.on_log(line)
 
     @property
     def progress_callbacks(self) -> Sequence[ProgressCallback]:
-        """The callbacks for progress."""
         if callable(self.on_progress):
             return [self.on_progress]
         return self.on_progress or []
 
 
 async def generate(
-    env: RunnableEnvironment,
+    env: Environment,
     inputs: Iterable[RolloutInput],
     client: AnyClient | ClientConfig,
     model: str,
     sampling_args: SamplingArgs,
     how: Generation,
 ) -> GenerateOutputs:
-    """Generates and scores one rollout for each input; see ``Environment.generate``."""
     examples: dict[int, list[RolloutInput]] = defaultdict(list)
     for rollout_input in rows_of(inputs):
         examples[rollout_input["example_id"]].append(rollout_input)
@@ -107,7 +106,9 @@ async def generate(
             run.aggregate()
             if run.error is not None:
                 raise run.error
-            results = _results(run)
+            directory = run.opened.directory
+            metadata = {**run.metadata.to_json(), "path_to_save": directory.path if directory else None}
+            results = GenerateOutputs(outputs=list(run.opened.rows()), metadata=metadata)
     if how.push_to_hf_hub:
         name = how.hf_hub_dataset_name or hub_dataset_name(results["metadata"])
         results_dataset(results).push_to_hub(name, private=True)
@@ -116,14 +117,13 @@ async def generate(
 
 
 async def generate_group(
-    env: RunnableEnvironment,
+    env: Environment,
     inputs: Sequence[RolloutInput],
     client: AnyClient | ClientConfig,
     model: str,
     sampling_args: SamplingArgs | None = None,
     max_retries: int = 0,
 ) -> list[State]:
-    """Generates and scores the rollouts of one group, and returns their states in the order of the inputs."""
     if not inputs:
         return []
     tear_down_at_exit(env)
@@ -138,7 +138,7 @@ async def generate_group(
     return recorder.scored_states
 
 
-async def generate_one(env: RunnableEnvironment, *args: Any, sem: Any = None, **kwargs: Any) -> State:
+async def generate_one(env: Environment, *args: Any, sem: Any = None, **kwargs: Any) -> State:
     """Generates and scores one rollout, holding a semaphore that is the first argument."""
     if args and hasattr(args[0], "acquire"):
         sem, *args = args  # type: ignore[assignment]
@@ -152,7 +152,6 @@ async def generate_one(env: RunnableEnvironment, *args: Any, sem: Any = None, **
 
 @asynccontextmanager
 async def _connected(client: AnyClient | ClientConfig, is_per_rollout: bool = False) -> AsyncIterator[AnyClient]:
-    """Yields a client, and closes it at the end if it was created here."""
     connected = resolve_client(client, is_per_rollout=is_per_rollout)
     try:
         yield connected
@@ -163,7 +162,7 @@ async def _connected(client: AnyClient | ClientConfig, is_per_rollout: bool = Fa
 
 @dataclass(frozen=True)
 class _Request:
-    env: RunnableEnvironment
+    env: Environment
     client: AnyClient
     model: str
     sampling_args: SamplingArgs
@@ -255,12 +254,6 @@ def _hash(inputs: Sequence[RolloutInput]) -> str:
     different = {id(rollout_input): rollout_input for rollout_input in inputs}
     hashes = dict.fromkeys(example_hash(rollout_input) for rollout_input in different.values())
     return next(iter(hashes)) if len(hashes) == 1 else fingerprint(hashes)
-
-
-def _results(run: Run) -> GenerateOutputs:
-    directory = run.opened.directory
-    metadata = {**run.metadata.to_json(), "path_to_save": directory.path if directory else None}
-    return GenerateOutputs(outputs=list(run.opened.rows()), metadata=metadata)
 
 
 class _Reporter:

@@ -61,7 +61,9 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
         with environments_in(place.folder):
             return load_environment(place.env_id, **{**place.env_args, **env_args})
     if is_uri(env_id):
-        return _load_uri(env_id, env_args)
+        env = _as_environment(partial(benchmark_of_uri, env_id), env_args)
+        env.env_id, env.env_args = env_id, env_args
+        return env
     package = find_here(env_id)
     logger.debug("Loading environment %r from %s", env_id, package.module.path)
     with _importing, _explained(env_id, package, "cannot be imported"):
@@ -80,7 +82,7 @@ def load_environment(env_id: str, **env_args: Any) -> Environment:
 
 
 def import_source(env_id: str, source: ModuleSource) -> ModuleType:
-    """Imports the module of an environment; no other code does.
+    """Imports the module of an environment; the only place that does.
 
     It imports the file that was found, whatever else has its name in ``sys.path``. The file's folder comes last in
     ``sys.path``, so that its neighbours can be imported and hide nothing.
@@ -163,7 +165,8 @@ def _last_own_line(error: BaseException, source: ModuleSource) -> str:
 def _load_function(env_id: str, module: ModuleType, env_args: dict[str, Any]) -> Callable[..., Any]:
     function: Any = getattr(module, "load_environment", None)
     if function is None and (found := registered_in(Path(module.__file__ or ""))):
-        return _load_benchmark(_select_benchmark(env_id, found, env_args.pop("benchmark", None)))
+        benchmark = _select_benchmark(env_id, found, env_args.pop("benchmark", None))
+        return lambda **own: _as_environment(benchmark.make, own)
     if not callable(function):
         raise EnvironmentLoadError(
             env_id,
@@ -188,16 +191,6 @@ def _select_benchmark(env_id: str, found: list[Registered], name: str | None) ->
     if len(found) > 1 and not named:
         raise EnvironmentLoadError(env_id, f"is ambiguous: {found[0].file} has {names}. Choose one: FILE.py:NAME")
     return (named or found)[0]
-
-
-def _load_uri(uri: str, env_args: dict[str, Any]) -> Environment:
-    env = _as_environment(partial(benchmark_of_uri, uri), env_args)
-    env.env_id, env.env_args = uri, env_args
-    return env
-
-
-def _load_benchmark(registered: Registered) -> Callable[..., Environment]:
-    return lambda **env_args: _as_environment(registered.make, env_args)
 
 
 def _as_environment(make: Callable[..., EvalEnvironment], env_args: dict[str, Any]) -> Environment:

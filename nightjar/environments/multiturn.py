@@ -35,7 +35,6 @@ class MultiTurnMonitorRubric(Rubric):
         self.add_metric(self.num_turns)
 
     async def num_turns(self, state: State) -> int:
-        """Returns the number of model calls."""
         return len(state["trajectory"])
 
 
@@ -200,7 +199,7 @@ class MultiTurnEnv(Environment):
             return
         except TurnLimitError:
             state["turn_limit_reached"] = True
-            del state["timing"].model.spans[-1]  # nothing was asked
+            del state["timing"].model.spans[-1]  # no request was sent
             return
         await self._within("add_model_response", call(self.add_model_response, state, prompt, response))
 

@@ -142,7 +142,6 @@ class Parser:
 
 
 def message_text(message: Any) -> str:
-    """Returns the text of a message; empty if it has none."""
     return content_text(_field(message, "content"))
 
 
@@ -287,7 +286,6 @@ class ThinkParser(Parser):
         )
 
     def parse(self, text: str) -> Any:
-        """Applies ``extract_fn`` to the text after the thoughts."""
         _, tag, answer = text.rpartition(_CLOSE)
         return self.extract_fn(answer.strip() if tag else "")
 
@@ -311,7 +309,6 @@ class MaybeThinkParser(Parser):
     """
 
     def parse(self, text: str) -> Any:
-        """Applies ``extract_fn`` to the text after the thoughts, if there are any."""
         return self.extract_fn(text.rpartition(_CLOSE)[2].strip())
 
 
@@ -325,7 +322,6 @@ class AfterThinkParser(Parser):
     """
 
     def parse(self, text: str) -> Any:
-        """Applies ``extract_fn`` to the text after the thoughts, if there are any."""
         return self.extract_fn(without_thoughts(text))
 
 
@@ -339,12 +335,10 @@ class AfterThinkXMLParser(XMLParser):
     """
 
     def parse(self, text: str, strip: bool = True, last: bool = False) -> Any:
-        """Does the same as ``XMLParser.parse`` for the text after the thoughts."""
         found = vars(super().parse(without_thoughts(text), strip, last)).items()
         return SimpleNamespace(**{tag: said and said.rpartition(f"<{tag}>")[2].strip() for tag, said in found})
 
     def said_texts(self, completion: Messages | str) -> list[str]:
-        """Returns the text of each of the model's messages, without its thoughts."""
         return [without_thoughts(text) for text in super().said_texts(completion)]
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from nightjar.core.messages import AssistantMessage, UserMessage
 from nightjar.engine.runs.identity import fingerprint
-from nightjar.environments.data import Examples, example_hash, load_hub_dataset, read_rows
+from nightjar.environments.data import Examples, example_hash, read_rows
 from nightjar.errors import DatasetError
 
 ASKED = {"role": "user", "content": "2+2?"}
@@ -14,12 +14,8 @@ EXAMPLE = {"prompt": [ASKED], "answer": "4", "info": {"a": 1, "b": 2}, "example_
 
 class TestPrompt:
     def test_a_question_becomes_a_user_message(self):
-        assert Examples([{"question": "2+2?", "answer": "4"}])[0] == {
-            "question": "2+2?",
-            "answer": "4",
-            "prompt": [ASKED],
-            "example_id": 0,
-        }
+        example = Examples([{"question": "2+2?", "answer": "4", "info": None}])[0]
+        assert example == {"question": "2+2?", "answer": "4", "prompt": [ASKED], "example_id": 0}
 
     def test_system_prompt_and_few_shot_come_before_the_question(self):
         few_shot = [UserMessage(content="1+1?"), AssistantMessage(content="2")]
@@ -27,16 +23,16 @@ class TestPrompt:
         assert [message["role"] for message in prompt] == ["system", "user", "assistant", "user"]
         assert prompt[-1] == ASKED
 
-    def test_the_system_prompt_comes_before_a_prompt(self):
-        prompt = Examples([{"prompt": [ASKED]}], "Be brief.")[0]["prompt"]
-        assert prompt == [{"role": "system", "content": "Be brief."}, ASKED]
-
-    def test_a_prompt_with_a_system_message_keeps_it(self):
-        own = [{"role": "system", "content": "Shout."}, ASKED]
-        assert Examples([{"prompt": own}], "Be brief.")[0]["prompt"] == own
-
-    def test_few_shot_is_not_used_with_a_prompt(self):
-        assert Examples([{"prompt": [ASKED]}], None, [{"role": "user", "content": "x"}])[0]["prompt"] == [ASKED]
+    @pytest.mark.parametrize(
+        ("prompt", "expected"),
+        [
+            ([ASKED], [{"role": "system", "content": "Be brief."}, ASKED]),
+            ([{"role": "system", "content": "Shout."}, ASKED], [{"role": "system", "content": "Shout."}, ASKED]),
+        ],
+    )
+    def test_a_prompt_gets_a_system_prompt_unless_it_has_one_and_no_few_shot(self, prompt, expected):
+        few_shot = [{"role": "user", "content": "x"}]
+        assert Examples([{"prompt": prompt}], "Be brief.", few_shot)[0]["prompt"] == expected
 
     def test_a_prompt_may_be_a_text(self):
         assert Examples([{"prompt": "2+2?"}])[0]["prompt"] == [{"role": "text", "content": "2+2?"}]
@@ -47,12 +43,9 @@ class TestPrompt:
 
 
 class TestColumns:
-    def test_example_id_is_the_position_and_the_dataset_s_own_is_kept_beside(self):
+    def test_example_id_is_the_position_and_src_id_the_dataset_s_own_id(self):
         example = Examples([{"question": "a"}, {"question": "b", "example_id": "x-17"}])[1]
         assert (example["example_id"], example["src_id"]) == (1, "x-17")
-
-    def test_columns_without_a_value_are_left_out(self):
-        assert "answer" not in Examples([{"question": "a", "answer": None}])[0]
 
     def test_info_may_be_json_text(self):
         assert Examples([{"question": "a", "info": '{"n": 1}'}])[0]["info"] == {"n": 1}
@@ -86,9 +79,6 @@ class TestSources:
         assert calls == []
         assert (len(examples), examples[0]["question"], calls) == (1, "a", [True])
 
-    def test_a_tuple_of_dicts(self):
-        assert Examples(({"question": "a"}, {"question": "b"}))[1]["question"] == "b"
-
     def test_a_dataset_of_the_datasets_library(self):
         rows = [{"question": f"q{number}", "answer": str(number)} for number in range(600)]
         examples = Examples(datasets.Dataset.from_list(rows))
@@ -100,7 +90,7 @@ class TestSources:
             Examples(["a"])[0]
 
     @pytest.mark.parametrize("value", [{"train": [{"question": "a"}]}, 7, iter([])], ids=["dict", "int", "iterator"])
-    def test_what_is_no_dataset(self, value):
+    def test_an_invalid_dataset_is_an_error(self, value):
         with pytest.raises(DatasetError, match="A dataset must be a list of dicts or a Dataset, found"):
             len(Examples(value))
 
@@ -110,14 +100,14 @@ class TestIdentity:
         assert len(example_hash(EXAMPLE)) == 16
         assert int(example_hash(EXAMPLE), 16) >= 0
 
-    def test_position_and_other_columns_do_not_count(self):
-        assert example_hash(EXAMPLE | {"example_id": 9, "difficulty": 3}) == example_hash(EXAMPLE)
-
-    def test_the_order_of_keys_does_not_count(self):
-        assert example_hash(EXAMPLE | {"info": {"b": 2, "a": 1}}) == example_hash(EXAMPLE)
+    @pytest.mark.parametrize("change", [{"example_id": 9, "difficulty": 3}, {"info": {"b": 2, "a": 1}}], ids=str)
+    def test_position_other_columns_and_the_order_of_keys_do_not_count(self, change):
+        assert example_hash(EXAMPLE | change) == example_hash(EXAMPLE)
 
     @pytest.mark.parametrize(
-        "change", [{"prompt": [{**ASKED, "content": "2+3?"}]}, {"answer": "5"}, {"info": {"a": 1}}], ids=str
+        "change",
+        [{"prompt": [{**ASKED, "content": "2+3?"}]}, {"answer": "5"}, {"info": {"a": 1}}, {"info": {1: "a"}}],
+        ids=str,
     )
     def test_prompt_answer_and_info_count(self, change):
         assert example_hash(EXAMPLE | change) != example_hash(EXAMPLE)
@@ -125,14 +115,8 @@ class TestIdentity:
     def test_no_answer_is_an_empty_answer(self):
         assert example_hash({"prompt": [ASKED]}) == example_hash({"prompt": [ASKED], "answer": "", "info": {}})
 
-    def test_info_may_have_keys_that_are_no_texts(self):
-        assert example_hash(EXAMPLE | {"info": {1: "a"}}) != example_hash(EXAMPLE | {"info": {2: "a"}})
-
     def test_a_fingerprint_depends_on_the_order(self):
         assert fingerprint(["a" * 16, "b" * 16]) != fingerprint(["b" * 16, "a" * 16])
-
-    def test_a_fingerprint_of_the_same_examples_is_the_same(self):
-        assert fingerprint(iter(["a" * 16])) == fingerprint(["a" * 16])
 
 
 class TestJsonLinesFiles:
@@ -150,7 +134,7 @@ class TestJsonLinesFiles:
             ("\n\n", "is empty"),
         ],
     )
-    def test_what_is_wrong_is_named_with_its_line(self, tmp_path, content, message):
+    def test_an_invalid_line_is_named(self, tmp_path, content, message):
         path = tmp_path / "d.jsonl"
         path.write_text(content)
         with pytest.raises(DatasetError, match=message):
@@ -164,8 +148,3 @@ class TestJsonLinesFiles:
         monkeypatch.setenv("HOME", str(tmp_path))
         (tmp_path / "x.jsonl").write_text('{"question": "a"}\n')
         assert read_rows("~/x.jsonl") == [{"question": "a"}]
-
-
-def test_a_hub_dataset_that_cannot_be_had_says_why(tmp_path):
-    with pytest.raises(DatasetError, match=r"Cannot load dataset .* split 'test', from the Hugging Face Hub: "):
-        load_hub_dataset(str(tmp_path / "nowhere"), None, "test")

@@ -37,24 +37,15 @@ def names(owner, mark):
     return [method.__name__ for method in decorated_methods(owner, mark)]
 
 
-def test_higher_priority_first_then_by_name():
+def test_methods_are_found_by_mark_with_inherited_ones_in_the_order_of_priority_and_name():
     assert names(Parent(), "stop_priority") == ["first", "apple", "zebra", "last"]
-
-
-def test_inherited_ones_are_found_among_the_own():
     assert names(Child(), "stop_priority") == ["first", "mango", "zebra", "last"]
-
-
-def test_each_mark_has_its_own_methods():
     assert (names(Parent(), "cleanup_priority"), names(Parent(), "teardown_priority")) == (["close"], ["leave"])
 
 
-def test_methods_are_bound_to_the_owner():
-    parent = Parent()
-    assert all(method.__self__ is parent for method in decorated_methods(parent, "stop_priority"))
-
-
-def test_a_decorated_function_stays_the_same_function():
+def test_methods_are_bound_and_decorated_functions_stay_the_same():
     def function(state): ...
 
+    parent = Parent()
+    assert all(method.__self__ is parent for method in decorated_methods(parent, "stop_priority"))
     assert stop(function) is function

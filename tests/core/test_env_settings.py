@@ -22,7 +22,7 @@ def test_limits():
     assert (env.max_turns, env.timeout_seconds, env.hook_timeout_seconds) == (3, 1.5, None)
 
 
-def test_what_stands_before_the_questions():
+def test_system_prompt_and_few_shot_messages():
     env = tools("a", system_prompt="Be long.")
     assert contents(env) == [["Be long.", "a"]]
     apply_settings(env, {"system_prompt": "Be brief.", "few_shot": [{"role": "user", "content": "b?"}]})
@@ -54,7 +54,7 @@ async def test_sampling_in_a_group(scripted_client):
 
 
 @pytest.mark.parametrize("name", ["max_turnz", "kwargs", "rubric", "logger", "env_id"])
-def test_what_is_no_setting(name):
+def test_an_unknown_setting_is_an_error(name):
     with pytest.raises(ConfigError, match=f"'e' has no setting '{name}'. Choose one of: .*max_turns") as refused:
         apply_settings(tools("a"), {name: 1})
     assert "rubric" not in str(refused.value).partition("Choose")[2]
@@ -68,7 +68,7 @@ def test_what_is_no_setting(name):
         ("score_rollouts", "false", "must be true or false, found 'false'"),
     ],
 )
-def test_what_is_of_another_kind(name, value, problem):
+def test_a_value_of_another_type_is_an_error(name, value, problem):
     env = tools("a")
     with pytest.raises(ConfigError, match=f"Setting '{name}' of environment 'e' {problem}"):
         apply_settings(env, {"pass_threshold": 0.9, name: value})

@@ -125,24 +125,21 @@ class TestList:
 
 
 class TestDefaults:
-    def test_of_a_local_project(self, write):
+    @pytest.mark.parametrize(
+        ("further", "given", "expected"),
+        [
+            ("other = 1", None, (20, 4)),
+            ("", 7, (7, 4)),
+            ("[tool.nightjar.eval]\nnum_examples = -1", None, (-1, 4)),
+        ],
+        ids=["of verifiers", "overridden by the run", "overridden by Nightjar's own table"],
+    )
+    def test_of_a_local_project(self, write, further, given, expected):
         write("my_env/my_env.py", RAISES)
-        write("my_env/pyproject.toml", "[tool.verifiers.eval]\nnum_examples = 20\nrollouts_per_example = 4\nother = 1")
-        config = parse_run_config({"env_id": "owner/my-env", "num_examples": None})
-        assert (config.num_examples, config.rollouts_per_example) == (20, 4)
-
-    def test_what_is_given_wins(self, write):
-        write("my_env/my_env.py", RAISES)
-        write("my_env/pyproject.toml", "[tool.verifiers.eval]\nnum_examples = 20\nrollouts_per_example = 4")
-        config = parse_run_config({"env_id": "my-env", "num_examples": 7})
-        assert (config.num_examples, config.rollouts_per_example) == (7, 4)
-
-    def test_nightjars_own_table_wins_key_by_key(self, write):
-        write("my_env/my_env.py", RAISES)
-        tables = "[tool.verifiers.eval]\nnum_examples = 20\nrollouts_per_example = 4\n[tool.nightjar.eval]\n"
-        write("my_env/pyproject.toml", tables + "num_examples = -1")
-        config = parse_run_config({"env_id": "my-env"})
-        assert (config.num_examples, config.rollouts_per_example) == (-1, 4)
+        theirs = "[tool.verifiers.eval]\nnum_examples = 20\nrollouts_per_example = 4\n"
+        write("my_env/pyproject.toml", theirs + further)
+        config = parse_run_config({"env_id": "owner/my-env", "num_examples": given})
+        assert (config.num_examples, config.rollouts_per_example) == expected
 
     def test_in_another_folder(self, tmp_path, write):
         write("../elsewhere/my_env/my_env.py", RAISES)
@@ -157,20 +154,19 @@ class TestDefaults:
     @pytest.mark.parametrize(
         ("files", "expected"),
         [
-            ({"dist-info/extra_metadata/pyproject.toml": "[tool.verifiers.eval]\nnum_examples = 20"}, 20),
-            ({"pyproject.toml": '[project]\nname = "Some.Env"\n[tool.verifiers.eval]\nnum_examples = 21'}, 21),
-            ({"pyproject.toml": '[project]\nname = "other-env"\n[tool.verifiers.eval]\nnum_examples = 22'}, None),
+            ({"dist-info/extra_metadata/pyproject.toml": ""}, 20),
+            ({"pyproject.toml": '[project]\nname = "Some.Env"\n'}, 20),
+            ({"pyproject.toml": '[project]\nname = "other-env"\n'}, None),
+            ({"some_env/__init__.py": RAISES, "some_env/pyproject.toml": ""}, 20),
         ],
-        ids=["among the metadata", "beside the module", "of another environment beside the module"],
+        ids=["among the metadata", "next to the module", "of another environment", "in a package folder"],
     )
     def test_travel_with_the_package(self, site_packages, files, expected):
-        site_packages("some_env", ["verifiers"], {"some_env.py": RAISES, **files})
+        table = "[tool.verifiers.eval]\nnum_examples = 20"
+        written = {path: text + table * path.endswith(".toml") for path, text in files.items()}
+        module = {} if "some_env/__init__.py" in files else {"some_env.py": RAISES}
+        site_packages("some_env", ["verifiers"], module | written)
         assert eval_defaults("some-env").num_examples == expected
-
-    def test_inside_a_package_folder(self, site_packages):
-        files = {"some_env/__init__.py": RAISES, "some_env/pyproject.toml": "[tool.verifiers.eval]\nnum_examples = 9"}
-        site_packages("some_env", ["verifiers"], files)
-        assert eval_defaults("some-env").num_examples == 9
 
     @pytest.mark.parametrize(
         ("text", "message"),
@@ -183,7 +179,7 @@ class TestDefaults:
             ("[tool.verifiers.eval", "is not valid TOML"),
         ],
     )
-    def test_that_are_wrong_are_named(self, write, text, message):
+    def test_invalid_defaults_are_errors(self, write, text, message):
         write("my_env/my_env.py", RAISES)
         write("my_env/pyproject.toml", text)
         with pytest.raises(ConfigError, match=message):

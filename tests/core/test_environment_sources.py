@@ -67,16 +67,16 @@ def test_the_files_of_an_environment(folder, layout):
     assert set(files_of(env_id)) == expected
 
 
-def test_what_tools_have_made_and_tests_are_left_out(folder):
-    made = (
-        "outputs/evals/x.json",
-        "__pycache__/my_env.pyc",
+def test_generated_files_and_tests_are_left_out(folder):
+    made = [
+        "outputs/x.json",
+        "__pycache__/x.pyc",
         ".venv/x.py",
         "dist/x.whl",
         "tests/test_it.py",
-        "test_my_env.py",
+        "test_x.py",
         "README.md",
-    )
+    ]
     write(folder, {**PROJECT, **{f"my_env/{name}": "x" for name in made}, "my_env/prompts/tests/README.md": "kept"})
     assert set(files_of("my-env")) == {*PROJECT, "my_env/prompts/tests/README.md"}
 
@@ -95,7 +95,7 @@ def test_another_rubric_is_another_hash(folder, change):
     assert environment_hash("my-env") != before
 
 
-def test_what_is_sent_is_loaded_where_it_arrives_under_the_same_hash(folder, tmp_path):
+def test_a_sent_environment_is_loaded_with_the_same_hash(folder, tmp_path):
     write(folder, {"sent_env/pyproject.toml": '[project]\nname = "sent-env"', "sent_env/sent_env.py": LOADS})
     files = files_of("sent-env")
     source, archive = SENT + source_hash(files), pack(files)
@@ -111,7 +111,7 @@ def test_what_is_sent_is_loaded_where_it_arrives_under_the_same_hash(folder, tmp
 
 
 @pytest.mark.parametrize("damage", [lambda archive: archive[:-40], lambda archive: pack({}), lambda archive: b"no zip"])
-def test_what_arrives_damaged_is_refused_and_not_kept(folder, damage):
+def test_a_damaged_archive_is_refused_and_not_kept(folder, damage):
     write(folder, {"alone.py": LOADS})
     source = f"{SENT}{environment_hash('alone')}"
     with pytest.raises(EnvironmentPackageError, match=source):
@@ -139,7 +139,7 @@ def test_too_much_to_be_sent_names_the_largest(folder):
         ("no such name", "neither a folder nor a package name"),
     ],
 )
-def test_what_cannot_be_got(folder, source, message):
+def test_unavailable_sources_are_errors(folder, source, message):
     with pytest.raises(ConfigError, match=message):
         provide("my-env", source, folder)
 

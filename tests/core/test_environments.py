@@ -8,7 +8,7 @@ import pytest
 from nightjar.core.calling.decorators import cleanup, stop, teardown
 from nightjar.core.messages import AssistantMessage, SystemMessage, TextMessage, Tool, UserMessage
 from nightjar.core.rollout import records
-from nightjar.environments import EnvironmentRollouts, MultiTurnEnv, SingleTurnEnv, tear_down
+from nightjar.environments import MultiTurnEnv, SingleTurnEnv, tear_down
 from nightjar.environments.rubrics import Rubric
 from nightjar.errors import DatasetError, ModelError, OverlongPromptError
 
@@ -25,203 +25,140 @@ class Echo(MultiTurnEnv):
         return [UserMessage(content=f"{said}?")]
 
 
-@pytest.fixture
-def play(scripted_client):
-    """Makes one attempt at the first example, against a client with these answers."""
-
-    async def play(env, *answers, sampling_args=None, config=None, **columns):
-        client = scripted_client(*answers, config=config)
-        rollouts = EnvironmentRollouts(env, client, "m", sampling_args or {})
-        state = await rollouts.attempt(rollouts.input(0, 0) | columns)
-        return state, client
-
-    return play
-
-
 def contents(messages):
     return [message.content for message in messages]
 
 
 class TestSingleTurn:
-    async def test_asks_once_and_is_done(self, play):
-        state, client = await play(SingleTurnEnv(dataset=DATASET, system_prompt="Be brief."), "4", "never")
+    async def test_asks_once_and_is_done(self, attempt):
+        state, client = await attempt(SingleTurnEnv(dataset=DATASET, system_prompt="Be brief."), "4", "never")
         prompt = [SystemMessage(content="Be brief."), UserMessage(content="2+2?")]
         assert [asked[0] for asked in client.asked] == [prompt]
         assert state["completion"] == [AssistantMessage(content="4")]
         ended = (state["is_completed"], state["stop_condition"], state["is_truncated"], state["error"])
         assert ended == (True, "max_turns_reached", False, None)
 
-    async def test_a_truncated_answer_is_noted(self, play, response):
-        state, _ = await play(SingleTurnEnv(dataset=DATASET), response("4", finish_reason="length"))
+    async def test_a_truncated_answer_is_noted(self, attempt, response):
+        state, _ = await attempt(SingleTurnEnv(dataset=DATASET), response("4", finish_reason="length"))
         assert state["is_truncated"] is True
 
-    async def test_usage_and_time_are_noted(self, play, response):
-        state, _ = await play(SingleTurnEnv(dataset=DATASET), response("4", usage=(30, 7)))
+    async def test_usage_and_time_are_noted(self, attempt, response):
+        state, _ = await attempt(SingleTurnEnv(dataset=DATASET), response("4", usage=(30, 7)))
         assert state["usage"] == {"input_tokens": 30, "output_tokens": 7}
         assert state["timing"]["generation_ms"] > 0
 
-    async def test_num_turns_is_a_metric_that_does_not_count(self, play):
+    async def test_num_turns_is_a_metric_that_does_not_count(self, attempt):
         env = SingleTurnEnv(dataset=DATASET, rubric=Rubric([lambda completion: 0.5]))
-        state, _ = await play(env, "4")
+        state, _ = await attempt(env, "4")
         await env.rubric.score_rollout(state)
         assert (state["reward"], state["metrics"]) == (0.5, {"<lambda>": 0.5, "num_turns": 1.0})
 
 
 class TestMultiTurn:
-    async def test_model_and_environment_take_turns(self, play):
-        state, client = await play(Echo(dataset=DATASET, max_turns=3), "a", "b", "c")
-        assert contents(client.asked[-1][0]) == ["2+2?", "a", "a?", "b", "b?"]
-        assert contents(state["completion"]) == ["a", "a?", "b", "b?", "c"]
-
-    async def test_every_step_has_its_prompt_and_its_completion(self, play):
-        state, _ = await play(Echo(dataset=DATASET, max_turns=2), "a", "b")
+    async def test_model_and_environment_take_turns(self, attempt):
+        state, client = await attempt(Echo(dataset=DATASET, max_turns=3), "a", "b", "c")
+        said = ["2+2?", "a", "a?", "b", "b?", "c"]
+        assert contents(client.asked[-1][0]) == said[:5]
+        assert contents(state["completion"]) == said[1:]
         steps = [(contents(step["prompt"]), contents(step["completion"])) for step in state["trajectory"]]
-        assert steps == [(["2+2?"], ["a"]), (["2+2?", "a", "a?"], ["b"])]
+        assert steps == [(said[:1], ["a"]), (said[:3], ["b"]), (said[:5], ["c"])]
+        assert state["usage"] == {"input_tokens": 9, "output_tokens": 6}
 
-    async def test_a_final_response_ends_it_without_asking_again(self, play):
-        state, client = await play(Echo(dataset=DATASET), "a", "bye", "never")
+    async def test_a_final_response_ends_it_without_asking_again(self, attempt):
+        state, client = await attempt(Echo(dataset=DATASET), "a", "bye", "never")
         assert (len(client.asked), state["stop_condition"]) == (2, "has_final_env_response")
         assert contents(state["completion"]) == ["a", "a?", "bye", "bye bye"]
 
-    async def test_max_turns_end_it(self, play):
-        state, client = await play(Echo(dataset=DATASET, max_turns=4), "a")
+    async def test_max_turns_end_it(self, attempt):
+        state, client = await attempt(Echo(dataset=DATASET, max_turns=4), "a")
         assert (len(client.asked), state["stop_condition"]) == (4, "max_turns_reached")
 
     @pytest.mark.parametrize("max_turns", [-1, 0])
-    async def test_no_limit_of_turns(self, play, max_turns):
-        _, client = await play(Echo(dataset=DATASET, max_turns=max_turns), *["a"] * 30, "bye")
+    async def test_no_limit_of_turns(self, attempt, max_turns):
+        _, client = await attempt(Echo(dataset=DATASET, max_turns=max_turns), *["a"] * 30, "bye")
         assert len(client.asked) == 31
 
-    async def test_the_environment_may_answer_with_a_text(self, play):
+    async def test_the_environment_may_answer_with_a_text(self, attempt):
         class Plain(Echo):
             async def env_response(self, messages, state, **kwargs):
                 return "go on"
 
-        _, client = await play(Plain(dataset=DATASET, max_turns=2), "a")
+        _, client = await attempt(Plain(dataset=DATASET, max_turns=2), "a")
         assert client.asked[1][0][-1] == TextMessage(content="go on")
 
-    async def test_usage_adds_up_over_turns(self, play):
-        state, _ = await play(Echo(dataset=DATASET, max_turns=3), "a")
-        assert state["usage"] == {"input_tokens": 9, "output_tokens": 6}
-
-    @pytest.mark.parametrize("returns", [True, False])
-    async def test_setup_state_may_return_a_state_or_nothing(self, play, returns):
-        class Prepared(Echo):
-            async def setup_state(self, state):
-                state["board"] = [0]
-                return state if returns else None
-
-        state, _ = await play(Prepared(dataset=DATASET, max_turns=1), "a")
-        assert (state["board"], contents(state["completion"])) == ([0], ["a"])
-
-    async def test_what_is_saved_of_a_long_exchange_is_not_quadratic(self, play):
-        state, _ = await play(Echo(dataset=DATASET, max_turns=50), "a")
+    async def test_the_saved_size_of_a_long_exchange_is_not_quadratic(self, attempt):
+        state, _ = await attempt(Echo(dataset=DATASET, max_turns=50), "a")
         row, _ = records.attempt_row(state, 1, "h")
         assert [step["prompt"] for step in row["state"]["trajectory"]] == list(range(1, 101, 2))
 
 
 class TestStopConditions:
-    class Stops(Echo):
-        @stop
-        async def zebra(self, state):
-            return len(state["trajectory"]) == 1
+    @pytest.mark.parametrize(("priority", "named"), [(5, "middle"), (0, "apple")])
+    async def test_the_first_by_priority_and_then_by_name_is_recorded(self, attempt, priority, named):
+        class Stops(Echo):
+            @stop
+            async def apple(self, state):
+                return len(state["trajectory"]) == 1
 
-        @stop(priority=5)
-        async def important(self, state):
-            return len(state["trajectory"]) == 1
+            @stop(priority=priority)
+            async def middle(self, state):
+                return len(state["trajectory"]) == 1
 
-        @stop
-        async def apple(self, state):
-            return len(state["trajectory"]) == 1
-
-    async def test_the_one_of_the_highest_priority_is_named(self, play):
-        state, _ = await play(self.Stops(dataset=DATASET, max_turns=1), "a")
-        assert state["stop_condition"] == "important"
-
-    async def test_of_equal_priority_the_first_by_name(self, play):
-        class Equal(self.Stops):
-            async def important(self, state):
-                return True
-
-        state, _ = await play(Equal(dataset=DATASET, max_turns=1), "a")
-        assert state["stop_condition"] == "apple"
+        state, _ = await attempt(Stops(dataset=DATASET, max_turns=1), "a")
+        assert state["stop_condition"] == named
 
 
 class TestTimeout:
-    async def test_is_no_error_and_keeps_what_was_said(self, play):
+    async def test_is_no_error_and_keeps_the_conversation(self, attempt):
         async def hang(prompt):
             await asyncio.sleep(10)
 
         env = Echo(dataset=DATASET, timeout_seconds=0.02)
-        state, _ = await play(env, "a", hang)
+        state, _ = await attempt(env, "a", hang)
         assert (state["error"], state["stop_condition"], state["is_completed"]) == (None, "timeout_reached", True)
         assert contents(state["completion"]) == ["a"]
 
-    async def test_before_the_first_answer_leaves_an_empty_completion(self, play):
-        async def hang(prompt):
-            await asyncio.sleep(10)
-
-        state, _ = await play(Echo(dataset=DATASET, timeout_seconds=0.01), hang)
-        assert (state["completion"], state["error"]) == ([], None)
-
-    async def test_a_timeout_of_the_environment_s_own_is_an_error(self, play):
-        class Slow(Echo):
-            async def env_response(self, messages, state, **kwargs):
-                raise TimeoutError("the board does not answer")
-
-        state, _ = await play(Slow(dataset=DATASET, timeout_seconds=5), "a")
-        assert (type(state["error"]), state["stop_condition"]) == (TimeoutError, "has_error")
-
 
 class TestErrors:
-    async def test_environment_code_that_raises_keeps_traceback_usage_and_what_was_said(self, play):
+    async def test_an_exception_of_environment_code_keeps_traceback_usage_and_conversation(self, attempt):
         class Broken(Echo):
             async def env_response(self, messages, state, **kwargs):
                 return state["board"][3]
 
-        state, _ = await play(Broken(dataset=DATASET), "a")
+        state, _ = await attempt(Broken(dataset=DATASET), "a")
         assert (type(state["error"]), state["stop_condition"]) == (KeyError, "has_error")
         assert 'return state["board"][3]' in records.error_row(state["error"])["traceback"]
         assert (state["usage"], contents(state["completion"])) == ({"input_tokens": 3, "output_tokens": 2}, ["a"])
 
-    async def test_a_model_error_is_the_rollout_s_error(self, play):
+    async def test_a_model_error_is_the_rollout_s_error(self, attempt):
         error = ModelError("down")
-        state, _ = await play(SingleTurnEnv(dataset=DATASET), error)
+        state, _ = await attempt(SingleTurnEnv(dataset=DATASET), error)
         assert (state["error"], state["stop_condition"], state["completion"]) == (error, "has_error", [])
 
-    async def test_a_prompt_that_is_too_long_is_no_error(self, play):
-        state, _ = await play(Echo(dataset=DATASET), "a", OverlongPromptError("too long"))
+    async def test_a_prompt_that_is_too_long_is_no_error(self, attempt):
+        state, _ = await attempt(Echo(dataset=DATASET), "a", OverlongPromptError("too long"))
         assert (state["error"], state["stop_condition"], state["is_truncated"]) == (None, "prompt_too_long", True)
         assert contents(state["completion"]) == ["a"]
 
-    async def test_a_cleanup_that_raises_is_an_error(self, play):
-        class Messy(SingleTurnEnv):
-            @cleanup
-            async def wipe(self, state):
-                raise OSError("disk")
-
-        state, _ = await play(Messy(dataset=DATASET), "4")
-        assert isinstance(state["error"], OSError)
-
-    async def test_the_first_error_counts(self, play):
+    async def test_the_first_error_counts(self, attempt):
         class Messy(SingleTurnEnv):
             @cleanup
             async def wipe(self, state):
                 raise OSError("disk")
 
         error = ModelError("down")
-        state, _ = await play(Messy(dataset=DATASET), error)
+        state, _ = await attempt(Messy(dataset=DATASET), error)
         assert state["error"] is error
 
 
 class TestHandlers:
-    async def test_the_completion_is_there_when_the_environment_cleans_up(self, play):
+    async def test_the_completion_is_there_when_the_environment_cleans_up(self, attempt):
         class Tidy(SingleTurnEnv):
             @cleanup
             async def look(self, state):
                 state["seen"] = contents(state["completion"])
 
-        state, _ = await play(Tidy(dataset=DATASET), "4")
+        state, _ = await attempt(Tidy(dataset=DATASET), "4")
         assert state["seen"] == ["4"]
 
     async def test_teardown_is_the_environment_s_and_the_rubric_s(self):
@@ -242,24 +179,13 @@ class TestHandlers:
 
 
 class TestRequests:
-    async def test_a_run_s_sampling_args_override_the_environment_s_key_by_key(self, play):
-        env = SingleTurnEnv(dataset=DATASET, sampling_args={"temperature": 0.5, "max_tokens": 9})
-        _, client = await play(env, "4", sampling_args={"temperature": 1.0})
-        assert client.asked[0][2] == {"n": 1, "extra_body": {}, "temperature": 1.0, "max_tokens": 9}
+    async def test_a_run_s_sampling_args_override_the_environment_s_key_by_key(self, attempt):
+        own = {"temperature": 0.5, "max_tokens": 9, "extra_body": {"top_k": 3}}
+        given = {"temperature": 1.0, "extra_body": {"min_p": 0.1}}
+        _, client = await attempt(SingleTurnEnv(dataset=DATASET, sampling_args=own), "4", sampling_args=given)
+        assert client.asked[0][2] == {"n": 1, "max_tokens": 9, **given}
 
-    async def test_tools_of_the_environment_are_offered(self, play):
-        tool = Tool(name="add", description="adds", parameters={})
-        _, client = await play(SingleTurnEnv(dataset=DATASET, tool_defs=[tool]), "4")
-        assert client.asked[0][3] == [tool]
-
-    async def test_an_example_s_own_tools_come_first(self, play):
-        own = {"name": "sub", "description": "subtracts", "parameters": {}}
-        tool = Tool(name="add", description="adds", parameters={})
-        env = SingleTurnEnv(dataset=DATASET, tool_defs=[tool])
-        _, client = await play(env, "4", info={"tool_defs": [own]})
-        assert client.asked[0][3] == [Tool(**own)]
-
-    async def test_the_client_is_given_the_state_for_what_it_takes_from_it(self, play):
+    async def test_the_client_gets_the_state(self, attempt):
         class Session(Echo):
             async def setup_state(self, state):
                 state["session"] = 1
@@ -268,7 +194,7 @@ class TestRequests:
                 state["session"] += 1
                 return "go on"
 
-        state, client = await play(Session(dataset=DATASET, max_turns=2), "a")
+        state, client = await attempt(Session(dataset=DATASET, max_turns=2), "a")
         assert [list(kwargs) for kwargs in client.kwargs] == [["state"], ["state"]]
         assert client.kwargs[1]["state"] is state
 
@@ -292,11 +218,6 @@ class TestDatasets:
         drawn = [env.get_dataset(20, seed=7)["question"] for _ in range(2)]
         assert drawn[0] == drawn[1] != env.get_dataset(20)["question"]
 
-    def test_shuffling_leaves_the_environment_s_dataset_alone(self):
-        env = SingleTurnEnv(dataset=[{"question": str(number)} for number in range(20)])
-        env.get_dataset(seed=7)
-        assert env.get_dataset()["question"] == [str(number) for number in range(20)]
-
     def test_further_arguments_become_attributes(self):
         assert SingleTurnEnv(dataset=DATASET, difficulty=3).difficulty == 3
 
@@ -317,47 +238,38 @@ class TestTokenLimit:
     """``max_total_completion_tokens`` bounds what the model writes in a rollout."""
 
     @pytest.mark.parametrize(("limit", "turns"), [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3)])
-    async def test_ends_it_after_the_turn_that_reaches_it(self, play, response, limit, turns):
+    async def test_ends_it_after_the_turn_that_reaches_it(self, attempt, response, limit, turns):
         env = Echo(dataset=DATASET, max_turns=9, max_total_completion_tokens=limit)
-        state, client = await play(env, response("a", usage=(30, 2)))
+        state, client = await attempt(env, response("a", usage=(30, 2)))
         assert (len(client.asked), state["stop_condition"]) == (turns, "max_total_completion_tokens_reached")
         assert (state["error"], state["is_truncated"]) == (None, False)
 
-    @pytest.mark.parametrize("limit", [-1, 0])
-    async def test_no_limit(self, play, limit):
-        state, _ = await play(Echo(dataset=DATASET, max_turns=3, max_total_completion_tokens=limit), "a")
+    @pytest.mark.parametrize(("limit", "usage"), [(-1, (3, 2)), (0, (3, 2)), (1, None)])
+    async def test_no_limit_or_no_counts_mean_no_end(self, attempt, response, limit, usage):
+        env = Echo(dataset=DATASET, max_turns=3, max_total_completion_tokens=limit)
+        state, _ = await attempt(env, response("a", usage=usage))
         assert state["stop_condition"] == "max_turns_reached"
 
-    async def test_can_be_set_later(self, play):
+    async def test_can_be_set_later(self, attempt):
         env = Echo(dataset=DATASET)
         env.set_max_total_completion_tokens(4)
-        state, client = await play(env, "a")
+        state, client = await attempt(env, "a")
         assert (len(client.asked), state["stop_condition"]) == (2, "max_total_completion_tokens_reached")
-
-    async def test_means_nothing_where_the_endpoint_counts_no_tokens(self, play, response):
-        env = Echo(dataset=DATASET, max_turns=3, max_total_completion_tokens=1)
-        state, _ = await play(env, response("a", usage=None))
-        assert state["stop_condition"] == "max_turns_reached"
 
 
 class TestSamplingArgs:
-    async def test_extra_body_of_a_run_takes_the_place_of_the_environment_s(self, play):
-        env = SingleTurnEnv(dataset=DATASET, sampling_args={"extra_body": {"top_k": 3}})
-        _, client = await play(env, "4", sampling_args={"extra_body": {"min_p": 0.1}})
-        assert client.asked[0][2]["extra_body"] == {"min_p": 0.1}
-
-    async def test_a_rollout_may_change_its_own(self, play):
+    async def test_a_rollout_may_change_its_own(self, attempt):
         class Warming(Echo):
             async def env_response(self, messages, state):
                 state["sampling_args"]["temperature"] = 0.5
                 return "go on"
 
         env = Warming(dataset=DATASET, max_turns=2, sampling_args={"temperature": 1.0})
-        _, client = await play(env, "a")
+        _, client = await attempt(env, "a")
         assert [asked[2]["temperature"] for asked in client.asked] == [1.0, 0.5]
         assert env.sampling_args["temperature"] == 1.0
 
-    async def test_what_the_caller_gave_stays_as_it_is(self, play):
+    async def test_the_caller_s_arguments_are_not_changed(self, attempt):
         given = {"temperature": 1.0}
         env = SingleTurnEnv(dataset=DATASET, sampling_args=given)
         env.sampling_args["seed"] = 1
@@ -375,42 +287,34 @@ class TestSamplingArgs:
         assert env.get_state_usage(state) == {"input_tokens": 3, "output_tokens": 2}
 
 
+ADD, SUB = ({"name": name, "description": "computes", "parameters": {}} for name in ("add", "sub"))
+OLD = {"type": "function", "function": SUB}
+
+
 class TestToolDefs:
-    def test_dicts_become_tools(self):
-        own = {"name": "sub", "description": "subtracts", "parameters": {}}
-        assert SingleTurnEnv(dataset=DATASET, tool_defs=[own]).tool_defs == [Tool(**own)]
-
-    def test_tools_of_old_are_refused(self):
-        with pytest.raises(ValueError, match="`oai_tools` is no longer supported"):
-            SingleTurnEnv(dataset=DATASET, oai_tools=[])
-        nested = {"type": "function", "function": {"name": "sub", "description": "", "parameters": {}}}
-        with pytest.raises(ValueError, match="OpenAI's form of a tool is no longer supported"):
-            SingleTurnEnv(dataset=DATASET, tool_defs=[nested])
-
     @pytest.mark.parametrize(
-        ("info", "says"),
-        [
-            ({"oai_tools": []}, "oai_tools"),
-            ({"tool_defs": [{"type": "function", "function": {}}]}, "OpenAI's form"),
-        ],
+        ("info", "offered"),
+        [({}, [Tool(**ADD)]), ({"tool_defs": [SUB]}, [Tool(**SUB)]), ({"tool_defs": []}, None)],
     )
-    async def test_tools_of_old_in_an_example_are_refused(self, play, info, says):
-        with pytest.raises(ValueError, match=says):
-            await play(SingleTurnEnv(dataset=DATASET), "4", info=info)
+    async def test_those_of_the_example_come_before_those_of_the_environment(self, attempt, info, offered):
+        _, client = await attempt(SingleTurnEnv(dataset=DATASET, tool_defs=[ADD]), "4", info=info)
+        assert client.asked[0][3] == offered
 
-    async def test_an_example_may_have_none(self, play):
-        tool = Tool(name="add", description="adds", parameters={})
-        _, client = await play(SingleTurnEnv(dataset=DATASET, tool_defs=[tool]), "4", info={"tool_defs": []})
-        assert client.asked[0][3] is None
+    @pytest.mark.parametrize(("given", "named"), [({"oai_tools": []}, "oai_tools"), ({"tool_defs": [OLD]}, "OpenAI")])
+    async def test_of_old_are_refused(self, attempt, given, named):
+        with pytest.raises(ValueError, match=named):
+            SingleTurnEnv(dataset=DATASET, **given)
+        with pytest.raises(ValueError, match=named):
+            await attempt(SingleTurnEnv(dataset=DATASET), "4", info=given)
 
-    async def test_a_rollout_may_change_its_own(self, play):
+    async def test_a_rollout_may_change_its_own(self, attempt):
         class Taking(Echo):
             async def env_response(self, messages, state):
                 state["tool_defs"] = []
                 return "go on"
 
         tool = Tool(name="add", description="adds", parameters={})
-        _, client = await play(Taking(dataset=DATASET, max_turns=2, tool_defs=[tool]), "a")
+        _, client = await attempt(Taking(dataset=DATASET, max_turns=2, tool_defs=[tool]), "a")
         assert [asked[3] for asked in client.asked] == [[tool], None]
 
 
@@ -420,27 +324,15 @@ class TestUsage:
         env = SingleTurnEnv(dataset=DATASET)
         return env, await env.init_state({**env.examples[0], "rollout_index": 0}, scripted_client("4"), "m")
 
-    async def test_is_unknown_at_first(self, state):
-        env, state = state
-        assert env.get_state_usage(state) is None
-
-    async def test_adds_up_what_is_told(self, state, response):
-        env, state = state
-        env.increment_state_usage(state, 3, 4)
-        env.increment_state_usage(state, output_tokens=1)
-        env.increment_state_usage_from_response(state, response("x", usage=(10, 20)))
-        assert env.get_state_usage(state) == state["usage"] == {"input_tokens": 13, "output_tokens": 25}
-
-    async def test_of_a_response_without_usage_is_nothing(self, state, response):
+    async def test_is_the_sum_of_all_reported_tokens(self, state, response):
         env, state = state
         env.increment_state_usage_from_response(state, response("x", usage=None))
         assert env.get_state_usage(state) is None
-
-    async def test_what_was_returned_does_not_change_any_more(self, state):
-        env, state = state
         env.increment_state_usage(state, 3, 4)
         before = env.get_state_usage(state)
-        env.increment_state_usage(state, 3, 4)
+        env.increment_state_usage(state, output_tokens=1)
+        env.increment_state_usage_from_response(state, response("x", usage=(10, 20)))
+        assert env.get_state_usage(state) == state["usage"] == {"input_tokens": 13, "output_tokens": 25}
         assert before == {"input_tokens": 3, "output_tokens": 4}
 
     async def test_tokens_cannot_be_taken_back(self, state):
@@ -448,13 +340,13 @@ class TestUsage:
         with pytest.raises(ValueError, match="cannot be negative"):
             env.increment_state_usage(state, -1)
 
-    async def test_of_a_rollout_holds_what_its_environment_used_besides(self, play, response):
+    async def test_of_a_rollout_includes_the_environment_s_own_requests(self, attempt, response):
         class Simulated(Echo):
             async def env_response(self, messages, state):
                 await self.get_model_response(state, "What would a user say?")
                 return "go on"
 
-        state, _ = await play(Simulated(dataset=DATASET, max_turns=2), response("a", usage=(10, 1)))
+        state, _ = await attempt(Simulated(dataset=DATASET, max_turns=2), response("a", usage=(10, 1)))
         assert state["usage"] == {"input_tokens": 30, "output_tokens": 3}
         assert len(state["trajectory"]) == 2
 
@@ -469,20 +361,6 @@ class TestSettings:
         env.set_kwargs(level=2, max_seq_len=7, score_rollouts=False, colour="red", max_turns=3)
         found = (env.level, env.max_seq_len, env.score_rollouts, env.colour, env.max_turns)
         assert found == (4, 7, False, "red", 3)
-
-    def test_of_a_subclass_reach_a_method_that_it_overrides(self):
-        class Careful(SingleTurnEnv):
-            def set_max_seq_len(self, max_seq_len):
-                super().set_max_seq_len(max_seq_len - 1)
-
-        env = Careful(dataset=DATASET)
-        env.set_kwargs(max_seq_len=7)
-        assert env.max_seq_len == 6
-
-    def test_concurrency_is_noted(self):
-        env = SingleTurnEnv(dataset=DATASET)
-        env.set_concurrency(9)
-        assert env.concurrency == 9
 
 
 class TestBuilders:
@@ -528,7 +406,7 @@ class TestBuilders:
         env.eval_dataset = None
         assert list(env.get_eval_dataset()["question"]) == ["new"]
 
-    def test_what_is_no_dataset_is_refused_when_it_is_built(self):
+    def test_an_invalid_dataset_is_an_error_when_it_is_built(self):
         with pytest.raises(DatasetError, match="A dataset must be a list of dicts or a Dataset, found dict"):
             SingleTurnEnv(dataset=lambda: {"question": "2+2?"}).get_dataset()
 
@@ -548,7 +426,7 @@ class TestGettingDatasets:
         rows = env.get_dataset(seed=3).to_list()
         assert [row["question"] for row in rows] == [str(row["example_id"]) for row in rows] != list("01234")
 
-    def test_the_evaluation_dataset_is_told_to_be_missing(self, env, caplog):
+    def test_a_missing_evaluation_dataset_is_a_warning(self, env, caplog):
         with caplog.at_level(logging.WARNING):
             assert len(env.get_eval_dataset(2)) == 2
         assert "eval_dataset is not set" in caplog.text

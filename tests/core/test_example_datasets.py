@@ -9,7 +9,6 @@ import orjson
 import pytest
 
 from nightjar.environments.data import EXAMPLE_DATASETS, get_preprocess_fn, load_example_dataset
-from nightjar.errors import DatasetError
 
 GPQA = {"Question": "2 + 2?", "Correct Answer": "4", "Incorrect Answer 1": "3", "Incorrect Answer 2": "5",
         "Incorrect Answer 3": "22"}  # fmt: skip
@@ -101,11 +100,6 @@ def test_another_split(keep):
     assert load_example_dataset("gsm8k", split="train")["answer"][:] == ["1"]
 
 
-def test_an_unknown_name_is_told_which_there_are():
+def test_an_unknown_name_is_an_error_with_the_known_names():
     with pytest.raises(ValueError, match=r"Unknown example dataset 'gsm9k'. Choose one of: aime2024, .*prime_code"):
         load_example_dataset("gsm9k")
-
-
-def test_a_file_that_is_not_there_is_named():
-    with pytest.raises(DatasetError, match="nowhere"):
-        load_example_dataset("gsm8k", path="nowhere.jsonl")

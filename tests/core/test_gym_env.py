@@ -4,13 +4,11 @@ import asyncio
 import re
 import sqlite3
 import threading
-import time
 
 import orjson
 import pytest
 
 from nightjar.core.rollout import records
-from nightjar.environments import EnvironmentRollouts
 from nightjar.environments.games import gym_env
 from nightjar.environments.games.gym_env import EpisodicSumRubric, GymEnv, normalize_reset, normalize_step
 from nightjar.environments.parsers import Parser
@@ -37,20 +35,6 @@ class Counter:
         type(self).closed += 1
 
 
-@pytest.fixture
-def play(scripted_client):
-    """Plays and scores one episode against a model with these answers; returns the state and the client."""
-
-    async def play(env, *answers, example_id=0):
-        client = scripted_client(*answers)
-        rollouts = EnvironmentRollouts(env, client, "m", {})
-        state = await rollouts.attempt(rollouts.input(example_id, 0))
-        await env.rubric.score_group([state])
-        return state, client
-
-    return play
-
-
 def episodes(world=Counter, **kwargs):
     return GymEnv(world, **{"action_parser": int, "num_train_episodes": 0, "num_eval_episodes": 2} | kwargs)
 
@@ -70,6 +54,8 @@ class TestAnEpisode:
         assert [step["reward"] for step in state["trajectory"]] == [0.5, 0.5, 0.0]
         assert (state["reward"], state["error"]) == (1.0, None)
         assert state["metrics"] == {"sum_step_rewards": 1.0, "num_turns": 3.0}
+        assert [step["extras"] for step in state["trajectory"]] == [{"gym_info": {"x": 1}}, {"gym_info": {"x": 3}}, {}]
+        assert not {"gym_env", "gym_thread"} & state.keys()
 
     async def test_ends_with_a_last_word_of_the_model(self, play):
         state, client = await play(episodes(), "3", "thanks")
@@ -82,32 +68,19 @@ class TestAnEpisode:
         assert (len(client.asked), state["reward"]) == (1, 1.0)
 
     async def test_starts_with_what_its_seed_shows(self, play):
-        env = episodes(seed=7, num_train_episodes=2)
-        state, client = await play(env, "3", example_id=1)
-        assert said(client.asked[0][0]) == ["x=0 seed=10"]  # the fourth of the seeds from 7 on
-        assert state["answer"] == "10"
-
-    async def test_is_played_with_the_seed_of_its_example(self, play):
-        seen = []
+        seeds = []
 
         class Noted(Counter):
             def reset(self, seed):
-                seen.append(seed)
+                seeds.append(seed)
                 return super().reset(seed)
 
-        env = episodes(Noted, seed=5)
-        await play(env, "3", example_id=1)
-        assert seen[-1] == 6
+        env = episodes(Noted, seed=7, num_train_episodes=2)
+        state, client = await play(env, "3", example_id=1)
+        assert said(client.asked[0][0]) == ["x=0 seed=10"]  # the fourth of the seeds from 7 on
+        assert (state["answer"], seeds[-1]) == ("10", 10)
 
-    async def test_keeps_the_info_of_each_step(self, play):
-        state, _ = await play(episodes(), "1", "2", "thanks")
-        assert [step["extras"] for step in state["trajectory"]] == [
-            {"gym_info": {"x": 1}},
-            {"gym_info": {"x": 3}},
-            {},
-        ]
-
-    async def test_whose_info_no_file_can_hold_keeps_a_form_of_it_that_one_can(self, play):
+    async def test_info_that_json_cannot_hold_is_converted(self, play):
         np = pytest.importorskip("numpy")
 
         class Arrays(Counter):
@@ -126,10 +99,6 @@ class TestAnEpisode:
         await env.rubric.score_group([restored])
         assert (restored["reward"], restored["gym_done"]) == (1.0, True)
 
-    async def test_leaves_no_object_in_its_state(self, play):
-        state, _ = await play(episodes(), "3")
-        assert not {"gym_env", "gym_thread"} & state.keys()
-
 
 class TestActions:
     async def test_that_cannot_be_parsed_end_the_episode_without_a_reward(self, play):
@@ -145,9 +114,12 @@ class TestActions:
         state, _ = await play(GymEnv(Words, num_train_episodes=0), "left")
         assert state["reward"] == 1.0
 
-    async def test_are_found_by_the_environment_s_parser_first(self, play):
+    async def test_are_found_by_the_environment_s_parser_and_then_by_an_async_function(self, play):
+        async def parse(text):
+            return int(text)
+
         parser = Parser(lambda text: found.group(1) if (found := re.search(r"<(\d)>", text)) else None)
-        state, _ = await play(episodes(parser=parser), "I take <2>", "1")
+        state, _ = await play(episodes(parser=parser, action_parser=parse), "I take <2>", "1")
         assert [step["extras"] for step in state["trajectory"][:2]] == [{"gym_info": {"x": 2}}, {"gym_info": {"x": 3}}]
 
     async def test_are_never_taken_from_an_earlier_message(self, play):
@@ -160,14 +132,6 @@ class TestActions:
         state, _ = await play(episodes(parser=LooksBack()), "1", "hmm")
         assert said(state["completion"])[3].startswith("Action Parsing Error")
 
-    async def test_may_be_parsed_by_an_async_function(self, play):
-        async def parse(text):
-            await asyncio.sleep(0)
-            return int(text)
-
-        state, _ = await play(episodes(action_parser=parse), "3")
-        assert state["reward"] == 1.0
-
 
 class TestTheLimitOfSteps:
     async def test_takes_the_last_action_too(self, play):
@@ -175,7 +139,7 @@ class TestTheLimitOfSteps:
         assert (len(client.asked), state["reward"], state["gym_done"]) == (3, 1.0, True)
         assert state["stop_condition"] == "max_turns_reached"
 
-    async def test_leaves_an_episode_that_goes_on_unfinished(self, play):
+    async def test_leaves_an_unfinished_episode_unfinished(self, play):
         state, _ = await play(episodes(max_episode_steps=2), "1")
         assert (len(state["trajectory"]), state["gym_done"], state["is_completed"]) == (2, False, True)
         assert said(state["completion"]) == ["1", "x=1", "1"]
@@ -204,7 +168,7 @@ class TestWorlds:
         state, _ = await play(episodes(Broken), "1")
         assert (repr(state["error"]), state["reward"], Broken.closed) == ("OSError('no board')", None, 2)
 
-    async def test_that_do_not_close_are_left_behind(self, play, monkeypatch, caplog):
+    async def test_that_do_not_close_are_abandoned(self, play, monkeypatch, caplog):
         monkeypatch.setattr(gym_env, "_CLOSE_SECONDS", 0.05)
         release = threading.Event()
 
@@ -240,17 +204,17 @@ class TestWorlds:
         state, _ = await play(episodes(Database), "1")
         assert (state["error"], said(state["completion"])[-2]) == (None, "5 steps\nEpisode already ended.")
 
-    async def test_that_block_stall_nobody_else(self, play):
-        class Slow(Counter):
+    async def test_that_block_stall_no_other_rollout(self, play):
+        both = threading.Barrier(2, timeout=5)  # passes only when two steps wait in it at once
+
+        class Meeting(Counter):
             def step(self, action):
-                time.sleep(0.6)
+                both.wait()
                 return super().step(action)
 
-        env = episodes(Slow)
-        len(env.examples)
-        start = time.monotonic()
-        await asyncio.gather(*(play(env, "3") for _ in range(8)))
-        assert time.monotonic() - start < 4.0  # 4.8 s one after another
+        env = episodes(Meeting)
+        played = await asyncio.gather(*(play(env, "3") for _ in range(2)))
+        assert [state["error"] for state, _ in played] == [None, None]
 
     async def test_may_be_async(self, play):
         class Remote:
@@ -311,9 +275,6 @@ class TestDatasets:
 
         assert Fixed(Counter).examples[0]["question"] == "eval"
 
-    async def test_can_be_built_while_an_event_loop_runs(self):
-        assert len(episodes().examples) == 2
-
     def test_show_observations_as_the_environment_says_them(self):
         class Spelled(GymEnv):
             def obs_to_text(self, obs):
@@ -325,28 +286,20 @@ class TestDatasets:
 
 class TestNormalizing:
     @pytest.mark.parametrize(
-        ("out", "expected"),
+        ("normalize", "out", "expected"),
         [
-            ("x", ("x", {})),
-            (("x", {"a": 1}), ("x", {"a": 1})),
-            (("x", None), ("x", {})),
-            ((1, 2), ((1, 2), {})),  # an observation that is a pair
-            ((1, 2, 3), ((1, 2, 3), {})),
+            (normalize_reset, "x", ("x", {})),
+            (normalize_reset, ("x", {"a": 1}), ("x", {"a": 1})),
+            (normalize_reset, ("x", None), ("x", {})),
+            (normalize_reset, (1, 2), ((1, 2), {})),  # an observation that is a pair
+            (normalize_reset, (1, 2, 3), ((1, 2, 3), {})),
+            (normalize_step, ("x", 1, 0, {"a": 1}), ("x", 1.0, False, False, {"a": 1})),
+            (normalize_step, ("x", True, False, True, None), ("x", 1.0, False, True, {})),
+            (normalize_step, ["x", 0.5, True, {}], ("x", 0.5, True, False, {})),
         ],
     )
-    def test_reset(self, out, expected):
-        assert normalize_reset(out) == expected
-
-    @pytest.mark.parametrize(
-        ("out", "expected"),
-        [
-            (("x", 1, 0, {"a": 1}), ("x", 1.0, False, False, {"a": 1})),
-            (("x", True, False, True, None), ("x", 1.0, False, True, {})),
-            (["x", 0.5, True, {}], ("x", 0.5, True, False, {})),
-        ],
-    )
-    def test_step(self, out, expected):
-        assert normalize_step(out) == expected
+    def test_reset_and_step(self, normalize, out, expected):
+        assert normalize(out) == expected
 
     def test_the_rubric_s_weight_counts(self):
         assert EpisodicSumRubric(weight=2.0).weights == [2.0]

@@ -79,17 +79,13 @@ class TestQuestion:
         async def passing_on(prompt, completion, answer, state, **kwargs):
             return float(await rubric.judge(prompt, completion, answer, state, **kwargs) == "yes")
 
-        with ModelServer(FixedAnswer("yes")) as server:
+        with ModelServer(FixedAnswer("yes"), keep_requests=1) as server:
             rubric, state = make_rubric(server), judged()
             rubric.add_metric(passing_on)
             await rubric.score_rollout(state)
-        assert (state["error"], state["metrics"]) == (None, {"right": 1.0, "passing_on": 1.0})
-
-    async def test_the_default_prompt_asks_for_yes_or_no(self, judged, make_rubric):
-        with ModelServer(FixedAnswer("yes"), keep_requests=1) as server:
-            await make_rubric(server).score_rollout(judged())
             text = server.requests[0].body["messages"][0]["content"]
         assert all(part in text for part in ("Who wrote Emma?", "Austen", "Jane Austen", '"yes" or "no"'))
+        assert (state["error"], state["metrics"]) == (None, {"right": 1.0, "passing_on": 1.0})
 
 
 class TestClients:
@@ -147,7 +143,7 @@ class TestClients:
 
 
 class TestCache:
-    async def test_the_same_question_is_paid_for_once(self, judged, make_rubric):
+    async def test_the_same_question_is_asked_once(self, judged, make_rubric):
         async def twice(judge, prompt, completion, answer, state):
             asked = [judge(prompt, completion, answer, state) for _ in range(3)]
             return float(len(set(await asyncio.gather(*asked))))
@@ -165,7 +161,7 @@ class TestCache:
             await make_rubric(server).score_group(states)
             assert server.stats().answered == 3
 
-    async def test_what_an_environment_keeps_under_the_same_name_is_no_cache(self, judged, make_rubric):
+    async def test_another_value_under_the_name_of_the_cache_is_ignored(self, judged, make_rubric):
         async def noting(judge, prompt, completion, answer, state):
             state["judge_response"] = await judge(prompt, completion, answer, state)
             return float(await judge("Who else?", completion, answer, state) == "yes")
@@ -190,7 +186,7 @@ class TestCache:
 
 
 class TestFailures:
-    async def test_what_can_heal_is_tried_again(self, judged, make_rubric):
+    async def test_temporary_errors_are_retried(self, judged, make_rubric):
         with ModelServer(FixedAnswer("yes"), faults=Faults(rate_429=0.2, rate_500=0.1, rate_malformed=0.1)) as server:
             states = [judged(f"answer {number}") for number in range(20)]
             rubric = make_rubric(server)
@@ -199,7 +195,7 @@ class TestFailures:
             assert server.stats().received > 22
         assert [state["error"] for state in states] == [None] * 20
 
-    async def test_what_cannot_is_the_error_of_the_rollout(self, judged, make_rubric):
+    async def test_permanent_errors_are_the_error_of_the_rollout(self, judged, make_rubric):
         with ModelServer(FixedAnswer("yes"), only_model="another") as server:
             state = judged()
             await make_rubric(server).score_rollout(state)
@@ -223,7 +219,7 @@ class TestFailures:
         assert "it said nothing" in str(state["error"])
 
     @pytest.mark.slow
-    async def test_a_wait_that_is_asked_for_is_kept(self, judged, make_rubric):
+    async def test_retry_after_is_respected(self, judged, make_rubric):
         with ModelServer(FixedAnswer("yes"), faults=Faults(rate_429=1, retry_after_seconds=1)) as server:
             rubric = make_rubric(server)
             rubric.max_retries = 1

@@ -3,7 +3,6 @@
 import importlib
 import itertools
 import sys
-import textwrap
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -25,6 +24,10 @@ from nightjar.environments import SingleTurnEnv
 def load_environment(answer="4", count: int = 1):
     return SingleTurnEnv(dataset=[{"question": "2+2?", "answer": answer}] * count)
 """
+LOADS = """
+from nightjar.environments.packages.installation import import_extra
+from nightjar.errors import DatasetError, MissingKeyError
+def load_environment(): """
 NAMES = (f"local_env_{number}" for number in itertools.count())
 
 
@@ -66,7 +69,7 @@ class TestWhereItIsFound:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(ENVIRONMENT)
         assert load_environment(name).examples[0]["answer"] == "4"
-        assert name.replace("_", "-") in installed_environments()
+        assert {"arithmetic", name.replace("_", "-")} <= set(installed_environments())
 
     def test_in_a_folder_whose_project_has_another_name(self, project):
         name = next(NAMES)
@@ -82,7 +85,7 @@ class TestWhereItIsFound:
         with environments_in(tmp_path / "elsewhere"):
             assert load_environment(name).env_id == name
 
-    def test_modules_beside_it_are_found_and_hide_nothing(self, project):
+    def test_neighbouring_modules_are_found_and_hide_nothing(self, project):
         name = next(NAMES)
         (project / name).mkdir()
         (project / name / f"prompts_of_{name}.py").write_text("ANSWER = '9'")
@@ -91,13 +94,10 @@ class TestWhereItIsFound:
         (project / name / f"{name}.py").write_text(f"import colorsys, prompts_of_{name}\n{source}")
         assert load_environment(name).examples[0]["answer"] == "9"
 
-    def test_by_its_name_with_dashes(self, write):
+    def test_by_its_name_with_dashes_or_with_an_owner(self, write):
         name = write().replace("_", "-")
         assert load_environment(name).env_id == name
-
-    def test_with_an_owner(self, write):
-        name = f"owner/{write()}"
-        assert load_environment(name).env_id == name
+        assert load_environment(f"owner/{write()}").env_id.startswith("owner/")
 
     def test_among_the_built_in_benchmarks(self):
         assert len(load_environment("arithmetic", num_problems=3).examples) == 3
@@ -117,10 +117,6 @@ class TestWhereItIsFound:
         name = write("import time\ntime.sleep(0.2)\n" + ENVIRONMENT)
         with ThreadPoolExecutor(4) as pool:
             assert [env.env_id for env in pool.map(load_environment, [name] * 4)] == [name] * 4
-
-    def test_all_are_listed(self, write):
-        name = write(is_package=True).replace("_", "-")
-        assert {"arithmetic", "gsm8k", name} <= set(installed_environments())
 
 
 class TestArguments:
@@ -167,27 +163,31 @@ class TestWhatCanBeWrong:
         with pytest.raises(EnvironmentLoadError, match=rf"module '{name}'|'{name}' is a module of Python"):
             load_environment(name)
 
-    def test_a_module_without_the_function(self, write):
-        name = write("x = 1")
-        with pytest.raises(RuntimeError, match=rf"Module '{name}' has no function load_environment\(\)"):
+    @pytest.mark.parametrize(
+        ("source", "kind", "cause", "named"),
+        [
+            ("x = 1", EnvironmentLoadError, type(None), r"has no function load_environment\(\)"),
+            ("1 / 0", EnvironmentLoadError, ZeroDivisionError, r"division by zero \(NAME\.py, line 1\)"),
+            ("import sys\nsys.exit(3)", EnvironmentLoadError, SystemExit, "SystemExit: 3"),
+            (
+                "import no_such_package",
+                EnvironmentImportError,
+                ImportError,
+                r"NAME\.py, line 1\).*pip install no_such_pack",
+            ),
+            ("\nfrom json import no_such", EnvironmentImportError, ImportError, r"'no_such' .*\(NAME\.py, line 2\)$"),
+            (f"{LOADS}raise LookupError('no words')", EnvironmentLoadError, LookupError, "LookupError: no words"),
+            (f"{LOADS}raise DatasetError('empty')", EnvironmentLoadError, DatasetError, "empty"),
+            (f"{LOADS}raise MissingKeyError(['A_KEY'])", MissingKeyError, type(None), "'A_KEY'"),
+            (f"{LOADS}return 7", EnvironmentLoadError, type(None), "int"),
+            (f"{LOADS}import_extra('no_such', 'chess', 'C')", EnvironmentImportError, ImportError, r"evals\[chess\]'$"),
+        ],
+    )
+    def test_a_module_that_fails_is_an_error_with_its_cause(self, write, source, kind, cause, named):
+        name = write(source)
+        with pytest.raises(kind, match=named.replace("NAME", name)) as caught:
             load_environment(name)
-
-    def test_a_module_that_raises_on_import(self, write):
-        name = write("1 / 0")
-        problem = rf"cannot be imported: ZeroDivisionError: division by zero \({name}\.py, line 1\)"
-        with pytest.raises(RuntimeError, match=problem) as caught:
-            load_environment(name)
-        assert isinstance(caught.value.__cause__, ZeroDivisionError)
-
-    def test_a_module_that_imports_what_is_not_installed(self, write):
-        name = write("import no_such_package")
-        missing = "cannot be imported: ModuleNotFoundError: No module named 'no_such_package'"
-        with pytest.raises(
-            ValueError, match=rf"{missing} \({name}\.py, line 1\)\. Install what it needs: pip install no_such_package"
-        ) as caught:
-            load_environment(name)
-        assert isinstance(caught.value, EnvironmentImportError)
-        assert isinstance(caught.value.__cause__, ImportError)
+        assert isinstance(caught.value.__cause__, cause)
 
     def test_a_package_that_imports_what_is_not_installed(self, write, project):
         name = write("import no_such_package", is_package=True)
@@ -195,46 +195,9 @@ class TestWhatCanBeWrong:
         with pytest.raises(EnvironmentImportError, match=f"nightjar env install environments/{name}"):
             load_environment(name)
 
-    def test_an_extra_that_is_not_installed_is_named_once(self, write):
-        source = """
-            from nightjar.environments.packages.installation import import_extra
-            def load_environment(): import_extra("no_such_package", "chess", "Chess")
-        """
-        with pytest.raises(EnvironmentImportError, match=r"pip install 'nightjar-evals\[chess\]'$"):
-            load_environment(write(textwrap.dedent(source)))
-
-    def test_a_name_that_another_version_of_a_package_has_not(self, write):
-        name = write("\nfrom json import no_such_name")
-        with pytest.raises(EnvironmentImportError, match=rf"'no_such_name' from 'json' .* \({name}\.py, line 2\)$"):
-            load_environment(name)
-
-    def test_one_that_ends_the_process(self, write):
-        with pytest.raises(EnvironmentLoadError, match="cannot be imported: SystemExit: 3"):
-            load_environment(write("import sys\nsys.exit(3)"))
-
-    def test_a_missing_key_stays_what_it_is(self, write):
-        source = "from nightjar.errors import MissingKeyError\ndef load_environment(): raise MissingKeyError(['A_KEY'])"
-        with pytest.raises(MissingKeyError, match="'A_KEY' not set"):
-            load_environment(write(source))
-
-    def test_a_function_that_raises(self, write):
-        name = write("def load_environment(): raise LookupError('no words')")
-        with pytest.raises(RuntimeError, match="cannot be loaded: LookupError: no words"):
-            load_environment(name)
-
-    def test_an_error_of_nightjar_is_the_cause(self, write):
-        source = "from nightjar.errors import DatasetError\ndef load_environment(): raise DatasetError('empty')"
-        with pytest.raises(RuntimeError, match="cannot be loaded: empty") as caught:
-            load_environment(write(source))
-        assert isinstance(caught.value.__cause__, DatasetError)
-
     @pytest.mark.parametrize("kind", [EnvironmentNotFoundError, EnvironmentVersionError, EnvironmentImportError])
     def test_what_is_not_there_is_a_value_error_as_in_verifiers(self, kind):
         assert issubclass(kind, ValueError)
-
-    def test_a_function_that_returns_something_else(self, write):
-        with pytest.raises(ConfigError, match="returned int, not an Environment"):
-            load_environment(write("def load_environment(): return 7"))
 
 
 class TestVersion:
@@ -252,7 +215,7 @@ class TestVersion:
         assert environment_version("owner/pytest") == pytest.__version__
 
     @pytest.mark.parametrize("env_id", ["no-such-environment", "arithmetic"])
-    def test_of_what_is_no_package_of_its_own(self, project, env_id):
+    def test_of_other_names_is_none(self, project, env_id):
         assert environment_version(env_id) is None
 
     @pytest.mark.parametrize("version", ["1.2.0", "1.2", "latest"])

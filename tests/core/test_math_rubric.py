@@ -66,7 +66,7 @@ def answered(make_state):
 
 
 class TestScores:
-    async def test_what_is_the_same_and_what_is_not(self, rubric, answered):
+    async def test_equal_and_different_answers(self, rubric, answered):
         states = [answered(*pair) for pair in SAME + DIFFERENT]
         await rubric.score_group(states)
         assert [state["reward"] for state in states] == [1.0] * len(SAME) + [0.0] * len(DIFFERENT)
@@ -131,27 +131,23 @@ class TestRubric:
 
 
 class TestVerifyResponse:
-    @pytest.mark.parametrize("pair", READ)
-    def test_roots_and_lists_of_pairs_are_read(self, pair):
-        assert verify_response(*pair, max_verify_chars=100)[0] == 1.0
-
-    @pytest.mark.parametrize("pair", MISREAD)
-    def test_roots_sets_and_pairs_are_told_apart(self, pair):
-        assert verify_response(*pair, max_verify_chars=100)[0] == 0.0
+    @pytest.mark.parametrize(("pair", "score"), [*((pair, 1.0) for pair in READ), *((pair, 0.0) for pair in MISREAD)])
+    def test_roots_sets_and_pairs_are_read_and_distinguished(self, pair, score):
+        assert verify_response(*pair, max_verify_chars=100)[0] == score
 
     def test_score_and_seconds(self):
         score, seconds = verify_response(r"\frac{1}{2}", "0.5", max_verify_chars=100, timeout_seconds=5)
         assert score == 1.0
         assert 0.0 < seconds < 30.0
 
-    def test_what_math_verify_raises_is_no_answer(self, monkeypatch):
+    def test_an_exception_of_math_verify_is_a_wrong_answer(self, monkeypatch):
         def fail(text, parsing_timeout):
             raise ValueError("cannot read it")
 
         monkeypatch.setattr("nightjar.environments.rubrics.math_rubric.parse", fail)
         assert verify_response("1", "1", max_verify_chars=100)[0] == 0.0
 
-    def test_ctrl_c_is_no_answer_either(self, monkeypatch):
+    def test_ctrl_c_is_raised(self, monkeypatch):
         def interrupt(text, parsing_timeout):
             raise KeyboardInterrupt
 

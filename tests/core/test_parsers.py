@@ -1,5 +1,7 @@
 """Parsers: the answer in a completion."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from nightjar.core.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
@@ -31,12 +33,8 @@ class TestBoxed:
         assert extract_boxed_answer(text) == answer
 
     @pytest.mark.parametrize("text", ["no box", r"open \boxed{42", r"\boxed 42", ""])
-    def test_without_a_closed_box_the_text_itself(self, text):
-        assert extract_boxed_answer(text) == text
-
-    @pytest.mark.parametrize("text", ["no box", r"open \boxed{42", r"\boxed 42", ""])
-    def test_strict_without_a_closed_box_is_empty(self, text):
-        assert extract_boxed_answer(text, strict=True) == ""
+    def test_without_a_closed_box_it_is_the_text_itself_or_empty(self, text):
+        assert (extract_boxed_answer(text), extract_boxed_answer(text, strict=True)) == (text, "")
 
 
 class TestHash:
@@ -53,33 +51,21 @@ class TestNumeric:
 
 
 class TestParser:
-    def test_the_last_assistant_message_counts(self):
-        assert Parser(str.upper).parse_answer(COMPLETION) == "SECOND"
-
-    def test_a_text_is_parsed_itself(self):
-        assert Parser(str.upper).parse_answer("yes") == "YES"
-
-    def test_without_an_extract_function_it_is_the_text(self):
+    @pytest.mark.parametrize(
+        ("completion", "answer"),
+        [
+            (COMPLETION, "SECOND"),
+            ("yes", "YES"),
+            ([UserMessage(content="hi")], None),
+            ([AssistantMessage(content=None)], ""),
+            ([AssistantMessage(content=[{"type": "text", "text": "a"}, {"type": "text", "text": "b"}])], "A B"),
+            ([{"role": "assistant", "content": "x"}], "X"),
+            ([SimpleNamespace(role="assistant", content="x")], "X"),
+        ],
+    )
+    def test_the_text_of_the_last_assistant_message_is_parsed(self, completion, answer):
+        assert Parser(str.upper).parse_answer(completion) == answer
         assert Parser().parse_answer("yes") == "yes"
-
-    def test_no_assistant_message_has_no_answer(self):
-        assert Parser().parse_answer([UserMessage(content="hi")]) is None
-
-    def test_no_content_is_an_empty_text(self):
-        assert Parser().parse_answer([AssistantMessage(content=None)]) == ""
-
-    def test_text_parts_are_joined_by_a_space(self):
-        parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-        assert Parser().parse_answer([AssistantMessage(content=parts)]) == "a b"
-
-    def test_messages_may_be_dicts(self):
-        assert Parser().parse_answer([{"role": "assistant", "content": "x"}]) == "x"
-
-    def test_messages_may_be_other_objects(self):
-        class Said:
-            role, content = "assistant", "x"
-
-        assert Parser().parse_answer([Said()]) == "x"
 
     @pytest.mark.parametrize(
         ("role", "contents"),

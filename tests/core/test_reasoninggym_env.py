@@ -4,26 +4,11 @@ import doctest
 
 import pytest
 
-from nightjar.environments import EnvironmentRollouts
 from nightjar.environments.games import reasoninggym_env as module
 from nightjar.environments.games.reasoninggym_env import ReasoningGymEnv
 from nightjar.environments.parsers import Parser
 
 rg = pytest.importorskip("reasoning_gym", reason="needs the extra 'reasoning-gym'")
-
-
-@pytest.fixture
-def ask(scripted_client):
-    """Asks one problem of a model that gives this answer; returns the scored state and the client."""
-
-    async def ask(env, answer, example_id=0):
-        client = scripted_client(answer)
-        rollouts = EnvironmentRollouts(env, client, "m", {})
-        state = await rollouts.attempt(rollouts.input(example_id, 0))
-        await env.rubric.score_group([state])
-        return state, client
-
-    return ask
 
 
 def legs(**kwargs):
@@ -66,9 +51,9 @@ class TestAnswers:
             ("500", 0.0, 0.2),
         ],
     )
-    async def test_are_scored_by_the_generator(self, ask, answer, reward, format_reward):
+    async def test_are_scored_by_the_generator(self, play, answer, reward, format_reward):
         env = legs(num_train_examples=0)
-        state, _ = await ask(env, answer)
+        state, _ = await play(env, answer)
         wrong = env.rg_dataset.score_answer("7", env.rg_dataset[0])
         assert state["reward"] == (wrong if reward is None else reward)
         assert state["metrics"] == {
@@ -77,19 +62,19 @@ class TestAnswers:
             "num_turns": 1.0,
         }
 
-    async def test_may_be_found_in_another_way(self, ask):
-        state, _ = await ask(legs(num_train_examples=0, parser=Parser()), "500")
+    async def test_may_be_found_in_another_way(self, play):
+        state, _ = await play(legs(num_train_examples=0, parser=Parser()), "500")
         assert state["reward"] == 1.0
 
 
 class TestPrompts:
-    async def test_start_with_the_package_s_own_words(self, ask):
-        _, client = await ask(legs(), "7")
+    async def test_start_with_the_package_s_own_words(self, play):
+        _, client = await play(legs(), "7")
         assert client.asked[0][0][0].content == rg.utils.SYSTEM_PROMPTS["default"] == module.DEFAULT_SYSTEM_PROMPT
 
     @pytest.mark.parametrize(("given", "roles"), [(None, ["user"]), ("Be brief.", ["system", "user"])])
-    async def test_start_as_they_are_asked_to(self, ask, given, roles):
-        _, client = await ask(legs(system_prompt=given), "7")
+    async def test_start_as_they_are_asked_to(self, play, given, roles):
+        _, client = await play(legs(system_prompt=given), "7")
         assert [message.role for message in client.asked[0][0]] == roles
 
 

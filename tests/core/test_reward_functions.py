@@ -19,18 +19,6 @@ def length(completion):
     return len(completion[-1].content)
 
 
-@pytest.fixture
-def answered(make_state):
-    """Makes a generated rollout of an example whose answer is 4."""
-
-    def make(text="4", rollout_index=0, **columns):
-        return make_state(
-            0, rollout_index, columns={"answer": "4", **columns}, completion=[AssistantMessage(content=text)]
-        )
-
-    return make
-
-
 class TestArguments:
     async def given_to(self, func, state, **class_objects):
         rubric = Rubric([func], parser=Parser(str.strip))
@@ -44,12 +32,12 @@ class TestArguments:
         seen = []
         state = answered("x", info={"a": 1}, task="t", difficulty=3)
 
-        def reward(difficulty, task, info, state, answer, completion, prompt, parser):
-            seen.append((difficulty, task, info, state, answer, completion, prompt, parser))
+        def reward(difficulty, judge, task, info, state, answer, completion, prompt, parser):
+            seen.append((difficulty, judge, task, info, state, answer, completion, prompt, parser))
             return 1
 
-        rubric = await self.given_to(reward, state)
-        expected = (3, "t", {"a": 1}, state, "4", state["completion"], state["prompt"], rubric.parser)
+        rubric = await self.given_to(reward, state, judge="Dredd")
+        expected = (3, "Dredd", "t", {"a": 1}, state, "4", state["completion"], state["prompt"], rubric.parser)
         assert seen == [expected]
 
     async def test_columns_that_the_example_lacks_are_empty_and_its_task_is_the_input(self, make_state):
@@ -73,22 +61,12 @@ class TestArguments:
         await self.given_to(reward, answered(difficulty=3))
         assert {"prompt", "completion", "answer", "info", "task", "state", "parser", "difficulty"} <= set(seen)
 
-    async def test_class_objects_by_their_name(self, answered):
-        seen = []
-
-        async def reward(judge):
-            seen.append(judge)
-            return 1
-
-        await self.given_to(reward, answered(), judge="Dredd")
-        assert seen == ["Dredd"]
-
-    async def test_what_a_partial_has_settled_stays(self, answered):
+    async def test_bound_arguments_of_a_partial_stay(self, answered):
         state = answered("5")
         await self.given_to(functools.partial(correct, answer="5"), state)
         assert state["reward"] == 1.0
 
-    async def test_what_a_partial_of_a_function_that_takes_all_has_settled_stays(self, answered):
+    async def test_bound_arguments_of_a_partial_with_kwargs_stay(self, answered):
         def reward(**everything):
             return float(everything["answer"])
 
@@ -96,16 +74,14 @@ class TestArguments:
         await self.given_to(functools.partial(reward, answer="9"), state)
         assert state["reward"] == 9.0
 
-    async def test_an_argument_that_nothing_provides_costs_the_rollout_and_says_what_there_is(self, answered):
+    async def test_an_unknown_argument_costs_the_rollout_and_lists_the_known_ones(self, answered):
         def reward(colour, answer, shade):
             return 1
 
         state = answered()
         await Rubric([reward]).score_rollout(state)
-        assert str(state["error"]) == (
-            "Reward function 'reward': asks for 'colour', 'shade'. Available: answer, completion, example_id, info, "
-            "parser, prompt, rollout_index, state, task"
-        )
+        named = str(state["error"])
+        assert all(word in named for word in ("'reward'", "'colour', 'shade'", "answer, completion, example_id, info"))
 
     async def test_an_argument_with_a_default_need_not_be_provided(self, answered):
         def reward(answer, colour="blue", *names, shade="dark"):
@@ -134,7 +110,7 @@ class TestArguments:
         await self.given_to(reward, state)
         assert state["reward"] == 3 + 2 + len("4")
 
-    async def test_what_a_provider_makes_of_the_state(self, answered):
+    async def test_objects_of_a_provider(self, answered):
         def reward(length):
             return length
 
@@ -194,15 +170,6 @@ class TestNames:
 
 
 class TestGroups:
-    async def test_plural_parameters_get_the_whole_group(self, answered):
-        def longest(completions):
-            sizes = [len(completion[-1].content) for completion in completions]
-            return [float(size == max(sizes)) for size in sizes]
-
-        states = [answered("a"), answered("abc", 1), answered("ab", 2)]
-        await Rubric([longest]).score_group(states)
-        assert [state["reward"] for state in states] == [0.0, 1.0, 0.0]
-
     async def test_every_plural_is_a_list_over_the_group(self, answered):
         seen = []
 
@@ -257,8 +224,5 @@ class TestGroups:
         assert order == ["one", "two", "three"]
 
     async def test_a_single_rollout_cannot_be_scored_with_group_functions(self, answered):
-        def group(states):
-            return [1.0]
-
-        with pytest.raises(ScoringError, match="cannot score a single rollout"):
-            await Rubric([group]).score_rollout(answered())
+        with pytest.raises(ScoringError, match="single rollout"):
+            await Rubric([lambda states: [1.0]]).score_rollout(answered())

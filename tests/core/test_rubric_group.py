@@ -38,57 +38,34 @@ async def test_rewards_are_added_and_metrics_put_side_by_side(make_state):
     assert (state["reward"], state["metrics"]) == (3.5, {"good": 1.0, "fair": 0.5})
 
 
-async def test_the_advantage_is_that_of_the_summed_reward(make_state):
-    def by_index(state):
-        return float(state["input"]["rollout_index"])
-
-    states = [make_state(0, index, completion=[]) for index in (0, 1)]
-    await RubricGroup([Rubric([by_index]), Rubric([good])]).score_group(states)
-    assert [state["advantage"] for state in states] == [-0.5, 0.5]
-
-
 async def test_metrics_of_one_name_are_both_kept_with_a_warning(make_state, caplog):
-    state = make_state(completion=[])
+    group = RubricGroup([Rubric([good]), Rubric([good], [0.5])])
     with caplog.at_level(logging.WARNING):
-        await RubricGroup([Rubric([good]), Rubric([good], [0.5])]).score_rollout(state)
-    assert (state["metrics"], state["reward"]) == ({"good": 1.0, "good_2": 1.0}, 1.5)
-    assert "Two reward functions are called 'good': one is recorded as 'good_2'" in caplog.text
-
-
-async def test_the_warning_about_names_is_given_once(make_state, caplog):
-    group = RubricGroup([Rubric([good]), Rubric([good])])
-    with caplog.at_level(logging.WARNING):
-        for _ in range(3):
-            await group.score_rollout(make_state(completion=[]))
+        for _ in range(2):
+            state = make_state(completion=[])
+            await group.score_rollout(state)
+            assert (state["metrics"], state["reward"]) == ({"good": 1.0, "good_2": 1.0}, 1.5)
     assert len(caplog.records) == 1
+    assert "'good_2'" in caplog.text
 
 
-async def test_what_one_rubric_cannot_score_has_no_reward(make_state):
-    states = [make_state(0, index, completion=[]) for index in (0, 1)]
+async def test_a_rollout_that_one_rubric_cannot_score_has_no_reward(make_state):
+    states = [make_state(0, index, completion=[]) for index in (0, 1)] + [make_state(error=ModelError("down"))]
     await RubricGroup([Rubric([good]), Rubric([broken])]).score_group(states)
-    assert [state["reward"] for state in states] == [None, 2.0]
-    assert [state["metrics"] for state in states] == [{}, {"good": 1.0, "broken": 1.0}]
+    assert [(state["reward"], state["advantage"]) for state in states] == [(None, None), (2.0, 0.0), (None, None)]
+    assert [state["metrics"] for state in states] == [{}, {"good": 1.0, "broken": 1.0}, {}]
 
 
-async def test_what_an_earlier_rubric_could_not_score_is_not_shown_to_later_ones(make_state):
+async def test_a_rollout_that_an_earlier_rubric_could_not_score_is_not_shown_to_later_ones(make_state):
     states = [make_state(0, index, completion=[]) for index in (0, 1)]
     await RubricGroup([Rubric([broken]), Rubric([share])]).score_group(states)
     assert states[1]["metrics"] == {"broken": 1.0, "share": 1.0}
 
 
-async def test_failed_rollouts_are_not_scored(make_state):
-    state = make_state(error=ModelError("down"))
-    await RubricGroup([Rubric([good]), Rubric([fair])]).score_group([state])
-    assert (state["reward"], state["advantage"]) == (None, None)
-
-
-def test_a_group_function_in_any_rubric_makes_it_a_group_rubric():
-    assert RubricGroup([Rubric([good]), Rubric([share])]).has_group_rewards
-
-
 def test_functions_and_weights_of_all_rubrics_in_order():
     group = RubricGroup([Rubric([good], [2.0]), Rubric([fair, share], [3.0, 0.0])])
     assert (group.funcs, group.weights) == ([good, fair, share], [2.0, 3.0, 0.0])
+    assert group.has_group_rewards
 
 
 def test_functions_and_metrics_are_added_to_the_first_rubric_with_a_warning(caplog):
@@ -121,7 +98,7 @@ async def test_teardown_reaches_all_rubrics():
     assert left == group.rubrics
 
 
-async def test_what_providers_provide_reaches_all_rubrics(make_state):
+async def test_objects_of_providers_reach_all_rubrics(make_state):
     def near(distance):
         return 1.0 / distance
 
@@ -136,12 +113,13 @@ async def test_what_providers_provide_reaches_all_rubrics(make_state):
     assert [state["metrics"] for state in states] == [{"near": 1.0, "nearest": 1.0}, {"near": 0.5, "nearest": 0.0}]
 
 
-async def test_steps_get_the_sum_and_not_what_the_first_rubric_gave(make_state):
+async def test_advantages_and_steps_are_of_the_sum_and_not_of_the_first_rubric(make_state):
     def by_index(state):
         return float(state["input"]["rollout_index"])
 
     states = [make_state(0, index, completion=[], trajectory=[{"reward": None, "advantage": None}]) for index in (0, 1)]
     await RubricGroup([Rubric([by_index]), Rubric([good])]).score_group(states)
+    assert [state["advantage"] for state in states] == [-0.5, 0.5]
     steps = [state["trajectory"][0] for state in states]
     assert steps == [{"reward": 1.0, "advantage": -0.5}, {"reward": 2.0, "advantage": 0.5}]
 

@@ -6,7 +6,6 @@ import threading
 import pytest
 
 from nightjar.core.calling.decorators import cleanup, teardown
-from nightjar.core.messages import AssistantMessage
 from nightjar.environments.rubrics import Rubric
 from nightjar.errors import ModelError, ScoringError
 
@@ -19,49 +18,31 @@ def length(completion):
     return len(completion[-1].content)
 
 
-@pytest.fixture
-def answered(make_state):
-    """Makes a generated rollout of an example whose answer is 4."""
-
-    def make(text="4", rollout_index=0, **columns):
-        return make_state(
-            0, rollout_index, columns={"answer": "4", **columns}, completion=[AssistantMessage(content=text)]
-        )
-
-    return make
+def shown(completion):
+    return len(completion)
 
 
 class TestWeights:
-    def test_one_each_unless_given(self):
-        assert Rubric([correct, length]).weights == [1.0, 1.0]
-
     def test_as_many_as_functions(self):
         with pytest.raises(ValueError, match=r"Number of weights \(1\) must match number of functions \(2\)"):
             Rubric([correct, length], [1.0])
 
     async def test_the_reward_is_the_weighted_sum_of_the_metrics(self, answered):
-        state = answered("4")
-        await Rubric([correct, length], [2.0, -0.5]).score_rollout(state)
-        assert (state["metrics"], state["reward"]) == ({"correct": 1.0, "length": 1.0}, 1.5)
-
-    async def test_a_metric_does_not_count(self, answered):
-        rubric, state = Rubric([correct]), answered("four")
-        rubric.add_metric(length)
+        rubric, state = Rubric([correct, length], [2.0, -0.5]), answered("4")
+        rubric.add_reward_func(lambda completion: True)
+        rubric.add_metric(shown)
         await rubric.score_rollout(state)
-        assert (state["metrics"], state["reward"]) == ({"correct": 0.0, "length": 4.0}, 0.0)
+        assert state["metrics"] == {"correct": 1.0, "length": 1.0, "<lambda>": 1.0, "shown": 1.0}
+        assert state["reward"] == 2.5
 
     async def test_no_functions_give_zero(self, answered):
         state = answered()
         await Rubric().score_rollout(state)
+        await Rubric([correct]).score_group([])
         assert (state["metrics"], state["reward"]) == ({}, 0.0)
 
 
 class TestFunctions:
-    def test_the_list_is_not_the_callers(self):
-        functions = [correct]
-        Rubric(functions).add_reward_func(length)
-        assert functions == [correct]
-
     async def test_a_program_may_change_the_lists(self, answered):
         rubric, state = Rubric([correct]), answered("four")
         rubric.funcs.append(length)
@@ -76,14 +57,11 @@ class TestFunctions:
         await rubric.score_rollout(state)
         assert (state["reward"], state["metrics"]) == (0.0, {})
 
-    async def test_a_function_without_a_weight_is_told(self, answered):
+    async def test_a_function_without_a_weight_is_an_error(self, answered):
         rubric = Rubric([correct])
         rubric.funcs.append(length)
         with pytest.raises(ValueError, match=r"Number of weights \(1\) must match number of functions \(2\)"):
             await rubric.score_rollout(answered())
-
-    async def test_no_rollouts_are_scored_in_no_time(self):
-        await Rubric([correct]).score_group([])
 
 
 class TestFailures:
@@ -107,15 +85,10 @@ class TestFailures:
         assert (state["metrics"], state["reward"], state["advantage"]) == ({}, None, None)
 
     @pytest.mark.parametrize("score", ["good", None, {"a": 1}, float("nan"), float("inf")], ids=repr)
-    async def test_what_is_no_finite_number_is_an_error(self, answered, score):
+    async def test_a_score_that_is_no_finite_number_is_an_error(self, answered, score):
         state = answered()
         await Rubric([lambda completion: score]).score_rollout(state)
         assert isinstance(state["error"], ScoringError)
-
-    async def test_a_bool_is_a_number(self, answered):
-        state = answered()
-        await Rubric([lambda completion: True]).score_rollout(state)
-        assert state["reward"] == 1.0
 
     async def test_a_rollout_with_an_error_is_not_scored(self, answered):
         called = []
@@ -166,11 +139,6 @@ class TestAdvantage:
         third = pytest.approx(1 / 3)
         assert [state["advantage"] for state in states] == [third, pytest.approx(-2 / 3), None, third]
 
-    async def test_a_rollout_by_itself_has_none_to_speak_of(self, answered):
-        state = answered()
-        await Rubric([correct]).score_rollout(state)
-        assert state["advantage"] == 0.0
-
     async def test_steps_without_one_get_that_of_the_rollout(self, answered):
         state = answered()
         state["trajectory"] = [{"reward": None, "advantage": None}, {"reward": 0.25, "advantage": 0.5}]
@@ -181,14 +149,9 @@ class TestAdvantage:
 class TestDummyScores:
     async def test_no_function_is_called(self, answered):
         states = [answered(), answered("5", 1)]
+        states[1]["error"] = ModelError("down")
         await Rubric([correct]).dummy_score_group(states)
-        assert [(state["reward"], state["metrics"]) for state in states] == [(0.0, {}), (0.0, {})]
-
-    async def test_a_rollout_with_an_error_has_no_reward(self, answered):
-        state = answered()
-        state["error"] = ModelError("down")
-        await Rubric().dummy_score_rollout(state)
-        assert state["reward"] is None
+        assert [(state["reward"], state["metrics"]) for state in states] == [(0.0, {}), (None, {})]
 
 
 class TestHandlers:
@@ -255,20 +218,3 @@ class TestHandlers:
             await Leaving().teardown()
         assert left == ["c"]
         assert "second" in caplog.text
-
-    async def test_cleanup_and_teardown_methods_are_called(self, answered):
-        calls = []
-
-        class Closing(Rubric):
-            @cleanup
-            async def close(self, state):
-                calls.append(state["example_id"])
-
-            @teardown
-            async def leave(self):
-                calls.append("left")
-
-        rubric = Closing()
-        await rubric.cleanup(answered())
-        await rubric.teardown()
-        assert calls == [0, "left"]

@@ -54,7 +54,7 @@ class TestStatedAnswer:
             ("", ""),
         ],
     )
-    def test_what_is_said_without_what_wraps_it(self, text, answer):
+    def test_the_answer_is_found_without_markup(self, text, answer):
         assert stated_answer(text) == answer
 
     def test_a_list(self):
@@ -63,5 +63,5 @@ class TestStatedAnswer:
     @pytest.mark.parametrize(
         "text", ["`", "*a ", "answer:\n", r"\boxed{", "$", "{", " \n", "answer is ", "answer is a. ", "so ", "so the "]
     )
-    def test_what_a_model_that_repeats_itself_writes_takes_no_time(self, text):
+    def test_repetitive_texts_are_read_quickly(self, text):
         stated_answer(text * 50_000)

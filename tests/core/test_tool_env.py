@@ -5,15 +5,14 @@ import functools
 import json
 import logging
 import threading
-import time
 
 import pytest
 
 from nightjar.core.messages import AssistantMessage, TextMessage, ToolCall, ToolMessage, UserMessage
 from nightjar.core.rollout.state import State
-from nightjar.environments import EnvironmentRollouts, ToolEnv, ToolMonitorRubric, is_valid_tool_content_parts
+from nightjar.environments import ToolEnv, ToolMonitorRubric, is_valid_tool_content_parts
 from nightjar.environments.rubrics import Rubric
-from nightjar.errors import SandboxError, ToolCallError, ToolError, ToolParseError
+from nightjar.errors import ToolCallError, ToolError, ToolParseError
 
 DATASET = [{"question": "What is 4 squared?", "answer": "16"}]
 
@@ -55,19 +54,13 @@ async def answer(env, name, given):
 
 
 @pytest.fixture
-def play(scripted_client, response):
+def play(attempt, response):
     """Makes one attempt; an answer of the model is a text, or a list of calls (name, arguments)."""
 
-    async def play(env, *said):
-        turns = [
-            turn if isinstance(turn, str) else response("", tool_calls=asking(*turn).model_dump()["tool_calls"])
-            for turn in said
-        ]
-        client = scripted_client(*turns)
-        rollouts = EnvironmentRollouts(env, client, "m", {})
-        return await rollouts.attempt(rollouts.input(0, 0)), client
+    def turn(said):
+        return said if isinstance(said, str) else response("", tool_calls=asking(*said).model_dump()["tool_calls"])
 
-    return play
+    return lambda env, *said: attempt(env, *map(turn, said))
 
 
 class TestRollouts:
@@ -80,16 +73,13 @@ class TestRollouts:
 
     async def test_the_model_is_offered_the_tools(self, play):
         _, client = await play(tool_env(square, offset), "no need")
-        assert [(tool.name, tool.description) for tool in client.asked[0][3]] == [
-            ("square", "Squares a number."),
-            ("offset", ""),
-        ]
+        offered = [(tool.name, tool.description) for tool in client.asked[0][3]]
+        assert offered == [("square", "Squares a number."), ("offset", "")]
 
-    async def test_ten_turns_unless_told_otherwise(self, play):
-        _, client = await play(tool_env(square), [("square", {"x": 4})])
-        assert len(client.asked) == 10
-        _, client = await play(tool_env(square, max_turns=3), [("square", {"x": 4})])
-        assert len(client.asked) == 3
+    async def test_there_are_ten_turns_by_default(self, play):
+        for how, turns in (({}, 10), ({"max_turns": 3}, 3)):
+            _, client = await play(tool_env(square, **how), [("square", {"x": 4})])
+            assert len(client.asked) == turns
 
     async def test_calls_of_one_message_run_in_order_and_are_answered_in_order(self, play):
         began = []
@@ -101,10 +91,8 @@ class TestRollouts:
             return name
 
         state, _ = await play(tool_env(slow), [("slow", {"name": "a"}), ("slow", {"name": "b"})], "done")
-        assert [(message.tool_call_id, message.content) for message in state["completion"][1:3]] == [
-            ("call_0", "a"),
-            ("call_1", "b"),
-        ]
+        answered = [(message.tool_call_id, message.content) for message in state["completion"][1:3]]
+        assert answered == [("call_0", "a"), ("call_1", "b")]
         assert began == ["a", "end of a", "b", "end of b"]
 
     async def test_calls_are_counted(self, play):
@@ -115,18 +103,6 @@ class TestRollouts:
         counted = {name: state["metrics"][name] for name in ("total_tool_calls", "square_calls", "offset_calls")}
         assert counted == {"total_tool_calls": 4, "square_calls": 2, "offset_calls": 1}
         assert state["reward"] == 1.0
-
-    async def test_a_hanging_tool_ends_with_the_rollout_s_timeout(self, play):
-        freed = threading.Event()
-
-        def hang() -> None:
-            freed.wait(10)
-
-        began = time.monotonic()
-        state, _ = await play(tool_env(hang, timeout_seconds=0.1), [("hang", {})], "never")
-        freed.set()
-        assert (state["stop_condition"], state["error"]) == ("timeout_reached", None)
-        assert time.monotonic() - began < 5
 
     async def test_a_blocking_tool_holds_up_no_other_rollout(self, play):
         both = threading.Barrier(2, timeout=5)
@@ -163,11 +139,7 @@ class TestResults:
         "parts",
         [
             [],
-            [{"type": "text", "text": "hello"}],
-            [
-                {"type": "text", "text": "see"},
-                {"type": "image_url", "image_url": {"url": "data:image/png;base64,abc"}},
-            ],
+            [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,abc"}}],
         ],
     )
     async def test_content_parts_stay_content_parts(self, parts):
@@ -178,19 +150,9 @@ class TestResults:
         message = await tool_env(give).call_tool("give", {}, "call_0")
         assert message["content"] == parts
 
-    @pytest.mark.parametrize("other", ["text", None, 3, {"type": "text"}, [1], ["a", {"type": "text", "text": ""}]])
-    def test_anything_else_is_no_content_part(self, other):
-        assert is_valid_tool_content_parts(other) is False
-
-    async def test_a_result_without_a_text_is_an_error_of_the_tool(self):
-        class Mute:
-            def __str__(self):
-                raise RuntimeError("no words")
-
-        def give():
-            return Mute()
-
-        assert await answer(tool_env(give), "give", {}) == "no words"
+    def test_anything_else_is_no_content_part(self):
+        others = ["text", None, 3, {"type": "text"}, [1], ["a", {"type": "text", "text": ""}]]
+        assert not any(map(is_valid_tool_content_parts, others))
 
 
 class TestArguments:
@@ -210,7 +172,7 @@ class TestArguments:
             ("fail", "{}", "no luck"),
         ],
     )
-    async def test_what_is_wrong_is_told_the_model(self, name, arguments, content):
+    async def test_errors_of_calls_are_shown_to_the_model(self, name, arguments, content):
         assert await answer(tool_env(square, fail), name, arguments) == content
 
     async def test_the_other_calls_of_the_message_are_made(self):
@@ -260,28 +222,20 @@ class TestKindsOfTools:
 
 
 class TestStopErrors:
-    async def test_bad_json(self, play):
-        env = tool_env(square, stop_errors=[json.JSONDecodeError])
-        state, _ = await play(env, [("square", "{")], "never")
-        assert (type(state["error"]), type(state["error"].__cause__)) == (ToolParseError, json.JSONDecodeError)
+    @pytest.mark.parametrize(
+        ("call", "error", "cause"),
+        [(("square", "{"), ToolParseError, json.JSONDecodeError), (("fail", {}), ToolCallError, ValueError)],
+    )
+    async def test_end_the_rollout_with_their_cause(self, play, call, error, cause):
+        state, _ = await play(tool_env(square, fail, stop_errors=[cause]), [call], "never")
+        assert (type(state["error"]), type(state["error"].__cause__)) == (error, cause)
+        assert cause.__name__ in str(state["error"])
         assert (state["stop_condition"], len(state["trajectory"])) == ("has_error", 1)
         assert [message.role for message in state["completion"]] == ["assistant"]
 
-    async def test_an_exception_of_the_tool(self, play):
-        state, _ = await play(tool_env(fail, stop_errors=[Exception]), [("fail", {})], "never")
-        assert (type(state["error"]), str(state["error"])) == (ToolCallError, "ValueError: no luck")
-        assert type(state["error"].__cause__) is ValueError
-
-    async def test_other_exceptions_are_told_the_model(self, play):
+    async def test_other_exceptions_are_shown_to_the_model(self, play):
         state, _ = await play(tool_env(fail, stop_errors=[KeyError]), [("fail", {})], "sorry")
         assert (state["error"], state["completion"][1].content) == (None, "no luck")
-
-    async def test_nightjar_s_own_errors_are_errors_like_others(self, play):
-        def boot() -> None:
-            raise SandboxError("no room")
-
-        state, _ = await play(tool_env(boot), [("boot", {})], "sorry")
-        assert state["completion"][1].content == "no room"
 
 
 class TestFailures:
@@ -314,6 +268,7 @@ class TestStopCondition:
     @pytest.mark.parametrize(
         ("said", "stops"),
         [
+            (None, False),
             ([], False),
             ([AssistantMessage(content="16")], True),
             ([AssistantMessage(content="16", tool_calls=[])], True),
@@ -322,10 +277,8 @@ class TestStopCondition:
         ],
     )
     async def test_a_message_without_calls_ends_it(self, said, stops):
-        assert await tool_env(square).no_tools_called(State(trajectory=[{"completion": said}])) is stops
-
-    async def test_not_before_the_first_message(self):
-        assert await tool_env(square).no_tools_called(State(trajectory=[])) is False
+        trajectory = [] if said is None else [{"completion": said}]
+        assert await tool_env(square).no_tools_called(State(trajectory=trajectory)) is stops
 
 
 class TestAddingAndRemoving:
@@ -348,11 +301,6 @@ class TestAddingAndRemoving:
     def test_a_tool_that_is_not_there_cannot_be_removed(self):
         with pytest.raises(ValueError, match=r"Tool 'offset' is not offered\. Choose one of: square"):
             tool_env(square).remove_tool(offset)
-
-    def test_the_caller_s_list_stays_as_it_is(self):
-        shared = [square]
-        ToolEnv(tools=shared, dataset=DATASET).add_tool(offset)
-        assert shared == [square]
 
     def test_of_one_name_there_is_one_tool(self, caplog):
         def other(x: int, base: int) -> int: ...

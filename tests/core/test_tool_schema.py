@@ -19,6 +19,13 @@ from nightjar.environments.tools.schema import NotStrictError, strict_schema
 from nightjar.errors import ConfigError
 
 
+def closed(title, /, **fields):
+    """Returns the strict schema of an object with these properties."""
+    named = {name: {"title": name.title(), **schema} for name, schema in fields.items()}
+    required = {"required": list(fields), "additionalProperties": False}
+    return {"type": "object", "title": title, "properties": named, **required}
+
+
 class Color(Enum):
     RED = "red"
     BLUE = "blue"
@@ -90,16 +97,11 @@ def test_the_whole_of_a_tool():
         "name": "weather",
         "description": "Looks up the weather.\n\nIt is often right.",
         "strict": None,
-        "parameters": {
-            "type": "object",
-            "title": "weather_args",
-            "properties": {
-                "city": {"type": "string", "title": "City", "description": "Where,\nwith its country."},
-                "days": {"type": "integer", "title": "Days", "description": "How far ahead.", "default": 1},
-            },
-            "required": ["city", "days"],
-            "additionalProperties": False,
-        },
+        "parameters": closed(
+            "weather_args",
+            city={"type": "string", "description": "Where,\nwith its country."},
+            days={"type": "integer", "description": "How far ahead.", "default": 1},
+        ),
     }
 
 
@@ -140,69 +142,23 @@ class TestTypes:
         tool.__annotations__["x"] = hint
         assert only(tool) == schema
 
-    def test_no_hint_means_anything(self):
-        def tool(x): ...
-
-        assert properties(tool) == {"x": {"title": "X"}}
-
     @pytest.mark.parametrize(
         ("hint", "definition"),
         [
             (
                 Point,
-                {
-                    "type": "object",
-                    "title": "Point",
-                    "description": "Where it is.",
-                    "properties": {
-                        "x": {"type": "integer", "title": "X", "description": "to the right"},
-                        "y": {"type": "integer", "title": "Y", "default": 0},
-                    },
-                    "required": ["x", "y"],
-                    "additionalProperties": False,
-                },
+                closed(
+                    "Point", x={"type": "integer", "description": "to the right"}, y={"type": "integer", "default": 0}
+                )
+                | {"description": "Where it is."},
             ),
-            (
-                Row,
-                {
-                    "type": "object",
-                    "title": "Row",
-                    "properties": {"name": {"type": "string", "title": "Name"}},
-                    "required": ["name"],
-                    "additionalProperties": False,
-                },
-            ),
-            (
-                Options,
-                {
-                    "type": "object",
-                    "title": "Options",
-                    "properties": {"depth": {"type": "integer", "title": "Depth", "default": 1}},
-                    "required": ["depth"],
-                    "additionalProperties": False,
-                },
-            ),
+            (Row, closed("Row", name={"type": "string"})),
+            (Options, closed("Options", depth={"type": "integer", "default": 1})),
             (Color, {"type": "string", "title": "Color", "enum": ["red", "blue"]}),
-            (
-                Node,
-                {
-                    "type": "object",
-                    "title": "Node",
-                    "properties": {
-                        "below": {
-                            "type": "array",
-                            "title": "Below",
-                            "default": [],
-                            "items": {"$ref": "#/$defs/Node"},
-                        }
-                    },
-                    "required": ["below"],
-                    "additionalProperties": False,
-                },
-            ),
+            (Node, closed("Node", below={"type": "array", "default": [], "items": {"$ref": "#/$defs/Node"}})),
         ],
     )
-    def test_types_of_one_s_own_are_defined_once(self, hint, definition):
+    def test_custom_types_are_defined_once(self, hint, definition):
         def tool(x, y): ...
 
         tool.__annotations__.update(x=hint, y=list[hint])
@@ -269,11 +225,16 @@ class TestDefaults:
 
 class TestKindsOfParameters:
     def test_stars_are_an_array(self):
-        def tool(first: int, *rest: str, last: bool = False): ...
+        def tool(first, *rest: str, last: bool = False):
+            """Joins.
+
+            Args:
+                *rest: What to join.
+            """
 
         assert properties(tool) == {
-            "first": {"type": "integer", "title": "First"},
-            "rest": {"type": "array", "title": "Rest", "items": {"type": "string"}},
+            "first": {"title": "First"},
+            "rest": {"type": "array", "title": "Rest", "items": {"type": "string"}, "description": "What to join."},
             "last": {"type": "boolean", "title": "Last", "default": False},
         }
 
@@ -320,7 +281,7 @@ class TestKindsOfFunctions:
 
         assert (convert_func_to_tool_def(tool).description, only(tool)) == ("Does it.", {"type": "integer"})
 
-    def test_partials_offer_what_is_open(self):
+    def test_partials_offer_their_unbound_parameters(self):
         """The original refuses them, and the next."""
 
         def tool(x: int, y: int, z: int = 3):
@@ -340,74 +301,23 @@ class TestKindsOfFunctions:
         assert (tool.name, tool.description, only(Search())) == ("Search", "Searches.", {"type": "string"})
 
 
-def google(x: int):
-    """Does it.
-
-    In two paragraphs.
-
-    Args:
-        x (int): How often,
-            at the most.
-
-    Raises:
-        ValueError: sometimes.
-    """
-
-
-def google_without_a_blank_line(x: int):
-    """Does it.
-
-    In two paragraphs.
-    Args:
-        x: How often,
-            at the most.
-    """
-
-
-def numpy(x: int):
-    """Does it.
-
-    In two paragraphs.
-
-    Parameters
-    ----------
-    x : int, optional
-        How often,
-        at the most.
-
-    Returns
-    -------
-    int
-    """
-
-
-def sphinx(x: int):
-    """Does it.
-
-    In two paragraphs.
-
-    :param x: How often,
-        at the most.
-    :type x: int
-    :return: Nothing.
-    """
+STYLES = {
+    "google": "Args:\n    x (int): How often,\n        at most.\n\nRaises:\n    ValueError: sometimes.\n",
+    "numpy": "Parameters\n----------\nx : int, optional\n    How often,\n    at most.\n\nReturns\n-------\nint\n",
+    "sphinx": ":param x: How often,\n    at most.\n:type x: int\n:return: Nothing.\n",
+}
 
 
 class TestDocstrings:
-    @pytest.mark.parametrize("func", [google, google_without_a_blank_line, numpy, sphinx])
-    def test_every_style_says_the_same(self, func):
-        assert convert_func_to_tool_def(func).description == "Does it.\n\nIn two paragraphs."
-        assert only(func)["description"].split() == ["How", "often,", "at", "the", "most."]
+    @pytest.mark.parametrize(
+        ("style", "gap"), [("google", "\n\n"), ("google", "\n"), ("numpy", "\n\n"), ("sphinx", "\n\n")]
+    )
+    def test_every_style_says_the_same(self, style, gap):
+        def tool(x: int): ...
 
-    def test_stars(self):
-        def tool(*words: str):
-            """Joins.
-
-            Args:
-                *words: What to join.
-            """
-
-        assert only(tool)["description"] == "What to join."
+        tool.__doc__ = f"Does it.\n\nIn two paragraphs.{gap}{STYLES[style]}"
+        assert convert_func_to_tool_def(tool).description == "Does it.\n\nIn two paragraphs."
+        assert only(tool)["description"].split() == ["How", "often,", "at", "most."]
 
     def test_annotations_describe_what_the_docstring_does_not(self):
         def tool(a: Annotated[int, "one"], b: Annotated[int, Field(description="two")], c: Annotated[int, "three"]):
@@ -459,7 +369,7 @@ class TestNotStrict:
             "additionalProperties": {"type": "integer"},
         }
 
-    def test_the_given_schema_stays_as_it_is(self):
+    def test_the_given_schema_is_not_changed(self):
         schema = {"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {"default": None}}}}}
         strict = strict_schema(schema)
         assert schema["properties"]["a"] == {"type": "object", "properties": {"b": {"default": None}}}

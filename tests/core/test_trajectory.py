@@ -8,7 +8,7 @@ import pytest
 from nightjar.core.messages import AssistantMessage, ResponseTokens, UserMessage
 from nightjar.core.rollout.records import attempt_row, restore_state
 from nightjar.core.rollout.state import new_step, response_messages, response_tokens
-from nightjar.environments import EnvironmentRollouts, MultiTurnEnv
+from nightjar.environments import MultiTurnEnv
 
 PROMPT = [UserMessage(content="2+2?")]
 
@@ -38,28 +38,21 @@ class TestCutting:
     @pytest.mark.parametrize(
         ("max_seq_len", "prompt_ids", "completion_ids", "is_overlong", "is_cut"),
         [
-            (None, [11, 12, 13], [21, 22, 23, 24], False, False),
-            (8, [11, 12, 13], [21, 22, 23, 24], False, False),
-            (7, [11, 12, 13], [21, 22, 23, 24], False, False),
-            (6, [11, 12, 13], [21, 22, 23], False, True),
-            (4, [11, 12, 13], [21], False, True),
-            (3, [11, 12, 13], [], False, True),
-            (2, [11, 12], [], True, True),
-            (1, [11], [], True, True),
-            (0, [], [], True, True),
+            (None, [11, 12, 13], [21, 22, 23, 24], False, False), (8, [11, 12, 13], [21, 22, 23, 24], False, False),
+            (7, [11, 12, 13], [21, 22, 23, 24], False, False), (6, [11, 12, 13], [21, 22, 23], False, True),
+            (4, [11, 12, 13], [21], False, True), (3, [11, 12, 13], [], False, True), (2, [11, 12], [], True, True),
+            (1, [11], [], True, True), (0, [], [], True, True),
         ],
-    )
+    )  # fmt: skip
     def test_prompt_first(self, with_tokens, max_seq_len, prompt_ids, completion_ids, is_overlong, is_cut):
-        found = response_tokens(with_tokens(), max_seq_len)
+        answer = with_tokens()
+        found = response_tokens(answer, max_seq_len)
+        assert answer.message.tokens.completion_ids == [21, 22, 23, 24]
         assert (found["prompt_ids"], found["completion_ids"]) == (prompt_ids, completion_ids)
+        assert found["prompt_mask"] == [0] * len(prompt_ids)
+        assert found["completion_mask"] == [1] * len(completion_ids)
+        assert found["completion_logprobs"] == [-0.1, -0.2, -0.3, -0.4][: len(completion_ids)]
         assert (found["overlong_prompt"], found["is_truncated"]) == (is_overlong, is_cut)
-
-    @pytest.mark.parametrize("max_seq_len", [None, 7, 5, 3, 2, 0])
-    def test_masks_and_logprobs_stay_as_long_as_the_ids(self, with_tokens, max_seq_len):
-        found = response_tokens(with_tokens(), max_seq_len)
-        assert found["prompt_mask"] == [0] * len(found["prompt_ids"])
-        assert found["completion_mask"] == [1] * len(found["completion_ids"])
-        assert found["completion_logprobs"] == [-0.1, -0.2, -0.3, -0.4][: len(found["completion_ids"])]
 
     @pytest.mark.parametrize(
         ("max_seq_len", "kept"), [(None, [[[1]], [[2]], [[3]], [[4]]]), (5, [[[1]], [[2]]]), (2, [])]
@@ -71,11 +64,6 @@ class TestCutting:
 
     def test_no_tokens_are_none(self, response):
         assert response_tokens(response("4"), 1) is None
-
-    def test_the_response_itself_is_not_cut(self, with_tokens):
-        answer = with_tokens()
-        response_tokens(answer, 1)
-        assert answer.message.tokens.completion_ids == [21, 22, 23, 24]
 
 
 class TestSteps:
@@ -117,11 +105,10 @@ class Talk(MultiTurnEnv):
 
 
 @pytest.fixture
-def play(scripted_client):
+def play(attempt):
     async def play(env, *answers):
-        rollouts = EnvironmentRollouts(env, scripted_client(*answers), "m", {})
-        rollout_input = rollouts.input(0, 0)
-        return await rollouts.attempt(rollout_input), await rollouts.new_state(rollouts.input(0, 0))
+        state, client = await attempt(env, *answers)
+        return state, await env.init_state({**env.examples[0], "rollout_index": 0}, client, "m")
 
     return play
 
@@ -132,12 +119,6 @@ class TestRollouts:
         state, _ = await play(env, with_tokens())
         assert [step["tokens"]["completion_ids"] for step in state["trajectory"]] == [[21, 22, 23]] * 2
         assert (state["is_truncated"], state["error"]) == (True, None)
-
-    async def test_the_limit_can_be_set_later(self, play, with_tokens):
-        env = Talk(dataset=[{"question": "2+2?"}], max_turns=1)
-        env.set_max_seq_len(2)
-        state, _ = await play(env, with_tokens())
-        assert state["trajectory"][0]["tokens"]["overlong_prompt"] is True
 
     async def test_tokens_extras_and_rewards_of_steps_come_back_from_the_ledger(self, play, with_tokens):
         class Judged(Talk):

@@ -11,9 +11,6 @@ FIELDS = ["reasoning", ("code", "answer")]
 
 
 class TestFields:
-    def test_the_first_alternative_is_the_name(self):
-        assert XMLParser(FIELDS).get_fields() == ["reasoning", "code"]
-
     @pytest.mark.parametrize(
         ("fields", "error"),
         [(["a", "a"], ValueError), ([()], ValueError), (["a", 1], TypeError), ([("a", 1)], TypeError)],
@@ -46,9 +43,6 @@ class TestParse:
     def test_every_tag_is_an_attribute(self, text, expected):
         assert vars(XMLParser(FIELDS).parse(text)) == expected
 
-    def test_the_last_of_several(self):
-        assert XMLParser(["answer"]).parse("<answer>1</answer><answer>2</answer>", last=True).answer == "2"
-
     def test_the_time_grows_with_the_text_and_not_with_its_square(self):
         start = time.process_time()  # which others on this machine do not take
         XMLParser(["answer"]).parse("<answer>" * 50_000 + " " * 500_000, last=True)
@@ -68,9 +62,6 @@ class TestAnswer:
             AssistantMessage(content=None),
         ]
         assert XMLParser(FIELDS).parse_answer(completion) == "2"
-
-    def test_of_messages_without_one_there_is_none(self):
-        assert XMLParser(FIELDS).parse_answer([AssistantMessage(content="4")]) is None
 
     def test_the_answer_field_may_be_another(self):
         assert XMLParser(FIELDS, answer_field="code").parse_answer("<code>f()</code>") == "f()"

@@ -80,13 +80,13 @@ class TestPool:
         assert pid not in processes.pids
         assert len(processes.pids) == 1
 
-    def test_idle_ones_end_when_they_are_told_and_others_start(self, processes):
+    def test_idle_processes_end_on_request_and_others_start(self, processes):
         processes.submit(asked()).result(60)
         processes.end_idle()
         wait_until(lambda: not processes.pids)
         assert processes.submit(asked()).result(60)[0] == 1.0
 
-    def test_what_is_not_wanted_any_more_is_not_compared(self, processes):
+    def test_a_cancelled_question_is_not_compared(self, processes):
         hanging = processes.submit(asked(ENDLESS, hard_seconds=0.5), max_workers=1)
         unwanted = processes.submit(asked(ENDLESS), max_workers=1)
         assert unwanted.cancel()

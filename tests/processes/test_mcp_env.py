@@ -13,7 +13,7 @@ from subprocess import PIPE
 import psutil
 import pytest
 
-from nightjar.environments import EnvironmentRollouts, MCPEnv, tear_down
+from nightjar.environments import MCPEnv, tear_down
 from nightjar.environments.tools.mcp_env import MCPServerConfig, tool_content
 from nightjar.errors import InfraError, ToolCallError
 
@@ -139,19 +139,11 @@ class TestTools:
             "b": "integer",
         }
 
-    async def test_a_rollout_calls_them_and_counts_the_calls(self, calculator, scripted_client, response):
+    async def test_a_rollout_calls_them_and_counts_the_calls(self, calculator, play, response):
         call = {"id": "call_0", "name": "add", "arguments": '{"a": 4, "b": 3}'}
-        client = scripted_client(response("", tool_calls=[call, {**call, "name": "subtract"}]), "7")
-        rollouts = EnvironmentRollouts(calculator, client, "m", {})
-        state = await rollouts.attempt(rollouts.input(0, 0))
-        await calculator.rubric.score_group([state])
+        state, _ = await play(calculator, response("", tool_calls=[call, {**call, "name": "subtract"}]), "7")
         assert [message.content for message in state["completion"][1:3]] == ["7", "Error: Tool 'subtract' not found"]
         assert (state["metrics"]["add_calls"], state["metrics"]["total_tool_calls"]) == (1, 2)
-
-    async def test_calls_run_side_by_side(self, calculator):
-        began = time.monotonic()
-        assert await asyncio.gather(*(answer(calculator, "wait", seconds=0.3) for _ in range(20))) == ["waited"] * 20
-        assert time.monotonic() - began < 3
 
     async def test_errors_of_a_tool_are_text(self, calculator):
         assert await answer(calculator, "fail") == "Error executing tool fail"
@@ -165,18 +157,16 @@ class TestTools:
     async def test_a_server_that_writes_much_to_stderr_is_not_held_up(self, calculator):
         assert await asyncio.wait_for(answer(calculator, "chatter"), 20) == "said"
 
-    async def test_python_functions_may_stand_beside_them(self):
+    async def test_several_servers_and_what_they_are_given(self, monkeypatch):
         def double(x: int) -> int:
             return 2 * x
 
-        env = MCPEnv(dataset=DATASET, tools=[double])
-        assert await answer(env, "double", x=3) == "6"
-
-    async def test_several_servers_and_what_they_are_given(self, monkeypatch):
         monkeypatch.setenv("NIGHTJAR_SECRET", "not for servers")
         other = {"name": "b", "command": sys.executable, "args": ["-c", SERVER.replace("def ", "def b_")]}
-        env = MCPEnv([python(SERVER, env={"GIVEN": "for it"}), {**other, "transport": "stdio"}], dataset=DATASET)
+        servers = [python(SERVER, env={"GIVEN": "for it"}), {**other, "transport": "stdio"}]
+        env = MCPEnv(servers, dataset=DATASET, tools=[double])
         try:
+            assert await answer(env, "double", x=3) == "6"
             assert list(env.server_connections) == ["calculator", "b"]
             assert await answer(env, "environment", name="GIVEN") == "for it"
             assert await answer(env, "environment", name="NIGHTJAR_SECRET") == "not set"
@@ -201,11 +191,10 @@ class TestServersThatEnd:
         assert all("ended while" in text for text in said)
         assert len(set(await asyncio.gather(*(answer(calculator, "pid") for _ in range(5))))) == 1
 
-    async def test_stop_errors_make_it_the_rollout_s_error(self, scripted_client, response):
+    async def test_stop_errors_make_it_the_rollout_s_error(self, attempt, response):
         env = MCPEnv([python(SMALL)], dataset=DATASET, stop_errors=[InfraError])
-        client = scripted_client(response("", tool_calls=[{"id": "1", "name": "crash", "arguments": "{}"}]), "never")
-        rollouts = EnvironmentRollouts(env, client, "m", {})
-        state = await rollouts.attempt(rollouts.input(0, 0))
+        crash = response("", tool_calls=[{"id": "1", "name": "crash", "arguments": "{}"}])
+        state, _ = await attempt(env, crash, "never")
         await tear_down(env)
         assert (type(state["error"]), type(state["error"].__cause__)) == (ToolCallError, InfraError)
 

@@ -4,17 +4,15 @@ import asyncio
 import io
 import json
 import shutil
-import subprocess
-import sys
 import tarfile
 import time
+from importlib import import_module
 from pathlib import Path
 
 import orjson
 import pytest
 
 from nightjar.core.rollout import records
-from nightjar.environments import EnvironmentRollouts
 from nightjar.environments.games.openenv_env import (
     OpenEnvEnv,
     parse_action,
@@ -58,20 +56,6 @@ def project(tmp_path):
     return write
 
 
-@pytest.fixture
-def play(scripted_client):
-    """Plays and scores one episode against a model with these answers; returns the state and the client."""
-
-    async def play(env, *answers, example_id=0):
-        client = scripted_client(*answers)
-        rollouts = EnvironmentRollouts(env, client, "m", {})
-        state = await rollouts.attempt(rollouts.input(example_id, 0))
-        await env.rubric.score_group([state])
-        return state, client
-
-    return play
-
-
 def box(folder, **kwargs):
     settings = {"num_train_examples": 2, "num_eval_examples": 3, "seed": 40, "sandbox_provider": LocalProvider()}
     return OpenEnvEnv(folder, prompt_renderer=render, **settings | kwargs)
@@ -96,8 +80,9 @@ class TestActions:
         assert state["metrics"] == {"sum_step_rewards": 0.9, "num_turns": 3.0}
 
     async def test_end_without_a_last_word_when_asked_to(self, project, play):
-        state, client = await play(box(project(), ask_after_end=False), '{"guess": 2}')
-        assert (len(client.asked), state["reward"]) == (1, 1.0)
+        env = box(project(), ask_after_end=False)
+        state, client = await play(env, '{"guess": 2}')
+        assert (len(client.asked), state["reward"], env._servers) == (1, 1.0, set())
         assert said(state["completion"]) == ['{"guess": 2}', "right, 1 tried"]
 
     @pytest.mark.parametrize(
@@ -108,12 +93,12 @@ class TestActions:
         ],
     )
     @pytest.mark.parametrize("transport", ["ws", "http"])
-    async def test_that_are_none_end_the_episode_without_a_reward(self, project, play, transport, answer, reason):
+    async def test_that_are_invalid_end_the_episode_without_a_reward(self, project, play, transport, answer, reason):
         state, _ = await play(box(project(transport=transport)), answer)
         assert said(state["completion"])[1] == f"Action Parsing Error: {reason}"
         assert (state["reward"], state["error"], state["openenv_done"]) == (0.0, None, True)
 
-    async def test_at_which_the_world_fails_are_an_error_of_the_rollout(self, project, play):
+    async def test_that_the_world_fails_on_are_an_error_of_the_rollout(self, project, play):
         state, _ = await play(box(project()), '{"guess": 99}')
         assert (str(state["error"]), state["reward"]) == ("Server error: the box broke (code: EXECUTION_ERROR)", None)
 
@@ -162,7 +147,7 @@ class TestToolCalls:
         assert (len(client.asked), state["reward"], state["openenv_done"]) == (1, 1.25, True)
         assert said(state["completion"])[1:] == ['{"last_digit": 2}', "open"]
 
-    async def test_that_fail_are_told_to_the_model(self, project, play, response):
+    async def test_that_fail_are_shown_to_the_model(self, project, play, response):
         wrong = response(
             tool_calls=[
                 self.call("dance"),
@@ -198,9 +183,6 @@ class TestDatasets:
 
         assert box(project(), sandbox_provider=Unwilling()).manifest.port == PORT
 
-    async def test_can_be_made_while_an_event_loop_runs(self, project):
-        assert len(box(project("mcp", "http")).examples) == 3
-
     def test_give_the_renderer_what_it_asks_for(self, project):
         seen = []
 
@@ -226,13 +208,13 @@ class TestDatasets:
 
 @isolated
 class TestServersThatDoNotStart:
-    def test_because_they_end_say_what_they_wrote(self, project):
+    def test_because_they_end_are_an_error_with_their_output(self, project):
         start = time.monotonic()
         with pytest.raises(SandboxError, match=r"(?s)has ended with exit code 3.*It wrote: no licence"):
             len(box(project(command="echo no licence; exit 3")).examples)
         assert time.monotonic() - start < 5  # not the 30 seconds that a server has to become healthy
 
-    def test_because_they_never_listen_are_given_up(self, project):
+    def test_because_they_never_listen_are_an_error(self, project):
         env = box(project(command="echo thinking; sleep 60"), startup_timeout_seconds=0.5)
         with pytest.raises(SandboxError, match=r"(?s)not healthy after 0.5 s: .*refused.*It wrote: thinking"):
             len(env.examples)
@@ -268,11 +250,6 @@ class TestServersThatDoNotStart:
         state, _ = await play(box(project(), sandbox_provider=provider, base_delay=0.01), '{"guess": 2}')
         assert (state["reward"], provider.made) == (1.0, 6)  # the third time for the dataset, and for the rollout
 
-    async def test_leave_no_server_behind(self, project, play):
-        env = box(project())
-        await play(env, '{"guess": 2}')
-        assert env._servers == set()
-
 
 class TestProjects:
     @pytest.mark.parametrize(
@@ -290,29 +267,27 @@ class TestProjects:
         assert str(raised.value) == f"Invalid .build.json: {problem}"
         assert isinstance(raised.value, RuntimeError)
 
-    def test_without_a_manifest_are_refused(self, tmp_path):
-        with pytest.raises(OpenEnvError, match=r"has no \.build\.json: build it with vf-build"):
-            OpenEnvEnv(tmp_path, prompt_renderer=render)
-
-    @pytest.mark.parametrize(("text", "problem"), [("{", "Cannot read"), ("[]", r"expected a JSON object, found \[\]")])
-    def test_with_a_broken_manifest_are_refused(self, tmp_path, text, problem):
-        (tmp_path / ".build.json").write_text(text)
+    @pytest.mark.parametrize(
+        ("text", "problem"),
+        [(None, "has no .*vf-build"), ("{", "Cannot read"), ("[]", r"expected a JSON object, found \[\]")],
+    )
+    def test_with_a_missing_or_broken_manifest_are_refused(self, tmp_path, text, problem):
+        if text is not None:
+            (tmp_path / ".build.json").write_text(text)
         with pytest.raises(OpenEnvError, match=problem):
             OpenEnvEnv(tmp_path, prompt_renderer=render)
 
-    def test_that_are_not_there_are_refused(self):
-        with pytest.raises(ValueError, match="requires a local OpenEnv project directory"):
+    def test_and_renderers_are_required(self, project):
+        with pytest.raises(ValueError, match="no/such/place"):
             OpenEnvEnv("no/such/place", prompt_renderer=render)
-
-    def test_need_a_renderer(self, project):
-        with pytest.raises(ValueError, match="requires `prompt_renderer`"):
+        with pytest.raises(ValueError, match="prompt_renderer"):
             OpenEnvEnv(project())
 
-    def test_stand_beside_the_file_that_makes_the_environment(self, tmp_path, project):
+    def test_are_next_to_the_file_that_makes_the_environment(self, tmp_path, project, monkeypatch):
         folder = project()
         (tmp_path / "proj").mkdir()
         shutil.copy(folder / ".build.json", tmp_path / "proj")
-        module = tmp_path / "boxes.py"
+        module = tmp_path / "boxes_next_to_their_project.py"
         module.write_text(
             "from nightjar.environments.games.openenv_env import OpenEnvEnv\n"
             "class Boxes(OpenEnvEnv):\n"
@@ -320,13 +295,8 @@ class TestProjects:
             "def load_environment():\n"
             "    return Boxes(prompt_renderer=print)\n"
         )
-        script = (
-            "import sys; sys.path.insert(0, sys.argv[1]); import boxes; print(boxes.load_environment().openenv_project)"
-        )
-        shown = subprocess.run(
-            [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=60
-        )
-        assert shown.stdout.strip() == str(tmp_path / "proj"), shown.stderr
+        monkeypatch.syspath_prepend(tmp_path)
+        assert import_module(module.stem).load_environment().openenv_project == str(tmp_path / "proj")
 
     def test_are_packed_without_caches(self, project):
         folder = project()
@@ -395,14 +365,20 @@ class TestMessages:
             (None, False),
         ],
     )
-    def test_schemas_of_tool_calls_are_told_from_others(self, schema, expected):
+    def test_schemas_of_tool_calls_are_recognised(self, schema, expected):
         assert takes_tool_calls(schema) is expected
 
-    def test_results_of_tools_are_unwrapped(self):
-        assert tool_result({"result": {"content": [], "data": [1]}, "error": None}) == [1]
-        assert tool_result({"result": "plain"}) == "plain"
-        assert tool_result({"result": None, "error": {"message": "no"}}) == {"error": {"message": "no"}}
-        assert tool_result("bare") == "bare"
+    @pytest.mark.parametrize(
+        ("observation", "result"),
+        [
+            ({"result": {"content": [], "data": [1]}, "error": None}, [1]),
+            ({"result": "plain"}, "plain"),
+            ({"result": None, "error": {"message": "no"}}, {"error": {"message": "no"}}),
+            ("bare", "bare"),
+        ],
+    )
+    def test_results_of_tools_are_unwrapped(self, observation, result):
+        assert tool_result(observation) == result
 
 
 def test_an_error_of_a_server_names_the_fields_that_are_wrong():

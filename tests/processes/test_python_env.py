@@ -4,12 +4,10 @@ import json
 
 import pytest
 
-import nightjar as vf
 from nightjar.clients import ClientConfig
 from nightjar.environments.rubrics import Rubric
 from nightjar.environments.tools.python_env import (
     PythonEnv,
-    PythonWorkerDeadError,
     PythonWorkerNotReadyError,
     PythonWorkerRequestError,
 )
@@ -50,7 +48,9 @@ async def ask(make_state):
 
 class TestTheTool:
     def test_takes_code_and_replaces_bash(self):
-        [tool] = environment().tool_defs
+        env = environment(docker_image="python:3.13")
+        assert env.sandbox_request.docker_image == "python:3.13"
+        [tool] = env.tool_defs
         assert tool.name == "python"
         assert list(tool.parameters["properties"]) == ["code"]
 
@@ -77,7 +77,7 @@ class TestTheTool:
         python = await ask()
         await python("def double(x):\n    return 2 * x")
         assert await python("double(21)") == "Out[2]: 42"
-        assert python.state["python_state"]["execution_count"] == 2
+        assert json.loads(json.dumps(python.state["python_state"]))["execution_count"] == 2
 
     @needs_bubblewrap
     async def test_shows_tracebacks(self, ask):
@@ -88,14 +88,14 @@ class TestTheTool:
         assert await python("1") == "Out[2]: 1"
 
     @needs_bubblewrap
-    async def test_says_that_the_time_was_up_and_keeps_the_variables(self, ask):
+    async def test_reports_a_timeout_and_keeps_the_variables(self, ask):
         python = await ask(timeout_per_command_seconds=1)
         await python("x = 5")
         assert await python("while True: pass") == "Error: Command timed out after 1s"
         assert await python("x") == "Out[3]: 5"
 
     @needs_bubblewrap
-    async def test_starts_anew_what_cannot_be_interrupted(self, ask):
+    async def test_restarts_python_that_cannot_be_interrupted(self, ask):
         python = await ask(timeout_per_command_seconds=1)
         stubborn = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\ntime.sleep(60)"
         lost = "The Python process was restarted: its variables are lost."
@@ -103,7 +103,7 @@ class TestTheTool:
         assert await python("1") == "Out[1]: 1"
 
     @needs_bubblewrap
-    async def test_starts_anew_what_has_ended(self, ask):
+    async def test_restarts_python_that_has_ended(self, ask):
         python = await ask()
         shown = await python("import os; os._exit(7)")
         assert shown.startswith("Error: The Python process is gone: it ended with exit code 7")
@@ -111,13 +111,13 @@ class TestTheTool:
         assert await python("2") == "Out[1]: 2"
 
     @needs_bubblewrap
-    async def test_hears_one_answer_of_code_that_forks(self, ask):
+    async def test_takes_one_answer_from_code_that_forks(self, ask):
         python = await ask()
         assert await python("import os\nfor _ in range(4):\n    os.fork()\n3") == "Out[1]: 3"
         assert await python("1 + 1") == "Out[2]: 2"
 
     @needs_bubblewrap
-    async def test_says_that_memory_was_used_up(self, ask):
+    async def test_reports_that_memory_was_used_up(self, ask):
         python = await ask()
         shown = await python("import os; [os.fork() for _ in range(4)]; x = bytearray(60 * 2**20); input()")
         assert "more than 0.25 GB of memory" in shown or "Traceback" in shown
@@ -125,29 +125,25 @@ class TestTheTool:
 
 @needs_bubblewrap
 class TestFailures:
-    async def test_to_start_in_time_are_told(self, ask):
+    async def test_to_start_in_time_are_errors(self, ask):
         python = await ask(max_startup_wait_seconds=0)
         with pytest.raises(PythonWorkerNotReadyError, match="did not start"):
             await python("1")
 
-    async def test_of_the_sandbox_are_told(self, ask):
+    async def test_of_the_sandbox_are_errors(self, ask):
         python = await ask()
         await python("1")
         sandbox = await python.env.sandbox_client.get(python.state["sandbox_id"])
         await sandbox.close()
-        with pytest.raises(PythonWorkerRequestError):
+        with pytest.raises(SandboxError) as raised:
             await python("2")
+        assert isinstance(raised.value, PythonWorkerRequestError)
 
-    async def test_to_ask_where_there_is_no_python_are_told(self, ask):
+    async def test_to_find_python_are_errors(self, ask):
         python = await ask()
         python.state["python_state"]["ready"] = True
         with pytest.raises(PythonWorkerRequestError, match="There is no Python"):
             await python("1")
-
-    def test_are_sandbox_errors(self):
-        assert issubclass(PythonWorkerNotReadyError, SandboxError)
-        assert issubclass(PythonWorkerDeadError, PythonWorkerRequestError)
-        assert issubclass(PythonWorkerRequestError, SandboxError)
 
 
 @needs_bubblewrap
@@ -187,16 +183,3 @@ class TestRollouts:
         assert [row["reward"] for row in rows] == [1.0] * 3
         assert {row["metrics"]["python_calls"] for row in rows} == {2}
         assert all(0 < row["metrics"]["python_ready_wait_time"] < 10 for row in rows)
-
-    async def test_keep_a_state_that_can_be_saved(self, ask):
-        python = await ask()
-        await python("1")
-        assert json.loads(json.dumps(python.state["python_state"]))["execution_count"] == 1
-
-
-def test_may_name_its_image():
-    assert PythonEnv(dataset=DATASET, docker_image="python:3.13").sandbox_request.docker_image == "python:3.13"
-
-
-def test_is_a_public_name():
-    assert vf.PythonEnv is PythonEnv

@@ -60,17 +60,19 @@ class BenchmarkData:
         dataset: str | None = None,
         split: str | None = None,
     ) -> list[dict[str, Any]]:
-        """Returns what ``make`` makes of the rows, without None; arguments and errors as for ``rows``."""
+        """Returns the examples that ``make`` creates from rows, without None; arguments and errors as for ``rows``."""
         return examples_of(self.rows(dataset, split), make, dataset or self.repository, self.columns)
 
     def fetch(self) -> None:
         """Downloads the parts that are not on this machine."""
         for config, path in zip(self.configs, self.paths(), strict=True):
-            if not path.is_file():
-                self._fetch_part(config)
+            try:
+                if not path.is_file():
+                    fetch_hub_dataset(self.repository, config, self.split, self.data_file)
+            except DatasetError as error:
+                raise DatasetError(f"{error}.{self._terms()}") from error
 
     def is_here(self) -> bool:
-        """Returns whether all data is on this machine."""
         return all(path.is_file() for path in self.paths())
 
     def paths(self) -> list[Path]:
@@ -78,28 +80,23 @@ class BenchmarkData:
         return [hub_dataset_path(self.repository, config, self.data_file or self.split) for config in self.configs]
 
     def _of_hub(self, split: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = []
         try:
-            return [row for config in self.configs for row in self._part(config, split)]
+            for config in self.configs:
+                part = load_hub_dataset(self.repository, config, split, self.data_file)
+                rows += [{**row, "config": config} for row in part] if len(self.configs) > 1 else part
         except DatasetError as error:
             hint = 'Without a network, pass a file: -a \'{"dataset": "path.jsonl"}\''
             raise DatasetError(f"{error}.{self._terms()} {hint}") from error
-
-    def _part(self, config: str | None, split: str) -> list[dict[str, Any]]:
-        rows = load_hub_dataset(self.repository, config, split, self.data_file)
-        return [{**row, "config": config} for row in rows] if len(self.configs) > 1 else rows
-
-    def _fetch_part(self, config: str | None) -> None:
-        try:
-            fetch_hub_dataset(self.repository, config, self.split, self.data_file)
-        except DatasetError as error:
-            raise DatasetError(f"{error}.{self._terms()}") from error
+        return rows
 
     def _terms(self) -> str:
-        terms = (
+        if not self.is_gated:
+            return ""
+        return (
             f" Its authors require consent: accept the terms on the hub's page of {self.repository}, and set HF_TOKEN "
             "to a token of that account."
         )
-        return terms if self.is_gated else ""
 
 
 def examples_of(
@@ -108,7 +105,6 @@ def examples_of(
     source: str,
     columns: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
-    """Returns the examples that ``make`` creates from rows of ``source``, without None."""
     made = []
     for number, row in enumerate(rows, start=1):
         if empty := [column for column in columns if row.get(column) in (None, "")]:
@@ -116,13 +112,9 @@ def examples_of(
         try:
             made.append(make(row))
         except Exception as error:
-            raise DatasetError(f"{source}, row {number} is invalid: {_reason(error)}") from error
+            kind = "" if isinstance(error, DatasetError) else f"{type(error).__name__}: "
+            raise DatasetError(f"{source}, row {number} is invalid: {kind}{error_text(error)}") from error
     return [example for example in made if example is not None]
-
-
-def _reason(error: Exception) -> str:
-    known = isinstance(error, DatasetError)
-    return error_text(error) if known else f"{type(error).__name__}: {error_text(error)}"
 
 
 def lettered(choices: Sequence[str]) -> str:

@@ -27,8 +27,6 @@ _PRIME_CODE_START = "Solve the following coding problem using the programming la
 
 @dataclass(frozen=True)
 class ExampleDataset:
-    """A dataset on the hub, and how its rows become questions and answers."""
-
     repository: str
     split: str
     preprocess: Callable[[Row], dict[str, Any]]
@@ -44,19 +42,8 @@ def _gpqa_question(row: Row) -> dict[str, str]:
     """Asks for a letter. The order of the choices depends only on the question."""
     order = list(_GPQA_CHOICES)
     random.Random(row["Question"]).shuffle(order)  # noqa: S311 - no secret is made of it
-    choices = _lettered(row[name] for name in order)
     answer = ascii_uppercase[order.index("Correct Answer")]
-    return {"question": f"Question: {row['Question']}\n\n{choices}", "answer": answer}
-
-
-def _mmlu_question(row: Row) -> dict[str, str]:
-    choices = _lettered(row["choices"])
-    return {"question": f"Question: {row['question']}\n\n{choices}", "answer": ascii_uppercase[row["answer"]]}
-
-
-def _mmlu_pro_question(row: Row) -> dict[str, str]:
-    choices = _lettered(row["options"])
-    return {"question": f"Question: {row['question']}\n\n{choices}", "answer": row["answer"]}
+    return _multiple_choice(row["Question"], (row[name] for name in order), answer)
 
 
 def _openbookqa_question(row: Row) -> dict[str, str]:
@@ -65,8 +52,9 @@ def _openbookqa_question(row: Row) -> dict[str, str]:
     return {"question": f"Question: {row['question_stem']}\n\nChoices:\n{choices}", "answer": row["answerKey"]}
 
 
-def _lettered(choices: Iterable[str]) -> str:
-    return "\n".join(f"{letter}: {choice}" for letter, choice in zip(ascii_uppercase, choices, strict=False))
+def _multiple_choice(question: str, choices: Iterable[str], answer: str) -> dict[str, str]:
+    lines = "\n".join(f"{letter}: {choice}" for letter, choice in zip(ascii_uppercase, choices, strict=False))
+    return {"question": f"Question: {question}\n\n{lines}", "answer": answer}
 
 
 _PROBLEM = _columns("problem", "answer")
@@ -86,8 +74,17 @@ EXAMPLE_DATASETS: Mapping[str, ExampleDataset] = {
         "chiayewken/competition_math", "train", _columns("problem", "solution", extract_boxed_answer)
     ),
     "math500": ExampleDataset("HuggingFaceH4/MATH-500", "test", _PROBLEM),
-    "mmlu": ExampleDataset("cais/mmlu", "dev", _mmlu_question, configs=("all",)),
-    "mmlu_pro": ExampleDataset("TIGER-Lab/MMLU-Pro", "validation", _mmlu_pro_question),
+    "mmlu": ExampleDataset(
+        "cais/mmlu",
+        "dev",
+        lambda row: _multiple_choice(row["question"], row["choices"], ascii_uppercase[row["answer"]]),
+        configs=("all",),
+    ),
+    "mmlu_pro": ExampleDataset(
+        "TIGER-Lab/MMLU-Pro",
+        "validation",
+        lambda row: _multiple_choice(row["question"], row["options"], row["answer"]),
+    ),
     "openbookqa": ExampleDataset("allenai/openbookqa", "train", _openbookqa_question, configs=("main",)),
     "openrs": ExampleDataset("knoveleng/open-rs", "train", _PROBLEM),
     "openrs_easy": ExampleDataset("knoveleng/open-rs", "train", _PROBLEM, is_wanted=lambda row: row["level"] == "Easy"),
@@ -122,8 +119,9 @@ def load_example_dataset(
     import datasets
 
     known = _known(name)
-    rows = read_rows(path) if path else _hub_rows(known, split or known.split)
-    rows = [row for row in rows if known.is_wanted(row)]
+    split = split or known.split
+    parts = (load_hub_dataset(known.repository, config, split) for config in known.configs)
+    rows = [row for part in ([read_rows(path)] if path else parts) for row in part if known.is_wanted(row)]
     drawn = _draw(len(rows), n, seed) if n and n > 0 else range(len(rows))
     return datasets.Dataset.from_list([known.preprocess(rows[position]) for position in drawn])
 
@@ -142,10 +140,6 @@ def _known(name: str) -> ExampleDataset:
     if name not in EXAMPLE_DATASETS:
         raise ValueError(f"Unknown example dataset {name!r}. Choose one of: {', '.join(EXAMPLE_DATASETS)}")
     return EXAMPLE_DATASETS[name]
-
-
-def _hub_rows(known: ExampleDataset, split: str) -> list[dict[str, Any]]:
-    return [row for config in known.configs for row in load_hub_dataset(known.repository, config, split)]
 
 
 def _draw(count: int, n: int, seed: int) -> list[int]:

@@ -44,7 +44,6 @@ class Examples:
         self.set_messages_before(system_prompt, few_shot)
 
     def set_messages_before(self, system_prompt: str | None, few_shot: Sequence[Any] | None) -> None:
-        """Replaces the system prompt and the few-shot messages."""
         self._system = [{"role": "system", "content": system_prompt}] if system_prompt else []
         self._few_shot = dump_messages(normalize_messages(few_shot or [], field_name="few_shot"))
         self._formatted: Any = None
@@ -77,7 +76,10 @@ class Examples:
         """Returns one example as a rollout's own input: ``prompt`` (dicts), ``example_id`` and the other columns."""
         row = self.formatted(example_id)
         if isinstance(row.get("info"), str):
-            row["info"] = _parsed_info(row["info"], example_id)
+            try:
+                row["info"] = orjson.loads(row["info"])
+            except orjson.JSONDecodeError as error:
+                raise DatasetError(f"The 'info' of example {example_id} is a text, but not JSON: {error}") from error
         return row
 
     def formatted(self, example_id: int) -> dict[str, Any]:
@@ -142,20 +144,7 @@ def _read(dataset: Any, start: int, count: int) -> list[dict[str, Any]]:
     return [dict(zip(names, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
-def _parsed_info(info: str, example_id: int) -> Any:
-    try:
-        return orjson.loads(info)
-    except orjson.JSONDecodeError as error:
-        raise DatasetError(f"The 'info' of example {example_id} is a text, but not JSON: {error}") from error
-
-
 def example_hash(example: Mapping[str, Any]) -> str:
-    """Returns 16 hex digits of an example's content: prompt, answer and info.
-
-    Example:
-        >>> examples = Examples([{"question": "2+2?"}, {"question": "1+2?"}, {"question": "2+2?"}])
-        >>> example_hash(examples[0]) == example_hash(examples[2])
-        True
-    """
+    """Returns 16 hex digits of an example's content: prompt, answer and info."""
     content = [example["prompt"], example.get("answer", ""), example.get("info", {})]
     return hashlib.sha256(json_bytes(content, orjson.OPT_SORT_KEYS)).hexdigest()[:_HASH_CHARACTERS]

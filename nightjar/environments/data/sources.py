@@ -46,8 +46,13 @@ def read_rows(
         >>> read_rows("sums.csv", required=("question", "answer"))
         [{'question': 'What is 2+2?', 'answer': '4'}]
     """
-    content, suffix = _content(Path(path).expanduser())
-    delimiter = TABLES.get(suffix)
+    file = Path(path).expanduser()
+    is_compressed = file.suffix.lower() == ".gz"
+    try:
+        content = gzip.decompress(file.read_bytes()) if is_compressed else file.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise DatasetError(f"Cannot read dataset {str(file)!r}: {getattr(error, 'strerror', None) or error}") from error
+    delimiter = TABLES.get((file.with_suffix("") if is_compressed else file).suffix.lower())
     rows = _lines(content, path) if delimiter is None else _table(content, path, delimiter, columns)
     if not rows:
         raise DatasetError(f"Dataset {str(path)!r} is empty")
@@ -58,28 +63,20 @@ def read_rows(
     return [row for _, row in rows]
 
 
-def _content(path: Path) -> tuple[bytes, str]:
-    is_compressed = path.suffix.lower() == ".gz"
-    try:
-        content = gzip.decompress(path.read_bytes()) if is_compressed else path.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:
-        raise DatasetError(f"Cannot read dataset {str(path)!r}: {getattr(error, 'strerror', None) or error}") from error
-    return content, (path.with_suffix("") if is_compressed else path).suffix.lower()
-
-
 def _lines(content: bytes, path: str | Path) -> list[tuple[str, dict[str, Any]]]:
-    numbered = enumerate(content.split(b"\n"), start=1)
-    return [(place := f"{path}, line {number}", _object(line, place)) for number, line in numbered if line.strip()]
-
-
-def _object(line: bytes, place: str) -> dict[str, Any]:
-    try:
-        row = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        raise DatasetError(f"{place}: not valid JSON: {error}") from error
-    if not isinstance(row, dict):
-        raise DatasetError(f"{place}: expected a JSON object, found {type(row).__name__}")
-    return row
+    placed = []
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        place = f"{path}, line {number}"
+        try:
+            row = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            raise DatasetError(f"{place}: not valid JSON: {error}") from error
+        if not isinstance(row, dict):
+            raise DatasetError(f"{place}: expected a JSON object, found {type(row).__name__}")
+        placed.append((place, row))
+    return placed
 
 
 def _table(
@@ -166,7 +163,9 @@ def fetch_hub_dataset(name: str, config: str | None, split: str, data_file: str 
     """Downloads a split into the cache, replacing what is there, and returns its path."""
     path = hub_dataset_path(name, config, data_file or split)
     try:
-        _make_folder(path.parent)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(path.parent, os.W_OK):  # found before the download
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path.parent))
         _keep(path, _load_from_hub(name, config, split, data_file))
     except (OSError, TypeError) as error:
         where = "free some space, or set NIGHTJAR_CACHE to another folder"
@@ -205,12 +204,6 @@ def _load_from_hub(name: str, config: str | None, split: str, data_file: str | N
             f"Cannot load dataset {name!r}, split {data_file or split!r}, from the Hugging Face Hub: {reason}"
         ) from error
     return rows
-
-
-def _make_folder(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    if not os.access(folder, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
 
 
 def _keep(path: Path, rows: list[dict[str, Any]]) -> None:

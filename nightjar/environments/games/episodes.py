@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 def sum_step_rewards(state: State) -> float:
-    """Returns the sum of the rewards of an episode's steps."""
     return float(sum(step.get("reward") or 0.0 for step in state.get("trajectory") or []))
 
 
@@ -52,7 +51,6 @@ class EpisodeEnv(MultiTurnEnv):
         """Carries out the model's action, records reward and end, and returns the observation."""
 
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Messages:  # noqa: ARG002
-        """Carries out the model's action, and returns the observation."""
         answer = await self._take_turn_in_world(messages, state)
         if answer and state[self.done_key] and not self.ask_after_end:
             state["final_env_response"] = answer

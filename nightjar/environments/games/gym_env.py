@@ -45,7 +45,6 @@ StepOut: TypeAlias = tuple[Any, float, bool, bool, dict[str, Any]] | tuple[Any, 
 
 _MAX_EPISODE_STEPS = 1000
 _CLOSE_SECONDS = 10.0
-_STEP_LENGTHS = (4, 5)
 
 
 class StepResetEnv(Protocol):
@@ -67,7 +66,7 @@ def normalize_reset(out: ResetOut) -> tuple[Any, dict[str, Any]]:
 
 def normalize_step(out: StepOut) -> tuple[Any, float, bool, bool, dict[str, Any]]:
     """Returns (observation, reward, terminated, truncated, info) of the 4-tuple or 5-tuple of ``step``."""
-    if not isinstance(out, tuple | list) or len(out) not in _STEP_LENGTHS:
+    if not isinstance(out, tuple | list) or len(out) not in {4, 5}:
         raise TypeError(f"step() must return a tuple of 4 or 5 values, found {out!r}")
     observation, reward, terminated, *truncated, info = out
     return observation, float(reward), bool(terminated), any(truncated), dict(info or {})
@@ -172,24 +171,17 @@ class GymEnv(EpisodeEnv):
         step: TrajectoryStep = state["trajectory"][-1]
         world = await self._world(state)
         try:
-            action = await call(self.action_parser, self._action_text(messages))
+            found = self.parser.parse_answer(messages[-1:])  # earlier messages hold actions that were already taken
+            text = content_text(messages[-1].get("content")) if found is None else found
+            action = await call(self.action_parser, text)
         except Exception as error:  # noqa: BLE001 - the model said something that is no action
             return self.wrap_response(self._refuse(error, state))
-        return self.wrap_response(await self._take(world, action, step, state))
-
-    def _action_text(self, messages: Messages) -> Any:
-        """Returns the parsed answer of the last message; earlier messages hold actions that were already taken."""
-        found = self.parser.parse_answer(messages[-1:])
-        return content_text(messages[-1].get("content")) if found is None else found
-
-    async def _take(self, world: Any, action: Any, step: TrajectoryStep, state: State) -> str:
         out = await state["gym_thread"].call(world.step, action)
-        observation, reward, terminated, truncated, info = normalize_step(out)
-        step["reward"] = reward
+        observation, step["reward"], terminated, truncated, info = normalize_step(out)
         step["extras"]["gym_info"] = json_ready(info)
         state["gym_done"] = terminated or truncated
-        text: str = await call(self.obs_to_text, observation)
-        return f"{text}\nEpisode already ended." if state["gym_done"] else text
+        shown: str = await call(self.obs_to_text, observation)
+        return self.wrap_response(f"{shown}\nEpisode already ended." if state["gym_done"] else shown)
 
     async def _world(self, state: State) -> Any:
         thread: OwnThread = state.setdefault("gym_thread", OwnThread())

@@ -38,11 +38,9 @@ class NltkData:
     is_gated: bool = False
 
     def variants(self) -> list[NltkData]:
-        """Returns all variants that the benchmark can read: this one."""
         return [self]
 
     def is_here(self) -> bool:
-        """Returns whether all data is on this machine."""
         return len(self.paths()) == len(self.names)
 
     def fetch(self) -> None:
@@ -61,7 +59,10 @@ class NltkData:
 def ensure_here(names: Sequence[str]) -> None:
     """Downloads missing data; ``DatasetError`` if it is unavailable."""
     if missing := [name for name in names if not _is_found(name)]:
-        _fetch(missing)
+        logger.info("Downloading NLTK data: %s", ", ".join(missing))
+        command = [sys.executable, "-c", _DOWNLOAD, *missing]
+        with suppress(subprocess.TimeoutExpired):  # a process can be ended if the network does not answer
+            subprocess.run(command, capture_output=True, timeout=DOWNLOAD_SECONDS, check=False)  # noqa: S603
     if missing := [name for name in missing if not _is_found(name)]:
         raise missing_error(missing)
 
@@ -94,11 +95,3 @@ def _is_found(name: str) -> bool:
             find(place)
             return True
     return False
-
-
-def _fetch(names: Sequence[str]) -> None:
-    """Downloads in a separate process, which can be ended if the network does not answer."""
-    logger.info("Downloading NLTK data: %s", ", ".join(names))
-    command = [sys.executable, "-c", _DOWNLOAD, *names]
-    with suppress(subprocess.TimeoutExpired):
-        subprocess.run(command, capture_output=True, timeout=DOWNLOAD_SECONDS, check=False)  # noqa: S603

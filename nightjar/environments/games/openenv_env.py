@@ -100,7 +100,6 @@ def tool_action(tool_call: ToolCall) -> dict[str, Any]:
 
 
 def tool_result(observation: Any) -> Any:
-    """Returns the result of a tool from the observation of its call."""
     if not isinstance(observation, dict):
         return observation
     if observation.get("error") is not None:
@@ -216,7 +215,6 @@ class OpenEnvEnv(EpisodeEnv):
         return await server.reset(seed)
 
     async def setup_state(self, state: State, **kwargs: Any) -> State:  # noqa: ARG002 - environments are called so
-        """Starts the rollout's server, and an episode with the seed in ``info``."""
         server = await self._start_server()
         state["openenv_server"] = server
         state["openenv_contract"] = server.contract

@@ -76,7 +76,6 @@ class BuildManifest(BaseModel):
     """``gym`` takes actions, ``mcp`` tool calls."""
 
     def local_command(self, project: str) -> str:
-        """Returns the start command for a copy of the project in another folder, with the local Python."""
         command = self.start_command
         for inside, outside in _IN_THE_IMAGE:
             command = command.replace(inside, outside.format(project=project))
@@ -92,7 +91,6 @@ def calling_project(own_file: str) -> Path:
 
 
 def read_manifest(project: Path) -> BuildManifest:
-    """Reads ``.build.json``; ``OpenEnvError`` if it is missing or broken."""
     path = project / MANIFEST
     try:
         raw = json.loads(path.read_bytes())
@@ -260,7 +258,6 @@ class OpenEnvServer:
                 self._world = None
 
     async def reset(self, seed: int) -> StepResult:
-        """Starts an episode."""
         return _step_result(await self._send("reset", {"seed": seed}))
 
     async def step(self, action: dict[str, Any]) -> StepResult:
@@ -268,7 +265,6 @@ class OpenEnvServer:
         return _step_result(await self._send("step", action))
 
     async def tools(self) -> list[Tool]:
-        """Returns the tools for the model."""
         answer = await self._send("mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}})
         try:
             tools = [tool for tool in answer["result"]["tools"] if isinstance(tool, dict)]
@@ -372,7 +368,6 @@ async def _copy_input(reader: asyncio.StreamReader, process: SandboxProcess) -> 
 
 
 def takes_tool_calls(schema: Mapping[str, Any] | None) -> bool:
-    """Returns whether an action schema is that of tool calls."""
     has_fields = {"tool_name", "arguments"} <= ((schema or {}).get("properties") or {}).keys()
     return has_fields or _TOOL_ACTION.search(json.dumps(schema)) is not None
 

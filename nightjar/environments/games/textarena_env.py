@@ -58,7 +58,6 @@ def start_game(game: Any, name: str, seed: int | None = None) -> str:
 
 
 def unwrapped(game: Any) -> Any:
-    """Returns the game inside its wrappers."""
     while "env" in vars(game):
         game = game.env
     return game
@@ -210,7 +209,6 @@ class TextArenaEnv(MultiTurnEnv):
         return game, Luck(word)
 
     async def setup_state(self, state: State, **kwargs: Any) -> State:  # noqa: ARG002 - environments are called so
-        """Gives the rollout its own game."""
         if self._has_secret_word:
             state["ta_env"], state["ta_luck"] = await call(self._with_word, state["answer"])
         else:
@@ -224,13 +222,16 @@ class TextArenaEnv(MultiTurnEnv):
         state.pop("ta_luck", None)
 
     async def env_response(self, messages: Messages, state: State, **kwargs: Any) -> Messages:  # noqa: ARG002
-        """Makes the model's move, and returns the game's response."""
         game = state["ta_env"]
         guess = self.parser.parse_answer(messages[-1:])
         await call(self._move, game, state["ta_luck"], str(guess))
         if game.state.done:
-            state["final_env_response"] = [UserMessage(content=self._note_end(state))]
-            return list(state["final_env_response"])
+            info = dict(game.state.game_info[0])
+            state["ta_reward"] = float((game.state.rewards or {}).get(0, 0.0))
+            state["ta_info"] = json_ready(info)
+            end = UserMessage(content=str(info.get("reason") or "The game has ended."))
+            state["final_env_response"] = [end]
+            return [end]
         _, observation = await call(game.get_observation)
         return [UserMessage(content=str(await call(self.feedback_fn, observation)))]
 
@@ -238,14 +239,6 @@ class TextArenaEnv(MultiTurnEnv):
     def _move(game: Any, luck: Luck, move: str) -> None:
         with luck.drawn_by(game):
             game.step(move)
-
-    @staticmethod
-    def _note_end(state: State) -> str:
-        ended = state["ta_env"].state
-        info = dict(ended.game_info[0])
-        state["ta_reward"] = float((ended.rewards or {}).get(0, 0.0))
-        state["ta_info"] = json_ready(info)
-        return str(info.get("reason") or "The game has ended.")
 
 
 def _flat(words: Any) -> list[str]:

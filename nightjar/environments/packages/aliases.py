@@ -23,7 +23,7 @@ from nightjar.errors import ConfigError
 VERIFIERS = "verifiers"
 ALIAS_HINT = " of Nightjar: verifiers is installed here. Set NIGHTJAR_ALIAS_VERIFIERS=1 to use Nightjar in its place"
 
-# The tables are above this module in the layers, so they are imported by name and only when somebody needs one.
+# The tables are above this module in the layers, so they are imported by name and only when they are needed.
 _TABLES = {VERIFIERS: "nightjar.compat.verifiers.modules", "nemo_evaluator": "nightjar.compat.nemo.modules"}
 _is_preferred: ContextVar[bool] = ContextVar("is_preferred", default=False)
 
@@ -90,13 +90,7 @@ def _is_available(package: str) -> bool:
 
 
 def is_installed(package: str = VERIFIERS) -> bool:
-    """Returns whether ``import verifiers`` gives Nightjar's classes in this process.
-
-    Example:
-        >>> install()
-        >>> is_installed()
-        True
-    """
+    """Returns whether ``import verifiers`` gives Nightjar's classes in this process."""
     return any(isinstance(finder, _Finder) and finder.package == package for finder in sys.meta_path)
 
 

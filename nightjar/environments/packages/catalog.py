@@ -7,7 +7,6 @@ modules has a ``load_environment``.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import pkgutil
 import re
@@ -43,7 +42,6 @@ from nightjar.errors import ConfigError, EnvironmentNotFoundError, EnvironmentPa
 _REQUIRES_A_FRAMEWORK = re.compile(
     r"^Requires-Dist: *(?:nightjar[-_.]evals|verifiers)(?![\w.-])", re.IGNORECASE | re.MULTILINE
 )
-_NIGHTJARS = frozenset({"nightjar"})
 _SHIPPED = f"extra_metadata/{PYPROJECT}"
 """Where hatchling's ``extra-metadata`` puts the file in a wheel's metadata."""
 _LONGEST_NAME = 240
@@ -53,13 +51,11 @@ _FILE = re.compile(r"(?P<path>(?![\w-]+://).+\.py)(?::(?P<name>[^/:]+))?")
 
 
 def installed_packages() -> list[EnvironmentPackage]:
-    """Returns the environments among the installed distributions."""
     wanted = (found for found in distributions() if _REQUIRES_A_FRAMEWORK.search(found.read_text("METADATA") or ""))
     return [package for found in wanted if (package := package_of(found)) is not None]
 
 
 def package_of(found: Distribution) -> EnvironmentPackage | None:
-    """Returns the environment of a distribution; None if it has none."""
     for name in _module_names(found):
         source = _module_of(found, name)
         if source is not None and defines_environment(source.path):
@@ -165,10 +161,10 @@ def _module_of(found: Distribution, name: str) -> ModuleSource | None:
 
 
 def _importable(name: str) -> ModuleSource | None:
-    if name in sys.stdlib_module_names or name in _NIGHTJARS:
+    if name in sys.stdlib_module_names or name == "nightjar":
         return None
     try:
-        spec = importlib.util.find_spec(name)
+        spec = find_spec(name)
     except (ImportError, ValueError):
         return None
     if spec is None or spec.origin is None or not spec.has_location:
@@ -213,7 +209,6 @@ def beside(text: str, folder: Path) -> str:
 
 
 def find_environment(env_id: str, environments_dir: Path = ENVIRONMENTS_DIR) -> EnvironmentPackage:
-    """Returns the environment of a name: ``my-env``, ``owner/my-env`` or ``owner/my-env@1.2``."""
     package = known_environment(env_id, environments_dir)
     if package is None:
         raise EnvironmentNotFoundError(env_id, [each.env_id for each in list_environments(environments_dir)])
@@ -300,15 +295,11 @@ def _local_packages(environments_dir: Path) -> Iterator[EnvironmentPackage]:
         try:
             package = local_package(path)
         except EnvironmentPackageError as error:
-            package = _broken(path, error)
+            source = find_module(path, module_of(path.name))
+            package = replace(_describe_local(source, None), description=f"Broken: {error}") if source else None
         if package is not None and defines_environment(package.module.path):
             names = benchmark_names(package.module.path) or [package.env_id]
             yield from (replace(package, env_id=listed_name(name.lower())) for name in names)
-
-
-def _broken(path: Path, error: EnvironmentPackageError) -> EnvironmentPackage | None:
-    source = find_module(path, module_of(path.name))
-    return None if source is None else replace(_describe_local(source, None), description=f"Broken: {error}")
 
 
 def _describe_local(source: ModuleSource, project: Project | None) -> EnvironmentPackage:

@@ -62,7 +62,6 @@ class InstallOptions:
     shows_log: bool = False
 
     def flags(self) -> list[str]:
-        """Returns the installer's flags."""
         flags = {
             "--upgrade": self.upgrade,
             "--no-build-isolation": not self.build_isolation,
@@ -90,8 +89,6 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """An environment that was installed: what was asked for, and what is there now."""
-
     asked: str
     package: EnvironmentPackage
     left_out: tuple[str, ...] = ()
@@ -175,7 +172,6 @@ def _requirement(asked: EnvironmentId) -> str:
 
 
 def run_installer(flags: Sequence[str], targets: Sequence[Target], options: InstallOptions) -> None:
-    """Runs pip, or uv if there is no pip."""
     wanted = [argument for target in targets for argument in target.arguments(options.editable)]
     command = [*_installer(), *flags, *wanted]
     logger.debug("Installing %s", " ".join(wanted))

@@ -1,4 +1,4 @@
-"""What is known of an environment in this context: its package, version, commit, and evaluation defaults."""
+"""The package, version, commit and evaluation defaults of an environment in this context."""
 
 from __future__ import annotations
 
@@ -65,11 +65,9 @@ def eval_defaults(env_id: str, environments_dir: Path = ENVIRONMENTS_DIR) -> Eva
     try:
         project = find_environment(env_id, environments_dir).project
     except EnvironmentNotFoundError:
+        project = None
+    if project is None:
         return EvalDefaults()
-    return EvalDefaults() if project is None else _defaults_of(project)
-
-
-def _defaults_of(project: Project) -> EvalDefaults:
     ours, theirs = _table(project, "nightjar"), _table(project, "verifiers")
     known = {name: value for name, value in theirs.items() if name in EvalDefaults.model_fields}
     try:
@@ -114,33 +112,18 @@ def find_here(env_id: str) -> EnvironmentPackage:
 
 
 def installed_environments() -> list[str]:
-    """Returns the names of all environments that can be loaded here.
-
-    Example:
-        >>> "arithmetic" in installed_environments()
-        True
-    """
+    """Returns the names of all environments that can be loaded here."""
     return [package.env_id for package in list_environments(_environments_dir.get())]
 
 
 def environment_version(env_id: str) -> str | None:
-    """Returns the version of an environment's package; None if it is built-in or has no version.
-
-    Example:
-        >>> environment_version("arithmetic") is None
-        True
-    """
+    """Returns the version of an environment's package; None if it is built-in or has no version."""
     package = known_environment(env_id, _environments_dir.get())
     return None if package is None or package.origin == "built-in" else package.version
 
 
 def environment_commit(env_id: str) -> str | None:
-    """Returns the git commit of an environment, see ``source_commit``; None outside of a repository.
-
-    Example:
-        >>> environment_commit("no-such-environment") is None
-        True
-    """
+    """Returns the git commit of an environment, see ``source_commit``; None outside of a repository."""
     package = known_environment(env_id, _environments_dir.get())
     if package is None:
         return None
@@ -159,7 +142,6 @@ def environment_hash(env_id: str) -> str | None:
 
 
 def version_info(env_id: str) -> dict[str, str | None]:
-    """Returns the versions of Nightjar and of an environment for the metadata of a run."""
     return {
         "nightjar_version": nightjar.__version__,
         "nightjar_commit": _own_commit(),

@@ -42,12 +42,10 @@ class ModuleSource:
 
     @property
     def is_package(self) -> bool:
-        """Whether it is a package folder."""
         return self.path.name == "__init__.py"
 
 
 def find_module(folder: Path, name: str) -> ModuleSource | None:
-    """Returns a module in a project folder; None if no layout fits."""
     for root in (folder, folder / "src"):
         for path in (root / f"{name}.py", root / name / "__init__.py"):
             if path.is_file():
@@ -72,7 +70,6 @@ def benchmark_names(path: Path) -> list[str]:
 
 
 def first_line_of_docstring(path: Path) -> str:
-    """Returns the first line of a module's docstring; empty if it has none."""
     tree = parse_module(path)
     docstring = ast.get_docstring(tree) if tree else None
     return docstring.partition("\n")[0] if docstring else ""
@@ -147,8 +144,6 @@ class Project:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentPackage:
-    """An environment that can be loaded."""
-
     env_id: str
     origin: Origin
     module: ModuleSource
@@ -162,7 +157,6 @@ class EnvironmentPackage:
 
     @property
     def location(self) -> str:
-        """Where it is, for people."""
         match self.origin:
             case "built-in":
                 return "built-in"
@@ -173,7 +167,6 @@ class EnvironmentPackage:
 
 
 def read_project(folder: Path) -> Project | None:
-    """Reads the ``pyproject.toml`` of a folder; None if there is none."""
     path = folder / PYPROJECT
     try:
         text = path.read_text(encoding="utf-8")

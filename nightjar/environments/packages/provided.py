@@ -48,13 +48,7 @@ _OPTIONS = InstallOptions(editable=False)
 
 
 def source_files(package: EnvironmentPackage) -> dict[str, Path]:
-    """Returns the files of an environment, by their names in a folder of environments.
-
-    Example:
-        >>> from nightjar.environments.packages.catalog import find_environment
-        >>> [*source_files(find_environment("arithmetic"))]
-        ['arithmetic.py']
-    """
+    """Returns the files of an environment, by their names in a folder of environments."""
     module = package.module
     folder = _own_folder(package)
     if folder is not None:
@@ -74,7 +68,6 @@ def source_hash(files: Mapping[str, Path]) -> str:
 
 
 def pack(files: Mapping[str, Path]) -> bytes:
-    """Returns files as a ZIP archive."""
     size = sum(path.stat().st_size for path in files.values())
     if size > _MOST_BYTES:
         largest = max(files, key=lambda name: files[name].stat().st_size)
@@ -153,7 +146,6 @@ def provide(env_id: str, source: str, environments_dir: Path) -> Path:
 
 
 def has_sent(source: str) -> bool:
-    """Returns whether a sent environment has arrived."""
     return _folder(source.removeprefix(SENT)).is_dir()
 
 

@@ -24,11 +24,6 @@ class Kind(StrEnum):
     MULTI_TURN = "multi-turn"
     TOOL = "tool"
 
-    @property
-    def description(self) -> str:
-        """The package's description."""
-        return _DESCRIPTIONS[self]
-
 
 _DESCRIPTIONS = {
     Kind.SINGLE_TURN: "Word problems whose answer is one number.",
@@ -39,8 +34,6 @@ _DESCRIPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Scaffold:
-    """A created package: its name, its folder, and the files that were written."""
-
     env_id: str
     folder: Path
     paths: tuple[Path, ...]
@@ -76,7 +69,6 @@ def make_environment(
 def rewrite_readme(
     name: str, environments_dir: Path = ENVIRONMENTS_DIR, *, kind: Kind = Kind.SINGLE_TURN
 ) -> Scaffold | None:
-    """Rewrites only the README of an environment; returns None if there is no such environment."""
     asked = check_new_name(name, environments_dir)
     folder = environments_dir / asked.module
     if not folder.is_dir():
@@ -94,7 +86,7 @@ def _render(asked: EnvironmentId, folder: Path, kind: Kind, is_multi_file: bool)
         "env_id": asked.name,
         "module": module,
         "code": f"{module}.environment" if is_multi_file else module,
-        "description": kind.description,
+        "description": _DESCRIPTIONS[kind],
         "folder": folder.as_posix(),
         "where": f" --env-dir-path {folder.parent.as_posix()}" if is_elsewhere else "",
         "tags": ", ".join(f'"{tag}"' for tag in tags),

@@ -16,6 +16,7 @@ logger = logging.getLogger(__name__)
 _PLURALS = ("prompt", "completion", "answer", "info", "task", "state")
 GROUP_PARAMETERS = frozenset({"states", "prompts", "completions", "answers", "tasks", "infos"})
 """A reward function with one of these parameters scores a whole group at once."""
+_STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 Handler: TypeAlias = Callable[[], Awaitable[Any]]
 """An async function."""
 
@@ -28,7 +29,7 @@ class RewardFunction:
         self.name = function_name(func)
         self._bound = bound_names(func)
         parameters = inspect.signature(func).parameters
-        named = [p for name, p in parameters.items() if name not in self._bound and _is_named(p)]
+        named = [p for name, p in parameters.items() if name not in self._bound and p.kind not in _STARRED]
         self._positional = [(p.name, p.default) for p in named if p.kind is p.POSITIONAL_ONLY]
         self._names = [p.name for p in named if p.kind is not p.POSITIONAL_ONLY]
         self._required = [p.name for p in named if p.default is p.empty]
@@ -44,10 +45,6 @@ class RewardFunction:
         args = [objects.get(name, default) for name, default in self._positional]
         names = objects.keys() - self._bound if self._takes_all else self._names
         return call(self.func, *args, **{name: objects[name] for name in names if name in objects})
-
-
-def _is_named(parameter: inspect.Parameter) -> bool:
-    return parameter.kind not in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}
 
 
 def rollout_objects(state: Any) -> dict[str, Any]:
@@ -80,7 +77,6 @@ def distinct_name(name: str, taken: Container[str]) -> str:
 
 
 def warn_of_renaming(name: str, distinct: str) -> None:
-    """Warns that the second of two functions with one name is renamed."""
     logger.warning("Two reward functions are called %r: one is recorded as %r", name, distinct)
 
 
@@ -105,12 +101,8 @@ async def _error_of(handler: Handler, timeout_seconds: float | None) -> BaseExce
         late.__cause__ = error
         return late
     except BaseException as raised:  # noqa: BLE001 - handlers are user code
-        return _as_error(raised)
+        try:
+            return user_error(raised)
+        except BaseException as interruption:  # noqa: BLE001 - it is raised when all handlers have run
+            return interruption
     return None
-
-
-def _as_error(raised: BaseException) -> BaseException:
-    try:
-        return user_error(raised)
-    except BaseException as interruption:  # noqa: BLE001 - it is raised when all handlers have run
-        return interruption

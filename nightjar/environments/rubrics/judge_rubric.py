@@ -22,7 +22,7 @@ from nightjar.errors import ConfigError, EmptyModelResponseError, JudgeVerdictEr
 
 _MARKUP = re.compile(r"[*`’']|\\boxed|(?<=\s)-+(?=\s)")
 _CLAUSE = re.compile(r"([^.,:;!?\n(){}\[\]/—–\"“”]+)(\??)")
-_LEAD = (  # what may stand before a verdict in its clause: no "not"
+_LEAD = (  # words that may come before a verdict in its clause; "not" is none of them
     r"(?:(?i:so|and|or|therefore|thus|hence|overall|maybe|perhaps|rather|i|would|will|say|choose|give|graded?|the"
     r"|this|that|it|is|was|be|as|my|final|models|answer|response|reply|verdict|letter|option|choice|question)\b\s*)*"
     r"(?:an? )?"
@@ -77,7 +77,6 @@ def the_verdict(reply: str, verdicts: Mapping[str, str], what: str = "verdict") 
 
 
 def the_only(found: set[str], what: str, reply: str) -> str:
-    """Returns the only verdict that was found; ``what`` and ``reply`` are for the message."""
     if len(found) != 1:
         raise JudgeVerdictError(f"The judge gave {'more than one' if found else 'no'} {what}: {reply[:200]!r}")
     return next(iter(found))
@@ -141,14 +140,15 @@ class JudgeRubric(Rubric):
         completion: Messages | str,
         answer: str,
         state: State | None = None,
-        **further: Any,  # noqa: ARG002 - what reward functions are given, and older ones pass on
+        **further: Any,  # noqa: ARG002 - older reward functions pass on all that they get
     ) -> str:
         """Returns the judge's reply to an answer; further keyword arguments are ignored.
 
         The question is the last user message. With a ``state``, a request is sent only once:
         ``state["judge_response"]`` keeps the reply by its prompt, ``state["judge_usage"]`` the tokens.
         """
-        question = prompt if isinstance(prompt, str) else _last_user_text(self.parser, prompt)
+        asked = [] if isinstance(prompt, str) else self.parser.get_user_messages(prompt)
+        question = prompt if isinstance(prompt, str) else message_text(asked[-1]) if asked else ""
         response = self.parser.parse_answer(completion)
         text = self.judge_prompt.format(question=question, answer=answer, response=response)
         if state is None:
@@ -171,7 +171,7 @@ class JudgeRubric(Rubric):
             response = await self._request(text)
         except RunError:
             raise
-        except Exception as error:  # whatever client this is
+        except Exception as error:  # the client may be of any kind
             raise ModelError(f"Judge model {self.judge_model!r}: {error or type(error).__name__}") from error
         counts = usage_counts(response.usage)
         return _reply_text(response), dict(zip(("input_tokens", "output_tokens"), counts, strict=True))
@@ -240,11 +240,6 @@ def _reply_text(response: Any) -> str:
 
 
 def _earlier_replies(state: State) -> dict[str, str]:
-    """Returns the judge's earlier replies by prompt; empty if an environment keeps something else there."""
+    """Returns the judge's earlier replies by prompt; empty if an environment stores another value there."""
     said = state.get("judge_response")
     return said if isinstance(said, dict) else {}
-
-
-def _last_user_text(parser: Parser, prompt: Messages) -> str:
-    asked = parser.get_user_messages(prompt)
-    return message_text(asked[-1]) if asked else ""

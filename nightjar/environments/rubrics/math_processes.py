@@ -58,7 +58,6 @@ class MathProcesses:
 
     @property
     def pids(self) -> list[int]:
-        """The ids of the current processes."""
         with self._changed:
             return [process.pid for process in self._running]
 
@@ -99,7 +98,7 @@ class MathProcesses:
             try:
                 process = self._alive(process)
                 future.set_result(self._ask(process, question))
-            except Exception as error:  # noqa: BLE001 - it belongs to whoever waits for the score
+            except Exception as error:  # noqa: BLE001 - raised where the score is awaited
                 future.set_exception(error)
         if process is not None:
             self._end(process)
@@ -130,7 +129,7 @@ class MathProcesses:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=environment,
-            process_group=0,  # Ctrl-C is for the program: this one ends with it
+            process_group=0,  # Ctrl-C must only reach the program; this process ends with it
         )
         with self._changed:
             self._running.add(process)
@@ -141,7 +140,9 @@ class MathProcesses:
         raise InfraError(f"The process that compares answers did not start: {said or f'exit status {status}'}")
 
     def _ask(self, process: subprocess.Popen[bytes], question: Question) -> Score:
-        _write(process, question)
+        if process.stdin is not None:
+            process.stdin.write(json.dumps(question).encode() + b"\n")
+            process.stdin.flush()
         if (score := _read(process)) is not None:
             return score[0], score[1]
         self._end(process)
@@ -152,17 +153,11 @@ class MathProcesses:
         process.kill()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                with suppress(OSError):  # what was not sent yet goes nowhere
+                with suppress(OSError):  # unsent data is dropped
                     pipe.close()
         with self._changed:
             self._running.discard(process)
         return process.wait()
-
-
-def _write(process: subprocess.Popen[bytes], question: Question) -> None:
-    if process.stdin is not None:
-        process.stdin.write(json.dumps(question).encode() + b"\n")
-        process.stdin.flush()
 
 
 def _read(process: subprocess.Popen[bytes]) -> Any:

@@ -1,6 +1,6 @@
 r"""``MathRubric``: compares answers as mathematics, so that ``\frac{1}{2}`` equals ``0.5``.
 
-math-verify compares them, which may take for ever and therefore runs in ``math_processes``.
+math-verify compares them, which may never end and therefore runs in ``math_processes``.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class MathRubric(Rubric):
         if not response or len(response) > self.max_verify_chars:
             return 0.0
         if _PLAIN_INTEGER.fullmatch(response) and _PLAIN_INTEGER.fullmatch(expected):
-            return float(response == expected)  # what math-verify says of them, a thousand times faster
+            return float(response == expected)  # as math-verify does, a thousand times faster
         hard_seconds = min(self.timeout_seconds + _GRACE_SECONDS, self.HARD_TIMEOUT_SECONDS)
         question = Question(response, expected, self.max_verify_chars, self.timeout_seconds, hard_seconds)
         score, elapsed_seconds = await asyncio.wrap_future(processes.submit(question, self.max_workers))
@@ -107,7 +107,6 @@ class MathRubric(Rubric):
         return score
 
     async def teardown(self) -> None:
-        """Ends idle processes; they start again when needed."""
         await super().teardown()
         processes.end_idle()
 
@@ -162,14 +161,12 @@ def are_of_two_kinds(given: str, expected: str) -> bool:
 
 
 def parse(text: str, parsing_timeout: int) -> Any:
-    """Calls ``math_verify.parse``, imported on first use."""
     import math_verify
 
     return math_verify.parse(text, parsing_timeout=parsing_timeout)
 
 
 def verify(expected: Any, given: Any, timeout_seconds: int) -> bool:
-    """Calls ``math_verify.verify``, imported on first use."""
     import math_verify
 
     return bool(math_verify.verify(expected, given, timeout_seconds=timeout_seconds))

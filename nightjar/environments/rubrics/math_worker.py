@@ -19,14 +19,13 @@ _MEMORY_BYTES = 4 * 2**30
 
 
 def main() -> None:
-    """Reports that it is ready, or why not, then answers questions until the input ends."""
     out = os.dup(sys.stdout.fileno())
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, sys.stdout.fileno())  # libraries may print
     try:
         _limit_memory()
         verify_response("1/2", "0.5", max_verify_chars=100)  # loads what the first comparison needs
-    except Exception as error:  # noqa: BLE001 - told to the program that waits
+    except Exception as error:  # noqa: BLE001 - reported to the waiting program
         _write(out, f"{type(error).__name__}: {error}")
         return
     _write(out, READY)

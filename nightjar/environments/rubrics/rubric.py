@@ -73,7 +73,6 @@ def set_advantages(states: Sequence[State]) -> None:
 
 
 def fill_steps(state: State) -> None:
-    """Copies the rollout's reward and advantage to the steps that have none."""
     for step in state.get("trajectory") or ():
         for name in ("reward", "advantage"):
             if step.get(name) is None:
@@ -217,9 +216,11 @@ class Rubric:
         for is_group, block in itertools.groupby(functions, lambda function: function.is_group):
             await (self._score_groups if is_group else self._score_singles)(list(block), states)
         for state in states:
-            is_scored = state.get("error") is None
-            metrics = state["metrics"] if is_scored else {}
-            state.update(metrics=metrics, reward=self._weighted(functions, metrics) if is_scored else None)
+            if state.get("error") is not None:
+                state.update(metrics={}, reward=None)
+                continue
+            weighted = zip(functions, self._weights, strict=True)
+            state["reward"] = math.fsum(weight * state["metrics"][each.name] for each, weight in weighted if weight)
         if not self.has_advantages:
             set_advantages(states)
 
@@ -276,22 +277,14 @@ class Rubric:
         known = self._known_functions
         if len(known) != len(self._funcs) or any(f.func is not g for f, g in zip(known, self._funcs, strict=True)):
             self._known_functions = known = [RewardFunction(func) for func in self._funcs]
-            self._name_distinctly(known)
+            taken: set[str] = set()
+            for function in known:
+                name = distinct_name(function.name, taken)
+                if name != function.name:
+                    warn_of_renaming(function.name, name)
+                function.name = name
+                taken.add(name)
         return known
-
-    @staticmethod
-    def _name_distinctly(functions: Sequence[RewardFunction]) -> None:
-        taken: set[str] = set()
-        for function in functions:
-            name = distinct_name(function.name, taken)
-            if name != function.name:
-                warn_of_renaming(function.name, name)
-            function.name = name
-            taken.add(name)
-
-    def _weighted(self, functions: Sequence[RewardFunction], metrics: dict[str, float]) -> float:
-        weighted = zip(functions, self._weights, strict=True)
-        return math.fsum(weight * metrics[function.name] for function, weight in weighted if weight)
 
     async def _score_singles(self, functions: Sequence[RewardFunction], states: Sequence[State]) -> None:
         alive = [state for state in states if state.get("error") is None]

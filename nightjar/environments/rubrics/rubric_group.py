@@ -45,54 +45,44 @@ class RubricGroup(Rubric):
 
     @property  # type: ignore[misc]  # read-only: they belong to the rubrics
     def funcs(self) -> list[RewardFunc]:
-        """The reward functions of all rubrics."""
         return [func for rubric in self.rubrics for func in rubric.funcs]
 
     @property  # type: ignore[misc]  # read-only: they belong to the rubrics
     def weights(self) -> list[float]:
-        """The weights of all rubrics' functions."""
         return [weight for rubric in self.rubrics for weight in rubric.weights]
 
     @property
     def has_group_rewards(self) -> bool:
-        """Whether a function of any rubric scores whole groups."""
         return any(rubric.has_group_rewards for rubric in self.rubrics)
 
     @property
     def has_advantages(self) -> bool:
-        """Whether any rubric sets ``advantage`` itself."""
         return any(rubric.has_advantages for rubric in self.rubrics)
 
     def add_reward_func(self, func: RewardFunc, weight: float = 1.0) -> None:
-        """Adds a reward function to the first rubric."""
         self.rubrics[0].add_reward_func(func, weight)
         self.logger.warning("A reward function added to a RubricGroup goes to its first rubric")
 
     def add_metric(self, func: RewardFunc, weight: float = 0.0) -> None:
-        """Adds a metric to the first rubric."""
         self.rubrics[0].add_metric(func, weight)
         self.logger.warning("A metric added to a RubricGroup goes to its first rubric")
 
     def add_class_object(self, name: str, obj: Any) -> None:
-        """Makes ``obj`` available to the reward functions of all rubrics."""
         super().add_class_object(name, obj)
         for rubric in self.rubrics:
             rubric.add_class_object(name, obj)
 
     def add_score_object_provider(self, provider: ScoreObjectProvider) -> None:
-        """Adds a provider of objects for the reward functions of all rubrics."""
         super().add_score_object_provider(provider)
         for rubric in self.rubrics:
             rubric.add_score_object_provider(provider)
 
     def add_group_score_object_provider(self, provider: GroupScoreObjectProvider) -> None:
-        """Adds a provider of objects for the group functions of all rubrics."""
         super().add_group_score_object_provider(provider)
         for rubric in self.rubrics:
             rubric.add_group_score_object_provider(provider)
 
     def set_timeout_seconds(self, timeout_seconds: float | None) -> None:
-        """Sets the limit for scoring one rollout in each rubric."""
         super().set_timeout_seconds(timeout_seconds)
         for rubric in self.rubrics:
             rubric.set_timeout_seconds(timeout_seconds)
@@ -138,16 +128,13 @@ class RubricGroup(Rubric):
             metrics[distinct] = score
 
     async def cleanup(self, state: State) -> None:
-        """Runs every rubric's handlers, and those added to the group."""
         cleaning = [rubric.cleanup for rubric in self.rubrics if rubric.has_cleanup]
         if cleaning or self._cleanups():
             await run_all(partial(clean_up, state) for clean_up in (super().cleanup, *cleaning))
 
     async def teardown(self) -> None:
-        """Runs every rubric's ``@teardown`` methods."""
         await run_all([super().teardown, *(rubric.teardown for rubric in self.rubrics)])
 
     @property
     def metric_names(self) -> list[str]:
-        """The names under which the scores of all rubrics are recorded."""
         return [name for rubric in self.rubrics for name in rubric.metric_names]

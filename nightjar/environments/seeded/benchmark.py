@@ -94,18 +94,15 @@ class ByobEnvironment(EvalEnvironment):
         return SeedResult(prompt, str(row[definition.target_field]), dict(row), system=definition.system_prompt)
 
     async def verify(self, response: str, expected: str, sandbox: Any = None, **meta: Any) -> VerifyResult:
-        """Scores an answer to a row."""
         return await self.verify_row(response, expected, meta, sandbox)
 
     async def verify_row(
         self, response: str, expected: str, metadata: Mapping[str, Any], sandbox: Any = None
     ) -> VerifyResult:
-        """Scores an answer to a row, whose columns may have any names."""
         sample = ScorerInput(response, expected, dict(metadata), self.definition.extra, sandbox)
         return verified(await call(self.definition.scorer_fn or _same_text, sample))
 
     async def image_build_requests(self) -> list[Any] | None:
-        """Returns the images that the rows need."""
         builder = self.definition.image_builder_fn
         return None if builder is None else [builder(self.dataset)]
 
@@ -178,12 +175,7 @@ def image_builder(builder_fn: Callable[[list[dict[str, Any]]], Any]) -> Callable
 
 
 def verified(scored: Any) -> VerifyResult:
-    """Converts the return value of a scorer.
-
-    Example:
-        >>> verified({"method": "exact", "score": 0.5}).reward
-        0.5
-    """
+    """Converts the return value of a scorer."""
     details = dict(scored) if isinstance(scored, Mapping) else {"reward": scored}
     named = [details[key] for key in ("correct", "reward") if details.get(key) is not None]
     numbers = [value for value in (*named[:1], *details.values()) if isinstance(value, int | float)]

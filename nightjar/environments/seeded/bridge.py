@@ -32,7 +32,6 @@ logger = logging.getLogger(__name__)
 
 _SEEDED_AT_ONCE = 32
 _EXTRACTED, _DETAILS, SETTLED = "extracted_answer", "scoring_details", "settled"
-_MARKS = frozenset({"needs_judge"})
 
 
 class SeededRows(Sequence[dict[str, Any]]):
@@ -91,12 +90,11 @@ class SeededEnv(SingleTurnEnv):
         super().__init__(eval_dataset=made, rubric=VerifyRubric(benchmark, judge), **kwargs)
 
     def _seeded(self) -> SeededRows:
-        tear_down_at_exit(self)  # what a benchmark opens to seed is closed, also where no run comes of it
+        tear_down_at_exit(self)  # closes what seeding opens, even if there is no run
         return SeededRows(self.benchmark, self._loop, lambda: self.system_prompt)
 
     @teardown
     async def close_benchmark(self) -> None:
-        """Closes the benchmark, in the loop that seeded it."""
         if self._loop.is_running:
             await self._loop.call(self.benchmark.close())
             self._loop.stop()
@@ -118,9 +116,9 @@ class VerifyRubric(Rubric):
         result = settled_result(state) or await self._verified(state)
         details = {name: value for name, value in result.scoring_details.items() if not name.startswith("_")}
         state[_EXTRACTED], state[_DETAILS] = result.extracted_answer, _as_json(details)
-        state["metrics"].update(
-            {name: float(value) for name, value in details.items() if name not in _MARKS and _is_measure(value)}
-        )
+        measured = {name: value for name, value in details.items() if isinstance(value, int | float)}
+        measured.pop("needs_judge", None)  # a mark
+        state["metrics"].update({name: float(value) for name, value in measured.items() if math.isfinite(value)})
         return float(result.reward)
 
     async def _verified(self, state: State) -> VerifyResult:
@@ -157,14 +155,13 @@ def as_environment(
     if judge_model is not None:
         judge = ModelJudge(judge_model, judge_base_url, judge_api_key_var)
         judge.open()
-    elif "model" in own:  # it is opened when something needs one
+    elif "model" in own:  # opened on first use
         judge = ModelJudge(**own)
     made: SeededEnv = (benchmark.environment_class or SeededEnv)(benchmark, judge)
     return made
 
 
 async def size_of(benchmark: EvalEnvironment) -> int:
-    """Returns the number of problems."""
     with _explained(benchmark, "dataset_size()"):
         size = await benchmark.dataset_size()
     if not isinstance(size, int) or size < 0:
@@ -244,10 +241,6 @@ def _instruction(state: State) -> str:
     return content_text(asked[-1]["content"]) if asked else ""
 
 
-def _is_measure(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
-
-
 class BatchEnv(SeededEnv):
     """A benchmark that another program evaluates as a whole: one example, answered with the scores as JSON.
 
@@ -267,7 +260,6 @@ class BatchEnv(SeededEnv):
         tool_defs: list[Tool] | None = None,  # noqa: ARG002
         sampling_args: SamplingArgs | None = None,
     ) -> Response:
-        """Runs the evaluation and returns its scores as the response."""
         told = _endpoint(client or state["client"])
         told |= {"model": model or state["model"], "sampling_args": sampling_args or state["sampling_args"] or {}}
         bundle = await self.benchmark.run_batch(None, told)

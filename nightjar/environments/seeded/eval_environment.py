@@ -85,7 +85,6 @@ class EvalEnvironment(ABC):
 
     @property
     def dataset(self) -> list[dict[str, Any]]:
-        """Its rows, if it keeps them in memory."""
         return self._dataset
 
     @dataset.setter

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 from nightjar.clients import ClientConfig, resolve_client
 from nightjar.clients.client import AnyClient
-from nightjar.core.messages import Response, UserMessage, content_text
+from nightjar.core.messages import UserMessage, content_text
 from nightjar.environments.parsers import without_thoughts
 from nightjar.environments.scorers.texts import extract_json
 from nightjar.environments.seeded.eval_environment import ScorerInput
@@ -55,7 +56,7 @@ class JudgeScoringConfig:
 
 
 def needs_judge(sample: ScorerInput) -> dict[str, Any]:  # noqa: ARG001 - a scorer's
-    """Leaves the scoring to the judge of the run."""
+    """Leaves the scoring to the run's judge."""
     return {"needs_judge": True}
 
 
@@ -76,12 +77,7 @@ def build_judge_prompt(
 
 
 def parse_judge_response(text: str, max_score: int = 5) -> dict[str, Any]:
-    """Returns the judge's score, and its fraction of the best score.
-
-    Example:
-        >>> parse_judge_response('{"score": 4, "reason": "fine"}')["normalized_score"]
-        0.8
-    """
+    """Returns the judge's score, and its fraction of the best score."""
     plain = without_thoughts(text)
     said = extract_json(plain)
     score = said.get("score") if isinstance(said, dict) else _bare(plain, max_score)
@@ -130,15 +126,9 @@ class ModelJudge:
         self._client: AnyClient | None = None
 
     def open(self) -> AnyClient:
-        """Returns the judge's client."""
         self._client = self._client or resolve_client(self._config)
         return self._client
 
-    async def chat(self, prompt: str) -> _Reply:
-        """Sends one prompt."""
-        return _Reply(await self.open().get_response([UserMessage(content=prompt)], self.model, {}))
-
-
-class _Reply:
-    def __init__(self, response: Response) -> None:
-        self.content = content_text(response.message.content)
+    async def chat(self, prompt: str) -> Any:
+        response = await self.open().get_response([UserMessage(content=prompt)], self.model, {})
+        return SimpleNamespace(content=content_text(response.message.content))

@@ -54,7 +54,6 @@ class RubricEnvironment(EvalEnvironment):
         return len(self.env.examples)
 
     async def seed(self, idx: int) -> SeedResult:
-        """Returns an example; its metadata are the ``info`` and its number."""
         if not 0 <= idx < len(self):
             raise IndexError(f"idx={idx} out of range [0, {len(self)})")
         row = self.env.examples[idx]
@@ -67,7 +66,6 @@ class RubricEnvironment(EvalEnvironment):
         )
 
     async def verify(self, response: str, expected: str, sandbox: Any = None, **metadata: Any) -> VerifyResult:
-        """Scores an answer with the rubric."""
         return await self.verify_row(response, expected, metadata, sandbox)
 
     async def verify_row(
@@ -77,7 +75,6 @@ class RubricEnvironment(EvalEnvironment):
         metadata: Mapping[str, Any],
         sandbox: Any = None,  # noqa: ARG002
     ) -> VerifyResult:
-        """Scores an answer with the rubric, and raises the exceptions of reward functions."""
         state = await self._state(response, expected, metadata)
         await self.env.rubric.score_group([state])
         await self.env.rubric.cleanup(state)
@@ -89,7 +86,6 @@ class RubricEnvironment(EvalEnvironment):
         return VerifyResult(state["reward"], None if extracted is None else str(extracted), details)
 
     async def close(self) -> None:
-        """Tears the environment down."""
         await tear_down(self.env)
 
     async def _state(self, response: str, expected: str, metadata: Mapping[str, Any]) -> State:
@@ -135,12 +131,10 @@ def get_environment(name: str, **kwargs: Any) -> EvalEnvironment:
 
 
 def list_environments() -> list[str]:
-    """Returns the names of registered benchmarks and of all environments that can be loaded."""
     return sorted({*registered_names(), *installed_environments()})
 
 
 def load_benchmark_file(file_path: str) -> list[str]:
-    """Imports a file, and returns the names of its benchmarks."""
     path = Path(file_path)
     if not path.is_file():
         raise ConfigError(f"There is no file {file_path!r}")

@@ -74,29 +74,25 @@ def add(name: str, make: Factory, file: Path | None, place: str | int = "") -> N
 
 
 def registered(name: str) -> Registered | None:
-    """Returns the benchmark of a name; None if there is none."""
     return _registered.get(name.lower())
 
 
 def registered_in(file: Path) -> list[Registered]:
-    """Returns the benchmarks of a file in the order of their definition."""
     return [each for each in _registered.values() if each.file == file.resolve()]
 
 
 def registered_names() -> list[str]:
-    """Returns all names, sorted."""
     return sorted(_registered)
 
 
 def _file_of(defined: type) -> Path | None:
     try:
         return Path(inspect.getfile(defined)).resolve()
-    except (TypeError, OSError):  # typed in, or run from a text
+    except (TypeError, OSError):  # defined in a prompt or a text
         return None
 
 
 def benchmark_of_uri(uri: str, **kwargs: Any) -> EvalEnvironment:
-    """Returns the benchmark of a URI."""
     scheme = uri.partition("://")[0]
     place = SCHEMES.get(scheme)
     if place is None:

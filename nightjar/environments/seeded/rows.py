@@ -68,7 +68,7 @@ def found_file(name: str, folder: Path | None) -> Path | None:
     if len(name) > _LONGEST_NAME:
         return None
     for path in (Path(name).expanduser(), *([folder / name] if folder else [])):
-        with suppress(OSError):  # what is longer than the name of a file may be
+        with suppress(OSError):  # the text is too long for a file name
             if path.is_file():
                 return path
     return None
@@ -82,7 +82,7 @@ def _formatted(template: str, row: Mapping[str, Any]) -> str:
 
 
 def _jinja(path: Path) -> Prompt:
-    # the text goes to a model and into no page: escaping would change it
+    # the text goes to a model, not into a page: escaping would change it
     environment = Environment(  # noqa: S701
         loader=FileSystemLoader(path.parent), undefined=StrictUndefined, keep_trailing_newline=False
     )
@@ -109,15 +109,12 @@ def load_rows(source: Source, num_examples: int | None = None, folder: Path | No
 
     ``source`` is a list; a function that returns one; ``hf://owner/name?split=&config=`` (split ``test`` by
     default); a file of JSON lines, ``.csv`` or ``.tsv`` in the current folder or in ``folder``; or a hub name.
-
-    Example:
-        >>> load_rows([{"q": "1+1?"}, {"q": "2+2?"}], num_examples=1)
-        [{'q': '1+1?'}]
     """
     rows = _named(str(source), folder) if isinstance(source, str | Path) else _given(source, num_examples)
     found = [dict(row) for row in islice(rows, num_examples)]
     if not found:
-        raise DatasetError(f"The dataset {_shown(source)} has no rows")
+        shown = repr(str(source)) if isinstance(source, str | Path) else getattr(source, "__name__", "given")
+        raise DatasetError(f"The dataset {shown} has no rows")
     return found
 
 
@@ -148,17 +145,8 @@ def _from_hub(uri: str) -> list[Row]:
     return load_hub_dataset(f"{parts.netloc}{parts.path}".strip("/"), query.get("config"), query.get("split", "test"))
 
 
-def _shown(source: Source) -> str:
-    return repr(str(source)) if isinstance(source, str | Path) else getattr(source, "__name__", "given")
-
-
 def image_url(image: str) -> str:
-    """Returns an image as a URL; files and plain base64 become ``data:`` URLs.
-
-    Example:
-        >>> image_url("https://example.com/a.png"), image_url("/9j/4AAQ")
-        ('https://example.com/a.png', 'data:image/jpeg;base64,/9j/4AAQ')
-    """
+    """Returns an image as a URL; files and plain base64 become ``data:`` URLs."""
     if image.startswith(("http://", "https://", "data:")):
         return image
     path = found_file(image, None)
@@ -182,7 +170,7 @@ def kind_of(content: bytes) -> str | None:
     """
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         return "webp"
-    if content[:2] == b"BM" and content[6:10] == bytes(4):  # the two that are reserved
+    if content[:2] == b"BM" and content[6:10] == bytes(4):  # two reserved fields
         return "bmp"
     return next((kind for first, kind in _FIRST_BYTES.items() if content.startswith(first)), None)
 

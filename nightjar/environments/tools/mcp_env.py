@@ -150,7 +150,7 @@ class MCPServerConnection:
                     if not started.done():
                         started.set_result(client)
                         await stop.wait()
-        except Exception as error:  # noqa: BLE001 - it belongs to whoever waits for the start
+        except Exception as error:  # noqa: BLE001 - raised where the start is awaited
             if started.done():
                 self.logger.warning("MCP server %r failed while ending: %r", config.name, error)
             else:
@@ -189,7 +189,6 @@ class MCPToolWrapper:
         return await self.server_connection.call_tool(self.tool.name, kwargs)
 
     def to_tool_def(self) -> Tool:
-        """Returns the tool with the server's own schema."""
         return Tool(name=self.__name__, description=self.__doc__ or "", parameters=self.tool.input_schema)
 
 
@@ -308,7 +307,6 @@ class MCPEnv(ToolEnv):
     async def call_tool(
         self, tool_name: str, tool_args: dict[str, Any], tool_call_id: str, **kwargs: Any
     ) -> ToolMessage:
-        """Calls a tool and returns its result or error as a message; raises one of ``stop_errors``."""
         if tool_name not in self.tool_map:
             return ToolMessage(content=f"Error: Tool '{tool_name}' not found", tool_call_id=tool_call_id)
         try:

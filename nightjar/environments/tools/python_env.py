@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 from nightjar.core.messages import Messages
 from nightjar.core.rollout.state import State
 from nightjar.environments.rubrics import Rubric
-from nightjar.environments.tools.sandbox_env import SandboxEnv, SandboxState, check_text
+from nightjar.environments.tools.sandbox_env import SandboxEnv, SandboxState, check_text, shown_text
 from nightjar.errors import SandboxError
 from nightjar.sandboxes.python_repl import Answer, PythonEndedError, PythonRepl
 
@@ -46,7 +46,6 @@ class PythonMonitorRubric(Rubric):
         self.add_metric(self.python_ready_wait_time)
 
     async def python_ready_wait_time(self, state: State) -> float:
-        """Returns the seconds that the rollout waited for its Python."""
         return float(state["python_state"]["ready_wait_time"])
 
 
@@ -87,7 +86,6 @@ class PythonEnv(SandboxEnv):
         self.remove_tool(self.bash)
 
     async def setup_state(self, state: State, **kwargs: Any) -> State | None:
-        """Starts the rollout's sandbox in the background."""
         changed = await super().setup_state(state, **kwargs)
         (changed or state)["python_state"] = PythonWorkerState(ready=False, execution_count=0, ready_wait_time=0.0)
         return changed
@@ -95,7 +93,6 @@ class PythonEnv(SandboxEnv):
     def update_tool_args(
         self, tool_name: str, tool_args: dict[str, Any], messages: Messages, state: State, **kwargs: Any
     ) -> dict[str, Any]:
-        """Gives ``python`` the rollout's sandbox and session."""
         if tool_name != "python":
             return super().update_tool_args(tool_name, tool_args, messages, state, **kwargs)
         return {**tool_args, **{name: state[name] for name in ("sandbox_id", "sandbox_state", "python_state")}}
@@ -158,6 +155,5 @@ class PythonEnv(SandboxEnv):
 
 def _as_text(answer: Answer, count: int) -> str:
     result = answer.result or ""
-    shown = f"Out[{count}]: {answer.result}" if answer.status == "ok" and answer.result is not None else result.rstrip()
-    stdout, stderr = answer.stdout.rstrip(), answer.stderr.rstrip()
-    return "\n".join(part for part in (stdout, stderr and f"stderr:\n{stderr}", shown) if part) or "(no output)"
+    value = f"Out[{count}]: {answer.result}" if answer.status == "ok" and answer.result is not None else result.rstrip()
+    return shown_text(answer.stdout.rstrip(), answer.stderr.rstrip(), value)

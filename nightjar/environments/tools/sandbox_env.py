@@ -18,7 +18,6 @@ from nightjar.environments.tools.tool_env import StatefulToolEnv
 from nightjar.errors import ConfigError, SandboxError
 from nightjar.sandboxes import (
     AdvancedConfigs,
-    CommandResult,
     CommandTimeoutError,
     CreateSandboxRequest,
     SandboxClient,
@@ -57,7 +56,6 @@ class SandboxMonitorRubric(Rubric):
         self.add_metric(self.sandbox_command_execution_time)
 
     async def sandbox_ready_wait_time(self, state: State) -> float:
-        """Returns the seconds that the rollout waited for its sandbox."""
         return float(state["sandbox_state"]["ready_wait_time"])
 
     async def sandbox_command_execution_time(self, state: State) -> float:
@@ -148,7 +146,6 @@ class SandboxEnv(StatefulToolEnv):
         return self.sandbox_request.model_copy()
 
     async def setup_state(self, state: State, **kwargs: Any) -> State | None:  # noqa: ARG002 - as the original
-        """Starts the rollout's sandbox in the background."""
         request = self.get_sandbox_request(state)
         with _raising(SandboxCreationError, "No sandbox could be created"):
             sandbox = await self.with_retry(self.sandbox_client.create)(request)
@@ -188,7 +185,7 @@ class SandboxEnv(StatefulToolEnv):
             sandbox_state["command_execution_times"].append(float(limit))
             return f"Error: Command timed out after {limit}s"
         sandbox_state["command_execution_times"].append(time.monotonic() - started)
-        return _as_text(result)
+        return shown_text(result.stdout.strip(), result.stderr.strip())
 
     async def post_rollout(self, state: State) -> None:
         """Inspects the sandbox before it is deleted, and records in the state what rewards need; for subclasses.
@@ -211,7 +208,7 @@ class SandboxEnv(StatefulToolEnv):
         """Deletes several sandboxes; logs a failure."""
         try:
             await self.with_retry(self.sandbox_client.bulk_delete)(global_ids)
-        except Exception as error:  # noqa: BLE001 - what is left is deleted at the end, or ends by itself
+        except Exception as error:  # noqa: BLE001 - remaining sandboxes are deleted at the end, or time out
             self.logger.error(f"Failed to bulk delete sandboxes {global_ids}: {error}")  # noqa: G004, TRY400
             return
         self.logger.debug(f"Bulk deleted sandboxes: {global_ids}")  # noqa: G004 - tools look for the text
@@ -241,7 +238,7 @@ class SandboxEnv(StatefulToolEnv):
     async def _delete_sandbox(self, sandbox_id: str) -> None:
         try:
             await self.with_retry(self.sandbox_client.delete)(sandbox_id)
-        except Exception as error:  # noqa: BLE001 - it ends by itself after timeout_minutes
+        except Exception as error:  # noqa: BLE001 - it times out after timeout_minutes
             self.logger.warning("Failed to delete sandbox %s: %s", sandbox_id, error)
             return
         self.active_sandboxes.discard(sandbox_id)
@@ -264,9 +261,9 @@ def check_text(name: str, value: object) -> None:
         raise TypeError(f"Expected {name} to be a string, got {type(value).__name__}: {value!r}")
 
 
-def _as_text(result: CommandResult) -> str:
-    stdout, stderr = result.stdout.strip(), result.stderr.strip()
-    return "\n".join(part for part in (stdout, stderr and f"stderr:\n{stderr}") if part) or "(no output)"
+def shown_text(stdout: str, stderr: str, value: str = "") -> str:
+    """Returns the parts of an output, without empty ones, as the model sees them."""
+    return "\n".join(part for part in (stdout, stderr and f"stderr:\n{stderr}", value) if part) or "(no output)"
 
 
 def retrying(

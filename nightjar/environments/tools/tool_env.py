@@ -256,7 +256,6 @@ class StatefulToolEnv(ToolEnv):
         self.skipped_args[definition.name] = list(args_to_skip)
 
     def remove_tool(self, tool: ToolFunction) -> None:
-        """Stops offering a tool; ``ValueError`` if it is not offered."""
         super().remove_tool(tool)
         self.skipped_args.pop(function_name(tool), None)
 
