@@ -111,7 +111,6 @@ class ResultsWriter:
         self._said_rewards = array("d")
 
     def close(self) -> None:
-        """Closes its files."""
         self._unordered.close()
 
     def __len__(self) -> int:

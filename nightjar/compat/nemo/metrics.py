@@ -222,7 +222,6 @@ def finite_ends(found: ConfidenceInterval) -> dict[str, float | None]:
 
 
 def is_fractional(rewards: Iterable[float]) -> bool:
-    """Returns whether any reward is neither 0 nor 1."""
     return any(reward not in (0, 1) for reward in rewards)
 
 

@@ -68,6 +68,5 @@ class ErrorChain:
 
 
 def error_info(error: BaseException) -> ErrorInfo:
-    """Returns an error as data."""
     chain = ErrorChain(error)
     return ErrorInfo(error=type(error).__name__, error_chain_repr=repr(chain), error_chain_str=str(chain))

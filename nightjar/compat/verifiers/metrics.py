@@ -61,23 +61,19 @@ class MeanMetric(_RowMetric):
         """Returns the number of a row; None to skip the row."""
 
     def add_output(self, output: Row) -> None:
-        """Adds a row."""
         value = self.extract(output)
         if value is not None:
             self._sum += value
             self._count += 1
 
     def reset(self) -> None:
-        """Removes all rows."""
         self._sum, self._count = 0.0, 0
 
     def compute(self) -> float:
-        """Returns the current mean."""
         return self._sum / self._count if self._count else 0.0
 
     @property
     def count(self) -> int:
-        """The number of rows that have the number."""
         return self._count
 
 
@@ -85,7 +81,6 @@ class RewardMetric(MeanMetric):
     """The mean reward; failed rollouts have none."""
 
     def extract(self, output: Row) -> float | None:
-        """Returns the reward of a row."""
         return output.get("reward")
 
 
@@ -93,7 +88,6 @@ class ErrorRateMetric(MeanMetric):
     """The share of rollouts that failed."""
 
     def extract(self, output: Row) -> float:
-        """Returns 1.0 for a failed rollout, else 0.0."""
         return float(output.get("error") is not None)
 
 
@@ -132,17 +126,14 @@ class EnvMetrics(_RowMetric):
     """The mean of each metric of the rubric, over the rows that have it."""
 
     def add_output(self, output: Row) -> None:
-        """Adds a row."""
         for name, value in (output.get("metrics") or {}).items():
             if value is not None:
                 self._values[name].append(value)
 
     def reset(self) -> None:
-        """Removes all rows."""
         self._values: defaultdict[str, list[float]] = defaultdict(list)
 
     def compute(self) -> dict[str, float]:
-        """Returns the current means by name."""
         return {name: sum(values) / len(values) for name, values in self._values.items()}
 
 
@@ -162,16 +153,13 @@ class PassAtKMetric(_RowMetric):
         super().__init__()
 
     def add_output(self, output: Row) -> None:
-        """Adds a row."""
         if output.get("reward") is not None:
             self._correct[output["example_id"]].append(output["reward"] >= self.threshold)
 
     def reset(self) -> None:
-        """Removes all rows."""
         self._correct: defaultdict[int, list[bool]] = defaultdict(list)
 
     def compute(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Returns the current pass@k and pass^k, by k."""
         n = self.rollouts_per_example
         counts = [sum(correct) for correct in self._correct.values() if len(correct) == n]
         at_k, all_k = pass_curves(counts if n > 1 else (), n)

@@ -57,7 +57,6 @@ increment_usage = add_usage
 
 
 async def parse_response_message(response: Response) -> Messages:
-    """Returns the response as messages."""
     return response_messages(response)
 
 
@@ -136,12 +135,10 @@ def state_to_output(state: State, state_columns: Sequence[str] | None = None) ->
 
 
 def states_to_outputs(states: Sequence[State], state_columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Returns rollouts as rows of results."""
     return [state_to_output(state, state_columns) for state in states]
 
 
 async def with_sem(sem: AbstractAsyncContextManager[Any], awaitable: Any) -> Any:
-    """Awaits something while holding a semaphore."""
     async with sem:
         return await awaitable
 

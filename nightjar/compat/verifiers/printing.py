@@ -30,7 +30,6 @@ def output_env_id(output: Mapping[str, Any]) -> str:
 
 
 def get_env_outputs(results: Mapping[str, Any], env_id: str) -> GenerateOutputs:
-    """Returns the rows of one environment of a group."""
     rows = [row for row in results["outputs"] if output_env_id(row) == env_id]
     return GenerateOutputs(outputs=rows, metadata=results["metadata"])
 

@@ -63,7 +63,6 @@ def get_eval_runs_dir(
 
 
 def get_eval_results_path(config: EvalConfig) -> Path:
-    """Returns a new folder for the results of an evaluation."""
     base = _base(config.env_id, config.env_dir_path, config.output_dir)
     return get_results_path(config.env_id, config.model, base)
 
@@ -178,7 +177,6 @@ def save_outputs(outputs: Sequence[Mapping[str, Any]], results_path: Path, mode:
 
 
 def save_new_outputs(new_outputs: Sequence[Mapping[str, Any]], results_path: Path) -> None:
-    """Appends rows to the results of a folder."""
     save_outputs(new_outputs, results_path, mode="a")
 
 
@@ -188,7 +186,6 @@ def sanitize_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def save_metadata(metadata: Mapping[str, Any], result_path: Path) -> None:
-    """Replaces the metadata of a folder with results."""
     path = Path(result_path) / _METADATA
     path.parent.mkdir(parents=True, exist_ok=True)
     content = make_serializable(sanitize_metadata(metadata))
@@ -248,7 +245,6 @@ class GenerateOutputsBuilder:
 
     @staticmethod
     def format_base_url(url: str) -> str:
-        """Returns a URL without a trailing slash."""
         return str(url).rstrip("/")
 
     def compute_base_url(self, client: Any) -> str:
@@ -260,11 +256,9 @@ class GenerateOutputsBuilder:
 
     @staticmethod
     def tools_key(tools: list[Tool] | None) -> str:
-        """Returns the names of tools as one string."""
         return orjson.dumps(sorted(tool["name"] for tool in tools or [])).decode()
 
     def add_outputs(self, new_outputs: Sequence[dict[str, Any]]) -> None:
-        """Adds rows."""
         self.outputs.extend(new_outputs)
         for metric in (self._reward, self._errors, self._metrics, self._input, self._output, self._pass):
             metric.add_outputs(new_outputs)
@@ -293,9 +287,7 @@ class GenerateOutputsBuilder:
         }  # fmt: skip
 
     def build_outputs(self, sort_by_example_id: bool = False) -> list[dict[str, Any]]:
-        """Returns the rows, in order of arrival or sorted by example."""
         return sorted(self.outputs, key=lambda row: row["example_id"]) if sort_by_example_id else self.outputs
 
     def build(self, sort_by_example_id: bool = False) -> GenerateOutputs:
-        """Returns rows and metadata."""
         return GenerateOutputs(outputs=self.build_outputs(sort_by_example_id), metadata=self.build_metadata())

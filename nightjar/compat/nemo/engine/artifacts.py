@@ -55,7 +55,6 @@ def build_artifact_bundle(
     *,
     repeats: int | None = None,
 ) -> Bundle:
-    """Returns a bundle from its scores."""
     now = datetime.now(UTC)
     counted = max((row["repeat"] + 1 for row in results), default=0)
     hashed = {name: value for name, value in config.items() if name not in _NOT_HASHED}

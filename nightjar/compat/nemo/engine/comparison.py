@@ -149,7 +149,6 @@ class BenchmarkGateResult:
     reasons: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the result as JSON-ready values."""
         told: dict[str, Any] = finite(asdict(self))
         return told
 
@@ -166,7 +165,6 @@ class GateReport:
     warnings: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the report as JSON-ready values."""
         return {**asdict(self), "benchmarks": [one.to_dict() for one in self.benchmarks]}
 
 
@@ -187,12 +185,10 @@ def gate_runs(baseline_dir: str | Path, candidate_dir: str | Path, policy: GateP
 
 
 def write_gate_report(report: GateReport, output_path: str | Path) -> Path:
-    """Writes a report as JSON and returns its path."""
     return write_text(output_path, as_json(report.to_dict()))
 
 
 def write_text(output_path: str | Path, text: str) -> Path:
-    """Writes a text file and returns its path."""
     path = Path(output_path)
     write_page(path, text, makes_folder=True)
     return path

@@ -54,8 +54,6 @@ class ToolCallInfo:
 
 @dataclass
 class ToolCallingResponse:
-    """A response that may contain tool calls."""
-
     content: str
     tool_calls: list[ToolCallInfo]
     finish_reason: str
@@ -109,7 +107,6 @@ class ModelClient:
 
     @property
     def sampling_args(self) -> SamplingArgs:
-        """The parameters that are sent with every request."""
         return {name: value for name in _SAMPLING if (value := getattr(self, name)) is not None}
 
     async def chat(
@@ -144,18 +141,15 @@ class ModelClient:
         return ToolCallingResponse(answer.content, calls, answer.finish_reason, answer, message.reasoning_content or "")
 
     async def embed(self, text: str) -> list[float]:
-        """Returns the embedding of a text."""
         return (await self.embed_batch([text]))[0]
 
     async def embed_batch(self, texts: list[str]) -> list[list[float]]:
-        """Returns the embeddings of texts in their order."""
         create = self._chat_client.client.embeddings.create
         ask = lambda: create(model=self.model, input=texts, encoding_format="float")  # noqa: E731 - called again on a retry
         found = await repeat(ask, self.retry.max_retries)
         return [each.embedding for each in sorted(found.data, key=lambda each: each.index)]
 
     async def close(self) -> None:
-        """Closes the connections; they are reopened on use."""
         await self._chat_client.close()
 
     async def _request(

@@ -74,7 +74,6 @@ class EvaluationPart:
 
 
 def part_of(found: FoundResults) -> EvaluationPart:
-    """Returns results as a part."""
     if found.kind == "nightjar":
         return _of_run_directory(found.path)
     folder = found.path.parent if found.path.is_file() else found.path
@@ -240,7 +239,6 @@ def merged(parts: Sequence[EvaluationPart], n_repeats: int | None = None) -> Bun
 
 
 def differences(parts: Sequence[EvaluationPart]) -> dict[str, list[Any]]:
-    """Returns the settings that differ between parts, with their values."""
     settings = [{"benchmark": part.benchmark, "repeats": part.repeats, **part.compared} for part in parts]
     found = {}
     for name in dict.fromkeys(name for each in settings for name in each):

@@ -247,7 +247,6 @@ class TaskMetrics:
 
     @property
     def filter_of_reward(self) -> str:
-        """The filter of the reward."""
         return self.reward.partition(",")[2] or self.filters[0]
 
     def name(self, key: Key) -> str:
@@ -300,7 +299,6 @@ def _wanted(name: str, keys: Sequence[Key]) -> Key:
 
 
 def import_lm_eval(module: str) -> Any:
-    """Returns a module of lm-eval."""
     try:
         return import_extra(module, "lm-eval", "lm-eval://")
     except ImportError as error:
@@ -336,7 +334,6 @@ class LikelihoodRequest:
 
     @property
     def prompt(self) -> str:
-        """The whole text."""
         return self.context + self.continuation
 
 

@@ -95,7 +95,6 @@ class SkillsEnvironment(EvalEnvironment):
             )
 
     async def seed(self, idx: int) -> SeedResult:
-        """Returns a problem."""
         row = self.dataset[idx]
         question = self._question(row, idx)
         fields = {"examples": "", **row, "problem": question, "question": row.get("question", question)}
@@ -115,13 +114,11 @@ class SkillsEnvironment(EvalEnvironment):
         )
 
     async def verify(self, response: str, expected: str, sandbox: Any = None, **metadata: Any) -> VerifyResult:  # noqa: ARG002
-        """Scores an answer."""
         found, is_right = await self._scorer.score(response, expected, metadata)
         details = {"method": f"skills_{self.eval_type}", "extracted": found, "match": is_right}
         return VerifyResult(float(is_right), found, details)
 
     async def close(self) -> None:
-        """Ends the processes of the math comparison."""
         await self._scorer.close()
 
     def _image(self, name: str, idx: int) -> str:
@@ -141,7 +138,6 @@ class SkillsEnvironment(EvalEnvironment):
 
 
 def skills_environment(uri: str, **kwargs: Any) -> EvalEnvironment:
-    """Returns the benchmark of a ``skills://`` URI; ``kwargs`` override the query."""
     benchmark, options = taken_apart(uri, _OF_URI, kwargs)
     return SkillsEnvironment(benchmark, **options)
 
@@ -188,7 +184,6 @@ class SkillsScorer:
         return found, found is not None and await self._is_equal(found, expected)
 
     async def close(self) -> None:
-        """Ends the processes of the math comparison."""
         await self._math.teardown()
 
     async def _is_equal(self, found: str, expected: str) -> bool:

@@ -93,7 +93,6 @@ def read_settings(benchmark: str, folders: Sequence[Path]) -> SkillsSettings:
 
 
 def split_file(benchmark: str, split: str, folders: Sequence[Path]) -> Path:
-    """Returns the file of a benchmark's problems."""
     path = _first(folders, f"{_as_path(benchmark)}/{split}.jsonl")
     if path is not None:
         return path

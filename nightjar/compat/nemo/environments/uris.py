@@ -1,4 +1,4 @@
-"""The parts of benchmark URIs."""
+"""What benchmarks of other programs share: the parts of their URIs, and ``RowBenchmark``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from math import isfinite
 from typing import Any
 from urllib.parse import parse_qsl
 
+from nightjar.environments.seeded.eval_environment import EvalEnvironment, VerifyResult
 from nightjar.errors import ConfigError
+
+
+class RowBenchmark(EvalEnvironment):
+    """A benchmark that defines ``verify_row``, because its metadata may have any names."""
+
+    async def verify(self, response: str, expected: str, sandbox: Any = None, **metadata: Any) -> VerifyResult:
+        return await self.verify_row(response, expected, metadata, sandbox)
 
 
 def taken_apart(

@@ -24,7 +24,6 @@ def discover_bundle_paths(paths: Iterable[str | Path]) -> list[Path]:
 
 
 def load_bundles(paths: Iterable[str | Path]) -> list[dict[str, Any]]:
-    """Returns the contents of bundles at some paths."""
     return [read_object(path) for path in discover_bundle_paths(paths)]
 
 
@@ -38,13 +37,11 @@ def build_table(bundles: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def render_markdown(table: Mapping[str, Any], **_: Any) -> str:
-    """Returns a table as markdown."""
     names, rows = _cells(table)
     return text_table(names, rows) + "\n"
 
 
 def render_latex(table: Mapping[str, Any], **_: Any) -> str:
-    """Returns a table as a LaTeX document."""
     names, rows = _cells(table)
     columns = "P{38mm}P{44mm}" + "r" * (len(names) - 2)
     return latex.document([latex.table(names, rows, columns)])
@@ -60,13 +57,11 @@ def render_csv(table: Mapping[str, Any], **_: Any) -> str:
 
 
 def render_html(table: Mapping[str, Any], **_: Any) -> str:
-    """Returns a table as a self-contained page."""
     names, rows = _cells(table)
     return render("table.html", title="Evaluations", names=names, rows=rows)
 
 
 def render_json(table: Mapping[str, Any], **_: Any) -> str:
-    """Returns a table as JSON."""
     return as_json(table)
 
 
