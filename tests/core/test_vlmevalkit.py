@@ -298,11 +298,7 @@ def kit(tmp_path, monkeypatch):
 
 async def test_the_package_asks_in_its_own_way(kit):
     seed = await VLMEvalKitEnvironment("Tiny").seed(0)
-    assert (seed.prompt, seed.images, seed.metadata["choices"]) == (
-        "Now: ?",
-        [kit] * 2,
-        {"A": "red", "B": "green"},
-    )
+    assert (seed.prompt, seed.images, seed.metadata["choices"]) == ("Now: ?", [kit] * 2, {"A": "red", "B": "green"})
     assert "category" not in seed.metadata
     with pytest.raises(ConfigError, match="has no dataset 'Other'"):
         VLMEvalKitEnvironment("Other")

@@ -40,9 +40,7 @@ class ErrorChain:
     """
 
     def __init__(
-        self,
-        error: BaseException,
-        build_error_chain: Callable[[BaseException], list[BaseException]] = get_error_chain,
+        self, error: BaseException, build_error_chain: Callable[[BaseException], list[BaseException]] = get_error_chain
     ) -> None:
         self.root_error = error
         self.chain = build_error_chain(error)

@@ -110,10 +110,7 @@ class ModelClient:
         return {name: value for name in _SAMPLING if (value := getattr(self, name)) is not None}
 
     async def chat(
-        self,
-        prompt: str | None = None,
-        system: str | None = None,
-        messages: list[dict[str, Any]] | None = None,
+        self, prompt: str | None = None, system: str | None = None, messages: list[dict[str, Any]] | None = None
     ) -> ModelResponse:
         """Returns the response to a conversation or a prompt; raises ``ModelError`` without a usable response."""
         _, answer = await self._request(messages or _messages(prompt or "", system))
