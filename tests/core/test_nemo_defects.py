@@ -2,7 +2,8 @@
 
 Others are in ``test_nemo_*.py``, ``test_seeded_env.py``, ``test_gym.py`` and ``test_package_command.py``, in
 ``../warehouse`` (``test_nemo_reports.py``, ``test_gate.py``, ``test_compare.py``, ``test_eval_merge.py``) and in
-``../durability`` (``test_serving.py``, ``test_config_commands.py``, ``test_code_attacks.py``, ``test_nemo_defects.py``).
+``../durability`` (``test_serving.py``, ``test_config_commands.py``, ``test_code_attacks.py``,
+``test_nemo_defects.py``).
 """
 
 import asyncio

@@ -6,6 +6,7 @@ import pytest
 
 from nightjar.compat.nemo.observability import ModelResponse
 from nightjar.compat.nemo.scoring import (
+    JudgeScoringConfig,
     ScorerInput,
     answer_line,
     build_judge_prompt,
@@ -109,7 +110,7 @@ def test_texts_are_scored(scorer, response, target, correct):
     assert is_right(scorer, response, target) is correct
 
 
-def test_patterns_of_ones_own_and_names():
+def test_own_patterns_and_names_of_scorers():
     assert is_right(multichoice_regex, "Choose A. Choose E", "E", pattern=r"Choose ([A-E])")
     assert is_right(multichoice_regex, "Choose (e)", "(E)", pattern=r"Choose (\(\w\))")
     assert is_right(answer_line, "So: 4\nSo: 5", "5", pattern=r"So: (\d)")
@@ -119,7 +120,7 @@ def test_patterns_of_ones_own_and_names():
         get_scorer("exact")
 
 
-def test_json_is_validated_by_the_whole_standard():
+def test_json_is_validated_against_a_schema():
     schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 3}}, "required": ["n"]}
     assert validate_json_schema('Here: ```json\n{"n": 4}\n```', schema)["correct"]
     assert validate_json_schema('{"n": true}', schema)["error"] == "$.n: True is not of type 'integer'"
@@ -131,42 +132,32 @@ def test_json_is_validated_by_the_whole_standard():
 
 
 @pytest.mark.parametrize("loop", ["[", '{"a":', "[1,", "```json\n["])
-def test_a_reply_that_goes_round_in_circles_has_no_json(loop):
+def test_a_reply_in_an_endless_loop_has_no_json(loop):
     assert extract_json(loop * 20_000) is None
     assert validate_json_schema(loop * 20_000, {"type": "array"})["correct"] is False
     assert extract_json(f'{{"score": 4}} {loop * 20_000}') == {"score": 4}
 
 
-def test_a_judges_reply_is_read_or_is_an_error():
+def test_a_judges_reply_without_a_score_is_an_error():
     assert parse_judge_response('```json\n{"score": 5, "reason": "x"}\n```')["normalized_score"] == 1.0
     assert parse_judge_response("I give it 4/5.")["score"] == 4.0
     assert parse_judge_response('<think>{"score": 5}?</think>{"score": 1}')["score"] == 1.0
     for reply in ("7/10", "fine", '{"score": 9}', '{"score": true}', '<think>{"score": 5}', "", "[" * 20_000):
-        with pytest.raises(JudgeVerdictError, match="The judge gave no score from 0 to 5"):
+        with pytest.raises(JudgeVerdictError, match="from 0 to 5"):
             parse_judge_response(reply)
     assert "Use {braces}" in build_judge_prompt("Use {braces}", "r", "e")
 
 
-def test_a_judge_that_changes_its_mind_is_seen():
+def test_a_judge_whose_score_depends_on_the_order_is_detected():
     class Judge:
         async def chat(self, prompt):
             first = prompt.index("ANSWER") < prompt.index("REFERENCE")
-            return type("Said", (), {"content": f'{{"score": {5 if first else 3}}}'})
+            return ModelResponse(f'{{"score": {5 if first else 3}, "reason": "fine"}}')
 
-    from nightjar.compat.nemo.scoring import JudgeScoringConfig
-
+    once = asyncio.run(judge_score("q", "ANSWER", "REFERENCE", Judge()))
+    assert once == {"score": 5.0, "normalized_score": 1.0, "reason": "fine", "correct": True}
     config = JudgeScoringConfig(swap_check=True)
     found = asyncio.run(judge_score("q", "ANSWER", "REFERENCE", Judge(), config))
     assert (found["normalized_score"], found["swap_differs"]) == (0.8, True)
     with pytest.raises(ScoringError, match="needs a judge"):
         asyncio.run(judge_score("q", "a"))
-
-
-async def test_a_judge_who_is_asked_once_gives_the_score():
-    class Judge:
-        async def chat(self, prompt):
-            assert "About moths." in prompt
-            return ModelResponse('{"score": 4, "reason": "fine"}')
-
-    judged = await judge_score("About moths.", "They fly.", "fly", Judge())
-    assert judged == {"score": 4.0, "normalized_score": 0.8, "reason": "fine", "correct": True}

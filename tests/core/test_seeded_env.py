@@ -201,9 +201,10 @@ def test_prompts_of_files_and_unknown_fields(tmp_path):
 
 
 def test_rows_of_files_and_functions(tmp_path):
-    (tmp_path / "a.tsv").write_text("q\tt\n1,5\t2\n")
-    (tmp_path / "a.jsonl").write_text('{"q": 1}\n{"q": 2}\n')
+    for name, text in (("a.tsv", "q\tt\n1,5\t2\n"), ("a.csv", "q,t\n1,2\n3,4\n"), ("a.jsonl", '{"q": 1}\n{"q": 2}\n')):
+        (tmp_path / name).write_text(text)
     assert load_rows("a.tsv", folder=tmp_path) == [{"q": "1,5", "t": "2"}]
+    assert load_rows("a.csv", 1, tmp_path) == [{"q": "1", "t": "2"}]
     assert load_rows("a.jsonl", 1, tmp_path) == [{"q": 1}]
     assert load_rows(lambda num_examples: [{"n": num_examples}], 3) == [{"n": 3}]
     (tmp_path / "b.csv").write_text("q,t\n1\n")
