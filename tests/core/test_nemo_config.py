@@ -221,23 +221,15 @@ BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("defaults: [gone]\n", "'gone'"),
-        ("defaults: [{_base_: config}]\n", "includes itself"),
-        ("defaults: [config]\n", "'config' in defaults"),
-        ("defaults: [within]\n", "{_base_: within}"),
-        ("_base_: within\n", "[{_base_: within}, _self_]"),
-        ("", "config.yaml is empty"),
-        ("# nothing\n", "config.yaml is empty"),
-        ("a: &a\n  b: *a\n", "alias refers"),
-        ("a: &a [*a]\n", "alias refers"),
-        (BOMB, "aliases"),
-        ("[" * 5000, "too deeply"),
-        ("defaults: [{other: x}]\n", "'group/name'"),
-        ("a: ${.b.c}\n", "${.b.c}"),
-        ("a: 1\na: 2\n", "'a'"),
+        ("defaults: [gone]\n", "'gone'"), ("defaults: [{_base_: config}]\n", "includes itself"),
+        ("defaults: [config]\n", "'config' in defaults"), ("defaults: [within]\n", "{_base_: within}"),
+        ("_base_: within\n", "[{_base_: within}, _self_]"), ("", "config.yaml is empty"),
+        ("# nothing\n", "config.yaml is empty"), ("a: &a\n  b: *a\n", "alias refers"),
+        ("a: &a [*a]\n", "alias refers"), (BOMB, "aliases"), ("[" * 5000, "too deeply"),
+        ("defaults: [{other: x}]\n", "'group/name'"), ("a: ${.b.c}\n", "${.b.c}"), ("a: 1\na: 2\n", "'a'"),
         ("- a\n", "found list"),
     ],
-)
+)  # fmt: skip
 def test_files_that_cannot_be_composed_are_an_error_of_one_line(read, text, message):
     with pytest.raises(ConfigError, match=re.escape(message)) as caught:
         read(text, within="defaults: [other]\n")

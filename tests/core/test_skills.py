@@ -97,13 +97,10 @@ async def test_without_its_prompt_it_is_asked_for_an_answer_that_can_be_found(da
 @pytest.mark.parametrize(
     ("answer", "worth"),
     [
-        (r"It is \boxed{0.75}.", 1.0),
-        (r"<think>\boxed{1}</think> \boxed{\dfrac34}", 1.0),
-        (r"\boxed{1}", 0.0),
-        ("0.75", 0.0),
-        ("", 0.0),
+        (r"It is \boxed{0.75}.", 1.0), (r"<think>\boxed{1}</think> \boxed{\dfrac34}", 1.0), (r"\boxed{1}", 0.0),
+        ("0.75", 0.0), ("", 0.0),
     ],
-)
+)  # fmt: skip
 async def test_answers_are_compared_as_mathematics(data, answer, worth):
     assert await reward(SkillsEnvironment("sums"), answer) == worth
 
@@ -111,14 +108,10 @@ async def test_answers_are_compared_as_mathematics(data, answer, worth):
 @pytest.mark.parametrize(
     ("answer", "worth"),
     [
-        (r"\boxed{B}", 1.0),
-        (r"\boxed{\text{(B)}}", 1.0),
-        ("The final answer is B) iron", 1.0),
-        ("**Answer:** b", 1.0),
-        (r"Answer: B, no: \boxed{C}", 0.0),
-        ("", 0.0),
+        (r"\boxed{B}", 1.0), (r"\boxed{\text{(B)}}", 1.0), ("The final answer is B) iron", 1.0),
+        ("**Answer:** b", 1.0), (r"Answer: B, no: \boxed{C}", 0.0), ("", 0.0),
     ],
-)
+)  # fmt: skip
 async def test_options_are_compared_by_their_letters(data, answer, worth):
     assert await reward(SkillsEnvironment("gpqa"), answer) == worth
 

@@ -188,16 +188,11 @@ def test_a_file_that_is_no_image_is_not_sent_as_one(tmp_path):
 @pytest.mark.parametrize(
     ("answer", "option"),
     [
-        ("B", "B"),
-        ("The answer is (B).", "B"),
-        ("B. green, as one sees", "B"),
-        ("It is green", "B"),
-        ("A car is green", "B"),
-        ("Sorry, I can't help with images of people yet. A", None),
-        ("red or green", None),
+        ("B", "B"), ("The answer is (B).", "B"), ("B. green, as one sees", "B"), ("It is green", "B"),
+        ("A car is green", "B"), ("Sorry, I can't help with images of people yet. A", None), ("red or green", None),
         ("", None),
     ],
-)
+)  # fmt: skip
 def test_an_option_is_found_in_an_answer(answer, option):
     assert chosen_option(answer, {"A": "red", "B": "green"}) == option
 
@@ -205,18 +200,13 @@ def test_an_option_is_found_in_an_answer(answer, option):
 @pytest.mark.parametrize(
     ("name", "answer", "reference", "worth"),
     [
-        ("TextVQA_VAL", "two", "['2', '2', '2', 'x']", 0.75),
-        ("ChartQA_TEST", "95", "100", 1.0),
-        ("ChartQA_TEST", "94", "100", 0.0),
-        ("DocVQA_VAL", "nightjars", "['nightjar', 'owl']", 8 / 9),
-        ("GQA_TestDev", "Dog ", "dog", 1.0),
-        ("GQA_TestDev", "a dog", "dog", 0.0),
-        ("OCRBench", "It says STOP.", "['stop']", 1.0),
-        ("Mine", "A dog!", "dog", 1.0),
-        ("Mine", "<think>cat</think>dog", "dog", 1.0),
-        ("Mine", "", "dog", 0.0),
+        ("TextVQA_VAL", "two", "['2', '2', '2', 'x']", 0.75), ("ChartQA_TEST", "95", "100", 1.0),
+        ("ChartQA_TEST", "94", "100", 0.0), ("DocVQA_VAL", "nightjars", "['nightjar', 'owl']", 8 / 9),
+        ("GQA_TestDev", "Dog ", "dog", 1.0), ("GQA_TestDev", "a dog", "dog", 0.0),
+        ("OCRBench", "It says STOP.", "['stop']", 1.0), ("Mine", "A dog!", "dog", 1.0),
+        ("Mine", "<think>cat</think>dog", "dog", 1.0), ("Mine", "", "dog", 0.0),
     ],
-)
+)  # fmt: skip
 async def test_short_answers_are_scored_as_the_kit_does(table, name, answer, reference, worth):
     table(name, {"index": 0, "image": png(RED), "question": "?", "answer": reference})
     env = VLMEvalKitEnvironment(name)
