@@ -1,4 +1,4 @@
-"""``EvalConfig``: an evaluation in the words of verifiers, and what a run takes of it."""
+"""``EvalConfig``, an evaluation in verifiers' format, and its run configuration."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nightjar.compat.verifiers.config import EvalConfig
 from nightjar.errors import ConfigError
 
 
-def test_it_says_how_to_run() -> None:
+def test_it_becomes_a_run_configuration() -> None:
     config = EvalConfig(
         env_id="arithmetic",
         env_args={"largest": 9},
@@ -28,7 +28,7 @@ def test_it_says_how_to_run() -> None:
     assert (run.extra_env_kwargs, run.state_columns) == ({"max_turns": 2}, ["timed_out"])
 
 
-def test_what_a_run_has_no_place_for_is_not_lost_in_silence() -> None:
+def test_fields_that_a_run_does_not_support_are_refused() -> None:
     config = EvalConfig(env_id="arithmetic", model="m", client_config=ClientConfig(extra_headers={"X-Team": "a"}))
     with pytest.raises(ConfigError, match=r"client_config\.extra_headers"):
         config.run_config()
