@@ -51,7 +51,6 @@ def find_results(path: Path) -> Iterator[FoundResults]:
 
 
 def default_paths() -> list[Path]:
-    """Returns the default folders of runs: ``outputs``, and those of environments."""
     return [path for path in (OUTPUT_DIR, *sorted(ENVIRONMENTS_DIR.glob("*/outputs"))) if path.is_dir()]
 
 

@@ -40,7 +40,6 @@ class Lenient(BaseModel):
 
 
 def at(*path: str, default: Any = None) -> Any:
-    """Declares a field that is nested deeper in the object."""
     return Field(default, validation_alias=AliasPath(*path))
 
 

@@ -135,7 +135,6 @@ class ResultsWriter:
         self._unordered.path.unlink()
 
     def content_hash(self) -> str:
-        """Identifies the content of ``results.jsonl``."""
         with self.path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -7,8 +7,7 @@ from typer.testing import CliRunner
 
 from nightjar.cli.app import app
 from nightjar.compat.nemo import get_environment
-from nightjar.compat.nemo.environments.skills import SkillsEnvironment
-from nightjar.compat.nemo.environments.skills_dataset import list_skills_benchmarks
+from nightjar.compat.nemo.environments.skills import SkillsEnvironment, list_skills_benchmarks
 from nightjar.environments import load_environment
 from nightjar.errors import ConfigError, DatasetError
 

@@ -74,7 +74,6 @@ class StepRecord:
     trajectory: list[dict[str, Any]] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the step as a line of ``trajectories.jsonl``."""
         line = {name: getattr(self, name) for name in _PLAIN}
         line["timing"] = {name: round(getattr(self, name), 3) for name in _TIMES}
         if (response := self.model_response) is not None:
@@ -109,7 +108,6 @@ class CostEstimate:
     price_per_1k_completion: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the cost as in ``runtime_stats.json``."""
         return asdict(self)
 
 
@@ -141,7 +139,6 @@ class RuntimeStats:
     cost: CostEstimate | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the statistics as in ``runtime_stats.json``."""
         content = {name: value for name, value in asdict(self).items() if name != "cost" or value is not None}
         percentiles = {name: content.pop(f"latency_{name}_ms") for name in ("p50", "p90", "p99")}
         return content | {"latency_percentiles_ms": percentiles}
@@ -164,7 +161,6 @@ class FailureReport:
     categories: dict[str, FailureRecord] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the report as in ``failure_analysis.json``."""
         return {
             "total_steps": self.total_steps,
             "total_failures": self.total_failures,

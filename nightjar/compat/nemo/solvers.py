@@ -263,8 +263,6 @@ class ToolResult:
 
 
 class ToolBackend(Protocol):
-    """Lists and calls tools."""
-
     async def list_tools(self) -> list[dict[str, Any]]:
         """Returns the tools in OpenAI's form."""
 
@@ -313,7 +311,6 @@ class HttpToolBackend:
 
 
 def _tools_of(openapi: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yields the routes of POST requests as functions in OpenAI's form."""
     schemas = openapi.get("components", {}).get("schemas", {})
     for path, methods in openapi["paths"].items():
         name, post = path.strip("/"), methods.get("post")

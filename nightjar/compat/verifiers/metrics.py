@@ -85,8 +85,6 @@ class RewardMetric(MeanMetric):
 
 
 class ErrorRateMetric(MeanMetric):
-    """The share of rollouts that failed."""
-
     def extract(self, output: Row) -> float:
         return float(output.get("error") is not None)
 

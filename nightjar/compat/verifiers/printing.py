@@ -61,7 +61,6 @@ def print_info(results: Mapping[str, Any]) -> None:
 
 
 def print_timing(results: Mapping[str, Any]) -> None:
-    """Prints the durations of rollouts."""
     _print("Timing:")
     for name, values in to_col_order([row["timing"] for row in results["outputs"] if row.get("timing")]).items():
         _print(f"  {name}: min {min(values):.0f}, mean {fmean(values):.0f}, max {max(values):.0f}")

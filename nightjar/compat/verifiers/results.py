@@ -58,7 +58,6 @@ def get_results_path(env_id: str, model: str, base_path: Path = OUTPUT_DIR, subd
 def get_eval_runs_dir(
     env_id: str, model: str, env_dir_path: str = "./environments", output_dir: str | None = None
 ) -> Path:
-    """Returns the folder with all results of an environment with a model."""
     return _folder(_base(env_id, env_dir_path, output_dir), "evals", env_id, model)
 
 
@@ -70,12 +69,10 @@ def get_eval_results_path(config: EvalConfig) -> Path:
 def get_gepa_results_path(
     env_id: str, model: str, env_dir_path: str = "./environments", output_dir: str | None = None
 ) -> Path:
-    """Returns a new folder for the results of a prompt optimization."""
     return get_results_path(env_id, model, _base(env_id, env_dir_path, output_dir), "gepa")
 
 
 def is_valid_eval_results_path(path: Path) -> bool:
-    """Returns whether a folder holds results and their metadata."""
     return path.is_dir() and all((path / name).is_file() for name in (_RESULTS, _METADATA))
 
 
@@ -134,7 +131,6 @@ def make_serializable(value: object) -> str | int | float | bool | list[Any] | d
 
 
 def serialize_timing(timing: object) -> dict[str, Any]:
-    """Returns the durations of a rollout as results have them."""
     if isinstance(timing, RolloutTiming):
         return {name: timing[name] for name in ("generation_ms", "scoring_ms", "total_ms")}
     return dict(timing) if isinstance(timing, Mapping) else {}
@@ -151,7 +147,6 @@ def load_outputs(results_path: Path) -> list[RolloutOutput]:
 def validate_resume_metadata(
     results_path: Path, env_id: str, model: str, num_examples: int, rollouts_per_example: int
 ) -> None:
-    """Checks that results can be resumed with these settings."""
     saved = orjson.loads((Path(results_path) / _METADATA).read_bytes())
     settings = {"env_id": env_id, "model": model, "rollouts_per_example": rollouts_per_example}
     differing = {name: (saved.get(name), value) for name, value in settings.items() if saved.get(name) != value}
@@ -193,7 +188,6 @@ def save_metadata(metadata: Mapping[str, Any], result_path: Path) -> None:
 
 
 def get_hf_hub_dataset_name(outputs: Mapping[str, Any]) -> str:
-    """Returns the default name of results on the Hugging Face Hub."""
     return hub_dataset_name(outputs["metadata"])
 
 
@@ -266,7 +260,6 @@ class GenerateOutputsBuilder:
             self._tools.setdefault(self.tools_key(row.get("tool_defs")), row.get("tool_defs"))
 
     def build_metadata(self) -> GenerateMetadata:
-        """Returns settings and aggregates of the rows so far."""
         seconds = time.time() - self.start_time
         at_k, all_k = self._pass.compute()
         usage = {"input_tokens": self._input.compute(), "output_tokens": self._output.compute()}

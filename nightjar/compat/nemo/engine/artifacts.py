@@ -225,7 +225,6 @@ def bundle_paths(path: Path) -> list[Path]:
 
 
 def discover_bundles(directory: str | Path) -> dict[str, Path]:
-    """Returns the bundles below a folder by benchmark."""
     found: dict[str, Path] = {}
     for path in bundle_paths(Path(directory)):
         name = extract_benchmark_name(path)

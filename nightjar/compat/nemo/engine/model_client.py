@@ -184,7 +184,6 @@ def client_of(kind: type[ClientT], config: ClientConfig, api_key: str | None) ->
 
 
 def answer_of(response: Response, latency_ms: float) -> ModelResponse:
-    """Returns a response in the form of solvers."""
     usage, native = response.usage, getattr(response, "native", None)
     return ModelResponse(
         content=content_text(response.message.content),

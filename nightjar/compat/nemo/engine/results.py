@@ -65,7 +65,6 @@ def _response_of_attempt(attempt: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def result_of(row: Mapping[str, Any], scorers: Mapping[str, float] | None = None) -> Result:
-    """Returns a row of a run as a line of NeMo Evaluator's ``results.jsonl``."""
     usage, error = row["token_usage"] or {}, row["error"]
     result = {
         "problem_idx": row["example_id"],

@@ -132,7 +132,6 @@ def _compared(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _row(line: Line) -> Result:
-    """Returns a row with all fields; a failed one has no reward, even if the other program gave it one."""
     row = _Row.model_validate(line.content).model_dump()
     if row["problem_idx"] is None:
         raise WarehouseError(f"{line.place} is not a row: problem_idx must be an integer")

@@ -148,7 +148,6 @@ class LMEvalEnvironment(RowBenchmark):
         metadata: Mapping[str, Any],
         sandbox: Any = None,  # noqa: ARG002
     ) -> VerifyResult:
-        """Scores an answer with lm-eval's filters and metrics."""
         answers = [response] if self.task.kind == GENERATED else self._likelihoods(response)
         details, extracted = self.task.score(int(metadata[DOC]), answers)
         reward = float(details[self.task.metrics.reward])

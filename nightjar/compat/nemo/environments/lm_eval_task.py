@@ -99,7 +99,6 @@ class LMEvalTask:
             return self._made[number]
 
     def target(self, number: int) -> str:
-        """Returns the reference answer of a document."""
         task, doc = self._task, self._docs[number]
         target = task.doc_to_target(doc)
         if isinstance(target, int) and task.config.doc_to_choice is not None:
@@ -107,7 +106,6 @@ class LMEvalTask:
         return str(target)
 
     def columns(self, number: int) -> dict[str, Any]:
-        """Returns the fields of a document that are strings, numbers or bools."""
         doc = self._docs[number]
         return {n: v for n, v in doc.items() if isinstance(v, str | int | float)} if isinstance(doc, Mapping) else {}
 

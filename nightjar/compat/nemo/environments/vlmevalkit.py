@@ -258,7 +258,6 @@ class KitTable:
 
 
 def choices_of(row: Row) -> dict[str, str]:
-    """Returns the options of a question by letter."""
     return {letter: str(row[letter]) for letter in string.ascii_uppercase if letter in row}
 
 

@@ -19,7 +19,6 @@ _NO_SCORES = frozenset({"runtime", "errors", "coverage"})
 
 
 def discover_bundle_paths(paths: Iterable[str | Path]) -> list[Path]:
-    """Returns the bundles at some paths: files, or folders of any depth."""
     return list(dict.fromkeys(bundle for path in paths for bundle in bundle_paths(Path(path))))
 
 
