@@ -1,4 +1,4 @@
-"""YAML configs of NeMo Evaluator: each key is honoured or refused by its name, and a config is a suite."""
+"""YAML configs of NeMo Evaluator: each key is supported or refused by its name, and a config is a suite."""
 
 import re
 from importlib import import_module
@@ -57,58 +57,54 @@ def test_a_config_is_a_suite_with_its_defaults(read, tmp_path):
     assert [each.config for each in load_suite(tmp_path / "config.yaml", {"tags": ["mine"]})] == [config]
 
 
-HONOURED = {
-    "services.model.url=http://127.0.0.1:9/v1": lambda c: c.base_url == "http://127.0.0.1:9/v1",
-    "services.model.protocol=completions": lambda c: c.api_client_type == "openai_completions",
-    "services.model.model=other": lambda c: c.model == "other",
-    "services.model.model=null": lambda c: c.model == "model",
-    "services.model.api_key=${MY_KEY}": lambda c: c.api_key_var == "MY_KEY",
-    "services.model.generation.temperature=0.5": lambda c: c.temperature == 0.5,
-    "services.model.generation.max_tokens=9": lambda c: c.max_tokens == 9,
-    "services.model.generation.seed=7": lambda c: c.seed == 7,
-    "services.model.generation.top_p=0.5": lambda c: c.sampling_args["top_p"] == 0.5,
-    "services.model.generation.frequency_penalty=1": lambda c: c.sampling_args["frequency_penalty"] == 1,
-    "services.model.generation.presence_penalty=1": lambda c: c.sampling_args["presence_penalty"] == 1,
-    "services.model.proxy.extra_body.top_k=5": lambda c: c.sampling_args["extra_body"] == {"top_k": 5},
-    "services.model.proxy.extra_headers.X-Team=${TEAM}": lambda c: c.headers == {"X-Team": "${TEAM}"},
-    "services.model.proxy.request_timeout=9": lambda c: c.request_timeout == 9,
-    "services.model.proxy.max_retries=1": lambda c: c.request_retries == 1,
-    "services.model.proxy.max_concurrent_upstream=3": lambda c: c.max_concurrent == 3,
-    "benchmarks.0.name=gsm8k": lambda c: c.env_id == "gsm8k",
-    "benchmarks.0.solver.service=judge": lambda c: c.api_key_var == "JUDGE_KEY",
-    "benchmarks.0.solver.system_prompt=Brief.": lambda c: c.extra_env_kwargs == {"system_prompt": "Brief."},
-    "benchmarks.0.solver.generation.temperature=1": lambda c: c.temperature == 1,
-    "benchmarks.0.repeats=4": lambda c: c.rollouts_per_example == 4,
-    "benchmarks.0.max_problems=7": lambda c: c.num_examples == 7,
-    "benchmarks.0.max_concurrent=5": lambda c: c.max_concurrent == 5,
-    "benchmarks.0.timeout=60": lambda c: c.timeout == 60,
-    "benchmarks.0.skip_failed=true": lambda c: c.tolerated_failures == 1,
-    "benchmarks.0.max_system_retries=1": lambda c: c.max_retries == 0,
-    "benchmarks.0.shuffle_seed=null": lambda c: c.shuffle_seed is None,
-    "benchmarks.0.params.largest=9": lambda c: c.env_args == {"largest": 9},
-}
+MODEL, BENCHMARK_0 = "services.model", "benchmarks.0"
+SUPPORTED = {
+    f"{MODEL}.url=http://127.0.0.1:9/v1": {"base_url": "http://127.0.0.1:9/v1"},
+    f"{MODEL}.protocol=completions": {"api_client_type": "openai_completions"},
+    f"{MODEL}.model=other": {"model": "other"}, f"{MODEL}.model=null": {"model": "model"},
+    f"{MODEL}.api_key=${{MY_KEY}}": {"api_key_var": "MY_KEY"},
+    f"{MODEL}.generation.temperature=0.5": {"temperature": 0.5}, f"{MODEL}.generation.max_tokens=9": {"max_tokens": 9},
+    f"{MODEL}.generation.seed=7": {"seed": 7}, f"{MODEL}.generation.top_p=0.5": {"sampling_args": {"top_p": 0.5}},
+    f"{MODEL}.generation.frequency_penalty=1": {"sampling_args": {"frequency_penalty": 1}},
+    f"{MODEL}.generation.presence_penalty=1": {"sampling_args": {"presence_penalty": 1}},
+    f"{MODEL}.proxy.extra_body.top_k=5": {"sampling_args": {"extra_body": {"top_k": 5}}},
+    f"{MODEL}.proxy.extra_headers.X-Team=${{TEAM}}": {"headers": {"X-Team": "${TEAM}"}},
+    f"{MODEL}.proxy.request_timeout=9": {"request_timeout": 9}, f"{MODEL}.proxy.max_retries=1": {"request_retries": 1},
+    f"{MODEL}.proxy.max_concurrent_upstream=3": {"max_concurrent": 3},
+    f"{BENCHMARK_0}.name=gsm8k": {"env_id": "gsm8k"},
+    f"{BENCHMARK_0}.solver.service=judge": {"base_url": "http://127.0.0.1:2/v1", "api_key_var": "JUDGE_KEY"},
+    f"{BENCHMARK_0}.solver.system_prompt=Brief.": {"extra_env_kwargs": {"system_prompt": "Brief."}},
+    f"{BENCHMARK_0}.solver.generation.temperature=1": {"temperature": 1},
+    f"{BENCHMARK_0}.repeats=4": {"rollouts_per_example": 4}, f"{BENCHMARK_0}.max_problems=7": {"num_examples": 7},
+    f"{BENCHMARK_0}.max_concurrent=5": {"max_concurrent": 5}, f"{BENCHMARK_0}.timeout=60": {"timeout": 60},
+    f"{BENCHMARK_0}.skip_failed=true": {"tolerated_failures": 1},
+    f"{BENCHMARK_0}.max_system_retries=1": {"max_retries": 0},
+    f"{BENCHMARK_0}.shuffle_seed=null": {"shuffle_seed": None},
+    f"{BENCHMARK_0}.params.largest=9": {"env_args": {"largest": 9}},
+}  # fmt: skip
+SOLVER = "    solver: {type: simple, service: model}\n"
 LISTS = {
-    "generation: {stop: [END]}": lambda c: c.sampling_args["stop"] == ["END"],
-    "metrics: [{type: judge, name: j, service: judge, allow_self_judge: true}]": lambda c: (
-        c.env_args
-        == {"judge_model": "judge", "judge_base_url": "http://127.0.0.1:2/v1", "judge_api_key_var": "JUDGE_KEY"}
-    ),
-}
-WHERE = {"generation: ": "    solver: {{type: simple, service: model, {}}}\n", "metrics: ": "    scoring: {{{}}}\n"}
+    SOLVER.replace("}", ", generation: {stop: [END]}}"): {"sampling_args": {"stop": ["END"]}},
+    f"{SOLVER}    scoring: {{metrics: [{{type: judge, name: j, service: judge, allow_self_judge: true}}]}}\n": {
+        "env_args": {
+            "judge_model": "judge", "judge_base_url": "http://127.0.0.1:2/v1", "judge_api_key_var": "JUDGE_KEY",
+        }
+    },
+}  # fmt: skip
 OF_THE_COMMAND = {"output.dir", "output.timestamped"}
-"""Honoured by ``nightjar eval run``, see tests/durability/test_nemo_command.py."""
+"""Supported by ``nightjar eval run``, see tests/durability/test_nemo_command.py."""
 
 
-@pytest.mark.parametrize("override", HONOURED)
-def test_a_supported_key_is_in_the_run(read, override):
-    assert HONOURED[override](run_of(read(PLAIN, override)))
+@pytest.mark.parametrize(("override", "expected"), SUPPORTED.items())
+def test_a_supported_key_is_in_the_run(read, override, expected):
+    config = run_of(read(PLAIN, override))
+    assert {name: getattr(config, name) for name in expected} == expected
 
 
-@pytest.mark.parametrize("said", LISTS)
-def test_supported_lists_are_in_the_run(read, said):
-    line = next(text for begin, text in WHERE.items() if said.startswith(begin)).format(said)
-    text = re.sub(r"    solver: .*\n", line, PLAIN) if "solver" in line else PLAIN + line
-    assert LISTS[said](run_of(read(text)))
+@pytest.mark.parametrize(("lines", "expected"), LISTS.items())
+def test_supported_lists_are_in_the_run(read, lines, expected):
+    config = run_of(read(PLAIN.replace(SOLVER, lines)))
+    assert {name: getattr(config, name) for name in expected} == expected
 
 
 def fields_of(kind=EvalConfig, place=""):
@@ -135,9 +131,9 @@ def test_an_unsupported_key_is_refused_by_its_name(read, place):
 
 
 def test_each_key_is_either_supported_or_refused():
-    honoured = {override.partition("=")[0] for override in HONOURED} | OF_THE_COMMAND
-    honoured |= {place.rpartition(".")[0] for place in honoured if re.search(r"\.(params|extra_\w+)\.", place)}
-    rest = {place for place, _ in fields_of()} - honoured - set(REFUSED)
+    supported = {override.partition("=")[0] for override in SUPPORTED} | OF_THE_COMMAND
+    supported |= {place.rpartition(".")[0] for place in supported if re.search(r"\.(params|extra_\w+)\.", place)}
+    rest = {place for place, _ in fields_of()} - supported - set(REFUSED)
     judged = {f"benchmarks.0.scoring.metrics.0.{name}" for name in ("name", "service", "allow_self_judge")}
     kinds = {place for place in rest if place.endswith(".type")}
     assert rest - kinds == judged | {"services.model.generation.stop", "benchmarks.0.solver.generation.stop"} | {

@@ -12,7 +12,7 @@ BENCH = """
 
     ROWS = [{"q": f"{n}?", "target": "4" if n % 2 else "5", "response": "a column"} for n in range(30)]
 
-    @benchmark(name="fours", dataset=ROWS, prompt="{q}", system_prompt="Own.")
+    @benchmark(name="fours", dataset=ROWS, prompt="{q}")
     @scorer
     def check(sample):
         return exact_match(sample)
@@ -35,13 +35,6 @@ def bench(nightjar):
 def run_of(nightjar, url, *more, env="bench.py:fours"):
     typed = ["eval", "run", env, "-m", "m", "-b", url, "-r", "1", "--direct", "--no-progress", *more]
     return nightjar.start(*typed).wait()
-
-
-def test_a_given_system_prompt_is_sent(bench, serve):
-    server = serve(FixedAnswer("4"), keep_requests=10)
-    for more, sent in ([], "Own."), (["--system-prompt", "Mine."], "Mine."):
-        assert run_of(bench, server.url, "-n", "1", *more).code == 0
-        assert [message["content"] for message in server.requests[-1].body["messages"]] == [sent, "0?"]
 
 
 def test_an_outage_is_not_a_score_and_a_resume_repeats_only_failed_rollouts(bench, serve):

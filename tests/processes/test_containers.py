@@ -12,7 +12,6 @@ import pytest
 
 from nightjar.errors import SandboxError
 from nightjar.sandboxes import CreateSandboxRequest, DockerProvider, SandboxClient, SandboxCreationError
-from nightjar.sandboxes.containers import ContainerProcess
 
 docker = pytest.importorskip("docker")
 Engine = runpy.run_path(str(Path(__file__).parents[1] / "contracts" / "docker_engine.py"))["Engine"]
@@ -55,7 +54,15 @@ def asked(engine, method, pattern):
 
 class TestRequests:
     async def test_a_container_has_limits_and_no_more_rights(self, engine, start):
-        await start(memory_gb=1, disk_size_gb=0.25, cpu_cores=2, max_processes=100, timeout_minutes=5)
+        await start(
+            memory_gb=1,
+            disk_size_gb=0.25,
+            cpu_cores=2,
+            max_processes=100,
+            timeout_minutes=5,
+            gpu_count=1,
+            labels=["experiment-7"],
+        )
         [config] = asked(engine, "POST", "/containers/create")
         host = config["HostConfig"]
         assert config | {
@@ -71,17 +78,9 @@ class TestRequests:
         assert {limit["Name"]: limit["Hard"] for limit in host["Ulimits"]} == {"nofile": 1024, "nproc": 100, "core": 0}
         assert not host.get("Binds")
         assert not config.get("Env")
-
-    async def test_a_container_has_labels(self, engine, start):
-        await start(labels=["experiment-7"])
-        [config] = asked(engine, "POST", "/containers/create")
+        assert host["DeviceRequests"][0]["Count"] == 1
         assert config["Labels"]["nightjar"] == "sandbox"
         assert "experiment-7" in config["Labels"]
-
-    async def test_a_container_may_have_a_gpu(self, engine, start):
-        await start(gpu_count=1)
-        [config] = asked(engine, "POST", "/containers/create")
-        assert config["HostConfig"]["DeviceRequests"][0]["Count"] == 1
 
     async def test_each_command_has_an_ordinary_user_and_its_own_group(self, engine, start):
         sandbox = await start()
@@ -206,12 +205,3 @@ async def test_podman_has_the_same_protocol(engine):
     assert (await client.execute_command(created.id, "echo hi", timeout=10)).stdout == "hi\n"
     await client.delete(created.id)
     client.teardown()
-
-
-def test_plain_sockets_are_recognised():
-    import socket
-
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        assert ContainerProcess(ours, dict, asyncio.sleep, asyncio.to_thread)._is_plain
-        assert not ContainerProcess(Wrapped(ours), dict, asyncio.sleep, asyncio.to_thread)._is_plain
