@@ -73,7 +73,7 @@ class SolveResult:
 class Solver(Protocol):
     """Answers problems, many concurrently.
 
-    Its optional ``settings`` is a dict of what its answers depend on beside its client; a resume compares them.
+    Its optional ``settings`` is a dict of what its answers depend on besides its client. A resume compares them.
     """
 
     async def solve(self, task: SeedResult) -> SolveResult:
@@ -255,7 +255,7 @@ def _model_response(text: str, answer: Any) -> ModelResponse:
 
 @dataclass
 class ToolResult:
-    """A tool's answer for the model; says whether the tool rejected the call."""
+    """A tool's answer for the model, and whether the tool rejected the call."""
 
     content: str
     is_error: bool = False

@@ -10,7 +10,7 @@ from nightjar.errors import Error, error_chain
 
 
 class ErrorInfo(TypedDict):
-    """An error as data: its class, the chain of causes with messages, and the chain of classes alone."""
+    """An error as data: its class, the chain of causes with messages, and the chain of classes."""
 
     error: str
     error_chain_repr: str

@@ -87,7 +87,7 @@ def bundle_of(
     retries: int,
     expected_rows: int | None = None,
 ) -> Bundle:
-    """Returns the bundle of rows; its numbers depend on the rows alone.
+    """Returns the bundle of rows; its numbers depend only on the rows.
 
     ``results`` and ``steps`` have one entry per step, sorted by problem and repeat. ``retries`` counts repeated
     requests and further attempts. ``expected_rows`` is None if no rows are missing.
@@ -248,6 +248,6 @@ def extract_benchmark_name(bundle_path: str | Path) -> str | None:
 def match_bundles(
     base: Mapping[str, Path], cand: Mapping[str, Path]
 ) -> tuple[dict[str, tuple[Path, Path]], set[str], set[str]]:
-    """Returns the bundle pairs of benchmarks on both sides, and the benchmarks on one side alone."""
+    """Returns the bundle pairs of benchmarks on both sides, and the benchmarks that only one side has."""
     both = {name: (path, cand[name]) for name, path in base.items() if name in cand}
     return both, set(base) - set(cand), set(cand) - set(base)

@@ -40,7 +40,7 @@ def compare_runs(
         baseline, candidate: a bundle, its path, a pattern with ``*``, a folder, or anything ``nightjar compare`` takes.
         reward_threshold: accepted and ignored; an answer is correct from 0.5 on both sides.
         min_effect: the allowed drop of the mean.
-        test: the p-value to report beside the interval; the interval decides.
+        test: the p-value to report with the interval, which decides.
 
     Returns:
         The report. Its ``verdict`` is ``PASS`` if the interval of the drop is within ``min_effect``, ``BLOCK`` if it is
@@ -180,7 +180,7 @@ def gate_runs(baseline_dir: str | Path, candidate_dir: str | Path, policy: GateP
         verdict_reasons=[found.reason],
         benchmarks=[_result(one, policy.rule(one.name)) for one in found.benchmarks],
         missing=[one.name for one in found.benchmarks if one.outcome == "MISSING"],
-        warnings=[f"{name!r} is in one side alone, and not gated" for name in found.not_gated],
+        warnings=[f"{name!r} is only on one side and is not gated" for name in found.not_gated],
     )
 
 

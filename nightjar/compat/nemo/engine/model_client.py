@@ -165,7 +165,7 @@ class ModelClient:
 
 
 class _ChatClient(OpenAIChatCompletionsClient):
-    """Keeps the endpoint's own response beside the parsed one."""
+    """Keeps the endpoint's own response with the parsed one."""
 
     async def from_native_response(self, response: Any) -> Response:
         answer = await super().from_native_response(response)

@@ -32,7 +32,7 @@ def taken_apart(
     if unknown := asked.keys() - {*options} | given.keys() - {*options, *others}:
         raise ConfigError(f"{uri!r} has an unknown option {min(unknown)!r}. Choose among: {', '.join(sorted(options))}")
     if not what:
-        raise ConfigError(f"{uri!r} names nothing")
+        raise ConfigError(f"{uri!r} has no name after ://")
     return what, {**asked, **given}
 
 

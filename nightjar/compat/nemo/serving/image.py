@@ -36,7 +36,7 @@ class BenchmarkImage:
     Attributes:
         env_id: the benchmark, ``path.py`` or ``path.py:name``.
         files: the files it needs, by their names in the image.
-        requirements: requirements files to install, by their names beside the benchmark.
+        requirements: requirements files to install, by their paths relative to the benchmark.
         required: requirements that the benchmark declares.
     """
 
@@ -105,7 +105,7 @@ def image_of(
 ) -> BenchmarkImage:
     """Returns the image of a benchmark in a file, without running its code.
 
-    It has the file, the modules beside it that it imports, and the files beside it that their strings name.
+    It contains the file, the modules in its folder that it imports, and the files there that their strings name.
     """
     found = in_file(text)
     if found is None:
