@@ -195,47 +195,46 @@ def test_a_generating_task_with_two_filters(folder, endpoint):
     assert [row["extracted_answer"] for row in rows] == [found[number] for number in range(30)]
 
 
-def test_a_multiple_choice_task(folder, server):
-    env, outputs = by_nightjar(server, "capitals", folder, "openai_completions")
-    table, samples = by_lm_eval(Texts(server), "capitals", folder)
+def both(server, task, folder, **options):
+    """Evaluates a task of probabilities with Nightjar and lm-eval: totals, rows, metadata; table, samples."""
+    env, outputs = by_nightjar(server, task, folder, "openai_completions", **options)
     rows = outputs["outputs"]
+    return env.benchmark.totals(rows), rows, outputs["metadata"], *by_lm_eval(Texts(server), task, folder)
+
+
+def test_a_multiple_choice_task(folder, server):
+    totals, rows, metadata, table, samples = both(server, "capitals", folder)
     for metric in ("acc", "acc_norm"):
         assert [row["metrics"][metric] for row in rows] == [sample[metric] for sample in samples]
-        assert env.benchmark.totals(rows)[metric] == same(table[f"{metric},none"])
-    assert outputs["metadata"]["avg_reward"] == same(table["acc,none"])
-    assert outputs["metadata"]["stderr"] == same(table["acc_stderr,none"])
+        assert totals[metric] == same(table[f"{metric},none"])
+    assert metadata["avg_reward"] == same(table["acc,none"])
+    assert metadata["stderr"] == same(table["acc_stderr,none"])
     likeliest = [max(each["resps"], key=lambda told: float(told[0][0])) for each in samples]
     chosen = [
         sample["doc"]["cities"][sample["resps"].index(told)] for sample, told in zip(samples, likeliest, strict=True)
     ]
     assert [row["extracted_answer"] for row in rows] == chosen
     for metric in ("mcc", "brier_score"):
-        assert env.benchmark.totals(rows)[metric] == same(table[f"{metric},none"])
-        assert metric not in rows[0]["metrics"], "it is one of all rows together"
+        assert totals[metric] == same(table[f"{metric},none"])
+        assert metric not in rows[0]["metrics"], "it is one value of all rows"
     assert rows[0]["token_usage"]["output_tokens"] == 6, "a request for each choice"
 
 
 def test_a_task_with_the_probability_of_a_word(folder, server):
-    env, outputs = by_nightjar(server, "words", folder, "openai_completions")
-    table, samples = by_lm_eval(Texts(server), "words", folder)
-    rows = outputs["outputs"]
+    totals, rows, metadata, table, samples = both(server, "words", folder)
     assert [row["metrics"]["acc"] for row in rows] == [sample["acc"] for sample in samples]
-    assert [row["scoring_details"]["raw"]["perplexity"] for row in rows] == [
-        same(each["perplexity"]) for each in samples
-    ]
-    assert outputs["metadata"]["avg_reward"] == same(table["acc,none"])
-    assert env.benchmark.totals(rows)["perplexity"] == same(table["perplexity,none"])
-    assert "perplexity" not in rows[0]["metrics"], "a mean of logarithms is none"
+    found = [row["scoring_details"]["raw"]["perplexity"] for row in rows]
+    assert found == [same(each["perplexity"]) for each in samples]
+    assert metadata["avg_reward"] == same(table["acc,none"])
+    assert totals["perplexity"] == same(table["perplexity,none"])
+    assert "perplexity" not in rows[0]["metrics"], "it is not a mean"
 
 
 def test_a_task_with_the_probability_of_whole_texts(folder, server):
-    env, outputs = by_nightjar(server, "pages", folder, "openai_completions", begin=BEGIN)
-    table, _ = by_lm_eval(Texts(server), "pages", folder)
-    totals = env.benchmark.totals(outputs["outputs"])
-    assert totals == {
-        name: same(table[f"{name},none"]) for name in ("word_perplexity", "byte_perplexity", "bits_per_byte")
-    }
-    assert all(row["reward"] == row["metrics"]["log_likelihood_per_byte"] < 0 for row in outputs["outputs"])
+    totals, rows, _, table, _ = both(server, "pages", folder, begin=BEGIN)
+    names = ("word_perplexity", "byte_perplexity", "bits_per_byte")
+    assert totals == {name: same(table[f"{name},none"]) for name in names}
+    assert all(row["reward"] == row["metrics"]["log_likelihood_per_byte"] < 0 for row in rows)
 
 
 @pytest.mark.parametrize(

@@ -214,37 +214,26 @@ class TestTheLoop:
         assert (bundle["benchmark"]["repeats"], bundle["benchmark"]["samples"]) == (2, 3)
 
     @pytest.mark.parametrize(
-        ("other", "named"),
+        ("solver", "how", "client", "named"),
         [
-            ({"model": "n"}, "model"), ({"seed": 8}, "sampling_args"), ({"stop": ["x"]}, "sampling_args"),
-            ({"presence_penalty": 0.1}, "sampling_args"), ({"temperature": 1.0}, "sampling_args"),
-            ({"base_url": "http://127.0.0.1:9/v1"}, "base_url"), ({"reasoning_pattern": "<.*>"}, "env_args"),
+            (ChatSolver, {}, {"model": "n"}, "model"), (ChatSolver, {}, {"seed": 8}, "sampling_args"),
+            (ChatSolver, {}, {"stop": ["x"]}, "sampling_args"), (ChatSolver, {}, {"temperature": 1}, "sampling_args"),
+            (ChatSolver, {}, {"presence_penalty": 0.1}, "sampling_args"),
+            (ChatSolver, {}, {"base_url": "http://127.0.0.1:9/v1"}, "base_url"),
+            (ChatSolver, {}, {"reasoning_pattern": "<.*>"}, "env_args"),
+            (ChatSolver, {"system_prompt": "Be brief."}, {}, "env_args"),
+            (VLMSolver, {"image_detail": "low"}, {}, "env_args"), (ReActSolver, {"max_turns": 2}, {}, "env_args"),
+            (ReActSolver, {"generation": {"temperature": 0.5}}, {}, "env_args"),
         ],
     )  # fmt: skip
-    async def test_a_resume_with_another_client_is_refused(self, tmp_path, other, named):
+    async def test_a_resume_with_another_solver_or_client_is_refused(self, tmp_path, solver, how, client, named):
         with ModelServer(FixedAnswer("0")) as server:
-            said = {"base_url": server.url, "model": "m", "seed": 7, "temperature": 0.0}
-            await run_evaluation(Echo(2), ChatSolver(ModelClient(**said)), step_log_dir=tmp_path)
+            given = {"base_url": server.url, "model": "m", "seed": 7, "temperature": 0.0}
+            for resume in (False, True):
+                await run_evaluation(Echo(1), solver(ModelClient(**given)), step_log_dir=tmp_path, resume=resume)
+            other = solver(ModelClient(**given | client), **how)
             with pytest.raises(ResumeMismatchError, match=f": {named}: saved"):
-                await run_evaluation(
-                    Echo(2), ChatSolver(ModelClient(**said | other)), step_log_dir=tmp_path, resume=True
-                )
-            assert server.stats().received == 2
-
-    @pytest.mark.parametrize(
-        ("made", "other"),
-        [
-            (VLMSolver, {"image_detail": "low"}), (ReActSolver, {"max_turns": 2}),
-            (ReActSolver, {"generation": {"temperature": 0.5}}), (ChatSolver, {"system_prompt": "Be brief."}),
-        ],
-    )  # fmt: skip
-    async def test_a_resume_with_another_solver_is_refused(self, tmp_path, made, other):
-        with ModelServer(FixedAnswer("0")) as server:
-            client = ModelClient(server.url, "m")
-            await run_evaluation(Echo(1), made(client), step_log_dir=tmp_path)
-            await run_evaluation(Echo(1), made(client), step_log_dir=tmp_path, resume=True)
-            with pytest.raises(ResumeMismatchError, match=next(iter(other))):
-                await run_evaluation(Echo(1), made(client, **other), step_log_dir=tmp_path, resume=True)
+                await run_evaluation(Echo(1), other, step_log_dir=tmp_path, resume=True)
             assert server.stats().received == 1
 
     async def test_a_resume_of_other_questions_is_refused_and_of_more_questions_is_not(self, tmp_path):

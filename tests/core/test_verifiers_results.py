@@ -1,8 +1,9 @@
-"""Saving, paths, metrics and evaluations under the names of verifiers."""
+"""Saving, paths, metrics, evaluations, errors and configurations under the names of verifiers."""
 
 import json
 import logging
 import os
+from collections import Counter
 from datetime import date
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from pydantic import BaseModel
 from nightjar.clients import ClientConfig
 from nightjar.compat.verifiers import config, evaluations, metrics, printing, results
 from nightjar.compat.verifiers.config import EvalConfig, EvalRunConfig
+from nightjar.compat.verifiers.error_chains import ErrorChain, error_info, get_error_chain, get_vf_error_chain
 from nightjar.compat.verifiers.results import GenerateOutputsBuilder
 from nightjar.core.rollout.records import is_json_serializable
+from nightjar.errors import ConfigError, InfraError, SandboxError, ToolCallError
 from nightjar.model_server import ArithmeticSolver, ModelServer
 
 
@@ -193,3 +196,52 @@ class TestEvaluations:
         assert "--- arithmetic | m ---" in printed
         assert "reward: avg 1.000, std 0.000" in printed
         assert "pass@2: 1.000" in printed
+
+
+def caused(error, cause):
+    error.__cause__ = cause
+    return error
+
+
+FAILED_TOOL = caused(ToolCallError("add"), caused(SandboxError("gone"), OSError("no space")))
+
+
+class TestErrorChains:
+    def test_a_chain_ends_at_the_first_error_of_another_kind(self):
+        assert [type(error) for error in ErrorChain(FAILED_TOOL).chain] == [ToolCallError, SandboxError, OSError]
+        assert (get_error_chain(None), get_error_chain(FAILED_TOOL, SandboxError)) == ([], [])
+        assert get_vf_error_chain(FAILED_TOOL) == [FAILED_TOOL, FAILED_TOOL.__cause__]
+        assert len(ErrorChain(FAILED_TOOL, get_vf_error_chain).chain) == 2
+
+    def test_text_representation_and_kinds(self):
+        chain = ErrorChain(FAILED_TOOL)
+        assert str(chain) == "ToolCallError -> SandboxError -> OSError"
+        assert repr(chain) == "ToolCallError('add') -> SandboxError('gone') -> OSError('no space')"
+        assert [kind in chain for kind in (OSError, InfraError, KeyError)] == [True, True, False]
+
+    def test_chains_of_the_same_classes_are_equal(self):
+        errors = [ValueError("a"), ValueError("b"), caused(ValueError("c"), KeyError("d")), TypeError("e")]
+        assert sorted(Counter(map(ErrorChain, errors)).values()) == [1, 1, 2]
+        assert ErrorChain(errors[0]) != "ValueError"
+
+    def test_an_error_as_data(self):
+        chain = {"error_chain_repr": "ValueError('a') -> KeyError('b')", "error_chain_str": "ValueError -> KeyError"}
+        assert error_info(caused(ValueError("a"), KeyError("b"))) == {"error": "ValueError", **chain}
+
+
+class TestEvalConfig:
+    def test_it_becomes_a_run_configuration(self):
+        client = ClientConfig(api_base_url="http://localhost:8000/v1", api_key_var="VLLM_API_KEY", timeout=60)
+        same = {
+            "env_id": "arithmetic", "env_args": {"largest": 9}, "model": "qwen3-8b", "num_examples": -1,
+            "sampling_args": {"temperature": 0.7}, "rollouts_per_example": 8, "extra_env_kwargs": {"max_turns": 2},
+            "state_columns": ["timed_out"],
+        }  # fmt: skip
+        run = EvalConfig(client_config=client, **same).run_config()
+        assert {name: getattr(run, name) for name in same} == same
+        assert (run.base_url, run.api_key_var, run.request_timeout) == ("http://localhost:8000/v1", "VLLM_API_KEY", 60)
+
+    def test_fields_that_a_run_does_not_support_are_refused(self):
+        config = EvalConfig(env_id="arithmetic", model="m", client_config=ClientConfig(extra_headers={"X-Team": "a"}))
+        with pytest.raises(ConfigError, match=r"client_config\.extra_headers"):
+            config.run_config()

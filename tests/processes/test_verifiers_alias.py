@@ -191,6 +191,7 @@ def test_the_alias_must_be_installed_before_the_real_package_is_imported(run, re
 LOAD = """
     import os
     from nightjar.environments import load_environment
+    from nightjar.environments.packages.aliases import preferred
     from nightjar.errors import ConfigError
 
     def load():
@@ -235,16 +236,14 @@ class TestLoadingAnEnvironment:
         """)
         assert printed == "1.0 {'<lambda>': 1.0, 'num_turns': 3.0} 3"
 
-    def test_a_variable_prefers_the_alias_to_the_installed_package(self, run, write, real):
+    @pytest.mark.parametrize(
+        ("last_lines", "variables"),
+        [("load()", {"NIGHTJAR_ALIAS_VERIFIERS": "1"}), ("with preferred():\n        load()", {})],
+    )
+    def test_the_alias_is_preferred_by_a_variable_or_a_run(self, run, write, real, last_lines, variables):
         write(ENVIRONMENT)
-        assert run(LOAD, path=[real], NIGHTJAR_ALIAS_VERIFIERS="1") == "nightjar.environments.multiturn 2"
-
-    def test_a_run_prefers_the_alias_to_the_installed_package(self, run, write, real):
-        write(ENVIRONMENT)
-        code = LOAD.replace("    load()\n", "    from nightjar.environments.packages.aliases import preferred\n") + (
-            "    with preferred():\n        load()\n"
-        )
-        assert run(code, path=[real]) == "nightjar.environments.multiturn 2"
+        code = LOAD.removesuffix("load()\n") + last_lines
+        assert run(code, path=[real], **variables) == "nightjar.environments.multiturn 2"
 
     def test_the_error_with_the_installed_package_names_the_variable(self, run, write, real):
         write(OLD_ENVIRONMENT)
