@@ -6,7 +6,6 @@ Others are in ``test_nemo_*.py``, ``test_seeded_env.py``, ``test_gym.py`` and ``
 ``test_nemo_defects.py``).
 """
 
-import asyncio
 from collections import Counter
 
 import pytest
@@ -200,18 +199,6 @@ class TestTheLoop:
         client = ModelClient("http://127.0.0.1:9/v1", "m", retry=RetryConfig(max_retries=0))
         with pytest.raises(RunAbortedError, match="the first 5 requests failed"):
             await run_evaluation(Echo(), ChatSolver(client), max_system_retries=2, step_log_dir=tmp_path)
-
-    async def test_results_are_in_the_order_of_problems_and_repeats(self):
-        class LastFirst(Flaky):
-            async def solve(self, task):
-                if task.expected_answer == "0":
-                    await asyncio.sleep(0.05)
-                return await super().solve(task)
-
-        bundle = await run_evaluation(Echo(3), LastFirst(), n_repeats=2)
-        places = [(row["problem_idx"], row["repeat"]) for row in bundle["_results"]]
-        assert places == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]
-        assert (bundle["benchmark"]["repeats"], bundle["benchmark"]["samples"]) == (2, 3)
 
     @pytest.mark.parametrize(
         ("solver", "how", "client", "named"),

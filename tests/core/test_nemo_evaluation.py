@@ -21,7 +21,6 @@ from nightjar.compat.nemo import (
     VerifyResult,
     VLMSolver,
     compare_runs,
-    merge_results,
     run_evaluation,
     write_all,
 )
@@ -34,8 +33,6 @@ from nightjar.core.secrecy import note_secrets
 from nightjar.errors import ConfigError, DatasetError, ResumeMismatchError, RunError, TurnLimitError
 from nightjar.importers import convert, find_results
 from nightjar.model_server import Faults, FixedAnswer, ModelServer, Script, tool_call
-
-TIMES = ("ms", "seconds", "per_second", "timestamp", "run_id", "config_hash", "latency")
 
 
 class Sums(EvalEnvironment):
@@ -72,12 +69,6 @@ class Wrong:
     async def solve(self, task):
         self.solved.append(task.expected_answer)
         return SolveResult("wrong") if int(task.expected_answer) % 2 else self.on_even(task)
-
-
-def without_times(value):
-    if isinstance(value, dict):
-        return {k: without_times(v) for k, v in value.items() if not any(word in k for word in TIMES)}
-    return [without_times(item) for item in value] if isinstance(value, list) else value
 
 
 async def test_an_evaluation_with_a_model_gives_a_bundle(tmp_path):
@@ -187,28 +178,6 @@ async def test_a_resume_solves_failed_steps_and_refuses_another_solver(tmp_path)
     anew = Wrong()
     await run_evaluation(Sums(), anew, step_log_dir=tmp_path)
     assert len(anew.solved) == 6
-
-
-async def test_merged_shards_equal_the_undivided_evaluation(tmp_path):
-    with ModelServer(FixedAnswer("3")) as server:
-        solver = ChatSolver(ModelClient(server.url, "m"))
-        whole = await run_evaluation(Sums(10), solver, n_repeats=2, max_problems=9)
-        for shard in range(4):
-            part = await run_evaluation(Sums(10), solver, n_repeats=2, max_problems=9, shard_info=(shard, 4))
-            write_all(part, tmp_path / f"shard_{shard}")
-    folders = [tmp_path / f"shard_{shard}" for shard in (2, 0, 3, 1)]
-    before = (folders[0] / "results.jsonl").read_bytes()
-    merged = merge_results(folders, tmp_path / "merged")
-    for name in ("config", "benchmark", "n_results", "_results"):
-        assert without_times(merged[name]) == without_times(whole[name]), name
-    for name in ("runtime", "failures"):
-        told, expected = (getattr(bundle["_artifacts"], name).to_dict() for bundle in (merged, whole))
-        assert without_times(told) == without_times(expected)
-    latencies = sorted(step.model_ms for step in merged["_artifacts"].steps)
-    assert merged["_artifacts"].runtime.latency_p50_ms == pytest.approx((latencies[8] + latencies[9]) / 2, abs=1e-3)
-    assert (folders[0] / "results.jsonl").read_bytes() == before
-    with pytest.raises(ConfigError, match=r"Expected one bundle .* found 0"):
-        merge_results([tmp_path], tmp_path / "none")
 
 
 def test_problems_are_chosen_by_range_shard_and_seed():

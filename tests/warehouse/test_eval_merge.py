@@ -160,11 +160,12 @@ def nemo_row(problem, reward, **more):
 
 def test_shards_that_nemo_evaluator_wrote(nightjar, tmp_path):
     config = {"model": "m", "model_url": "http://localhost:4001/v1", "n_shards": 2}
-    first = [nemo_row(1, 1.0), nemo_row(0, 0.0), nemo_row(0, 1.0), nemo_row(2, 0.5, metadata=None, prompt=None)]
+    first = [nemo_row(1, 1.0, latency_ms=40.0), nemo_row(0, 0.0), nemo_row(0, 1.0)]
+    first.append(nemo_row(2, 0.5, metadata=None, prompt=None, latency_ms=20.0))
     broke = nemo_row(4, 0.0, model_response="", scoring_details={"error_category": "infra_error", "error": "gone"})
     nemo_shard(tmp_path / "shard_0" / "mmlu", first, {**config, "shard_range": [0, 3]})
     second = {**config, "shard_range": [3, 5], "model_url": "http://localhost:4002/v1"}
-    nemo_shard(tmp_path / "shard_1" / "mmlu", [nemo_row(3, 0.0), broke], second)
+    nemo_shard(tmp_path / "shard_1" / "mmlu", [nemo_row(3, 0.0, latency_ms=30.0), broke], second)
     before = digests(tmp_path)
     done = nightjar("eval", "merge", tmp_path)
     assert (done.code, done.err) == (0, "")
@@ -177,6 +178,7 @@ def test_shards_that_nemo_evaluator_wrote(nightjar, tmp_path):
     assert (scores["coverage"]["value"], scores["errors"]["value"]) == (0.8, 1)
     stats = json.loads((tmp_path / "mmlu" / "runtime_stats.json").read_text())
     assert (stats["total_steps"], stats["total_tokens"], stats["elapsed_seconds"]) == (5, 20, 2.5)
+    assert stats["latency_percentiles_ms"]["p50"] == 25.0, "of the steps of all shards"
     analysis = json.loads((tmp_path / "mmlu" / "failure_analysis.json").read_text())
     assert set(analysis["categories"]) == {"infra_error", "format_error"}
     assert nightjar("eval", "report", tmp_path / "mmlu", "-f", "csv").code == 0
