@@ -206,12 +206,10 @@ class ContainerEnvironment(EvalEnvironment):
 
 
 def container_environment(uri: str, **kwargs: Any) -> EvalEnvironment:
-    what, options = taken_apart(uri, _OF_URI, kwargs, _OF_ARGUMENTS)
+    what, options = taken_apart(uri, _OF_URI, kwargs, _OF_ARGUMENTS, {"timeout": number_of})
     image, _, task = what.partition("#")
     if not image or not task:
         raise ConfigError(f"{uri!r} names no task. Expected container://IMAGE#TASK")
-    if "timeout" in options:
-        options["timeout"] = number_of(options["timeout"], "timeout", uri)
     return ContainerEnvironment(image, task, **options)
 
 

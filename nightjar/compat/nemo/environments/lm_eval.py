@@ -171,8 +171,5 @@ class LMEvalEnvironment(RowBenchmark):
 
 
 def lm_eval_environment(uri: str, **kwargs: Any) -> EvalEnvironment:
-    task, options = taken_apart(uri, _OF_URI, kwargs)
-    options = count_of(options, "num_fewshot", uri)
-    if options.get("limit") is not None:
-        options["limit"] = number_of(options["limit"], "limit", uri)
+    task, options = taken_apart(uri, _OF_URI, kwargs, numbers={"num_fewshot": count_of, "limit": number_of})
     return LMEvalEnvironment(task, **options)

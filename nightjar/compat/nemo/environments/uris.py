@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from math import isfinite
 from typing import Any
 from urllib.parse import parse_qsl
@@ -19,9 +19,15 @@ class RowBenchmark(EvalEnvironment):
 
 
 def taken_apart(
-    uri: str, options: Collection[str], given: Mapping[str, Any], others: Collection[str] = ()
+    uri: str,
+    options: Collection[str],
+    given: Mapping[str, Any],
+    others: Collection[str] = (),
+    numbers: Mapping[str, Callable[[Any, str, str], float]] | None = None,
 ) -> tuple[str, dict[str, Any]]:
     """Returns the part after ``scheme://`` and the options.
+
+    ``others`` are options that only ``given`` may have; ``numbers`` are options with their conversion.
 
     Example:
         >>> taken_apart("skills://gpqa?split=test", {"split", "data_dir"}, {"data_dir": "data"})
@@ -33,16 +39,18 @@ def taken_apart(
         raise ConfigError(f"{uri!r} has an unknown option {min(unknown)!r}. Choose among: {', '.join(sorted(options))}")
     if not what:
         raise ConfigError(f"{uri!r} has no name after ://")
-    return what, {**asked, **given}
+    found: dict[str, Any] = {**asked, **given}
+    for name, convert in (numbers or {}).items():
+        if found.get(name) is not None:
+            found[name] = convert(found[name], name, uri)
+    return what, found
 
 
-def count_of(options: dict[str, Any], name: str, uri: str) -> dict[str, Any]:
-    """Returns the options; the named one, if present, becomes an integer from 0."""
-    if name not in options:
-        return options
-    if not str(options[name]).isdecimal():
-        raise ConfigError(f"{uri!r}: {name} must be a number (found {options[name]!r})")
-    return options | {name: int(options[name])}
+def count_of(value: Any, name: str, uri: str) -> int:
+    """Returns an option as an integer from 0."""
+    if not str(value).isdecimal():
+        raise ConfigError(f"{uri!r}: {name} must be a number (found {value!r})")
+    return int(value)
 
 
 def number_of(value: Any, name: str, uri: str) -> float:

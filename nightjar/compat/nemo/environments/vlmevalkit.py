@@ -138,8 +138,7 @@ class VLMEvalKitEnvironment(EvalEnvironment):
 
 
 def vlmevalkit_environment(uri: str, **kwargs: Any) -> EvalEnvironment:
-    name, options = taken_apart(uri, _OF_URI, kwargs)
-    options = count_of(options, "limit", uri)
+    name, options = taken_apart(uri, _OF_URI, kwargs, numbers={"limit": count_of})
     return VLMEvalKitEnvironment(name, **{_OF_URI[option]: value for option, value in options.items()})
 
 
