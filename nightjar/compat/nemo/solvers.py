@@ -8,21 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Protocol
 
 from nightjar.clients import ClientConfig, OpenAICompletionsClient
-from nightjar.compat.nemo.engine.model_client import (
-    ModelClient,
-    ToolCallInfo,
-    ToolCallingResponse,
-    answer_of,
-    client_of,
-    current_rollout,
-)
+from nightjar.compat.nemo.engine.model_client import ModelClient, ToolCallInfo, ToolCallingResponse, ask, client_of
 from nightjar.compat.nemo.environments.gym_environment import GymEndpoint
 from nightjar.compat.nemo.environments.gym_protocol import extract_assistant_text
 from nightjar.compat.nemo.observability import ModelResponse
@@ -146,12 +138,8 @@ class CompletionSolver:
 
     async def solve(self, task: SeedResult) -> SolveResult:
         text = "\n\n".join(content_text(message["content"]) for message in messages_of(task))
-        state, sampling = current_rollout.get(), self.client.sampling_args
-        if state is not None and "seed" in sampling:
-            sampling["seed"] += state["input"].get("rollout_index", 0)
-        start = time.monotonic()
-        response = await self._asked.get_response([TextMessage(content=text)], self.client.model, sampling, state=state)
-        answer = answer_of(response, (time.monotonic() - start) * 1000)
+        model, sampling = self.client.model, self.client.sampling_args
+        _, answer = await ask(self._asked, [TextMessage(content=text)], model, sampling)
         return SolveResult(answer.content, replace(answer, request_prompt=text))
 
     async def close(self) -> None:

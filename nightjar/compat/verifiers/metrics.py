@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
@@ -16,11 +16,15 @@ Row: TypeAlias = Mapping[str, Any]
 class Metric(Protocol):
     """A value that is computed from rows of results."""
 
+    def __init__(self) -> None:
+        self.reset()
+
     def add_output(self, output: Row) -> None:
         """Adds a row."""
 
-    def add_outputs(self, outputs: list[Any]) -> None:
-        """Adds rows."""
+    def add_outputs(self, outputs: Iterable[Row]) -> None:
+        for output in outputs:
+            self.add_output(output)
 
     def compute(self) -> Any:
         """Returns the current value."""
@@ -29,24 +33,7 @@ class Metric(Protocol):
         """Removes all rows."""
 
 
-class _RowMetric(ABC):
-    def __init__(self) -> None:
-        self.reset()
-
-    @abstractmethod
-    def add_output(self, output: Row) -> None:
-        """Adds a row."""
-
-    def add_outputs(self, outputs: Iterable[Row]) -> None:
-        for output in outputs:
-            self.add_output(output)
-
-    @abstractmethod
-    def reset(self) -> None:
-        """Removes all rows."""
-
-
-class MeanMetric(_RowMetric):
+class MeanMetric(Metric):
     """The mean of one number per row, over the rows that have it; 0.0 without any.
 
     Example:
@@ -120,7 +107,7 @@ class FinalOutputTokensMetric(_TokenUsageMetric):
     _key = "final_output_tokens"
 
 
-class EnvMetrics(_RowMetric):
+class EnvMetrics(Metric):
     """The mean of each metric of the rubric, over the rows that have it."""
 
     def add_output(self, output: Row) -> None:
@@ -135,7 +122,7 @@ class EnvMetrics(_RowMetric):
         return {name: sum(values) / len(values) for name, values in self._values.items()}
 
 
-class PassAtKMetric(_RowMetric):
+class PassAtKMetric(Metric):
     """pass@k and pass^k for k = 1, 2, 4, …, over the examples with all rollouts scored; nothing for one rollout.
 
     Example:

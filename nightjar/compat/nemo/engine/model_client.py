@@ -142,8 +142,8 @@ class ModelClient:
 
     async def embed_batch(self, texts: list[str]) -> list[list[float]]:
         create = self._chat_client.client.embeddings.create
-        ask = lambda: create(model=self.model, input=texts, encoding_format="float")  # noqa: E731 - called again on a retry
-        found = await repeat(ask, self.retry.max_retries)
+        request = lambda: create(model=self.model, input=texts, encoding_format="float")  # noqa: E731 - called again on a retry
+        found = await repeat(request, self.retry.max_retries)
         return [each.embedding for each in sorted(found.data, key=lambda each: each.index)]
 
     async def close(self) -> None:
@@ -155,13 +155,8 @@ class ModelClient:
         tools: list[Tool] | None = None,
         overrides: Mapping[str, Any] | None = None,
     ) -> tuple[Response, ModelResponse]:
-        state, sampling = current_rollout.get(), {**self.sampling_args, **(overrides or {})}
-        if state is not None and isinstance(sampling.get("seed"), int):
-            sampling["seed"] += state["input"].get("rollout_index", 0)
         conversation: Messages = normalize_messages(list(messages))
-        start = time.monotonic()
-        response = await self.client.get_response(conversation, self.model, sampling, tools, state=state)
-        return response, answer_of(response, (time.monotonic() - start) * 1000)
+        return await ask(self.client, conversation, self.model, {**self.sampling_args, **(overrides or {})}, tools)
 
 
 class _ChatClient(OpenAIChatCompletionsClient):
@@ -183,7 +178,19 @@ def client_of(kind: type[ClientT], config: ClientConfig, api_key: str | None) ->
     return client
 
 
-def answer_of(response: Response, latency_ms: float) -> ModelResponse:
+async def ask(
+    client: AnyClient, messages: Messages, model: str, sampling: SamplingArgs, tools: list[Tool] | None = None
+) -> tuple[Response, ModelResponse]:
+    """Returns a client's response, also in the form of solvers; each repeat in an evaluation has its own seed."""
+    state = current_rollout.get()
+    if state is not None and isinstance(sampling.get("seed"), int):
+        sampling = {**sampling, "seed": sampling["seed"] + state["input"].get("rollout_index", 0)}
+    start = time.monotonic()
+    response = await client.get_response(messages, model, sampling, tools, state=state)
+    return response, _answer(response, (time.monotonic() - start) * 1000)
+
+
+def _answer(response: Response, latency_ms: float) -> ModelResponse:
     usage, native = response.usage, getattr(response, "native", None)
     return ModelResponse(
         content=content_text(response.message.content),
