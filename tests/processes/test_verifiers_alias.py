@@ -50,7 +50,7 @@ def python(code, folder, *, path=(), **variables):
         env=kept | {"PYTHONPATH": os.pathsep.join(map(str, path))} | variables,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
